@@ -79,6 +79,7 @@ say "what the tests need"
 packages=()
 need() { command -v "$1" > /dev/null || packages+=("$2"); }
 need fusermount3 fuse3
+need curl curl
 need setfattr attr
 need rsync rsync
 need unzip unzip
@@ -179,3 +180,5 @@ target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, 
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats PYTHONDONTWRITEBYTECODE=1
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n "$(nproc)" -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
+
+[ $# -gt 0 ] || { say "object stores"; run scripts/stores.sh; }

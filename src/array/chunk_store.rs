@@ -18,7 +18,7 @@ use super::key_encoding;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::KeyEncoding;
 use crate::store::{
-    ByteRange, Condition, Entry, Key, NewFile, Piece, Prefix, Stat, Store, Value, Version,
+    ByteRange, Condition, Entry, Expected, Key, NewFile, Piece, Prefix, Stat, Store, Value, Version,
 };
 
 /// How often to retry a change because another program changed the same stored value in the
@@ -78,6 +78,19 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// stat is the chunk's; time and version are those of the stored value that contains it.
     fn get_partial_values(&self, ranges: &[(Coords, ByteRange)]) -> Result<Vec<Option<Value>>>;
 
+    /// Notes that these ranges will be read soon, as
+    /// [`ReadableStore::expect`](crate::store::ReadableStore::expect) does. May wait for the
+    /// indexes of shards.
+    fn expect(&self, _ranges: &[(Coords, ByteRange)]) -> Result<Expected> {
+        Ok(Expected::default())
+    }
+
+    /// Adds to chunks that a sequence will read those beside them in their shards, where it will
+    /// read many of a shard: it will read the others later.
+    fn with_others(&self, coords: &[Coords]) -> Vec<Coords> {
+        coords.to_vec()
+    }
+
     /// Returns the stats of chunks, as in [`Self::get_partial_values`].
     fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>>;
 
@@ -87,6 +100,11 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     ///
     /// Returns the new stat for each change, `None` for an erased chunk.
     fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>>;
+
+    /// Whether a chunk can be erased under [`Condition::Unchanged`].
+    fn erases_unchanged(&self) -> bool {
+        true
+    }
 
     /// Makes a file the encoded chunk at `coords`, as
     /// [`WritableStore::set_file`](crate::store::WritableStore::set_file) does.
@@ -137,6 +155,13 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
 
     /// Erases every chunk whose first indices are `prefix`.
     fn erase_prefix(&self, prefix: &[u64]) -> Result<()>;
+
+    /// Forgets which chunks are there, because what is listed next decides over a change.
+    fn forget(&self);
+
+    /// Whether there may be a chunk whose first indices are `prefix`, as far as that is known
+    /// without asking a server.
+    fn may_have(&self, prefix: &[u64]) -> bool;
 
     /// Lists the next index of every chunk whose first indices are `prefix`, which is shorter than
     /// the rank.
@@ -202,19 +227,26 @@ impl ChunkStore for Direct {
         self.store.read().get_partial_values(&ranges)
     }
 
+    fn expect(&self, ranges: &[(Coords, ByteRange)]) -> Result<Expected> {
+        let keyed = |(coords, range): &(Coords, ByteRange)| Ok((self.key(coords)?, *range));
+        let ranges: Vec<(Key, ByteRange)> = ranges.iter().map(keyed).collect::<Result<_>>()?;
+        Ok(self.store.read().expect(&ranges))
+    }
+
     fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
         self.store.read().stat(&self.keys(coords)?)
     }
 
     fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
         let mut stored = Vec::with_capacity(changes.len());
-        let mut erased = BTreeSet::new();
+        let (mut set, mut erased) = (Vec::new(), BTreeSet::new());
         for Change { coords, value, condition } in changes {
             let key = self.key(&coords)?;
             stored.push(match (value, condition) {
                 (Some(pieces), condition) => {
                     erased.remove(&key);
-                    Some(self.store.write()?.set(&key, &pieces, condition)?)
+                    set.push((stored.len(), (key, pieces, condition)));
+                    None
                 }
                 (None, Condition::Unchanged(version)) => {
                     self.erase_unchanged(&key, version)?;
@@ -230,10 +262,20 @@ impl ChunkStore for Direct {
                 }
             });
         }
+        let (positions, values): (Vec<usize>, Vec<_>) = set.into_iter().unzip();
+        for (at, stat) in positions.into_iter().zip(self.store.write()?.set_all(values)) {
+            if let Some(slot) = stored.get_mut(at) {
+                *slot = Some(stat?);
+            }
+        }
         if !erased.is_empty() {
             self.store.write()?.erase_values(&erased.into_iter().collect::<Vec<_>>())?;
         }
         Ok(stored)
+    }
+
+    fn erases_unchanged(&self) -> bool {
+        self.store.write().is_ok_and(|write| write.promises().erases_unchanged)
     }
 
     fn set_file(&self, coords: &Coords, file: &NewFile) -> Result<Option<Stat>> {
@@ -261,6 +303,23 @@ impl ChunkStore for Direct {
                 }
                 self.store.write()?.erase_values(&keys)
             }
+        }
+    }
+
+    fn forget(&self) {
+        if let Some(list) = self.store.list() {
+            list.forget_below(&self.prefix);
+        }
+    }
+
+    fn may_have(&self, prefix: &[u64]) -> bool {
+        let below = match key_encoding::level(self.encoding, prefix) {
+            Some((level, _)) => self.prefix.join(&level),
+            None => Ok(self.prefix.clone()),
+        };
+        match (below, self.store.list()) {
+            (Ok(below), Some(list)) => list.may_have(&below),
+            _ => true,
         }
     }
 
@@ -341,6 +400,7 @@ impl Direct {
             Entry::Key(_) => is_leaf,
             // Ignore empty directories.
             Entry::Prefix(_) if is_leaf => false,
+            Entry::Prefix(_) if !self.listing()?.lists_empty_prefixes() => true,
             Entry::Prefix(_) => Arc::clone(self).list_prefix(&path)?.next().transpose()?.is_some(),
         };
         Ok(found.then_some(index))

@@ -22,7 +22,7 @@ use crate::codec::{Elements, vlen};
 use crate::error::{Error, Result};
 use crate::metadata::{chunk_shapes, model};
 use crate::parallel;
-use crate::store::{ByteRange, Condition, Key, Prefix, Stat, Store};
+use crate::store::{ByteRange, Condition, Expected, Key, Prefix, Stat, Store};
 
 /// How many chunks outside of a smaller shape to erase at a time; more if they lie in the same
 /// shard.
@@ -343,6 +343,23 @@ impl Array {
             })
     }
 
+    /// Adds to the next chunks of a sequence those beside them in their shards, where they are many
+    /// of a shard: the sequence will read the others later.
+    pub fn with_others(&self, coords: &[Coords]) -> Vec<Coords> {
+        self.chunks.with_others(coords)
+    }
+
+    /// Notes that these chunks will be read soon, so that a store that takes long requests them
+    /// together. May wait for the indexes of shards. Errors are reported when a chunk is read.
+    pub fn expect(&self, coords: &[Coords]) -> Expected {
+        let range_of = |coords: &Coords| {
+            Some((coords.clone(), ByteRange::first(self.pipeline(coords).ok()?.longest())))
+        };
+        let ranges: Vec<_> = coords.iter().filter_map(range_of).collect();
+        let expected = self.chunks.expect(&ranges);
+        expected.inspect_err(|error| log::debug!("expecting chunks: {error}")).unwrap_or_default()
+    }
+
     /// Reads and decodes a chunk, with its stat; `None` if it is not stored.
     pub fn read_chunk(&self, coords: &Coords) -> Result<Option<(Buffer, Stat)>> {
         self.read_chunk_within(coords, |_| ())
@@ -397,7 +414,12 @@ impl Array {
         fill: FillChunks,
     ) -> Result<Vec<Option<Stat>>> {
         self.pipelines.as_ref().as_ref().map_err(Clone::clone)?;
+        let can_erase = self.chunks.erases_unchanged();
         let change = |(coords, decoded, condition): (Coords, Option<Buffer>, Condition)| {
+            let fill = match condition {
+                Condition::Unchanged(_) if !can_erase => FillChunks::Store,
+                _ => fill,
+            };
             let value = match decoded {
                 Some(decoded) if !self.is_skipped(&coords, &decoded, fill) => {
                     let encoded = self.encode(&coords, decoded);
@@ -505,6 +527,7 @@ impl Array {
         if !shrunk {
             return Ok(());
         }
+        self.chunks.forget();
         let (mut outside, mut failure): (Vec<(Key, Coords)>, _) = (Vec::new(), None);
         for coords in Arc::clone(&self.chunks).list()? {
             match coords {
@@ -529,6 +552,10 @@ impl Array {
 
     /// Erases chunks, those of one shard together. Returns the last error after trying all.
     fn erase_shards(&self, chunks: &[(Key, Coords)]) -> Result<()> {
+        if !self.is_sharded() {
+            let all: Vec<Coords> = chunks.iter().map(|(_, coords)| coords.clone()).collect();
+            return self.chunks.erase_values(&all);
+        }
         let mut failure = None;
         // One shard at a time, because all indexes together may not fit into memory.
         for shard in chunks.chunk_by(|(one, _), (other, _)| one == other) {

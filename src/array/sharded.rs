@@ -23,7 +23,7 @@ use super::level::Level;
 use super::shard_cache::{self, LevelId};
 use crate::error::{Error, Kind, Result};
 use crate::shard::{ENTRY_LEN, Index, Span};
-use crate::store::{ByteRange, Condition, Key, Stat, Value, Version};
+use crate::store::{ByteRange, Condition, Expected, Key, Stat, Value, Version};
 
 /// How often to retry a read because shards were replaced in the meantime.
 const ATTEMPTS: usize = 1000;
@@ -315,6 +315,12 @@ impl Sharded {
     }
 }
 
+/// A sequence that reads `1/MANY` of a shard soon will read all of it.
+const MANY: usize = 10;
+
+/// The most inner chunks of a shard that are announced together.
+const MOST_TOGETHER: usize = 16 << 10;
+
 impl ChunkStore for Sharded {
     fn grid(&self) -> &Grid {
         &self.grid
@@ -352,6 +358,44 @@ impl ChunkStore for Sharded {
             "gave up after repeated conflicts: other programs keep \
              replacing this shard",
         ))
+    }
+
+    fn with_others(&self, coords: &[Coords]) -> Vec<Coords> {
+        let mut by_shard: BTreeMap<Coords, Vec<Coords>> = BTreeMap::new();
+        for coords in coords {
+            by_shard.entry(self.level.shard_of(coords)).or_default().push(coords.clone());
+        }
+        let slots = self.level.slots();
+        let many = |(shard, some): (Coords, Vec<Coords>)| {
+            if some.len() < slots / MANY || slots > MOST_TOGETHER {
+                return some;
+            }
+            let all = (0..slots).map(|slot| self.level.coords_of(&shard, slot));
+            all.filter(|coords| self.grid.contains(coords)).collect()
+        };
+        by_shard.into_iter().flat_map(many).collect()
+    }
+
+    fn expect(&self, ranges: &[(Coords, ByteRange)]) -> Result<Expected> {
+        let shard_of = |(coords, _): &(Coords, ByteRange)| self.level.shard_of(coords);
+        let shards: BTreeMap<Coords, Freshness> =
+            ranges.iter().map(|range| (shard_of(range), Freshness::Cached)).collect();
+        if !self.level.around.is_empty() {
+            let whole = ByteRange::first(self.level.longest());
+            let shards: Vec<_> = shards.into_keys().map(|shard| (shard, whole)).collect();
+            return self.below.expect(&shards);
+        }
+        let indexes = self.indexes_of(&shards)?;
+        let span_of = |(coords, range): &(Coords, ByteRange)| {
+            let shard = self.level.shard_of(coords);
+            let (Some(loaded), _) = indexes.get(&shard)? else { return None };
+            // A damaged entry is reported when it is read.
+            let span = loaded.span(self.level.slot_of(coords)).ok().flatten()?;
+            let (offset, len) = range.within(span.len);
+            Some((shard, ByteRange::Span { offset: span.offset.checked_add(offset)?, len }))
+        };
+        let below: Vec<_> = ranges.iter().filter_map(span_of).collect();
+        self.below.expect(&below)
     }
 
     fn stat(&self, coords: &[Coords]) -> Result<Vec<Option<Stat>>> {
@@ -410,6 +454,14 @@ impl ChunkStore for Sharded {
             self.erase_values(&present.collect::<Vec<_>>())?;
         }
         Ok(())
+    }
+
+    fn forget(&self) {
+        self.below.forget();
+    }
+
+    fn may_have(&self, prefix: &[u64]) -> bool {
+        self.below.may_have(&self.level.shard_prefix(prefix))
     }
 
     fn list_dir(self: Arc<Self>, prefix: &[u64]) -> Result<Indices> {

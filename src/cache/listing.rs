@@ -79,6 +79,11 @@ impl ChunkCache {
         Ok(self.list_prefix(array, prefix)?.next().transpose()?.is_some())
     }
 
+    /// Like [`Self::has_chunks`], as far as that is known without asking a server.
+    pub fn may_have_chunks(&self, array: &Arc<Array>, prefix: &[u64]) -> bool {
+        self.pending.any_below(array, prefix) || array.chunks().may_have(prefix)
+    }
+
     /// Returns every chunk whose first indices are `prefix`.
     pub fn list_prefix(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<CoordsList> {
         self.settle_array(array)?;

@@ -1,4 +1,5 @@
 //! The command line: commands, options and their help.
+#![expect(clippy::doc_markdown, reason = "these comments are printed as help, with their marks")]
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 use log::LevelFilter;
 
+use super::remote::Remote;
 use crate::array::ShardOrder;
 use crate::codec::CodecSpec;
 use crate::json::Object;
@@ -81,7 +83,8 @@ zarr.json makes a group or an array, and so do .zgroup and .zarray. If it names 
 and its chunk files show encoded chunks until the next mount; otherwise --codecs and --shards decide.")]
 pub struct Mount {
     /// The directory of a hierarchy, or of a group or array in it (climate.zarr/t2m). In some
-    /// drafts of Zarr 3 a node has no directory: write climate.zarr#t2m.
+    /// drafts of Zarr 3 a node has no directory: write climate.zarr#t2m. Or a URL:
+    /// s3://bucket/climate.zarr.
     pub source: PathBuf,
     /// The directory to mount it on; it must exist and be empty.
     pub mountpoint: PathBuf,
@@ -143,9 +146,9 @@ pub struct Mount {
     /// Size limit for decoded chunks and for ordinary files. Larger ones cannot be read or written.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
     pub max_chunk_size: u64,
-    /// How long to cache names, sizes and metadata.
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
-    pub metadata_ttl: Duration,
+    /// How long to cache names, sizes and metadata [default: 1s, or 1m for a URL].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub metadata_ttl: Option<Duration>,
     /// Assume that nothing else changes the hierarchy: cache names, sizes and metadata without
     /// limit.
     #[arg(long, conflicts_with = "metadata_ttl")]
@@ -172,7 +175,8 @@ pub struct Mount {
     /// at its path in the mount, chunks decoded [default: discard them; --log-file names them].
     #[arg(long, value_name = "DIR")]
     pub rescue: Option<PathBuf>,
-    /// Threads that decode and store [default: the number of processors plus 2, at least 4].
+    /// Threads that decode and store [default: the number of processors plus 2, at least 4;
+    /// 64 for a URL].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Log level: off, error, warn, info or debug.
@@ -181,6 +185,8 @@ pub struct Mount {
     /// Log file [default: standard error with --foreground, otherwise no log].
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub remote: Remote,
     /// The mount is a child process that reports to its parent when it answers.
     #[arg(long, hide = true)]
     pub daemon: bool,
@@ -200,18 +206,20 @@ pub struct Umount {
 /// Print the groups and arrays of a hierarchy as a tree.
 #[derive(Debug, clap::Args)]
 pub struct Tree {
-    /// The hierarchy, or a group or array in it: climate.zarr/t2m.
+    /// The hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
     pub source: PathBuf,
     /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
     /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// Describe one group or array: shape, data type, chunks, shards, codecs, sizes.
 #[derive(Debug, clap::Args)]
 pub struct Info {
-    /// The hierarchy, or a group or array in it: climate.zarr/t2m.
+    /// The hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
     pub source: PathBuf,
     /// Print JSON.
     #[arg(long)]
@@ -220,12 +228,14 @@ pub struct Info {
     /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// Write a group or array to standard output as a file of another format.
 #[derive(Debug, clap::Args)]
 pub struct Cat {
-    /// The group or array: climate.zarr/t2m.
+    /// The group or array: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
     pub source: PathBuf,
     /// Format of the file. `zarrfs info` says which formats a node has, and why it lacks the
     /// others.
@@ -245,6 +255,8 @@ pub struct Cat {
     /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// Create an array, or without --shape a group. Creates the hierarchy if it is missing.
@@ -259,7 +271,7 @@ or PATH itself. Missing groups above the node are created as well.
       --chunks 1,721,1440 --shards 64M --fill NaN \\
       --attrs '{\"units\": \"K\"}' --dimensions time,lat,lon")]
 pub struct Create {
-    /// The new node: its directory.
+    /// The new node: its directory or URL.
     pub path: PathBuf,
     /// Dialect of a new hierarchy [default: v3].
     #[arg(long, value_name = "DIALECT", value_parser = new_dialects())]
@@ -291,6 +303,8 @@ pub struct Create {
     /// Dimension names: time,lat,lon.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "shape")]
     pub dimensions: Vec<String>,
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// Copy a hierarchy, or a part of it, into another dialect, other codecs, chunks or shards.
@@ -310,9 +324,10 @@ SOURCE are not copied. DEST may be a directory in a mount; the mount then decide
   zarrfs convert climate.zarr shards.zarr --shards 64M --codecs blosc --verify
   zarrfs convert climate.zarr/t2m t2m.n5 --format n5 --chunks 64,64,64")]
 pub struct Convert {
-    /// The hierarchy, or a group or array in it: climate.zarr/t2m.
+    /// The hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
     pub source: PathBuf,
-    /// The new hierarchy: a directory that is missing, empty, or left by an interrupted conversion.
+    /// The new hierarchy: a directory or URL that is missing, empty, or left by an interrupted
+    /// conversion.
     pub dest: PathBuf,
     /// Dialect of SOURCE [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
@@ -350,6 +365,8 @@ pub struct Convert {
     /// Memory for decoded chunks of SOURCE that several chunks of DEST need.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512M")]
     pub cache_size: u64,
+    #[command(flatten)]
+    pub remote: Remote,
 }
 
 /// Create a sample hierarchy, mount it, and show what you can do with it.
@@ -530,12 +547,12 @@ fn attributes(text: &str) -> Result<Object, String> {
 }
 
 /// Returns a number of bytes: `64M`, `2G`, `1000`.
-fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     policy::size(text).map_err(|error| error.to_string())
 }
 
 /// Returns a time: `1s`, `500ms`, `2m`, `0.5`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let scale = match text.get(digits.len()..).unwrap_or_default() {
         "" | "s" => 1.0,

@@ -14,7 +14,8 @@ use super::args::Convert;
 use super::describe::describe;
 use super::failure::{Failure, failed};
 use super::mounted::{self, Mounted};
-use super::{open, print};
+use super::open::Location;
+use super::{open, print, remote};
 use crate::array::FillChunks;
 use crate::codec::CodecSpec;
 use crate::convert::{
@@ -33,43 +34,83 @@ const FILL_COUNT: u64 = 100_000;
 /// The most fill-value chunks for each chunk that the source has.
 const FILL_RATIO: u64 = 10;
 
+/// The fewest threads that copy from or to a server.
+const REMOTE_THREADS: usize = 16;
+
 /// Copies the hierarchy, and prints a summary.
 pub fn run(args: &Convert) -> Result<(), Failure> {
     let begun = Instant::now();
-    let (source, from) = open::node(&args.source, args.from.as_ref())?;
-    let path = resolved(&args.dest)?;
-    let mounted = mounted::find(&path)?;
-    check_apart(&resolved(&args.source)?, &path)?;
-    let target = match &mounted {
-        Some(mounted) => {
-            check_mounted(args, mounted)?;
-            Target::Mount
-        }
-        None => Target::Directory,
-    };
-    let is_new = check_dest(&args.dest, target)?;
-    let requested = requested(args, target);
+    let (source, from) = open::node(&args.source, args.from.as_ref(), &args.remote)?;
+    let dest = Dest::find(args)?;
+    let requested = requested(args, dest.target);
     // Planning needs a store, but stores nothing.
-    std::fs::create_dir_all(&path)
-        .map_err(|error| failed(format!("{}: {error}", path.display())))?;
-    let planned = prepare(args, &source, &from, &path, &requested);
-    let (dest, plan) = match planned {
-        Ok(planned) => planned,
-        Err(failure) => {
-            if is_new {
-                // This removes only an empty directory.
-                let _kept = std::fs::remove_dir(&path);
-            }
-            return Err(failure);
-        }
-    };
+    dest.make_directory()?;
+    let (hierarchy, plan) =
+        prepare(args, &source, &from, &dest, &requested).inspect_err(|_| dest.remove_if_new())?;
     let watch = Progress::new(plan.arrays().count())?;
-    let copied = copy(args, target, &dest, &plan, &requested, &watch);
+    let copied = copy(args, dest.target, &hierarchy, &plan, &requested, &watch);
     watch.bar.finish_and_clear();
-    if copied.is_err() && is_new {
-        let _kept = std::fs::remove_dir(&path);
+    let copied = copied.inspect_err(|_| dest.remove_if_new())?;
+    report(args, &hierarchy, &plan, &copied, begun)
+}
+
+/// Where the copy goes.
+struct Dest {
+    location: Location,
+    target: Target,
+    /// Whether its directory must be created.
+    is_new: bool,
+}
+
+impl Dest {
+    /// Returns the place of the copy. Fails if it has contents other than an unfinished conversion.
+    fn find(args: &Convert) -> Result<Self, Failure> {
+        if let Some(url) = remote::url(&args.dest) {
+            check_apart_urls(&args.source, url)?;
+            let store = args.remote.store(url, remote::TTL)?;
+            let is_empty = open::is_empty(&store).and_then(|is| Ok(is || Mark::is_in(&store)?));
+            let is_empty =
+                is_empty.map_err(|error| failed(format!("{url}: {}", error.detail())))?;
+            let location = Location::Url(url.to_owned());
+            return if is_empty {
+                Ok(Self { location, target: Target::Directory, is_new: false })
+            } else {
+                Err(not_empty(&args.dest))
+            };
+        }
+        let path = resolved(&args.dest)?;
+        let mounted = mounted::find(&path)?;
+        check_apart(&args.source, &path)?;
+        let target = match &mounted {
+            Some(mounted) => {
+                check_mounted(args, mounted)?;
+                Target::Mount
+            }
+            None => Target::Directory,
+        };
+        let is_new = check_dest(&args.dest, target)?;
+        Ok(Self { location: Location::Directory(path), target, is_new })
     }
-    report(args, &dest, &plan, &copied?, begun)
+
+    fn make_directory(&self) -> Result<(), Failure> {
+        let Some(path) = self.location.directory() else { return Ok(()) };
+        std::fs::create_dir_all(path)
+            .map_err(|error| failed(format!("{}: {error}", path.display())))
+    }
+
+    /// Removes a new directory, if it is still empty.
+    fn remove_if_new(&self) {
+        if let Some(path) = self.location.directory().filter(|_| self.is_new) {
+            let _kept = std::fs::remove_dir(path);
+        }
+    }
+}
+
+fn not_empty(dest: &Path) -> Failure {
+    failed(format!(
+        "{}: neither empty nor an unfinished conversion; name a directory that does not exist",
+        dest.display()
+    ))
 }
 
 /// Makes the copy. No other process makes it at the same time.
@@ -100,7 +141,10 @@ fn copy(
     let (mark, state) = Mark::set(dest.store(), target, &claim)
         .map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
     dest.recovery().recover();
-    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let is_remote = [&args.source, &args.dest].into_iter().any(|path| remote::url(path).is_some());
+    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    // Threads that wait for a server need no processor.
+    let threads = if is_remote { processors.max(REMOTE_THREADS) } else { processors };
     let options = CopyOptions {
         threads: args.threads.unwrap_or(threads).max(1),
         verify: if args.verify { Verify::All } else { Verify::None },
@@ -111,7 +155,7 @@ fn copy(
     };
     let survey_again = || {
         // Read the source again, without any caches.
-        let (source, from) = open::node(&args.source, args.from.as_ref())
+        let (source, from) = open::node(&args.source, args.from.as_ref(), &args.remote)
             .map_err(|failure| Error::new(Kind::Stale, failure.message().to_owned()))?;
         let again = convert::plan(&source, &from, dest, requested, &|| watch.is_stopped())?;
         again.check_unchanged(plan)?;
@@ -171,7 +215,7 @@ fn check_mounted(args: &Convert, mounted: &Mounted) -> Result<(), Failure> {
         );
     }
     let backing = mounted.backing(&resolved(&args.dest)?);
-    check_apart(&resolved(&args.source)?, &backing)
+    check_apart(&args.source, &backing)
 }
 
 /// Reports the number of chunks that are stored only because the target has no fill value, and
@@ -214,13 +258,17 @@ fn prepare(
     args: &Convert,
     source: &Hierarchy,
     from: &NodePath,
-    path: &Path,
+    dest: &Dest,
     requested: &Requested,
 ) -> Result<(Hierarchy, Plan), Failure> {
-    let store = open::store(path, Durability::Buffered)?;
     args.format.check_makes_nodes()?;
-    let dest = Hierarchy::open(store, Some(args.format.clone()), Options::default())?;
-    let dest = open::within_groups_above(dest, path)?;
+    let open = |store| Hierarchy::open(store, Some(args.format.clone()), Options::default());
+    let dest = match &dest.location {
+        Location::Directory(path) => {
+            open::within_groups_above(open(open::store(path, Durability::Buffered)?)?, path)?
+        }
+        Location::Url(url) => open(args.remote.store(url, remote::TTL)?)?,
+    };
     let plan = convert::plan(source, from, &dest, requested, &|| false)?;
     for (path, error) in &plan.unsupported {
         print::error(&format!("zarrfs: {path}: {}", error.detail()));
@@ -258,10 +306,7 @@ fn check_dest(dest: &Path, target: Target) -> Result<bool, Failure> {
                 })
             };
             if entries.any(holds) && !Mark::is_in(&open::store(dest, Durability::Buffered)?)? {
-                return Err(failed(format!(
-                    "{shown}: neither empty nor an unfinished conversion; name a directory that \
-                     does not exist"
-                )));
+                return Err(not_empty(dest));
             }
             Ok(false)
         }
@@ -270,12 +315,6 @@ fn check_dest(dest: &Path, target: Target) -> Result<bool, Failure> {
 
 /// Returns the path of a directory that may not exist yet.
 fn resolved(path: &Path) -> Result<PathBuf, Failure> {
-    if path.to_str().is_some_and(|path| path.contains("://")) {
-        let shown = path.display();
-        return Err(failed(format!(
-            "{shown}: zarrfs can only convert into local directories so far, not URLs"
-        )));
-    }
     let absolute = std::path::absolute(path)?;
     for above in absolute.ancestors() {
         if let Ok(found) = above.canonicalize() {
@@ -286,12 +325,30 @@ fn resolved(path: &Path) -> Result<PathBuf, Failure> {
     Ok(absolute)
 }
 
+/// Fails if a source that is a directory lies in the target, or around it.
 fn check_apart(source: &Path, dest: &Path) -> Result<(), Failure> {
-    if source.starts_with(dest) || dest.starts_with(source) {
+    if remote::url(source).is_some() {
+        return Ok(());
+    }
+    let source = resolved(source)?;
+    if source.starts_with(dest) || dest.starts_with(&source) {
         return Err(failed(format!(
             "{} and {}: a hierarchy cannot be converted into itself; name another directory",
             source.display(),
             dest.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Fails if the URL of the source lies in that of the target, or around it.
+fn check_apart_urls(source: &Path, dest: &str) -> Result<(), Failure> {
+    let Some(source) = remote::url(source) else { return Ok(()) };
+    let directory = |url: &str| format!("{}/", url.trim_end_matches('/'));
+    let (from, to) = (directory(source), directory(dest));
+    if from.starts_with(&to) || to.starts_with(&from) {
+        return Err(failed(format!(
+            "{source} and {dest}: a hierarchy cannot be converted into itself; name another URL"
         )));
     }
     Ok(())
@@ -305,8 +362,12 @@ fn arguments(args: &Convert, requested: &Requested) -> Result<Value, Failure> {
         Shards::Target(len) => json!(len),
         Shards::Shape(shape) => json!(shape),
     });
+    let source = match remote::url(&args.source) {
+        Some(url) => url.to_owned(),
+        None => resolved(&args.source)?.display().to_string(),
+    };
     Ok(json!({
-        "source": resolved(&args.source)?.display().to_string(),
+        "source": source,
         "from": args.from.as_ref().map(Dialect::name),
         "format": args.format.name(),
         "codecs": requested.codecs.as_ref().map(codecs),

@@ -1,12 +1,15 @@
 //! `zarrfs create`: creates a group or an array, in a hierarchy or as the first node of a new one.
 
+use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use super::args::Create;
 use super::describe::describe;
 use super::failure::{Failure, failed};
-use super::{open, print};
+use super::open::Location;
+use super::remote::Remote;
+use super::{open, print, remote};
 use crate::error::{Kind, Result};
 use crate::hierarchy::{Hierarchy, Options, Raised};
 use crate::json::Object;
@@ -20,8 +23,8 @@ const ENDINGS: [&str; 3] = ["zarr", "n5", "zr3"];
 
 /// The place of a new node.
 struct Place {
-    /// The directory of the hierarchy.
-    root: PathBuf,
+    /// Where the hierarchy is.
+    root: Location,
     /// The node in it.
     node: NodePath,
     /// The dialect of the hierarchy, if there is one.
@@ -31,14 +34,17 @@ struct Place {
 /// Creates the node and the groups above it, and prints them.
 pub fn run(args: &Create) -> Result<(), Failure> {
     let shown = args.path.display();
-    let place = find(&args.path)?;
+    let place = match remote::url(&args.path) {
+        Some(url) => find_at_url(url, &args.remote)?,
+        None => find(&args.path)?,
+    };
     let dialect = match (&place.dialect, &args.format) {
         (Some(found), Some(asked)) if found.name() != asked.name() => {
             return Err(Failure::Usage(format!(
                 "--format {}: the hierarchy {} has the dialect {}, and so will the new node: \
                  remove --format",
                 asked.name(),
-                place.root.display(),
+                place.root,
                 found.name()
             )));
         }
@@ -57,13 +63,15 @@ pub fn run(args: &Create) -> Result<(), Failure> {
     dialect.check_makes_nodes()?;
     // Report wrong options before anything is created.
     let document = document(args)?;
-    let is_new = !place.root.exists();
-    std::fs::create_dir_all(&place.root)
-        .map_err(|error| failed(format!("{}: {error}", place.root.display())))?;
+    let new = place.root.directory().filter(|root| !root.exists());
+    if let Some(root) = new {
+        std::fs::create_dir_all(root)
+            .map_err(|error| failed(format!("{}: {error}", root.display())))?;
+    }
     let made = make(args, &place, dialect, &document);
-    if made.is_err() && is_new {
+    if let (Err(_), Some(root)) = (&made, new) {
         // This removes only an empty directory.
-        let _kept = std::fs::remove_dir(&place.root);
+        let _kept = std::fs::remove_dir(root);
     }
     let (dialect, described) = made.map_err(|failure| match failure {
         Failure::Failed(why) => failed(format!("{shown}: {why}")),
@@ -79,10 +87,19 @@ fn make(
     dialect: Dialect,
     document: &str,
 ) -> Result<(&'static str, String), Failure> {
-    let store = open::store(&place.root, Durability::Synced)?;
-    let hierarchy = Hierarchy::open(store, Some(dialect), Options::default())?;
-    let hierarchy = open::within_groups_above(hierarchy, &place.root)?;
-    hierarchy.recovery().recover();
+    let hierarchy = match &place.root {
+        Location::Directory(root) => {
+            let store = open::store(root, Durability::Synced)?;
+            let hierarchy = Hierarchy::open(store, Some(dialect), Options::default())?;
+            let hierarchy = open::within_groups_above(hierarchy, root)?;
+            hierarchy.recovery().recover();
+            hierarchy
+        }
+        Location::Url(url) => {
+            let store = args.remote.store(url, remote::TTL)?;
+            Hierarchy::open(store, Some(dialect), Options::default())?
+        }
+    };
     let path = &place.node;
     let found = hierarchy.node(path)?.filter(|_| place.dialect.is_some());
     let replaced = found.as_ref().and_then(|node| node.stored().cloned());
@@ -190,38 +207,90 @@ fn find(path: &Path) -> Result<Place, Failure> {
     if let Some((root, dialect)) = root {
         let within = existing.strip_prefix(&root).unwrap_or(Path::new(""));
         let within = components(within, path)?;
-        let node =
-            within.iter().chain(&names).try_fold(NodePath::root(), |at, name| at.child(name));
-        return Ok(Place { root, node: node?, dialect: Some(dialect) });
+        let node = node_of(within.iter().chain(&names))?;
+        return Ok(Place { root: Location::Directory(root), node, dialect: Some(dialect) });
     }
     if names.is_empty() && !is_empty {
-        return Err(failed(format!(
-            "{shown}: neither a hierarchy nor an empty directory; name an empty or a new directory"
-        )));
+        return Err(neither(&shown));
     }
-    let is_named = |path: &Path| {
-        path.extension().and_then(|end| end.to_str()).is_some_and(|end| ENDINGS.contains(&end))
-    };
-    let first = names.iter().position(|name| is_named(Path::new(name)));
-    let count = match first {
-        _ if is_empty && is_named(&existing) => 0,
-        Some(first) => first.saturating_add(1),
-        None => names.len(),
-    };
-    let (above, below) = names.split_at(count.min(names.len()));
+    let is_root = is_empty && is_named_as_root(&existing);
+    let (above, below) = names.split_at(if is_root { 0 } else { root_len(&names) });
     let root = above.iter().fold(existing, |root, name| root.join(name));
-    let node = below.iter().try_fold(NodePath::root(), |at, name| at.child(name))?;
-    Ok(Place { root, node, dialect: None })
+    Ok(Place { root: Location::Directory(root), node: node_of(below)?, dialect: None })
+}
+
+/// Like [`find`], for a URL.
+fn find_at_url(url: &str, remote: &Remote) -> Result<Place, Failure> {
+    let (scheme, path) = url.split_once("://").unwrap_or((url, ""));
+    let mut names = path.trim_end_matches('/').split('/').map(str::to_owned);
+    let bucket = format!("{scheme}://{}", names.next().unwrap_or_default());
+    let names: Vec<String> = names.collect();
+    let at = |len: usize| {
+        let names = names.iter().take(len);
+        names.fold(bucket.clone(), |url, name| format!("{url}/{name}"))
+    };
+    let mut root: Option<(usize, Dialect)> = None;
+    let (mut existing, mut was_listed) = (None, false);
+    for len in (0..=names.len()).rev() {
+        let store = remote.store(&at(len), remote::TTL)?.read_only();
+        let declared = match open::is_empty(&store) {
+            Ok(true) => {
+                was_listed = true;
+                continue;
+            }
+            Ok(false) => declared(&store),
+            Err(error) => Err(error),
+        };
+        match (declared, &root) {
+            (Ok(Some(dialect)), None) => root = Some((len, dialect)),
+            (Ok(Some(dialect)), Some((_, below))) if dialect == *below => {
+                root = Some((len, dialect));
+            }
+            (Ok(None), None) => {}
+            // Some users may list only a part of a bucket.
+            (Err(error), None) if existing.is_none() && !was_listed => {
+                return Err(failed(format!("{}: {}", at(len), error.detail())));
+            }
+            _ => break,
+        }
+        existing = existing.or(Some(len));
+    }
+    if root.is_none() && existing == Some(names.len()) {
+        return Err(neither(&url));
+    }
+    let (len, dialect) = if let Some((len, dialect)) = root {
+        (len, Some(dialect))
+    } else {
+        let (above, below) = names.split_at(existing.unwrap_or(0).min(names.len()));
+        (above.len().saturating_add(root_len(below)), None)
+    };
+    let node = node_of(names.iter().skip(len))?;
+    Ok(Place { root: Location::Url(at(len)), node, dialect })
+}
+
+fn neither(shown: &dyn Display) -> Failure {
+    failed(format!(
+        "{shown}: neither a hierarchy nor an empty directory; name an empty or a new directory"
+    ))
+}
+
+fn node_of<'n>(names: impl IntoIterator<Item = &'n String>) -> Result<NodePath> {
+    names.into_iter().try_fold(NodePath::root(), |at, name| at.child(name))
+}
+
+fn is_named_as_root(path: &Path) -> bool {
+    path.extension().and_then(|end| end.to_str()).is_some_and(|end| ENDINGS.contains(&end))
+}
+
+/// Returns how many of the names of new directories lead to the root of the new hierarchy.
+fn root_len(names: &[String]) -> usize {
+    let first = names.iter().position(|name| is_named_as_root(Path::new(name)));
+    first.map_or(names.len(), |first| first.saturating_add(1))
 }
 
 /// Returns the part of a path that exists, which is a directory, and the missing names.
 fn existing(path: &Path) -> Result<(PathBuf, Vec<String>), Failure> {
     let shown = path.display();
-    if path.to_str().is_some_and(|path| path.contains("://")) {
-        return Err(failed(format!(
-            "{shown}: zarrfs can only create hierarchies in local directories so far, not at URLs"
-        )));
-    }
     let absolute = std::path::absolute(path)?;
     for above in absolute.ancestors() {
         match std::fs::metadata(above) {

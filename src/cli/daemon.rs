@@ -13,7 +13,7 @@ use super::failure::{Failure, failed};
 const READY: &str = "ready";
 
 /// Starts a child with the command line `typed`, and waits until its mount is ready.
-pub fn start(typed: &[OsString], source: &Path, mountpoint: &Path) -> Result<(), Failure> {
+pub fn start(typed: &[OsString], source: &str, mountpoint: &Path) -> Result<(), Failure> {
     let program = std::env::current_exe()?;
     // The word `mount` comes first; options are always valid after it.
     let mut typed = typed.iter().skip(1);
@@ -42,11 +42,7 @@ pub fn start(typed: &[OsString], source: &Path, mountpoint: &Path) -> Result<(),
     let output = output.trim();
     let output = output.strip_prefix("zarrfs: ").unwrap_or(output);
     Err(failed(if output.is_empty() {
-        format!(
-            "{}: the daemon exited before it mounted {}",
-            source.display(),
-            mountpoint.display()
-        )
+        format!("{source}: the daemon exited before it mounted {}", mountpoint.display())
     } else {
         output.to_owned()
     }))

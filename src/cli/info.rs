@@ -25,7 +25,7 @@ const CACHE_LEN: u64 = 64 << 20;
 
 /// Prints the properties of a node.
 pub fn run(args: &Info) -> Result<(), Failure> {
-    let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref())?;
+    let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref(), &args.remote)?;
     let node = hierarchy.existing(&path)?;
     let facts = facts(&hierarchy, &node)?;
     if args.json {

@@ -15,6 +15,7 @@ mod mount;
 mod mounted;
 mod open;
 mod print;
+mod remote;
 mod rescue;
 mod tree;
 mod umount;

@@ -1,6 +1,7 @@
 //! `zarrfs mount`: checks the arguments, mounts, and serves until the mount ends.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,14 +15,16 @@ use super::args::{
     Args, Durability as DurabilityArg, Mount, ShardWriteArg, Writeback as WritebackArg,
 };
 use super::failure::{Failure, failed};
-use super::{daemon, logger, open, print, rescue, umount};
+use super::open::Location;
+use super::{daemon, logger, open, print, remote, rescue, umount};
 use crate::array::{FillChunks, ShardLayout, ShardWrite};
+use crate::error::Kind;
 use crate::fuse::{self, MountOptions, Mounted, Others};
 use crate::hierarchy;
 use crate::metadata::Policy;
 use crate::resources;
+use crate::store::Condition;
 use crate::store::directory::Durability;
-use crate::store::{Condition, Store};
 use crate::sys;
 use crate::vfs::{self, PassthroughOptions, Vfs, Writeback};
 
@@ -51,6 +54,12 @@ const IGNORED: &[&str] = &[
 /// The lifetime of cached names and attributes if no other program changes anything.
 const UNLIMITED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
+/// The lifetime of cached names and attributes of a directory.
+const LOCAL_TTL: Duration = Duration::from_secs(1);
+
+/// The threads over a store that takes long for each answer.
+const REMOTE_THREADS: usize = 64;
+
 /// The flags in `-o` besides long options.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of -o")]
@@ -68,25 +77,26 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
     let (args, flags) = with_options(args, typed)?;
     let mountpoint = check_mountpoint(&args, &flags)?;
     if !args.daemon {
-        open::check_local(&args.source)?;
         if args.create {
             create_source(&args)?;
         }
         check_fuse()?;
     }
-    let source = open::Source::parse(&args.source).map_err(|_| missing_source(&args.source))?;
-    check_apart(&source.root, &mountpoint)?;
-    if !args.daemon && !flags.read_only && args.from.is_none() && open::is_folder(&source)? {
-        print::error(&format!(
-            "zarrfs: {}: a folder of hierarchies in several dialects is mounted read-only",
-            args.source.display()
-        ));
+    let source = match remote::url(&args.source) {
+        Some(_) => open::Source::parse(&args.source)?,
+        None => open::Source::parse(&args.source).map_err(|_| missing_source(&args.source))?,
+    };
+    if let Some(directory) = source.root.directory() {
+        check_apart(directory, &mountpoint)?;
     }
     if args.foreground || args.daemon {
-        serve(&args, &flags, &source, &mountpoint)
-    } else {
-        daemon::start(typed, &source.spelled(), &mountpoint)
+        if !args.daemon && !flags.read_only {
+            say_if_read_only(&args, &source)?;
+        }
+        return serve(&args, &flags, &source, &mountpoint);
     }
+    daemon::start(typed, &source.spelled(), &mountpoint)?;
+    if flags.read_only { Ok(()) } else { say_if_read_only(&args, &source) }
 }
 
 fn open_hierarchy(
@@ -98,11 +108,19 @@ fn open_hierarchy(
         DurabilityArg::Always => Durability::Synced,
         DurabilityArg::Fsync => Durability::Buffered,
     };
-    let mut store = open::store(&source.root, durability)?;
+    let ttl = match &source.root {
+        Location::Directory(_) => LOCAL_TTL,
+        Location::Url(_) => remote::TTL,
+    };
+    let ttl = args.metadata_ttl.unwrap_or(ttl);
+    let metadata_ttl = if args.immutable { UNLIMITED } else { ttl };
+    let mut store = match &source.root {
+        Location::Directory(directory) => open::store(directory, durability)?,
+        Location::Url(url) => args.remote.store(url, metadata_ttl)?,
+    };
     if flags.read_only {
         store = store.read_only();
     }
-    let metadata_ttl = if args.immutable { UNLIMITED } else { args.metadata_ttl };
     let policy = Policy { codecs: args.codecs.clone(), shards: args.shards.clone() };
     let write = match args.shard_write {
         ShardWriteArg::Rewrite => ShardWrite::Rewrite,
@@ -132,7 +150,10 @@ fn serve(
     // The daemon changes its working directory, from which relative paths start.
     let rescue = args.rescue.as_ref().map(std::path::absolute).transpose()?;
     let hierarchy = open_hierarchy(args, flags, source)?;
-    hierarchy.recovery().recover();
+    let is_remote = source.root.directory().is_none();
+    if !is_remote {
+        hierarchy.recovery().recover();
+    }
     let options = vfs::Options {
         cache_len: resources::within_memory(args.cache_size, 4),
         kernel_keeps: !flags.direct_io,
@@ -151,9 +172,9 @@ fn serve(
     };
     let vfs = Arc::new(Vfs::new(hierarchy, options));
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let workers = args.threads.unwrap_or_else(|| processors.saturating_add(2).max(4)).max(1);
+    let (workers, ahead) = threads(args, source, processors);
     let options = MountOptions {
-        source: source.spelled().display().to_string(),
+        source: source.spelled(),
         read_only: flags.read_only,
         direct_io: flags.direct_io,
         others: match (flags.allow_other, flags.allow_root) {
@@ -163,8 +184,7 @@ fn serve(
         },
         event_loops: processors.clamp(2, 4),
         workers,
-        // One thread is left for requests that arrive meanwhile.
-        ahead: processors.min(workers.saturating_sub(1)).max(1),
+        ahead,
         owner: (geteuid().as_raw(), getegid().as_raw()),
     };
     let mounted = fuse::mount(&vfs, mountpoint, &options)
@@ -177,10 +197,42 @@ fn serve(
     if args.daemon {
         daemon::report_ready()?;
     } else {
-        log::info!("{} is mounted at {}", source.spelled().display(), mountpoint.display());
+        log::info!("{} is mounted at {}", source.spelled(), mountpoint.display());
     }
     unmount_on_signal(mountpoint.to_owned(), Arc::clone(&vfs));
+    if is_remote && !flags.read_only {
+        recover_beside(Arc::clone(&vfs));
+    }
     end(mounted, &vfs, rescue.as_deref())
+}
+
+/// Prints why a mount will be read-only, if it will.
+fn say_if_read_only(args: &Mount, source: &open::Source) -> Result<(), Failure> {
+    if source.root.directory().is_some() && args.from.is_none() && open::is_folder(source)? {
+        let why = "a folder of hierarchies in several dialects is mounted read-only";
+        print::error(&format!("zarrfs: {}: {why}", args.source.display()));
+    }
+    Ok(())
+}
+
+/// Returns how many threads decode and store, and how many of them may do so in advance. One is
+/// left for requests that arrive meanwhile. Over a store that takes long, most threads wait.
+fn threads(args: &Mount, source: &open::Source, processors: usize) -> (usize, usize) {
+    let (workers, ahead) = match &source.root {
+        Location::Directory(_) => (processors.saturating_add(2).max(4), processors),
+        Location::Url(_) => (REMOTE_THREADS, REMOTE_THREADS / 4),
+    };
+    let workers = args.threads.unwrap_or(workers).max(1);
+    (workers, ahead.min(workers.saturating_sub(1)).max(1))
+}
+
+/// Finishes or undoes interrupted changes while the mount answers requests: on a server it takes a
+/// minute to see that a writer is dead.
+fn recover_beside(vfs: Arc<Vfs>) {
+    let recover = move || vfs.recover();
+    if let Err(error) = thread::Builder::new().name("recovery".to_owned()).spawn(recover) {
+        log::error!("cannot look for interrupted changes: {error}");
+    }
 }
 
 fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure> {
@@ -212,6 +264,7 @@ fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {
             if let Err(error) = vfs.sync() {
                 vfs.note("stop", &error);
             }
+            vfs.stop_waiting();
             match umount::now(&mountpoint, umount::Busy::Detach) {
                 Ok(()) => return,
                 Err(failure) => log::error!("{}", failure.message()),
@@ -263,7 +316,10 @@ fn with_options(args: &Mount, typed: &[OsString]) -> Result<(Mount, Flags), Fail
             "nopassthrough" => flags.no_passthrough = true,
             name if IGNORED.contains(&name) || name.starts_with("x-") || name == "comment" => {}
             name => {
-                let long = name.replace('_', "-");
+                let long = match name {
+                    "region" => "bucket-region".to_owned(),
+                    name => name.replace('_', "-"),
+                };
                 let is_long =
                     |arg: &clap::Arg| arg.get_long() == Some(long.as_str()) && !arg.is_hide_set();
                 if !mount.is_some_and(|mount| mount.get_arguments().any(is_long)) {
@@ -315,22 +371,33 @@ fn missing_source(source: &Path) -> Failure {
     ))
 }
 
+/// Creates the root of a new hierarchy.
 fn create_source(args: &Mount) -> Result<(), Failure> {
     let shown = args.source.display();
-    std::fs::create_dir_all(&args.source).map_err(|error| failed(format!("{shown}: {error}")))?;
-    let mut entries =
-        std::fs::read_dir(&args.source).map_err(|e| failed(format!("{shown}: {e}")))?;
-    if entries.next().is_some() {
+    let refused = |error: &dyn fmt::Display| failed(format!("{shown}: {error}"));
+    let (store, is_empty) = if let Some(url) = remote::url(&args.source) {
+        let store = args.remote.store(url, remote::TTL)?;
+        let is_empty = open::is_empty(&store).map_err(|error| refused(&error.detail()))?;
+        (store, is_empty)
+    } else {
+        std::fs::create_dir_all(&args.source).map_err(|error| refused(&error))?;
+        let mut entries = std::fs::read_dir(&args.source).map_err(|error| refused(&error))?;
+        (open::store(&args.source, Durability::Synced)?, entries.next().is_none())
+    };
+    if !is_empty {
         // A second run of the same command uses the hierarchy that the first one created.
         let source = open::Source::parse(&args.source)?;
         return open_hierarchy(args, &Flags::default(), &source).map(drop).map_err(|failure| {
             failed(format!("--create needs an empty directory: {}", failure.message()))
         });
     }
-    let store: Store = open::store(&args.source, Durability::Synced)?;
     let mut keys = Vec::new();
     for (key, text) in args.format.new_root()? {
-        store.write()?.set(&key, &[bytes::Bytes::from(text).into()], Condition::Absent)?;
+        match store.write()?.set(&key, &[bytes::Bytes::from(text).into()], Condition::Absent) {
+            // Another machine has just created it.
+            Err(error) if error.kind() == Kind::Exists => {}
+            set => drop(set?),
+        }
         keys.push(key);
     }
     store.write()?.sync(&keys)?;

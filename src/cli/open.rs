@@ -1,34 +1,24 @@
-//! Opens a hierarchy, and a node in it, by a path from the command line.
+//! Opens a hierarchy, and a node in it, by a path or a URL from the command line.
 
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::failure::{Failure, failed};
 use super::folder;
+use super::remote::{self, Remote};
 use crate::error::{Error, Kind};
 use crate::hierarchy::{Hierarchy, Membership, Options, membership};
 use crate::metadata::{Dialect, NodePath, declared, draft_root_marker};
-use crate::store::Store;
 use crate::store::directory::{DirectoryStore, Durability};
+use crate::store::{Entry, PRIVATE, Prefix, Store};
 
 /// The most bytes of the entry point of a draft.
 const MAX_ENTRY_LEN: u64 = 1 << 20;
 
-/// Fails for URLs.
-pub fn check_local(path: &Path) -> Result<(), Failure> {
-    if path.to_str().is_some_and(|path| path.contains("://")) {
-        return Err(failed(format!(
-            "{}: zarrfs can only open local directories so far, not URLs",
-            path.display()
-        )));
-    }
-    Ok(())
-}
-
 /// Returns the store in a directory, which must exist.
 pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
     let shown = path.display();
-    check_local(path)?;
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {
@@ -44,11 +34,53 @@ pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
     Ok(Store::new(Arc::new(DirectoryStore::open(path, durability)?)))
 }
 
+/// Whether a store has no values.
+pub fn is_empty(store: &Store) -> crate::error::Result<bool> {
+    match store.list() {
+        Some(list) => {
+            // What other writers keep for themselves does not count.
+            let is_other = |entry: &Result<Entry, Error>| {
+                entry.as_ref().map_or(true, |entry| entry.name() != PRIVATE)
+            };
+            Ok(list.list_dir(&Prefix::root())?.find(is_other).transpose()?.is_none())
+        }
+        None => Ok(false),
+    }
+}
+
+/// Where a store is.
+#[derive(Debug, Clone)]
+pub enum Location {
+    /// A directory, by its path without links.
+    Directory(PathBuf),
+    /// A URL.
+    Url(String),
+}
+
+impl Location {
+    /// Returns the path, unless it is a URL.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(path) => Some(path),
+            Self::Url(_) => None,
+        }
+    }
+}
+
+impl Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) => write!(f, "{}", path.display()),
+            Self::Url(url) => f.write_str(url),
+        }
+    }
+}
+
 /// A hierarchy, or a node in one that acts as a hierarchy.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// The directory of the store.
-    pub root: PathBuf,
+    /// Where the store is.
+    pub root: Location,
     /// The node, unless it is itself a hierarchy.
     pub node: NodePath,
 }
@@ -57,8 +89,11 @@ impl Source {
     /// Parses a path from the command line: a directory of a hierarchy or of a node, or
     /// `HIERARCHY#NODE`.
     pub fn parse(path: &Path) -> Result<Self, Failure> {
+        if let Some(url) = remote::url(path) {
+            return Self::parse_url(url);
+        }
         if let Ok(root) = path.canonicalize() {
-            return Ok(Self::of_draft(&root).unwrap_or(Self { root, node: NodePath::root() }));
+            return Ok(Self::of_draft(&root).unwrap_or_else(|| Self::of_directory(&root)));
         }
         let missing = || failed(format!("{}: no such directory", path.display()));
         let (root, node) =
@@ -69,9 +104,20 @@ impl Source {
         let beside = root.join(node.as_str());
         // In most dialects a node is nothing more than its directory.
         if !has_zarr_json && !node.is_root() && beside.is_dir() && !is_early_draft(&root) {
-            return Ok(Self { root: beside, node: NodePath::root() });
+            return Ok(Self::of_directory(&beside));
         }
-        Ok(Self { root, node })
+        Ok(Self { root: Location::Directory(root), node })
+    }
+
+    fn parse_url(url: &str) -> Result<Self, Failure> {
+        let (url, node) = url.rsplit_once('#').unwrap_or((url, ""));
+        let node = NodePath::parse(node).map_err(|error| failed(error.to_string()))?;
+        Ok(Self { root: Location::Url(url.to_owned()), node })
+    }
+
+    /// Returns the hierarchy in a directory.
+    fn of_directory(root: &Path) -> Self {
+        Self { root: Location::Directory(root.to_owned()), node: NodePath::root() }
     }
 
     /// Returns the draft hierarchy if `path` is the directory of one of its nodes.
@@ -82,15 +128,15 @@ impl Source {
             .find_map(|above| draft_root_of(above).map(|dialect| (above.to_owned(), dialect)))?;
         let relative = path.strip_prefix(&root).ok()?.to_str()?;
         let node = dialect.node_of_directory(relative)?;
-        Some(Self { root, node })
+        Some(Self { root: Location::Directory(root), node })
     }
 
-    /// Returns the path as a user can type it.
-    pub fn spelled(&self) -> PathBuf {
+    /// Returns the path or URL as a user can type it.
+    pub fn spelled(&self) -> String {
         if self.node.is_root() {
-            return self.root.clone();
+            return self.root.to_string();
         }
-        PathBuf::from(format!("{}#{}", self.root.display(), self.node.as_str()))
+        format!("{}#{}", self.root, self.node.as_str())
     }
 }
 
@@ -116,8 +162,10 @@ pub fn hierarchy(
     options: Options,
 ) -> Result<Hierarchy, Failure> {
     let (root, node) = (&source.root, &source.node);
-    if from.is_none() {
-        let parts = parts_of(&store, root);
+    if from.is_none()
+        && let Some(directory) = root.directory()
+    {
+        let parts = parts_of(&store, directory);
         if !parts.is_empty() {
             let hierarchy = Hierarchy::open_folder(store, parts, options)?;
             return match hierarchy.node(node)? {
@@ -127,17 +175,19 @@ pub fn hierarchy(
         }
     }
     let opened = Hierarchy::open(store.clone(), from, options.clone());
-    let hierarchy = opened.map_err(|error| match draft_root_above(root) {
+    let hierarchy = opened.map_err(|error| match root.directory().and_then(draft_root_above) {
         Some(above) => failed(format!(
-            "{}: inside the hierarchy {}: open that directory, or name the node as {}#NODE",
-            root.display(),
+            "{root}: inside the hierarchy {}: open that directory, or name the node as {}#NODE",
             above.display(),
             above.display()
         )),
         None => explain(root, &error),
     })?;
     if node.is_root() {
-        return Ok(within_groups_above(hierarchy, root)?);
+        return Ok(match root.directory() {
+            Some(directory) => within_groups_above(hierarchy, directory)?,
+            None => hierarchy,
+        });
     }
     let no_node = || no_node(&source.spelled(), node, root);
     let below = hierarchy.dialect().below(node).ok_or_else(no_node)?;
@@ -160,8 +210,9 @@ fn parts_of(store: &Store, root: &Path) -> Vec<(NodePath, Dialect)> {
 
 /// Whether a source is a folder of hierarchies in several dialects.
 pub fn is_folder(source: &Source) -> Result<bool, Failure> {
-    let store = store(&source.root, Durability::Buffered)?;
-    Ok(source.node.is_root() && !parts_of(&store, &source.root).is_empty())
+    let Some(directory) = source.root.directory() else { return Ok(false) };
+    let store = store(directory, Durability::Buffered)?;
+    Ok(source.node.is_root() && !parts_of(&store, directory).is_empty())
 }
 
 /// Returns the hierarchy in the directory `root` as a part of the outermost one that contains it,
@@ -191,9 +242,11 @@ pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::R
 }
 
 /// Explains why there is no hierarchy at `path`.
-fn explain(path: &Path, error: &Error) -> Failure {
-    let shown = path.display();
+fn explain(shown: &Location, error: &Error) -> Failure {
     match (error.kind(), error.subject()) {
+        (Kind::NotFound, _) if shown.directory().is_none() => {
+            failed(format!("{shown}: nothing is stored there"))
+        }
         (Kind::NotFound, _) => failed(format!(
             "{shown}: an empty directory; use mount --create to create a \
              hierarchy in it"
@@ -212,12 +265,29 @@ fn draft_root_above(path: &Path) -> Option<PathBuf> {
 /// Returns the hierarchy and the node at `path`: for `climate.zarr/t2m`, the node `t2m` of
 /// `climate.zarr`. A directory that is a hierarchy by itself is opened as one, unless it is a node
 /// of a draft, which has only one root.
-pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath), Failure> {
-    check_local(path)?;
+pub fn node(
+    path: &Path,
+    from: Option<&Dialect>,
+    remote: &Remote,
+) -> Result<(Hierarchy, NodePath), Failure> {
+    if let Some(url) = remote::url(path) {
+        let source = Source::parse_url(url)?;
+        let store = remote.store(&source.root.to_string(), remote::TTL)?.read_only();
+        let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
+        return Ok((hierarchy, NodePath::root()));
+    }
+    node_in_directory(path, from)
+}
+
+fn node_in_directory(
+    path: &Path,
+    from: Option<&Dialect>,
+) -> Result<(Hierarchy, NodePath), Failure> {
     if let Ok(source) = Source::parse(path)
+        && let Some(directory) = source.root.directory()
         && (!source.node.is_root() || !path.exists())
     {
-        let store = store(&source.root, Durability::Buffered)?.read_only();
+        let store = store(directory, Durability::Buffered)?.read_only();
         let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
         return Ok((hierarchy, NodePath::root()));
     }
@@ -227,7 +297,7 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
         if root.is_dir() {
             let opened = hierarchy(
                 store(&root, Durability::Buffered)?.read_only(),
-                &Source { root: root.clone(), node: NodePath::root() },
+                &Source::of_directory(&root),
                 from.cloned(),
                 Options::default(),
             );
@@ -264,6 +334,7 @@ pub fn node(path: &Path, from: Option<&Dialect>) -> Result<(Hierarchy, NodePath)
 pub fn node_with_groups(
     path: &Path,
     from: Option<&Dialect>,
+    remote: &Remote,
 ) -> Result<(Hierarchy, NodePath), Failure> {
     let is_node = |path: &&Path| {
         let documents = ["zarr.json", ".zgroup", ".zarray"];
@@ -274,7 +345,7 @@ pub fn node_with_groups(
     let names = found.as_deref().zip(top).and_then(|(path, top)| path.strip_prefix(top).ok());
     if let (Some(top), Some(names)) = (top, names.and_then(Path::to_str).filter(|n| !n.is_empty()))
     {
-        let source = Source { root: top.to_owned(), node: NodePath::root() };
+        let source = Source::of_directory(top);
         let store = store(top, Durability::Buffered)?.read_only();
         let hierarchy = hierarchy(store, &source, None, Options::default());
         // A directory in a hierarchy of another kind is not one of its nodes, but a separate
@@ -285,7 +356,7 @@ pub fn node_with_groups(
             return Ok((hierarchy, node));
         }
     }
-    node(path, from)
+    node(path, from, remote)
 }
 
 /// Explains why there is nothing at `path`, which means `node` of the `hierarchy` at `root`.
@@ -307,11 +378,10 @@ fn explain_missing(path: &Path, hierarchy: &Hierarchy, root: &Path, node: &NodeP
     if !path.exists() && group.is_ok_and(|group| group.document().is_none()) {
         return failed(format!("{shown}: no such directory, group or array"));
     }
-    no_node(path, node, root)
+    no_node(&shown.to_string(), node, &root.display())
 }
 
-fn no_node(path: &Path, node: &NodePath, root: &Path) -> Failure {
-    let (shown, root) = (path.display(), root.display());
+fn no_node(shown: &str, node: &NodePath, root: &dyn Display) -> Failure {
     failed(format!(
         "{shown}: no group or array {node} in the hierarchy {root}; `zarrfs tree {root}` lists all"
     ))

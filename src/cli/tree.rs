@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 256;
 
 /// Prints the tree of a hierarchy, or of a node in one.
 pub fn run(args: &Tree) -> Result<(), Failure> {
-    let (hierarchy, path) = open::node(&args.source, args.from.as_ref())?;
+    let (hierarchy, path) = open::node(&args.source, args.from.as_ref(), &args.remote)?;
     let node = hierarchy.existing(&path)?;
     let title = args.source.display().to_string();
     let mut lines = print::Lines::new();

@@ -68,6 +68,15 @@ impl Fs {
         }
     }
 
+    /// Lists a directory at once, or from the pool if the store takes long.
+    pub fn list(&self, list: impl FnOnce(&Vfs, &Directories) + Send + 'static) {
+        if !self.vfs.is_remote() {
+            return list(&self.vfs, &self.dirs);
+        }
+        let (vfs, dirs) = (Arc::clone(&self.vfs), Arc::clone(&self.dirs));
+        self.pool.run(Urgency::Request, move || list(&vfs, &dirs));
+    }
+
     /// Answers a request at once.
     pub fn now<T>(
         &self,

@@ -16,13 +16,13 @@ use fuser::{
 
 use super::answer::{answer, gone};
 use super::fs::Fs;
-use super::listing::{Entry, Room, list};
+use super::listing::{Directories, Entry, Room, list};
 use super::passthrough;
 use super::terms::{
     access_of, dot, is_past_pages, nul_separated, open_flags, permissions, reply_xattr, utf8,
 };
 use crate::error::{At, Error, Kind, Result};
-use crate::vfs::{DirHandle, HandleUse, Presence, Replace, Vfs};
+use crate::vfs::{Attr, DirHandle, HandleUse, Presence, Replace, Vfs};
 
 /// Answers with the `$ok` of a reply, or its error.
 macro_rules! reply {
@@ -32,6 +32,24 @@ macro_rules! reply {
             Err(errno) => $reply.error(errno),
         }
     };
+}
+
+/// Returns the name and the attributes of a line of a listing; `None` if it is gone.
+fn attr_of<'e>(vfs: &Vfs, entry: &Entry<'e>) -> Option<(&'e str, Attr)> {
+    match *entry {
+        Entry::Dot(name, number) => Some((name, dot(number))),
+        Entry::Listed(dir, listed) => {
+            let attr = match vfs.listings().lookup_listed(dir, listed) {
+                Ok(attr) => attr?,
+                Err(error) => {
+                    // A bad entry does not hide the others.
+                    vfs.note("readdir", &error);
+                    vfs.listings().lookup_listed_name(listed)
+                }
+            };
+            Some((listed.name.as_str(), attr))
+        }
+    }
 }
 
 impl Filesystem for Fs {
@@ -63,6 +81,7 @@ impl Filesystem for Fs {
     }
 
     fn destroy(&mut self) {
+        self.vfs.stop_waiting();
         self.pool.close();
         if let Err(error) = self.vfs.sync() {
             self.vfs.note("unmount", &error);
@@ -209,7 +228,8 @@ impl Filesystem for Fs {
             opened.inspect(|opened| vfs.note_writer(HandleUse::by(opened.handle, thread)))
         };
         let vfs = Arc::clone(&self.vfs);
-        let takes_time = !self.vfs.passthrough().opens_stored(ino.0, access);
+        let takes_time =
+            self.vfs.is_remote() || !self.vfs.passthrough().opens_stored(ino.0, access);
         self.soon_or_later(takes_time, "open", open, move |opened| {
             let opened = match opened.map_err(gone) {
                 Ok(opened) => opened,
@@ -276,8 +296,10 @@ impl Filesystem for Fs {
     ) {
         let len = usize::try_from(size).unwrap_or(usize::MAX);
         // After a panic here the pool tries again and answers.
-        let at_hand = catch_unwind(AssertUnwindSafe(|| self.vfs.try_read(fh.0, offset, len)));
-        if let Ok(Some(bytes)) = at_hand {
+        let try_read = || self.vfs.try_read(fh.0, offset, len);
+        if !self.vfs.is_remote()
+            && let Ok(Some(bytes)) = catch_unwind(AssertUnwindSafe(try_read))
+        {
             return reply.data(&bytes);
         }
         let read = move |vfs: &Vfs| vfs.read(fh.0, offset, len);
@@ -367,20 +389,23 @@ impl Filesystem for Fs {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let mut add = |next: u64, entry: Entry<'_>| {
-            let (name, number, is_dir) = match entry {
-                Entry::Dot(name, number) => (name, number, true),
-                Entry::Listed(_, listed) => {
-                    (listed.name.as_str(), self.vfs.listings().number_listed(listed), listed.is_dir)
-                }
+        let list = move |vfs: &Vfs, dirs: &Directories| {
+            let mut add = |next: u64, entry: Entry<'_>| {
+                let (name, number, is_dir) = match entry {
+                    Entry::Dot(name, number) => (name, number, true),
+                    Entry::Listed(_, listed) => {
+                        let number = vfs.listings().number_listed(listed);
+                        (listed.name.as_str(), number, listed.is_dir)
+                    }
+                };
+                let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
+                let full = reply.add(INodeNo(number), next, kind, name);
+                Ok(if full { Room::None } else { Room::Some })
             };
-            let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
-            let full = reply.add(INodeNo(number), next, kind, name);
-            Ok(if full { Room::None } else { Room::Some })
+            let listed = answer(vfs, "readdir", || list(vfs, &dirs.get(fh)?, offset, &mut add));
+            reply!(reply, listed, ok(() =>));
         };
-        let listed =
-            answer(&self.vfs, "readdir", || list(&self.vfs, &self.dirs.get(fh)?, offset, &mut add));
-        reply!(reply, listed, ok(() =>));
+        self.list(list);
     }
 
     fn readdirplus(
@@ -391,31 +416,22 @@ impl Filesystem for Fs {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
-        let mut add = |next: u64, entry: Entry<'_>| {
-            let (name, attr) = match entry {
-                Entry::Dot(name, number) => (name, dot(number)),
-                Entry::Listed(dir, listed) => match vfs.listings().lookup_listed(dir, listed) {
-                    Ok(Some(attr)) => (listed.name.as_str(), attr),
-                    Ok(None) => return Ok(Room::Some),
-                    Err(error) => {
-                        // A bad entry does not hide the others.
-                        vfs.note("readdir", &error);
-                        (listed.name.as_str(), vfs.listings().lookup_listed_name(listed))
-                    }
-                },
+        let owner = self.owner;
+        let list = move |vfs: &Vfs, dirs: &Directories| {
+            let mut add = |next: u64, entry: Entry<'_>| {
+                let Some((name, attr)) = attr_of(vfs, &entry) else { return Ok(Room::Some) };
+                let (ttl, shown) = (vfs.ttl(&attr), owner.attr(&attr));
+                let number = INodeNo(attr.number);
+                let full = reply.add(number, next, name, &ttl, &shown, Generation(0));
+                if full && matches!(entry, Entry::Listed(..)) {
+                    vfs.forget(attr.number, 1);
+                }
+                Ok(if full { Room::None } else { Room::Some })
             };
-            let (ttl, shown) = (vfs.ttl(&attr), owner.attr(&attr));
-            let number = INodeNo(attr.number);
-            let full = reply.add(number, next, name, &ttl, &shown, Generation(0));
-            if full && matches!(entry, Entry::Listed(..)) {
-                vfs.forget(attr.number, 1);
-            }
-            Ok(if full { Room::None } else { Room::Some })
+            let listed = answer(vfs, "readdir", || list(vfs, &dirs.get(fh)?, offset, &mut add));
+            reply!(reply, listed, ok(() =>));
         };
-        let listed =
-            answer(&self.vfs, "readdir", || list(&self.vfs, &self.dirs.get(fh)?, offset, &mut add));
-        reply!(reply, listed, ok(() =>));
+        self.list(list);
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
@@ -466,16 +482,20 @@ impl Filesystem for Fs {
     }
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let value = self.now("getxattr", |vfs| match name.to_str() {
+        let own = name.to_owned();
+        let get = move |vfs: &Vfs| match own.to_str() {
             Some(name) => vfs.getxattr(ino.0, name),
             None => Err(Error::new(Kind::NoAttribute, "no such attribute")),
-        });
-        reply_xattr(reply, value, size);
+        };
+        let then = move |value| reply_xattr(reply, value, size);
+        self.soon((ino, None), "getxattr", get, then);
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let names = self.now("listxattr", |vfs| vfs.listxattr(ino.0));
-        reply_xattr(reply, names.map(|names| nul_separated(&names)), size);
+        let then = move |names: Result<Vec<String>, Errno>| {
+            reply_xattr(reply, names.map(|names| nul_separated(&names)), size);
+        };
+        self.soon((ino, None), "listxattr", move |vfs| vfs.listxattr(ino.0), then);
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {

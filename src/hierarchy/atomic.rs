@@ -251,6 +251,7 @@ impl Atomic<'_> {
             self.hierarchy.dialect().chunk_prefix(path)?,
         );
         for prefix in [&nodes, &chunks] {
+            list.forget_below(prefix);
             if list.list_prefix(prefix)?.next().transpose()?.is_some() {
                 return Ok(true);
             }

@@ -111,6 +111,10 @@ impl Changes<'_> {
             raised.is_consolidated().then_some(true),
             was,
         )?;
+        if let (None, Some(list)) = (replaced, self.hierarchy.store().list()) {
+            // Programs create directories of chunks next.
+            list.expect_names(&self.hierarchy.dialect().chunk_prefix(path)?);
+        }
         Ok(raised.key().clone())
     }
 
@@ -178,6 +182,17 @@ impl Changes<'_> {
         self.hierarchy.directories.insert(Node { path: path.clone(), state, content });
         self.hierarchy.invalidate(path);
         Ok(key)
+    }
+
+    /// Forgets what is cached of the keys at and below `path`, because what the store has there now
+    /// decides over a removal.
+    pub fn look_again(self, path: &NodePath) -> Result<()> {
+        if let Some(list) = self.hierarchy.store().list() {
+            list.forget_below(&self.hierarchy.dialect_of(path).children_prefix(path)?);
+            list.forget_below(&self.hierarchy.dialect_of(path).chunk_prefix(path)?);
+            self.hierarchy.invalidate(path);
+        }
+        Ok(())
     }
 
     /// Removes the directory `path`, which looks empty, with everything that the store still has

@@ -6,7 +6,7 @@ use super::documents::Taken;
 use super::intent::{Intent, Move};
 use super::node::{Content, Document, Node, NodeState};
 use super::recover::BELOW;
-use crate::error::{Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath, model};
 use crate::store::{Aside, Condition, Prefix};
 
@@ -24,6 +24,7 @@ impl Changes<'_> {
     /// Moves the directory `from`, whether it is a node or not, with everything below it.
     pub fn rename(self, from: &NodePath, to: &NodePath) -> Result<Moved> {
         self.hierarchy.check_new_name(to)?;
+        self.check_moves(from)?;
         self.hierarchy.invalidate_below(from);
         let node = self.hierarchy.existing(from)?;
         if !node.is_bare() || node.stored().is_some() {
@@ -76,8 +77,20 @@ impl Changes<'_> {
         Ok(Moved { from: from.clone(), to: to.clone(), aside })
     }
 
+    /// Fails with `EXDEV` if the store cannot move what it has below `from` in one step.
+    fn check_moves(self, from: &NodePath) -> Result<()> {
+        let moves = self.hierarchy.store().write()?.promises().moves;
+        if moves || !self.hierarchy.atomic().holds_values(from)? {
+            return Ok(());
+        }
+        // Then `mv` copies, and removes what it has copied.
+        let detail = "the store cannot move a group or an array in one step";
+        Err(Error::new(Kind::CrossDevice, detail).at(from))
+    }
+
     /// Moves a directory onto `to`, a directory that looks empty. If that fails, `to` is restored.
     pub fn rename_onto_empty(self, from: &NodePath, to: &NodePath) -> Result<Moved> {
+        self.check_moves(from)?;
         let replaced = self.hierarchy.existing(to)?;
         self.remove_directory(to)?;
         self.rename(from, to).inspect_err(|_| self.restore_directory(&replaced))

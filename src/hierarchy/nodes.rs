@@ -12,10 +12,11 @@ use super::node_cache::NodeCache;
 use super::texts::TextCache;
 use crate::array::{Array, ShardLayout, parse_index};
 use crate::error::{At, Error, Kind, Result};
+use crate::json::MAX_DOCUMENT_LEN;
 use crate::metadata::model::{self, Group, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
 use crate::resources;
-use crate::store::{Entry, Prefix, Store};
+use crate::store::{ByteRange, Entry, Expected, Prefix, Store};
 
 /// The most keys below a prefix to look at when searching for a node among them.
 const IMPLICIT_GROUP_SEARCH: usize = 10_000;
@@ -134,9 +135,20 @@ impl Hierarchy {
             return Ok(Some(Arc::clone(&read.node)));
         }
         let generation = self.nodes.generation();
-        let node = self.read_node(path, kept.as_ref().map(|read| &read.node))?;
+        let node = match self.read_node(path, kept.as_ref().map(|read| &read.node)) {
+            // `.zarrfs` lies below the root, and must be readable while no server answers.
+            Err(error) if path.is_root() && self.store().read().is_remote() => {
+                return kept.map(|read| Some(read.node)).ok_or(error);
+            }
+            node => node?,
+        };
         self.nodes.keep(path, node.as_ref(), generation);
         Ok(node)
+    }
+
+    /// Whether the node at `path` was read recently.
+    pub fn is_read(&self, path: &NodePath) -> bool {
+        self.nodes.get(path).is_some_and(|read| read.at.elapsed() < self.options.metadata_ttl)
     }
 
     /// Returns the node at `path`; its absence is an error.
@@ -177,6 +189,7 @@ impl Hierarchy {
 
     fn read_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
         let known = self.directories.get(path);
+        let _expected = self.expect_document(path)?;
         for (kind, key) in self.dialect_of(path).document_keys(path)? {
             if let Some(document) = known.as_ref().and_then(|known| known.stored())
                 && document.key == key
@@ -231,6 +244,18 @@ impl Hierarchy {
         })
     }
 
+    /// Announces the metadata files that a node may have to a store that takes long.
+    fn expect_document(&self, path: &NodePath) -> Result<Expected> {
+        if !self.store().read().is_remote() {
+            return Ok(Expected::default());
+        }
+        let dialect = self.dialect_of(path);
+        let documents = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
+        let keys = documents.chain(dialect.attributes_key(path)?);
+        let ranges: Vec<_> = keys.map(|key| (key, ByteRange::first(MAX_DOCUMENT_LEN))).collect();
+        Ok(self.store().read().expect(&ranges))
+    }
+
     pub(super) fn bind(&self, path: &NodePath, node: model::Node) -> Result<Content> {
         match node {
             model::Node::Group(group) => Ok(Content::Group(group)),
@@ -275,6 +300,7 @@ impl Hierarchy {
         let Some(list) = self.store().list() else {
             return Ok(if path.is_root() { Below::Node } else { Below::Nothing });
         };
+        self.expect_names_beside(path)?;
         let mut found = if path.is_root() { Below::Files } else { Below::Nothing };
         let nodes = self.dialect_of(path).children_prefix(path)?;
         if dialect.has_implicit_groups() {
@@ -292,6 +318,21 @@ impl Hierarchy {
             found = if any { Below::Files } else { Below::Nothing };
         }
         Ok(found)
+    }
+
+    /// Has the store bring the names in the group of `path`: if this one is not there, programs ask
+    /// for others, too.
+    fn expect_names_beside(&self, path: &NodePath) -> Result<()> {
+        let (Some(list), Some(parent)) = (self.store().list(), path.parent()) else {
+            return Ok(());
+        };
+        let nodes = self.dialect_of(path).children_prefix(&parent)?;
+        list.expect_names(&nodes);
+        let ordinary = self.ordinary_prefix(&parent)?;
+        if ordinary != nodes {
+            list.expect_names(&ordinary);
+        }
+        Ok(())
     }
 
     /// Returns the prefix of the ordinary files beside a node's document.

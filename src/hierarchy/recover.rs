@@ -40,8 +40,16 @@ impl Recovery<'_> {
     /// Finishes or undoes the changes of killed daemons, and logs it. A change that cannot be
     /// recovered stays as it is; the hierarchy remains usable.
     pub fn recover(self) {
+        self.recover_beside(|| ());
+    }
+
+    /// Like [`Self::recover`], beside other work: `alone` locks out other changes of this mount.
+    pub fn recover_beside<L>(self, alone: impl Fn() -> L) {
         if let Some(above) = &self.hierarchy.above {
             above.hierarchy.recovery().recover();
+        }
+        if self.hierarchy.store().list().is_none() {
+            return; // Places of other writers cannot be found.
         }
         let abandoned = match self.hierarchy.store().write().and_then(WritableStore::abandoned) {
             Ok(abandoned) => abandoned,
@@ -51,6 +59,12 @@ impl Recovery<'_> {
             }
         };
         for aside in abandoned {
+            let _alone = alone();
+            if let Some(list) = self.hierarchy.store().list() {
+                // The cache is older than the interrupted change.
+                list.forget_below(&Prefix::root());
+            }
+            self.hierarchy.invalidate_below(&NodePath::root());
             if let Err(error) = self.settle(&aside) {
                 log::warn!(
                     "an interrupted change could be neither finished nor undone; its files are \
@@ -207,7 +221,8 @@ impl Recovery<'_> {
                 }
             }
         }
-        if !is_left {
+        // Directories without values.
+        if !is_left && write.promises().moves {
             prefixes.iter().try_for_each(|prefix| write.erase_prefix(prefix))?;
         }
         self.hierarchy.copies().rebuild_copies(path)?;

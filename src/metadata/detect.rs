@@ -16,7 +16,7 @@ use crate::dtype::integer;
 use crate::error::{At, Error, Kind, Result};
 use crate::json::Object;
 use crate::json::{self, MAX_DOCUMENT_LEN, describe};
-use crate::store::{Entry, Key, Prefix, Store};
+use crate::store::{ByteRange, Entry, Expected, Key, Prefix, Store};
 
 /// The most names to search for a first node if the root has no metadata file.
 const MAX_ENTRIES: usize = 10_000;
@@ -52,6 +52,7 @@ pub fn detect(store: &Store) -> Result<Dialect> {
 /// nodes below it could tell.
 pub fn declared(store: &Store) -> Result<Option<Dialect>> {
     let entry = Key::parse(v3::DOCUMENT)?;
+    let _expected = store.read().expect(&[(entry.clone(), ByteRange::first(MAX_DOCUMENT_LEN))]);
     if let Some(found) = skim::get(store, &entry)? {
         let text = skim::without_copies(&found.text);
         return Ok(Some(match entry_point(&text).at(&entry)? {
@@ -66,6 +67,7 @@ pub fn declared(store: &Store) -> Result<Option<Dialect>> {
             EntryPoint::Late2022(suffix) => Dialect::draft(Era::D2022_12, &suffix),
         }));
     }
+    let _expected = expect_entry_points(store)?;
     let has = |names: &[&str]| -> Result<bool> {
         let keys: Vec<Key> = names.iter().map(|name| Key::parse(name)).collect::<Result<_>>()?;
         Ok(store.read().stat(&keys)?.iter().any(Option::is_some))
@@ -83,6 +85,22 @@ pub fn declared(store: &Store) -> Result<Option<Dialect>> {
         return Ok(Some(Dialect::draft(Era::D2019_05, ".json")));
     }
     Ok(None)
+}
+
+/// Has the store bring what tells the dialect of a root without `zarr.json`.
+fn expect_entry_points(store: &Store) -> Result<Expected> {
+    let names = [
+        ".zarray",
+        ".zgroup",
+        ".zattrs",
+        ".zmetadata",
+        "attributes.json",
+        "root.group.json",
+        "root.array.json",
+    ];
+    let range = ByteRange::first(MAX_DOCUMENT_LEN);
+    let ranges: Result<Vec<_>> = names.iter().map(|name| Ok((Key::parse(name)?, range))).collect();
+    Ok(store.read().expect(&ranges?))
 }
 
 /// Returns the draft if `zarr_json` is the entry point of one. Paths to directories inside such a

@@ -24,8 +24,14 @@ pub mod directory;
 mod key;
 pub mod memory;
 mod new_file;
+#[cfg(feature = "remote")]
+pub mod object;
+#[cfg(any(test, feature = "remote"))]
+pub mod remote;
 #[cfg(test)]
 pub(crate) mod suite;
+#[cfg(any(test, feature = "remote"))]
+pub(crate) mod unique;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -325,8 +331,67 @@ pub type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 /// Keys in no particular order, each once.
 pub type Keys = Box<dyn Iterator<Item = Result<Key>> + Send>;
 
+/// Values that are expected to be read: see [`ReadableStore::expect`].
+#[derive(Default)]
+pub struct Expected(Option<Box<dyn Send + Sync>>);
+
+impl Expected {
+    /// Returns the expectation that ends when `guard` is dropped.
+    pub fn new(guard: impl Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(guard)))
+    }
+}
+
+impl fmt::Debug for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expected").field("has_guard", &self.0.is_some()).finish()
+    }
+}
+
+/// The requests to a server, and the bytes of values in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Requests {
+    /// Requests for a value, a part of it, or its stat.
+    pub gets: u64,
+    /// Requests for a page of a listing.
+    pub lists: u64,
+    /// Requests that store a value.
+    pub puts: u64,
+    /// Requests that erase values.
+    pub deletes: u64,
+    /// The bytes of values that were received.
+    pub received_len: u64,
+    /// The bytes of values that were sent.
+    pub sent_len: u64,
+}
+
 /// A store that values can be read from.
 pub trait ReadableStore: Send + Sync + fmt::Debug {
+    /// Notes that these ranges will be read soon, and returns at once. A store that takes long for
+    /// each answer requests them together. What it has not requested when the result is dropped, it
+    /// does not request.
+    fn expect(&self, _ranges: &[(Key, ByteRange)]) -> Expected {
+        Expected::default()
+    }
+
+    /// Ends all waits for answers, for a mount that ends: they fail, and so do later calls.
+    fn stop(&self) {}
+
+    /// Returns the requests since the store was opened, if it is on a server.
+    fn requests(&self) -> Option<Requests> {
+        None
+    }
+
+    /// Returns how many bytes are best expected at a time; 0 if each answer comes at once.
+    fn most_expected(&self) -> u64 {
+        0
+    }
+
+    /// Whether each answer takes long, as of a server.
+    fn is_remote(&self) -> bool {
+        self.most_expected() > 0
+    }
+
     /// Returns the bytes of each range; `None` for a key without a value.
     fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>>;
 
@@ -343,11 +408,37 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
     }
 }
 
+/// The promises of a directory that a writable store keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Promises {
+    /// A prefix moves in one step. Otherwise its values move one after another.
+    pub moves: bool,
+    /// [`WritableStore::erase_unchanged`] works.
+    pub erases_unchanged: bool,
+    /// Times can be set.
+    pub times: bool,
+}
+
+impl Promises {
+    /// All of them.
+    pub const ALL: Self = Self { moves: true, erases_unchanged: true, times: true };
+}
+
 /// A store that values can be written to.
 ///
 /// At every instant a value is the old one or the new one: the new bytes are complete before they
 /// take the key.
 pub trait WritableStore: Send + Sync + fmt::Debug {
+    /// Returns the promises of a directory that the store keeps.
+    fn promises(&self) -> Promises {
+        Promises::ALL
+    }
+
+    /// Fails if the store cannot keep a condition, so that a value cannot be changed in part.
+    fn check_conditions(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Stores the concatenated `pieces` as the value of `key`, and returns the new stat.
     fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat>;
 
@@ -361,6 +452,15 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     /// no change, if the file cannot take this key: then `set` its bytes.
     fn set_file(&self, _key: &Key, _file: &NewFile) -> Result<Option<Stat>> {
         Ok(None)
+    }
+
+    /// Stores several values, as [`Self::set`] does, and returns the result of each. A store that
+    /// takes long for each stores them at the same time.
+    fn set_all(&self, values: Vec<(Key, Vec<Piece>, Condition)>) -> Vec<Result<Stat>> {
+        let set = |(key, pieces, condition): (Key, Vec<Piece>, Condition)| {
+            self.set(&key, &pieces, condition)
+        };
+        values.into_iter().map(set).collect()
     }
 
     /// Replaces the bytes from `start` for each `(key, start, bytes)`. The value must exist and be
@@ -384,8 +484,8 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     /// value.
     fn move_value(&self, from: &Key, to: &Key) -> Result<()>;
 
-    /// Sets the modification time of a value, and returns the versions before and after.
-    /// [`Kind::NotFound`] if the key has no value.
+    /// Sets the modification time of a value, if times can be set, and returns the versions before
+    /// and after. [`Kind::NotFound`] if the key has no value.
     fn set_modified(&self, key: &Key, modified: SystemTime) -> Result<(Version, Version)>;
 
     /// Forces the values of `keys`, or their absence, to disk.
@@ -399,7 +499,7 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     fn declare(&self, aside: &Aside, text: Bytes) -> Result<()>;
 
     /// Returns the temporary places of dead writers, never those of live ones. Also removes their
-    /// half-written values.
+    /// half-written values. A remote store may take a minute to see that a writer is dead.
     fn abandoned(&self) -> Result<Vec<Aside>>;
 
     /// Releases resources that are only needed for writing, if nothing was written for `quiet`.
@@ -409,6 +509,30 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
 
 /// A store that can list its keys.
 pub trait ListableStore: Send + Sync + fmt::Debug {
+    /// Whether keys can be listed: a server may refuse that.
+    fn can_list(&self) -> bool {
+        true
+    }
+
+    /// Notes that a program asks for names directly below `prefix`. A store that takes long for
+    /// each answer reads the first of them together.
+    fn expect_names(&self, _prefix: &Prefix) {}
+
+    /// Whether a prefix may be listed although no key has it, as an empty directory is.
+    fn lists_empty_prefixes(&self) -> bool {
+        true
+    }
+
+    /// Whether a key may have this `prefix`, as far as that is known. A store that takes long is
+    /// not asked about a directory that no program has listed.
+    fn may_have(&self, _prefix: &Prefix) -> bool {
+        true
+    }
+
+    /// Forgets what is known of the keys below `prefix`, because what is listed next decides over a
+    /// change.
+    fn forget_below(&self, _prefix: &Prefix) {}
+
     /// Lists the entries directly below `prefix`; none if no key has this prefix.
     fn list_dir(&self, prefix: &Prefix) -> Result<Entries>;
 
@@ -468,7 +592,7 @@ impl Store {
 
     /// Returns the listable store, if it can list.
     pub fn list(&self) -> Option<&dyn ListableStore> {
-        self.list.as_deref()
+        self.list.as_deref().filter(|list| list.can_list())
     }
 
     /// Returns the whole value of `key`; an error if it has more than `limit` bytes.

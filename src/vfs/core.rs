@@ -59,6 +59,11 @@ impl Core {
         }
     }
 
+    /// Whether each answer of the store takes long.
+    pub fn is_remote(&self) -> bool {
+        self.hierarchy.store().read().is_remote()
+    }
+
     /// Has the kernel drop its pages and attributes of the inode with this number.
     pub fn invalidate(&self, number: u64) {
         if let Some(invalidate) = &*self.invalidate.lock() {

@@ -356,10 +356,33 @@ impl Vfs {
         self.core.hierarchy.release_idle(quiet);
     }
 
+    /// Finishes or undoes the changes of killed daemons.
+    pub fn recover(&self) {
+        self.core.hierarchy.recovery().recover_beside(|| self.core.tree_lock.write());
+    }
+
+    /// Ends all waits for a remote store, unless something may have to be stored there.
+    pub fn stop_waiting(&self) {
+        let may_store = || {
+            !self.core.cache.due(Due::All).is_empty()
+                || !self.names.overlay.files().is_empty()
+                || !self.opener.handles.written_files().is_empty()
+        };
+        if self.is_remote() && !(self.core.hierarchy.store().is_writable() && may_store()) {
+            self.core.hierarchy.store().read().stop();
+        }
+    }
+
+    /// Whether each answer of the store takes long.
+    pub fn is_remote(&self) -> bool {
+        self.core.is_remote()
+    }
+
     /// Whether answering a request on `number`, or on `name` in it, may take long: a node is being
     /// created, moved or removed, a chunk must be decoded, or the header of a view be generated.
     pub fn may_take_time(&self, number: u64, name: Option<&str>) -> bool {
-        self.core.tree_lock.is_locked_exclusive()
+        self.core.is_remote()
+            || self.core.tree_lock.is_locked_exclusive()
             || name.is_some_and(is_view_name)
             || self.names.may_decode(number)
             || self.names.may_show_many(number, name)

@@ -13,7 +13,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("pool", &[]),
     ("parallel", &["error"]),
     ("dtype", &["error"]),
-    ("store", &["error", "buffer", "sys"]),
+    ("store", &["error", "bounded", "buffer", "sys"]),
     ("backing", &["error", "budget", "buffer", "resources", "store", "sys"]),
     ("shard", &["error"]),
     ("json", &["error", "resources"]),
@@ -136,7 +136,18 @@ const ROOMS: &[&str] = &[
 const OWNED: &[(&str, &[&str])] = &[
     ("fuser::", &["src/fuse/"]),
     ("rayon::", &["src/parallel.rs"]),
-    ("std::fs", &["src/store/directory", "src/store/new_file", "src/sys/", "src/cli/"]),
+    ("object_store::", &["src/store/object"]),
+    ("tokio::", &["src/store/object"]),
+    (
+        "std::fs",
+        &[
+            "src/store/directory",
+            "src/store/new_file",
+            "src/store/object/credentials",
+            "src/sys/",
+            "src/cli/",
+        ],
+    ),
     ("rustix::fs", &["src/store/directory", "src/sys/"]),
     ("openat", &["src/sys/"]),
     ("unsafe {", &["src/sys/"]),

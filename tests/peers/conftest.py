@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 import layouts
-from mounts import Mount, copy_of
+import servers
+from mounts import Mount, copy_of, until_end
 from torture import Bench
 from zarr2 import Zarr2
 
@@ -22,15 +23,9 @@ def mount(tmp_path):
         number = next(numbers)
         if copy:
             store = copy_of(store, tmp_path / f"store{number}")
-        made = Mount(store, tmp_path / f"mnt{number}", *options)
-        try:
+        url = servers.upload(store) if servers.SERVER else None
+        with until_end(Mount(store, tmp_path / f"mnt{number}", *options, url=url)) as made:
             yield made
-        except BaseException:
-            # The test's own failure is the one to show.
-            with contextlib.suppress(AssertionError):
-                made.end()
-            raise
-        made.end()
 
     return mounted
 

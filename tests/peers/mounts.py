@@ -10,21 +10,28 @@ import subprocess
 import time
 from pathlib import Path
 
+import servers
+
 BIN = os.environ.get("ZARRFS_BIN", "zarrfs")
 # How long a daemon may take to answer or to go.
 PATIENCE = 30
 
 
 class Mount:
-    """`zarrfs mount STORE PATH`, until `end`. A line of its log that `expect` does not name is a failure."""
+    """`zarrfs mount STORE PATH`, until `end`. A line of its log that `expect` does not name is a failure. With a `url`,
+    it mounts the copy of the store there; with a `source`, that."""
 
-    def __init__(self, store, path, *options):
-        self.store, self.path = Path(store), Path(path)
+    def __init__(self, store, path, *options, url=None, source=None, program=BIN):
+        self.store, self.path, self.url = Path(store), Path(path), url
         with contextlib.suppress(FileExistsError):  # Nobody answers for a dead mount.
             self.path.mkdir(parents=True)
         self.log_file = self.path.with_name(self.path.name + ".log")
         self.expected, self.allowed = [], []
-        command = [BIN, "mount", str(store), str(path), "--log-file", str(self.log_file), *options]
+        if url:  # `mv` copies there, with the attributes.
+            self.allow("rename: .* cannot move a group or an array in one step")
+            self.allow(r"setxattr: user\.\S*: a program is writing the metadata file")
+        command = [str(program), "mount", source or url or str(store), str(path)]
+        command += ["--log-file", str(self.log_file), *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         self.stderr = done.stderr
         if done.returncode != 0:
@@ -78,6 +85,12 @@ class Mount:
             os.fsync(fd)
         finally:
             os.close(fd)
+        self.fetch()
+
+    def fetch(self):
+        """Copies what is stored at the URL, if there is one, to where a test looks at it."""
+        if self.url:
+            servers.download(self.url, self.store)
 
     def is_mounted(self):
         return f" {self.path} " in Path("/proc/self/mounts").read_text()
@@ -106,6 +119,7 @@ class Mount:
         if not wait_until(lambda: not is_alive(self.pid)):
             os.kill(self.pid, signal.SIGKILL)
             failure = failure or "the daemon did not go"
+        self.fetch()
         log = self.log_file.read_text() if self.log_file.exists() else ""
         assert failure is None, f"{failure}\n{log}"
         lines = log.splitlines()
@@ -115,6 +129,19 @@ class Mount:
         for pattern in self.expected:
             assert any(pattern.search(line) for line in lines), f"{pattern.pattern!r} was not logged"
         assert not [key for key in files(self.store) if ".zarrfs" in key], "left in the store"
+
+
+@contextlib.contextmanager
+def until_end(mount):
+    """`with until_end(Mount(..)) as m:` ends the mount after the block."""
+    try:
+        yield mount
+    except BaseException:
+        # The failure of the block is the one to show.
+        with contextlib.suppress(AssertionError):
+            mount.end()
+        raise
+    mount.end()
 
 
 class MountFailed(Exception):

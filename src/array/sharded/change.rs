@@ -168,7 +168,8 @@ impl Sharded {
             Some(old) => Condition::Unchanged(old.stat.version),
             None => Condition::Absent,
         };
-        if parts.kept.is_empty() && parts.new.is_empty() {
+        // Where a shard cannot be erased on a condition, one without inner chunks is stored.
+        if parts.kept.is_empty() && parts.new.is_empty() && self.below.erases_unchanged() {
             let change = Change { coords: shard.clone(), value: None, condition };
             return Ok(Planned { change, index: None });
         }

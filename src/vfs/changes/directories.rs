@@ -94,17 +94,47 @@ impl Directories {
         Ok(place)
     }
 
+    fn holds_chunks(&self, place: &Place, path: &NodePath, prefix: &[u64]) -> Result<bool> {
+        Ok(self.names.has_chunks(&self.core.shown_array(path)?, prefix)?
+            || self.names.holds_ordinary(place)?)
+    }
+
+    /// Whether a node has entries. A remote store may list a directory of shards without chunks.
+    fn lists_something(&self, place: &Place) -> Result<bool> {
+        for entry in self.listings.entries(place)? {
+            match entry?.1 {
+                Place::ChunkDir(path, prefix) => {
+                    let place = Place::ChunkDir(path.clone(), prefix.clone());
+                    if self.holds_chunks(&place, &path, &prefix)? {
+                        return Ok(true);
+                    }
+                }
+                _ => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
     /// Refuses a file, and a directory that is not empty.
     pub fn check_empty(&self, place: &Place) -> Result<()> {
-        let holds_something = match place {
-            Place::ChunkDir(path, prefix) => {
-                self.names.has_chunks(&self.core.shown_array(path)?, prefix)?
-                    || self.names.holds_ordinary(place)?
+        self.check_looks_empty(place)?;
+        match place {
+            // With these goes everything that the store has below them.
+            Place::Node(path) | Place::OrdinaryDir(path, _) if self.core.is_remote() => {
+                self.core.hierarchy.changes().look_again(path)?;
+                self.check_looks_empty(place)
             }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_looks_empty(&self, place: &Place) -> Result<()> {
+        let holds_something = match place {
+            Place::ChunkDir(path, prefix) => self.holds_chunks(place, path, prefix)?,
             Place::OrdinaryDir(..) => self.names.holds_ordinary(place)?,
             Place::Node(path) => {
                 let node = self.core.hierarchy.existing(path)?;
-                !node.is_bare() || self.listings.entries(place)?.next().transpose()?.is_some()
+                !node.is_bare() || self.lists_something(place)?
             }
             Place::Control | Place::StoredDir(_) => {
                 let detail = "generated from the store; remove the node itself";

@@ -32,6 +32,14 @@ use crate::vfs::options::Writeback;
 /// The free bytes below which the disk counts as full.
 const LEAST_FREE: u64 = 1 << 20;
 
+/// How many threads store shards on a server.
+const REMOTE_THREADS: usize = 16;
+
+/// Whether an error means that a server could not be reached.
+fn is_unreachable(error: &Error) -> bool {
+    matches!(error.errno(), libc::EIO | libc::ETIMEDOUT)
+}
+
 /// Stores chunks that were closed, now or later.
 pub(in crate::vfs) struct ChunkWriter {
     pub core: Arc<Core>,
@@ -112,6 +120,10 @@ impl ChunkWriter {
     ) -> Result<PutChunk> {
         let ChunkRef { array, coords } = chunk;
         if self.defers(array) {
+            if array.is_sharded() || new.base.is_some() {
+                // If it can never be stored, its program gets the error.
+                self.core.hierarchy.store().write()?.check_conditions()?;
+            }
             return self.core.cache.defer(path, chunk, new, modified);
         }
         // If the shard could not be stored before, store its pending chunks with this one.
@@ -145,11 +157,18 @@ impl ChunkWriter {
         // Not `parallel::map`: storing a shard holds the lock of its key while inner chunks are
         // encoded. A thread of that pool that waits for them takes up other work, and if that were
         // another shard, the thread could wait for a lock that it holds itself.
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(keys.len());
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        // Threads that wait for a server need no processor.
+        let threads = if self.core.is_remote() { REMOTE_THREADS } else { processors };
+        let threads = threads.min(keys.len());
         let first = Mutex::new(Ok(()));
         let rest = Mutex::new(keys.into_iter());
         let work = || {
             loop {
+                if self.core.is_remote() && first.lock().as_ref().is_err_and(is_unreachable) {
+                    // Each of the others would wait as long.
+                    return;
+                }
                 let key = rest.lock().next();
                 let Some(key) = key else { return };
                 if let Err(error) = self.store_shard(&key) {

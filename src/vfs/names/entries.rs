@@ -227,12 +227,29 @@ impl Listings {
                 Ok(Box::new(document.chain(members)))
             }
             Content::Array(array) => {
-                let chunks = self.names.chunks_of(path, array)?;
+                let chunks = if self.shows_chunks(path, array)? {
+                    self.names.chunks_of(path, array)?
+                } else {
+                    None
+                };
                 let chunks = chunks.into_iter().map(|found| Ok((CHUNKS.to_owned(), found.place)));
                 let ordinary = self.names.ordinary_entries(path, &Place::Node(path.clone()))?;
                 Ok(Box::new(document.chain(chunks).chain(ordinary)))
             }
         }
+    }
+
+    /// Whether the listing of an array shows its chunks. A remote store says so without a request
+    /// of its own: the names beside the metadata file are listed anyway.
+    fn shows_chunks(&self, path: &NodePath, array: &Array) -> Result<bool> {
+        let list = self.core.hierarchy.store().list().filter(|_| self.core.is_remote());
+        let Some(list) = list.filter(|_| array.grid().rank() > 0) else { return Ok(true) };
+        for entry in list.list_dir(&self.core.hierarchy.ordinary_prefix(path)?)? {
+            if array.owns(entry?.name()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn names_in_views(&self, path: &NodePath) -> Result<DirEntries> {

@@ -147,7 +147,7 @@ impl Names {
             return Ok(stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat)));
         }
         let place = Place::ChunkDir(path.clone(), Vec::new());
-        let is_there = self.has_chunks(array, &[])?
+        let is_there = self.may_have_chunks(array, &[])?
             || self.overlay.has_chunks(path, &[])
             || self.holds_ordinary(&place)?;
         Ok(is_there.then(|| place.into()))
@@ -165,8 +165,8 @@ impl Names {
                 let stat = self.core.cache.stat(&array, &coords)?;
                 stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat))
             } else {
-                let is_there =
-                    self.has_chunks(&array, &indices)? || self.overlay.has_chunks(path, &indices);
+                let is_there = self.may_have_chunks(&array, &indices)?
+                    || self.overlay.has_chunks(path, &indices);
                 let place = Place::ChunkDir(path.clone(), indices);
                 (is_there || self.holds_ordinary(&place)?).then(|| place.into())
             });
@@ -187,6 +187,9 @@ impl Names {
         }
         let store = self.core.hierarchy.store();
         let prefix = self.core.hierarchy.ordinary_prefix(path)?;
+        if let Some(list) = store.list() {
+            list.expect_names(&prefix.key(&relative)?.parent());
+        }
         if let Some(stat) = store.stat(&prefix.key(&relative)?)? {
             return Ok(Some(Found::stored(Place::Ordinary(path.clone(), relative), stat)));
         }
@@ -260,6 +263,16 @@ impl Names {
         let dialect = self.core.hierarchy.dialect_of(path);
         let keys = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
         Ok(keys.chain(dialect.attributes_key(path)?).collect())
+    }
+
+    /// Whether there may be a chunk with the first indices `prefix`. A store that takes long is
+    /// asked only where it was listed before.
+    pub fn may_have_chunks(&self, array: &Arc<Array>, prefix: &[u64]) -> Result<bool> {
+        if self.core.is_remote() {
+            let is_in_grid = array.grid().rank() > 0 && array.grid().contains_prefix(prefix);
+            return Ok(is_in_grid && self.core.cache.may_have_chunks(array, prefix));
+        }
+        self.has_chunks(array, prefix)
     }
 
     /// Whether there is a chunk with the first indices `prefix`. `true` if the store cannot list.

@@ -226,6 +226,10 @@ impl Listings {
     pub fn lookup_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
         // The listing did not check whether a directory in a group is a node.
         let place = match &listed.place {
+            // To read the metadata file of each would take a request each.
+            Place::Node(path) if self.core.is_remote() && !self.core.hierarchy.is_read(path) => {
+                return Ok(Some(Attr { may_change: false, ..self.lookup_name(&listed.place) }));
+            }
             Place::Node(_) => self.names.resolve(&dir.place, &listed.name)?,
             known => Some(known.clone()),
         };

@@ -156,12 +156,24 @@ impl Reports {
         lines
     }
 
+    /// Returns the requests to the server of a remote store.
+    fn requests(&self) -> Vec<Line> {
+        let Some(made) = self.core.hierarchy.store().read().requests() else { return Vec::new() };
+        vec![
+            ("requests_get_total", "Requests for values or parts of them.", made.gets),
+            ("requests_list_total", "Requests for pages of listings.", made.lists),
+            ("requests_put_total", "Requests that store a value.", made.puts),
+            ("requests_delete_total", "Requests that erase values.", made.deletes),
+            ("received_bytes_total", "Bytes of values that were received.", made.received_len),
+            ("sent_bytes_total", "Bytes of values that were sent.", made.sent_len),
+        ]
+    }
+
     /// Returns the text of `.zarrfs/stats`.
     pub fn stats(&self) -> String {
         let mut text = String::new();
-        for (name, help, value) in
-            self.gauges().into_iter().chain(self.memory()).chain(self.counters())
-        {
+        let lines = self.gauges().into_iter().chain(self.memory()).chain(self.counters());
+        for (name, help, value) in lines.chain(self.requests()) {
             let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
             let name = format!("zarrfs_{name}");
             // Writing to a string does not fail.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::decode::{DecodeTo, Decoder};
+use super::expect;
 use super::jobs::{self, Done, Job, Jobs};
 use super::open_view::OpenView;
 use super::pattern::Ticket;
@@ -18,7 +19,7 @@ use crate::buffer::Buffer;
 use crate::cache::Residency;
 use crate::error::{At, Error, Kind, Result};
 use crate::pool::Urgency;
-use crate::store::{Stat, Version};
+use crate::store::{Expected, Stat, Version};
 use crate::vfs::kernel::view_pages::Seen;
 use crate::view::{Elements, Excerpt, GetChunk};
 
@@ -71,6 +72,7 @@ impl Assembler {
         how: &Execution<'_>,
     ) -> Result<Vec<u8>> {
         let since = self.decoder.core.fresh_since(Some(open.opened));
+        let _expected = self.expect(request, how);
         let jobs = self.decode_together(request, how, since);
         let (next, read) = (Cell::new(0_usize), RefCell::new(Vec::new()));
         // Of a long part, few chunks are in memory at a time. The first one is for this thread.
@@ -133,6 +135,15 @@ impl Assembler {
         bytes
     }
 
+    /// Announces the chunks that are read as a whole to a store that takes long.
+    fn expect(&self, request: &Request<'_>, how: &Execution<'_>) -> Vec<Expected> {
+        if !self.decoder.core.is_remote() {
+            return Vec::new();
+        }
+        let chunks: Vec<ChunkRef> = absent(request, how).cloned().collect();
+        expect::expect(&self.decoder.core.cache, &chunks)
+    }
+
     /// Returns a chunk with elements of variable length, which no plan knows.
     fn get_apart(
         &self,
@@ -154,13 +165,14 @@ impl Assembler {
         how: &Execution<'_>,
         since: Option<Instant>,
     ) -> Arc<Jobs> {
+        let is_remote = self.decoder.core.is_remote();
         let parts = request.parts.iter().zip(how.fetches).enumerate();
         let jobs = parts.filter(|(_, (part, _))| matches!(part.residency, Residency::Absent));
         let jobs = jobs.filter_map(|(at, (part, fetch))| {
             let range = match fetch {
                 Fetch::Whole => None,
-                // Others take less time than waking a thread.
-                Fetch::Range if part.chunk.ranges() != Ranges::Blocks => return None,
+                // Others take less time than waking a thread, if the store answers at once.
+                Fetch::Range if part.chunk.ranges() != Ranges::Blocks && !is_remote => return None,
                 Fetch::Range => Some(part.range.clone()),
             };
             Some(Job { at, chunk: part.chunk.clone(), range })

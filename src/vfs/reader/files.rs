@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::decode::{DecodeTo, Decoder};
+use super::expect::Expectations;
 use super::pattern::{Run, Ticket};
 use crate::array::{Array, ChunkRef, Coords};
 use crate::metadata::NodePath;
@@ -37,6 +38,7 @@ struct Files {
     run: Run,
     asked: VecDeque<Coords>,
     passed: VecDeque<Coords>,
+    expectations: Arc<Expectations>,
     /// Whether the kernel reads them without us.
     is_passing: bool,
 }
@@ -60,6 +62,7 @@ impl Files {
             run: Run::default(),
             asked: VecDeque::new(),
             passed: VecDeque::new(),
+            expectations: Arc::default(),
             is_passing: false,
         }
     }
@@ -210,6 +213,7 @@ impl ChunkFiles {
         let count = if fits && is_ours { count } else { 0 };
         let is_passing = files.is_passing;
         let plan = files.open(coords, array.grid().counts(), count);
+        let expectations = Arc::clone(&files.expectations);
         drop(all);
         let Some(FilesPlan { soon, passed, run_len }) = plan else { return };
         for coords in &passed {
@@ -218,14 +222,25 @@ impl ChunkFiles {
         let passed = passed.iter().map(|coords| ChunkRef::new(array, coords));
         self.decoder.drop_passed(passed, run_len.saturating_mul(chunk_len));
         let since = if is_passing { DecodeTo::MemoryFile } else { DecodeTo::Cache(None) };
-        for (coords, ticket) in soon {
-            if !self.decoder.core.cache.is_here(array, &coords)
-                && !self.decoder.backing_files.is_here(&self.decoder.core.cache, array, &coords)
-            {
-                let chunk = ChunkRef { array: Arc::clone(array), coords };
-                self.decoder.decode(Urgency::Prefetch, ticket, chunk, since);
-            }
+        let is_here = |coords: &Coords| {
+            self.decoder.core.cache.is_here(array, coords)
+                || self.decoder.backing_files.is_here(&self.decoder.core.cache, array, coords)
+        };
+        let soon: Vec<(ChunkRef, Ticket)> = soon
+            .into_iter()
+            .filter(|(coords, _)| !is_here(coords))
+            .map(|(coords, ticket)| (ChunkRef::new(array, &coords), ticket))
+            .collect();
+        if !soon.is_empty() && self.decoder.core.is_remote() {
+            let chunks = soon.iter().map(|(chunk, _)| chunk.clone()).collect();
+            expectations.announce(pool, &self.decoder.core.cache, chunks);
         }
+        let decoder = self.decoder.clone();
+        expectations.after(move || {
+            for (chunk, ticket) in soon {
+                decoder.decode(Urgency::Prefetch, ticket, chunk, since);
+            }
+        });
     }
 }
 

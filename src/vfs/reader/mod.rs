@@ -8,6 +8,7 @@
 
 mod assemble;
 mod decode;
+mod expect;
 mod files;
 mod jobs;
 mod long_parts;
@@ -155,6 +156,7 @@ impl Reader {
         let at_once = self.core.pool.get().map_or(1, |pool| pool.most_ahead());
         Limits {
             cache_len: self.core.options.cache_len,
+            fetched_ahead: self.core.hierarchy.store().read().most_expected(),
             at_once: u64::try_from(at_once).unwrap_or(u64::MAX),
             has_long_parts: may_be_old && !self.core.hierarchy.options().metadata_ttl.is_zero(),
         }
@@ -167,9 +169,11 @@ impl Reader {
     /// Plans a read that was noted with this outlook.
     fn plan(&self, open: &OpenView, request: &Request<'_>, outlook: &Outlook) -> Plan<ChunkRef> {
         let soon = self.chunks_ahead(open, &outlook.soon);
+        let later = self.chunks_ahead(open, &outlook.later);
+        let later = later.into_iter().map(|(chunk, _)| chunk).collect();
         let wanted: Vec<_> = request.parts.iter().map(Part::wanted).collect();
         let read = (request.end, outlook.is_sequential);
-        open.reads.state.lock().reads.plan(read, &wanted, soon, self.limits_of(open))
+        open.reads.state.lock().reads.plan(read, &wanted, (soon, later), self.limits_of(open))
     }
 
     /// Notes a read and plans it, with one look at the state where nothing is decoded in advance.
@@ -179,9 +183,9 @@ impl Reader {
         let mut state = open.reads.state.lock();
         let range = (request.offset, request.end);
         let outlook = state.reads.note(range, &*open.view, limits);
-        if outlook.soon.is_empty() {
+        if outlook.soon.is_empty() && outlook.later.is_empty() {
             let read = (request.end, outlook.is_sequential);
-            let plan = state.reads.plan(read, &wanted, Vec::new(), limits);
+            let plan = state.reads.plan(read, &wanted, (Vec::new(), Vec::new()), limits);
             return (outlook, plan);
         }
         drop(state);
@@ -217,11 +221,22 @@ impl Reader {
             ticket: &outlook.now,
             is_long_part: false,
         };
-        for (chunk, ticket) in plan.soon {
-            if !self.core.cache.is_here(&chunk.array, &chunk.coords) {
-                let to = DecodeTo::Cache(self.core.fresh_since(Some(open.opened)));
-                self.decoder.decode(Urgency::Prefetch, ticket, chunk, to);
-            }
+        if !plan.later.is_empty()
+            && let Some(pool) = self.core.pool.get()
+        {
+            plan.expectations.announce(pool, &self.core.cache, plan.later);
+        }
+        let soon = plan.soon.into_iter();
+        let soon = soon.filter(|(it, _)| !self.core.cache.is_here(&it.array, &it.coords));
+        let soon: Vec<(ChunkRef, Ticket)> = soon.collect();
+        if !soon.is_empty() {
+            let to = DecodeTo::Cache(self.core.fresh_since(Some(open.opened)));
+            let decoder = self.decoder.clone();
+            plan.expectations.after(move || {
+                for (chunk, ticket) in soon {
+                    decoder.decode(Urgency::Prefetch, ticket, chunk, to);
+                }
+            });
         }
         let bytes = self.assembler.assemble_unchanged(open, request, &how)?;
         Ok(Buffer::from(bytes).into())

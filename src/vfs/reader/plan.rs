@@ -19,7 +19,9 @@
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::Hash;
+use std::sync::Arc;
 
+use super::expect::Expectations;
 use super::pattern::{DISORDER, Runs, Ticket};
 use crate::bounded::{self, Bounded};
 use crate::view::{Reach, Slab, View};
@@ -113,6 +115,8 @@ pub(super) struct Limits {
     pub cache_len: u64,
     /// Chunks that are decoded in advance at a time.
     pub at_once: u64,
+    /// Bytes that may be requested in advance from a store that takes long; 0 for others.
+    pub fetched_ahead: u64,
     /// Whether long parts may be assembled: not of a view that is written, nor where nothing may be
     /// older than the request.
     pub has_long_parts: bool,
@@ -149,6 +153,8 @@ pub(super) struct Outlook {
     /// The ranges of the file whose chunks will be read soon. Each is passed before anything of it
     /// leaves the cache.
     pub soon: Vec<(u64, u64)>,
+    /// The ranges of the file whose chunks are to be requested in advance.
+    pub later: Vec<(u64, u64)>,
     /// A claim on work for this read.
     pub now: Ticket,
 }
@@ -174,6 +180,10 @@ pub(super) struct Plan<C> {
     pub beside: usize,
     /// Chunks to decode in advance, and as long as which claim holds.
     pub soon: Vec<(C, Ticket)>,
+    /// Chunks to request in advance.
+    pub later: Vec<C>,
+    /// The chunks that the sequence has announced to the store.
+    pub expectations: Arc<Expectations>,
     /// Chunks that the sequence has passed.
     pub passed: Vec<C>,
     /// How many bytes the sequence has read so far.
@@ -194,13 +204,22 @@ struct Run<C> {
     /// How far chunks were asked for.
     asked_until: u64,
     asked: HashSet<C>,
+    /// How far chunks are expected from the store.
+    expected_until: u64,
+    expectations: Arc<Expectations>,
     /// Chunks whose last element was read, and where in the file that read ended.
     passed: VecDeque<(u64, C)>,
 }
 
 impl<C> Default for Run<C> {
     fn default() -> Self {
-        Self { asked_until: 0, asked: HashSet::new(), passed: VecDeque::new() }
+        Self {
+            asked_until: 0,
+            asked: HashSet::new(),
+            expected_until: 0,
+            expectations: Arc::default(),
+            passed: VecDeque::new(),
+        }
     }
 }
 
@@ -226,14 +245,22 @@ impl<C: Chunk> Reads<C> {
             let until = run.next().saturating_add(ahead).min(from.saturating_add(most));
             let until = until.min(file.len());
             state.asked_until = state.asked_until.max(until);
-            let mut at = from;
-            while at < until {
-                let end = at.saturating_add(DISORDER).min(until);
-                soon.push((at, end));
-                at = end;
+            soon = in_pieces(from, until);
+        }
+        let mut later = Vec::new();
+        if is_sequential && !is_for_long_part && limits.fetched_ahead > 0 {
+            let row = ahead_len(end, file, limits);
+            let window = run.len().saturating_mul(2).max(LEAST_AHEAD).min(limits.fetched_ahead);
+            let window = window.max(row);
+            let until = run.next().saturating_add(window).min(file.len());
+            let from = state.expected_until.max(run.next());
+            // Requests of long ranges are fewer.
+            if until.saturating_sub(from) >= window / 2 || (until == file.len() && from < until) {
+                state.expected_until = until;
+                later = in_pieces(from, until);
             }
         }
-        Outlook { is_sequential, is_for_long_part, soon, now }
+        Outlook { is_sequential, is_for_long_part, soon, later, now }
     }
 
     /// Returns the part to assemble for the read from `offset` to `end`, which was noted last: what
@@ -257,12 +284,12 @@ impl<C: Chunk> Reads<C> {
     }
 
     /// Plans the read that was noted last: `wanted` are its chunks, `soon` those of the ranges that
-    /// will be read, with where these end.
+    /// will be read, with where these end, and `later` those to request in advance.
     pub fn plan(
         &mut self,
         (end, is_sequential): (u64, bool),
         wanted: &[Wanted<C>],
-        soon: Vec<(C, u64)>,
+        (soon, later): (Vec<(C, u64)>, Vec<C>),
         limits: Limits,
     ) -> Plan<C> {
         let mut absent_len = 0_u64;
@@ -280,8 +307,17 @@ impl<C: Chunk> Reads<C> {
         let beside = if absent_len <= limits.cache_len / 2 { MOST_BESIDE } else { 0 };
         let (run, state) = self.runs.current();
         let run_len = run.len();
+        let expectations = Arc::clone(&state.expectations);
         if !is_sequential {
-            return Plan { fetches, beside, soon: Vec::new(), passed: Vec::new(), run_len };
+            return Plan {
+                fetches,
+                beside,
+                soon: Vec::new(),
+                later: Vec::new(),
+                expectations,
+                passed: Vec::new(),
+                run_len,
+            };
         }
         let ended = wanted.iter().filter(|wanted| wanted.reach == Reach::End);
         let passed = state.pass((end, run.next()), ended.map(|wanted| wanted.chunk.clone()));
@@ -290,7 +326,7 @@ impl<C: Chunk> Reads<C> {
         }
         let soon = soon.into_iter().filter(|(chunk, _)| state.asked.insert(chunk.clone()));
         let soon = soon.map(|(chunk, until)| (chunk, run.ticket(until))).collect();
-        Plan { fetches, beside, soon, passed, run_len }
+        Plan { fetches, beside, soon, later, expectations, passed, run_len }
     }
 
     /// Notes that a partial read of a chunk has decoded so many bytes more than those of the range;
@@ -372,6 +408,18 @@ fn is_for_long_part(offset: u64, run_len: u64, file: &dyn File, limits: Limits) 
         None => offset < file.len(),
     };
     long_part_len(run_len, file, limits) >= LEAST_LONG_PART && is_beyond_cache()
+}
+
+/// Returns a range in pieces of at most [`DISORDER`] bytes.
+fn in_pieces(from: u64, until: u64) -> Vec<(u64, u64)> {
+    let mut pieces = Vec::new();
+    let mut at = from;
+    while at < until {
+        let end = at.saturating_add(DISORDER).min(until);
+        pieces.push((at, end));
+        at = end;
+    }
+    pieces
 }
 
 /// How many bytes after `offset` are decoded in advance: the next row of chunks, or some chunks; 0

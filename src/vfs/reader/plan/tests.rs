@@ -103,7 +103,7 @@ struct Cost {
 
 /// Reads the ranges, and does all that is planned at once.
 fn cost(grid: Grid, cache_len: u64, reads: impl IntoIterator<Item = (u64, u64)>) -> Cost {
-    let limits = Limits { cache_len, at_once: 2, has_long_parts: true };
+    let limits = Limits { cache_len, at_once: 2, fetched_ahead: 0, has_long_parts: true };
     let (mut state, mut cached, mut cost) = (Reads::default(), BTreeSet::new(), Cost::default());
     let mut assembled: Option<(u64, u64)> = None;
     for (offset, len) in reads {
@@ -130,7 +130,12 @@ fn cost(grid: Grid, cache_len: u64, reads: impl IntoIterator<Item = (u64, u64)>)
             let chunks = grid.wanted(*soon, &cached);
             chunks.into_iter().map(|wanted| (wanted.chunk, soon.1))
         });
-        let plan = state.plan((range.1, outlook.is_sequential), &wanted, soon.collect(), limits);
+        let plan = state.plan(
+            (range.1, outlook.is_sequential),
+            &wanted,
+            (soon.collect(), Vec::new()),
+            limits,
+        );
         for (wanted, fetch) in wanted.iter().zip(&plan.fetches) {
             match fetch {
                 Fetch::Whole if cached.insert(wanted.chunk) => {
@@ -233,13 +238,14 @@ fn two_readers_of_one_handle_both_read_sequentially() {
 #[test]
 fn after_a_jump_the_old_position_is_not_prefetched() {
     let grid = Grid { rows: 100, ..GZIP };
-    let limits = Limits { cache_len: 128 * MIB, at_once: 2, has_long_parts: true };
+    let limits =
+        Limits { cache_len: 128 * MIB, at_once: 2, fetched_ahead: 0, has_long_parts: true };
     let mut state = Reads::<At>::default();
     for at in 0..3 {
         state.note((at * MIB, (at + 1) * MIB), &grid, limits);
     }
     let chunk = At(1, 0, Kind::Gzip);
-    let plan = state.plan((3 * MIB, true), &[], vec![(chunk, 16 * MIB)], limits);
+    let plan = state.plan((3 * MIB, true), &[], (vec![(chunk, 16 * MIB)], Vec::new()), limits);
     let (_, ticket) = plan.soon.first().expect("planned");
     assert!(ticket.is_wanted());
     state.note((700 * MIB, 701 * MIB), &grid, limits);
@@ -266,7 +272,12 @@ fn a_row_that_exceeds_the_cache_is_read_in_long_parts_that_double() {
 #[test]
 fn where_nothing_may_be_old_or_the_cache_is_small_there_are_no_long_parts() {
     let grid = Grid { rows: 2, chunks: 128, kind: Kind::Gzip };
-    let limits = |cache_len, has_long_parts| Limits { cache_len, at_once: 2, has_long_parts };
+    let limits = |cache_len, has_long_parts| Limits {
+        cache_len,
+        at_once: 2,
+        fetched_ahead: 0,
+        has_long_parts,
+    };
     assert_eq!(longest_part(&grid, limits(128 * MIB, true)), 16 * MIB);
     assert_eq!(longest_part(&grid, limits(128 * MIB, false)), 0);
     assert_eq!(longest_part(&grid, limits(16 * MIB, true)), 0);
@@ -281,12 +292,13 @@ fn a_cache_that_is_too_small_gets_no_prefetched_chunks() {
 #[test]
 fn more_chunks_than_the_cache_holds_are_decoded_by_their_reader() {
     let grid = Grid { rows: 1, chunks: 64, kind: Kind::Gzip };
-    let limits = |cache_len| Limits { cache_len, at_once: 2, has_long_parts: false };
+    let limits =
+        |cache_len| Limits { cache_len, at_once: 2, fetched_ahead: 0, has_long_parts: false };
     let wanted = grid.wanted((0, MIB), &BTreeSet::new());
     let mut state = Reads::default();
     state.note((0, MIB), &grid, limits(512 * MIB));
     let beside = |cache_len, state: &mut Reads<At>| {
-        state.plan((MIB, false), &wanted, Vec::new(), limits(cache_len)).beside
+        state.plan((MIB, false), &wanted, (Vec::new(), Vec::new()), limits(cache_len)).beside
     };
     assert_eq!((beside(512 * MIB, &mut state), beside(64 * MIB, &mut state)), (64, 0));
 }

@@ -1,0 +1,87 @@
+#!/bin/bash
+# The tests of object stores: a server of S3 (SeaweedFS, from the Python registry) with a proxy before it, and every
+# hierarchy that another program wrote, mounted from there.
+#
+#   scripts/stores.sh [arguments for pytest]     ZARRFS_BIN: the program to test [default: it is built]
+#   ZARRFS_LONG=1: also several machines (network namespaces, as root), and the same tests on Ceph (installs Debian's
+#   radosgw)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
+mkdir -p "$cache"
+stamp=$( { python3 --version; cat tests/stores/requirements.txt; } | sha256sum | cut -d' ' -f1)
+if [ "$(cat "$cache/stores/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
+    echo "installing into $cache/stores"
+    rm -rf "${cache:?}/stores"
+    python3 -m venv "$cache/stores"
+    "$cache/stores/bin/python" -m pip install -q --disable-pip-version-check -r tests/stores/requirements.txt
+    echo "$stamp" > "$cache/stores/zarrfs-stamp"
+fi
+if [ -z "${ZARRFS_BIN:-}" ]; then
+    cargo build --locked -q
+    target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
+    export ZARRFS_BIN=$target/debug/zarrfs
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/zarrfs-stores.XXXXXX")
+cleanup() {
+    code=$?
+    trap '' INT TERM
+    for process in ${server:-} ${ceph:-}; do
+        { kill "$process" 2> /dev/null && wait "$process" 2> /dev/null; } || true
+    done
+    rm -rf --one-file-system "$work"
+    # The server leaves its sockets.
+    for port in ${master:-} ${volume:-} ${filer:-} ${s3:-}; do
+        rm -f /tmp/seaweedfs-*-"$port".sock /tmp/seaweedfs-*-grpc-$((port + 10000)).sock
+    done
+    exit "$code"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+export AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=any
+read -r master volume filer s3 <<< "$(python3 - <<'PYTHON'
+import socket
+# A port and that port plus 10000 are used by each part of the server.
+def is_free(port):
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) != 0
+print(*[port for port in range(21000, 29000) if is_free(port) and is_free(port + 10000)][:4])
+PYTHON
+)"
+"$cache/stores/bin/weed" server -dir="$work" -ip=127.0.0.1 -master.port="$master" -volume.port="$volume" \
+    -filer.port="$filer" -s3 -s3.port="$s3" -s3.port.iceberg=0 -s3.port.lance=0 -volume.max=50 -master.volumeSizeLimitMB=128 > "$work/weed.log" 2>&1 &
+server=$!
+export ZARRFS_SERVER=http://127.0.0.1:$s3 AWS_ENDPOINT_URL=http://127.0.0.1:$s3
+# Creates the bucket as soon as the server answers, which the process $1 is.
+make_bucket() {
+    for _ in {1..600}; do
+        [ "$(curl -s --aws-sigv4 aws:amz:us-east-1:s3 --user any:any -H "x-amz-content-sha256: $(sha256sum < /dev/null | cut -c-64)" \
+            -o "$work/answer" -w '%{http_code}' -X PUT "$ZARRFS_SERVER/zarrfs")" = 200 ] && return
+        kill -0 "$1" 2> /dev/null || break
+        sleep 0.1
+    done
+    cat "$work"/*.log "$work"/*/start.log >&2
+    return 1
+}
+make_bucket "$server"
+python="$cache/stores/bin/python -m pytest -q -n $(nproc) -p no:cacheprovider"
+export PYTHONDONTWRITEBYTECODE=1
+all() {
+    timeout --kill-after=30 1200 $python --basetemp="$work/pytest" tests/stores --ignore=tests/stores/test_machines.py "$@"
+    [ $# -gt 0 ] || timeout --kill-after=30 1200 $python --basetemp="$work/fixtures" tests/peers/test_fixtures.py
+}
+all "$@"
+[ "${ZARRFS_LONG:-}" = 1 ] && [ $# = 0 ] || exit 0
+
+echo "== several machines"
+timeout --kill-after=30 2400 $python -n 1 --basetemp="$work/pytest" tests/stores/test_machines.py
+echo "== Ceph"
+command -v radosgw ceph-mon ceph-osd > /dev/null || apt-get install -y -q --no-install-recommends radosgw ceph-mon ceph-osd > /dev/null
+tests/stores/radosgw.sh "$work/ceph" $((s3 + 1)) &
+ceph=$!
+export ZARRFS_SERVER=http://127.0.0.1:$((s3 + 1)) AWS_ENDPOINT_URL=http://127.0.0.1:$((s3 + 1))
+make_bucket "$ceph"
+all

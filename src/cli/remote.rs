@@ -1,0 +1,93 @@
+//! Stores at URLs, and the options for reaching them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::args::{duration, size};
+use super::failure::{Failure, failed};
+use crate::store::Store;
+
+/// How long names and sizes of a store at a URL are cached.
+pub const TTL: Duration = Duration::from_secs(60);
+
+/// How to reach a store at a URL.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Options for URLs")]
+pub struct Remote {
+    /// Do not sign requests, for buckets that all users may read.
+    #[arg(long)]
+    pub anonymous: bool,
+    /// URL of the server, if it is not Amazon (by default `AWS_ENDPOINT_URL`).
+    #[arg(long, value_name = "URL")]
+    pub endpoint: Option<String>,
+    /// Region of the bucket (by default `AWS_REGION`, or us-east-1).
+    #[arg(long, value_name = "NAME")]
+    pub bucket_region: Option<String>,
+    /// Pay for the requests, as some buckets require.
+    #[arg(long)]
+    pub requester_pays: bool,
+    /// Profile with the credentials, in the files of the AWS tools (by default `AWS_PROFILE`).
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// How long to try a request again after an error.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub retry_for: Duration,
+    /// Memory for data that is requested in advance.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    pub fetch_memory: u64,
+    /// The most requests at a time.
+    #[arg(long, value_name = "N", default_value = "64")]
+    pub max_requests: usize,
+    /// Nothing else writes to this hierarchy, so it may be on a server that ignores conditions.
+    #[arg(long)]
+    pub single_writer: bool,
+    /// The longest shard that is stored again because a part of it changes.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
+    pub max_rewrite: u64,
+}
+
+/// Returns the URL that was typed, unless it is a path.
+pub fn url(source: &Path) -> Option<&str> {
+    source.to_str().filter(|text| text.contains("://"))
+}
+
+impl Remote {
+    /// Returns the store at a URL. It caches names for `ttl`.
+    #[cfg(feature = "remote")]
+    pub fn store(&self, url: &str, ttl: Duration) -> Result<Store, Failure> {
+        use std::sync::Arc;
+
+        use crate::store::object;
+        use crate::store::remote::Limits;
+
+        let options = object::Options {
+            anonymous: self.anonymous,
+            endpoint: self.endpoint.clone(),
+            region: self.bucket_region.clone(),
+            requester_pays: self.requester_pays,
+            profile: self.profile.clone(),
+            retry_for: self.retry_for,
+        };
+        let limits = Limits {
+            ttl,
+            memory: self.fetch_memory,
+            requests: self.max_requests.max(1),
+            rewrite: self.max_rewrite,
+            is_single_writer: self.single_writer,
+            ..Limits::DEFAULT
+        };
+        let store = object::open(url, &options, limits)
+            .map_err(|error| failed(format!("{url}: {}", error.detail())))?;
+        Ok(Store::new(Arc::new(store)))
+    }
+
+    /// Fails, since this program has no stores at URLs.
+    #[cfg(not(feature = "remote"))]
+    #[expect(clippy::unused_self, reason = "with the feature it is used")]
+    pub fn store(&self, url: &str, _ttl: Duration) -> Result<Store, Failure> {
+        Err(failed(format!(
+            "{url}: this zarrfs was built without support for URLs; install it with the feature \
+             `remote`"
+        )))
+    }
+}

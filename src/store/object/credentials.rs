@@ -1,0 +1,251 @@
+//! Finds credentials for S3 where other programs have them: in the environment, in the files of
+//! profiles, from a program that a profile names, or from the machine.
+//!
+//! <https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html>
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::SystemTime;
+
+use chrono::DateTime;
+use serde_json::Value;
+
+use crate::error::{Error, Kind, Result};
+
+/// The settings of a profile, by name.
+type Profile = BTreeMap<String, String>;
+
+/// Where credentials come from.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The environment: keys, or where a container or a web identity has them.
+    Environment,
+    /// A profile, or what it names.
+    Profile(String),
+    /// The machine is one of Amazon's, and may have a role.
+    Machine,
+}
+
+/// Keys to sign requests with.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Keys {
+    pub id: String,
+    pub secret: String,
+    pub token: Option<String>,
+    /// When they end, if that is known.
+    pub until: Option<SystemTime>,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+fn denied(detail: impl Into<String>) -> Error {
+    Error::new(Kind::Os(libc::EACCES), detail.into())
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Returns the name of the profile in use: the one that the user named, or that of the environment.
+pub(super) fn profile_name(named: Option<&str>) -> String {
+    let named = named.map(str::to_owned).or_else(|| variable("AWS_PROFILE"));
+    named.unwrap_or_else(|| "default".to_owned())
+}
+
+/// Returns where credentials are. `profile` is the one that the user named.
+pub(super) fn find(profile: Option<&str>) -> Result<Source> {
+    if let Some(profile) = profile {
+        return Ok(Source::Profile(profile.to_owned()));
+    }
+    let is_set = |name: &str| variable(name).is_some();
+    let has_identity = is_set("AWS_WEB_IDENTITY_TOKEN_FILE") && is_set("AWS_ROLE_ARN");
+    if is_set("AWS_ACCESS_KEY_ID") || has_identity {
+        return Ok(Source::Environment);
+    }
+    let name = profile_name(None);
+    if is_set("AWS_PROFILE") || has_keys(&settings(&name)?) {
+        return Ok(Source::Profile(name));
+    }
+    let is_container = is_set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+        || is_set("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    if is_container {
+        return Ok(Source::Environment);
+    }
+    if is_machine_of_amazon() {
+        return Ok(Source::Machine);
+    }
+    Err(denied(
+        "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile with \
+         --profile; a bucket that all users may read needs none with --anonymous",
+    ))
+}
+
+/// Whether a machine has roles that it can ask for credentials. Elsewhere the request would end
+/// after seconds of silence.
+fn is_machine_of_amazon() -> bool {
+    if variable("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value == "true") {
+        return false;
+    }
+    let vendor = fs::read_to_string("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
+    let uuid = fs::read_to_string("/sys/hypervisor/uuid").unwrap_or_default();
+    vendor.trim() == "Amazon EC2" || uuid.starts_with("ec2")
+}
+
+/// Returns the keys of a profile, from its settings or from the program that it names.
+pub(super) fn keys_of(profile: &str) -> Result<Keys> {
+    let settings = settings(profile)?;
+    if settings.is_empty() {
+        return Err(denied(format!("no profile {profile:?} in {}", shown_files())));
+    }
+    let get = |name: &str| settings.get(name).cloned();
+    if let (Some(id), Some(secret)) = (get("aws_access_key_id"), get("aws_secret_access_key")) {
+        return Ok(Keys { id, secret, token: get("aws_session_token"), until: None });
+    }
+    if let Some(command) = get("credential_process") {
+        let mut shell = Command::new("sh");
+        return keys_from(shell.arg("-c").arg(&command), "its credential_process");
+    }
+    if !has_keys(&settings) {
+        return Err(denied(format!("the profile {profile:?} has no credentials")));
+    }
+    // The program of Amazon knows single sign-on, roles and their second factors.
+    let mut aws = Command::new("aws");
+    aws.args(["configure", "export-credentials", "--format", "process", "--profile", profile]);
+    keys_from(&mut aws, "aws configure export-credentials")
+        .map_err(|error| denied(format!("the profile {profile:?}: {}", error.detail())))
+}
+
+/// Whether a profile says how to get credentials.
+fn has_keys(settings: &Profile) -> bool {
+    let ways = [
+        "aws_access_key_id",
+        "credential_process",
+        "sso_session",
+        "sso_start_url",
+        "role_arn",
+        "login_session",
+    ];
+    ways.iter().any(|name| settings.contains_key(*name))
+}
+
+/// Runs a program that prints credentials as JSON.
+fn keys_from(command: &mut Command, name: &str) -> Result<Keys> {
+    let output = command.output().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => denied(format!("{name}: the program is not installed")),
+        _ => denied(format!("{name}: {error}")),
+    })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it failed");
+        return Err(denied(format!("{name}: {}", last.trim())));
+    }
+    parse_keys(&output.stdout).map_err(|error| denied(format!("{name}: {}", error.detail())))
+}
+
+fn parse_keys(text: &[u8]) -> Result<Keys> {
+    let found: Value =
+        serde_json::from_slice(text).map_err(|error| Error::invalid(error.to_string()))?;
+    let get = |name: &str| found.get(name).and_then(Value::as_str).map(str::to_owned);
+    let (Some(id), Some(secret)) = (get("AccessKeyId"), get("SecretAccessKey")) else {
+        return Err(Error::invalid("it printed no AccessKeyId and SecretAccessKey"));
+    };
+    let until = get("Expiration").and_then(|time| DateTime::parse_from_rfc3339(&time).ok());
+    Ok(Keys { id, secret, token: get("SessionToken"), until: until.map(SystemTime::from) })
+}
+
+/// The files that have profiles: that of keys, and that of all else.
+fn files() -> [Option<PathBuf>; 2] {
+    let home = variable("HOME").map(PathBuf::from);
+    let file = |name: &str, default: &str| {
+        let named = variable(name).map(PathBuf::from);
+        named.or_else(|| home.as_ref().map(|home| home.join(default)))
+    };
+    [
+        file("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials"),
+        file("AWS_CONFIG_FILE", ".aws/config"),
+    ]
+}
+
+fn shown_files() -> String {
+    let files = files().into_iter().flatten().map(|path| path.display().to_string());
+    files.collect::<Vec<_>>().join(" or ")
+}
+
+/// Returns the settings of a profile, also its region and endpoint; none if there is no such one.
+pub(super) fn settings(profile: &str) -> Result<Profile> {
+    let [keys, others] = files();
+    let mut settings = Profile::new();
+    for (path, section) in [(others, format!("profile {profile}")), (keys, profile.to_owned())] {
+        let Some(path) = path else { continue };
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(denied(format!("{}: {error}", path.display()))),
+        };
+        settings.extend(section_of(&text, &section));
+        if profile == "default" {
+            settings.extend(section_of(&text, profile));
+        }
+    }
+    Ok(settings)
+}
+
+/// Returns the settings in a section of a file. Lines that are indented belong to a setting above.
+fn section_of(text: &str, section: &str) -> Profile {
+    let mut settings = Profile::new();
+    let mut is_in = false;
+    for line in text.lines() {
+        let trimmed = line.trim();
+        if trimmed.is_empty() || trimmed.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(name) = trimmed.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            let words: Vec<&str> =
+                name.split_whitespace().map(|word| word.trim_matches('"')).collect();
+            is_in = words.join(" ") == section;
+        } else if is_in
+            && !line.starts_with([' ', '\t'])
+            && let Some((name, value)) = trimmed.split_once('=')
+        {
+            settings.insert(name.trim().to_lowercase(), value.trim().to_owned());
+        }
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_a_profile_are_read_as_other_programs_read_them() {
+        let text = "[default]\nregion=eu-west-1\n# a comment\n[profile  climate]\n\
+                    Region = us-west-2\ns3 =\n  max_concurrent_requests = 20\nsso_session = x\n\
+                    [ other ]\nregion = no\n";
+        let found = section_of(text, "profile climate");
+        let found: Vec<_> = found.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(found, [("region", "us-west-2"), ("s3", ""), ("sso_session", "x")]);
+        assert_eq!(section_of(text, "other").len(), 1);
+        assert_eq!(section_of(text, "nobody"), Profile::new());
+    }
+
+    #[test]
+    fn a_program_prints_keys_with_the_time_of_their_end() {
+        let text = br#"{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "S",
+                        "SessionToken": "T", "Expiration": "1970-01-01T00:01:00Z"}"#;
+        let minute = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(60);
+        let keys = parse_keys(text).expect("keys");
+        assert_eq!((&*keys.id, keys.token.as_deref(), keys.until), ("A", Some("T"), Some(minute)));
+        assert!(parse_keys(br#"{"AccessKeyId": "A"}"#).is_err());
+        let failed = keys_from(Command::new("sh").args(["-c", "echo why >&2; exit 1"]), "it");
+        assert_eq!(failed.expect_err("failed").detail(), "it: why");
+    }
+}

@@ -1,0 +1,166 @@
+//! The errno and the sentence for a failed request.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use object_store::Error as Failure;
+use object_store::client::{HttpError, HttpErrorKind};
+
+use crate::error::{Error, Kind};
+
+/// How long a server may be silent before the request is tried again.
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
+
+/// Returns the error for a program, and a sentence for its user.
+pub(super) fn error_of(failure: &Failure) -> Error {
+    if let Some(error) = failure.source().and_then(own_error) {
+        return error;
+    }
+    let (status, reason) = reason_of(failure);
+    let kind = match failure {
+        _ if is_refusal(failure) => Kind::Os(libc::EACCES),
+        Failure::NotFound { .. } => Kind::NotFound,
+        Failure::AlreadyExists { .. } => Kind::Exists,
+        Failure::Precondition { .. } => Kind::Stale,
+        Failure::InvalidPath { .. } => Kind::Invalid,
+        Failure::NotSupported { .. } | Failure::NotImplemented { .. } => Kind::Unsupported,
+        _ if status == Some(501) => Kind::Unsupported,
+        _ if is_silence(failure) => Kind::Os(libc::ETIMEDOUT),
+        _ => Kind::Os(libc::EIO),
+    };
+    Error::new(kind, reason)
+}
+
+/// Returns the failure of a request that took too long.
+pub(super) fn silence(time: Duration) -> Failure {
+    let detail = format!("the server was silent for {} s", time.as_secs());
+    let source = Box::new(Error::new(Kind::Os(libc::ETIMEDOUT), detail));
+    Failure::Generic { store: "S3", source }
+}
+
+/// The codes of answers to credentials that have ended.
+const EXPIRED: [&str; 3] = ["ExpiredToken", "TokenRefreshRequired", "RequestExpired"];
+
+/// Whether a request was refused, which other credentials may mend.
+pub(super) fn is_refusal(failure: &Failure) -> bool {
+    let is_expired = |reason: &str| EXPIRED.iter().any(|code| reason.contains(code));
+    match failure {
+        Failure::PermissionDenied { .. } | Failure::Unauthenticated { .. } => true,
+        Failure::Generic { .. } => {
+            let (status, reason) = reason_of(failure);
+            matches!(status, Some(401 | 403)) || status == Some(400) && is_expired(&reason)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the answer did not arrive, or not as a whole.
+pub(super) fn is_of_transfer(failure: &Failure) -> bool {
+    matches!(failure, Failure::Generic { .. })
+        && status_of(failure).is_none()
+        && failure
+            .source()
+            .and_then(own_error)
+            .is_none_or(|error| matches!(error.errno(), libc::EIO | libc::ETIMEDOUT))
+}
+
+/// Whether a put may have been stored although it failed, or is to be made again.
+pub(super) fn is_unclear(failure: &Failure) -> bool {
+    is_of_transfer(failure)
+        || status_of(failure).is_some_and(|status| status >= 500 || status == 409)
+}
+
+/// Returns the status that the server answered, if it did.
+pub(super) fn status_of(failure: &Failure) -> Option<u16> {
+    reason_of(failure).0
+}
+
+/// Finds an error of this program, which a provider of credentials has returned.
+fn own_error(source: &(dyn std::error::Error + 'static)) -> Option<Error> {
+    let mut next = Some(source);
+    while let Some(error) = next {
+        if let Some(own) = error.downcast_ref::<Error>() {
+            return Some(own.clone());
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn is_silence(failure: &Failure) -> bool {
+    has_http_kind(failure, HttpErrorKind::Timeout)
+}
+
+fn has_http_kind(failure: &Failure, kind: HttpErrorKind) -> bool {
+    let mut next = failure.source();
+    while let Some(error) = next {
+        if error.downcast_ref::<HttpError>().is_some_and(|http| http.kind() == kind) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// Returns the status that the server answered, if it did, and the reason in words.
+fn reason_of(failure: &Failure) -> (Option<u16>, String) {
+    let mut innermost: &dyn std::error::Error = failure;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    let text = innermost.to_string();
+    if text.contains("redirect without LOCATION") {
+        let reason = "the bucket is in another region; name it with --bucket-region";
+        return (None, reason.to_owned());
+    }
+    if let Some((_, answer)) = text.split_once("status code: ") {
+        let (status, body) = answer.split_once(": ").unwrap_or((answer, ""));
+        let number = status.split(' ').next().and_then(|number| number.parse().ok());
+        let parts = [element(body, "Code"), element(body, "Message")];
+        let said: Vec<&str> = parts.into_iter().flatten().collect();
+        let said = if said.is_empty() { String::new() } else { format!(": {}", said.join(": ")) };
+        return (number, format!("the server answered {status}{said}"));
+    }
+    if is_silence(failure) {
+        return (None, format!("the server was silent for {} s", SILENCE.as_secs()));
+    }
+    // The number of the errno does not help the user.
+    let reason = text.split_once(" (os error ").map_or(text.as_str(), |(reason, _)| reason);
+    if has_http_kind(failure, HttpErrorKind::Connect) {
+        return (None, format!("no connection to the server: {reason}"));
+    }
+    (None, reason.to_owned())
+}
+
+/// Returns the text of an element of an XML document that has no others in it.
+fn element<'b>(body: &'b str, name: &str) -> Option<&'b str> {
+    let (_, rest) = body.split_once(&format!("<{name}>"))?;
+    let (text, _) = rest.split_once(&format!("</{name}>"))?;
+    Some(text).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_server_are_in_the_sentence() {
+        let body = "<Error><Code>NoSuchBucket</Code><Message>It is not there</Message></Error>";
+        let source = format!("Server returned non-2xx status code: 503 Slow Down: {body}");
+        let error = error_of(&Failure::Generic { store: "S3", source: source.into() });
+        let want = "the server answered 503 Slow Down: NoSuchBucket: It is not there";
+        assert_eq!((error.errno(), error.detail()), (libc::EIO, want));
+    }
+
+    #[test]
+    fn ended_credentials_are_a_refusal() {
+        let body = "<Error><Code>ExpiredToken</Code></Error>";
+        let source = format!("Server returned non-2xx status code: 400 Bad Request: {body}");
+        let failure = Failure::Generic { store: "S3", source: source.into() };
+        assert!(is_refusal(&failure));
+        assert_eq!(error_of(&failure).errno(), libc::EACCES);
+        let own = Error::new(Kind::Os(libc::EACCES), "the profile has no credentials");
+        let failure = Failure::Generic { store: "S3", source: Box::new(own.clone()) };
+        assert_eq!(error_of(&failure), own);
+    }
+}

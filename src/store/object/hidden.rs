@@ -1,0 +1,77 @@
+//! Buckets that answer "403 Forbidden" for a missing object, since their users may not list it.
+//!
+//! Credentials that have ended get the same answer, and a chunk must not read as the fill value
+//! then. So such an answer means that an object is missing only if the bucket gives it for a name
+//! that cannot exist, and after that still gives an object that is known to be there.
+
+use object_store::aws::AmazonS3;
+use object_store::path::Path;
+use object_store::{Error as Failure, ObjectStoreExt as _};
+use parking_lot::Mutex;
+
+use crate::store::{Prefix, unique};
+
+/// Where a hierarchy may have metadata at its root.
+const ENTRY_POINTS: [&str; 5] =
+    ["zarr.json", ".zgroup", ".zarray", ".zmetadata", "attributes.json"];
+
+/// The facts about a bucket that decide over such an answer.
+#[derive(Debug, Default)]
+pub(super) struct Hidden {
+    /// An object that is there. A leaf lock.
+    known: Mutex<Option<Path>>,
+    /// Whether the log has said it. A leaf lock.
+    is_said: Mutex<bool>,
+}
+
+impl Hidden {
+    /// Notes that an object was read.
+    pub(super) fn note_read(&self, path: &Path) {
+        let mut known = self.known.lock();
+        if known.is_none() {
+            *known = Some(path.clone());
+        }
+    }
+
+    /// Whether an object is missing that the bucket has just refused.
+    pub(super) async fn is_missing(&self, client: &AmazonS3, root: &Prefix, path: &Path) -> bool {
+        let refused =
+            |found: &Result<_, Failure>| matches!(found, Err(Failure::PermissionDenied { .. }));
+        let Ok(none) = Path::parse(format!("{root}.zarrfs/none-{}", unique::text())) else {
+            return false;
+        };
+        if !refused(&client.head(&none).await) {
+            return false;
+        }
+        let known = self.known.lock().clone();
+        let known = match known {
+            Some(known) => known,
+            None => match Self::find(client, root).await {
+                Some(found) => found,
+                None => return false,
+            },
+        };
+        if known == *path || client.head(&known).await.is_err() {
+            return false;
+        }
+        self.note_read(&known);
+        if !std::mem::replace(&mut *self.is_said.lock(), true) {
+            log::warn!(
+                "{root}: the bucket may not be listed and answers 403 for missing objects, so \
+                 that answer counts as a missing chunk while {known} can be read"
+            );
+        }
+        true
+    }
+
+    /// Finds an object that is there.
+    async fn find(client: &AmazonS3, root: &Prefix) -> Option<Path> {
+        for name in ENTRY_POINTS {
+            let path = Path::parse(format!("{root}{name}")).ok()?;
+            if client.head(&path).await.is_ok() {
+                return Some(path);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,168 @@
+//! A server in memory, which counts its requests and takes a while for each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::server::{Depth, Page, Report, Server, Start};
+use super::{Limits, RemoteStore};
+use crate::error::{Error, Kind, Result};
+use crate::store::memory::MemoryStore;
+use crate::store::{
+    ByteRange, Condition, Entry, Key, ListableStore, Piece, Prefix, ReadableStore, Stat, Store,
+    Value, WritableStore,
+};
+
+/// A request that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Made {
+    Get(String, Option<(u64, u64)>),
+    GetEnd(String, u64),
+    List(String),
+    Put(String),
+    Delete(usize),
+}
+
+/// A server in memory.
+#[derive(Debug)]
+pub(crate) struct MemoryServer {
+    pub(crate) store: MemoryStore,
+    /// The most names of a page.
+    pub(crate) page: usize,
+    pub(crate) delay: Mutex<Duration>,
+    /// Whether it ignores the conditions of puts.
+    pub(crate) ignores_conditions: AtomicBool,
+    /// Whether it refuses to list keys.
+    pub(crate) refuses_lists: AtomicBool,
+    made: Mutex<Vec<Made>>,
+    under_way: Arc<AtomicUsize>,
+    most: AtomicUsize,
+}
+
+impl MemoryServer {
+    /// Returns a server, and the store on it.
+    pub(crate) fn new(ttl: Duration) -> (Store, Arc<Self>) {
+        Self::with_page(ttl, 1000)
+    }
+
+    /// Returns a server whose pages have so many names, and the store on it.
+    pub(crate) fn with_page(ttl: Duration, page: usize) -> (Store, Arc<Self>) {
+        let server = Arc::new(Self {
+            store: MemoryStore::new(),
+            page,
+            delay: Mutex::default(),
+            ignores_conditions: AtomicBool::new(false),
+            refuses_lists: AtomicBool::new(false),
+            made: Mutex::default(),
+            under_way: Arc::default(),
+            most: AtomicUsize::new(0),
+        });
+        let limits = Limits { ttl, lease: Duration::from_millis(60), ..Limits::DEFAULT };
+        (server.store(limits), server)
+    }
+
+    /// Returns another store on the server, as that of another machine.
+    pub(crate) fn store(self: &Arc<Self>, limits: Limits) -> Store {
+        let server = Arc::<Self>::clone(self) as Arc<dyn Server>;
+        Store::new(Arc::new(RemoteStore::new(server, limits)))
+    }
+
+    /// Returns the requests since the last `take`.
+    pub(crate) fn take(&self) -> Vec<Made> {
+        self.most.store(0, Ordering::Relaxed);
+        std::mem::take(&mut self.made.lock())
+    }
+
+    /// Returns the most requests that were under way at a time since the last `take`.
+    pub(crate) fn most_under_way(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    fn answer<T: Send + 'static>(&self, made: Made, answer: Result<T>, report: Report<T>) {
+        self.made.lock().push(made);
+        let now = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most.fetch_max(now, Ordering::Relaxed);
+        let (delay, under_way) = (*self.delay.lock(), Arc::clone(&self.under_way));
+        thread::spawn(move || {
+            thread::sleep(delay);
+            under_way.fetch_sub(1, Ordering::Relaxed);
+            report(answer);
+        });
+    }
+
+    fn page(&self, prefix: &Prefix, depth: Depth, start: &Start) -> Result<Page> {
+        let mut entries: Vec<Entry> = match depth {
+            Depth::Directory => self.store.list_dir(prefix)?.collect::<Result<_>>()?,
+            Depth::All => {
+                let keys = self.store.list_prefix(prefix)?.collect::<Result<Vec<_>>>()?;
+                let below =
+                    |key: Key| key.as_str().strip_prefix(prefix.as_str()).map(str::to_owned);
+                keys.into_iter().filter_map(below).map(Entry::Key).collect()
+            }
+        };
+        // Prefixes are listed with their slash.
+        let text = |entry: &Entry| match entry {
+            Entry::Key(name) => name.clone(),
+            Entry::Prefix(name) => format!("{name}/"),
+        };
+        entries.sort_by_key(text);
+        let after = match start {
+            Start::First => "",
+            Start::Continue(next) => next,
+        };
+        entries.retain(|entry| text(entry).as_str() > after);
+        let is_more = entries.len() > self.page;
+        entries.truncate(self.page);
+        let next = entries.last().filter(|_| is_more).map(text);
+        let mut page = Page { entries: Vec::new(), next };
+        for entry in entries {
+            let stat = match &entry {
+                Entry::Key(name) => self.store.stat(&[prefix.key(name)?])?.pop().flatten(),
+                Entry::Prefix(_) => None,
+            };
+            page.entries.push((entry, stat));
+        }
+        Ok(page)
+    }
+}
+
+impl Server for MemoryServer {
+    fn stop(&self) {}
+
+    fn put(&self, key: &Key, bytes: Vec<Bytes>, condition: Condition, report: Report<Stat>) {
+        let is_ignored = self.ignores_conditions.load(Ordering::Relaxed);
+        let condition = if is_ignored { Condition::Always } else { condition };
+        let pieces: Vec<Piece> = bytes.into_iter().map(Piece::New).collect();
+        let put = self.store.set(key, &pieces, condition);
+        self.answer(Made::Put(key.as_str().to_owned()), put, report);
+    }
+
+    fn delete(&self, keys: &[Key], report: Report<()>) {
+        self.answer(Made::Delete(keys.len()), self.store.erase_values(keys), report);
+    }
+
+    fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
+        let name = key.as_str().to_owned();
+        let made = match range {
+            None => Made::Get(name, None),
+            Some(ByteRange::Span { offset, len }) => Made::Get(name, Some((offset, len))),
+            Some(ByteRange::Suffix(len)) => Made::GetEnd(name, len),
+        };
+        let wanted = [(key.clone(), range.unwrap_or(ByteRange::first(u64::MAX)))];
+        let values = ReadableStore::get_partial_values(&self.store, &wanted);
+        self.answer(made, values.map(|mut values| values.pop().flatten()), report);
+    }
+
+    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
+        let page = if self.refuses_lists.load(Ordering::Relaxed) {
+            Err(Error::new(Kind::Os(libc::EACCES), "the server answered 403 Forbidden"))
+        } else {
+            self.page(prefix, depth, &start)
+        };
+        self.answer(Made::List(prefix.as_str().to_owned()), page, report);
+    }
+}

@@ -1,0 +1,360 @@
+//! A store on a server, where each request takes a round trip.
+//!
+//! `server` has the requests. This store makes few of them: `names` remembers listings, `deep`
+//! lists subtrees, and `flights` requests a byte once for all its readers.
+
+mod conditions;
+mod counts;
+mod deep;
+mod flights;
+mod listing;
+#[cfg(test)]
+pub(crate) mod memory;
+mod names;
+mod permission;
+mod places;
+pub(crate) mod server;
+mod writing;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{
+    ByteRange, Entries, Entry, Expected, Key, Keys, ListableStore, Prefix, ReadableStore, Requests,
+    Room, Stat, Value,
+};
+use crate::bounded::{self, Bounded};
+use crate::error::{At, Result};
+use conditions::Puts;
+use counts::Counted;
+use deep::{Visits, Walk};
+use flights::Flights;
+use listing::{Listed, Listing};
+use names::{Known, NameCache};
+use permission::Permission;
+use places::Places;
+use server::{Depth, Page, Server, Start, check_progress, wait};
+
+/// How many bytes of a value are requested together with its stat: what the kernel reads first.
+const FIRST_LEN: u64 = (1 << 20) + (128 << 10);
+
+/// The most values whose conflicts are counted.
+const MOST_CONFLICTS: usize = 1 << 12;
+
+/// The bounds of a store.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How long names and stats are cached.
+    pub ttl: Duration,
+    /// The most bytes that wait for a reader.
+    pub memory: u64,
+    /// The most requests under way.
+    pub requests: usize,
+    /// The longest value that is stored again because a part of it changes, in bytes.
+    pub rewrite: u64,
+    /// How long a writer may be silent until another one finishes its change of several values.
+    pub lease: Duration,
+    /// Whether no one else writes, so that a server that ignores conditions will do.
+    pub is_single_writer: bool,
+}
+
+impl Limits {
+    /// Those of a mount without options.
+    pub const DEFAULT: Self = Self {
+        ttl: Duration::from_secs(60),
+        memory: 256 << 20,
+        requests: 64,
+        rewrite: 1 << 30,
+        lease: Duration::from_secs(60),
+        is_single_writer: false,
+    };
+}
+
+/// A store on a server.
+#[derive(Debug)]
+pub struct RemoteStore {
+    server: Arc<dyn Server>,
+    counted: Arc<Counted>,
+    names: Arc<NameCache>,
+    flights: Flights,
+    visits: Visits,
+    limits: Limits,
+    puts: Arc<Puts>,
+    places: Places,
+    /// Held while a long value is stored again, so that one at a time is in memory.
+    rewriting: Mutex<()>,
+    /// How often writers of a value have lost against others since one was stored. A leaf lock.
+    conflicts: Mutex<Bounded<Key, u32>>,
+    permission: Arc<Permission>,
+}
+
+impl RemoteStore {
+    /// Returns the store on `server`.
+    pub(crate) fn new(server: Arc<dyn Server>, limits: Limits) -> Self {
+        let counted = Arc::new(Counted::new(server));
+        let server: Arc<dyn Server> = Arc::<Counted>::clone(&counted);
+        let names = Arc::new(NameCache::new(limits.ttl));
+        let flights = Flights::new(Arc::clone(&server), Arc::clone(&names), limits);
+        let puts = Arc::new(Puts::new(Arc::clone(&server), limits.is_single_writer));
+        let places = Places::new(Arc::clone(&server), Arc::clone(&puts), limits.lease);
+        let conflicts = Mutex::new(Bounded::new(bounded::Limits::entries(MOST_CONFLICTS)));
+        let visits = Visits::new();
+        let permission = Arc::default();
+        Self {
+            server,
+            counted,
+            names,
+            flights,
+            visits,
+            limits,
+            puts,
+            places,
+            rewriting: Mutex::default(),
+            conflicts,
+            permission,
+        }
+    }
+
+    /// Lists the root beside other requests, which tells whether the server lists at all.
+    pub(crate) fn try_listing(&self) {
+        let (asked, names) = (self.permission.ask(), Arc::clone(&self.names));
+        let mut listing = Listing::new();
+        let report = Box::new(move |page: Result<Page>| {
+            asked.note(page.as_ref().map(drop));
+            if let Ok(page) = page {
+                listing.add(page);
+                names.keep(&Prefix::root(), &listing);
+            }
+        });
+        self.server.list(&Prefix::root(), Depth::Directory, Start::First, report);
+    }
+
+    fn is_absent(&self, key: &Key) -> bool {
+        matches!(self.names.key(key), Known::Absent)
+    }
+
+    /// Returns what listings say of a value. May list the directories that a program goes through.
+    fn known(&self, key: &Key) -> Known<Stat> {
+        let known = self.names.key(key);
+        if !matches!(known, Known::Unknown) {
+            return known;
+        }
+        self.visits.look_into(&key.parent(), &*self.server, &self.names);
+        self.names.key(key)
+    }
+
+    fn known_len(&self, key: &Key) -> Option<u64> {
+        match self.names.key(key) {
+            Known::Present(stat) => Some(stat.len),
+            Known::Absent | Known::Unknown => None,
+        }
+    }
+}
+
+impl ReadableStore for RemoteStore {
+    fn expect(&self, ranges: &[(Key, ByteRange)]) -> Expected {
+        if !self.names.holds() {
+            // Nothing may be older than the read.
+            return Expected::default();
+        }
+        let wanted: Vec<(Key, ByteRange)> =
+            ranges.iter().filter(|(key, _)| !self.is_absent(key)).cloned().collect();
+        Expected::new(self.flights.expect(&wanted, |key| self.known_len(key)))
+    }
+
+    fn requests(&self) -> Option<Requests> {
+        Some(self.counted.requests())
+    }
+
+    fn stop(&self) {
+        self.flights.stop();
+        self.places.stop();
+        self.server.stop();
+    }
+
+    fn most_expected(&self) -> u64 {
+        self.flights.most_expected()
+    }
+
+    fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>> {
+        let absent: Vec<bool> = ranges.iter().map(|(key, _)| self.is_absent(key)).collect();
+        let wanted: Vec<(Key, ByteRange)> = ranges
+            .iter()
+            .zip(&absent)
+            .filter(|(_, is_absent)| !**is_absent)
+            .map(|(range, _)| range.clone())
+            .collect();
+        let mut read = self.flights.read(&wanted, |key| self.known_len(key))?.into_iter();
+        let value_of = |is_absent| if is_absent { None } else { read.next().flatten() };
+        Ok(absent.into_iter().map(value_of).collect())
+    }
+
+    fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
+        let known: Vec<Known<Stat>> = keys.iter().map(|key| self.known(key)).collect();
+        let unknown: Vec<Key> = keys
+            .iter()
+            .zip(&known)
+            .filter(|(_, known)| matches!(known, Known::Unknown))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let len = if self.names.holds() { FIRST_LEN } else { 1 };
+        let stats = self.flights.stat(&unknown, len)?;
+        let mut stats = stats.into_iter();
+        Ok(known
+            .into_iter()
+            .map(|known| match known {
+                Known::Present(stat) => Some(stat),
+                Known::Absent => None,
+                Known::Unknown => stats.next().flatten(),
+            })
+            .collect())
+    }
+
+    fn room(&self) -> Result<Option<Room>> {
+        Ok(None)
+    }
+}
+
+impl ListableStore for RemoteStore {
+    fn can_list(&self) -> bool {
+        self.permission.is_given()
+    }
+
+    fn lists_empty_prefixes(&self) -> bool {
+        false
+    }
+
+    fn expect_names(&self, prefix: &Prefix) {
+        if self.names.listing(prefix).is_some() || !self.names.holds() {
+            return;
+        }
+        // An error is reported when a name is asked for.
+        if let Ok(mut entries) = self.list_dir(prefix) {
+            drop(entries.next());
+        }
+    }
+
+    fn may_have(&self, prefix: &Prefix) -> bool {
+        let Some(key) = prefix.as_key() else { return true };
+        match self.names.prefix(prefix) {
+            Known::Absent => false,
+            Known::Unknown if self.names.was_listed(&key.parent()) || !self.names.holds() => {
+                let is_own = |name: Result<Entry>| {
+                    name.map_or(true, |name| name == Entry::Prefix(key.name().to_owned()))
+                };
+                // An error is reported when the directory is read.
+                self.list_dir(&key.parent()).map_or(true, |mut names| names.any(is_own))
+            }
+            Known::Present(()) | Known::Unknown => true,
+        }
+    }
+
+    fn forget_below(&self, prefix: &Prefix) {
+        self.names.forget_below(prefix);
+        self.flights.forget_all();
+    }
+
+    fn list_dir(&self, prefix: &Prefix) -> Result<Entries> {
+        let mut listing = self.names.listing(prefix);
+        if listing.is_none() && !matches!(self.names.prefix(prefix), Known::Absent) {
+            self.visits.look_into(prefix, &*self.server, &self.names);
+            listing = self.names.listing(prefix);
+        }
+        if listing.is_none() && matches!(self.names.prefix(prefix), Known::Absent) {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let (listing, next) = match listing {
+            Some(listing) => {
+                let next = listing.next().map(|next| Start::Continue(next.clone()));
+                (listing, next)
+            }
+            None => (Listing::new(), Some(Start::First)),
+        };
+        Ok(Box::new(Directory {
+            server: Arc::clone(&self.server),
+            names: Arc::clone(&self.names),
+            prefix: prefix.clone(),
+            rest: listing.names().collect(),
+            listing,
+            next,
+        }))
+    }
+
+    fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
+        if matches!(self.names.prefix(prefix), Known::Absent) {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        if let Some(keys) = self.names.keys_below(prefix) {
+            return Ok(Box::new(keys.into_iter().map(Ok)));
+        }
+        let (server, names) = (Arc::clone(&self.server), Arc::clone(&self.names));
+        let (prefix, mut walk) = (prefix.clone(), Some(Walk::new(prefix)));
+        let mut rest: VecDeque<String> = VecDeque::new();
+        Ok(Box::new(std::iter::from_fn(move || {
+            loop {
+                if let Some(path) = rest.pop_front() {
+                    return Some(prefix.key(&path));
+                }
+                let reading = walk.as_mut().filter(|walk| !walk.is_at_end())?;
+                match reading.read_page(&*server, &names).at(&prefix) {
+                    Ok(paths) => rest.extend(paths),
+                    Err(error) => {
+                        walk = None;
+                        return Some(Err(error));
+                    }
+                }
+            }
+        })))
+    }
+}
+
+/// Lists the entries directly below a prefix, page by page.
+struct Directory {
+    server: Arc<dyn Server>,
+    names: Arc<NameCache>,
+    prefix: Prefix,
+    listing: Listing,
+    /// Where it continues; `None` at its end, or after an error.
+    next: Option<Start>,
+    /// The names that come next.
+    rest: VecDeque<Listed>,
+}
+
+impl Iterator for Directory {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((entry, _)) = self.rest.pop_front() {
+                return Some(Ok(entry));
+            }
+            let start = self.next.take()?;
+            if let Err(error) = self.read_page(&start).at(&self.prefix) {
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+impl Directory {
+    fn read_page(&mut self, start: &Start) -> Result<()> {
+        let from = start.clone();
+        let page = wait(|report| self.server.list(&self.prefix, Depth::Directory, from, report))?;
+        let next = page.next.clone().map(Start::Continue);
+        check_progress(start, next.as_ref())?;
+        self.next = next;
+        if NameCache::is_long(&self.listing) {
+            self.rest.extend(page.entries);
+        } else {
+            self.rest.extend(self.listing.add(page));
+            self.names.keep(&self.prefix, &self.listing);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

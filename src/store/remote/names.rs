@@ -1,0 +1,532 @@
+//! The names in recent listings.
+//!
+//! One listing of a directory answers later questions about the names in it: their sizes,
+//! times and versions, and that other names do not exist. Each would take a request otherwise.
+//! Changes of this process show at once; those of others when a listing or a stat is too old.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::listing::{Change, Listing};
+use super::server::Page;
+use crate::bounded::{Bounded, Limits};
+use crate::store::{Entry, Key, Prefix, Stat};
+
+/// The memory of all listings, in bytes.
+const MOST_LEN: u64 = 64 << 20;
+
+/// The most values whose stats are kept besides listings.
+const MOST_STATS: usize = 1 << 16;
+
+/// The most changes of this process that are applied to listings that were requested before.
+const MOST_CHANGES: usize = 1 << 12;
+
+/// Whether a key or a prefix is there, as far as that is known.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(test, derive(PartialEq, Eq))]
+pub(super) enum Known<T> {
+    Present(T),
+    Absent,
+    Unknown,
+}
+
+impl<T> From<Option<T>> for Known<T> {
+    fn from(found: Option<T>) -> Self {
+        found.map_or(Self::Absent, Self::Present)
+    }
+}
+
+/// The listings that are kept, by the prefix that was listed.
+#[derive(Debug)]
+pub(super) struct NameCache {
+    ttl: Duration,
+    /// A leaf lock.
+    tables: Mutex<Tables>,
+}
+
+#[derive(Debug)]
+struct Tables {
+    listings: Bounded<Prefix, Listing>,
+    /// The values that were requested or changed by themselves, and since when that is known.
+    stats: Bounded<Key, (Instant, Known<Stat>)>,
+    /// The last changes of this process.
+    changes: VecDeque<(Instant, Own)>,
+    /// When the last change was made that is no longer among them.
+    dropped: Option<Instant>,
+}
+
+/// A change of this process.
+#[derive(Debug, Clone)]
+enum Own {
+    /// A value was set, or erased.
+    Value(Key, Option<Stat>),
+    /// Everything below a prefix was erased.
+    Below(Prefix),
+}
+
+impl Own {
+    /// Returns the name that it changes directly below `directory`, if it changes one.
+    fn within(self, directory: &Prefix) -> Option<(Entry, Change)> {
+        let name_in = |text: &str| text.strip_prefix(directory.as_str()).map(str::to_owned);
+        match self {
+            Self::Value(key, stat) => {
+                let below = name_in(key.as_str())?;
+                match (below.split_once('/'), stat) {
+                    (None, Some(_)) => Some((Entry::Key(below), Change::Present(stat))),
+                    (None, None) => Some((Entry::Key(below), Change::Absent)),
+                    (Some((name, _)), Some(_)) => {
+                        Some((Entry::Prefix(name.to_owned()), Change::Present(None)))
+                    }
+                    // Others may have keys there.
+                    (Some(_), None) => None,
+                }
+            }
+            Self::Below(prefix) => {
+                let below = name_in(prefix.as_str())?;
+                let name = below.strip_suffix('/').filter(|name| !name.contains('/'))?;
+                Some((Entry::Prefix(name.to_owned()), Change::Absent))
+            }
+        }
+    }
+}
+
+impl NameCache {
+    /// Returns an empty table, whose listings hold for `ttl`.
+    pub(super) fn new(ttl: Duration) -> Self {
+        let tables = Tables {
+            listings: Bounded::new(Limits::bytes(MOST_LEN)),
+            stats: Bounded::new(Limits::entries(MOST_STATS)),
+            changes: VecDeque::new(),
+            dropped: None,
+        };
+        Self { ttl, tables: Mutex::new(tables) }
+    }
+
+    /// Whether a listing still holds.
+    pub(super) fn is_recent(&self, listing: &Listing) -> bool {
+        listing.began.elapsed() < self.ttl
+    }
+
+    /// Whether listings hold for a while.
+    pub(super) fn holds(&self) -> bool {
+        !self.ttl.is_zero()
+    }
+
+    /// Whether a listing takes much of the memory for listings: then what follows is not kept.
+    pub(super) fn is_long(listing: &Listing) -> bool {
+        listing.len() > MOST_LEN / 4
+    }
+
+    /// Returns the listing of `prefix`, if it is recent.
+    pub(super) fn listing(&self, prefix: &Prefix) -> Option<Listing> {
+        let mut tables = self.tables.lock();
+        tables.listings.get(prefix).filter(|listing| self.is_recent(listing)).cloned()
+    }
+
+    /// Keeps a listing, unless a longer one is known, with what this process has changed since it
+    /// was requested.
+    pub(super) fn keep(&self, prefix: &Prefix, listing: &Listing) {
+        let mut tables = self.tables.lock();
+        if tables.listings.peek(prefix).is_some_and(|known| known.began > listing.began)
+            || tables.dropped.is_some_and(|at| at >= listing.began)
+        {
+            return;
+        }
+        let mut listing = listing.clone();
+        let since = tables.changes.iter().rev().take_while(|(at, _)| *at >= listing.began);
+        let since: Vec<Own> = since.map(|(_, own)| own.clone()).collect();
+        for own in since.into_iter().rev() {
+            if matches!(&own, Own::Below(erased) if prefix.as_str().starts_with(erased.as_str())) {
+                // It has names that are gone.
+                return;
+            }
+            if let Some((entry, change)) = own.within(prefix)
+                && !listing.note(entry, change)
+            {
+                return;
+            }
+        }
+        let (len, is_empty) = (listing.len(), matches!(listing.has_names(), Known::Absent));
+        let evicted = tables.listings.put(prefix.clone(), listing, len);
+        if let Some(key) = prefix.as_key().filter(|_| is_empty) {
+            // Some servers list directories without keys.
+            tables.note(self.ttl, &key, Entry::Prefix(key.name().to_owned()), Change::Absent);
+        }
+        drop(tables);
+        drop(evicted);
+    }
+
+    /// Keeps that a directory has no names, if nothing is known of it.
+    pub(super) fn keep_if_unknown(&self, directory: &Prefix, began: &Listing) {
+        if matches!(self.prefix(directory), Known::Unknown) {
+            let mut listing = began.clone();
+            listing.add(Page::default());
+            self.keep(directory, &listing);
+        }
+    }
+
+    /// Returns all keys below `prefix`, if the directories there were listed recently.
+    pub(super) fn keys_below(&self, prefix: &Prefix) -> Option<Vec<Key>> {
+        let (mut keys, mut open) = (Vec::new(), vec![prefix.clone()]);
+        while let Some(directory) = open.pop() {
+            let listing = self.listing(&directory).filter(|listing| listing.next().is_none())?;
+            for (entry, _) in listing.names() {
+                match entry {
+                    Entry::Key(name) => keys.push(directory.key(&name).ok()?),
+                    Entry::Prefix(name) => open.push(directory.join(&name).ok()?),
+                }
+            }
+        }
+        Some(keys)
+    }
+
+    /// Keeps the stat of a value, or its absence, which was requested at `began`.
+    pub(super) fn keep_stat(&self, key: &Key, began: Instant, stat: Option<Stat>) {
+        let mut tables = self.tables.lock();
+        if tables.stats.peek(key).is_none_or(|(known, _)| *known <= began) {
+            drop(tables.stats.put(key.clone(), (began, stat.into()), 0));
+        }
+    }
+
+    /// Notes that this process has set a value, or erased it.
+    pub(super) fn note_change(&self, key: &Key, stat: Option<Stat>) {
+        if !self.holds() {
+            return;
+        }
+        let mut tables = self.tables.lock();
+        tables.remember(Own::Value(key.clone(), stat));
+        drop(tables.stats.put(key.clone(), (Instant::now(), stat.into()), 0));
+        let change = stat.map_or(Change::Absent, |stat| Change::Present(Some(stat)));
+        tables.note(self.ttl, key, Entry::Key(key.name().to_owned()), change);
+    }
+
+    /// Notes that this process has erased everything below `prefix`.
+    pub(super) fn note_erased(&self, prefix: &Prefix) {
+        let Some(key) = prefix.as_key().filter(|_| self.holds()) else { return };
+        let mut tables = self.tables.lock();
+        tables.remember(Own::Below(prefix.clone()));
+        drop(tables.listings.put(prefix.clone(), Listing::new(), 0));
+        tables.note(self.ttl, &key, Entry::Prefix(key.name().to_owned()), Change::Absent);
+    }
+
+    /// Forgets what is known of all keys below `prefix`, and whether there are some.
+    pub(super) fn forget_below(&self, prefix: &Prefix) {
+        let mut tables = self.tables.lock();
+        let is_below = |text: &str| text.starts_with(prefix.as_str());
+        let listed = tables.listings.iter().map(|(at, _)| at).filter(|at| is_below(at.as_str()));
+        for at in listed.cloned().collect::<Vec<_>>() {
+            tables.listings.remove(&at);
+        }
+        // Where a listing above says that nothing is there, something may be by now.
+        let mut below = prefix.clone();
+        while let Some(key) = below.as_key() {
+            let entry = Entry::Prefix(key.name().to_owned());
+            if let Some(above) = tables.listings.peek_mut(&key.parent())
+                && matches!(above.find(&entry), Known::Absent)
+                && !above.note(entry, Change::Present(None))
+            {
+                tables.listings.remove(&key.parent());
+            }
+            below = key.parent();
+        }
+        let known = tables.stats.iter().map(|(key, _)| key).filter(|key| is_below(key.as_str()));
+        for key in known.cloned().collect::<Vec<_>>() {
+            tables.stats.remove(&key);
+        }
+    }
+
+    /// Whether a directory was listed, however long ago.
+    pub(super) fn was_listed(&self, prefix: &Prefix) -> bool {
+        self.tables.lock().listings.contains(prefix)
+    }
+
+    /// Forgets what is known of a key, since a server has contradicted it.
+    pub(super) fn forget(&self, key: &Key) {
+        let mut tables = self.tables.lock();
+        drop(tables.stats.put(key.clone(), (Instant::now(), Known::Unknown), 0));
+    }
+
+    /// Returns what is known about a key.
+    pub(super) fn key(&self, key: &Key) -> Known<Stat> {
+        let mut tables = self.tables.lock();
+        let is_recent = |at: &Instant| at.elapsed() < self.ttl;
+        let stat = tables.stats.get(key).copied().filter(|(at, _)| is_recent(at));
+        let parent = key.parent();
+        let listed_at = tables.listings.peek(&parent).map(|listing| listing.began);
+        if let Some((at, known)) = stat
+            && listed_at.is_none_or(|began| began <= at)
+        {
+            return known;
+        }
+        match tables.find(self.ttl, &parent, &Entry::Key(key.name().to_owned())) {
+            Known::Present(Some(stat)) => Known::Present(stat),
+            Known::Absent => Known::Absent,
+            Known::Present(None) | Known::Unknown => {
+                stat.map_or(Known::Unknown, |(_, known)| known)
+            }
+        }
+    }
+
+    /// Returns whether keys have this prefix, as far as listings have shown.
+    pub(super) fn prefix(&self, prefix: &Prefix) -> Known<()> {
+        let Some(key) = prefix.as_key() else { return Known::Unknown };
+        let mut tables = self.tables.lock();
+        if let Some(listing) = tables.recent(self.ttl, prefix) {
+            return listing.has_names();
+        }
+        match tables.find(self.ttl, &key.parent(), &Entry::Prefix(key.name().to_owned())) {
+            Known::Present(_) => Known::Present(()),
+            Known::Absent => Known::Absent,
+            Known::Unknown => Known::Unknown,
+        }
+    }
+}
+
+impl Tables {
+    fn remember(&mut self, own: Own) {
+        self.changes.push_back((Instant::now(), own));
+        if self.changes.len() > MOST_CHANGES {
+            self.dropped = self.changes.pop_front().map(|(at, _)| at);
+        }
+    }
+
+    /// Finds an entry below `parent`. Where that was not listed, it is absent if `parent` is.
+    fn find(&mut self, ttl: Duration, parent: &Prefix, entry: &Entry) -> Known<Option<Stat>> {
+        let found = self.recent(ttl, parent).map(|listing| listing.find(entry));
+        match (found, parent.as_key()) {
+            (Some(known @ (Known::Present(_) | Known::Absent)), _) => known,
+            (_, Some(key)) => {
+                let above = Entry::Prefix(key.name().to_owned());
+                match self.find(ttl, &key.parent(), &above) {
+                    Known::Absent => Known::Absent,
+                    Known::Present(_) | Known::Unknown => Known::Unknown,
+                }
+            }
+            (_, None) => Known::Unknown,
+        }
+    }
+
+    /// Returns the listing of `prefix`, if it is recent.
+    fn recent(&mut self, ttl: Duration, prefix: &Prefix) -> Option<&Listing> {
+        self.listings.get(prefix).filter(|listing| listing.began.elapsed() < ttl)
+    }
+
+    /// Returns since when a directory is known to be absent, if it is.
+    fn absent_since(&mut self, ttl: Duration, directory: &Prefix) -> Option<Instant> {
+        let key = directory.as_key()?;
+        let entry = Entry::Prefix(key.name().to_owned());
+        match self.recent(ttl, &key.parent()).map(|above| (above.find(&entry), above.began)) {
+            Some((Known::Absent, began)) => Some(began),
+            Some((Known::Present(_) | Known::Unknown, _)) => None,
+            None => self.absent_since(ttl, &key.parent()),
+        }
+    }
+
+    /// Notes a change in the listings of the directories above a key. A new directory has no other
+    /// names, and a directory goes with its last name.
+    fn note(&mut self, ttl: Duration, key: &Key, entry: Entry, change: Change) {
+        let (mut entry, mut directory, mut change) = (entry, key.parent(), change);
+        loop {
+            if matches!(change, Change::Present(_))
+                && self.recent(ttl, &directory).is_none()
+                && let Some(began) = self.absent_since(ttl, &directory)
+            {
+                drop(self.listings.put(directory.clone(), Listing::empty(began), 0));
+            }
+            let is_recent = self.recent(ttl, &directory).is_some();
+            match (self.listings.peek_mut(&directory).filter(|_| is_recent), change) {
+                (Some(listing), _) => {
+                    let (has_room, len) = (listing.note(entry, change), listing.len());
+                    let is_empty = matches!(listing.has_names(), Known::Absent);
+                    if has_room {
+                        drop(self.listings.set_len(&directory, len));
+                    } else {
+                        self.listings.remove(&directory);
+                    }
+                    if matches!(change, Change::Absent) && !(has_room && is_empty) {
+                        return;
+                    }
+                }
+                (None, Change::Absent) => return,
+                (None, Change::Present(_)) => {}
+            }
+            let Some(key) = directory.as_key() else { return };
+            (entry, directory) = (Entry::Prefix(key.name().to_owned()), key.parent());
+            if let Change::Present(stat) = &mut change {
+                *stat = None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::store::Version;
+
+    fn stat(len: u64) -> Stat {
+        Stat { len, modified: SystemTime::UNIX_EPOCH, version: Version::settled([len, 0, 0, 0]) }
+    }
+
+    fn page(keys: &[(&str, u64)], prefixes: &[&str], next: Option<&str>) -> Page {
+        let keys = keys.iter().map(|(name, len)| (Entry::Key((*name).into()), Some(stat(*len))));
+        let prefixes = prefixes.iter().map(|name| (Entry::Prefix((*name).into()), None));
+        Page { entries: keys.chain(prefixes).collect(), next: next.map(str::to_owned) }
+    }
+
+    fn key(text: &str) -> Key {
+        Key::parse(text).expect("valid")
+    }
+
+    fn prefix(text: &str) -> Prefix {
+        Prefix::parse(text).expect("valid")
+    }
+
+    #[test]
+    fn a_whole_listing_tells_what_is_there_and_what_is_not() {
+        let names = NameCache::new(Duration::from_secs(60));
+        assert_eq!(names.key(&key("a/zarr.json")), Known::Unknown);
+        let mut listing = Listing::new();
+        listing.add(page(&[("zarr.json", 7)], &["c", "zarr.json"], None));
+        names.keep(&prefix("a/"), &listing);
+        assert_eq!(names.key(&key("a/zarr.json")), Known::Present(stat(7)));
+        assert_eq!(names.key(&key("a/.zarray")), Known::Absent);
+        assert_eq!(names.key(&key("a/c")), Known::Absent, "it is a prefix, not a key");
+        assert_eq!(names.prefix(&prefix("a/c/")), Known::Present(()));
+        assert_eq!(names.prefix(&prefix("a/")), Known::Present(()));
+        assert_eq!(names.key(&key("a/c/0")), Known::Unknown);
+        assert_eq!(names.key(&key("a/d/e/f")), Known::Absent, "nothing is below a/d/");
+        assert_eq!(names.key(&key("b")), Known::Unknown);
+    }
+
+    #[test]
+    fn the_beginning_of_a_listing_tells_only_what_is_there() {
+        let names = NameCache::new(Duration::from_secs(60));
+        let mut listing = Listing::new();
+        listing.add(page(&[("0", 1), ("1", 2)], &[], Some("more")));
+        names.keep(&prefix("c/"), &listing);
+        assert_eq!(names.key(&key("c/1")), Known::Present(stat(2)));
+        assert_eq!(names.key(&key("c/2")), Known::Unknown);
+        listing.add(page(&[("2", 3)], &[], None));
+        names.keep(&prefix("c/"), &listing);
+        assert_eq!(names.key(&key("c/2")), Known::Present(stat(3)));
+        assert_eq!(names.key(&key("c/3")), Known::Absent);
+    }
+
+    #[test]
+    fn an_old_listing_tells_nothing() {
+        let names = NameCache::new(Duration::ZERO);
+        let mut listing = Listing::new();
+        listing.add(page(&[("0", 1)], &[], None));
+        names.keep(&prefix("c/"), &listing);
+        assert_eq!(names.key(&key("c/0")), Known::Unknown);
+        assert_eq!(names.prefix(&prefix("c/")), Known::Unknown);
+        assert!(names.listing(&prefix("c/")).is_none());
+    }
+
+    fn listed(names: &NameCache, at: &str) -> Vec<String> {
+        let listing = names.listing(&prefix(at)).expect("kept");
+        let mut listed: Vec<String> =
+            listing.names().map(|(entry, _)| entry.name().to_owned()).collect();
+        listed.sort();
+        listed
+    }
+
+    #[test]
+    fn own_changes_show_at_once_in_what_was_listed_before() {
+        let names = NameCache::new(Duration::from_secs(60));
+        let mut root = Listing::new();
+        root.add(page(&[("zarr.json", 7)], &["b"], None));
+        names.keep(&Prefix::root(), &root);
+        assert_eq!(names.key(&key("a/c/0")), Known::Absent);
+        names.note_change(&key("a/c/0"), Some(stat(5)));
+        assert_eq!(names.key(&key("a/c/0")), Known::Present(stat(5)));
+        assert_eq!(names.prefix(&prefix("a/")), Known::Present(()));
+        assert_eq!(listed(&names, ""), ["a", "b", "zarr.json"]);
+        assert_eq!(names.key(&key("a/c/1")), Known::Absent, "the directory is new");
+        assert_eq!(names.prefix(&prefix("a/d/")), Known::Absent);
+        let mut chunks = Listing::new();
+        chunks.add(page(&[("0", 5)], &[], None));
+        names.keep(&prefix("a/c/"), &chunks);
+        names.note_change(&key("a/c/0"), None);
+        assert_eq!(names.key(&key("a/c/0")), Known::Absent);
+        assert_eq!(names.prefix(&prefix("a/c/")), Known::Absent, "its last key was erased");
+        names.note_erased(&prefix("b/"));
+        assert_eq!(listed(&names, ""), ["zarr.json"]);
+        assert_eq!(names.key(&key("b/zarr.json")), Known::Absent);
+    }
+
+    #[test]
+    fn own_changes_show_in_listings_that_were_requested_before_them() {
+        let names = NameCache::new(Duration::from_secs(60));
+        let mut listing = Listing::new();
+        listing.add(page(&[("0", 1), ("1", 1)], &[], None));
+        names.note_change(&key("c/1"), None);
+        names.note_change(&key("c/2"), Some(stat(3)));
+        names.note_change(&key("c/3/4"), Some(stat(3)));
+        names.keep(&prefix("c/"), &listing);
+        assert_eq!(listed(&names, "c/"), ["0", "2", "3"]);
+        assert_eq!(names.key(&key("c/1")), Known::Absent);
+    }
+
+    #[test]
+    fn nothing_is_known_of_a_key_that_was_forgotten() {
+        let names = NameCache::new(Duration::from_secs(60));
+        let mut listing = Listing::new();
+        listing.add(page(&[("0", 1)], &[], None));
+        names.keep(&prefix("c/"), &listing);
+        names.forget(&key("c/0"));
+        assert_eq!(names.key(&key("c/0")), Known::Unknown);
+        let mut listing = Listing::new();
+        listing.add(page(&[("0", 2)], &[], None));
+        names.keep(&prefix("c/"), &listing);
+        assert_eq!(names.key(&key("c/0")), Known::Present(stat(2)), "a newer listing counts");
+    }
+
+    #[test]
+    fn a_listing_that_is_too_old_does_not_tell_that_a_directory_is_gone() {
+        let names = NameCache::new(Duration::from_millis(200));
+        let mut chunks = Listing::new();
+        chunks.add(page(&[("0", 5)], &[], None));
+        names.keep(&prefix("c/"), &chunks);
+        std::thread::sleep(Duration::from_millis(250));
+        let mut root = Listing::new();
+        root.add(page(&[], &["c"], None));
+        names.keep(&Prefix::root(), &root);
+        names.note_change(&key("c/0"), None);
+        assert_eq!(names.key(&key("c/1")), Known::Unknown, "another mount may have stored it");
+    }
+
+    #[test]
+    fn a_listing_that_was_requested_before_an_erasure_does_not_bring_names_back() {
+        let names = NameCache::new(Duration::from_secs(60));
+        let (mut root, mut below) = (Listing::new(), Listing::new());
+        names.note_erased(&prefix("a/"));
+        root.add(page(&[("zarr.json", 1)], &["a"], None));
+        names.keep(&Prefix::root(), &root);
+        assert_eq!(listed(&names, ""), ["zarr.json"]);
+        below.add(page(&[("0", 1)], &[], None));
+        names.keep(&prefix("a/c/"), &below);
+        assert_eq!(names.key(&key("a/c/0")), Known::Absent);
+    }
+
+    #[test]
+    fn nothing_is_known_below_a_directory_that_was_forgotten() {
+        let names = NameCache::new(Duration::from_secs(60));
+        let mut root = Listing::new();
+        root.add(page(&[], &[], None));
+        names.keep(&Prefix::root(), &root);
+        names.note_change(&key("a/0"), Some(stat(1)));
+        names.forget_below(&prefix("a/"));
+        assert_eq!(names.key(&key("a/0")), Known::Unknown);
+        assert_eq!(names.key(&key("b/c/0")), Known::Absent);
+        names.forget_below(&prefix("b/c/"));
+        assert_eq!(names.key(&key("b/c/0")), Known::Unknown, "it may have been stored since");
+        assert_eq!(names.key(&key("b/d")), Known::Unknown);
+        assert_eq!(names.key(&key("e")), Known::Absent);
+    }
+}

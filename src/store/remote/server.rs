@@ -1,0 +1,85 @@
+//! The requests to a server of objects, one method for each.
+//!
+//! A request returns at once and reports later, so that a few threads can have many requests under
+//! way. What reports is any thread of the server's client: it must not wait.
+
+use std::fmt;
+use std::sync::mpsc;
+
+use bytes::Bytes;
+
+use crate::error::{Error, Kind, Result};
+use crate::store::{ByteRange, Condition, Entry, Key, Prefix, Stat, Value};
+
+/// Receives the result of a request.
+pub(crate) type Report<T> = Box<dyn FnOnce(Result<T>) + Send>;
+
+/// A part of a listing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Page {
+    /// The entries directly below the prefix. A value has its stat.
+    pub entries: Vec<(Entry, Option<Stat>)>,
+    /// Where the listing continues; `None` at its end.
+    pub next: Option<Continuation>,
+}
+
+/// Where a listing continues: a name that only the server understands.
+pub(crate) type Continuation = String;
+
+/// Where a listing starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// With the first key.
+    First,
+    /// Where a page ended.
+    Continue(Continuation),
+}
+
+/// Fails if a listing would not end: if a page continues where it began.
+pub(super) fn check_progress(start: &Start, next: Option<&Start>) -> Result<()> {
+    if next == Some(start) {
+        return Err(Error::new(Kind::Os(libc::EIO), "the server repeats a page of a listing"));
+    }
+    Ok(())
+}
+
+/// How deep a listing goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// The entries directly below the prefix.
+    Directory,
+    /// Every key, as the part after the prefix.
+    All,
+}
+
+/// A server of objects. Keys are relative to the root of the store.
+pub(crate) trait Server: Send + Sync + fmt::Debug {
+    /// Gets the bytes of a range, or of the whole value; `None` if the key has no value.
+    fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>);
+
+    /// Puts the concatenated `bytes` as a value, and reports its stat. [`Kind::Exists`] or
+    /// [`Kind::Stale`] if the condition does not hold.
+    fn put(&self, key: &Key, bytes: Vec<Bytes>, condition: Condition, report: Report<Stat>);
+
+    /// Deletes values, and skips keys without one.
+    fn delete(&self, keys: &[Key], report: Report<()>);
+
+    /// Ends all requests: those under way are not answered, and no more are made.
+    fn stop(&self);
+
+    /// Lists keys below `prefix`, in the order of their text, as many as one answer has.
+    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>);
+}
+
+/// Waits for one request.
+pub(crate) fn wait<T: Send + 'static>(request: impl FnOnce(Report<T>)) -> Result<T> {
+    let (tell, told) = mpsc::sync_channel(1);
+    // If the channel is closed, its reader has gone.
+    request(Box::new(move |result| drop(tell.send(result))));
+    told.recv().unwrap_or_else(|_| Err(ended()))
+}
+
+/// Returns the error of a request that was dropped.
+pub(super) fn ended() -> Error {
+    Error::new(Kind::Os(libc::EIO), "the request was given up, since the mount ends")
+}

@@ -1,0 +1,13 @@
+//! Names that no other process makes.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// Returns a random number.
+pub(crate) fn number() -> u64 {
+    RandomState::new().build_hasher().finish() ^ u64::from(std::process::id())
+}
+
+/// Returns a random text of 32 digits.
+pub(crate) fn text() -> String {
+    format!("{:016x}{:016x}", number(), number())
+}

@@ -1,0 +1,99 @@
+"""Commands on URLs."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import servers
+from mounts import BIN, files
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def zarrfs(*arguments, **environment):
+    """Runs a command: its exit code, what it printed, and its sentence."""
+    done = subprocess.run(
+        [BIN, *map(str, arguments)],
+        capture_output=True,
+        encoding="latin-1",
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("case", ["z316__shard_nested", "z218v2__consolidated", "ts__v2"])
+def test_a_conversion_from_a_url_is_that_of_the_directory(tmp_path, case):
+    store = FIXTURES / case / "store"
+    for source, dest in [(servers.upload(store), "a"), (store, "b")]:
+        code, _, said = zarrfs("convert", source, tmp_path / dest, "--codecs", "gzip")
+        assert code == 0, said
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+@pytest.mark.parametrize("case", ["z316__shard_nested", "z218v2__consolidated", "ts__v2"])
+@pytest.mark.parametrize("options", [("--codecs", "gzip"), ("--shards", "16K")])
+def test_a_conversion_to_a_url_is_that_to_a_directory(tmp_path, case, options, prefix):
+    store = FIXTURES / case / "store"
+    url = f"s3://{servers.BUCKET}/{prefix}"
+    for dest in [url, tmp_path / "here"]:
+        code, _, said = zarrfs("convert", store, dest, *options)
+        assert code == 0, said
+    (tmp_path / "there").mkdir()
+    servers.download(url, tmp_path / "there")
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+    code, _, said = zarrfs("convert", store, url)
+    assert code == 1 and "neither empty nor an unfinished conversion" in said
+    code, _, said = zarrfs("convert", url, f"{url}/below")
+    assert code == 1 and "into itself" in said
+
+
+def test_nodes_are_created_at_urls(tmp_path, prefix):
+    url = f"s3://{servers.BUCKET}/{prefix}/new.zarr"
+    for name in ["a/b", "c"]:
+        for root in [url, tmp_path / "new.zarr"]:
+            code, _, said = zarrfs("create", f"{root}/{name}", "--shape", "10,20", "--dtype", "float32", "--shards", "1K")
+            assert code == 0, said
+    (tmp_path / "there").mkdir()
+    servers.download(url, tmp_path / "there")
+    assert files(tmp_path / "there") == files(tmp_path / "new.zarr")
+    code, _, said = zarrfs("create", f"{url}/a/b", "--shape", "3", "--dtype", "int8")
+    assert code == 1 and "already exists" in said
+
+
+def test_tree_info_and_cat_read_urls(tmp_path):
+    store = FIXTURES / "ts__v2/store"
+    url = servers.upload(store)
+    for command in ["tree", "info"]:
+        here, there = zarrfs(command, store), zarrfs(command, url)
+        assert here[0] == there[0] == 0, there[2]
+        assert there[1].splitlines()[1:] == here[1].splitlines()[1:]
+    assert zarrfs("cat", f"{url}/gzip", "--as", "npy") == zarrfs("cat", store / "gzip", "--as", "npy")
+
+
+def test_a_sentence_says_what_is_missing(tmp_path):
+    empty = {"AWS_ACCESS_KEY_ID": "", "AWS_PROFILE": "", "HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"}
+    code, _, said = zarrfs("tree", "s3://bucket/a.zarr", **empty)
+    assert code == 1 and "no credentials: set AWS_ACCESS_KEY_ID" in said
+    code, _, said = zarrfs("tree", "s3://no-such-bucket/a.zarr")
+    assert code == 1 and "NoSuchBucket" in said
+    code, _, said = zarrfs("tree", f"s3://{servers.BUCKET}/no-such-prefix")
+    assert code == 1 and "nothing is stored there" in said
+    code, _, said = zarrfs("tree", "s3:///a.zarr")
+    assert code == 1 and "names no bucket" in said
+
+
+def test_credentials_come_from_a_program_that_a_profile_names(tmp_path):
+    config = tmp_path / "config"
+    keys = '{"Version": 1, "AccessKeyId": "any", "SecretAccessKey": "any"}'
+    (tmp_path / "keys").write_text(keys)
+    config.write_text(f"[profile x]\ncredential_process = cat {tmp_path}/keys\n")
+    environment = {"AWS_CONFIG_FILE": str(config), "AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+    url = servers.upload(FIXTURES / "z316__root_array/store")
+    code, printed, said = zarrfs("tree", url, "--profile", "x", **environment)
+    assert code == 0 and printed.startswith(url), said
+    (tmp_path / "keys").write_text("{}")
+    code, _, said = zarrfs("tree", url, "--profile", "x", **environment)
+    assert code == 1 and "credential_process: it printed no AccessKeyId" in said

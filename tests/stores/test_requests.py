@@ -1,0 +1,118 @@
+"""How many requests programs cause on a mount of S3. They do not depend on the machine, so they are exact."""
+
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import zarr
+from zarr.storage import ObjectStore
+
+import servers
+
+
+@pytest.fixture
+def root(prefix):
+    """A hierarchy at the prefix, written by zarr-python."""
+    return zarr.open_group(ObjectStore(servers.client(prefix)), mode="w")
+
+
+def values(*shape):
+    return np.arange(np.prod(shape), dtype="i4").reshape(shape)
+
+
+def paths(requests):
+    """What was requested, as a sentence for a failure."""
+    return "\n".join(f"{it.method} {it.path} {it.headers.get('range', '')} {it.status}" for it in requests)
+
+
+def took(proxy, most):
+    """The requests since the last time, without that of a new mount for changes that were interrupted."""
+    made = [it for it in proxy.take() if not it.path.endswith(".zarrfs%2F")]
+    assert len(made) <= most, f"{len(made)} requests, {most} at most:\n{paths(made)}"
+    return made
+
+
+def test_mounting_reads_a_metadata_file_and_lists_the_root(proxy, mount, root):
+    with mount():
+        took(proxy, 2)
+
+
+def test_a_listing_with_attributes_is_one_request_for_a_thousand_names(proxy, mount, root):
+    for name in range(30):
+        root.create_group(f"g{name}").attrs["x"] = name
+    with mount() as m:
+        proxy.take()
+        listed = subprocess.run(["ls", "-l", m.path], capture_output=True, text=True, check=True)
+        assert len(listed.stdout.splitlines()) == 32
+        took(proxy, 1)
+        for _ in range(2):
+            assert len(os.listdir(m.path)) == 31
+            assert not (m / "nothing.npy").exists()
+            assert not (m / ".git").exists()
+        took(proxy, 0)
+
+
+def test_a_group_is_found_with_a_request_for_each_level(proxy, mount, root):
+    root.create_group("a/b/c").attrs["x"] = 1
+    with mount() as m:
+        proxy.take()
+        assert b'"x": 1' in (m / "a/b/c/zarr.json").read_bytes().replace(b'"x":1', b'"x": 1')
+        took(proxy, 3)
+
+
+def test_a_chunk_is_one_request(proxy, mount, root):
+    root.create_array("x", data=values(4, 100, 100), chunks=(1, 100, 100))
+    with mount() as m:
+        assert (m / "x/zarr.json").exists()
+        proxy.take()
+        assert (m / "x/c/2/0/0").read_bytes() == values(4, 100, 100)[2].tobytes()
+        took(proxy, 1)
+
+
+def test_an_inner_chunk_is_a_request_for_the_index_and_one_for_its_bytes(proxy, mount, root):
+    root.create_array("x", data=values(8, 300, 300), chunks=(1, 300, 300), shards=(8, 300, 300))
+    with mount() as m:
+        assert (m / "x/zarr.json").exists()
+        proxy.take()
+        assert (m / "x/c/2/0/0").read_bytes() == values(8, 300, 300)[2].tobytes()
+        took(proxy, 2)
+        assert (m / "x/c/5/0/0").read_bytes() == values(8, 300, 300)[5].tobytes()
+        took(proxy, 1)
+
+
+def test_many_readers_of_one_chunk_cause_one_request(proxy, mount, root):
+    root.create_array("x", data=values(1, 500, 500), chunks=(1, 500, 500))
+    proxy.delay = 0.1
+    with mount() as m:
+        assert (m / "x/zarr.json").exists()
+        proxy.take()
+        with ThreadPoolExecutor(20) as pool:
+            read = list(pool.map(lambda _: (m / "x/c/0/0/0").read_bytes(), range(20)))
+        assert set(read) == {values(1, 500, 500).tobytes()}
+        took(proxy, 1)
+
+
+@pytest.mark.parametrize("shards, most", [(None, 64 + 6), ((16, 128, 512), 4 * 9)])
+def test_a_sweep_requests_each_byte_once_and_many_at_a_time(proxy, mount, root, shards, most):
+    data = np.random.default_rng(7).integers(0, 1 << 30, (64, 128, 512), dtype="i4")
+    root.create_array("x", data=data, chunks=(1, 128, 512), shards=shards)
+    with mount() as m:
+        assert (m / "x.npy").exists()
+        proxy.take()
+        proxy.delay = 0.02
+        assert np.array_equal(np.load(m / "x.npy"), data)
+        made = took(proxy, most)
+        assert proxy.most_under_way >= 3
+        # What was read before the sweep was recognized, one shard at most, may be requested again.
+        assert sum(request.length for request in made) < 1.3 * data.nbytes
+
+
+def test_a_walk_over_many_directories_of_chunks_is_few_listings(proxy, mount, root):
+    root.create_array("x", data=values(50, 4, 6), chunks=(1, 1, 6), compressors=None)
+    with mount() as m:
+        proxy.take()
+        found = subprocess.run(["find", m / "x", "-type", "f"], capture_output=True, text=True, check=True)
+        assert len(found.stdout.splitlines()) == 1 + 50 * 4
+        took(proxy, 12)

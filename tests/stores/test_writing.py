@@ -1,0 +1,231 @@
+"""What is written through mounts of S3: read back by zarr-python, kept from other writers, and safe from faults."""
+
+import contextlib
+import errno
+import os
+import random
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import zarr
+from zarr.storage import ObjectStore
+
+import servers
+from proxy import Fault
+from test_faults import ONCE, strike
+
+
+@pytest.fixture
+def root(prefix):
+    """A hierarchy at the prefix, written by zarr-python."""
+    root = zarr.open_group(ObjectStore(servers.client(prefix)), mode="w")
+    root.create_array("plain", shape=(40, 60), chunks=(20, 20), dtype="i4")[...] = 1
+    root.create_array("sharded", shape=(40, 60), chunks=(10, 10), shards=(20, 30), dtype="i4")[...] = 1
+    return root
+
+
+def stored(prefix, name):
+    """What zarr-python reads."""
+    return zarr.open_array(ObjectStore(servers.client(prefix)), path=name, mode="r")[...]
+
+
+def keys(prefix):
+    import obstore
+
+    return {meta["path"] for page in obstore.list(servers.client(prefix)) for meta in page}
+
+
+def methods(requests):
+    return [it.method for it in requests if not it.path.endswith(".zarrfs%2F")]
+
+
+def test_a_chunk_is_one_put(proxy, mount, root, prefix):
+    with mount() as m:
+        os.listdir(m / "plain/c/0")
+        proxy.take()
+        (m / "plain/c/0/1").write_bytes(np.full(400, 7, "i4").tobytes())
+        assert methods(proxy.take()).count("PUT") == 1
+    want = np.full((40, 60), 1)
+    want[:20, 20:40] = 7
+    assert np.array_equal(stored(prefix, "plain"), want)
+
+
+def test_an_inner_chunk_changes_with_four_requests(proxy, mount, root, prefix):
+    with mount() as m:
+        (m / "sharded/c/3/0").write_bytes(np.full(100, 5, "i4").tobytes())
+        m.sync()
+        os.listdir(m / "sharded/c/0")
+        proxy.take()
+        (m / "sharded/c/0/1").write_bytes(np.full(100, 7, "i4").tobytes())
+        m.sync()
+        made = methods(proxy.take())
+        assert len(made) <= 4 and made.count("PUT") == 1, made
+    want = np.full((40, 60), 1)
+    want[30:, :10], want[:10, 10:20] = 5, 7
+    assert np.array_equal(stored(prefix, "sharded"), want)
+
+
+def test_programs_create_change_move_and_remove_nodes(mount, root, prefix, tmp_path):
+    local = tmp_path / "local.zarr"
+    zarr.create_array(local / "x", data=np.arange(600).reshape(20, 30), chunks=(10, 10))
+    with mount() as m:
+        subprocess.run(["cp", "-r", local / "x", m.path], check=True)
+        assert np.array_equal(np.load(m / "x.npy"), np.arange(600).reshape(20, 30))
+        m.allow("cannot move|setxattr")
+        with pytest.raises(OSError) as refused:
+            os.rename(m / "x", m / "y")
+        assert refused.value.errno == errno.EXDEV
+        subprocess.run(["mv", m / "x", m / "y"], check=True)
+        np.save(tmp_path / "new.npy", np.full((20, 30), 3))
+        shutil.copyfile(tmp_path / "new.npy", m / "y.npy")
+        subprocess.run(["rm", "-r", m / "plain", m / "sharded"], check=True)
+        assert sorted(os.listdir(m.path)) == ["y", "zarr.json"]
+    assert np.array_equal(stored(prefix, "y"), np.full((20, 30), 3))
+    assert {key.split("/")[0] for key in keys(prefix)} == {"y", "zarr.json"}
+
+
+def test_the_last_inner_chunk_leaves_an_empty_shard(mount, root, prefix):
+    with mount() as m:
+        for name in ["0/0", "0/1", "0/2", "1/0", "1/1", "1/2"]:
+            (m / "sharded/c" / name).unlink()
+            m.sync()
+        assert sorted(os.listdir(m / "sharded/c")) == ["0", "1", "2", "3"]
+        assert not (m / "sharded/c/0/0").exists()
+    want = np.full((40, 60), 1)
+    want[:20, :30] = 0
+    assert np.array_equal(stored(prefix, "sharded"), want)
+    assert "sharded/c/0/0" in keys(prefix)
+
+
+def test_four_mounts_lose_no_inner_chunk(mount, root, prefix):
+    coords = [(row, column) for row in range(4) for column in range(6)]
+    with contextlib.ExitStack() as stack:
+        mounts = [stack.enter_context(mount()) for _ in range(4)]
+
+        def write(at):
+            mine = coords[at::4]
+            random.Random(at).shuffle(mine)
+            for row, column in mine:
+                value = np.full(100, 100 * row + column, "i4").tobytes()
+                (mounts[at] / f"sharded/c/{row}/{column}").write_bytes(value)
+                mounts[at].sync()
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(4)))
+    want = np.zeros((40, 60))
+    for row, column in coords:
+        want[10 * row : 10 * row + 10, 10 * column : 10 * column + 10] = 100 * row + column
+    assert np.array_equal(stored(prefix, "sharded"), want)
+
+
+def change(mount):
+    """Changes a chunk, an inner chunk, attributes and nodes."""
+    with mount() as m:
+        (m / "plain/c/0/1").write_bytes(np.full(400, 7, "i4").tobytes())
+        with open(m / "plain/c/1/1", "r+b") as part:
+            part.write(np.full(100, 6, "i4").tobytes())
+        (m / "sharded/c/0/1").write_bytes(np.full(100, 7, "i4").tobytes())
+        m.sync()
+        document = (m / "zarr.json").read_text()
+        (m / "zarr.json").write_text(document.replace('"attributes": {}', '"attributes": {"n": 1}'))
+        (m / "new").mkdir()
+        (m / "new/zarr.json").write_text((m / "plain/zarr.json").read_text())
+        (m / "new/c/0").mkdir(parents=True, exist_ok=True)
+        (m / "new/c/0/0").write_bytes(np.full(400, 2, "i4").tobytes())
+        subprocess.run(["rm", "-r", m / "new"], check=True)
+
+
+def check_changed(prefix):
+    plain, sharded = np.full((40, 60), 1), np.full((40, 60), 1)
+    plain[:20, 20:40], plain[20:25, 20:40] = 7, 6
+    sharded[:10, 10:20] = 7
+    assert np.array_equal(stored(prefix, "plain"), plain)
+    assert np.array_equal(stored(prefix, "sharded"), sharded)
+    assert not [key for key in keys(prefix) if key.startswith(("new", ".zarrfs"))]
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_a_fault_during_a_change_is_not_seen(proxy, mount, root, prefix, name):
+    change(mount)
+    check_changed(prefix)
+    count = len(proxy.take())
+    # Each third: the others are struck by the other faults.
+    for at in range(list(ONCE).index(name) % 3, count, 3):
+        strike(proxy, at, ONCE[name])
+        change(mount)
+        check_changed(prefix)
+
+
+def test_an_answer_that_is_lost_is_no_conflict(proxy, mount, root, prefix):
+    lost = []
+
+    def applies(request):
+        # The first answer to each object that is put.
+        is_new = request.method == "PUT" and request.path not in lost
+        lost.extend([request.path] if is_new else [])
+        return is_new
+
+    proxy.faults = [Fault(applies, lose=True)]
+    change(mount)
+    check_changed(prefix)
+    assert len(lost) >= 5, lost
+
+
+def test_a_failed_change_leaves_the_old_value_and_is_stored_later(proxy, mount, root, prefix):
+    with mount("--retry-for", "1s") as m:
+        old = (m / "plain/c/0/1").read_bytes()
+        m.allow(".*")
+        proxy.faults = [Fault(lambda request: request.method == "PUT", status=500)]
+        with pytest.raises(OSError) as refused:
+            (m / "plain/c/0/1").write_bytes(np.full(400, 7, "i4").tobytes())
+        assert refused.value.errno == errno.EIO
+        assert np.array_equal(stored(prefix, "plain").ravel()[:1], np.frombuffer(old, "i4")[:1])
+        proxy.faults = []
+        (m / "plain/c/0/1").write_bytes(np.full(400, 8, "i4").tobytes())
+    assert (stored(prefix, "plain")[:20, 20:40] == 8).all()
+
+
+def taken(head):
+    """What a server answers that ignores conditions, instead of a refusal."""
+    tag = b'ETag: "%s"' % (b"0" * 32)
+    return head.replace(b"412 Precondition Failed", b"200 OK").replace(b"\r\n", b"\r\n" + tag + b"\r\n", 1)
+
+
+def test_a_server_that_ignores_conditions_is_found_out(proxy, mount, root, prefix):
+    proxy.faults = [Fault(lambda request: request.method == "PUT" and "probe" in request.path, change=taken)]
+    sentence = "the server ignores the conditions of changes"
+    with mount() as m:
+        (m / "plain/c/0/1").write_bytes(np.full(400, 7, "i4").tobytes())
+        m.allow(".*")
+        with pytest.raises(OSError) as refused:
+            (m / "sharded/c/0/1").write_bytes(np.full(100, 7, "i4").tobytes())
+        assert refused.value.errno == errno.EOPNOTSUPP
+        assert sentence in m.errors() and "--single-writer" in m.errors()
+        with pytest.raises(OSError):
+            (m / "plain/zarr.json").write_text((m / "plain/zarr.json").read_text().replace("40", "39"))
+    assert (stored(prefix, "plain")[:20, 20:40] == 7).all()
+    with mount("--single-writer") as m:
+        (m / "sharded/c/0/1").write_bytes(np.full(100, 7, "i4").tobytes())
+    assert (stored(prefix, "sharded")[:10, 10:20] == 7).all()
+
+
+def test_long_values_go_in_parts(proxy, mount, root, prefix, tmp_path):
+    data = np.random.default_rng(0).integers(0, 1 << 30, (1, 25 << 20), "i4")
+    with mount("--max-chunk-size", "1G") as m:
+        (m / "long").mkdir()
+        document = (m / "plain/zarr.json").read_text()
+        import json
+
+        members = json.loads(document)
+        members["shape"], members["codecs"] = list(data.shape), [{"name": "bytes", "configuration": {"endian": "little"}}]
+        members["chunk_grid"]["configuration"]["chunk_shape"] = list(data.shape)
+        (m / "long/zarr.json").write_text(json.dumps(members))
+        proxy.take()
+        (m / "long/c").mkdir(exist_ok=True)
+        (m / "long/c/0").mkdir(exist_ok=True)
+        (m / "long/c/0/0").write_bytes(data.tobytes())
+        assert len([it for it in proxy.take() if "partNumber" in it.path]) == 7
+    assert np.array_equal(stored(prefix, "long"), data)
