@@ -1,13 +1,14 @@
 //! The files of the tree as they are stored: their bytes, keys, lengths and times.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 
 use super::unsynced::Unsynced;
 use crate::array::ChunkRef;
 use crate::buffer::Buffer;
+use crate::cache::Chunk;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
@@ -41,19 +42,37 @@ impl StoredFiles {
         Ok(value.flatten().ok_or_else(Error::not_found)?.bytes)
     }
 
-    /// Returns all bytes of the stored file at `place`.
+    /// Returns all bytes of the stored file at `place`, as the store has it now.
     pub fn bytes_at(&self, place: &Place) -> Result<Buffer> {
-        self.stored_bytes(&self.names.target(place.clone())?)
+        let target = self.names.target(place.clone())?;
+        match target.chunk() {
+            Some((path, chunk)) => {
+                // Another program may have replaced it since it was cached.
+                let now = Some(Instant::now());
+                self.bytes_of(
+                    path,
+                    chunk,
+                    self.core.cache.get_fresh(&chunk.array, &chunk.coords, now)?,
+                )
+            }
+            None => self.stored_bytes(&target),
+        }
+    }
+
+    /// Returns the bytes of a chunk that was looked up.
+    fn bytes_of(&self, path: &NodePath, chunk: &ChunkRef, found: Option<Chunk>) -> Result<Buffer> {
+        let ChunkRef { array, coords } = chunk;
+        match found {
+            Some(chunk) => Ok(chunk.bytes),
+            None if self.names.zarr2.shows_fill(path, array) => array.fill_chunk(coords),
+            None => Err(Error::not_found()),
+        }
     }
 
     /// Returns all bytes of a stored file.
     pub fn stored_bytes(&self, target: &Target) -> Result<Buffer> {
-        if let Some((path, ChunkRef { array, coords })) = target.chunk() {
-            return match self.core.cache.get(array, coords)? {
-                Some(chunk) => Ok(chunk.bytes),
-                None if self.names.zarr2.shows_fill(path, array) => array.fill_chunk(coords),
-                None => Err(Error::not_found()),
-            };
+        if let Some((path, chunk)) = target.chunk() {
+            return self.bytes_of(path, chunk, self.core.cache.get(&chunk.array, &chunk.coords)?);
         }
         match &target.place {
             Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {

@@ -145,3 +145,24 @@ fn a_file_that_is_not_linked_for_want_of_room_leaves_no_inode() {
     bed.vfs.link(notes, plain, "more").expect_err("there is room");
     assert_eq!(bed.vfs.names.inodes.len(), known);
 }
+
+/// Of names in the same array, of another array, and of a file that is no chunk.
+#[test]
+fn links_and_renames_take_the_bytes_that_another_mount_stored_last() {
+    for to in ["plain/c/1", "sharded/c/0", "plain/notes"] {
+        for is_link in [true, false] {
+            let bed = Bed::new();
+            bed.write("plain/c/0", b"abcd").expect("stored");
+            assert_eq!(bed.read("plain/c/0").expect("read"), b"abcd");
+            let number = bed.find("plain/c/0").expect("there");
+            bed.other().write("plain/c/0", b"efgh").expect("stored");
+            if is_link {
+                let (parent, last) = bed.place(to);
+                bed.vfs.link(number, parent, last).expect("linked");
+            } else {
+                bed.rename("plain/c/0", to).expect("renamed");
+            }
+            assert_eq!(bed.read(to).expect("read"), b"efgh", "{to}, link: {is_link}");
+        }
+    }
+}
