@@ -129,8 +129,15 @@ fn open_hierarchy(
     let layout = ShardLayout { order: args.shard_order, write };
     let max_chunk_len = resources::within_memory(args.max_chunk_size, 8);
     let trusts_encoded = args.trust_encoded;
-    let options =
-        hierarchy::Options { metadata_ttl, max_chunk_len, layout, policy, trusts_encoded };
+    let reads_copies = source.root.directory().is_none() && !args.no_consolidated;
+    let options = hierarchy::Options {
+        metadata_ttl,
+        max_chunk_len,
+        layout,
+        policy,
+        trusts_encoded,
+        reads_copies,
+    };
     open::hierarchy(store, source, args.from.clone(), options)
 }
 

@@ -17,7 +17,8 @@ impl Hierarchy {
     /// the consolidated metadata of the groups above `base` stay current.
     pub fn below(mut self, store: Store, base: NodePath) -> Result<Self> {
         // Changes made through this hierarchy must be visible there at once.
-        let options = Options { metadata_ttl: Duration::ZERO, ..self.options.clone() };
+        let options =
+            Options { metadata_ttl: Duration::ZERO, reads_copies: false, ..self.options.clone() };
         let hierarchy = Self::open(store, Some(self.dialect().clone()), options)?;
         self.above = Some(Above { hierarchy: Arc::new(hierarchy), base });
         Ok(self)

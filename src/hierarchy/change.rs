@@ -1,5 +1,6 @@
 //! Creates, changes and removes nodes.
 
+use super::directories::Directories;
 use super::documents::{Replaced, Taken, steps_to_erase};
 use super::intent::{Documents, Intent};
 use super::names::check_is_not_private;
@@ -19,9 +20,23 @@ pub struct Changes<'h> {
 }
 
 impl Hierarchy {
-    /// Returns the changes that programs can ask for.
+    /// Returns the changes that programs can ask for. From then on each metadata file is read
+    /// itself.
     pub fn changes(&self) -> Changes<'_> {
+        self.stop_using_copies();
         Changes { hierarchy: self }
+    }
+
+    /// Has each metadata file read itself from now on, because some will change.
+    pub(super) fn stop_using_copies(&self) {
+        if self.copied.stop() {
+            self.nodes.forget_copied();
+        }
+    }
+
+    /// Returns the directories that only this mount knows.
+    pub fn directories(&self) -> &Directories {
+        &self.directories
     }
 }
 
@@ -41,16 +56,6 @@ impl Changes<'_> {
         self.hierarchy.directories.insert(Node::bare(path.clone(), None));
         self.hierarchy.invalidate(path);
         Ok(())
-    }
-
-    /// Records activity at `path`, so that directories above it do not become groups yet.
-    pub fn touch(self, path: &NodePath) {
-        self.hierarchy.directories.touch(path);
-    }
-
-    /// Returns the made directories that were idle for `delay`, parents first.
-    pub fn quiet_directories(self, delay: std::time::Duration) -> Vec<NodePath> {
-        self.hierarchy.directories.quiet(delay)
     }
 
     /// Makes the missing directories above a new node, which become groups with it. Refuses a name

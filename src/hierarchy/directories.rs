@@ -17,7 +17,7 @@ use crate::metadata::NodePath;
 
 /// The directories by path.
 #[derive(Debug, Default)]
-pub(super) struct Directories {
+pub struct Directories {
     /// A leaf lock.
     known: Mutex<BTreeMap<NodePath, Known>>,
 }
@@ -69,8 +69,8 @@ impl Directories {
             .collect()
     }
 
-    /// Records activity at `path` for all directories above it.
-    pub(super) fn touch(&self, path: &NodePath) {
+    /// Records activity at `path`, so that directories above it do not become groups yet.
+    pub fn touch(&self, path: &NodePath) {
         let mut known = self.known.lock();
         if known.is_empty() {
             return;
@@ -84,7 +84,7 @@ impl Directories {
     }
 
     /// Returns the directories that are to become groups and were idle for `delay`, parents first.
-    pub(super) fn quiet(&self, delay: Duration) -> Vec<NodePath> {
+    pub fn quiet(&self, delay: Duration) -> Vec<NodePath> {
         let all = self.known.lock();
         let is_quiet =
             |path: &NodePath| all.get(path).is_none_or(|known| known.touched.elapsed() >= delay);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::copied::CopiedArrays;
 use super::directories::Directories;
 use super::documents::DocumentStore;
 use super::folder::Folder;
@@ -34,6 +35,8 @@ pub struct Options {
     pub policy: Policy,
     /// Whether encoded chunks that programs write are stored without decoding them first.
     pub trusts_encoded: bool,
+    /// Whether the consolidated metadata of a group stand for the metadata files of its arrays.
+    pub reads_copies: bool,
 }
 
 impl Default for Options {
@@ -44,6 +47,7 @@ impl Default for Options {
             layout: ShardLayout::default(),
             policy: Policy::default(),
             trusts_encoded: false,
+            reads_copies: false,
         }
     }
 }
@@ -53,7 +57,8 @@ impl Default for Options {
 pub struct Hierarchy {
     pub(super) documents: DocumentStore,
     pub(super) options: Options,
-    nodes: NodeCache,
+    pub(super) nodes: NodeCache,
+    pub(super) copied: CopiedArrays,
     /// Directories that only this mount knows.
     pub(super) directories: Directories,
     /// The hierarchy around this one, if its root is a node of a larger one.
@@ -79,6 +84,7 @@ impl Hierarchy {
         let dialect = dialect.map_or_else(|| detect(&store), Ok)?;
         Ok(Self {
             documents: DocumentStore { store, dialect },
+            copied: CopiedArrays::new(options.reads_copies),
             options,
             nodes: NodeCache::default(),
             directories: Directories::default(),
@@ -95,6 +101,7 @@ impl Hierarchy {
         parts: Vec<(NodePath, Dialect)>,
         options: Options,
     ) -> Result<Self> {
+        let options = Options { reads_copies: false, ..options };
         let mut hierarchy = Self::open(store.read_only(), Some(Dialect::V3), options)?;
         hierarchy.folder = Folder::new(parts);
         Ok(hierarchy)
@@ -189,6 +196,11 @@ impl Hierarchy {
 
     fn read_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
         let known = self.directories.get(path);
+        if known.is_none()
+            && let Some(array) = self.copied_array(path, kept)?
+        {
+            return Ok(Some(array));
+        }
         let _expected = self.expect_document(path)?;
         for (kind, key) in self.dialect_of(path).document_keys(path)? {
             if let Some(document) = known.as_ref().and_then(|known| known.stored())
@@ -242,6 +254,27 @@ impl Hierarchy {
             Below::Files => Some(Arc::new(Node::bare(path.clone(), None))),
             Below::Nothing => None,
         })
+    }
+
+    /// Returns the array at `path` from the copy of its metadata file in a group above, if there is
+    /// one. `kept` is the node that was read there before.
+    fn copied_array(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
+        let (ttl, node) = (self.options.metadata_ttl, |group: &NodePath| self.node(group));
+        let Some(document) = self.copied.document(&self.documents, path, ttl, &node)? else {
+            return Ok(None);
+        };
+        let known = kept.and_then(|node| node.document());
+        if known.is_some_and(|known| known.is_copy && known.text == document.text) {
+            return Ok(kept.map(Arc::clone));
+        }
+        let lowered = self.dialect_of(path).lower(Some(NodeKind::Array), &document.text);
+        // If it cannot be read, the metadata file itself may be another.
+        let Ok(content @ Content::Array(_)) = lowered.node.and_then(|node| self.bind(path, node))
+        else {
+            return Ok(None);
+        };
+        let state = NodeState::Stored(document);
+        Ok(Some(Arc::new(Node { path: path.clone(), state, content })))
     }
 
     /// Announces the metadata files that a node may have to a store that takes long.

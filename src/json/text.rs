@@ -125,11 +125,17 @@ impl Text {
 
     /// Returns the names of the members of the object at `path`, `None` if there is no object.
     pub fn names(&self, path: &[&str]) -> Result<HashSet<String>> {
+        Ok(self.texts(path)?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Returns the members of the object at `path`, each with its text; none if there is no object.
+    pub fn texts(&self, path: &[&str]) -> Result<Vec<(String, &str)>> {
         match self.find(path)?.filter(|span| self.slice(span).starts_with('{')) {
             Some(object) => {
-                Ok(self.members(&object)?.into_iter().map(|member| member.key).collect())
+                let members = self.members(&object)?.into_iter();
+                Ok(members.map(|member| (member.key, self.slice(&member.value))).collect())
             }
-            None => Ok(HashSet::new()),
+            None => Ok(Vec::new()),
         }
     }
 

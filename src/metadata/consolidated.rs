@@ -19,13 +19,13 @@
 //! hierarchy in one value, `meta/root/consolidated/.zmetadata`; if it exists, zarrfs keeps it up to
 //! date.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Value, json};
 
 use super::dialect::Dialect;
 use super::era::Era;
-use super::joined::split;
+use super::joined::{join, split};
 use super::path::NodePath;
 use super::{skim, v2};
 use crate::error::{Error, Result};
@@ -153,6 +153,31 @@ impl Dialect {
         match self {
             Self::V2 => self.chunk_prefix(group)?.key(v2::ZMETADATA).map(Some),
             Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(None),
+        }
+    }
+
+    /// Returns the metadata files of the arrays in consolidated metadata, with their paths from the
+    /// group. `text` is the metadata file of the group, or the value with its [`Self::own_copies`].
+    pub fn copied_arrays(&self, text: &[u8]) -> Result<Vec<(String, String)>> {
+        match self {
+            Self::V3 if skim::has_copies(text) => {
+                let text = Text::parse(text)?;
+                let mut arrays = text.texts(&METADATA)?;
+                arrays.retain(|(_, copy)| is_array(copy));
+                Ok(arrays.into_iter().map(|(path, copy)| (path, copy.to_owned())).collect())
+            }
+            Self::V2 => {
+                let text = Text::parse(text)?;
+                let copies: HashMap<String, &str> =
+                    text.texts(&["metadata"])?.into_iter().collect();
+                let array = |(name, copy): (&String, &&str)| {
+                    let path = name.strip_suffix(v2::ZARRAY)?.strip_suffix('/')?;
+                    let attributes = copies.get(&format!("{path}/{}", v2::ZATTRS)).copied();
+                    Some(join(copy, attributes).map(|text| (path.to_owned(), text)))
+                };
+                copies.iter().filter_map(array).collect()
+            }
+            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(Vec::new()),
         }
     }
 
@@ -310,6 +335,13 @@ fn set_copies(text: &mut Text, documents: &[(String, String)]) -> Result<()> {
         }
     }
     text.set_members(&METADATA, &new)
+}
+
+/// Whether a metadata file of v3 is that of an array.
+fn is_array(text: &str) -> bool {
+    let kind = Text::parse(text.as_bytes())
+        .and_then(|text| Ok(text.member(&["node_type"])? == Some("\"array\"")));
+    kind.unwrap_or_default()
 }
 
 /// Returns consolidated metadata without copies.
@@ -482,6 +514,26 @@ mod tests {
         let replaced = replaced.expect("inline");
         assert!(replaced.contains(r#"{"b":{},"a":{"n":1},"a/n":{"zarr_format":3,"#), "{replaced}");
         assert!(replaced.ends_with(r#""a/n/m":{"n":2}}}}"#), "{replaced}");
+    }
+
+    #[test]
+    fn the_copies_of_arrays_keep_their_spelling_and_get_their_attributes() {
+        let v3 =
+            br#"{"consolidated_metadata":{"kind":"inline","metadata":{"g":{"node_type":"group"},
+            "g/a":{"node_type":"array","fill_value":1.50,"x":NaN}}}}"#;
+        let array = r#"{"node_type":"array","fill_value":1.50,"x":NaN}"#.to_owned();
+        assert_eq!(Dialect::V3.copied_arrays(v3), Ok(vec![("g/a".to_owned(), array)]));
+        let v2 = br#"{"metadata":{".zarray":{},"g/.zgroup":{},"g/a/.zarray":{"fill_value":1.50},
+            "g/a/.zattrs":{"x":NaN},"g/.zattrs":{}},"zarr_consolidated_format":1}"#;
+        let array = r#"{"fill_value":1.50,"attributes":{"x":NaN}}"#.to_owned();
+        let found = Dialect::V2.copied_arrays(v2).expect("copies");
+        let [(path, text)] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((path.as_str(), text.replace(", ", ",").replace(": ", ":")), ("g/a", array));
+        for text in [&b"{}"[..], br#"{"consolidated_metadata":null}"#, br#"{"metadata":3}"#] {
+            assert_eq!(Dialect::V3.copied_arrays(text), Ok(Vec::new()));
+            assert_eq!(Dialect::V2.copied_arrays(text), Ok(Vec::new()));
+        }
+        assert!(Dialect::V2.copied_arrays(b"{").is_err());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Reads metadata files without the copies of others that they contain.
 //!
 //! Consolidated metadata may be a thousand times longer than the rest of a group's metadata file,
-//! and zarrfs never reads them: it generates the ones that it shows. So this module skips them byte
-//! by byte without storing them, and parses the rest:
+//! and zarrfs seldom reads them: it generates the ones that it shows. So this module skips them
+//! byte by byte without storing them, and parses the rest:
 //!
 //! ```text
 //! {"zarr_format": 3, .., "consolidated_metadata": {"kind": "inline", "metadata": { /* skipped */ }}}
@@ -134,10 +134,14 @@ impl Skim {
     }
 }
 
+/// Whether a metadata file may have copies in it.
+pub fn has_copies(text: &[u8]) -> bool {
+    text.windows(OUTER.len()).any(|window| window == OUTER)
+}
+
 /// Returns a string without the copies in it if it is long enough to matter.
 pub fn without_copies(text: &[u8]) -> Cow<'_, [u8]> {
-    let may_have = || text.windows(OUTER.len()).any(|window| window == OUTER);
-    if text.len() < MIN_LEN || !may_have() {
+    if text.len() < MIN_LEN || !has_copies(text) {
         return Cow::Borrowed(text);
     }
     let mut skim = Skim::default();

@@ -10,8 +10,11 @@ is `METHOD PATH STATUS BYTES`. The control connection of `Proxy` (in this proces
 
 import argparse
 import asyncio
+import contextlib
 import dataclasses
+import threading
 import time
+from urllib.parse import urlparse
 
 
 @dataclasses.dataclass
@@ -19,10 +22,12 @@ class Fault:
     """What happens to the requests that `applies` says.
 
     status: answer with this status instead of asking the server, with `headers` and `body`.
+    instead: called with the request, returns the status, the headers and the body to answer with.
     cut: close the connection after so many bytes of the body of the answer; from 0 to 1, it is a
         part of the body.
     lose: let the server answer, then close the connection without a byte of the answer.
-    silent: never answer.
+    silent: never answer, or be silent after `cut`.
+    pace: seconds before each byte of the body of the answer.
     change: called with the head of the answer (bytes), returns another.
     """
 
@@ -30,9 +35,11 @@ class Fault:
     status: int = 0
     headers: dict = dataclasses.field(default_factory=dict)
     body: bytes = b""
+    instead: object = None
     cut: float | int | None = None
     lose: bool = False
     silent: bool = False
+    pace: float = 0
     change: object = None
 
 
@@ -172,15 +179,21 @@ class Proxy:
         """Passes one request on and its answer back; false if the connection ends."""
         fault = next((fault for fault in self.faults if fault.applies(request)), None)
         body = chunks(reader, length_of(request.headers))
-        if fault and (fault.silent or fault.status):
+        is_silent = fault and fault.silent and fault.cut is None
+        if fault and (is_silent or fault.instead or fault.status):
             async for _ in body:
                 pass
-            if fault.silent:
+            if is_silent:
                 await asyncio.sleep(3600)
-            request.status = fault.status
-            lines = [f"HTTP/1.1 {fault.status} Fault", f"Content-Length: {len(fault.body)}"]
-            lines += [f"{name}: {value}" for name, value in fault.headers.items()]
-            await down.write(("\r\n".join(lines) + "\r\n\r\n").encode() + fault.body)
+            status, headers, content = fault.status, fault.headers, fault.body
+            if fault.instead:
+                status, headers, content = fault.instead(request)
+            request.status = status
+            lines = [f"HTTP/1.1 {status} Fault", f"Content-Length: {len(content)}"]
+            lines += [f"{name}: {value}" for name, value in headers.items()]
+            await down.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+            if request.method != "HEAD":
+                await down.write(content)
             return True
         await up.write(head)
         if request.headers.get("expect", "").lower() == "100-continue":
@@ -207,10 +220,32 @@ class Proxy:
             if most is not None:
                 data, most = data[:most], most - len(data[:most])
             request.length += len(data)
-            await down.write(data)
+            if fault and fault.pace:
+                for at in range(len(data)):
+                    await asyncio.sleep(fault.pace)
+                    await down.write(data[at : at + 1])
+            else:
+                await down.write(data)
             if most == 0:
+                await asyncio.sleep(3600 if fault.silent else 0)
                 return False
         return True
+
+
+@contextlib.contextmanager
+def running(server):
+    """A proxy before the server at a URL, in a thread of this process."""
+    url = urlparse(server)
+    made = Proxy(("127.0.0.1", 0), (url.hostname, url.port))
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(made.start(), loop).result(10)
+    yield made
+    asyncio.run_coroutine_threadsafe(made.close(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
 
 
 def address(text):

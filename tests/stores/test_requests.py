@@ -1,6 +1,7 @@
 """How many requests programs cause on a mount of S3. They do not depend on the machine, so they are exact."""
 
 import os
+import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
@@ -116,3 +117,42 @@ def test_a_walk_over_many_directories_of_chunks_is_few_listings(proxy, mount, ro
         found = subprocess.run(["find", m / "x", "-type", "f"], capture_output=True, text=True, check=True)
         assert len(found.stdout.splitlines()) == 1 + 50 * 4
         took(proxy, 12)
+
+
+def consolidated(prefix, version):
+    """Arrays x0 to x9 in the root and in the group g, with consolidated metadata of the root."""
+    store = ObjectStore(servers.client(prefix))
+    root = zarr.open_group(store, mode="w", zarr_format=version)
+    for group in [root, root.create_group("g")]:
+        for number in range(10):
+            group.create_array(f"x{number}", data=values(4, 5), chunks=(4, 5), attributes={"number": number})
+    zarr.consolidate_metadata(store)
+    return zarr.open_group(store, use_consolidated=False)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_consolidated_metadata_stand_for_the_metadata_files_of_arrays(proxy, mount, prefix, version):
+    consolidated(prefix, version)
+    with mount() as m:
+        proxy.take()
+        for path in [f"{group}x{number}" for group in ["", "g/"] for number in range(10)]:
+            assert np.array_equal(np.load(m / f"{path}.npy"), values(4, 5))
+            assert zarr.open_array(m / path, mode="r").attrs["number"] == int(path[-1])
+        made = took(proxy, 20 + 7)
+        assert not [it for it in made if re.search(r"/x\d/(\.z|zarr\.json)", it.path)]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_outdated_copy_is_not_used_after_a_change_or_if_the_user_says_so(proxy, mount, prefix, version):
+    root = consolidated(prefix, version)
+    root["g/x1"].resize((6, 5))
+    with mount("--no-consolidated") as m:
+        assert np.load(m / "g/x1.npy").shape == (6, 5)
+    with mount() as m:
+        assert np.load(m / "g/x1.npy").shape == (4, 5)
+        os.setxattr(m / "g/x1", "user.attrs.units", b'"K"')
+        assert np.load(m / "g/x1.npy").shape == (6, 5)
+    array = zarr.open_group(root.store, use_consolidated=False)["g/x1"]
+    assert array.shape == (6, 5) and array.attrs.asdict() == {"number": 1, "units": "K"}
+    copy = zarr.open_consolidated(root.store)["g/x1"]
+    assert copy.shape == (6, 5) and copy.attrs.asdict() == {"number": 1, "units": "K"}

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,8 +15,14 @@ import zarr
 from zarr.storage import ObjectStore
 
 import servers
+from mounts import MountFailed
 from proxy import Fault
-from test_faults import ONCE, strike
+from test_faults import ONCE, RANGES, REFUSALS, SILENCES, is_range, only_long, strike, strike_each
+
+CONFLICTS = {
+    code: {"status": 409, "body": b"<Error><Code>%s</Code></Error>" % code.encode()}
+    for code in ["ConditionalRequestConflict", "OperationAborted"]
+}
 
 
 @pytest.fixture
@@ -121,9 +128,10 @@ def test_four_mounts_lose_no_inner_chunk(mount, root, prefix):
     assert np.array_equal(stored(prefix, "sharded"), want)
 
 
-def change(mount):
+def change(mount, allow="^$"):
     """Changes a chunk, an inner chunk, attributes and nodes."""
     with mount() as m:
+        m.allow(allow)
         (m / "plain/c/0/1").write_bytes(np.full(400, 7, "i4").tobytes())
         with open(m / "plain/c/1/1", "r+b") as part:
             part.write(np.full(100, 6, "i4").tobytes())
@@ -147,16 +155,67 @@ def check_changed(prefix):
     assert not [key for key in keys(prefix) if key.startswith(("new", ".zarrfs"))]
 
 
-@pytest.mark.parametrize("name", ONCE)
-def test_a_fault_during_a_change_is_not_seen(proxy, mount, root, prefix, name):
-    change(mount)
-    check_changed(prefix)
-    count = len(proxy.take())
-    # Each third: the others are struck by the other faults.
-    for at in range(list(ONCE).index(name) % 3, count, 3):
-        strike(proxy, at, ONCE[name])
+def is_put(request):
+    return request.method == "PUT"
+
+
+@pytest.fixture
+def changed(mount, root, prefix):
+    """Makes the changes and checks them."""
+
+    def act():
         change(mount)
         check_changed(prefix)
+
+    return act
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_a_fault_during_a_change_is_not_seen(proxy, changed, name):
+    # Each third in the normal run: the others are struck by the other faults.
+    strike_each(proxy, ONCE[name], changed, first=list(ONCE).index(name))
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_a_wrong_range_during_a_change_is_read_again(proxy, changed, name):
+    strike_each(proxy, RANGES[name], changed, is_range, list(RANGES).index(name))
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_a_server_that_is_busy_with_another_put_is_asked_again(proxy, changed, name):
+    strike_each(proxy, CONFLICTS[name], changed, is_put, step=1)
+
+
+def test_a_put_without_an_answer_is_made_again(proxy, changed):
+    # Of the shard.
+    strike(proxy, 0, SILENCES["silence"], lambda request: is_put(request) and "sharded" in request.path)
+    changed()
+
+
+@only_long
+@pytest.mark.parametrize("name", SILENCES)
+def test_silence_during_a_change_is_not_seen(proxy, changed, name):
+    strike_each(proxy, SILENCES[name], changed, first=1)
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_during_a_change_leaves_old_or_new_values(proxy, mount, changed, prefix, name):
+    def act():
+        with contextlib.suppress(OSError, MountFailed, subprocess.CalledProcessError):
+            change(mount, allow=".*")
+        for array, chunk in [("plain", (20, 20)), ("sharded", (10, 10))]:
+            values = stored(prefix, array)
+            assert np.isin(values, [1, 6, 7]).all()
+            rows, columns = (length // part for length, part in zip(values.shape, chunk, strict=True))
+            parts = values.reshape(rows, chunk[0], columns, chunk[1])
+            # A chunk has one value, or two after a change of its first rows.
+            assert (parts.max(axis=(1, 3)) == 7).sum() <= 1
+        proxy.faults = []
+        with mount() as m:
+            subprocess.run(["rm", "-rf", m / "new"], check=True)
+        changed()
+
+    strike_each(proxy, REFUSALS[name], act, first=list(REFUSALS).index(name))
 
 
 def test_an_answer_that_is_lost_is_no_conflict(proxy, mount, root, prefix):
@@ -174,18 +233,39 @@ def test_an_answer_that_is_lost_is_no_conflict(proxy, mount, root, prefix):
     assert len(lost) >= 5, lost
 
 
-def test_a_failed_change_leaves_the_old_value_and_is_stored_later(proxy, mount, root, prefix):
+STAYS = {
+    "500": (ONCE["500"], {errno.EIO}),
+    "503": (ONCE["503 for two seconds"], {errno.EIO}),
+    "429": (ONCE["429"], {errno.EIO}),
+    "no answer": ({"lose": True}, {errno.EIO}),
+    "403": (REFUSALS["403"], {errno.EACCES}),
+    "an expired token": (REFUSALS["an expired token"], {errno.EACCES}),
+    "409": (CONFLICTS["OperationAborted"], {errno.EIO, errno.EBUSY}),
+    "412": ({"status": 412}, {errno.EIO, errno.EBUSY, errno.ESTALE}),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+@pytest.mark.parametrize("path, count", [("plain/c/0/1", 400), ("sharded/c/0/1", 100)])
+def test_a_failed_change_leaves_the_old_value_and_is_stored_later(proxy, mount, root, prefix, path, count, name):
+    fault, numbers = STAYS[name]
+    array = path.split("/")[0]
     with mount("--retry-for", "1s") as m:
-        old = (m / "plain/c/0/1").read_bytes()
+        old = stored(prefix, array)
+        (m / path).read_bytes()
         m.allow(".*")
-        proxy.faults = [Fault(lambda request: request.method == "PUT", status=500)]
+        proxy.faults = [Fault(is_put, **fault)]
+        began = time.monotonic()
         with pytest.raises(OSError) as refused:
-            (m / "plain/c/0/1").write_bytes(np.full(400, 7, "i4").tobytes())
-        assert refused.value.errno == errno.EIO
-        assert np.array_equal(stored(prefix, "plain").ravel()[:1], np.frombuffer(old, "i4")[:1])
+            (m / path).write_bytes(np.full(count, 7, "i4").tobytes())
+            m.sync()
+        assert time.monotonic() - began < 31
+        assert refused.value.errno in numbers, refused.value
+        assert fault.get("lose") or np.array_equal(stored(prefix, array), old)
         proxy.faults = []
-        (m / "plain/c/0/1").write_bytes(np.full(400, 8, "i4").tobytes())
-    assert (stored(prefix, "plain")[:20, 20:40] == 8).all()
+        (m / path).write_bytes(np.full(count, 8, "i4").tobytes())
+    side = int(count**0.5)
+    assert (stored(prefix, array)[:side, side : 2 * side] == 8).all()
 
 
 def taken(head):

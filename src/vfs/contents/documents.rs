@@ -41,14 +41,13 @@ impl DocumentWriter {
         shown: Option<&str>,
         written: &[u8],
     ) -> Result<()> {
-        self.core.hierarchy.changes().touch(path);
+        let changes = self.core.hierarchy.changes();
+        self.core.hierarchy.directories().touch(path);
         self.chunks.store_array(path)?;
         let node = self.core.hierarchy.existing(path)?;
         if node.is_bare() {
             return match self.edit_of_removed(&node, written)? {
-                Some((removed, edit)) => {
-                    self.core.hierarchy.changes().restore(&node, removed, &edit)
-                }
+                Some((removed, edit)) => changes.restore(&node, removed, &edit),
                 None => self.create_node(&node, &self.core.hierarchy.raise(path, written)?),
             };
         }
@@ -60,7 +59,7 @@ impl DocumentWriter {
             None => self.core.hierarchy.shown(&node, Wanted::Text)?,
         };
         match self.edit_of(&node, &base, written) {
-            Ok(edit) => self.core.hierarchy.changes().edit(path, &edit),
+            Ok(edit) => changes.edit(path, &edit),
             Err(error) if error.kind() == Kind::Invalid && is_array(written) => {
                 self.replace_array(&node, written, error)
             }
@@ -186,7 +185,8 @@ impl DocumentWriter {
 
     /// Stores `written` as the document of a node in the stored dialect.
     pub fn store_stored_document(&self, path: &NodePath, key: &Key, written: &[u8]) -> Result<()> {
-        self.core.hierarchy.changes().touch(path);
+        let changes = self.core.hierarchy.changes();
+        self.core.hierarchy.directories().touch(path);
         self.chunks.store_array(path)?;
         self.core.hierarchy.invalidate(path);
         let raised = self.core.hierarchy.raise_stored(path, key, written)?;
@@ -211,24 +211,16 @@ impl DocumentWriter {
                     ));
                 }
                 if means_same(old.model(), new.model()) {
-                    self.core
-                        .hierarchy
-                        .changes()
-                        .replace_document(path, &raised, old, document)
-                        .map(drop)
+                    changes.replace_document(path, &raised, old, document).map(drop)
                 } else {
-                    self.core
-                        .hierarchy
-                        .changes()
-                        .put_document(path, &raised, Some(document))
-                        .map(drop)
+                    changes.put_document(path, &raised, Some(document)).map(drop)
                 }
             }
             (Content::Group(_), Some(_)) if is_plain_group(&node) => {
                 self.create_node(&node, &raised)
             }
             (Content::Group(_), None) | (Content::NotUnderstood(..), _) => {
-                self.core.hierarchy.changes().put_document(path, &raised, Some(document)).map(drop)
+                changes.put_document(path, &raised, Some(document)).map(drop)
             }
             (Content::Group(_), Some(_)) | (Content::Array(_), None) => {
                 Err(Error::invalid("node_type cannot change: remove the node and create it again"))

@@ -1,0 +1,175 @@
+//! Arrays as the consolidated metadata of a group above has them, so that a store that takes long
+//! is asked once for all of them.
+//!
+//! Only arrays: the metadata file of a group may have consolidated metadata of its own. And only
+//! until this mount changes metadata: then each metadata file is read itself, so that a change
+//! never builds on a copy, which may be outdated.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::documents::DocumentStore;
+use super::node::{Attributes, Document, Node};
+use crate::bounded::{Bounded, Limits};
+use crate::error::Result;
+use crate::json;
+use crate::metadata::{NodeKind, NodePath};
+use crate::resources;
+use crate::store::{Key, Stat};
+
+/// The most bytes of all kept copies.
+const MAX_KEPT_LEN: u64 = 64 << 20;
+
+/// The bytes of a copy besides its text.
+const COPY_LEN: u64 = 256;
+
+/// The copies of several groups.
+#[derive(Debug)]
+pub(super) struct CopiedArrays {
+    is_used: AtomicBool,
+    /// A leaf lock.
+    groups: Mutex<Bounded<NodePath, Arc<Copies>>>,
+}
+
+/// The copies of arrays in the consolidated metadata of a group.
+#[derive(Debug)]
+struct Copies {
+    /// When the store was asked last whether these are current.
+    checked: Instant,
+    /// The stat of the value that has them; `None` if there is none.
+    stat: Option<Stat>,
+    /// The metadata files by their path from the group.
+    texts: HashMap<String, Bytes>,
+}
+
+impl CopiedArrays {
+    /// Returns none, which will be read if `is_used` is true.
+    pub fn new(is_used: bool) -> Self {
+        let limits = Limits::bytes(resources::within_memory(MAX_KEPT_LEN, 12));
+        Self { is_used: AtomicBool::new(is_used), groups: Mutex::new(Bounded::new(limits)) }
+    }
+
+    /// Stops the use of copies, and returns whether they were used until now.
+    pub fn stop(&self) -> bool {
+        let was_used = self.is_used.swap(false, Ordering::SeqCst);
+        if was_used {
+            self.groups.lock().clear();
+        }
+        was_used
+    }
+
+    fn get(&self, group: &NodePath) -> Option<Arc<Copies>> {
+        self.groups.lock().peek(group).cloned()
+    }
+
+    fn put(&self, group: &NodePath, copies: Copies) -> Arc<Copies> {
+        let copies = Arc::new(copies);
+        let len = copies.texts.iter().map(|(path, text)| {
+            let len = path.len().saturating_add(text.len());
+            u64::try_from(len).unwrap_or(u64::MAX).saturating_add(COPY_LEN)
+        });
+        let len = len.fold(COPY_LEN, u64::saturating_add);
+        let gone = self.groups.lock().put(group.clone(), Arc::clone(&copies), len);
+        drop(gone); // Freeing memory takes time: not under the lock.
+        copies
+    }
+
+    /// Returns the copy of the metadata file of the array at `path`, at most `ttl` old, if a group
+    /// above has one. `node` returns the node at a path.
+    pub fn document(
+        &self,
+        documents: &DocumentStore,
+        path: &NodePath,
+        ttl: Duration,
+        node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
+    ) -> Result<Option<Document>> {
+        if !self.is_used.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        for group in path.ancestors() {
+            let known = self.get(&group);
+            let copies = match known.filter(|known| known.checked.elapsed() < ttl) {
+                Some(copies) => copies,
+                None => self.read(documents, &group, node)?,
+            };
+            let text = path.relative_to(&group).and_then(|path| copies.texts.get(path));
+            if let (Some(text), Some(stat)) = (text, copies.stat) {
+                let attributes = documents.dialect.attributes_key(path)?;
+                return Ok(Some(Document {
+                    key: documents.key_of(path, NodeKind::Array)?,
+                    text: text.clone(),
+                    stat: Stat { len: u64::try_from(text.len()).unwrap_or(u64::MAX), ..stat },
+                    attributes: attributes.map(|key| Attributes { key, stat: None }),
+                    is_whole: true,
+                    is_copy: true,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the copies that a group has, unless those that are known are current.
+    fn read(
+        &self,
+        documents: &DocumentStore,
+        group: &NodePath,
+        node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
+    ) -> Result<Arc<Copies>> {
+        let checked = Instant::now();
+        // Of values with copies only that of the root: each other one would take a request.
+        let key = documents.dialect.own_copies(group)?.filter(|_| group.is_root());
+        let source = match key {
+            Some(key) => documents.store.stat(&key)?.map(|stat| (stat, Source::Value(key))),
+            None => match node(group)?.as_ref().and_then(|node| node.document()) {
+                Some(document) if document.is_whole && !document.is_copy => {
+                    Some((document.stat, Source::Text(document.text.clone())))
+                }
+                Some(_) | None => None,
+            },
+        };
+        let Some((stat, source)) = source else {
+            return Ok(self.put(group, Copies { checked, stat: None, texts: HashMap::new() }));
+        };
+        let is_current =
+            |known: &Copies| known.stat.is_some_and(|known| known.version.is_same(stat.version));
+        let texts = match self.get(group).filter(|known| is_current(known)) {
+            Some(known) => known.texts.clone(),
+            None => source.texts(documents),
+        };
+        Ok(self.put(group, Copies { checked, stat: Some(stat), texts }))
+    }
+}
+
+/// Where copies are.
+enum Source {
+    /// A value with this key.
+    Value(Key),
+    /// The metadata file of the group.
+    Text(Bytes),
+}
+
+impl Source {
+    /// Returns the metadata files of arrays; none if they cannot be read, since each array has its
+    /// own.
+    fn texts(self, documents: &DocumentStore) -> HashMap<String, Bytes> {
+        let text = match self {
+            Self::Text(text) => Ok(Some(text)),
+            Self::Value(key) => {
+                let value = documents.store.get(&key, json::max_text_len());
+                value.map(|value| value.map(|value| value.bytes))
+            }
+        };
+        let copied = text.and_then(|text| match text {
+            Some(text) => documents.dialect.copied_arrays(&text),
+            None => Ok(Vec::new()),
+        });
+        let copied = copied.inspect_err(|error| log::debug!("consolidated metadata: {error}"));
+        let bytes = |(path, text): (String, String)| (path, Bytes::from(text));
+        copied.unwrap_or_default().into_iter().map(bytes).collect()
+    }
+}
