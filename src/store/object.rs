@@ -3,11 +3,16 @@
 //! Only this module names the crate `object_store` and the runtime that it needs. Requests run on
 //! the threads of the runtime, and report to the threads that wait for them; these never run one.
 
+mod client;
 mod credentials;
 mod failure;
 mod hidden;
+mod progress;
 mod put;
+mod renewal;
 mod version;
+
+pub use client::Options;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -17,13 +22,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
+use object_store::aws::AmazonS3;
 use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
 use object_store::path::Path;
-use object_store::{
-    BackoffConfig, ClientOptions, CredentialProvider, GetOptions, GetRange, ObjectMeta,
-    ObjectStore as _, RetryConfig,
-};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore as _};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
@@ -32,19 +34,12 @@ use super::remote::server::{Depth, Page, Report, Server, Start};
 use super::remote::{Limits, RemoteStore};
 use super::{ByteRange, Condition, Entry, Key, Prefix, Stat, Value, is_component, unique};
 use crate::error::{Error, Kind, Result};
-use failure::{SILENCE, error_of};
+use client::Clients;
+use failure::error_of;
 use hidden::Hidden;
+use progress::Progress;
 use put::Quoting;
 use version::stat_of;
-
-/// How long to wait for a connection.
-const CONNECT: Duration = Duration::from_secs(5);
-
-/// How long before they end credentials are renewed.
-const RENEWAL: Duration = Duration::from_secs(5 * 60);
-
-/// How often credentials without an end are read again.
-const REREAD: Duration = Duration::from_secs(60);
 
 /// How long to wait before a request is made again whose answer was cut.
 const PAUSES: [Duration; 3] =
@@ -53,25 +48,8 @@ const PAUSES: [Duration; 3] =
 /// The status of an answer to a request for a range that the value does not have.
 const RANGE_NOT_SATISFIABLE: u16 = 416;
 
-/// The most tries of a request.
-const MOST_TRIES: usize = 10;
-
-/// How to reach a server.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Requests are not signed.
-    pub anonymous: bool,
-    /// The URL of the server, if it is not that of Amazon.
-    pub endpoint: Option<String>,
-    /// The region of the bucket.
-    pub region: Option<String>,
-    /// The requester pays for the requests.
-    pub requester_pays: bool,
-    /// The profile with the credentials, if it is not that of the environment.
-    pub profile: Option<String>,
-    /// How long a request is tried again.
-    pub retry_for: Duration,
-}
+/// The longest value that is read as a whole: only small ones of zarrfs itself are.
+const LONGEST: u64 = 1 << 20;
 
 /// Opens the store at a URL such as `s3://bucket/prefix`.
 pub fn open(url: &str, options: &Options, limits: Limits) -> Result<RemoteStore> {
@@ -97,16 +75,12 @@ fn parse(url: &str) -> Result<(&str, Prefix)> {
 
 /// A bucket, from a prefix on.
 struct ObjectServer {
-    client: Arc<AmazonS3>,
-    /// The client for puts.
-    writer: Arc<AmazonS3>,
+    clients: Clients,
     root: Prefix,
     /// A permit for each request.
     permits: Arc<Semaphore>,
     /// How long a request is tried again.
     retry_for: Duration,
-    /// The credentials, if they are of a profile.
-    profile: Option<Arc<Profile>>,
     quoting: Arc<Quoting>,
     hidden: Arc<Hidden>,
     /// `None` when all requests were ended. A leaf lock.
@@ -115,7 +89,7 @@ struct ObjectServer {
 
 impl fmt::Debug for ObjectServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ObjectServer({}/{})", self.client, self.root)
+        write!(f, "ObjectServer({}/{})", self.clients.reader, self.root)
     }
 }
 
@@ -127,41 +101,7 @@ impl Drop for ObjectServer {
 
 impl ObjectServer {
     fn connect(bucket: &str, root: Prefix, options: &Options, limits: Limits) -> Result<Self> {
-        // It fails if it was done before.
-        drop(rustls::crypto::ring::default_provider().install_default());
-        let mut builder = AmazonS3Builder::from_env()
-            .with_bucket_name(bucket)
-            .with_skip_signature(options.anonymous)
-            .with_request_payer(options.requester_pays)
-            .with_client_options(client_options().with_read_timeout(SILENCE))
-            .with_retry(RetryConfig {
-                backoff: BackoffConfig::default(),
-                max_retries: MOST_TRIES,
-                retry_timeout: options.retry_for,
-            });
-        let profile = if options.anonymous { None } else { Profile::find(options)? };
-        if let Some(profile) = &profile {
-            builder = builder.with_credentials(Arc::<Profile>::clone(profile));
-        }
-        let settings =
-            credentials::settings(&credentials::profile_name(options.profile.as_deref()))?;
-        let is_in_environment = |names: &[&str]| names.iter().any(|name| is_set(name));
-        let region = settings.get("region");
-        let region = region.filter(|_| !is_in_environment(&["AWS_REGION", "AWS_DEFAULT_REGION"]));
-        if let Some(region) = options.region.as_ref().or(region) {
-            builder = builder.with_region(region);
-        }
-        let endpoint = settings.get("endpoint_url");
-        let endpoint =
-            endpoint.filter(|_| !is_in_environment(&["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"]));
-        if let Some(endpoint) = options.endpoint.as_ref().or(endpoint) {
-            // This key comes before all others.
-            builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
-        }
-        // A put has no answer while its bytes are sent, so it has a time of its own.
-        let writer = builder.clone().with_client_options(client_options());
-        let writer = writer.build().map_err(|error| error_of(&error))?;
-        let client = builder.build().map_err(|error| error_of(&error))?;
+        let clients = Clients::new(bucket, options)?;
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
         let runtime = Builder::new_multi_thread()
             .worker_threads((processors / 4).clamp(1, 4))
@@ -170,12 +110,10 @@ impl ObjectServer {
             .build()?;
         let permits = Arc::new(Semaphore::new(limits.requests));
         Ok(Self {
-            client: Arc::new(client),
-            writer: Arc::new(writer),
+            clients,
             root,
             permits,
             retry_for: options.retry_for,
-            profile,
             quoting: Arc::default(),
             hidden: Arc::default(),
             runtime: Mutex::new(Some(runtime)),
@@ -186,18 +124,24 @@ impl ObjectServer {
     /// there may be some.
     fn run<T: Send + 'static, F: Future<Output = object_store::Result<T>> + Send>(
         &self,
-        request: impl Fn() -> F + Send + Sync + 'static,
+        request: impl Fn(Arc<Progress>) -> F + Send + Sync + 'static,
         report: Report<T>,
     ) {
-        let (permits, profile) = (Arc::clone(&self.permits), self.profile.clone());
+        let (permits, credentials) = (Arc::clone(&self.permits), self.clients.credentials.clone());
         let retry_for = self.retry_for;
         let task = async move {
             let _permit = permits.acquire_owned().await;
-            let result = retried(&request, retry_for).await;
-            report(match (result, profile) {
-                (Err(failure), Some(profile)) if failure::is_refusal(&failure) => {
-                    profile.forget();
-                    retried(&request, retry_for).await.map_err(|failure| error_of(&failure))
+            let progress = Arc::new(Progress::begin());
+            let tries = || {
+                progress
+                    .until_silent(retried(|| request(Arc::clone(&progress)), retry_for), retry_for)
+            };
+            let began = SystemTime::now();
+            let result = tries().await;
+            report(match (result, credentials) {
+                (Err(failure), Some(credentials)) if failure::is_mended_by_renewal(&failure) => {
+                    credentials.forget(began).await;
+                    tries().await.map_err(|failure| error_of(&failure))
                 }
                 (result, _) => result.map_err(|failure| error_of(&failure)),
             });
@@ -206,72 +150,6 @@ impl ObjectServer {
             runtime.spawn(task);
         }
     }
-}
-
-fn is_set(variable: &str) -> bool {
-    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
-}
-
-/// The credentials of a profile, which are read again before they end.
-#[derive(Debug)]
-struct Profile {
-    name: String,
-    /// A leaf lock.
-    keys: Mutex<Option<(Arc<AwsCredential>, SystemTime)>>,
-}
-
-impl Profile {
-    /// Returns the profile that has the credentials, or `None` if the client knows where they are.
-    fn find(options: &Options) -> Result<Option<Arc<Self>>> {
-        match credentials::find(options.profile.as_deref())? {
-            credentials::Source::Environment | credentials::Source::Machine => Ok(None),
-            credentials::Source::Profile(name) => {
-                let profile = Self { name, keys: Mutex::default() };
-                // If something is missing, this is the time to report it.
-                profile.read()?;
-                Ok(Some(Arc::new(profile)))
-            }
-        }
-    }
-
-    /// Has the credentials read again before the next request.
-    fn forget(&self) {
-        *self.keys.lock() = None;
-    }
-
-    /// Reads the credentials, which may run a program.
-    fn read(&self) -> Result<Arc<AwsCredential>> {
-        let keys = credentials::keys_of(&self.name)?;
-        let now = SystemTime::now();
-        // Another program may change those without an end.
-        let until = keys.until.unwrap_or_else(|| now + RENEWAL + REREAD);
-        let credential =
-            AwsCredential { key_id: keys.id, secret_key: keys.secret, token: keys.token };
-        let credential = Arc::new(credential);
-        *self.keys.lock() = Some((Arc::clone(&credential), until));
-        Ok(credential)
-    }
-}
-
-#[async_trait::async_trait]
-impl CredentialProvider for Profile {
-    type Credential = AwsCredential;
-
-    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let kept = self.keys.lock().clone();
-        if let Some((credential, until)) = kept
-            && SystemTime::now() + RENEWAL < until
-        {
-            return Ok(credential);
-        }
-        tokio::task::block_in_place(|| self.read()).map_err(|error| {
-            object_store::Error::Unauthenticated { path: String::new(), source: Box::new(error) }
-        })
-    }
-}
-
-fn client_options() -> ClientOptions {
-    ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT).with_allow_http(true)
 }
 
 impl Server for ObjectServer {
@@ -283,14 +161,14 @@ impl Server for ObjectServer {
     }
 
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
-        let (client, text) = (Arc::clone(&self.client), format!("{}{key}", self.root));
+        let (client, text) = (Arc::clone(&self.clients.reader), format!("{}{key}", self.root));
         let (hidden, root) = (Arc::clone(&self.hidden), self.root.clone());
-        let request = move || {
+        let request = move |progress: Arc<Progress>| {
             let (client, path) = (Arc::clone(&client), Path::parse(&text));
             let (hidden, root) = (Arc::clone(&hidden), root.clone());
             async move {
                 let path = path?;
-                match get(&client, &path, range).await {
+                match get(&client, &path, range, &progress).await {
                     Err(object_store::Error::PermissionDenied { .. })
                         if hidden.is_missing(&client, &root, &path).await =>
                     {
@@ -309,12 +187,14 @@ impl Server for ObjectServer {
     }
 
     fn put(&self, key: &Key, bytes: Vec<Bytes>, condition: Condition, report: Report<Stat>) {
-        let (client, text) = (Arc::clone(&self.writer), format!("{}{key}", self.root));
+        let (client, text) = (Arc::clone(&self.clients.writer), format!("{}{key}", self.root));
         let (bytes, quoting) = (Arc::new(bytes), Arc::clone(&self.quoting));
         let retry_for = self.retry_for;
         // All tries have this name.
         let id: Arc<str> = unique::text().into();
-        let request = move || {
+        let len = put::len_of(&bytes);
+        let request = move |progress: Arc<Progress>| {
+            progress.allow(put::longest(len));
             let (client, path) = (Arc::clone(&client), Path::parse(&text));
             let (bytes, quoting, id) = (Arc::clone(&bytes), Arc::clone(&quoting), Arc::clone(&id));
             async move {
@@ -326,14 +206,15 @@ impl Server for ObjectServer {
     }
 
     fn delete(&self, keys: &[Key], report: Report<()>) {
-        let client = Arc::clone(&self.client);
+        let client = Arc::clone(&self.clients.reader);
         let paths: Vec<String> = keys.iter().map(|key| format!("{}{key}", self.root)).collect();
-        let request = move || {
+        let request = move |progress: Arc<Progress>| {
             let client = Arc::clone(&client);
             let paths: Vec<_> = paths.iter().map(|path| Ok(Path::parse(path)?)).collect();
             async move {
                 let mut deleted = client.delete_stream(stream::iter(paths).boxed());
                 while let Some(done) = deleted.next().await {
+                    progress.note();
                     match done {
                         Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
                         Err(failure) => return Err(failure),
@@ -346,7 +227,7 @@ impl Server for ObjectServer {
     }
 
     fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
-        let client = Arc::clone(&self.client);
+        let client = Arc::clone(&self.clients.reader);
         let prefix = format!("{}{prefix}", self.root);
         let page_token = match start {
             Start::First => None,
@@ -357,7 +238,7 @@ impl Server for ObjectServer {
             page_token,
             ..PaginatedListOptions::default()
         };
-        let request = move || {
+        let request = move |_: Arc<Progress>| {
             let (client, prefix, options) = (Arc::clone(&client), prefix.clone(), options.clone());
             async move {
                 let listed = client.list_paginated(Some(&prefix), options).await?;
@@ -426,6 +307,7 @@ async fn get(
     client: &AmazonS3,
     path: &Path,
     range: Option<ByteRange>,
+    progress: &Progress,
 ) -> object_store::Result<Option<Value>> {
     let wanted = range.map(|range| match range {
         ByteRange::Span { offset, len } => GetRange::Bounded(offset..offset.saturating_add(len)),
@@ -438,13 +320,30 @@ async fn get(
         Err(failure) => return past_the_end(client, path, range, failure).await,
     };
     let (stat, expected) = (stat_of(&got.meta), got.range.end.saturating_sub(got.range.start));
-    let bytes = got.bytes().await?;
-    if u64::try_from(bytes.len()) != Ok(expected) {
-        let detail = format!("the server sent {} of {expected} bytes", bytes.len());
+    let failed = |detail: String| {
         let source = Box::new(Error::new(Kind::Os(libc::EIO), detail));
-        return Err(object_store::Error::Generic { store: "S3", source });
+        object_store::Error::Generic { store: "S3", source }
+    };
+    let longest = match range {
+        Some(ByteRange::Span { len, .. } | ByteRange::Suffix(len)) => len,
+        None => LONGEST,
+    };
+    if expected > longest {
+        return Err(failed(format!("the server sends {expected} bytes for {longest}")));
     }
-    Ok(Some(Value { bytes, stat }))
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(usize::try_from(expected).unwrap_or(usize::MAX))
+        .map_err(|_| failed(format!("there is no memory for {expected} bytes")))?;
+    let mut pieces = got.into_stream();
+    while let Some(piece) = pieces.next().await.transpose()? {
+        progress.note();
+        bytes.extend_from_slice(&piece);
+    }
+    if u64::try_from(bytes.len()) != Ok(expected) {
+        return Err(failed(format!("the server sent {} of {expected} bytes", bytes.len())));
+    }
+    Ok(Some(Value { bytes: bytes.into(), stat }))
 }
 
 /// Returns no bytes if a value has none in the range, for which servers send an error; else that

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use std::process::Command;
-use std::time::SystemTime;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use chrono::DateTime;
 use serde_json::Value;
@@ -17,17 +18,20 @@ use serde_json::Value;
 use crate::error::{Error, Kind, Result};
 
 /// The settings of a profile, by name.
-type Profile = BTreeMap<String, String>;
+pub(super) type Profile = BTreeMap<String, String>;
+
+/// How long a program that prints credentials may run.
+const LONGEST_RUN: Duration = Duration::from_secs(60);
 
 /// Where credentials come from.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The environment: keys, or where a container or a web identity has them.
+    /// The environment has keys.
     Environment,
     /// A profile, or what it names.
     Profile(String),
-    /// The machine is one of Amazon's, and may have a role.
-    Machine,
+    /// A server that the client knows: that of a web identity, a container or a machine.
+    Server(&'static str),
 }
 
 /// Keys to sign requests with.
@@ -66,21 +70,35 @@ pub(super) fn find(profile: Option<&str>) -> Result<Source> {
         return Ok(Source::Profile(profile.to_owned()));
     }
     let is_set = |name: &str| variable(name).is_some();
-    let has_identity = is_set("AWS_WEB_IDENTITY_TOKEN_FILE") && is_set("AWS_ROLE_ARN");
-    if is_set("AWS_ACCESS_KEY_ID") || has_identity {
+    if is_set("AWS_ACCESS_KEY_ID") {
+        if !is_set("AWS_SECRET_ACCESS_KEY") {
+            return Err(denied("AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not"));
+        }
         return Ok(Source::Environment);
+    }
+    if let Some(file) = variable("AWS_WEB_IDENTITY_TOKEN_FILE").filter(|_| is_set("AWS_ROLE_ARN")) {
+        fs::metadata(&file).map_err(|error| denied(format!("{file}: {error}")))?;
+        return Ok(Source::Server("the web identity"));
     }
     let name = profile_name(None);
     if is_set("AWS_PROFILE") || has_keys(&settings(&name)?) {
         return Ok(Source::Profile(name));
     }
-    let is_container = is_set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
-        || is_set("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-    if is_container {
-        return Ok(Source::Environment);
+    if is_set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") {
+        return Ok(Source::Server("the container"));
+    }
+    if is_set("AWS_CONTAINER_CREDENTIALS_FULL_URI") {
+        let Some(file) = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") else {
+            // The client would ask the machine.
+            return Err(denied(
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI needs AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+            ));
+        };
+        fs::metadata(&file).map_err(|error| denied(format!("{file}: {error}")))?;
+        return Ok(Source::Server("the container"));
     }
     if is_machine_of_amazon() {
-        return Ok(Source::Machine);
+        return Ok(Source::Server("the machine"));
     }
     Err(denied(
         "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile with \
@@ -109,50 +127,68 @@ pub(super) fn keys_of(profile: &str) -> Result<Keys> {
     if let (Some(id), Some(secret)) = (get("aws_access_key_id"), get("aws_secret_access_key")) {
         return Ok(Keys { id, secret, token: get("aws_session_token"), until: None });
     }
+    let named = |error: Error| denied(format!("the profile {profile:?}: {}", error.detail()));
     if let Some(command) = get("credential_process") {
         let mut shell = Command::new("sh");
-        return keys_from(shell.arg("-c").arg(&command), "its credential_process");
+        shell.arg("-c").arg(&command);
+        return keys_from(&mut shell, "its credential_process").map_err(named);
     }
-    if !has_keys(&settings) {
-        return Err(denied(format!("the profile {profile:?} has no credentials")));
+    if !WAYS_OF_AWS.iter().any(|name| settings.contains_key(*name)) {
+        let missing =
+            if has_keys(&settings) { "no aws_secret_access_key" } else { "no credentials" };
+        return Err(denied(format!("the profile {profile:?} has {missing}")));
     }
     // The program of Amazon knows single sign-on, roles and their second factors.
     let mut aws = Command::new("aws");
     aws.args(["configure", "export-credentials", "--format", "process", "--profile", profile]);
-    keys_from(&mut aws, "aws configure export-credentials")
-        .map_err(|error| denied(format!("the profile {profile:?}: {}", error.detail())))
+    keys_from(&mut aws, "aws configure export-credentials").map_err(named)
 }
+
+/// The settings of a profile whose credentials the program `aws` can get.
+const WAYS_OF_AWS: [&str; 4] = ["sso_session", "sso_start_url", "role_arn", "login_session"];
 
 /// Whether a profile says how to get credentials.
 fn has_keys(settings: &Profile) -> bool {
-    let ways = [
-        "aws_access_key_id",
-        "credential_process",
-        "sso_session",
-        "sso_start_url",
-        "role_arn",
-        "login_session",
-    ];
-    ways.iter().any(|name| settings.contains_key(*name))
+    let ways = WAYS_OF_AWS.iter().chain(&["aws_access_key_id", "credential_process"]);
+    ways.into_iter().any(|name| settings.contains_key(*name))
 }
 
 /// Runs a program that prints credentials as JSON.
 fn keys_from(command: &mut Command, name: &str) -> Result<Keys> {
-    let output = command.output().map_err(|error| match error.kind() {
+    let output = output_of(command).map_err(|error| match error.kind() {
         ErrorKind::NotFound => denied(format!("{name}: the program is not installed")),
         _ => denied(format!("{name}: {error}")),
     })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("Invalid choice") {
+            return Err(denied(format!("{name}: version 2 of the program aws is needed")));
+        }
         let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it failed");
         return Err(denied(format!("{name}: {}", last.trim())));
     }
     parse_keys(&output.stdout).map_err(|error| denied(format!("{name}: {}", error.detail())))
 }
 
+/// Runs a program for a while, and returns what it printed.
+fn output_of(command: &mut Command) -> io::Result<Output> {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (mut child, began) = (command.spawn()?, Instant::now());
+    while child.try_wait()?.is_none() {
+        if began.elapsed() > LONGEST_RUN {
+            child.kill()?;
+            child.wait()?;
+            let detail = format!("it did not end within {} s", LONGEST_RUN.as_secs());
+            return Err(io::Error::new(ErrorKind::TimedOut, detail));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output()
+}
+
 fn parse_keys(text: &[u8]) -> Result<Keys> {
-    let found: Value =
-        serde_json::from_slice(text).map_err(|error| Error::invalid(error.to_string()))?;
+    let found: Value = serde_json::from_slice(text)
+        .map_err(|error| Error::invalid(format!("it printed no JSON: {error}")))?;
     let get = |name: &str| found.get(name).and_then(Value::as_str).map(str::to_owned);
     let (Some(id), Some(secret)) = (get("AccessKeyId"), get("SecretAccessKey")) else {
         return Err(Error::invalid("it printed no AccessKeyId and SecretAccessKey"));
@@ -241,7 +277,7 @@ mod tests {
     fn a_program_prints_keys_with_the_time_of_their_end() {
         let text = br#"{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "S",
                         "SessionToken": "T", "Expiration": "1970-01-01T00:01:00Z"}"#;
-        let minute = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(60);
+        let minute = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
         let keys = parse_keys(text).expect("keys");
         assert_eq!((&*keys.id, keys.token.as_deref(), keys.until), ("A", Some("T"), Some(minute)));
         assert!(parse_keys(br#"{"AccessKeyId": "A"}"#).is_err());

@@ -41,7 +41,15 @@ pub(super) fn silence(time: Duration) -> Failure {
 /// The codes of answers to credentials that have ended.
 const EXPIRED: [&str; 3] = ["ExpiredToken", "TokenRefreshRequired", "RequestExpired"];
 
-/// Whether a request was refused, which other credentials may mend.
+/// Whether a request was refused in a way that other credentials may mend: not because they were
+/// not to be had, and not because the user may not do this.
+pub(super) fn is_mended_by_renewal(failure: &Failure) -> bool {
+    is_refusal(failure)
+        && failure.source().and_then(own_error).is_none()
+        && !reason_of(failure).1.contains("AccessDenied")
+}
+
+/// Whether a request was refused.
 pub(super) fn is_refusal(failure: &Failure) -> bool {
     let is_expired = |reason: &str| EXPIRED.iter().any(|code| reason.contains(code));
     match failure {

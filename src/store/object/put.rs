@@ -53,10 +53,21 @@ impl Quoting {
     }
 }
 
+/// Returns the length of a value in pieces.
+pub(super) fn len_of(bytes: &[Bytes]) -> u64 {
+    let lens = bytes.iter().map(|some| u64::try_from(some.len()).unwrap_or(u64::MAX));
+    lens.fold(0, u64::saturating_add)
+}
+
+/// Returns how long a put of `len` bytes may take.
+pub(super) fn longest(len: u64) -> Duration {
+    SILENCE.saturating_add(Duration::from_secs(len / SLOWEST))
+}
+
 /// Waits for a put, as long as it takes to send `len` bytes through a slow line that many puts
 /// share.
 async fn within<T>(len: u64, put: impl Future<Output = Result<T>>) -> Result<T> {
-    let most = SILENCE.saturating_add(Duration::from_secs(len / SLOWEST));
+    let most = longest(len);
     tokio::time::timeout(most, put).await.unwrap_or_else(|_| Err(failure::silence(most)))
 }
 
@@ -68,8 +79,7 @@ pub(super) async fn put(
     condition: Condition,
     (quoting, id, retry_for): (&Quoting, &str, Duration),
 ) -> Result<Stat> {
-    let len = bytes.iter().map(|some| u64::try_from(some.len()).unwrap_or(u64::MAX));
-    let len = len.fold(0, u64::saturating_add);
+    let len = len_of(bytes);
     if !matches!(condition, Condition::Always) {
         let payload: PutPayload = bytes.iter().cloned().collect();
         let put = Conditional { client, path, payload, len, quoting, id };
