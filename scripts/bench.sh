@@ -2,7 +2,7 @@
 # What a mount costs, against zarr-python, zarr-python with the zarrs pipeline, TensorStore and zarrs: the table of
 # docs/performance.md. Arguments go to benches/bench.py (--help says which).
 #
-#   scripts/bench.sh stores [arguments for benches/stores.py]     the table of hierarchies in S3
+#   scripts/bench.sh stores [arguments for benches/stores/bench.py]     the table of hierarchies in S3
 #   ZARRFS_BIN: the program to measure [default: it is built]. It installs Debian's rclone and s3fs if they are absent.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,11 +10,11 @@ cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
 mkdir -p "$cache"
 if [ "${1:-}" = stores ]; then
     shift
-    stamp=$( { python3 --version; cat benches/requirements-stores.txt; } | sha256sum | cut -d' ' -f1)
+    stamp=$( { python3 --version; cat benches/stores/requirements.txt; } | sha256sum | cut -d' ' -f1)
     if [ "$(cat "$cache/bench-stores/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
         rm -rf "$cache/bench-stores"
         python3 -m venv "$cache/bench-stores"
-        "$cache/bench-stores/bin/python" -m pip install -q --disable-pip-version-check -r benches/requirements-stores.txt
+        "$cache/bench-stores/bin/python" -m pip install -q --disable-pip-version-check -r benches/stores/requirements.txt
         echo "$stamp" > "$cache/bench-stores/zarrfs-stamp"
     fi
     # The table says which of them is not there.
@@ -27,7 +27,7 @@ if [ "${1:-}" = stores ]; then
         ZARRFS_BIN=$target/release/zarrfs
     fi
     export PYTHONDONTWRITEBYTECODE=1
-    exec "$cache/bench-stores/bin/python" benches/stores.py ${ZARRFS_BIN:+--zarrfs "$ZARRFS_BIN"} "$@"
+    exec "$cache/bench-stores/bin/python" benches/stores/bench.py ${ZARRFS_BIN:+--zarrfs "$ZARRFS_BIN"} "$@"
 fi
 if ! "$cache/bench/bin/python" -c 'import numpy, tensorstore, zarr, zarrs' 2> /dev/null; then
     rm -rf "$cache/bench"

@@ -44,11 +44,11 @@ trap 'exit 143' TERM
 export AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=any
 read -r master volume filer s3 <<< "$(python3 - <<'PYTHON'
 import socket
-# A port and that port plus 10000 are used by each part of the server.
+# A port and that port plus 10000 are used by each part of the server. The kernel gives those from 32768 on to clients.
 def is_free(port):
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) != 0
-print(*[port for port in range(21000, 29000) if is_free(port) and is_free(port + 10000)][:4])
+print(*[port for port in range(12000, 22000) if is_free(port) and is_free(port + 10000)][:4])
 PYTHON
 )"
 "$cache/stores/bin/weed" server -dir="$work" -ip=127.0.0.1 -master.port="$master" -volume.port="$volume" \

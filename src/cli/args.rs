@@ -57,6 +57,8 @@ pub enum Command {
     Create(Create),
     Convert(Convert),
     Demo(Demo),
+    #[cfg(feature = "remote")]
+    Uploads(Uploads),
 }
 
 /// Mount a hierarchy, and return when the mount is ready.
@@ -232,6 +234,25 @@ pub struct Info {
     /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// List uploads to a bucket that were not completed, and end old ones.
+///
+/// Objects of more than 64 MiB are uploaded in parts. If a program is killed meanwhile, the server
+/// keeps the parts, and you pay for them, until the upload is ended.
+#[cfg(feature = "remote")]
+#[derive(Debug, clap::Args)]
+pub struct Uploads {
+    /// The URL below which to look: s3://bucket/climate.zarr, or s3://bucket.
+    pub source: PathBuf,
+    /// End those that are old, and remove their parts.
+    #[arg(long)]
+    pub end: bool,
+    /// The age of an upload that is old; a younger one may still be under way.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "24h")]
+    pub older_than: Duration,
     #[command(flatten)]
     pub remote: Remote,
 }

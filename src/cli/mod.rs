@@ -19,6 +19,8 @@ mod remote;
 mod rescue;
 mod tree;
 mod umount;
+#[cfg(feature = "remote")]
+mod uploads;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -57,6 +59,8 @@ fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
         Command::Create(create) => create::run(&create),
         Command::Convert(convert) => convert::run(&convert),
         Command::Demo(demo) => demo::run(&demo),
+        #[cfg(feature = "remote")]
+        Command::Uploads(uploads) => uploads::run(&uploads),
     }
 }
 

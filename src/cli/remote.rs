@@ -60,14 +60,6 @@ impl Remote {
         use crate::store::object;
         use crate::store::remote::Limits;
 
-        let options = object::Options {
-            anonymous: self.anonymous,
-            endpoint: self.endpoint.clone(),
-            region: self.bucket_region.clone(),
-            requester_pays: self.requester_pays,
-            profile: self.profile.clone(),
-            retry_for: self.retry_for,
-        };
         let limits = Limits {
             ttl,
             memory: self.fetch_memory,
@@ -76,9 +68,28 @@ impl Remote {
             is_single_writer: self.single_writer,
             ..Limits::DEFAULT
         };
-        let store = object::open(url, &options, limits)
+        let store = object::open(url, &self.options(), limits)
             .map_err(|error| failed(format!("{url}: {}", error.detail())))?;
         Ok(Store::new(Arc::new(store)))
+    }
+
+    /// Returns the uploads to a URL.
+    #[cfg(feature = "remote")]
+    pub fn uploads(&self, url: &str) -> Result<crate::store::object::Uploads, Failure> {
+        crate::store::object::uploads(url, &self.options())
+            .map_err(|error| failed(format!("{url}: {}", error.detail())))
+    }
+
+    #[cfg(feature = "remote")]
+    fn options(&self) -> crate::store::object::Options {
+        crate::store::object::Options {
+            anonymous: self.anonymous,
+            endpoint: self.endpoint.clone(),
+            region: self.bucket_region.clone(),
+            requester_pays: self.requester_pays,
+            profile: self.profile.clone(),
+            retry_for: self.retry_for,
+        }
     }
 
     /// Fails, since this program has no stores at URLs.

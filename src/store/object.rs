@@ -10,9 +10,11 @@ mod hidden;
 mod progress;
 mod put;
 mod renewal;
+mod uploads;
 mod version;
 
 pub use client::Options;
+pub use uploads::{Upload, Uploads};
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -58,6 +60,12 @@ pub fn open(url: &str, options: &Options, limits: Limits) -> Result<RemoteStore>
     let store = RemoteStore::new(Arc::new(server), limits);
     store.try_listing();
     Ok(store)
+}
+
+/// Returns the uploads to a URL.
+pub fn uploads(url: &str, options: &Options) -> Result<Uploads> {
+    let (bucket, root) = parse(url)?;
+    Uploads::open(bucket, root, options)
 }
 
 /// Returns the bucket of a URL and the prefix in it.

@@ -1,13 +1,16 @@
 """Commands on URLs."""
 
 import os
+import re
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 import servers
-from mounts import BIN, files
+from mounts import BIN, files, wait_until
+from proxy import Fault
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -97,3 +100,26 @@ def test_credentials_come_from_a_program_that_a_profile_names(tmp_path):
     (tmp_path / "keys").write_text("{}")
     code, _, said = zarrfs("tree", url, "--profile", "x", **environment)
     assert code == 1 and "credential_process: it printed no AccessKeyId" in said
+
+
+def test_unfinished_uploads_are_listed_and_old_ones_ended(proxy, mount, prefix):
+    data = os.urandom(100 << 20)
+    url = f"s3://{servers.BUCKET}/{prefix}"
+    assert zarrfs("uploads", url) == (0, "", "")
+    code, _, said = zarrfs("create", f"{url}/x", "--shape", len(data), "--dtype", "uint8", "--chunks", len(data), "--codecs", "none")
+    assert code == 0, said
+    # The third part is never stored: the mount is killed meanwhile.
+    proxy.faults = [Fault(lambda it: it.method == "PUT" and "partNumber=3" in it.path, silent=True)]
+    with mount(below="x") as m:
+        (m / "c").mkdir()
+        with subprocess.Popen(["dd", f"of={m / 'c/0'}", "bs=1M", "status=none"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as writing:
+            writing.stdin.write(data)
+            writing.stdin.close()
+            assert wait_until(lambda: any("partNumber=3" in it.path for it in proxy.requests), 30)
+            os.kill(m.pid, signal.SIGKILL)
+        m.allow(".*")
+    code, said, _ = zarrfs("uploads", url)
+    assert code == 0 and re.fullmatch(rf"unfinished  \S+Z  {url}/x/c/0\n", said), said
+    assert zarrfs("uploads", url, "--end") == (0, said, "")
+    assert zarrfs("uploads", url, "--end", "--older-than", "0s") == (0, said.replace("unfinished", "ended"), "")
+    assert zarrfs("uploads", url) == (0, "", "")

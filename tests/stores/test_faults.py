@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 
 import numpy as np
@@ -196,6 +197,21 @@ def test_refusals_that_pass_are_errors_and_never_fill_values(proxy, mount, array
     strike_each(proxy, REFUSALS[name], act, step=1, count=count)
 
 
+# FAILS: the chunk reads as zeros from then on.
+def test_a_refusal_that_ends_after_two_requests_is_never_a_fill_value(proxy, mount, array):
+    def asks_for_chunk(request):
+        return "y/c/1" in request.path or "none-" in request.path
+
+    with mount() as m:
+        m.allow("the server answered 403")
+        assert (m / "y/zarr.json").exists() and (m / "y.npy").exists()
+        strike(proxy, 0, {"status": 403}, asks_for_chunk, count=2)
+        with contextlib.suppress(PermissionError):
+            assert np.array_equal(np.load(m / "y.npy"), DATA)
+        proxy.faults = []
+        assert np.array_equal(np.load(m / "y.npy"), DATA)
+
+
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_refusal_that_passes_is_not_seen_with_the_credentials_of_a_profile(
     proxy, mount, array, name, tmp_path, monkeypatch
@@ -205,7 +221,7 @@ def test_a_refusal_that_passes_is_not_seen_with_the_credentials_of_a_profile(
     strike_each(proxy, REFUSALS[name], lambda: run(mount, "--profile", "some"))
 
 
-@pytest.mark.parametrize("name", SILENCES)
+@pytest.mark.parametrize("name", ["silence", pytest.param("silence after half", marks=only_long)])
 def test_a_silent_server_is_asked_again(proxy, mount, array, name):
     # Of the inner chunk.
     strike(proxy, 7, SILENCES[name])
@@ -234,7 +250,10 @@ STAYS = {
 }
 
 
-@pytest.mark.parametrize("name", STAYS)
+RARE = ["503", "no range", "a shorter range", "the whole value"]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=only_long) if name in RARE else name for name in STAYS])
 def test_a_fault_that_stays_is_an_error_and_never_a_fill_value(proxy, mount, array, name):
     fault, numbers = STAYS[name]
     with mount("--retry-for", "200ms") as m:
@@ -253,10 +272,23 @@ def test_a_fault_that_stays_is_an_error_and_never_a_fill_value(proxy, mount, arr
 def test_a_mount_fails_or_works_while_a_fault_stays(proxy, mount, array, name):
     fault, numbers = STAYS[name]
     proxy.faults = [Fault(is_any if "status" in fault else is_range, **fault)]
-    with contextlib.suppress(MountFailed), mount("--retry-for", "1s") as m:
+    with contextlib.suppress(MountFailed), mount("--retry-for", "200ms") as m:
         m.allow(".*")
         assert set(failures(m, 31)) <= numbers
         proxy.faults = []
+        check_all(m)
+
+
+# FAILS: a request is tried ten times at most, which takes about 2 s.
+def test_a_server_that_is_overloaded_for_seconds_is_waited_for(proxy, mount, array):
+    with mount() as m:
+        assert (m / "y/zarr.json").exists()
+        proxy.faults = [Fault(is_any, **ONCE["503"])]
+        ends = threading.Timer(6, proxy.faults.clear)
+        ends.start()
+        m.allow("the server answered 503")
+        assert (m / "y/c/1/0/0").read_bytes() == DATA[1].tobytes()
+        ends.join()
         check_all(m)
 
 
@@ -272,7 +304,8 @@ def test_silence_that_stays_is_an_error_in_bounded_time(proxy, mount, array, nam
         assert (m / "y/zarr.json").exists() and (m / "x/zarr.json").exists()
         m.allow(".*")
         proxy.faults = [Fault(is_range, **SILENCES[name])]
-        assert set(failures(m, 35)) == {errno.ETIMEDOUT}
+        # A step is several system calls.
+        assert set(failures(m, 90)) == {errno.ETIMEDOUT}
         proxy.faults = []
         check_all(m)
 
@@ -323,15 +356,18 @@ def test_requests_before_and_after_a_change_are_never_mixed(proxy, mount, prefix
     assert at >= least, f"only {at} requests were made"
 
 
+# FAILS: a read of a shard begins again 1000 times without a pause.
+@only_long
 def test_a_tag_that_always_changes_is_an_error_or_the_right_bytes(proxy, mount, array):
     count = iter(range(1 << 30))
     change = with_header("etag", lambda tag: '"%032x"' % next(count))
     with mount() as m:
-        m.allow("keep replacing|was replaced|changed")
+        m.allow("keep replacing")
         proxy.faults = [Fault(is_range, change=change)]
         assert set(failures(m, 60)) <= {errno.ESTALE, errno.EIO}
         proxy.faults = []
         check_all(m)
+    assert next(count) < 500, "requests"
 
 
 @only_long

@@ -2,7 +2,9 @@
 killed. It takes minutes and root, so it runs only with ZARRFS_LONG=1."""
 
 import contextlib
+import glob
 import itertools
+import multiprocessing
 import os
 import random
 import shutil
@@ -10,11 +12,14 @@ import signal
 import subprocess
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from urllib.parse import urlparse
 
+import dask
+import dask.array
 import numpy as np
 import pytest
+import xarray
 import zarr
 from zarr.storage import ObjectStore
 
@@ -27,6 +32,7 @@ pytestmark = pytest.mark.skipif(
     reason="ZARRFS_LONG is not 1, or this is not root with iproute2",
 )
 SHARDS, CHUNKS, CHUNK = 32, 4, 10
+FAKETIME = next(iter(glob.glob("/usr/lib/*/faketime/libfaketime.so.1")), None)
 numbers = itertools.count()
 
 
@@ -86,14 +92,17 @@ def relay():
 class Writer:
     """A mount on a machine, which is mounted again when it was killed."""
 
-    def __init__(self, machine, port, prefix, path):
-        self.machine, self.path, self.count = machine, path, 0
+    def __init__(self, machine, port, prefix, path, clock=""):
+        """With a `clock` such as `-1h`, that of the machine is wrong by so much."""
+        self.machine, self.path, self.count, self.clock = machine, path, 0, clock
         self.url, self.endpoint = f"s3://{servers.BUCKET}/{prefix}", f"http://{machine.here}:{port}"
         self.mount = None
 
     def start(self):
         wrapper = self.path.with_name(f"{self.path.name}.sh")
-        wrapper.write_text(f'#!/bin/sh\nexec nsenter --net=/run/netns/{self.machine.name} {mounts.BIN} "$@"\n')
+        clock = f"env LD_PRELOAD={FAKETIME} FAKETIME={self.clock} FAKETIME_DONT_FAKE_MONOTONIC=1" if self.clock else ""
+        enter = f"nsenter --net=/run/netns/{self.machine.name}"
+        wrapper.write_text(f'#!/bin/sh\nexec {enter} {clock} {mounts.BIN} "$@"\n')
         wrapper.chmod(0o755)
         self.count += 1
         at = self.path / str(self.count)
@@ -128,12 +137,17 @@ def write_all(writers, seed):
         list(pool.map(write, range(len(writers))))
 
 
+def lost_of(prefix, seed):
+    """The inner chunks that do not have what was written last."""
+    found = zarr.open_array(ObjectStore(servers.client(prefix)), mode="r")[...]
+    want = np.repeat(seed * 1000 + np.arange(SHARDS * CHUNKS), CHUNK)
+    return np.unique(np.nonzero(found != want)[0] // CHUNK)
+
+
 def check(prefix, seed):
     import obstore
 
-    found = zarr.open_array(ObjectStore(servers.client(prefix)), mode="r")[...]
-    want = np.repeat(seed * 1000 + np.arange(SHARDS * CHUNKS), CHUNK)
-    lost = np.unique(np.nonzero(found != want)[0] // CHUNK)
+    lost = lost_of(prefix, seed)
     assert not lost.size, f"inner chunks lost: {lost}"
     left = [meta["path"] for page in obstore.list(servers.client(prefix)) for meta in page if ".zarrfs" in meta["path"]]
     assert not left, left
@@ -148,13 +162,13 @@ def array(prefix):
 
 
 @contextlib.contextmanager
-def started(machines, relay, prefix, tmp_path):
+def started(machines, relay, prefix, tmp_path, clocks=()):
     with contextlib.ExitStack() as stack:
         writers = []
-        for number, machine in enumerate(machines):
+        for number, (machine, clock) in enumerate(itertools.zip_longest(machines, clocks)):
             path = tmp_path / f"machine{number}"
             path.mkdir()
-            writer = Writer(machine, relay, prefix, path)
+            writer = Writer(machine, relay, prefix, path, clock)
             writer.start()
             stack.callback(lambda writer=writer: writer.mount.end())
             writers.append(writer)
@@ -199,3 +213,63 @@ def test_a_machine_without_a_link_for_a_while_loses_nothing(machines, relay, arr
         cutting.join()
         write_all(writers, 2)
     check(prefix, 2)
+
+
+@pytest.mark.skipif(not FAKETIME, reason="there is no libfaketime (Debian's faketime)")
+def test_machines_with_clocks_an_hour_apart_lose_nothing(machines, relay, array, prefix, tmp_path):
+    with started(machines(3), relay, prefix, tmp_path, ["", "-1h", "+1h"]) as writers:
+        for number, hours in enumerate([0, -1, 1]):
+            writers[number].store(number, 1)
+            # The time of what a mount has just stored is that of its clock.
+            stored = os.stat(writers[number].mount / f"c/{number}").st_mtime
+            assert abs(stored - time.time() - 3600 * hours) < 60
+        for seed in range(1, 11):
+            write_all(writers, seed)
+            check(prefix, seed)
+
+
+def zarr_python(prefix, number, count, seed, begin):
+    """Writes inner chunks of all shards without zarrfs."""
+    array = zarr.open_array(ObjectStore(servers.client(prefix)), mode="r+")
+    mine = list(range(number, SHARDS * CHUNKS, count))
+    random.Random(seed * 100 + number).shuffle(mine)
+    begin.wait(30)
+    for at in mine:
+        array[at * CHUNK : (at + 1) * CHUNK] = seed * 1000 + at
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_losses_of_zarr_python_under_the_same_load_are_printed(array, prefix, capsys, count):
+    lost, spawn = [], multiprocessing.get_context("spawn")
+    with spawn.Manager() as manager, ProcessPoolExecutor(count, mp_context=spawn) as pool:
+        begin = manager.Barrier(count)
+        for seed in range(1, 21):
+            writing = [pool.submit(zarr_python, prefix, number, count, seed, begin) for number in range(count)]
+            for written in writing:
+                written.result(60)
+            lost.append(len(lost_of(prefix, seed)))
+    with capsys.disabled():
+        losses = f"of {SHARDS * CHUNKS} inner chunks {lost} were lost, {sum(lost)} in {len(lost)} rounds"
+        print(f"\nzarr-python {zarr.__version__}, {count} processes: {losses}")
+
+
+def to_zarr(path, number, count):
+    """Writes the dask chunks of a worker into an array with larger shards."""
+    data = dask.array.arange(SHARDS * CHUNKS * CHUNK, chunks=CHUNK, dtype="i4") + 1
+    times = xarray.Dataset({"x": ("t", data)})
+    for at in range(number, SHARDS * CHUNKS, count):
+        region = slice(at * CHUNK, (at + 1) * CHUNK)
+        times.isel(t=region).to_zarr(path, region={"t": region}, consolidated=False, safe_chunks=False)
+
+
+def test_dask_workers_with_a_mount_each_lose_nothing(machines, relay, prefix, tmp_path):
+    length, count = SHARDS * CHUNKS * CHUNK, 4
+    group = zarr.open_group(ObjectStore(servers.client(prefix)), mode="w")
+    shapes = {"shape": (length,), "chunks": (CHUNK,), "shards": (CHUNK * CHUNKS,)}
+    group.create_array("x", **shapes, dtype="i4", dimension_names=["t"])
+    with started(machines(count), relay, prefix, tmp_path) as writers:
+        tasks = [dask.delayed(to_zarr)(str(writer.mount.path), n, count) for n, writer in enumerate(writers)]
+        dask.compute(*tasks, scheduler="processes", num_workers=count)
+    found = zarr.open_array(ObjectStore(servers.client(prefix)), path="x", mode="r")[...]
+    lost = np.unique(np.nonzero(found != np.arange(length) + 1)[0] // CHUNK)
+    assert not lost.size, f"inner chunks lost: {lost}"

@@ -2,12 +2,15 @@
 
 import contextlib
 import errno
+import itertools
 import os
 import random
 import shutil
 import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +18,9 @@ import zarr
 from zarr.storage import ObjectStore
 
 import servers
-from mounts import MountFailed
+from mounts import MountFailed, wait_until
 from proxy import Fault
-from test_faults import ONCE, RANGES, REFUSALS, SILENCES, is_range, only_long, strike, strike_each
+from test_faults import ONCE, RANGES, REFUSALS, SILENCES, STEP, is_range, only_long, strike, strike_each
 
 CONFLICTS = {
     code: {"status": 409, "body": b"<Error><Code>%s</Code></Error>" % code.encode()}
@@ -128,8 +131,8 @@ def test_four_mounts_lose_no_inner_chunk(mount, root, prefix):
     assert np.array_equal(stored(prefix, "sharded"), want)
 
 
-def change(mount, allow="^$"):
-    """Changes a chunk, an inner chunk, attributes and nodes."""
+def change(mount, new="new", allow="^$"):
+    """Changes a chunk, an inner chunk, attributes and nodes; `new` is added and removed."""
     with mount() as m:
         m.allow(allow)
         (m / "plain/c/0/1").write_bytes(np.full(400, 7, "i4").tobytes())
@@ -139,11 +142,11 @@ def change(mount, allow="^$"):
         m.sync()
         document = (m / "zarr.json").read_text()
         (m / "zarr.json").write_text(document.replace('"attributes": {}', '"attributes": {"n": 1}'))
-        (m / "new").mkdir()
-        (m / "new/zarr.json").write_text((m / "plain/zarr.json").read_text())
-        (m / "new/c/0").mkdir(parents=True, exist_ok=True)
-        (m / "new/c/0/0").write_bytes(np.full(400, 2, "i4").tobytes())
-        subprocess.run(["rm", "-r", m / "new"], check=True)
+        (m / new).mkdir()
+        (m / new / "zarr.json").write_text((m / "plain/zarr.json").read_text())
+        (m / new / "c/0").mkdir(parents=True, exist_ok=True)
+        (m / new / "c/0/0").write_bytes(np.full(400, 2, "i4").tobytes())
+        subprocess.run(["rm", "-r", m / new], check=True)
 
 
 def check_changed(prefix):
@@ -153,6 +156,14 @@ def check_changed(prefix):
     assert np.array_equal(stored(prefix, "plain"), plain)
     assert np.array_equal(stored(prefix, "sharded"), sharded)
     assert not [key for key in keys(prefix) if key.startswith(("new", ".zarrfs"))]
+
+
+def is_done(act):
+    try:
+        act()
+    except OSError:
+        return False
+    return True
 
 
 def is_put(request):
@@ -167,6 +178,8 @@ def changed(mount, root, prefix):
         change(mount)
         check_changed(prefix)
 
+    # Later times, there are fewer requests.
+    act()
     return act
 
 
@@ -183,7 +196,7 @@ def test_a_wrong_range_during_a_change_is_read_again(proxy, changed, name):
 
 @pytest.mark.parametrize("name", CONFLICTS)
 def test_a_server_that_is_busy_with_another_put_is_asked_again(proxy, changed, name):
-    strike_each(proxy, CONFLICTS[name], changed, is_put, step=1)
+    strike_each(proxy, CONFLICTS[name], changed, is_put, list(CONFLICTS).index(name), min(STEP, 2))
 
 
 def test_a_put_without_an_answer_is_made_again(proxy, changed):
@@ -192,30 +205,36 @@ def test_a_put_without_an_answer_is_made_again(proxy, changed):
     changed()
 
 
+# FAILS: after silence, a put whose condition no longer holds is reported as ETIMEDOUT (`store/object/failure.rs`).
 @only_long
 @pytest.mark.parametrize("name", SILENCES)
 def test_silence_during_a_change_is_not_seen(proxy, changed, name):
-    strike_each(proxy, SILENCES[name], changed, first=1)
+    strike_each(proxy, SILENCES[name], changed, first=2 - list(SILENCES).index(name), step=3)
 
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_refusal_during_a_change_leaves_old_or_new_values(proxy, mount, changed, prefix, name):
+    names = (f"new{number}" for number in itertools.count())
+
     def act():
         with contextlib.suppress(OSError, MountFailed, subprocess.CalledProcessError):
-            change(mount, allow=".*")
-        for array, chunk in [("plain", (20, 20)), ("sharded", (10, 10))]:
-            values = stored(prefix, array)
-            assert np.isin(values, [1, 6, 7]).all()
-            rows, columns = (length // part for length, part in zip(values.shape, chunk, strict=True))
-            parts = values.reshape(rows, chunk[0], columns, chunk[1])
-            # A chunk has one value, or two after a change of its first rows.
-            assert (parts.max(axis=(1, 3)) == 7).sum() <= 1
+            # SeaweedFS lists directories that are empty by now, so each time has a name of its own.
+            change(mount, next(names), allow=".*")
+        made = len(proxy.take())
+        for array in ["plain", "sharded"]:
+            assert np.isin(stored(prefix, array), [1, 6, 7]).all()
         proxy.faults = []
         with mount() as m:
-            subprocess.run(["rm", "-rf", m / "new"], check=True)
-        changed()
+            subprocess.run(["rm", "-rf", *Path(m.path).glob("new*")], capture_output=True)
+        change(mount, next(names))
+        check_changed(prefix)
+        proxy.take()
+        return made
 
-    strike_each(proxy, REFUSALS[name], act, first=list(REFUSALS).index(name))
+    proxy.take()
+    for at in range(list(REFUSALS).index(name) % STEP, act(), STEP * 2 - 1):
+        strike(proxy, at, REFUSALS[name])
+        act()
 
 
 def test_an_answer_that_is_lost_is_no_conflict(proxy, mount, root, prefix):
@@ -237,34 +256,47 @@ STAYS = {
     "500": (ONCE["500"], {errno.EIO}),
     "503": (ONCE["503 for two seconds"], {errno.EIO}),
     "429": (ONCE["429"], {errno.EIO}),
-    "no answer": ({"lose": True}, {errno.EIO}),
     "403": (REFUSALS["403"], {errno.EACCES}),
     "an expired token": (REFUSALS["an expired token"], {errno.EACCES}),
+    # FAILS: a chunk is put without a condition, yet 409 and 412 count as conflicts, which are tried again 1000 times.
     "409": (CONFLICTS["OperationAborted"], {errno.EIO, errno.EBUSY}),
     "412": ({"status": 412}, {errno.EIO, errno.EBUSY, errno.ESTALE}),
 }
 
 
-@pytest.mark.parametrize("name", STAYS)
+RARE = ["503", "429", "an expired token"]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=only_long) if name in RARE else name for name in STAYS])
 @pytest.mark.parametrize("path, count", [("plain/c/0/1", 400), ("sharded/c/0/1", 100)])
 def test_a_failed_change_leaves_the_old_value_and_is_stored_later(proxy, mount, root, prefix, path, count, name):
     fault, numbers = STAYS[name]
-    array = path.split("/")[0]
+    array, side = path.split("/")[0], int(count**0.5)
+
+    def write(value):
+        (m / path).write_bytes(np.full(count, value, "i4").tobytes())
+        m.sync()
+
     with mount("--retry-for", "1s") as m:
         old = stored(prefix, array)
-        (m / path).read_bytes()
+        # Conditions are known to be honoured.
+        (m / "sharded/c/3/5").write_bytes(np.full(100, 1, "i4").tobytes())
+        m.sync()
         m.allow(".*")
         proxy.faults = [Fault(is_put, **fault)]
+        ends = threading.Timer(15, proxy.faults.clear)
+        ends.start()
         began = time.monotonic()
         with pytest.raises(OSError) as refused:
-            (m / path).write_bytes(np.full(count, 7, "i4").tobytes())
-            m.sync()
-        assert time.monotonic() - began < 31
+            write(7)
+        assert time.monotonic() - began < 15
+        ends.cancel()
         assert refused.value.errno in numbers, refused.value
-        assert fault.get("lose") or np.array_equal(stored(prefix, array), old)
-        proxy.faults = []
-        (m / path).write_bytes(np.full(count, 8, "i4").tobytes())
-    side = int(count**0.5)
+        assert np.array_equal(stored(prefix, array), old)
+        proxy.faults.clear()
+        # Shards are stored first, and report the error until then.
+        assert wait_until(lambda: is_done(m.sync), 20)
+        write(8)
     assert (stored(prefix, array)[:side, side : 2 * side] == 8).all()
 
 
@@ -272,6 +304,36 @@ def taken(head):
     """What a server answers that ignores conditions, instead of a refusal."""
     tag = b'ETag: "%s"' % (b"0" * 32)
     return head.replace(b"412 Precondition Failed", b"200 OK").replace(b"\r\n", b"\r\n" + tag + b"\r\n", 1)
+
+
+# FAILS: a put is tried ten times at most, and given up after about 5 s.
+@only_long
+@pytest.mark.parametrize("path, count", [("plain/c/0/1", 400), ("sharded/c/0/1", 100)])
+def test_a_server_that_answers_503_for_long_is_not_called_silent(proxy, mount, root, prefix, path, count):
+    with mount() as m:
+        (m / "sharded/c/3/5").write_bytes(np.full(100, 1, "i4").tobytes())
+        m.sync()
+        m.allow(".*")
+        proxy.faults = [Fault(is_put, **ONCE["503"])]
+        began = time.monotonic()
+        with pytest.raises(OSError) as refused:
+            (m / path).write_bytes(np.full(count, 7, "i4").tobytes())
+            m.sync()
+        took, said = time.monotonic() - began, m.errors()
+        proxy.faults = []
+        assert wait_until(lambda: is_done(m.sync), 20)
+    assert 20 < took < 60
+    assert "the server answered 503" in said and "silent" not in said, said
+    assert refused.value.errno == errno.EIO
+
+
+def test_the_answers_to_all_puts_of_a_shard_may_be_lost(proxy, mount, root, prefix):
+    with mount("--retry-for", "1s") as m:
+        proxy.faults = [Fault(lambda request: is_put(request) and "sharded" in request.path, lose=True)]
+        for value in [7, 8]:
+            (m / "sharded/c/0/1").write_bytes(np.full(100, value, "i4").tobytes())
+            m.sync()
+            assert (stored(prefix, "sharded")[:10, 10:20] == value).all()
 
 
 def test_a_server_that_ignores_conditions_is_found_out(proxy, mount, root, prefix):

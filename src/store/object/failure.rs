@@ -124,10 +124,7 @@ fn reason_of(failure: &Failure) -> (Option<u16>, String) {
     if let Some((_, answer)) = text.split_once("status code: ") {
         let (status, body) = answer.split_once(": ").unwrap_or((answer, ""));
         let number = status.split(' ').next().and_then(|number| number.parse().ok());
-        let parts = [element(body, "Code"), element(body, "Message")];
-        let said: Vec<&str> = parts.into_iter().flatten().collect();
-        let said = if said.is_empty() { String::new() } else { format!(": {}", said.join(": ")) };
-        return (number, format!("the server answered {status}{said}"));
+        return (number, sentence(status, body));
     }
     if is_silence(failure) {
         return (None, format!("the server was silent for {} s", SILENCE.as_secs()));
@@ -138,6 +135,14 @@ fn reason_of(failure: &Failure) -> (Option<u16>, String) {
         return (None, format!("no connection to the server: {reason}"));
     }
     (None, reason.to_owned())
+}
+
+/// Returns what the server answered.
+pub(super) fn sentence(status: &str, body: &str) -> String {
+    let parts = [element(body, "Code"), element(body, "Message")];
+    let said: Vec<&str> = parts.into_iter().flatten().collect();
+    let said = if said.is_empty() { String::new() } else { format!(": {}", said.join(": ")) };
+    format!("the server answered {status}{said}")
 }
 
 /// Returns the text of an element of an XML document that has no others in it.

@@ -2,7 +2,8 @@
 //!
 //! Credentials that have ended get the same answer, and a chunk must not read as the fill value
 //! then. So such an answer means that an object is missing only if the bucket gives it for a name
-//! that cannot exist, and after that still gives an object that is known to be there.
+//! that cannot exist, after that gives an object that is known to be there, and then refuses the
+//! missing one again.
 
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
@@ -52,6 +53,10 @@ impl Hidden {
             },
         };
         if known == *path || client.head(&known).await.is_err() {
+            return false;
+        }
+        // Until now everything may have been refused for a while.
+        if !refused(&client.head(path).await) {
             return false;
         }
         self.note_read(&known);

@@ -187,7 +187,11 @@ impl ReadableStore for RemoteStore {
             .filter(|(_, is_absent)| !**is_absent)
             .map(|(range, _)| range.clone())
             .collect();
-        let mut read = self.flights.read(&wanted, |key| self.known_len(key))?.into_iter();
+        let read = self.flights.read(&wanted, |key| self.known_len(key))?;
+        if read.iter().any(Option::is_some) {
+            self.permission.note_read();
+        }
+        let mut read = read.into_iter();
         let value_of = |is_absent| if is_absent { None } else { read.next().flatten() };
         Ok(absent.into_iter().map(value_of).collect())
     }
@@ -220,7 +224,11 @@ impl ReadableStore for RemoteStore {
 
 impl ListableStore for RemoteStore {
     fn can_list(&self) -> bool {
-        self.permission.is_given()
+        self.permission.is_given(|| {
+            let (root, depth) = (Prefix::root(), Depth::Directory);
+            let list = |report| self.server.list(&root, depth, Start::First, report);
+            wait(list).map(|_: Page| ())
+        })
     }
 
     fn lists_empty_prefixes(&self) -> bool {

@@ -4,10 +4,11 @@
     scripts/bench.sh stores [--quick] [--rounds N] [--only REGEX] [--programs NAME,...] [--zarrfs PATH]
 
 scripts/bench.sh builds zarrfs (unless --zarrfs or ZARRFS_BIN names it) and calls this. A server (SeaweedFS) and a proxy
-that adds 25 ms in each direction run on this machine. Each repetition is a new mount or process, so everything is cold.
-Requests are exact, and counted in the log of the proxy; times are the best of all repetitions. A program that took
-longer than 10 s is not measured again. The last columns compare zarrfs with the goals of stores.md, part 9: requests,
-time (R is one round trip), and memory at most --cache-size + --fetch-memory + 100 MiB.
+that adds 25 ms in each direction run on this machine. Each repetition is a new mount, or a new client of a library, so
+everything is cold. Requests are exact, and counted in the log of the proxy; times are the best of all repetitions. A
+program that took longer than 10 s is not measured again, and it is ended after 45 s. The last columns compare zarrfs
+with the goals of stores.md, part 9: requests, time (R is one round trip), and memory: at most --cache-size +
+--fetch-memory + 100 MiB.
 """
 
 import argparse
@@ -18,14 +19,16 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 
-import stores_rows
-from stores_data import Data, Sizes
-from stores_programs import Library, Mount, Rclone, S3fs, Zarrfs
-from stores_server import KEYS, Proxy, Server, free_ports
+from data import Data, Sizes
+from programs import Library, Mount, Rclone, S3fs, Zarrfs
+from rows import ELSEWHERE
+from rows import rows as rows_of
+from server import KEYS, Proxy, Server, free_ports
 
 # Names in the table, and the columns of times in their order.
 PROGRAMS = {
@@ -62,11 +65,11 @@ class Figures:
 class Comparison:
     def __init__(self, options, work, server, proxy, data):
         self.options, self.work, self.server, self.proxy, self.data = options, work, server, proxy, data
-        rows = stores_rows.rows(data)
+        rows = rows_of(data)
         wanted = {row.session for row in rows if re.search(options.only, row.title)}
         self.rows = [row for row in rows if row.session in wanted]
         self.figures = {(row.title, program): Figures() for row in self.rows for program in PROGRAMS}
-        self.absent = {}
+        self.libraries, self.absent = {}, {}
         for program, package in (("rclone", "rclone"), ("s3fs", "s3fs")):
             if not shutil.which(program):
                 self.absent[program] = f"the program {package} is not installed"
@@ -78,7 +81,15 @@ class Comparison:
             return Rclone(self.server, self.proxy, self.work, prefix)
         if program == "s3fs":
             return S3fs(self.proxy, self.work, prefix)
-        return Library(program, self.proxy, self.work, prefix)
+        library = self.libraries.get(program)
+        if not library or not library.is_running():
+            library = self.libraries[program] = Library(program, self.proxy, self.work)
+        library.begin(prefix)
+        return library
+
+    def close(self):
+        for library in self.libraries.values():
+            library.end()
 
     def measure(self, program, rows):
         """All rows of a session, once."""
@@ -147,11 +158,16 @@ class Comparison:
         for row in self.rows:
             sessions.setdefault(row.session, []).append(row)
         for number, rows in enumerate(sessions.values(), 1):
-            print(f"{number} of {len(sessions)}: {rows[0].title}", file=sys.stderr, flush=True)
+            began, spent = time.monotonic(), Counter()
             for _ in range(self.options.rounds):
                 for program in self.options.programs:
                     if program not in self.absent:
+                        spent[program] -= time.monotonic()
                         self.measure(program, rows)
+                        spent[program] += time.monotonic()
+            took = ", ".join(f"{program} {seconds:.0f}" for program, seconds in spent.items())
+            took = f"{time.monotonic() - began:.0f} s ({took})"
+            print(f"{number} of {len(sessions)}, {rows[0].title}: {took}", file=sys.stderr, flush=True)
 
     def cell(self, row, program):
         figures = self.figures[row.title, program]
@@ -204,9 +220,9 @@ class Comparison:
         return ", ".join(text), ("no: " + ", ".join(missed) if missed else "yes" if text else "")
 
     def print(self):
-        titles = [f"{title} (time, requests)" for title in PROGRAMS.values()]
-        print("\n| what | requests | " + " | ".join(titles) + " | memory, MiB | goal | met |")
-        print("| --- " * (len(titles) + 5) + "|")
+        print("\nEach cell is the best time and the number of requests. The memory is that of zarrfs.")
+        print("\n| what | requests of zarrfs | " + " | ".join(PROGRAMS.values()) + " | memory, MiB | goal | met |")
+        print("| --- " * (len(PROGRAMS) + 5) + "|")
         for row in self.rows:
             ours = self.figures[row.title, "zarrfs"]
             kinds = {name: round(count / len(ours.counts)) for name, count in sorted(ours.methods.items())}
@@ -218,7 +234,7 @@ class Comparison:
             print("| " + " | ".join([row.title, requests, *cells, memory, *self.goal(row)]) + " |")
         for program, reason in self.absent.items():
             print(f"\n{PROGRAMS[program]}: {reason}.")
-        print("\n" + stores_rows.ELSEWHERE)
+        print("\n" + ELSEWHERE)
 
 
 def kind(request):
@@ -274,6 +290,7 @@ def main():
         data.make()
         data.check()
         comparison = Comparison(options, work, server, proxy, data)
+        ends.callback(comparison.close)
         print(f"R = {2000 * options.delay:.0f} ms, best of {options.rounds}, {os.cpu_count()} processors")
         try:
             comparison.run()

@@ -1,17 +1,18 @@
-"""The rows of the table of benches/stores.py: what is done, and the goals of stores.md, part 9."""
+"""The rows of the table of benches/stores/bench.py: what is done, and the goals of stores.md, part 9."""
 
 import random
 from dataclasses import dataclass
 
-from stores_data import CHUNK, INNER
+from data import CHUNK, INNER
 
 R = 0.05  # s, a round trip
 ALL = ("zarrfs", "zarr-obstore", "zarr-s3fs", "tensorstore", "obstore", "rclone", "s3fs")
 LIBRARIES = ("zarr-obstore", "zarr-s3fs", "tensorstore")
 MOUNTS = ("rclone", "s3fs")
 
-ELSEWHERE = """Rows of part 9 that are not here: two mounts that change one shard in turns (tests/stores/test_machines.py), a second
-sweep from a disk cache (there is no such cache yet), and the build without the feature `remote`."""
+ELSEWHERE = """Rows of part 9 that are not here: two mounts that change one shard in turns
+(tests/stores/test_machines.py), a second sweep from a disk cache (there is none yet), and the build
+without the feature `remote`."""
 
 
 @dataclass
@@ -59,28 +60,30 @@ def mounting():
 
 def listing(sizes):
     made = [
-        Row("`ls` of a root with 100 groups", "groups", "ls", ("",), prefix="groups", requests=1, seconds=R + 0.05, peers=((1.0, MOUNTS),)),
+        Row("`ls` of a root with 100 groups", "groups", "ls", ("",), prefix="groups", requests=1, seconds=R + 0.05,
+            peers=((1.0, MOUNTS),)),
         Row("second `ls`", "groups", "ls", ("",), prefix="groups", programs=("zarrfs", *MOUNTS), requests=0),
         Row("5 names that are not there, after `ls`", "groups", "missing", ("",), prefix="groups", requests=0),
         Row(f"idle for {sizes.idle} s", "idle", "idle", (sizes.idle,), (("ls", ""),), prefix="groups", rounds=1,
             programs=("zarrfs",), requests=0),
     ]
-    # Each session lists four directories in different ways, so that each is cold.
     turns = {"ls": "`ls`", "ls_l": "`ls -l`", "find": "`find`"}
     places = (("few", sizes.few, "groups"), ("many", sizes.many, "groups"), ("nfew/c", sizes.few, "chunks"),
               ("nmany/c", sizes.many, "chunks"))
-    for place, (name, count, what) in enumerate(places):
-        for turn, (method, shown) in enumerate(turns.items()):
-            session = f"listing{(turn - place) % 3}"
+    for name, count, what in places:
+        for method, shown in turns.items():
+            session = f"{method} {name}"
             if method == "find" and what == "groups":
                 method, shown = "find_1", "`find -maxdepth 1`"
-            what_shown = "a group with {:,} arrays" if what == "groups" else "a directory of {:,} chunks"
+            what_shown = "a group of {:,} names" if what == "groups" else "a directory of {:,} chunks"
             is_few = name == "few" and method == "ls"
             programs = ALL if is_few else ("zarrfs", "obstore", *MOUNTS)
             pages = -(-count // 1000)
             # Part 9: 2 R for a thousand names, 6 s for 100 pages.
             made.append(Row(f"{shown} of {what_shown.format(count)}", session, method, (name,), programs=programs,
                             requests=pages, seconds=max(2 * R, 0.06 * pages)))
+    made.append(Row(f"`ls` of a group of {sizes.few:,} names, after `ls` of another one", "second", "ls", ("few",),
+                    (("ls", "many"),), programs=("zarrfs", *MOUNTS), requests=1, seconds=2 * R))
     groups, each = sizes.wide
     for method, shown in (("find", "`find`"), ("find_size", "`find -size`")):
         made.append(Row(f"{shown} over {groups} directories of {each:,} chunks", f"wide {method}", method, ("wide/c",),
@@ -105,8 +108,8 @@ def single(data):
             seconds=R + 0.03, as_few=peers),
         Row("`cat` of a chunk by its name", "chunk", "read", ("x", CHUNK, (5, 0, 0)), (("open", "x"),), requests=1,
             seconds=R + 0.03),
-        Row(f"{data.sizes.programs} programs open one chunk at once", "chunk", "programs",
-            ("x", (9, 0, 0), data.sizes.programs), programs=("zarrfs", *MOUNTS), requests=1),
+        Row(f"{data.sizes.programs} programs open one chunk at once", "programs", "programs",
+            ("x", (9, 0, 0), data.sizes.programs), (("open", "x"),), programs=("zarrfs", *MOUNTS), requests=1),
         Row("inner chunk of a shard", "inner", "inner", inner[0], opened, requests=2, seconds=2 * R),
         Row("another one of that shard", "inner", "inner", inner[1], requests=1, seconds=R),
     ]
@@ -146,7 +149,7 @@ def sweeps(sizes):
         Row(f"sequential read of {shards}, C order", "c", "sweep", ("c",), (("plan", "c"),),
             requests=9 * sizes.shards, peers=peers),
         Row(f"{sizes.readers} programs read the {sizes.chunks} chunks at once", "readers", "readers",
-            ("x", sizes.readers), programs=("zarrfs", "rclone"), requests=chunks),
+            ("x", sizes.readers), programs=("zarrfs",), requests=chunks),
     ]
 
 
@@ -157,8 +160,8 @@ def writing(data):
         ("wm", f"write {sizes.written_shards} shards of 64 MiB, and unmount", 6 * sizes.written_shards),
     ):
         sources = (data.npy[kind], f"{data.work}/{kind}")
-        made.append(Row(title, kind, "write", ("y", *sources), (("load", *sources), ("open", "y")), writes=kind, requests=requests,
-                        peers=((1.2, ("obstore",)),), no_get=kind == "wm"))
+        made.append(Row(title, kind, "write", ("y", *sources), (("load", *sources), ("open", "y")), writes=kind,
+                        requests=requests, peers=((1.2, ("obstore",)),), no_get=kind == "wm"))
     made.append(Row("change one inner chunk of a shard of 64 MiB, and unmount", "edit", "edit", ("y", INNER, (3, 1, 0)),
                     (("open", "y"),), writes="edit", programs=("zarrfs", *LIBRARIES), requests=4))
     return made

@@ -1,4 +1,4 @@
-"""The server, the proxy before it, and the processes of benches/stores.py."""
+"""The server, the proxy before it, and the processes of benches/stores/bench.py."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 BUCKET = "bench"
 KEYS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_REGION": "us-east-1"}
 # A program that takes longer is ended, and its cell says so.
-PATIENCE = 60
+PATIENCE = 45
 # Requests that a mount makes by itself have ended when none ended for so long.
 QUIET = 0.15
 
@@ -32,7 +32,7 @@ def start(command, log=None, **options):
 def end(process):
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(20)
+        process.wait(5)
     process.kill()
     process.wait()
 
@@ -48,7 +48,7 @@ def run(*command, patience=PATIENCE):
             start_new_session=True,
         )
     except subprocess.TimeoutExpired:
-        raise TooLong(f"ended after {patience} s") from None
+        raise TooLong(f"over {patience} s") from None
 
 
 def timed(*command):
@@ -102,7 +102,7 @@ class Server:
         raise SystemExit("the server did not start:\n" + Path(self.log).read_text()[-2000:])
 
     def client(self, prefix=None):
-        from stores_library import client
+        from library import client
 
         return client(self.url, BUCKET, prefix)
 
@@ -127,7 +127,7 @@ class Proxy:
     def __init__(self, listen, server, delay, log):
         self.url, self.log = f"http://127.0.0.1:{listen}", log
         Path(log).touch()
-        command = [sys.executable, HERE.parent / "tests/stores/proxy.py", f"127.0.0.1:{listen}"]
+        command = [sys.executable, HERE.parents[1] / "tests/stores/proxy.py", f"127.0.0.1:{listen}"]
         command += [f"127.0.0.1:{server}", "--delay", str(delay), "--log", log]
         self.process = start(command, log=f"{log}.errors")
         self.at = 0

@@ -1,11 +1,11 @@
-"""One library that reads and writes Zarr in S3, as a program of its own: benches/stores.py starts it and times it.
+"""One library that reads and writes Zarr in S3, as a program of its own: benches/stores/bench.py starts it and times it.
 
-    stores_library.py KIND ENDPOINT BUCKET PREFIX
+    library.py KIND ENDPOINT BUCKET
 
-KIND is zarr-obstore, zarr-s3fs, tensorstore or obstore. After its imports it prints `ready`. Then each line of its input
-is a JSON list, a method of the class of KIND and arguments, and each line of its output the seconds that this took, or
-`null` if the library has no such thing. Nothing is opened before it is asked for, so `open` is timed too unless it was
-asked for alone before.
+KIND is zarr-obstore, zarr-s3fs, tensorstore or obstore. It prints `ready` after its imports. Then each line of its
+input is a JSON list, a method of the class of KIND and its arguments, and each line of its output the seconds that this
+took, or `null` if the library has no such thing. `begin` makes everything cold again: clients, contexts and opened
+arrays are new. Each method opens the array that it needs, unless `open` has done that before.
 """
 
 import asyncio
@@ -28,8 +28,11 @@ def slices(chunk, coords):
 class Library:
     """What both kinds of libraries do with an array; `array` opens it."""
 
-    def __init__(self, endpoint, bucket, prefix):
-        self.endpoint, self.bucket, self.prefix, self.opened = endpoint, bucket, prefix, {}
+    def __init__(self, endpoint, bucket):
+        self.endpoint, self.bucket = endpoint, bucket
+
+    def begin(self, prefix):
+        self.prefix, self.opened, self.values = prefix, {}, None
 
     def open(self, name, dialect="v3"):
         if name not in self.opened:
@@ -85,7 +88,7 @@ class Zarr(Library):
         self.zarr.open_group(self.store(""), mode="r", zarr_format=2 if dialect == "v2" else 3)
 
     def ls(self, name):
-        list(self.zarr.open_group(self.store(name), mode="r").keys())
+        list(self.zarr.open_group(self.store(name), mode="r", zarr_format=3).keys())
 
     def get(self, array, where):
         return array[where]
@@ -99,7 +102,7 @@ class Zarr(Library):
 
     def first(self, path, chunk, coords):
         """The first chunk below a group that was opened before."""
-        self.get(self.zarr.open_group(self.store(""), mode="r")[path], slices(chunk, coords))
+        self.get(self.zarr.open_group(self.store(""), mode="r", zarr_format=3)[path], slices(chunk, coords))
 
 
 class ZarrObstore(Zarr):
@@ -110,12 +113,19 @@ class ZarrObstore(Zarr):
 class ZarrS3fs(Zarr):
     def __init__(self, *place):
         super().__init__(*place)
-        import s3fs  # noqa: F401
+        import s3fs
+
+        self.s3fs = s3fs
+
+    def begin(self, prefix):
+        super().begin(prefix)
+        self.s3fs.S3FileSystem.clear_instance_cache()
 
     def store(self, name):
         options = {"client_kwargs": {"endpoint_url": self.endpoint, "region_name": "us-east-1"}}
         options["config_kwargs"] = {"max_pool_connections": AT_ONCE}
-        return self.zarr.storage.FsspecStore.from_url(f"s3://{self.bucket}/{self.prefix}/{name}".rstrip("/"), storage_options=options)
+        url = f"s3://{self.bucket}/{self.prefix}/{name}".rstrip("/")
+        return self.zarr.storage.FsspecStore.from_url(url, storage_options=options)
 
 
 class Tensorstore(Library):
@@ -124,8 +134,11 @@ class Tensorstore(Library):
         import tensorstore
 
         self.tensorstore = tensorstore
+
+    def begin(self, prefix):
+        super().begin(prefix)
         settings = {"s3_request_concurrency": {"limit": AT_ONCE}}
-        self.context = tensorstore.Context(settings)
+        self.context = self.tensorstore.Context(settings)
 
     def array(self, name, dialect):
         store = {"driver": "s3", "bucket": self.bucket, "path": f"{self.prefix}/{name}/", "endpoint": self.endpoint}
@@ -160,7 +173,11 @@ class Obstore(Library):
         super().__init__(*place)
         import obstore
 
-        self.obstore, self.client = obstore, client(*place)
+        self.obstore = obstore
+
+    def begin(self, prefix):
+        super().begin(prefix)
+        self.client = client(self.endpoint, self.bucket, prefix)
 
     def ls(self, name):
         self.obstore.list_with_delimiter(self.client, name or None)
@@ -196,11 +213,12 @@ class Obstore(Library):
     async def all(self, requests):
         free = asyncio.Semaphore(AT_ONCE)
 
+        # A result of `asyncio.run` that holds long values costs seconds of processor time, so each is dropped.
         async def one(request):
             async with free:
-                return await request()
+                await request()
 
-        return await asyncio.gather(*(one(request) for request in requests))
+        await asyncio.gather(*(one(request) for request in requests))
 
     def plan(self, name):
         self.parts = []
@@ -217,10 +235,10 @@ class Obstore(Library):
 
     def load(self, _npy, encoded):
         found = [path for path in Path(encoded).rglob("*") if path.is_file()]
-        self.loaded = {str(path.relative_to(encoded)): path.read_bytes() for path in found}
+        self.values = {str(path.relative_to(encoded)): path.read_bytes() for path in found}
 
     def write(self, name, *_):
-        asyncio.run(self.all([lambda it=it: self.put(f"{name}/{it[0]}", it[1]) for it in self.loaded.items()]))
+        asyncio.run(self.all([lambda it=it: self.put(f"{name}/{it[0]}", it[1]) for it in self.values.items()]))
 
     async def put(self, path, value):
         await self.obstore.put_async(self.client, path, value, use_multipart=False)

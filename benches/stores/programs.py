@@ -1,4 +1,4 @@
-"""The programs that benches/stores.py compares, each as a session that is cold when it begins.
+"""The programs that benches/stores/bench.py compares, each as a session that is cold when it begins.
 
 A session has a method for each thing that is measured (`ls`, `sweep`, ..), which returns the seconds that it took. A
 method that a program lacks leaves its cell empty. All programs speak to the server through the proxy. Names of nodes
@@ -19,14 +19,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from stores_server import BUCKET, HERE, PATIENCE, TooLong, end, run, start, timed
+from server import BUCKET, HERE, PATIENCE, TooLong, end, run, start, timed
 
 
 class Library:
-    """benches/stores_library.py, in a process."""
+    """benches/stores/library.py, in a process for all sessions."""
 
-    def __init__(self, kind, proxy, work, prefix):
-        command = [sys.executable, HERE / "stores_library.py", kind, proxy.url, BUCKET, prefix]
+    def __init__(self, kind, proxy, work):
+        command = [sys.executable, HERE / "library.py", kind, proxy.url, BUCKET]
         log = open(f"{work}/{kind}.log", "a")
         self.process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         log.close()
@@ -45,7 +45,7 @@ class Library:
             ended.cancel()
             if not answer:
                 if self.process.wait() == -signal.SIGKILL:
-                    raise TooLong(f"ended after {PATIENCE} s")
+                    raise TooLong(f"over {PATIENCE} s")
                 raise RuntimeError(f"{method}{arguments}: the program ended")
             return json.loads(answer)
 
@@ -61,6 +61,12 @@ class Library:
         return None
 
     def close(self):
+        """The process stays for the next session, which calls `begin`."""
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def end(self):
         end(self.process)
 
 
@@ -329,8 +335,9 @@ class Rclone(Files):
     def root(self, _dialect="v3"):
         began = time.perf_counter()
         remote = f":s3,provider=Other,env_auth,endpoint='{self.proxy.url}':{BUCKET}/{self.prefix}"
-        options = ["--vfs-cache-mode=writes", "--vfs-write-back=0s", f"--cache-dir={self.cache}", "--use-server-modtime"]
-        options += ["--vfs-fast-fingerprint", "--transfers=64", f"--log-file={self.log}", "--config=/dev/null"]
+        options = ["--vfs-cache-mode=writes", "--vfs-write-back=0s", f"--cache-dir={self.cache}"]
+        options += ["--use-server-modtime", "--vfs-fast-fingerprint", "--transfers=64"]
+        options += [f"--log-file={self.log}", "--config=/dev/null"]
         self.process = start(["rclone", "mount", remote, self.path, *options], log=self.log)
         return self.ready(began)
 
@@ -340,7 +347,7 @@ class Rclone(Files):
         deadline = time.monotonic() + PATIENCE
         while len(self.server.keys(f"{self.prefix}/{name}/c")) < count:
             if time.monotonic() > deadline:
-                raise TooLong(f"ended after {PATIENCE} s")
+                raise TooLong(f"over {PATIENCE} s")
             time.sleep(0.02)
 
     def close(self):
@@ -355,7 +362,8 @@ class S3fs(Files):
         password.write_text("any:any")
         password.chmod(0o600)
         began = time.perf_counter()
-        options = f"url={self.proxy.url},use_path_request_style,passwd_file={password},multireq_max=64,parallel_count=64"
+        options = f"url={self.proxy.url},use_path_request_style,passwd_file={password}"
+        options += ",multireq_max=64,parallel_count=64"
         command = ["s3fs", f"{BUCKET}:/{self.prefix}", self.path, "-f", "-o", options]
         self.process = start(command, log=self.log)
         return self.ready(began)

@@ -1,4 +1,4 @@
-"""What benches/stores.py reads: hierarchies that it stores in the server, without the proxy, and files beside them."""
+"""What benches/stores/bench.py reads: hierarchies that it stores in the server, without the proxy, and files beside them."""
 
 import asyncio
 import itertools
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import bench
-from stores_server import BUCKET, run
+from server import BUCKET, run
 
 CHUNK, SHARD, INNER = (1, 256, 1024), (64, 256, 1024), (4, 128, 512)  # 1, 64 and 1 MiB
 SMALL = {"data": np.arange(1000, dtype="f4"), "chunks": (100,)}
@@ -105,7 +105,7 @@ class Data:
         group, array = self.get("v3/zarr.json"), self.get("v3/small/zarr.json")
         values = {f"groups/g{number:02}/zarr.json": group for number in range(self.sizes.groups)}
         for name, count in (("few", self.sizes.few), ("many", self.sizes.many)):
-            values |= {f"v3/{name}/a{number:05}/zarr.json": array for number in range(count)}
+            values |= {f"v3/{name}/a{number:05}/zarr.json": array for number in range(count - 1)}  # And its zarr.json.
             root.create_array(f"n{name}", shape=(count,), chunks=(1,), dtype="u1", fill_value=9)[:1] = 1
             chunk = self.get(f"v3/n{name}/c/0")
             values |= {f"v3/n{name}/c/{number}": chunk for number in range(count)}
