@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -25,12 +26,19 @@ use crate::store::{
 /// meantime.
 const ATTEMPTS: usize = 1000;
 
+/// How long to retry: a program waits in `close`, and cannot be interrupted.
+const LONGEST: Duration = Duration::from_secs(120);
+
 /// Retries `change` while it conflicts with other writers.
 pub(crate) fn retried<T>(mut change: impl FnMut() -> Result<T>) -> Result<T> {
+    let began = Instant::now();
     for _ in 0..ATTEMPTS {
         match change() {
             Err(error) if matches!(error.kind(), Kind::Stale | Kind::Exists) => {}
             done => return done,
+        }
+        if began.elapsed() > LONGEST {
+            break;
         }
     }
     Err(Error::new(

@@ -11,7 +11,8 @@ mod change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -27,6 +28,18 @@ use crate::store::{ByteRange, Condition, Expected, Key, Stat, Value, Version};
 
 /// How often to retry a read because shards were replaced in the meantime.
 const ATTEMPTS: usize = 1000;
+
+/// How many of these to make at once. After that each waits a little longer than the one before.
+const ATTEMPTS_AT_ONCE: usize = 10;
+
+/// How long to retry a read.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// How long the retry `attempt` of a read waits.
+fn pause(attempt: usize) -> Duration {
+    let waits = attempt.saturating_sub(ATTEMPTS_AT_ONCE).min(100);
+    Duration::from_millis(u64::try_from(waits).unwrap_or(0))
+}
 
 /// A level of shards over the chunk store that holds them.
 #[derive(Debug)]
@@ -346,12 +359,17 @@ impl ChunkStore for Sharded {
         let mut values = vec![None; ranges.len()];
         let mut wanted: Vec<usize> = (0..ranges.len()).collect();
         let mut freshness = Freshness::Cached;
-        for _ in 0..ATTEMPTS {
+        let began = Instant::now();
+        for attempt in 0..ATTEMPTS {
             wanted = self.try_get(ranges, &wanted, freshness, &mut values)?;
             if wanted.is_empty() {
                 return Ok(values);
             }
+            if began.elapsed() > LONGEST {
+                break;
+            }
             freshness = Freshness::Read;
+            thread::sleep(pause(attempt));
         }
         Err(Error::new(
             Kind::Stale,

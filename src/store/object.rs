@@ -19,6 +19,7 @@ pub use uploads::{Upload, Uploads};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -91,6 +92,8 @@ struct ObjectServer {
     retry_for: Duration,
     quoting: Arc<Quoting>,
     hidden: Arc<Hidden>,
+    /// Whether the server has answered.
+    has_answered: Arc<AtomicBool>,
     /// `None` when all requests were ended. A leaf lock.
     runtime: Mutex<Option<Runtime>>,
 }
@@ -124,8 +127,14 @@ impl ObjectServer {
             retry_for: options.retry_for,
             quoting: Arc::default(),
             hidden: Arc::default(),
+            has_answered: Arc::default(),
             runtime: Mutex::new(Some(runtime)),
         })
+    }
+
+    fn reader(&self) -> Arc<AmazonS3> {
+        let has_answered = self.has_answered.load(Ordering::Relaxed);
+        Arc::clone(if has_answered { &self.clients.reader } else { &self.clients.first })
     }
 
     /// Runs a request, and reports its result. A refusal is tried again with new credentials, if
@@ -136,7 +145,7 @@ impl ObjectServer {
         report: Report<T>,
     ) {
         let (permits, credentials) = (Arc::clone(&self.permits), self.clients.credentials.clone());
-        let retry_for = self.retry_for;
+        let (retry_for, has_answered) = (self.retry_for, Arc::clone(&self.has_answered));
         let task = async move {
             let _permit = permits.acquire_owned().await;
             let progress = Arc::new(Progress::begin());
@@ -146,6 +155,9 @@ impl ObjectServer {
             };
             let began = SystemTime::now();
             let result = tries().await;
+            if result.is_ok() {
+                has_answered.store(true, Ordering::Relaxed);
+            }
             report(match (result, credentials) {
                 (Err(failure), Some(credentials)) if failure::is_mended_by_renewal(&failure) => {
                     credentials.forget(began).await;
@@ -169,7 +181,7 @@ impl Server for ObjectServer {
     }
 
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
-        let (client, text) = (Arc::clone(&self.clients.reader), format!("{}{key}", self.root));
+        let (client, text) = (self.reader(), format!("{}{key}", self.root));
         let (hidden, root) = (Arc::clone(&self.hidden), self.root.clone());
         let request = move |progress: Arc<Progress>| {
             let (client, path) = (Arc::clone(&client), Path::parse(&text));
@@ -195,7 +207,7 @@ impl Server for ObjectServer {
     }
 
     fn put(&self, key: &Key, bytes: Vec<Bytes>, condition: Condition, report: Report<Stat>) {
-        let (client, text) = (Arc::clone(&self.clients.writer), format!("{}{key}", self.root));
+        let (clients, text) = (self.clients.clone(), format!("{}{key}", self.root));
         let (bytes, quoting) = (Arc::new(bytes), Arc::clone(&self.quoting));
         let retry_for = self.retry_for;
         // All tries have this name.
@@ -203,18 +215,25 @@ impl Server for ObjectServer {
         let len = put::len_of(&bytes);
         let request = move |progress: Arc<Progress>| {
             progress.allow(put::longest(len));
-            let (client, path) = (Arc::clone(&client), Path::parse(&text));
+            let (clients, path) = (clients.clone(), Path::parse(&text));
             let (bytes, quoting, id) = (Arc::clone(&bytes), Arc::clone(&quoting), Arc::clone(&id));
             async move {
-                let how = (&*quoting, &*id, retry_for);
-                put::put(&client, &path?, &bytes, condition, how).await
+                let put = put::Put {
+                    clients: &clients,
+                    path: &path?,
+                    bytes: &bytes,
+                    quoting: &quoting,
+                    id: &id,
+                    patience: put::Patience { retry_for, progress: &progress },
+                };
+                put.run(condition).await
             }
         };
         self.run(request, report);
     }
 
     fn delete(&self, keys: &[Key], report: Report<()>) {
-        let client = Arc::clone(&self.clients.reader);
+        let client = self.reader();
         let paths: Vec<String> = keys.iter().map(|key| format!("{}{key}", self.root)).collect();
         let request = move |progress: Arc<Progress>| {
             let client = Arc::clone(&client);
@@ -235,7 +254,7 @@ impl Server for ObjectServer {
     }
 
     fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
-        let client = Arc::clone(&self.clients.reader);
+        let (client, hidden) = (self.reader(), Arc::clone(&self.hidden));
         let prefix = format!("{}{prefix}", self.root);
         let page_token = match start {
             Start::First => None,
@@ -248,8 +267,10 @@ impl Server for ObjectServer {
         };
         let request = move |_: Arc<Progress>| {
             let (client, prefix, options) = (Arc::clone(&client), prefix.clone(), options.clone());
+            let hidden = Arc::clone(&hidden);
             async move {
                 let listed = client.list_paginated(Some(&prefix), options).await?;
+                hidden.note_listed();
                 Ok(page_of(&prefix, depth, listed))
             }
         };

@@ -180,8 +180,6 @@ def test_a_wrong_range_is_read_again(proxy, mount, array, name):
     strike_each(proxy, RANGES[name], lambda: run(mount), is_range, list(RANGES).index(name))
 
 
-# FAILS: a refusal of the first listing makes all later listings empty, and a refusal that ends between the requests of
-# `store/object/hidden.rs` reads as fill values.
 @pytest.mark.parametrize("name", REFUSALS)
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_refusals_that_pass_are_errors_and_never_fill_values(proxy, mount, array, name, count):
@@ -197,7 +195,6 @@ def test_refusals_that_pass_are_errors_and_never_fill_values(proxy, mount, array
     strike_each(proxy, REFUSALS[name], act, step=1, count=count)
 
 
-# FAILS: the chunk reads as zeros from then on.
 def test_a_refusal_that_ends_after_two_requests_is_never_a_fill_value(proxy, mount, array):
     def asks_for_chunk(request):
         return "y/c/1" in request.path or "none-" in request.path
@@ -279,7 +276,6 @@ def test_a_mount_fails_or_works_while_a_fault_stays(proxy, mount, array, name):
         check_all(m)
 
 
-# FAILS: a request is tried ten times at most, which takes about 2 s.
 def test_a_server_that_is_overloaded_for_seconds_is_waited_for(proxy, mount, array):
     with mount() as m:
         assert (m / "y/zarr.json").exists()
@@ -356,7 +352,6 @@ def test_requests_before_and_after_a_change_are_never_mixed(proxy, mount, prefix
     assert at >= least, f"only {at} requests were made"
 
 
-# FAILS: a read of a shard begins again 1000 times without a pause.
 @only_long
 def test_a_tag_that_always_changes_is_an_error_or_the_right_bytes(proxy, mount, array):
     count = iter(range(1 << 30))

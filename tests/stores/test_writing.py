@@ -205,7 +205,6 @@ def test_a_put_without_an_answer_is_made_again(proxy, changed):
     changed()
 
 
-# FAILS: after silence, a put whose condition no longer holds is reported as ETIMEDOUT (`store/object/failure.rs`).
 @only_long
 @pytest.mark.parametrize("name", SILENCES)
 def test_silence_during_a_change_is_not_seen(proxy, changed, name):
@@ -258,7 +257,6 @@ STAYS = {
     "429": (ONCE["429"], {errno.EIO}),
     "403": (REFUSALS["403"], {errno.EACCES}),
     "an expired token": (REFUSALS["an expired token"], {errno.EACCES}),
-    # FAILS: a chunk is put without a condition, yet 409 and 412 count as conflicts, which are tried again 1000 times.
     "409": (CONFLICTS["OperationAborted"], {errno.EIO, errno.EBUSY}),
     "412": ({"status": 412}, {errno.EIO, errno.EBUSY, errno.ESTALE}),
 }
@@ -306,7 +304,6 @@ def taken(head):
     return head.replace(b"412 Precondition Failed", b"200 OK").replace(b"\r\n", b"\r\n" + tag + b"\r\n", 1)
 
 
-# FAILS: a put is tried ten times at most, and given up after about 5 s.
 @only_long
 @pytest.mark.parametrize("path, count", [("plain/c/0/1", 400), ("sharded/c/0/1", 100)])
 def test_a_server_that_answers_503_for_long_is_not_called_silent(proxy, mount, root, prefix, path, count):

@@ -14,8 +14,14 @@ use crate::error::Result;
 /// How long to wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The most tries of a request.
-const MOST_TRIES: usize = 10;
+/// The most tries of a request: what counts is the time.
+const MOST_TRIES: usize = 1000;
+
+/// How long to try until the server has answered for the first time.
+const FIRST: Duration = Duration::from_secs(5);
+
+/// How long to wait between tries, at first and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The most tries of a request for credentials.
 const MOST_TRIES_FOR_CREDENTIALS: usize = 2;
@@ -40,9 +46,11 @@ pub struct Options {
 /// The clients for a bucket.
 #[derive(Debug, Clone)]
 pub(super) struct Clients {
+    /// The client for requests until the server has answered one: its name may be wrong.
+    pub first: Arc<AmazonS3>,
     pub reader: Arc<AmazonS3>,
     /// The client for puts. They have no answer while their bytes are sent, so they have a time of
-    /// their own.
+    /// their own, and are tried again by `put`.
     pub writer: Arc<AmazonS3>,
     /// What the clients sign with, if it must be renewed.
     pub credentials: Option<Arc<Credentials>>,
@@ -89,8 +97,12 @@ impl Clients {
         let build = |builder: AmazonS3Builder| {
             builder.build().map(Arc::new).map_err(|error| error_of(&error))
         };
-        let writer = build(builder.clone().with_client_options(client_options()))?;
-        Ok(Self { reader: build(builder)?, writer, credentials })
+        let once = retries(0, options.retry_for);
+        let writer = builder.clone().with_client_options(client_options()).with_retry(once);
+        let writer = build(writer)?;
+        let first = retries(MOST_TRIES, options.retry_for.min(FIRST));
+        let first = build(builder.clone().with_retry(first))?;
+        Ok(Self { first, reader: build(builder)?, writer, credentials })
     }
 }
 
@@ -99,7 +111,9 @@ fn client_options() -> ClientOptions {
 }
 
 fn retries(max_retries: usize, retry_timeout: Duration) -> RetryConfig {
-    RetryConfig { backoff: BackoffConfig::default(), max_retries, retry_timeout }
+    let (init_backoff, max_backoff) = PAUSES;
+    let backoff = BackoffConfig { init_backoff, max_backoff, ..BackoffConfig::default() };
+    RetryConfig { backoff, max_retries, retry_timeout }
 }
 
 fn is_set(variable: &str) -> bool {

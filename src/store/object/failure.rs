@@ -13,7 +13,9 @@ pub(super) const SILENCE: Duration = Duration::from_secs(10);
 
 /// Returns the error for a program, and a sentence for its user.
 pub(super) fn error_of(failure: &Failure) -> Error {
-    if let Some(error) = failure.source().and_then(own_error) {
+    let is_conflict =
+        matches!(failure, Failure::AlreadyExists { .. } | Failure::Precondition { .. });
+    if let Some(error) = failure.source().and_then(own_error).filter(|_| !is_conflict) {
         return error;
     }
     let (status, reason) = reason_of(failure);
@@ -75,7 +77,8 @@ pub(super) fn is_of_transfer(failure: &Failure) -> bool {
 /// Whether a put may have been stored although it failed, or is to be made again.
 pub(super) fn is_unclear(failure: &Failure) -> bool {
     is_of_transfer(failure)
-        || status_of(failure).is_some_and(|status| status >= 500 || status == 409)
+        || status_of(failure)
+            .is_some_and(|status| status >= 500 || [408, 409, 429].contains(&status))
 }
 
 /// Returns the status that the server answered, if it did.

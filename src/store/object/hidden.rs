@@ -5,7 +5,10 @@
 //! that cannot exist, after that gives an object that is known to be there, and then refuses the
 //! missing one again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use object_store::aws::AmazonS3;
+use object_store::list::{PaginatedListOptions, PaginatedListStore as _};
 use object_store::path::Path;
 use object_store::{Error as Failure, ObjectStoreExt as _};
 use parking_lot::Mutex;
@@ -21,6 +24,8 @@ const ENTRY_POINTS: [&str; 5] =
 pub(super) struct Hidden {
     /// An object that is there. A leaf lock.
     known: Mutex<Option<Path>>,
+    /// Whether the bucket may be listed.
+    is_listed: AtomicBool,
     /// Whether the log has said it. A leaf lock.
     is_said: Mutex<bool>,
 }
@@ -34,8 +39,16 @@ impl Hidden {
         }
     }
 
+    /// Notes that the bucket was listed.
+    pub(super) fn note_listed(&self) {
+        self.is_listed.store(true, Ordering::Relaxed);
+    }
+
     /// Whether an object is missing that the bucket has just refused.
     pub(super) async fn is_missing(&self, client: &AmazonS3, root: &Prefix, path: &Path) -> bool {
+        if self.is_listed.load(Ordering::Relaxed) {
+            return is_not_listed(client, path).await;
+        }
         let refused =
             |found: &Result<_, Failure>| matches!(found, Err(Failure::PermissionDenied { .. }));
         let Ok(none) = Path::parse(format!("{root}.zarrfs/none-{}", unique::text())) else {
@@ -78,5 +91,15 @@ impl Hidden {
             }
         }
         None
+    }
+}
+
+/// Whether a listing shows that an object is missing.
+async fn is_not_listed(client: &AmazonS3, path: &Path) -> bool {
+    let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
+    match client.list_paginated(Some(path.as_ref()), options).await {
+        // Of all keys that begin so, this one is the first.
+        Ok(page) => page.result.objects.first().is_none_or(|first| first.location != *path),
+        Err(_) => false,
     }
 }

@@ -4,16 +4,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use object_store::aws::AmazonS3;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, Error as Failure, GetOptions, GetResult, MultipartUpload, ObjectStore,
+    Attribute, Attributes, Error as Failure, GetOptions, GetResult, MultipartId, ObjectStore as _,
     ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
     UpdateVersion,
 };
-use tokio::task::JoinSet;
 
+use super::client::Clients;
 use super::failure::{self, SILENCE};
+use super::progress::Progress;
 use super::version::{self, stat_of};
 use crate::store::{Condition, Stat, Version};
 
@@ -33,8 +35,9 @@ const PARTS_AT_ONCE: usize = 4;
 const SLOWEST: u64 = 64 << 10;
 
 /// The pause before the first retry of a put whose result is not clear; each next one is twice as
-/// long.
+/// long, up to the second.
 const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How the tag of a condition is sent. Some servers refuse the quotes that they put there
 /// themselves (Ceph 16).
@@ -64,35 +67,67 @@ pub(super) fn longest(len: u64) -> Duration {
     SILENCE.saturating_add(Duration::from_secs(len / SLOWEST))
 }
 
-/// Waits for a put, as long as it takes to send `len` bytes through a slow line that many puts
-/// share.
-async fn within<T>(len: u64, put: impl Future<Output = Result<T>>) -> Result<T> {
-    let most = longest(len);
-    tokio::time::timeout(most, put).await.unwrap_or_else(|_| Err(failure::silence(most)))
+/// How long a put is tried.
+#[derive(Clone, Copy)]
+pub(super) struct Patience<'p> {
+    pub retry_for: Duration,
+    pub progress: &'p Progress,
 }
 
-/// Puts an object if the condition holds. Tries again for `retry_for`.
-pub(super) async fn put(
-    client: &AmazonS3,
-    path: &Path,
-    bytes: &[Bytes],
-    condition: Condition,
-    (quoting, id, retry_for): (&Quoting, &str, Duration),
-) -> Result<Stat> {
-    let len = len_of(bytes);
-    if !matches!(condition, Condition::Always) {
-        let payload: PutPayload = bytes.iter().cloned().collect();
-        let put = Conditional { client, path, payload, len, quoting, id };
-        return put.run(condition, retry_for).await;
+impl Patience<'_> {
+    /// Waits for an answer, as long as it takes to send `len` bytes through a slow line that many
+    /// puts share.
+    async fn within<T>(self, len: u64, put: impl Future<Output = Result<T>>) -> Result<T> {
+        let most = longest(len);
+        let done = tokio::time::timeout(most, put).await;
+        let done = done.unwrap_or_else(|_| Err(failure::silence(most)));
+        self.progress.note();
+        done
     }
-    if len > MOST_IN_ONE {
-        return in_parts(client, path, bytes, (id, len)).await;
+
+    /// Makes a request again while its failure may pass. It must not matter how often it is made.
+    async fn tried<T, F: Future<Output = Result<T>>>(
+        self,
+        len: u64,
+        request: impl Fn() -> F,
+    ) -> Result<T> {
+        let (began, mut pause) = (Instant::now(), PAUSE);
+        loop {
+            let failure = match self.within(len, request()).await {
+                Err(failure) if failure::is_unclear(&failure) || is_conflict(&failure) => failure,
+                done => return done,
+            };
+            if began.elapsed() >= self.retry_for {
+                // There was no condition.
+                return Err(if is_conflict(&failure) { general(failure) } else { failure });
+            }
+            log::debug!("{failure}");
+            tokio::time::sleep(pause).await;
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
     }
-    let stored = within(len, client.put(path, bytes.iter().cloned().collect())).await?;
-    match stored.e_tag {
-        Some(tag) => Ok(stat_of_tag(&tag, len)),
-        None => client.head(path).await.map(|object| stat_of(&object)),
-    }
+}
+
+/// Whether the server says that a condition does not hold.
+fn is_conflict(failure: &Failure) -> bool {
+    matches!(failure, Failure::AlreadyExists { .. } | Failure::Precondition { .. })
+}
+
+/// Returns a failure as one that says nothing of what is stored.
+fn general(failure: Failure) -> Failure {
+    Failure::Generic { store: "S3", source: Box::new(failure) }
+}
+
+/// A put of an object. It has an id, since its answer may be lost: if the next try is refused, it
+/// finds the object that the first one has stored.
+#[derive(Clone, Copy)]
+pub(super) struct Put<'p> {
+    pub clients: &'p Clients,
+    pub path: &'p Path,
+    pub bytes: &'p [Bytes],
+    pub quoting: &'p Quoting,
+    pub id: &'p str,
+    pub patience: Patience<'p>,
 }
 
 /// Returns the stat of an object that was just put. The server does not say its time.
@@ -102,30 +137,43 @@ fn stat_of_tag(tag: &str, len: u64) -> Stat {
     Stat { len, modified, version: version::of_tag(Some(tag), len, modified) }
 }
 
-/// A put on a condition. It has an id, since its answer may be lost: the next try is then refused,
-/// and finds the object that the first one has stored.
-struct Conditional<'p> {
-    client: &'p AmazonS3,
-    path: &'p Path,
-    payload: PutPayload,
-    len: u64,
-    quoting: &'p Quoting,
-    id: &'p str,
-}
+impl Put<'_> {
+    /// Puts the object if the condition holds.
+    pub async fn run(self, condition: Condition) -> Result<Stat> {
+        let len = len_of(self.bytes);
+        let stored = match condition {
+            Condition::Always if len > MOST_IN_ONE => return self.in_parts(len).await,
+            Condition::Always => {
+                let payload: PutPayload = self.bytes.iter().cloned().collect();
+                let put = || self.clients.writer.put(self.path, payload.clone());
+                self.patience.tried(len, put).await?
+            }
+            Condition::Absent | Condition::Unchanged(_) => {
+                match self.conditionally(condition, len).await? {
+                    Stored::Now(stored) => stored,
+                    Stored::Before(stat) => return Ok(stat),
+                }
+            }
+        };
+        self.stat_of_put(stored, len).await
+    }
 
-impl Conditional<'_> {
-    async fn run(&self, condition: Condition, retry_for: Duration) -> Result<Stat> {
+    async fn stat_of_put(self, stored: PutResult, len: u64) -> Result<Stat> {
+        match stored.e_tag {
+            Some(tag) => Ok(stat_of_tag(&tag, len)),
+            None => self.clients.reader.head(self.path).await.map(|object| stat_of(&object)),
+        }
+    }
+
+    async fn conditionally(self, condition: Condition, len: u64) -> Result<Stored> {
+        let payload: PutPayload = self.bytes.iter().cloned().collect();
         let (began, mut pause) = (Instant::now(), PAUSE);
         loop {
-            let failure = match self.once(condition).await {
-                Ok(PutResult { e_tag: Some(tag), .. }) => return Ok(stat_of_tag(&tag, self.len)),
-                Ok(PutResult { e_tag: None, .. }) => {
-                    return self.client.head(self.path).await.map(|object| stat_of(&object));
-                }
+            let failure = match self.once(condition, payload.clone(), len).await {
+                Ok(stored) => return Ok(Stored::Now(stored)),
                 Err(failure) => failure,
             };
-            let is_refused =
-                matches!(failure, Failure::AlreadyExists { .. } | Failure::Precondition { .. });
+            let is_refused = is_conflict(&failure);
             if !is_refused && !failure::is_unclear(&failure) {
                 return Err(failure);
             }
@@ -139,7 +187,7 @@ impl Conditional<'_> {
             if let Some(found) = &found
                 && self.is_own(found)
             {
-                return Ok(stat_of(&found.meta));
+                return Ok(Stored::Before(stat_of(&found.meta)));
             }
             let now = found.map(|found| version::of_object(&found.meta));
             if condition.check(now).is_err() {
@@ -151,8 +199,9 @@ impl Conditional<'_> {
                     _ => Failure::Precondition { path, source: Box::new(failure) },
                 });
             }
-            if began.elapsed() >= retry_for {
-                return Err(failure);
+            if began.elapsed() >= self.patience.retry_for {
+                // It was refused although the condition holds.
+                return Err(if is_refused { general(failure) } else { failure });
             }
             if is_refused && matches!(condition, Condition::Unchanged(_)) {
                 // It refuses a condition that holds.
@@ -160,11 +209,11 @@ impl Conditional<'_> {
             }
             log::debug!("{}: {failure}", self.path);
             tokio::time::sleep(pause).await;
-            pause = pause.saturating_mul(2).min(Duration::from_secs(5));
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
     }
 
-    async fn once(&self, condition: Condition) -> Result<PutResult> {
+    async fn once(self, condition: Condition, payload: PutPayload, len: u64) -> Result<PutResult> {
         let mode = match condition {
             Condition::Always => PutMode::Overwrite,
             Condition::Absent => PutMode::Create,
@@ -173,14 +222,19 @@ impl Conditional<'_> {
                 PutMode::Update(UpdateVersion { e_tag: Some(tag), version: None })
             }
         };
+        let options = PutOptions { mode, attributes: self.attributes(), ..PutOptions::default() };
+        let put = self.clients.writer.put_opts(self.path, payload, options);
+        self.patience.within(len, put).await
+    }
+
+    /// Returns what is stored with the object, so that it is known as that of this put.
+    fn attributes(self) -> Attributes {
         let id = (Attribute::Metadata(WRITE_ID.into()), self.id.to_owned());
-        let attributes = Attributes::from_iter([id]);
-        let options = PutOptions { mode, attributes, ..PutOptions::default() };
-        within(self.len, self.client.put_opts(self.path, self.payload.clone(), options)).await
+        Attributes::from_iter([id])
     }
 
     /// Returns the tag of a version as it is sent.
-    async fn tag_of(&self, version: Version) -> Result<String> {
+    async fn tag_of(self, version: Version) -> Result<String> {
         if let Some(tag) = version::tag_of(version) {
             return Ok(self.quoting.of(&tag));
         }
@@ -197,84 +251,69 @@ impl Conditional<'_> {
         }
     }
 
-    async fn look(&self) -> Result<Option<GetResult>> {
-        look(self.client, self.path).await
-    }
-
-    fn is_own(&self, found: &GetResult) -> bool {
-        has_id(found, self.id)
-    }
-}
-
-/// Returns what is stored, without its bytes.
-async fn look(client: &AmazonS3, path: &Path) -> Result<Option<GetResult>> {
-    let options = GetOptions { head: true, ..GetOptions::default() };
-    match client.get_opts(path, options).await {
-        Ok(found) => Ok(Some(found)),
-        Err(Failure::NotFound { .. }) => Ok(None),
-        Err(failure) => Err(failure),
-    }
-}
-
-fn has_id(found: &GetResult, id: &str) -> bool {
-    let stored = found.attributes.get(&Attribute::Metadata(WRITE_ID.into()));
-    stored.is_some_and(|stored| **stored == *id)
-}
-
-/// Puts an object of `len` bytes in parts. It appears when all of them are there.
-async fn in_parts(
-    client: &AmazonS3,
-    path: &Path,
-    bytes: &[Bytes],
-    (id, len): (&str, u64),
-) -> Result<Stat> {
-    let id_of = (Attribute::Metadata(WRITE_ID.into()), id.to_owned());
-    let attributes = Attributes::from_iter([id_of]);
-    let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
-    let mut upload = client.put_multipart_opts(path, options).await?;
-    let stored = match put_parts(&mut *upload, bytes).await {
-        Ok(()) => upload.complete().await,
-        Err(failure) => Err(failure),
-    };
-    let failure = match stored {
-        Ok(PutResult { e_tag: Some(tag), .. }) => return Ok(stat_of_tag(&tag, len)),
-        Ok(_) => return client.head(path).await.map(|object| stat_of(&object)),
-        Err(failure) => failure,
-    };
-    // The answer to the last request may have been lost.
-    if let Ok(Some(found)) = look(client, path).await
-        && has_id(&found, id)
-    {
-        return Ok(stat_of(&found.meta));
-    }
-    if let Err(failure) = upload.abort().await {
-        log::debug!("{path}: the parts of a failed upload stay: {failure}");
-    }
-    Err(match failure {
-        Failure::NotFound { source, .. } => Failure::Generic { store: "S3", source },
-        failure => failure,
-    })
-}
-
-async fn put_parts(upload: &mut dyn MultipartUpload, bytes: &[Bytes]) -> Result<()> {
-    let joined = |done: Option<std::result::Result<Result<()>, tokio::task::JoinError>>| match done
-    {
-        Some(Ok(stored)) => stored,
-        Some(Err(ended)) => Err(Failure::Generic { store: "S3", source: Box::new(ended) }),
-        None => Ok(()),
-    };
-    let mut under_way = JoinSet::new();
-    for part in parts_of(bytes) {
-        if under_way.len() >= PARTS_AT_ONCE {
-            joined(under_way.join_next().await)?;
+    /// Returns what is stored, without its bytes.
+    async fn look(self) -> Result<Option<GetResult>> {
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        match self.clients.reader.get_opts(self.path, options).await {
+            Ok(found) => Ok(Some(found)),
+            Err(Failure::NotFound { .. }) => Ok(None),
+            Err(failure) => Err(failure),
         }
-        let len = u64::try_from(part.content_length()).unwrap_or(u64::MAX);
-        under_way.spawn(within(len, upload.put_part(part)));
     }
-    while !under_way.is_empty() {
-        joined(under_way.join_next().await)?;
+
+    fn is_own(self, found: &GetResult) -> bool {
+        let stored = found.attributes.get(&Attribute::Metadata(WRITE_ID.into()));
+        stored.is_some_and(|stored| **stored == *self.id)
     }
-    Ok(())
+
+    /// Puts an object of `len` bytes in parts. It appears when all of them are there.
+    async fn in_parts(self, len: u64) -> Result<Stat> {
+        let (reader, writer) = (&self.clients.reader, &self.clients.writer);
+        let options =
+            PutMultipartOptions { attributes: self.attributes(), ..PutMultipartOptions::default() };
+        let upload = reader.create_multipart_opts(self.path, options).await?;
+        let stored = match self.put_parts(&upload).await {
+            Ok(parts) => {
+                let complete = writer.complete_multipart(self.path, &upload, parts);
+                self.patience.within(len, complete).await
+            }
+            Err(failure) => Err(failure),
+        };
+        let failure = match stored {
+            Ok(stored) => return self.stat_of_put(stored, len).await,
+            Err(failure) => failure,
+        };
+        // The answer to the last request may have been lost.
+        if let Ok(Some(found)) = self.look().await
+            && self.is_own(&found)
+        {
+            return Ok(stat_of(&found.meta));
+        }
+        if let Err(failure) = reader.abort_multipart(self.path, &upload).await {
+            log::debug!("{}: the parts of a failed upload stay: {failure}", self.path);
+        }
+        Err(match failure {
+            Failure::NotFound { source, .. } => Failure::Generic { store: "S3", source },
+            failure => failure,
+        })
+    }
+
+    async fn put_parts(self, upload: &MultipartId) -> Result<Vec<PartId>> {
+        let put = |(at, part): (usize, PutPayload)| async move {
+            let len = u64::try_from(part.content_length()).unwrap_or(u64::MAX);
+            let put = || self.clients.writer.put_part(self.path, upload, at, part.clone());
+            self.patience.tried(len, put).await
+        };
+        let parts = parts_of(self.bytes).into_iter().enumerate();
+        stream::iter(parts).map(put).buffered(PARTS_AT_ONCE).try_collect().await
+    }
+}
+
+/// The result of a put on a condition.
+enum Stored {
+    Now(PutResult),
+    /// By an earlier try, whose answer was lost.
+    Before(Stat),
 }
 
 /// Cuts bytes into parts of equal length, but for the last.

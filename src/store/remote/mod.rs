@@ -188,8 +188,8 @@ impl ReadableStore for RemoteStore {
             .map(|(range, _)| range.clone())
             .collect();
         let read = self.flights.read(&wanted, |key| self.known_len(key))?;
-        if read.iter().any(Option::is_some) {
-            self.permission.note_read();
+        if let Some(((key, _), _)) = wanted.iter().zip(&read).find(|(_, read)| read.is_some()) {
+            self.permission.note_read(key);
         }
         let mut read = read.into_iter();
         let value_of = |is_absent| if is_absent { None } else { read.next().flatten() };
@@ -206,6 +206,9 @@ impl ReadableStore for RemoteStore {
             .collect();
         let len = if self.names.holds() { FIRST_LEN } else { 1 };
         let stats = self.flights.stat(&unknown, len)?;
+        if let Some((key, _)) = unknown.iter().zip(&stats).find(|(_, stat)| stat.is_some()) {
+            self.permission.note_read(key);
+        }
         let mut stats = stats.into_iter();
         Ok(known
             .into_iter()
@@ -224,11 +227,15 @@ impl ReadableStore for RemoteStore {
 
 impl ListableStore for RemoteStore {
     fn can_list(&self) -> bool {
-        self.permission.is_given(|| {
-            let (root, depth) = (Prefix::root(), Depth::Directory);
-            let list = |report| self.server.list(&root, depth, Start::First, report);
-            wait(list).map(|_: Page| ())
-        })
+        let (root, depth) = (Prefix::root(), Depth::Directory);
+        let first = Some(ByteRange::first(1));
+        self.permission.is_given(
+            |key| wait(|report| self.server.get(key, first, report)).map(|_: Option<Value>| ()),
+            || {
+                let list = |report| self.server.list(&root, depth, Start::First, report);
+                wait(list).map(|_: Page| ())
+            },
+        )
     }
 
     fn lists_empty_prefixes(&self) -> bool {

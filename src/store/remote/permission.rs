@@ -1,14 +1,19 @@
 //! Whether a server lists keys. Some buckets may be read by all users, but not listed.
 //!
 //! Credentials that have ended are refused, too, and a hierarchy must not look empty then. So a
-//! refusal counts only if a value could be read after it, and the next listing is refused again.
+//! refusal counts only if after it a value can be read and the next listing is refused again, and
+//! only for a while.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
+use crate::store::Key;
+
+/// How long a refusal counts.
+const REASK: Duration = Duration::from_secs(60);
 
 /// The answer of the server to the first listing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,7 +25,7 @@ enum Answer {
     Given,
     /// It was refused once.
     Doubtful,
-    Refused,
+    Refused(Instant),
 }
 
 /// Whether a server lists keys.
@@ -29,8 +34,8 @@ pub(super) struct Permission {
     /// A leaf lock.
     answer: Mutex<Answer>,
     answered: Condvar,
-    /// Whether a value could be read.
-    has_read: AtomicBool,
+    /// A value that could be read. A leaf lock.
+    known: Mutex<Option<Key>>,
 }
 
 /// Stops awaiting an answer that does not come.
@@ -50,8 +55,8 @@ impl Drop for Asked {
 impl Asked {
     /// Notes the answer. Errors other than a refusal may pass.
     pub(super) fn note(&self, listed: Result<(), &Error>) {
-        let is_refused = listed.is_err_and(|error| error.errno() == libc::EACCES);
-        *self.0.answer.lock() = if is_refused { Answer::Doubtful } else { Answer::Given };
+        let answer = if listed.is_err_and(is_refusal) { Answer::Doubtful } else { Answer::Given };
+        *self.0.answer.lock() = answer;
         self.0.answered.notify_all();
     }
 }
@@ -64,27 +69,47 @@ impl Permission {
     }
 
     /// Notes that a value was read.
-    pub(super) fn note_read(&self) {
-        self.has_read.store(true, Ordering::Relaxed);
+    pub(super) fn note_read(&self, key: &Key) {
+        let mut known = self.known.lock();
+        if known.is_none() {
+            *known = Some(key.clone());
+        }
     }
 
-    /// Whether keys can be listed. Waits for the answer, if it is awaited. Calls `list_again` to
-    /// see whether a refusal stays.
-    pub(super) fn is_given(&self, list_again: impl FnOnce() -> Result<()>) -> bool {
+    /// Whether keys can be listed. Waits for the answer, if it is awaited. After a refusal, `read`
+    /// reads a value, and `list` lists again.
+    pub(super) fn is_given(
+        &self,
+        read: impl FnOnce(&Key) -> Result<()>,
+        list: impl FnOnce() -> Result<()>,
+    ) -> bool {
         let mut answer = self.answer.lock();
         while *answer == Answer::Awaited {
             self.answered.wait(&mut answer);
         }
-        if *answer == Answer::Doubtful && self.has_read.load(Ordering::Relaxed) {
-            drop(answer);
-            let again = list_again();
-            answer = self.answer.lock();
-            match again {
-                Ok(()) => *answer = Answer::Given,
-                Err(error) if error.errno() == libc::EACCES => *answer = Answer::Refused,
-                Err(_) => {}
-            }
+        match *answer {
+            Answer::Unasked | Answer::Awaited | Answer::Given => return true,
+            Answer::Refused(at) if at.elapsed() < REASK => return false,
+            Answer::Refused(_) | Answer::Doubtful => {}
         }
-        *answer != Answer::Refused
+        drop(answer);
+        let Some(known) = self.known.lock().clone() else { return true };
+        if read(&known).is_err() {
+            return true;
+        }
+        match list() {
+            Ok(()) => *self.answer.lock() = Answer::Given,
+            Err(error) if is_refusal(&error) => {
+                *self.answer.lock() = Answer::Refused(Instant::now());
+                return false;
+            }
+            Err(_) => {}
+        }
+        true
     }
+}
+
+/// Whether the server says that the user may not do something.
+fn is_refusal(error: &Error) -> bool {
+    error.errno() == libc::EACCES && !error.detail().contains("Expired")
 }
