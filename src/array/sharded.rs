@@ -33,7 +33,7 @@ const ATTEMPTS: usize = 1000;
 const ATTEMPTS_AT_ONCE: usize = 10;
 
 /// How long to retry a read.
-const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// How long the retry `attempt` of a read waits.
 fn pause(attempt: usize) -> Duration {

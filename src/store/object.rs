@@ -37,7 +37,7 @@ use super::remote::server::{Depth, Page, Report, Server, Start};
 use super::remote::{Limits, RemoteStore};
 use super::{ByteRange, Condition, Entry, Key, Prefix, Stat, Value, is_component, unique};
 use crate::error::{Error, Kind, Result};
-use client::Clients;
+use client::{Clients, FIRST};
 use failure::error_of;
 use hidden::Hidden;
 use progress::Progress;
@@ -145,7 +145,9 @@ impl ObjectServer {
         report: Report<T>,
     ) {
         let (permits, credentials) = (Arc::clone(&self.permits), self.clients.credentials.clone());
-        let (retry_for, has_answered) = (self.retry_for, Arc::clone(&self.has_answered));
+        let has_answered = Arc::clone(&self.has_answered);
+        let is_first = !has_answered.load(Ordering::Relaxed);
+        let retry_for = if is_first { self.retry_for.min(FIRST) } else { self.retry_for };
         let task = async move {
             let _permit = permits.acquire_owned().await;
             let progress = Arc::new(Progress::begin());

@@ -359,7 +359,7 @@ def test_a_tag_that_always_changes_is_an_error_or_the_right_bytes(proxy, mount, 
     with mount() as m:
         m.allow("keep replacing")
         proxy.faults = [Fault(is_range, change=change)]
-        assert set(failures(m, 60)) <= {errno.ESTALE, errno.EIO}
+        assert set(failures(m, 90)) <= {errno.ESTALE, errno.EIO}
         proxy.faults = []
         check_all(m)
     assert next(count) < 500, "requests"

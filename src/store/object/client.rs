@@ -18,7 +18,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 const MOST_TRIES: usize = 1000;
 
 /// How long to try until the server has answered for the first time.
-const FIRST: Duration = Duration::from_secs(5);
+pub(super) const FIRST: Duration = Duration::from_secs(5);
 
 /// How long to wait between tries, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));

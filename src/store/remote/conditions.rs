@@ -20,16 +20,19 @@ pub(super) struct Puts {
     is_single_writer: bool,
     /// Whether they are honoured, when that is known. Held during the requests that try it.
     are_honoured: Mutex<Option<bool>>,
+    /// Values of such tries that could not be deleted yet. A leaf lock.
+    left: Mutex<Vec<Key>>,
 }
 
 impl Puts {
     pub(super) fn new(server: Arc<dyn Server>, is_single_writer: bool) -> Self {
-        Self { server, is_single_writer, are_honoured: Mutex::new(None) }
+        Self { server, is_single_writer, are_honoured: Mutex::new(None), left: Mutex::default() }
     }
 
     /// Puts a value. [`Kind::Unsupported`] if there is a condition that the server would ignore.
     pub(super) fn put(&self, key: &Key, bytes: Vec<Bytes>, condition: Condition) -> Result<Stat> {
         let put = |condition| wait(|report| self.server.put(key, bytes, condition, report)).at(key);
+        self.delete_left();
         if matches!(condition, Condition::Always) || self.are_honoured()? {
             return put(condition);
         }
@@ -52,29 +55,40 @@ impl Puts {
 
     fn are_honoured(&self) -> Result<bool> {
         let mut known = self.are_honoured.lock();
-        match *known {
-            Some(known) => Ok(known),
-            None => Ok(*known.insert(are_honoured(&*self.server)?)),
+        if let Some(known) = *known {
+            return Ok(known);
+        }
+        // A fault that passes may look as if they were ignored.
+        let found = self.try_them()? || self.try_them()?;
+        log::debug!("the server {} conditions", if found { "honours" } else { "ignores" });
+        Ok(*known.insert(found))
+    }
+
+    /// Tries whether the server refuses a put whose condition does not hold, and takes one whose
+    /// condition holds.
+    fn try_them(&self) -> Result<bool> {
+        let key = Key::parse(&format!("{PRIVATE}/probe-{}", unique::text()))?;
+        let put = |text: &'static str, condition| {
+            let bytes = vec![Bytes::from_static(text.as_bytes())];
+            wait(|report| self.server.put(&key, bytes, condition, report))
+        };
+        let found = tried(put).at(&key);
+        self.left.lock().push(key);
+        self.delete_left();
+        found
+    }
+
+    /// Deletes the values of tries. What fails is tried again with the next put.
+    fn delete_left(&self) {
+        let left = std::mem::take(&mut *self.left.lock());
+        if left.is_empty() {
+            return;
+        }
+        if let Err(error) = wait(|report| self.server.delete(&left, report)) {
+            log::debug!("what tried the conditions cannot be deleted: {error}");
+            self.left.lock().extend(left);
         }
     }
-}
-
-/// Tries whether a server refuses a put whose condition does not hold, and takes one whose
-/// condition holds.
-fn are_honoured(server: &dyn Server) -> Result<bool> {
-    let key = Key::parse(&format!("{PRIVATE}/probe-{}", unique::text()))?;
-    let put = |text: &'static str, condition| {
-        let bytes = vec![Bytes::from_static(text.as_bytes())];
-        wait(|report| server.put(&key, bytes, condition, report))
-    };
-    let found = tried(put);
-    let removed = wait(|report| server.delete(std::slice::from_ref(&key), report));
-    if let Err(error) = removed {
-        log::debug!("{key}: {error}");
-    }
-    let are_honoured = found.at(&key)?;
-    log::debug!("the server {} conditions", if are_honoured { "honours" } else { "ignores" });
-    Ok(are_honoured)
 }
 
 fn tried(put: impl Fn(&'static str, Condition) -> Result<Stat>) -> Result<bool> {
