@@ -1,6 +1,5 @@
 //! Creates, changes and removes nodes.
 
-use super::directories::Directories;
 use super::documents::{Replaced, Taken, steps_to_erase};
 use super::intent::{Documents, Intent};
 use super::names::check_is_not_private;
@@ -27,16 +26,9 @@ impl Hierarchy {
         Changes { hierarchy: self }
     }
 
-    /// Has each metadata file read itself from now on, because some will change.
-    pub(super) fn stop_using_copies(&self) {
-        if self.copied.stop() {
-            self.nodes.forget_copied();
-        }
-    }
-
-    /// Returns the directories that only this mount knows.
-    pub fn directories(&self) -> &Directories {
-        &self.directories
+    /// Has each metadata file read itself from now on, instead of consolidated metadata.
+    pub fn stop_using_copies(&self) {
+        self.copied.stop(&self.nodes);
     }
 }
 

@@ -2,8 +2,8 @@
 //! is asked once for all of them.
 //!
 //! Only arrays: the metadata file of a group may have consolidated metadata of its own. And only
-//! until this mount changes metadata: then each metadata file is read itself, so that a change
-//! never builds on a copy, which may be outdated.
+//! until a program changes something: then each metadata file is read itself, because a copy may be
+//! outdated.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::documents::DocumentStore;
 use super::node::{Attributes, Document, Node};
+use super::node_cache::NodeCache;
 use crate::bounded::{Bounded, Limits};
 use crate::error::Result;
 use crate::json;
@@ -54,13 +55,13 @@ impl CopiedArrays {
         Self { is_used: AtomicBool::new(is_used), groups: Mutex::new(Bounded::new(limits)) }
     }
 
-    /// Stops the use of copies, and returns whether they were used until now.
-    pub fn stop(&self) -> bool {
-        let was_used = self.is_used.swap(false, Ordering::SeqCst);
-        if was_used {
+    /// Stops the use of copies, because metadata files will change. Drops the `nodes` that were
+    /// made from some.
+    pub fn stop(&self, nodes: &NodeCache) {
+        if self.is_used.swap(false, Ordering::SeqCst) {
             self.groups.lock().clear();
+            nodes.forget_copied();
         }
-        was_used
     }
 
     fn get(&self, group: &NodePath) -> Option<Arc<Copies>> {

@@ -60,7 +60,7 @@ pub struct Hierarchy {
     pub(super) nodes: NodeCache,
     pub(super) copied: CopiedArrays,
     /// Directories that only this mount knows.
-    pub(super) directories: Directories,
+    pub directories: Directories,
     /// The hierarchy around this one, if its root is a node of a larger one.
     pub(super) above: Option<Above>,
     /// Documents that are shown with consolidated metadata.

@@ -156,3 +156,15 @@ def test_an_outdated_copy_is_not_used_after_a_change_or_if_the_user_says_so(prox
     assert array.shape == (6, 5) and array.attrs.asdict() == {"number": 1, "units": "K"}
     copy = zarr.open_consolidated(root.store)["g/x1"]
     assert copy.shape == (6, 5) and copy.attrs.asdict() == {"number": 1, "units": "K"}
+
+
+def test_a_chunk_is_not_encoded_by_an_outdated_copy(proxy, mount, prefix):
+    root = consolidated(prefix, 3)
+    del root["g/x1"]
+    root["g"].create_array("x1", shape=(4, 5), dtype=">i4", chunks=(4, 5), compressors=None)
+    with mount() as m:
+        assert np.load(m / "g/x1.npy").dtype == "i4"
+        chunk = m / "g/x1/c/0/0"
+        chunk.parent.mkdir(parents=True, exist_ok=True)
+        chunk.write_bytes(values(4, 5).tobytes())
+    assert np.array_equal(zarr.open_group(root.store, use_consolidated=False)["g/x1"][:], values(4, 5))

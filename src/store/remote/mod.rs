@@ -118,7 +118,7 @@ impl RemoteStore {
         }
     }
 
-    /// Lists the root beside other requests, which tells whether the server lists at all.
+    /// Lists the root beside other requests, which shows whether the server lists at all.
     pub(crate) fn try_listing(&self) {
         let (asked, names) = (self.permission.ask(), Arc::clone(&self.names));
         let mut listing = Listing::new();

@@ -233,7 +233,7 @@ impl Directories {
     /// the first error.
     pub fn store_directories(&self, delay: Duration) -> Result<()> {
         let mut first = Ok(());
-        for path in self.core.hierarchy.directories().quiet(delay) {
+        for path in self.core.hierarchy.directories.quiet(delay) {
             if delay.is_zero() || !self.is_being_filled(&path) {
                 let _alone = self.core.tree_lock.write();
                 first = first.and(self.store_as_group(&path));
@@ -276,7 +276,7 @@ impl Directories {
             }
             Err(error) => {
                 // Restart the delay before the next attempt.
-                self.core.hierarchy.directories().touch(path);
+                self.core.hierarchy.directories.touch(path);
                 return Err(error.at(path));
             }
         }

@@ -42,7 +42,7 @@ impl DocumentWriter {
         written: &[u8],
     ) -> Result<()> {
         let changes = self.core.hierarchy.changes();
-        self.core.hierarchy.directories().touch(path);
+        self.core.hierarchy.directories.touch(path);
         self.chunks.store_array(path)?;
         let node = self.core.hierarchy.existing(path)?;
         if node.is_bare() {
@@ -186,7 +186,7 @@ impl DocumentWriter {
     /// Stores `written` as the document of a node in the stored dialect.
     pub fn store_stored_document(&self, path: &NodePath, key: &Key, written: &[u8]) -> Result<()> {
         let changes = self.core.hierarchy.changes();
-        self.core.hierarchy.directories().touch(path);
+        self.core.hierarchy.directories.touch(path);
         self.chunks.store_array(path)?;
         self.core.hierarchy.invalidate(path);
         let raised = self.core.hierarchy.raise_stored(path, key, written)?;

@@ -115,7 +115,7 @@ impl Names {
     /// Records activity at a place, so that made directories above it do not become groups yet.
     pub fn touch(&self, place: &Place) {
         if let Some(path) = place.node() {
-            self.core.hierarchy.directories().touch(path);
+            self.core.hierarchy.directories.touch(path);
         }
     }
 
