@@ -155,8 +155,8 @@ pub struct Mount {
     /// limit.
     #[arg(long, conflicts_with = "metadata_ttl")]
     pub immutable: bool,
-    /// Read the metadata file of each array, even if a group has consolidated metadata, which
-    /// programs that do not know them may have left outdated.
+    /// Read the metadata file of each array. Otherwise a read-only mount uses consolidated
+    /// metadata, which programs that do not know them may have left outdated.
     #[arg(long, help_heading = "Options for URLs")]
     pub no_consolidated: bool,
     /// Do not store a chunk whose elements all equal the fill value bit for bit; erase it instead.

@@ -54,6 +54,10 @@ const IGNORED: &[&str] = &[
 /// The lifetime of cached names and attributes if no other program changes anything.
 const UNLIMITED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
+/// The shortest time for which metadata must be cached where consolidated metadata are used: the
+/// groups above are looked up for each array.
+const SHORTEST_FOR_COPIES: Duration = Duration::from_secs(1);
+
 /// The lifetime of cached names and attributes of a directory.
 const LOCAL_TTL: Duration = Duration::from_secs(1);
 
@@ -129,7 +133,9 @@ fn open_hierarchy(
     let layout = ShardLayout { order: args.shard_order, write };
     let max_chunk_len = resources::within_memory(args.max_chunk_size, 8);
     let trusts_encoded = args.trust_encoded;
-    let reads_copies = source.root.directory().is_none() && !args.no_consolidated;
+    let is_remote = source.root.directory().is_none();
+    let reads_copies = is_remote && flags.read_only && metadata_ttl >= SHORTEST_FOR_COPIES;
+    let reads_copies = reads_copies && !args.no_consolidated;
     let options = hierarchy::Options {
         metadata_ttl,
         max_chunk_len,

@@ -15,14 +15,27 @@ pub fn run(args: &Uploads) -> Result<(), Failure> {
     let uploads = args.remote.uploads(url)?;
     let refused = |error: crate::error::Error| failed(format!("{source}: {}", error.detail()));
     let bucket = url.split('/').nth(2).unwrap_or_default();
+    let mut left = 0_usize;
     for upload in uploads.list().map_err(refused)? {
         let is_old = upload.began.elapsed().is_ok_and(|age| age >= args.older_than);
-        if args.end && is_old {
-            uploads.end(&upload).map_err(refused)?;
-        }
-        let word = if args.end && is_old { "ended" } else { "unfinished" };
-        let (began, key) = (upload.began_text(), &upload.key);
+        let ended = if args.end && is_old { Some(uploads.end(&upload)) } else { None };
+        let word = if matches!(ended, Some(Ok(()))) { "ended" } else { "unfinished" };
+        let (began, key) = (upload.began_text(), shown(&upload.key));
         print::output(&format!("{word}  {began}  s3://{bucket}/{key}\n"))?;
+        if let Some(Err(error)) = ended {
+            print::error(&format!("zarrfs: s3://{bucket}/{key}: {}", error.detail()));
+            left = left.saturating_add(1);
+        }
+    }
+    if left > 0 {
+        return Err(failed(format!("{source}: {left} uploads could not be ended")));
     }
     Ok(())
+}
+
+/// Returns a key without characters that a terminal would act on.
+fn shown(key: &str) -> String {
+    key.chars()
+        .flat_map(|it| if it.is_control() { it.escape_default().collect() } else { vec![it] })
+        .collect()
 }

@@ -19,16 +19,9 @@ pub struct Changes<'h> {
 }
 
 impl Hierarchy {
-    /// Returns the changes that programs can ask for. From then on each metadata file is read
-    /// itself.
+    /// Returns the changes that programs can ask for.
     pub fn changes(&self) -> Changes<'_> {
-        self.stop_using_copies();
         Changes { hierarchy: self }
-    }
-
-    /// Has each metadata file read itself from now on, instead of consolidated metadata.
-    pub fn stop_using_copies(&self) {
-        self.copied.stop(&self.nodes);
     }
 }
 

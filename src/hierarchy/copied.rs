@@ -2,12 +2,11 @@
 //! is asked once for all of them.
 //!
 //! Only arrays: the metadata file of a group may have consolidated metadata of its own. And only
-//! until a program changes something: then each metadata file is read itself, because a copy may be
-//! outdated.
+//! where nothing can be changed: a copy may be outdated, and what a program writes by it would undo
+//! what others have stored.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,7 +14,6 @@ use parking_lot::Mutex;
 
 use super::documents::DocumentStore;
 use super::node::{Attributes, Document, Node};
-use super::node_cache::NodeCache;
 use crate::bounded::{Bounded, Limits};
 use crate::error::Result;
 use crate::json;
@@ -32,7 +30,7 @@ const COPY_LEN: u64 = 256;
 /// The copies of several groups.
 #[derive(Debug)]
 pub(super) struct CopiedArrays {
-    is_used: AtomicBool,
+    is_used: bool,
     /// A leaf lock.
     groups: Mutex<Bounded<NodePath, Arc<Copies>>>,
 }
@@ -45,23 +43,14 @@ struct Copies {
     /// The stat of the value that has them; `None` if there is none.
     stat: Option<Stat>,
     /// The metadata files by their path from the group.
-    texts: HashMap<String, Bytes>,
+    texts: Arc<HashMap<String, Bytes>>,
 }
 
 impl CopiedArrays {
     /// Returns none, which will be read if `is_used` is true.
     pub fn new(is_used: bool) -> Self {
         let limits = Limits::bytes(resources::within_memory(MAX_KEPT_LEN, 12));
-        Self { is_used: AtomicBool::new(is_used), groups: Mutex::new(Bounded::new(limits)) }
-    }
-
-    /// Stops the use of copies, because metadata files will change. Drops the `nodes` that were
-    /// made from some.
-    pub fn stop(&self, nodes: &NodeCache) {
-        if self.is_used.swap(false, Ordering::SeqCst) {
-            self.groups.lock().clear();
-            nodes.forget_copied();
-        }
+        Self { is_used, groups: Mutex::new(Bounded::new(limits)) }
     }
 
     fn get(&self, group: &NodePath) -> Option<Arc<Copies>> {
@@ -89,10 +78,11 @@ impl CopiedArrays {
         ttl: Duration,
         node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
     ) -> Result<Option<Document>> {
-        if !self.is_used.load(Ordering::SeqCst) {
+        if !self.is_used {
             return Ok(None);
         }
-        for group in path.ancestors() {
+        // The next one is as new as those further up, or newer.
+        for group in path.ancestors().into_iter().rev() {
             let known = self.get(&group);
             let copies = match known.filter(|known| known.checked.elapsed() < ttl) {
                 Some(copies) => copies,
@@ -107,7 +97,6 @@ impl CopiedArrays {
                     stat: Stat { len: u64::try_from(text.len()).unwrap_or(u64::MAX), ..stat },
                     attributes: attributes.map(|key| Attributes { key, stat: None }),
                     is_whole: true,
-                    is_copy: true,
                 }));
             }
         }
@@ -127,20 +116,22 @@ impl CopiedArrays {
         let source = match key {
             Some(key) => documents.store.stat(&key)?.map(|stat| (stat, Source::Value(key))),
             None => match node(group)?.as_ref().and_then(|node| node.document()) {
-                Some(document) if document.is_whole && !document.is_copy => {
+                Some(document) if document.is_whole => {
                     Some((document.stat, Source::Text(document.text.clone())))
                 }
                 Some(_) | None => None,
             },
         };
         let Some((stat, source)) = source else {
-            return Ok(self.put(group, Copies { checked, stat: None, texts: HashMap::new() }));
+            return Ok(self.put(group, Copies { checked, stat: None, texts: Arc::default() }));
         };
         let is_current =
             |known: &Copies| known.stat.is_some_and(|known| known.version.is_same(stat.version));
         let texts = match self.get(group).filter(|known| is_current(known)) {
-            Some(known) => known.texts.clone(),
-            None => source.texts(documents),
+            Some(known) => Arc::clone(&known.texts),
+            // Each array has its own metadata file.
+            None if stat.len > json::MAX_DOCUMENT_LEN => Arc::default(),
+            None => Arc::new(source.texts(documents)),
         };
         Ok(self.put(group, Copies { checked, stat: Some(stat), texts }))
     }
@@ -161,7 +152,7 @@ impl Source {
         let text = match self {
             Self::Text(text) => Ok(Some(text)),
             Self::Value(key) => {
-                let value = documents.store.get(&key, json::max_text_len());
+                let value = documents.store.get(&key, json::MAX_DOCUMENT_LEN);
                 value.map(|value| value.map(|value| value.bytes))
             }
         };

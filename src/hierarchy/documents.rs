@@ -31,16 +31,6 @@ impl<'d> Replaced<'d> {
     pub fn of(document: Option<&'d Document>) -> Self {
         document.map_or(Self::Absent, Self::Unchanged)
     }
-
-    /// Fails with [`Kind::Stale`] if only a copy of the document was read: its version is unknown.
-    fn check_is_no_copy(self) -> Result<()> {
-        match self {
-            Self::Unchanged(Document { is_copy: true, key, .. }) => {
-                Err(Error::new(Kind::Stale, "only a copy of it was read").at(key))
-            }
-            Self::Unchanged(_) | Self::Absent => Ok(()),
-        }
-    }
 }
 
 /// One key of a document before and after a change.
@@ -103,7 +93,6 @@ impl DocumentStore {
             stat: found.stat,
             attributes: None,
             is_whole: found.is_whole,
-            is_copy: false,
         };
         let Some(attributes) = self.dialect.attributes_key(path)? else {
             return Ok(Some(document));
@@ -136,9 +125,6 @@ impl DocumentStore {
 
     /// Whether this version of a document is still stored.
     pub fn is_current(&self, document: &Document) -> Result<bool> {
-        if document.is_copy {
-            return Ok(false);
-        }
         let is_same = |key: &Key, known: Option<&Stat>| -> Result<bool> {
             let version = self.store.stat(key)?.map(|stat| stat.version);
             Ok(Version::holds_of(known.map(|stat| stat.version), version))
@@ -170,7 +156,6 @@ impl DocumentStore {
         text: &str,
         replaced: Replaced<'_>,
     ) -> Result<Planned> {
-        replaced.check_is_no_copy()?;
         let (old, other) = match replaced {
             Replaced::Unchanged(document) if document.key == *key => (Some(document), None),
             Replaced::Unchanged(document) => (None, Some(document)),
@@ -252,7 +237,7 @@ impl DocumentStore {
                  stored",
             )
         })?;
-        Ok(Document { key, text, stat, attributes, is_whole: true, is_copy: false })
+        Ok(Document { key, text, stat, attributes, is_whole: true })
     }
 
     /// Sets or erases one key of a document.

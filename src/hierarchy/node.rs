@@ -58,8 +58,6 @@ pub struct Document {
     pub attributes: Option<Attributes>,
     /// Whether `text` is complete: consolidated metadata are left out if they are too long.
     pub is_whole: bool,
-    /// Whether it is the copy in the consolidated metadata of a group above, which may be outdated.
-    pub is_copy: bool,
 }
 
 /// A stored attributes file.

@@ -89,13 +89,6 @@ impl NodeCache {
         nodes.retain(|known, _| known.relative_to(path).is_none());
     }
 
-    /// Drops the cached nodes whose metadata files are copies.
-    pub fn forget_copied(&self) {
-        let mut nodes = self.nodes.write();
-        self.forgotten.fetch_add(1, Ordering::SeqCst);
-        nodes.retain(|_, read| !read.node.document().is_some_and(|document| document.is_copy));
-    }
-
     /// Returns the moves and removals so far.
     pub fn moves(&self) -> &Moves {
         &self.moves

@@ -36,6 +36,7 @@ pub struct Options {
     /// Whether encoded chunks that programs write are stored without decoding them first.
     pub trusts_encoded: bool,
     /// Whether the consolidated metadata of a group stand for the metadata files of its arrays.
+    /// They may be outdated, so nothing must be stored then.
     pub reads_copies: bool,
 }
 
@@ -57,8 +58,8 @@ impl Default for Options {
 pub struct Hierarchy {
     pub(super) documents: DocumentStore,
     pub(super) options: Options,
-    pub(super) nodes: NodeCache,
-    pub(super) copied: CopiedArrays,
+    nodes: NodeCache,
+    copied: CopiedArrays,
     /// Directories that only this mount knows.
     pub directories: Directories,
     /// The hierarchy around this one, if its root is a node of a larger one.
@@ -264,7 +265,9 @@ impl Hierarchy {
             return Ok(None);
         };
         let known = kept.and_then(|node| node.document());
-        if known.is_some_and(|known| known.is_copy && known.text == document.text) {
+        if known.is_some_and(|known| {
+            known.text == document.text && known.stat.version.is_same(document.stat.version)
+        }) {
             return Ok(kept.map(Arc::clone));
         }
         let lowered = self.dialect_of(path).lower(Some(NodeKind::Array), &document.text);

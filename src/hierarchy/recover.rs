@@ -60,7 +60,6 @@ impl Recovery<'_> {
         };
         for aside in abandoned {
             let _alone = alone();
-            self.hierarchy.stop_using_copies();
             if let Some(list) = self.hierarchy.store().list() {
                 // The cache is older than the interrupted change.
                 list.forget_below(&Prefix::root());

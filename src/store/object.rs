@@ -51,6 +51,9 @@ const PAUSES: [Duration; 3] =
 /// The status of an answer to a request for a range that the value does not have.
 const RANGE_NOT_SATISFIABLE: u16 = 416;
 
+/// The length of an answer with 1,000 names, in bytes.
+const PAGE_LEN: u64 = 1 << 20;
+
 /// The longest value that is read as a whole: only small ones of zarrfs itself are.
 const LONGEST: u64 = 1 << 20;
 
@@ -163,6 +166,7 @@ impl ObjectServer {
             report(match (result, credentials) {
                 (Err(failure), Some(credentials)) if failure::is_mended_by_renewal(&failure) => {
                     credentials.forget(began).await;
+                    progress.note();
                     tries().await.map_err(|failure| error_of(&failure))
                 }
                 (result, _) => result.map_err(|failure| error_of(&failure)),
@@ -267,7 +271,8 @@ impl Server for ObjectServer {
             page_token,
             ..PaginatedListOptions::default()
         };
-        let request = move |_: Arc<Progress>| {
+        let request = move |progress: Arc<Progress>| {
+            progress.allow(put::longest(PAGE_LEN));
             let (client, prefix, options) = (Arc::clone(&client), prefix.clone(), options.clone());
             let hidden = Arc::clone(&hidden);
             async move {

@@ -163,6 +163,25 @@ impl MemoryFile {
         self.0.set_len(u64::try_from(bytes.len()).map_err(io::Error::other)?)?;
         self.0.write_all_at(bytes, 0)
     }
+
+    /// Returns the same file, for a program to write into.
+    pub fn try_clone(&self) -> io::Result<File> {
+        self.0.try_clone()
+    }
+
+    /// Returns its first bytes, at most `len`.
+    pub fn first(&self, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let mut read = 0;
+        while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            match self.0.read_at(rest, u64::try_from(read).map_err(io::Error::other)?)? {
+                0 => break,
+                more => read = read.saturating_add(more),
+            }
+        }
+        bytes.truncate(read);
+        Ok(bytes)
+    }
 }
 
 impl AsFd for MemoryFile {

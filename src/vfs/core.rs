@@ -59,14 +59,6 @@ impl Core {
         }
     }
 
-    /// Begins a change that a program asks for. Fails if this mount allows none.
-    pub fn begin_change(&self) -> Result<()> {
-        self.options.check_names_change()?;
-        // What is written must not depend on metadata that may be outdated.
-        self.hierarchy.stop_using_copies();
-        Ok(())
-    }
-
     /// Whether each answer of the store takes long.
     pub fn is_remote(&self) -> bool {
         self.hierarchy.store().read().is_remote()

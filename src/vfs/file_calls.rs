@@ -100,7 +100,6 @@ impl Vfs {
         access: Access,
         is_exclusive: bool,
     ) -> Result<(Attr, Opened)> {
-        self.core.hierarchy.stop_using_copies();
         let _shared = self.core.tree_lock.read();
         let parent = self.names.directory(parent)?;
         if let Some(place) = self.names.resolve(&parent, name)? {

@@ -258,7 +258,6 @@ impl Vfs {
     /// Changes the length of a file. If no program has it open for writing, also stores it.
     pub fn truncate(&self, number: u64, len: u64) -> Result<Attr> {
         self.core.hierarchy.store().write()?;
-        self.core.hierarchy.stop_using_copies();
         let inode = self.names.inode(number)?;
         let place = inode.place();
         check_writable(place.as_ref())?;

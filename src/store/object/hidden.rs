@@ -58,16 +58,19 @@ impl Hidden {
             return false;
         }
         let known = self.known.lock().clone();
-        let known = match known {
+        let is_there = match &known {
+            Some(known) => known != path && client.head(known).await.is_ok(),
+            None => false,
+        };
+        let known = match known.filter(|_| is_there) {
             Some(known) => known,
+            // It may have been removed.
             None => match Self::find(client, root).await {
-                Some(found) => found,
-                None => return false,
+                Some(found) if found != *path => found,
+                _ => return false,
             },
         };
-        if known == *path || client.head(&known).await.is_err() {
-            return false;
-        }
+        *self.known.lock() = None;
         // Until now everything may have been refused for a while.
         if !refused(&client.head(path).await) {
             return false;

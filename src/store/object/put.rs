@@ -274,8 +274,8 @@ impl Put<'_> {
         let upload = reader.create_multipart_opts(self.path, options).await?;
         let stored = match self.put_parts(&upload).await {
             Ok(parts) => {
-                let complete = writer.complete_multipart(self.path, &upload, parts);
-                self.patience.within(len, complete).await
+                let complete = || writer.complete_multipart(self.path, &upload, parts.clone());
+                self.patience.tried(len, complete).await
             }
             Err(failure) => Err(failure),
         };

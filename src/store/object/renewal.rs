@@ -31,87 +31,142 @@ enum Place {
 
 /// Credentials from a profile, or from the server of a container, a machine or a web identity.
 #[derive(Debug)]
-pub(super) struct Credentials {
+pub(super) struct Credentials(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     place: Place,
-    /// Held while credentials are renewed, so that all requests wait for one renewal.
-    state: Mutex<State>,
+    /// A leaf lock.
+    kept: parking_lot::Mutex<Option<Kept>>,
+    /// Held while credentials are renewed, so that all requests wait for one renewal. It has what
+    /// asks a server, and keeps what that gave until shortly before it ends.
+    renewing: Mutex<Option<AwsCredentialProvider>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// The last credentials, and when they came.
-    kept: Option<(Arc<AwsCredential>, SystemTime)>,
+/// The last credentials.
+#[derive(Debug, Clone)]
+struct Kept {
+    credential: Arc<AwsCredential>,
+    came: SystemTime,
     /// When to ask for others.
-    next: Option<SystemTime>,
-    /// It asks a server, and keeps what that gave until shortly before it ends.
-    provider: Option<AwsCredentialProvider>,
+    next: SystemTime,
+    /// When they end, if that is known.
+    until: Option<SystemTime>,
+}
+
+impl Kept {
+    /// Returns what signs requests. It is renewed before it ends, or half way if it ends soon.
+    fn of(keys: Keys) -> Self {
+        let came = SystemTime::now();
+        let pause = keys.until.map_or(REREAD, |until| {
+            let left = until.duration_since(came).unwrap_or_default();
+            if left > RENEWAL { left.saturating_sub(RENEWAL) } else { left / 2 }
+        });
+        let until = keys.until;
+        let credential =
+            AwsCredential { key_id: keys.id, secret_key: keys.secret, token: keys.token };
+        let next = came.checked_add(pause).unwrap_or(came);
+        Self { credential: Arc::new(credential), came, next, until }
+    }
+
+    /// Whether they can be used while others are asked for.
+    fn is_good(&self) -> bool {
+        self.until.is_some_and(|until| SystemTime::now() < until)
+    }
 }
 
 impl Credentials {
     /// Returns the credentials that must be asked for, with a `builder` for clients that give up
     /// soon. `None` if the keys are in the environment.
     pub fn find(profile: Option<&str>, builder: AmazonS3Builder) -> Result<Option<Arc<Self>>> {
-        let (place, state) = match credentials::find(profile)? {
+        let (place, kept) = match credentials::find(profile)? {
             Source::Environment => return Ok(None),
             Source::Profile(name) => {
                 // If something is missing, this is the time to report it.
-                let (credential, next) = signing(credentials::keys_of(&name)?);
-                let kept = Some((credential, SystemTime::now()));
-                (Place::Profile(name), State { kept, next: Some(next), provider: None })
+                let kept = Kept::of(credentials::keys_of(&name)?);
+                (Place::Profile(name), Some(kept))
             }
-            Source::Server(name) => (Place::Server(name, Box::new(builder)), State::default()),
+            Source::Server(name) => (Place::Server(name, Box::new(builder)), None),
         };
-        Ok(Some(Arc::new(Self { place, state: Mutex::new(state) })))
+        let shared =
+            Shared { place, kept: parking_lot::Mutex::new(kept), renewing: Mutex::default() };
+        Ok(Some(Arc::new(Self(Arc::new(shared)))))
     }
 
     /// Has credentials asked for before the next request, unless others came after `began`, when
     /// the request began that was refused.
     pub async fn forget(&self, began: SystemTime) {
-        let mut state = self.state.lock().await;
-        if state.kept.as_ref().is_some_and(|(_, came)| *came <= began) {
-            *state = State::default();
+        let mut provider = self.0.renewing.lock().await;
+        let mut kept = self.0.kept.lock();
+        if kept.as_ref().is_some_and(|kept| kept.came <= began) {
+            (*kept, *provider) = (None, None);
         }
     }
+}
 
-    /// Asks for credentials, and returns when to ask again.
-    async fn ask(&self, state: &mut State) -> Result<(Arc<AwsCredential>, SystemTime)> {
+impl Shared {
+    fn current(&self) -> Option<Arc<AwsCredential>> {
+        let kept = self.kept.lock();
+        let current = kept.as_ref().filter(|kept| SystemTime::now() < kept.next);
+        current.map(|kept| Arc::clone(&kept.credential))
+    }
+
+    /// Asks for credentials, unless that was done meanwhile.
+    async fn renew(&self) -> Result<Arc<AwsCredential>> {
+        let mut provider = self.renewing.lock().await;
+        if let Some(current) = self.current() {
+            return Ok(current);
+        }
+        let asked = self.ask(&mut provider).await;
+        let old = self.kept.lock().take();
+        let kept = match (asked, old) {
+            (Ok(new), Some(old)) if Arc::ptr_eq(&new.credential, &old.credential) => {
+                Kept { came: old.came, ..new }
+            }
+            (Ok(new), _) => new,
+            (Err(error), Some(old)) => {
+                // They may be good for minutes. If they are not, the server says so.
+                log::debug!("{error}");
+                let now = SystemTime::now();
+                Kept { next: now.checked_add(PAUSE).unwrap_or(now), ..old }
+            }
+            (Err(error), None) => return Err(error),
+        };
+        let credential = Arc::clone(&kept.credential);
+        *self.kept.lock() = Some(kept);
+        Ok(credential)
+    }
+
+    async fn ask(&self, provider: &mut Option<AwsCredentialProvider>) -> Result<Kept> {
         match &self.place {
             Place::Profile(name) => {
                 let name = name.clone();
                 // A program may take long. Nothing waits for this thread when the mount ends.
                 let read = tokio::task::spawn_blocking(move || credentials::keys_of(&name)).await;
-                let ended = |error: tokio::task::JoinError| {
-                    Error::new(Kind::Os(libc::EIO), error.to_string())
-                };
-                read.map_err(ended)?.map(signing)
+                read.map_err(|error| ended(&error))?.map(Kept::of)
             }
             Place::Server(name, builder) => {
-                let provider = if let Some(provider) = &state.provider {
+                let provider = if let Some(provider) = provider {
                     Arc::clone(provider)
                 } else {
                     let client = builder.clone().build().map_err(|error| error_of(&error))?;
-                    Arc::clone(state.provider.insert(Arc::clone(client.credentials())))
+                    Arc::clone(provider.insert(Arc::clone(client.credentials())))
                 };
                 let credential = provider.get_credential().await.map_err(|failure| {
                     let reason = error_of(&failure);
                     let detail = format!("no credentials from {name}: {}", reason.detail());
                     Error::new(Kind::Os(libc::EACCES), detail)
                 })?;
-                Ok((credential, SystemTime::now()))
+                // The provider knows when they end.
+                let now = SystemTime::now();
+                Ok(Kept { credential, came: now, next: now, until: None })
             }
         }
     }
 }
 
-/// Returns what signs requests, and when to renew it: before it ends, or half way if it ends soon.
-fn signing(keys: Keys) -> (Arc<AwsCredential>, SystemTime) {
-    let now = SystemTime::now();
-    let pause = keys.until.map_or(REREAD, |until| {
-        let left = until.duration_since(now).unwrap_or_default();
-        if left > RENEWAL { left.saturating_sub(RENEWAL) } else { left / 2 }
-    });
-    let credential = AwsCredential { key_id: keys.id, secret_key: keys.secret, token: keys.token };
-    (Arc::new(credential), now.checked_add(pause).unwrap_or(now))
+fn ended(error: &tokio::task::JoinError) -> Error {
+    Error::new(Kind::Os(libc::EIO), error.to_string())
 }
 
 #[async_trait::async_trait]
@@ -119,31 +174,26 @@ impl CredentialProvider for Credentials {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let mut state = self.state.lock().await;
-        if let (Some((credential, _)), Some(next)) = (&state.kept, state.next)
-            && SystemTime::now() < next
-        {
-            return Ok(Arc::clone(credential));
+        if let Some(current) = self.0.current() {
+            return Ok(current);
         }
-        let asked = self.ask(&mut state).await;
-        let now = SystemTime::now();
-        let (credential, came, next) = match (asked, state.kept.take()) {
-            (Ok((new, next)), Some((old, came))) if Arc::ptr_eq(&new, &old) => (new, came, next),
-            (Ok((new, next)), _) => (new, now, next),
-            (Err(error), Some((old, came))) => {
-                // They may be good for minutes. If they are not, the server says so.
-                log::debug!("{error}");
-                (old, came, now.checked_add(PAUSE).unwrap_or(now))
-            }
-            (Err(error), None) => {
-                return Err(object_store::Error::Unauthenticated {
-                    path: String::new(),
-                    source: Box::new(error),
-                });
-            }
-        };
-        state.kept = Some((Arc::clone(&credential), came));
-        state.next = Some(next);
-        Ok(credential)
+        let good = self.0.kept.lock().clone().filter(Kept::is_good);
+        if let Some(good) = &good
+            && self.0.renewing.try_lock().is_err()
+        {
+            // Another request has begun to renew them.
+            return Ok(Arc::clone(&good.credential));
+        }
+        // The request that waits for it may be given up before it is done.
+        let shared = Arc::clone(&self.0);
+        let renewal = tokio::spawn(async move { shared.renew().await });
+        if let Some(good) = good {
+            return Ok(good.credential);
+        }
+        let renewed = renewal.await.unwrap_or_else(|error| Err(ended(&error)));
+        renewed.map_err(|error| object_store::Error::Unauthenticated {
+            path: String::new(),
+            source: Box::new(error),
+        })
     }
 }

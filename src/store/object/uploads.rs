@@ -13,6 +13,7 @@ use object_store::signer::{SignedUrlOptions, Signer as _};
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, Event};
+use reqwest::redirect::Policy;
 use tokio::runtime::{Builder, Runtime};
 
 use super::client::{Clients, Options};
@@ -25,6 +26,9 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 
 /// The longest answer that is read, in bytes: it has 1,000 uploads at most.
 const LONGEST: usize = 16 << 20;
+
+/// The most uploads that are listed.
+const MOST: usize = 100_000;
 
 /// An upload that is not complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,18 +68,25 @@ impl Uploads {
     /// Returns the uploads to the prefix `root` of `bucket`.
     pub(super) fn open(bucket: &str, root: Prefix, options: &Options) -> Result<Self> {
         let clients = Clients::new(bucket, options)?;
-        let http =
-            reqwest::Client::builder().timeout(GOOD_FOR).build().map_err(|error| unsent(&error))?;
+        let http = reqwest::Client::builder()
+            .timeout(GOOD_FOR)
+            .redirect(Policy::none())
+            .referer(false)
+            .build()
+            .map_err(|error| unsent(&error))?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         Ok(Self { clients, http, root, runtime })
     }
 
-    /// Returns all uploads that are not complete.
+    /// Returns all uploads that are not complete, 100,000 at most.
     pub fn list(&self) -> Result<Vec<Upload>> {
         let (mut all, mut next) = (Vec::new(), None);
         loop {
             let page = self.runtime.block_on(self.page(next.as_ref()))?;
             all.extend(page.uploads);
+            if all.len() > MOST {
+                return Err(Error::too_large(format!("there are more than {MOST} uploads")));
+            }
             if page.next.is_none() || page.next == next {
                 return Ok(all);
             }
@@ -115,8 +126,9 @@ impl Uploads {
 
     /// Ends an upload, and removes its parts.
     pub fn end(&self, upload: &Upload) -> Result<()> {
-        let path = Path::parse(&upload.key).map_err(|error| Error::invalid(error.to_string()))?;
-        let ended = self.clients.writer.abort_multipart(&path, &upload.id);
+        let path = Path::parse(&upload.key).ok().filter(|path| path.as_ref() == upload.key);
+        let path = path.ok_or_else(|| Error::unsupported("the key has an empty part"))?;
+        let ended = self.clients.reader.abort_multipart(&path, &upload.id);
         match self.runtime.block_on(ended) {
             // Another program was faster.
             Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -126,7 +138,10 @@ impl Uploads {
 }
 
 fn unsent(error: &reqwest::Error) -> Error {
-    let mut innermost: &dyn std::error::Error = error;
+    // Without the URL, which is signed.
+    let Some(mut innermost) = std::error::Error::source(error) else {
+        return Error::new(Kind::Os(libc::EIO), "the request failed");
+    };
     while let Some(source) = innermost.source() {
         innermost = source;
     }

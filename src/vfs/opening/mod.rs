@@ -101,7 +101,6 @@ impl Opener {
     pub fn open_inode(&self, known: &Arc<Inode>, access: Access) -> Result<Opened> {
         if access != Access::Read {
             self.core.hierarchy.store().write()?;
-            self.core.hierarchy.stop_using_copies();
         }
         let inode = loop {
             if let Some(opened) = self.open_unnamed(known, access)? {
