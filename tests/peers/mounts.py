@@ -21,7 +21,7 @@ class Mount:
     """`zarrfs mount STORE PATH`, until `end`. A line of its log that `expect` does not name is a failure. With a `url`,
     it mounts the copy of the store there; with a `source`, that."""
 
-    def __init__(self, store, path, *options, url=None, source=None, program=BIN):
+    def __init__(self, store, path, *options, url=None, source=None, program=None):
         self.store, self.path, self.url = Path(store), Path(path), url
         with contextlib.suppress(FileExistsError):  # Nobody answers for a dead mount.
             self.path.mkdir(parents=True)
@@ -30,7 +30,7 @@ class Mount:
         if url:  # `mv` copies there, with the attributes.
             self.allow("rename: .* cannot move a group or an array in one step")
             self.allow(r"setxattr: user\.\S*: a program is writing the metadata file")
-        command = [str(program), "mount", source or url or str(store), str(path)]
+        command = [str(program or BIN), "mount", source or url or str(store), str(path)]
         command += ["--log-file", str(self.log_file), *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         self.stderr = done.stderr
