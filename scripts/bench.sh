@@ -2,7 +2,7 @@
 # What a mount costs, against zarr-python, zarr-python with the zarrs pipeline, TensorStore and zarrs: the table of
 # docs/performance.md. Arguments go to benches/bench.py (--help says which).
 #
-#   scripts/bench.sh stores [arguments for benches/stores/bench.py]     the table of hierarchies in S3
+#   scripts/bench.sh stores [arguments for benches/stores/compare.py]     the table of hierarchies in S3
 #   ZARRFS_BIN: the program to measure [default: it is built]. It installs Debian's rclone and s3fs if they are absent.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,7 +27,7 @@ if [ "${1:-}" = stores ]; then
         ZARRFS_BIN=$target/release/zarrfs
     fi
     export PYTHONDONTWRITEBYTECODE=1
-    exec "$cache/bench-stores/bin/python" benches/stores/bench.py ${ZARRFS_BIN:+--zarrfs "$ZARRFS_BIN"} "$@"
+    exec "$cache/bench-stores/bin/python" benches/stores/compare.py ${ZARRFS_BIN:+--zarrfs "$ZARRFS_BIN"} "$@"
 fi
 if ! "$cache/bench/bin/python" -c 'import numpy, tensorstore, zarr, zarrs' 2> /dev/null; then
     rm -rf "$cache/bench"

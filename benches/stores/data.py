@@ -1,15 +1,18 @@
-"""What benches/stores/bench.py reads: hierarchies that it stores in the server, without the proxy, and files beside them."""
+"""What benches/stores/compare.py reads: hierarchies that it stores in the server, without the proxy, and files beside them."""
 
 import asyncio
 import itertools
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 
-import bench
-from server import BUCKET, run
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import bench  # noqa: E402, the one of local stores
+from server import BUCKET, run  # noqa: E402
 
 CHUNK, SHARD, INNER = (1, 256, 1024), (64, 256, 1024), (4, 128, 512)  # 1, 64 and 1 MiB
 SMALL = {"data": np.arange(1000, dtype="f4"), "chunks": (100,)}

@@ -1,4 +1,4 @@
-"""One library that reads and writes Zarr in S3, as a program of its own: benches/stores/bench.py starts it and times it.
+"""One library that reads and writes Zarr in S3, as a program of its own: benches/stores/compare.py starts it and times it.
 
     library.py KIND ENDPOINT BUCKET
 

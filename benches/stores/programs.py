@@ -1,4 +1,4 @@
-"""The programs that benches/stores/bench.py compares, each as a session that is cold when it begins.
+"""The programs that benches/stores/compare.py compares, each as a session that is cold when it begins.
 
 A session has a method for each thing that is measured (`ls`, `sweep`, ..), which returns the seconds that it took. A
 method that a program lacks leaves its cell empty. All programs speak to the server through the proxy. Names of nodes

@@ -1,4 +1,4 @@
-"""The rows of the table of benches/stores/bench.py: what is done, and the goals of stores.md, part 9."""
+"""The rows of the table of benches/stores/compare.py: what is done, and the goals of stores.md, part 9."""
 
 import random
 from dataclasses import dataclass

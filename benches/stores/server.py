@@ -1,4 +1,4 @@
-"""The server, the proxy before it, and the processes of benches/stores/bench.py."""
+"""The server, the proxy before it, and the processes of benches/stores/compare.py."""
 
 import contextlib
 import os
