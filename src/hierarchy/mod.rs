@@ -39,6 +39,7 @@ mod nodes;
 mod raise;
 mod recover;
 mod shown;
+mod siblings;
 mod texts;
 mod walk;
 

@@ -10,6 +10,7 @@ use super::folder::Folder;
 use super::forms::Forms;
 use super::node::{Content, Node, NodeState};
 use super::node_cache::NodeCache;
+use super::siblings::Siblings;
 use super::texts::TextCache;
 use crate::array::{Array, ShardLayout, parse_index};
 use crate::error::{At, Error, Kind, Result};
@@ -17,7 +18,7 @@ use crate::json::MAX_DOCUMENT_LEN;
 use crate::metadata::model::{self, Group, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
 use crate::resources;
-use crate::store::{ByteRange, Entry, Expected, Prefix, Store};
+use crate::store::{ByteRange, Entry, Expected, Key, Prefix, Store};
 
 /// The most keys below a prefix to look at when searching for a node among them.
 const IMPLICIT_GROUP_SEARCH: usize = 10_000;
@@ -59,6 +60,7 @@ pub struct Hierarchy {
     pub(super) documents: DocumentStore,
     pub(super) options: Options,
     nodes: NodeCache,
+    siblings: Siblings,
     copied: CopiedArrays,
     /// Directories that only this mount knows.
     pub directories: Directories,
@@ -88,6 +90,7 @@ impl Hierarchy {
             copied: CopiedArrays::new(options.reads_copies),
             options,
             nodes: NodeCache::default(),
+            siblings: Siblings::default(),
             directories: Directories::default(),
             above: None,
             shown: TextCache::default(),
@@ -157,6 +160,11 @@ impl Hierarchy {
     /// Whether the node at `path` was read recently.
     pub fn is_read(&self, path: &NodePath) -> bool {
         self.nodes.get(path).is_some_and(|read| read.at.elapsed() < self.options.metadata_ttl)
+    }
+
+    /// Whether only this mount knows the directory at `path`, or one directly below it.
+    pub fn is_own(&self, path: &NodePath) -> bool {
+        self.directories.get(path).is_some() || !self.directories.below(path).is_empty()
     }
 
     /// Returns the node at `path`; its absence is an error.
@@ -280,16 +288,51 @@ impl Hierarchy {
         Ok(Some(Arc::new(Node { path: path.clone(), state, content })))
     }
 
-    /// Announces the metadata files that a node may have to a store that takes long.
+    /// Announces the metadata files that a node may have to a store that takes long, and those of
+    /// the nodes that a program will probably read after it.
     fn expect_document(&self, path: &NodePath) -> Result<Expected> {
         if !self.store().read().is_remote() {
             return Ok(Expected::default());
         }
+        let expected = self.store().read().expect(&self.document_ranges(path)?);
+        if let (Some(group), Some(name)) = (path.parent(), path.name()) {
+            self.expect_siblings(&group, name)?;
+        }
+        Ok(expected)
+    }
+
+    fn expect_siblings(&self, group: &NodePath, name: &str) -> Result<()> {
+        // An error is reported when the group is listed.
+        let list = || self.known_child_names(group).ok().flatten();
+        let next = self.siblings.next(group, name, self.options.metadata_ttl, list);
+        if next.is_empty() {
+            return Ok(());
+        }
+        let mut ranges = Vec::new();
+        for name in next {
+            let path = group.child(&name)?;
+            if self.directories.get(&path).is_none() && !self.is_read(&path) {
+                ranges.extend(self.document_ranges(&path)?);
+            }
+        }
+        self.siblings.keep(group, self.store().read().expect(&ranges));
+        Ok(())
+    }
+
+    /// Returns the sorted names directly below a group that may be nodes, if the store lists them
+    /// without a request.
+    fn known_child_names(&self, group: &NodePath) -> Result<Option<Vec<String>>> {
+        let prefix = self.dialect_of(group).children_prefix(group)?;
+        let is_known = self.store().list().is_some_and(|list| list.is_listed(&prefix));
+        if is_known { self.child_names(group).map(Some) } else { Ok(None) }
+    }
+
+    /// Returns the ranges that are read of the metadata files that a node may have.
+    fn document_ranges(&self, path: &NodePath) -> Result<Vec<(Key, ByteRange)>> {
         let dialect = self.dialect_of(path);
         let documents = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
         let keys = documents.chain(dialect.attributes_key(path)?);
-        let ranges: Vec<_> = keys.map(|key| (key, ByteRange::first(MAX_DOCUMENT_LEN))).collect();
-        Ok(self.store().read().expect(&ranges))
+        Ok(keys.map(|key| (key, ByteRange::first(MAX_DOCUMENT_LEN))).collect())
     }
 
     pub(super) fn bind(&self, path: &NodePath, node: model::Node) -> Result<Content> {

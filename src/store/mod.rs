@@ -518,6 +518,11 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
     /// each answer reads the first of them together.
     fn expect_names(&self, _prefix: &Prefix) {}
 
+    /// Whether the entries directly below `prefix` are listed without a request that takes long.
+    fn is_listed(&self, _prefix: &Prefix) -> bool {
+        true
+    }
+
     /// Whether a prefix may be listed although no key has it, as an empty directory is.
     fn lists_empty_prefixes(&self) -> bool {
         true

@@ -242,6 +242,10 @@ impl ListableStore for RemoteStore {
         false
     }
 
+    fn is_listed(&self, prefix: &Prefix) -> bool {
+        self.names.listing(prefix).is_some_and(|listing| listing.next().is_none())
+    }
+
     fn expect_names(&self, prefix: &Prefix) {
         if self.names.listing(prefix).is_some() || !self.names.holds() {
             return;
