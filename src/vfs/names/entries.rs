@@ -183,6 +183,13 @@ impl Listings {
     }
 
     fn names_in_node(&self, path: &NodePath) -> Result<DirEntries> {
+        match self.names_in_unread(path)? {
+            Some(names) => Ok(names),
+            None => self.names_in_read(path),
+        }
+    }
+
+    pub(super) fn names_in_read(&self, path: &NodePath) -> Result<DirEntries> {
         let node = self.core.hierarchy.existing(path)?;
         let document = (!node.is_bare())
             .then(|| Ok((DOCUMENT.to_owned(), Place::Document(path.clone()))))

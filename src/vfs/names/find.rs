@@ -290,7 +290,7 @@ impl Names {
 }
 
 /// Whether a name can begin a chunk key in any dialect: `c`, `c.0.1`, `c0`, `0`, `0.1`, `0_1`.
-fn may_be_chunk(name: &str) -> bool {
+pub(super) fn may_be_chunk(name: &str) -> bool {
     let is_index = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
     match name.strip_prefix('c') {
         Some("") => true,

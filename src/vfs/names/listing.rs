@@ -14,6 +14,7 @@ use super::inode::ROOT;
 use super::open_directory::{Counted, DirHandle, Listed, Read, Rest, Stats};
 use super::place::{DirEntries, DirEntry, Place};
 use crate::error::{Kind, Result};
+use crate::metadata::NodePath;
 use crate::pool::Urgency;
 use crate::resources;
 use crate::store::Stat;
@@ -227,8 +228,12 @@ impl Listings {
         // The listing did not check whether a directory in a group is a node.
         let place = match &listed.place {
             // To read the metadata file of each would take a request each.
-            Place::Node(path) if self.core.is_remote() && !self.core.hierarchy.is_read(path) => {
+            Place::Node(path) if self.is_unread(path) => {
                 return Ok(Some(Attr { may_change: false, ..self.lookup_name(&listed.place) }));
+            }
+            // Its length is not that of the stored file. `getattr` finds it.
+            Place::Document(path) if self.is_unread(path) => {
+                return Ok(Some(self.lookup_name(&listed.place)));
             }
             Place::Node(_) => self.names.resolve(&dir.place, &listed.name)?,
             known => Some(known.clone()),
@@ -253,6 +258,11 @@ impl Listings {
             Err(error) if error.kind() == Kind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether to ask for the attributes of a node would take a request.
+    fn is_unread(&self, path: &NodePath) -> bool {
+        self.core.is_remote() && !self.core.hierarchy.is_read(path)
     }
 
     /// Returns placeholder attributes for a listed name whose own are unavailable, and adds one to

@@ -21,6 +21,7 @@ mod ordinary;
 pub mod overlay;
 pub mod place;
 pub mod target;
+mod unread;
 pub mod views;
 pub mod zarr2;
 

@@ -1,0 +1,156 @@
+//! Lists a node of a store that takes long before its metadata file was read.
+//!
+//! `ls` of a group then takes one request for its names, and `find` over many groups none for each.
+//! The names in the store say enough unless one of them may belong to a chunk: then the metadata
+//! file is read, since the chunks of an array have other names in the mount.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::find::may_be_chunk;
+use super::listing::Listings;
+use super::place::{CONTROL, DOCUMENT, DirEntries, DirEntry, Place};
+use crate::error::Result;
+use crate::hierarchy::Content;
+use crate::metadata::{NodeKind, NodePath};
+use crate::store::{Entries, Entry};
+use crate::vfs::options::Form;
+
+/// The names in a node that is not read yet.
+struct Unread {
+    listings: Listings,
+    path: NodePath,
+    stored: Entries,
+    /// The names of the metadata files that the node may have.
+    documents: Vec<(Option<NodeKind>, String)>,
+    has_document: bool,
+    is_at_end: bool,
+    state: State,
+}
+
+enum State {
+    /// It may be an array. These names were told.
+    Unknown(HashSet<String>),
+    Group,
+    /// An array, with the names that were not told yet.
+    Array(DirEntries),
+}
+
+impl Listings {
+    /// Returns the names in a node whose metadata file was not read, if the store takes long and
+    /// has them in one place.
+    pub(super) fn names_in_unread(&self, path: &NodePath) -> Result<Option<DirEntries>> {
+        let hierarchy = &self.core.hierarchy;
+        if !self.core.is_remote() || hierarchy.is_read(path) || hierarchy.is_own(path) {
+            return Ok(None);
+        }
+        let prefix = hierarchy.ordinary_prefix(path)?;
+        let dialect = hierarchy.dialect_of(path);
+        let Some(list) = hierarchy.store().list() else { return Ok(None) };
+        if dialect.children_prefix(path)? != prefix
+            || hierarchy.is_in_folder(path)
+            || self.core.form_of(path) != Form::Zarr3
+        {
+            return Ok(None);
+        }
+        let documents = dialect.document_keys(path)?.into_iter();
+        Ok(Some(Box::new(Unread {
+            listings: Self {
+                core: Arc::clone(&self.core),
+                names: Arc::clone(&self.names),
+                dirs: Arc::clone(&self.dirs),
+            },
+            path: path.clone(),
+            stored: list.list_dir(&prefix)?,
+            documents: documents.map(|(kind, key)| (kind, key.name().to_owned())).collect(),
+            has_document: false,
+            is_at_end: false,
+            state: State::Unknown(HashSet::new()),
+        })))
+    }
+}
+
+impl Iterator for Unread {
+    type Item = Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let State::Array(names) = &mut self.state {
+                return names.next();
+            }
+            let shown = match self.stored.next() {
+                Some(entry) => entry.and_then(|entry| self.shown(entry)),
+                None if self.is_at_end => return None,
+                None => {
+                    self.is_at_end = true;
+                    self.made()
+                }
+            };
+            if let Some(shown) = shown.transpose() {
+                if let (Ok((name, _)), State::Unknown(told)) = (&shown, &mut self.state) {
+                    told.insert(name.clone());
+                }
+                return Some(shown);
+            }
+        }
+    }
+}
+
+impl Unread {
+    /// Returns the name for an entry of the store; `None` for one that is not shown.
+    fn shown(&mut self, entry: Entry) -> Result<Option<DirEntry>> {
+        let document = self.documents.iter().find(|(_, name)| name == entry.name());
+        if let (Some((kind, _)), Entry::Key(_)) = (document, &entry) {
+            if *kind == Some(NodeKind::Array) {
+                self.read()?;
+            }
+            let is_first = !std::mem::replace(&mut self.has_document, true);
+            return Ok(is_first.then(|| self.document()));
+        }
+        if matches!(self.state, State::Unknown(_)) && may_be_chunk(entry.name()) {
+            self.read()?;
+            if matches!(self.state, State::Array(_)) {
+                return Ok(None);
+            }
+        }
+        let path = &self.path;
+        Ok(match entry {
+            Entry::Prefix(name) if path.is_root() && name == CONTROL => None,
+            Entry::Prefix(name) => Some((name.clone(), Place::Node(path.child(&name)?))),
+            Entry::Key(name) => {
+                let dialect = self.listings.core.hierarchy.dialect_of(path);
+                let is_shown = !dialect.is_reserved(path, &name);
+                is_shown.then(|| (name.clone(), Place::Ordinary(path.clone(), name)))
+            }
+        })
+    }
+
+    fn document(&self) -> DirEntry {
+        (DOCUMENT.to_owned(), Place::Document(self.path.clone()))
+    }
+
+    /// Returns the name of the metadata file that the mount makes for a group without one.
+    fn made(&self) -> Result<Option<DirEntry>> {
+        if self.has_document {
+            return Ok(None);
+        }
+        let node = self.listings.core.hierarchy.existing(&self.path)?;
+        Ok((!node.is_bare()).then(|| self.document()))
+    }
+
+    /// Reads the metadata file, to know whether this is an array.
+    fn read(&mut self) -> Result<()> {
+        let State::Unknown(told) = &mut self.state else { return Ok(()) };
+        let node = self.listings.core.hierarchy.existing(&self.path)?;
+        if matches!(node.content(), Content::Group(_)) {
+            self.state = State::Group;
+            return Ok(());
+        }
+        let told = std::mem::take(told);
+        let names = self.listings.names_in_read(&self.path)?;
+        let names =
+            names.filter(move |it| it.as_ref().map_or(true, |(name, _)| !told.contains(name)));
+        self.state = State::Array(Box::new(names));
+        Ok(())
+    }
+}
