@@ -281,12 +281,27 @@ impl Sharded {
 
     /// Returns the current index of a shard; `None` if there is no such shard.
     fn index_now(&self, shard: &Coords) -> Result<Option<Arc<Loaded>>> {
-        if let Some(cached) = shard_cache::INDEXES.get(self.id, shard)
-            && self.outdated(&[(shard.clone(), Arc::clone(&cached))])?.is_empty()
-        {
-            return Ok(Some(cached));
+        Ok(self.indexes_now(std::slice::from_ref(shard))?.pop().flatten())
+    }
+
+    /// Returns the current indexes of shards. Cached ones need no read if the stats of their shards
+    /// are the same as when they were read.
+    fn indexes_now(&self, shards: &[Coords]) -> Result<Vec<Option<Arc<Loaded>>>> {
+        let cached: Vec<(Coords, Arc<Loaded>)> = shards
+            .iter()
+            .filter_map(|shard| Some((shard.clone(), shard_cache::INDEXES.get(self.id, shard)?)))
+            .collect();
+        let outdated = self.outdated(&cached)?;
+        let mut known: BTreeMap<Coords, Option<Arc<Loaded>>> =
+            cached.into_iter().map(|(shard, index)| (shard, Some(index))).collect();
+        known.retain(|shard, _| !outdated.contains(shard));
+        let unknown: Vec<Coords> =
+            shards.iter().filter(|shard| !known.contains_key(shard)).cloned().collect();
+        if !unknown.is_empty() {
+            let read = self.read_indexes(&unknown)?;
+            known.extend(unknown.into_iter().zip(read));
         }
-        Ok(self.read_indexes(std::slice::from_ref(shard))?.pop().flatten())
+        Ok(shards.iter().map(|shard| known.get(shard).cloned().flatten()).collect())
     }
 
     /// Returns the inner chunk of `slot` if it exists and begins with `prefix`.

@@ -1,7 +1,7 @@
 //! Changes inner chunks by writing a new shard, which keeps the unchanged ones.
 //!
-//! If all chunks of a shard are set, nothing is read. Otherwise its index is read, and the new
-//! shard is stored only if the old one has not changed since. A shard with a damaged index cannot
+//! If all chunks of a shard are set, nothing is read. Otherwise its index is read, unless it is
+//! cached and current, and the new shard is stored only if the old one has not changed since. A shard with a damaged index cannot
 //! be changed in part, because the unchanged chunks are unknown.
 
 use std::cmp::Ordering;
@@ -118,7 +118,7 @@ impl Sharded {
             }
         }
         let shards: Vec<Coords> = partial.iter().map(|(shard, ..)| shard.clone()).collect();
-        let indexes = if shards.is_empty() { Vec::new() } else { self.read_indexes(&shards)? };
+        let indexes = self.indexes_now(&shards)?;
         for ((shard, slots, conditions), old) in partial.into_iter().zip(indexes) {
             for (slot, condition) in conditions {
                 let there = old.as_ref().filter(|old| old.index.is_present(slot));

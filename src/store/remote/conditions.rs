@@ -53,6 +53,11 @@ impl Puts {
         ))
     }
 
+    /// Whether it is known if the server honours conditions, or another thread is trying it.
+    pub(super) fn is_known(&self) -> bool {
+        self.are_honoured.try_lock().is_none_or(|known| known.is_some())
+    }
+
     fn are_honoured(&self) -> Result<bool> {
         let mut known = self.are_honoured.lock();
         if let Some(known) = *known {

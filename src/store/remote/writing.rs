@@ -81,6 +81,20 @@ impl RemoteStore {
         Ok(bytes)
     }
 
+    /// Runs `work`, and beside it tries out whether the server honours conditions, if that is not
+    /// known yet and `condition` is one.
+    fn beside_check<T: Send>(&self, condition: Condition, work: impl FnOnce() -> T + Send) -> T {
+        if matches!(condition, Condition::Always) || self.puts.is_known() {
+            return work();
+        }
+        thread::scope(|scope| {
+            // The put that follows has the error, or does this if no thread could be started.
+            let check = || drop(self.puts.check());
+            drop(thread::Builder::new().spawn_scoped(scope, check));
+            work()
+        })
+    }
+
     /// Puts a value, and notes what it is now.
     fn put(&self, key: &Key, bytes: Vec<Bytes>, condition: Condition) -> Result<Stat> {
         self.places.check()?;
@@ -190,7 +204,7 @@ impl WritableStore for RemoteStore {
         let is_kept = |piece: &&Piece| matches!(piece, Piece::Kept { .. });
         let kept = pieces.iter().filter(is_kept).map(Piece::len).fold(0, u64::saturating_add);
         let _one_at_a_time = (kept > LONG).then(|| self.rewriting.lock());
-        let bytes = self.bytes_of(key, pieces, condition);
+        let bytes = self.beside_check(condition, || self.bytes_of(key, pieces, condition));
         let put = bytes.and_then(|bytes| self.put(key, bytes, condition));
         if let Err(error) = &put
             && matches!(error.kind(), Kind::Stale | Kind::Exists)

@@ -14,6 +14,11 @@ const PART_LEN: u64 = 8 << 20;
 /// If more than half of a value of at most this length is wanted, it is requested as a whole.
 pub(super) const MOST_WHOLE: u64 = 16 << 20;
 
+/// A longer value, of at most this length, is requested as a whole if `1/REST` of it or less is not
+/// wanted: a change of a shard keeps what lies before and after the changed inner chunks.
+const MOST_NEARLY_WHOLE: u64 = 64 << 20;
+const REST: u64 = 8;
+
 /// A range of a value. The end may lie past that of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Range {
@@ -107,9 +112,9 @@ pub(super) fn requests_for(wanted: &[Range], len: Option<u64>) -> Vec<Range> {
     }
     let bytes = joined.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
     if let Some(len) = len
-        && len <= MOST_WHOLE
-        && bytes > len / 2
         && joined.len() > 1
+        && (len <= MOST_WHOLE && bytes > len / 2
+            || len <= MOST_NEARLY_WHOLE && len.saturating_sub(bytes) <= len / REST)
     {
         joined = vec![((0, len), len)];
     }
