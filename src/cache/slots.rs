@@ -253,7 +253,8 @@ impl Slots {
             Arc::new(Slot {
                 array: Arc::clone(array),
                 chunk: Mutex::new(None),
-                checked: Mutex::new(None),
+                // What it gets is read after this.
+                checked: Mutex::new(Some(Instant::now())),
                 is_read_again: AtomicBool::new(false),
                 is_replaced: AtomicBool::new(false),
             })

@@ -31,7 +31,7 @@ const MOST_AGE: Duration = Duration::from_secs(10);
 const SHORT: u64 = 64 << 10;
 
 /// A reader expects at most `1/PART_OF_MEMORY` of the bytes that may wait.
-const PART_OF_MEMORY: u64 = 4;
+const PART_OF_MEMORY: u64 = 2;
 
 /// The requests that are under way, and bytes that wait for their reader.
 #[derive(Debug)]

@@ -29,6 +29,9 @@ use crate::view::{Reach, Slab, View};
 /// The least number of bytes of a file that are decoded in advance.
 const LEAST_AHEAD: u64 = 8 << 20;
 
+/// A store that takes long is asked for this many times what a sequence has read so far.
+const AHEAD_OF_RUN: u64 = 4;
+
 /// Other threads share the chunks of a request.
 const MOST_BESIDE: usize = 64;
 
@@ -250,7 +253,8 @@ impl<C: Chunk> Reads<C> {
         let mut later = Vec::new();
         if is_sequential && !is_for_long_part && limits.fetched_ahead > 0 {
             let row = ahead_len(end, file, limits);
-            let window = run.len().saturating_mul(2).max(LEAST_AHEAD).min(limits.fetched_ahead);
+            let window = run.len().saturating_mul(AHEAD_OF_RUN).max(LEAST_AHEAD);
+            let window = window.min(limits.fetched_ahead);
             let window = window.max(row);
             let until = run.next().saturating_add(window).min(file.len());
             let from = state.expected_until.max(run.next());
