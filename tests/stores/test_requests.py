@@ -1,11 +1,13 @@
 """How many requests programs cause on a mount of S3. They do not depend on the machine, so they are exact."""
 
+import json
 import os
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import obstore
 import pytest
 import zarr
 from zarr.storage import ObjectStore
@@ -21,6 +23,12 @@ def root(prefix):
 
 def values(*shape):
     return np.arange(np.prod(shape), dtype="i4").reshape(shape)
+
+
+def sync(directory):
+    descriptor = os.open(directory, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
 
 
 def paths(requests):
@@ -55,6 +63,83 @@ def test_a_listing_with_attributes_is_one_request_for_a_thousand_names(proxy, mo
         took(proxy, 0)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_group_that_was_not_read_is_listed_with_one_request(proxy, mount, prefix, version):
+    root = zarr.open_group(ObjectStore(servers.client(prefix)), mode="w", zarr_format=version)
+    for group in ["g", "h"]:
+        for name in range(20):
+            root.create_group(f"{group}/a{name:02}").attrs["x"] = name
+    with mount() as m:
+        proxy.take()
+        listed = subprocess.run(["ls", m / "g"], capture_output=True, text=True, check=True)
+        assert listed.stdout.split() == [f"a{name:02}" for name in range(20)] + ["zarr.json"]
+        took(proxy, 1)
+        # The length of the metadata file as it is shown is not that of the stored one: .zgroup and .zattrs are two.
+        listed = subprocess.run(["ls", "-l", m / "h"], capture_output=True, text=True, check=True)
+        assert len(listed.stdout.splitlines()) == 22
+        took(proxy, 2 if version == 3 else 4)
+        assert os.path.getsize(m / "h/zarr.json") == len((m / "h/zarr.json").read_bytes())
+        took(proxy, 0)
+
+
+def test_find_over_groups_of_arrays_without_chunks_is_few_listings(proxy, mount, prefix, root):
+    names = [f"g{group}/a{name:02}" for group in range(5) for name in range(50)]
+    root.create_array("like", shape=(4,), chunks=(4,), dtype="i4")
+    client = servers.client(prefix)
+    array, group = (bytes(obstore.get(client, f"{path}zarr.json").bytes()) for path in ["like/", ""])
+    for name in names:
+        obstore.put(client, f"{name}/zarr.json", array)
+    for name in range(5):
+        obstore.put(client, f"g{name}/zarr.json", group)
+    with mount() as m:
+        proxy.take()
+        found = subprocess.run(["find", m.path, "-name", "a*"], capture_output=True, text=True, check=True)
+        assert sorted(found.stdout.split()) == [str(m / name) for name in names]
+        took(proxy, 10)
+
+
+@pytest.mark.parametrize("keys", ["default/", "default.", "v2.", "v2/"])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_an_array_that_was_not_read_lists_the_names_of_its_decoded_chunks(proxy, mount, root, keys, is_whole):
+    encoding = {"name": keys[:-1], "separator": keys[-1]}
+    array = root.create_array("x", shape=(2, 2), chunks=(1, 1), dtype="i4", chunk_key_encoding=encoding)
+    if is_whole:
+        array[...] = values(2, 2)
+    root.create_array("scalar", shape=(), dtype="i4", chunk_key_encoding=encoding)[...] = 7
+    with mount() as m:
+        assert sorted(os.listdir(m / "x")) == ["c", "zarr.json"][0 if is_whole else 1 :]
+        assert sorted(os.listdir(m / "scalar")) == ["c", "zarr.json"]
+        assert np.frombuffer((m / "scalar/c").read_bytes(), "<i4") == 7
+        if is_whole:
+            assert sorted(os.listdir(m / "x/c/1")) == ["0", "1"]
+            assert np.frombuffer((m / "x/c/1/0").read_bytes(), "<i4") == 2
+
+
+def test_a_program_that_reads_one_metadata_file_after_the_other_has_the_next_ones_requested(proxy, mount, root):
+    for name in range(60):
+        root.create_group(f"g/a{name:02}").attrs["number"] = name
+    with mount() as m:
+        assert len(os.listdir(m / "g")) == 61
+        proxy.take()
+        proxy.delay = 0.05
+        for name in range(60):
+            assert json.loads((m / f"g/a{name:02}/zarr.json").read_text())["attributes"] == {"number": name}
+        took(proxy, 61)
+        assert proxy.most_under_way >= 8
+
+
+def test_nodes_that_are_read_here_and_there_have_no_others_requested(proxy, mount, root):
+    for name in range(40):
+        root.create_group(f"a{name:02}").attrs["number"] = name
+    with mount() as m:
+        assert len(os.listdir(m.path)) == 41
+        proxy.take()
+        for name in [30, 10, 20, 0, 39]:
+            assert not (m / f"a{name:02}.npy").exists()
+            (m / f"a{name:02}/zarr.json").read_bytes()
+        took(proxy, 5)
+
+
 def test_a_group_is_found_with_a_request_for_each_level(proxy, mount, root):
     root.create_group("a/b/c").attrs["x"] = 1
     with mount() as m:
@@ -83,6 +168,23 @@ def test_an_inner_chunk_is_a_request_for_the_index_and_one_for_its_bytes(proxy, 
         took(proxy, 1)
 
 
+def test_the_change_of_an_inner_chunk_is_four_requests_and_the_next_one_three(proxy, mount, root):
+    data = np.random.default_rng(7).integers(0, 1 << 30, (64, 128, 512), dtype="i4")
+    root.create_array("x", data=data, chunks=(1, 128, 512), shards=(64, 128, 512))
+    with mount() as m:
+        assert (m / "x/zarr.json").exists()
+        proxy.take()
+        (m / "x/c/30/0/0").write_bytes(data[0].tobytes())
+        sync(m.path)
+        made = [it for it in proxy.take() if "/.zarrfs/probe-" not in it.path and "?delete" not in it.path]
+        assert len(made) <= 4, paths(made)
+        (m / "x/c/9/0/0").write_bytes(data[1].tobytes())
+        sync(m.path)
+        took(proxy, 3)
+    data[30], data[9] = data[0], data[1]
+    assert np.array_equal(root["x"][...], data)
+
+
 def test_many_readers_of_one_chunk_cause_one_request(proxy, mount, root):
     root.create_array("x", data=values(1, 500, 500), chunks=(1, 500, 500))
     proxy.delay = 0.1
@@ -103,7 +205,7 @@ def test_a_sweep_requests_each_byte_once_and_many_at_a_time(proxy, mount, root, 
         assert (m / "x.npy").exists()
         proxy.take()
         proxy.delay = 0.02
-        assert np.array_equal(np.load(m / "x.npy"), data)
+        assert np.array_equal(servers.load(m / "x.npy"), data)
         made = took(proxy, most)
         assert proxy.most_under_way >= 3
         # What was read before the sweep was recognized, one shard at most, may be requested again.
@@ -136,7 +238,7 @@ def test_consolidated_metadata_stand_for_the_metadata_files_of_arrays(proxy, mou
     with mount("-o", "ro") as m:
         proxy.take()
         for path in [f"{group}x{number}" for group in ["", "g/"] for number in range(10)]:
-            assert np.array_equal(np.load(m / f"{path}.npy"), values(4, 5))
+            assert np.array_equal(servers.load(m / f"{path}.npy"), values(4, 5))
             assert zarr.open_array(m / path, mode="r").attrs["number"] == int(path[-1])
         made = took(proxy, 20 + 7)
         assert not [it for it in made if re.search(r"/x\d/(\.z|zarr\.json)", it.path)]
@@ -148,10 +250,10 @@ def test_an_outdated_copy_is_used_only_where_nothing_is_written(proxy, mount, pr
     root["g/x1"].resize((6, 5))
     root["g/x1"].attrs["new"] = 1
     with mount("-o", "ro") as m:
-        assert np.load(m / "g/x1.npy").shape == (4, 5)
+        assert servers.load(m / "g/x1.npy").shape == (4, 5)
     for options in [("-o", "ro", "--no-consolidated"), ("-o", "ro", "--metadata-ttl", "0s"), ()]:
         with mount(*options) as m:
-            assert np.load(m / "g/x1.npy").shape == (6, 5)
+            assert servers.load(m / "g/x1.npy").shape == (6, 5)
     with mount() as m:
         zarr.open_group(m.path, mode="r+")["g/x1"].attrs["mine"] = 2
     array = zarr.open_group(root.store, use_consolidated=False)["g/x1"]

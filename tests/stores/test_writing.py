@@ -83,7 +83,7 @@ def test_programs_create_change_move_and_remove_nodes(mount, root, prefix, tmp_p
     zarr.create_array(local / "x", data=np.arange(600).reshape(20, 30), chunks=(10, 10))
     with mount() as m:
         subprocess.run(["cp", "-r", local / "x", m.path], check=True)
-        assert np.array_equal(np.load(m / "x.npy"), np.arange(600).reshape(20, 30))
+        assert np.array_equal(servers.load(m / "x.npy"), np.arange(600).reshape(20, 30))
         m.allow("cannot move|setxattr")
         with pytest.raises(OSError) as refused:
             os.rename(m / "x", m / "y")

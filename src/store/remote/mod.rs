@@ -246,6 +246,10 @@ impl ListableStore for RemoteStore {
         self.names.listing(prefix).is_some_and(|listing| listing.next().is_none())
     }
 
+    fn is_known(&self, prefix: &Prefix) -> bool {
+        matches!(self.names.prefix(prefix), Known::Present(()))
+    }
+
     fn expect_names(&self, prefix: &Prefix) {
         if self.names.listing(prefix).is_some() || !self.names.holds() {
             return;
