@@ -155,7 +155,7 @@ pub struct Mount {
     /// limit.
     #[arg(long, conflicts_with = "metadata_ttl")]
     pub immutable: bool,
-    /// Read the metadata file of each array. Otherwise a read-only mount uses consolidated
+    /// Read each metadata file. Otherwise a read-only mount of a URL uses consolidated
     /// metadata, which programs that do not know them may have left outdated.
     #[arg(long, help_heading = "Options for URLs")]
     pub no_consolidated: bool,

@@ -1,9 +1,8 @@
-//! Arrays as the consolidated metadata of a group above has them, so that a store that takes long
-//! is asked once for all of them.
+//! Nodes as the consolidated metadata of a group above has them, so that a store that takes long is
+//! asked once for all of them.
 //!
-//! Only arrays: the metadata file of a group may have consolidated metadata of its own. And only
-//! where nothing can be changed: a copy may be outdated, and what a program writes by it would undo
-//! what others have stored.
+//! Only where nothing can be changed: a copy may be outdated, and what a program writes by it would
+//! undo what others have stored. A group that is read from a copy shows no consolidated metadata.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,15 +26,15 @@ const MAX_KEPT_LEN: u64 = 64 << 20;
 /// The bytes of a copy besides its text.
 const COPY_LEN: u64 = 256;
 
-/// The copies of several groups.
+/// The copies in several groups.
 #[derive(Debug)]
-pub(super) struct CopiedArrays {
+pub(super) struct CopiedNodes {
     is_used: bool,
     /// A leaf lock.
     groups: Mutex<Bounded<NodePath, Arc<Copies>>>,
 }
 
-/// The copies of arrays in the consolidated metadata of a group.
+/// The copies in the consolidated metadata of a group.
 #[derive(Debug)]
 struct Copies {
     /// When the store was asked last whether these are current.
@@ -43,10 +42,13 @@ struct Copies {
     /// The stat of the value that has them; `None` if there is none.
     stat: Option<Stat>,
     /// The metadata files by their path from the group.
-    texts: Arc<HashMap<String, Bytes>>,
+    texts: Arc<Texts>,
 }
 
-impl CopiedArrays {
+/// Metadata files by path.
+type Texts = HashMap<String, (NodeKind, Bytes)>;
+
+impl CopiedNodes {
     /// Returns none, which will be read if `is_used` is true.
     pub fn new(is_used: bool) -> Self {
         let limits = Limits::bytes(resources::within_memory(MAX_KEPT_LEN, 12));
@@ -59,7 +61,7 @@ impl CopiedArrays {
 
     fn put(&self, group: &NodePath, copies: Copies) -> Arc<Copies> {
         let copies = Arc::new(copies);
-        let len = copies.texts.iter().map(|(path, text)| {
+        let len = copies.texts.iter().map(|(path, (_, text))| {
             let len = path.len().saturating_add(text.len());
             u64::try_from(len).unwrap_or(u64::MAX).saturating_add(COPY_LEN)
         });
@@ -69,15 +71,15 @@ impl CopiedArrays {
         copies
     }
 
-    /// Returns the copy of the metadata file of the array at `path`, at most `ttl` old, if a group
-    /// above has one. `node` returns the node at a path.
+    /// Returns the kind of the node at `path` and the copy of its metadata file, at most `ttl` old,
+    /// if a group above has one. `node` returns the node at a path.
     pub fn document(
         &self,
         documents: &DocumentStore,
         path: &NodePath,
         ttl: Duration,
         node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
-    ) -> Result<Option<Document>> {
+    ) -> Result<Option<(NodeKind, Document)>> {
         if !self.is_used {
             return Ok(None);
         }
@@ -89,15 +91,16 @@ impl CopiedArrays {
                 None => self.read(documents, &group, node)?,
             };
             let text = path.relative_to(&group).and_then(|path| copies.texts.get(path));
-            if let (Some(text), Some(stat)) = (text, copies.stat) {
+            if let (Some((kind, text)), Some(stat)) = (text, copies.stat) {
                 let attributes = documents.dialect.attributes_key(path)?;
-                return Ok(Some(Document {
-                    key: documents.key_of(path, NodeKind::Array)?,
+                let document = Document {
+                    key: documents.key_of(path, *kind)?,
                     text: text.clone(),
                     stat: Stat { len: u64::try_from(text.len()).unwrap_or(u64::MAX), ..stat },
                     attributes: attributes.map(|key| Attributes { key, stat: None }),
                     is_whole: true,
-                }));
+                };
+                return Ok(Some((*kind, document)));
             }
         }
         Ok(None)
@@ -129,7 +132,7 @@ impl CopiedArrays {
             |known: &Copies| known.stat.is_some_and(|known| known.version.is_same(stat.version));
         let texts = match self.get(group).filter(|known| is_current(known)) {
             Some(known) => Arc::clone(&known.texts),
-            // Each array has its own metadata file.
+            // Each node has its own metadata file.
             None if stat.len > json::MAX_DOCUMENT_LEN => Arc::default(),
             None => Arc::new(source.texts(documents)),
         };
@@ -146,9 +149,8 @@ enum Source {
 }
 
 impl Source {
-    /// Returns the metadata files of arrays; none if they cannot be read, since each array has its
-    /// own.
-    fn texts(self, documents: &DocumentStore) -> HashMap<String, Bytes> {
+    /// Returns the metadata files; none if they cannot be read, since each node has its own.
+    fn texts(self, documents: &DocumentStore) -> Texts {
         let text = match self {
             Self::Text(text) => Ok(Some(text)),
             Self::Value(key) => {
@@ -157,11 +159,11 @@ impl Source {
             }
         };
         let copied = text.and_then(|text| match text {
-            Some(text) => documents.dialect.copied_arrays(&text),
+            Some(text) => documents.dialect.copied_nodes(&text),
             None => Ok(Vec::new()),
         });
         let copied = copied.inspect_err(|error| log::debug!("consolidated metadata: {error}"));
-        let bytes = |(path, text): (String, String)| (path, Bytes::from(text));
-        copied.unwrap_or_default().into_iter().map(bytes).collect()
+        let copied = copied.unwrap_or_default().into_iter();
+        copied.map(|(path, kind, text)| (path, (kind, Bytes::from(text)))).collect()
     }
 }

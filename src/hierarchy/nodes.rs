@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::copied::CopiedArrays;
+use super::copied::CopiedNodes;
 use super::directories::Directories;
 use super::documents::DocumentStore;
 use super::folder::Folder;
@@ -36,7 +36,7 @@ pub struct Options {
     pub policy: Policy,
     /// Whether encoded chunks that programs write are stored without decoding them first.
     pub trusts_encoded: bool,
-    /// Whether the consolidated metadata of a group stand for the metadata files of its arrays.
+    /// Whether the consolidated metadata of a group stand for the metadata files of its nodes.
     /// They may be outdated, so nothing must be stored then.
     pub reads_copies: bool,
 }
@@ -61,7 +61,7 @@ pub struct Hierarchy {
     pub(super) options: Options,
     nodes: NodeCache,
     siblings: Siblings,
-    copied: CopiedArrays,
+    copied: CopiedNodes,
     /// Directories that only this mount knows.
     pub directories: Directories,
     /// The hierarchy around this one, if its root is a node of a larger one.
@@ -87,7 +87,7 @@ impl Hierarchy {
         let dialect = dialect.map_or_else(|| detect(&store), Ok)?;
         Ok(Self {
             documents: DocumentStore { store, dialect },
-            copied: CopiedArrays::new(options.reads_copies),
+            copied: CopiedNodes::new(options.reads_copies),
             options,
             nodes: NodeCache::default(),
             siblings: Siblings::default(),
@@ -217,9 +217,9 @@ impl Hierarchy {
     fn read_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
         let known = self.directories.get(path);
         if known.is_none()
-            && let Some(array) = self.copied_array(path, kept)?
+            && let Some(node) = self.copied_node(path, kept)?
         {
-            return Ok(Some(array));
+            return Ok(Some(node));
         }
         let _expected = self.expect_document(path)?;
         for (kind, key) in self.dialect_of(path).document_keys(path)? {
@@ -276,11 +276,12 @@ impl Hierarchy {
         })
     }
 
-    /// Returns the array at `path` from the copy of its metadata file in a group above, if there is
+    /// Returns the node at `path` from the copy of its metadata file in a group above, if there is
     /// one. `kept` is the node that was read there before.
-    fn copied_array(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
+    fn copied_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
         let (ttl, node) = (self.options.metadata_ttl, |group: &NodePath| self.node(group));
-        let Some(document) = self.copied.document(&self.documents, path, ttl, &node)? else {
+        let Some((kind, document)) = self.copied.document(&self.documents, path, ttl, &node)?
+        else {
             return Ok(None);
         };
         let known = kept.and_then(|node| node.document());
@@ -289,9 +290,10 @@ impl Hierarchy {
         }) {
             return Ok(kept.map(Arc::clone));
         }
-        let lowered = self.dialect_of(path).lower(Some(NodeKind::Array), &document.text);
+        let lowered = self.dialect_of(path).lower(Some(kind), &document.text);
         // If it cannot be read, the metadata file itself may be another.
-        let Ok(content @ Content::Array(_)) = lowered.node.and_then(|node| self.bind(path, node))
+        let Ok(content @ (Content::Array(_) | Content::Group(_))) =
+            lowered.node.and_then(|node| self.bind(path, node))
         else {
             return Ok(None);
         };

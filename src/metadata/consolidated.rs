@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use super::dialect::Dialect;
 use super::era::Era;
 use super::joined::{join, split};
+use super::model::NodeKind;
 use super::path::NodePath;
 use super::{skim, v2};
 use crate::error::{Error, Result};
@@ -156,26 +157,42 @@ impl Dialect {
         }
     }
 
-    /// Returns the metadata files of the arrays in consolidated metadata, with their paths from the
-    /// group. `text` is the metadata file of the group, or the value with its [`Self::own_copies`].
-    pub fn copied_arrays(&self, text: &[u8]) -> Result<Vec<(String, String)>> {
+    /// Returns the metadata files in consolidated metadata, with their paths from the group, and
+    /// those of groups without copies of their own. `text` is the metadata file of the group, or
+    /// the value with its [`Self::own_copies`].
+    pub fn copied_nodes(&self, text: &[u8]) -> Result<Vec<(String, NodeKind, String)>> {
         match self {
             Self::V3 if skim::has_copies(text) => {
                 let text = Text::parse(text)?;
-                let mut arrays = text.texts(&METADATA)?;
-                arrays.retain(|(_, copy)| is_array(copy));
-                Ok(arrays.into_iter().map(|(path, copy)| (path, copy.to_owned())).collect())
+                let copied = text.texts(&METADATA)?.into_iter();
+                let copied = copied.map(|(path, copy)| {
+                    Ok(match kind_of(copy) {
+                        Some(NodeKind::Array) => Some((path, NodeKind::Array, copy.to_owned())),
+                        Some(NodeKind::Group) => {
+                            let mut copy = Text::parse(copy.as_bytes())?;
+                            copy.remove(&METADATA[..1])?;
+                            Some((path, NodeKind::Group, copy.into_string()))
+                        }
+                        None => None,
+                    })
+                });
+                copied.filter_map(Result::transpose).collect()
             }
             Self::V2 => {
                 let text = Text::parse(text)?;
                 let copies: HashMap<String, &str> =
                     text.texts(&["metadata"])?.into_iter().collect();
-                let array = |(name, copy): (&String, &&str)| {
-                    let path = name.strip_suffix(v2::ZARRAY)?.strip_suffix('/')?;
+                let node = |(name, copy): (&String, &&str)| {
+                    let (path, file) = name.rsplit_once('/')?;
+                    let kind = match file {
+                        v2::ZARRAY => NodeKind::Array,
+                        v2::ZGROUP => NodeKind::Group,
+                        _ => return None,
+                    };
                     let attributes = copies.get(&format!("{path}/{}", v2::ZATTRS)).copied();
-                    Some(join(copy, attributes).map(|text| (path.to_owned(), text)))
+                    Some(join(copy, attributes).map(|text| (path.to_owned(), kind, text)))
                 };
-                copies.iter().filter_map(array).collect()
+                copies.iter().filter_map(node).collect()
             }
             Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(Vec::new()),
         }
@@ -338,10 +355,12 @@ fn set_copies(text: &mut Text, documents: &[(String, String)]) -> Result<()> {
 }
 
 /// Whether a metadata file of v3 is that of an array.
-fn is_array(text: &str) -> bool {
-    let kind = Text::parse(text.as_bytes())
-        .and_then(|text| Ok(text.member(&["node_type"])? == Some("\"array\"")));
-    kind.unwrap_or_default()
+fn kind_of(text: &str) -> Option<NodeKind> {
+    match Text::parse(text.as_bytes()).ok()?.member(&["node_type"]).ok()?? {
+        "\"array\"" => Some(NodeKind::Array),
+        "\"group\"" => Some(NodeKind::Group),
+        _ => None,
+    }
 }
 
 /// Returns consolidated metadata without copies.
@@ -519,21 +538,33 @@ mod tests {
     #[test]
     fn the_copies_of_arrays_keep_their_spelling_and_get_their_attributes() {
         let v3 =
-            br#"{"consolidated_metadata":{"kind":"inline","metadata":{"g":{"node_type":"group"},
+            br#"{"consolidated_metadata":{"kind":"inline","metadata":{"g":{"node_type":"group",
+            "consolidated_metadata":{"kind":"inline","metadata":{}}},
             "g/a":{"node_type":"array","fill_value":1.50,"x":NaN}}}}"#;
         let array = r#"{"node_type":"array","fill_value":1.50,"x":NaN}"#.to_owned();
-        assert_eq!(Dialect::V3.copied_arrays(v3), Ok(vec![("g/a".to_owned(), array)]));
-        let v2 = br#"{"metadata":{".zarray":{},"g/.zgroup":{},"g/a/.zarray":{"fill_value":1.50},
+        let group = r#"{"node_type":"group"}"#.to_owned();
+        assert_eq!(
+            Dialect::V3.copied_nodes(v3),
+            Ok(vec![
+                ("g".to_owned(), NodeKind::Group, group),
+                ("g/a".to_owned(), NodeKind::Array, array)
+            ])
+        );
+        let v2 = br#"{"metadata":{".zgroup":{},"g/.zgroup":{"zarr_format":2},"g/a/.zarray":{"fill_value":1.50},
             "g/a/.zattrs":{"x":NaN},"g/.zattrs":{}},"zarr_consolidated_format":1}"#;
+        let mut found = Dialect::V2.copied_nodes(v2).expect("copies");
+        found.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        let text = |text: &str| text.replace(", ", ",").replace(": ", ":");
+        let found: Vec<_> =
+            found.iter().map(|(path, kind, it)| (path.as_str(), *kind, text(it))).collect();
+        let group = r#"{"zarr_format":2,"attributes":{}}"#.to_owned();
         let array = r#"{"fill_value":1.50,"attributes":{"x":NaN}}"#.to_owned();
-        let found = Dialect::V2.copied_arrays(v2).expect("copies");
-        let [(path, text)] = &found[..] else { panic!("{found:?}") };
-        assert_eq!((path.as_str(), text.replace(", ", ",").replace(": ", ":")), ("g/a", array));
+        assert_eq!(found, [("g", NodeKind::Group, group), ("g/a", NodeKind::Array, array)]);
         for text in [&b"{}"[..], br#"{"consolidated_metadata":null}"#, br#"{"metadata":3}"#] {
-            assert_eq!(Dialect::V3.copied_arrays(text), Ok(Vec::new()));
-            assert_eq!(Dialect::V2.copied_arrays(text), Ok(Vec::new()));
+            assert_eq!(Dialect::V3.copied_nodes(text), Ok(Vec::new()));
+            assert_eq!(Dialect::V2.copied_nodes(text), Ok(Vec::new()));
         }
-        assert!(Dialect::V2.copied_arrays(b"{").is_err());
+        assert!(Dialect::V2.copied_nodes(b"{").is_err());
     }
 
     #[test]

@@ -233,15 +233,21 @@ def consolidated(prefix, version):
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_consolidated_metadata_stand_for_the_metadata_files_of_arrays(proxy, mount, prefix, version):
+def test_consolidated_metadata_stand_for_the_metadata_files_of_nodes(proxy, mount, prefix, version):
     consolidated(prefix, version)
     with mount("-o", "ro") as m:
         proxy.take()
+        chunk = "0.0" if version == 2 else "c/0/0"
+        assert (m / "g/x3/c/0/0").read_bytes() == values(4, 5).tobytes()
+        # .zmetadata is another value than the metadata file of the root.
+        made = took(proxy, 2 if version == 2 else 1)
+        assert made[-1].path.endswith(f"/g/x3/{chunk}")
         for path in [f"{group}x{number}" for group in ["", "g/"] for number in range(10)]:
             assert np.array_equal(servers.load(m / f"{path}.npy"), values(4, 5))
             assert zarr.open_array(m / path, mode="r").attrs["number"] == int(path[-1])
-        made = took(proxy, 20 + 7)
-        assert not [it for it in made if re.search(r"/x\d/(\.z|zarr\.json)", it.path)]
+        assert sorted(zarr.open_group(m / "g", mode="r", zarr_format=3).keys()) == [f"x{number}" for number in range(10)]
+        made = took(proxy, 20 + 5)
+        assert not [it for it in made if re.search(r"/(g|x\d)/(\.z|zarr\.json)", it.path)], paths(made)
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -1,8 +1,8 @@
 //! Changes inner chunks by writing a new shard, which keeps the unchanged ones.
 //!
 //! If all chunks of a shard are set, nothing is read. Otherwise its index is read, unless it is
-//! cached and current, and the new shard is stored only if the old one has not changed since. A shard with a damaged index cannot
-//! be changed in part, because the unchanged chunks are unknown.
+//! cached and current, and the new shard is stored only if the old one has not changed since. A
+//! shard with a damaged index cannot be changed in part, because the unchanged chunks are unknown.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
