@@ -170,7 +170,8 @@ impl Hierarchy {
     /// Whether a listing of a store that takes long has shown the directory at `path`, whose
     /// metadata file was not read.
     pub fn is_only_listed(&self, path: &NodePath) -> Result<bool> {
-        if !self.store().read().is_remote() || self.is_read(path) || self.is_own(path) {
+        let is_read = || self.kept(path).is_some();
+        if !self.store().read().is_remote() || is_read() || self.is_own(path) {
             return Ok(false);
         }
         let prefix = self.dialect_of(path).children_prefix(path)?;

@@ -25,6 +25,9 @@ const MOST_SKIPPED: usize = 4;
 /// The most bytes of the names of all groups.
 const MOST_LEN: u64 = 16 << 20;
 
+/// The bytes of a group besides its names.
+const GROUP_LEN: u64 = 1 << 10;
+
 /// The requests of a group that are kept: programs have read the first of more.
 const MOST_KEPT: usize = 3;
 
@@ -114,6 +117,7 @@ impl Siblings {
         let names: Arc<[String]> = names.into();
         let len_of = |name: &String| name.len().saturating_add(size_of::<String>());
         let len = names.iter().map(len_of).fold(0, usize::saturating_add);
+        let len = u64::try_from(len).unwrap_or(u64::MAX).saturating_add(GROUP_LEN);
         let mut groups = self.groups.lock();
         groups.get_or_insert(group.clone(), Reading::default);
         let reading = groups.get_mut(group)?;
@@ -122,7 +126,7 @@ impl Siblings {
         reading.hits = 0;
         reading.requested.clear();
         reading.names = Some((Instant::now(), Arc::clone(&names)));
-        let gone = groups.set_len(group, u64::try_from(len).unwrap_or(u64::MAX));
+        let gone = groups.set_len(group, len);
         drop(groups);
         drop(gone);
         Some(names)

@@ -38,6 +38,13 @@ def client(prefix=None, server=SERVER):
     )
 
 
+def keys(prefix):
+    """The keys in the bucket that begin with a prefix."""
+    import obstore
+
+    return [meta["path"] for page in obstore.list(client(), prefix) for meta in page]
+
+
 def upload(directory):
     """Copies the files of a directory into the bucket, and returns the URL of the copy."""
     import obstore

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,6 +14,7 @@ import zarr
 from zarr.storage import ObjectStore
 
 import servers
+from proxy import Fault
 
 
 @pytest.fixture
@@ -113,6 +115,51 @@ def test_an_array_that_was_not_read_lists_the_names_of_its_decoded_chunks(proxy,
         if is_whole:
             assert sorted(os.listdir(m / "x/c/1")) == ["0", "1"]
             assert np.frombuffer((m / "x/c/1/0").read_bytes(), "<i4") == 2
+
+
+def test_an_array_of_zarr_2_that_was_not_read_has_each_name_once(proxy, mount, prefix):
+    root = zarr.open_group(ObjectStore(servers.client(prefix)), mode="w", zarr_format=2)
+    root.create_array("x", data=values(2, 2), chunks=(1, 1))
+    root.create_array("y", shape=(2, 2), chunks=(1, 1), dtype="i4")
+    with mount() as m:
+        assert sorted(os.listdir(m / "x")) == ["c", "zarr.json"]
+        assert os.listdir(m / "y") == ["zarr.json"]
+
+
+def test_a_directory_of_files_in_an_array_that_was_not_read_is_no_node(proxy, mount, prefix, root):
+    root.create_array("x", data=values(2, 2), chunks=(1, 1))
+    obstore.put(servers.client(prefix), "x/a/notes.txt", b"text")
+    with mount() as m:
+        assert sorted(os.listdir(m / "x")) == ["a", "c", "zarr.json"]
+        assert os.listdir(m / "x/a") == ["notes.txt"]
+        subprocess.run(["rm", "-r", m / "x/a"], check=True)
+    assert not servers.keys(f"{prefix}/x/a")
+
+
+def test_a_chunk_that_another_mount_has_stored_is_replaced_by_fill_values(proxy, mount, root):
+    root.create_array("x", data=values(4, 4), chunks=(1, 4), shards=(4, 4))
+    root["x"][1:2] = 0
+    with mount("--skip-fill-chunks") as m:
+        assert not (m / "x/c/1/0").exists()
+        root["x"][1:2] = 7
+        (m / "x/c/1/0").write_bytes(bytes(16))
+        sync(m.path)
+    assert (root["x"][1:2] == 0).all() and (root["x"][2:3] == values(4, 4)[2:3]).all()
+
+
+def test_a_group_that_cannot_be_read_ends_its_listing_at_once(proxy, mount, root):
+    for name in range(200):
+        root.create_group(f"g/{name}")
+    with mount("--retry-for", "1s") as m:
+        assert len(os.listdir(m / "g")) == 201
+    with mount("--retry-for", "1s") as m:
+        m.allow(".*g/zarr.json.*")
+        proxy.faults = [Fault(lambda request: request.path.endswith("/g/zarr.json"), status=500)]
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            os.listdir(m / "g")
+        assert time.monotonic() - began < 10
+        proxy.faults = []
 
 
 def test_a_program_that_reads_one_metadata_file_after_the_other_has_the_next_ones_requested(proxy, mount, root):

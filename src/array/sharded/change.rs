@@ -28,6 +28,12 @@ struct Given {
     value: Option<Vec<Piece>>,
 }
 
+impl Given {
+    fn is_erased(&self) -> bool {
+        self.value.is_none()
+    }
+}
+
 /// The inner chunks of a new shard.
 struct Parts {
     /// The unchanged ones, with their place in the old shard.
@@ -118,7 +124,14 @@ impl Sharded {
             }
         }
         let shards: Vec<Coords> = partial.iter().map(|(shard, ..)| shard.clone()).collect();
-        let indexes = self.indexes_now(&shards)?;
+        // Nothing is put for a chunk that is not there, so no condition would show that another
+        // program has stored it.
+        let erases = partial.iter().any(|(_, slots, _)| slots.values().any(Given::is_erased));
+        let indexes = match shards.as_slice() {
+            [] => Vec::new(),
+            shards if erases => self.read_indexes(shards)?,
+            shards => self.indexes_now(shards)?,
+        };
         for ((shard, slots, conditions), old) in partial.into_iter().zip(indexes) {
             for (slot, condition) in conditions {
                 let there = old.as_ref().filter(|old| old.index.is_present(slot));

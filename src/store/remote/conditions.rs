@@ -58,7 +58,8 @@ impl Puts {
         self.are_honoured.try_lock().is_none_or(|known| known.is_some())
     }
 
-    fn are_honoured(&self) -> Result<bool> {
+    /// Whether the server honours conditions, which is tried out once.
+    pub(super) fn are_honoured(&self) -> Result<bool> {
         let mut known = self.are_honoured.lock();
         if let Some(known) = *known {
             return Ok(known);

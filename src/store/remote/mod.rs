@@ -247,7 +247,7 @@ impl ListableStore for RemoteStore {
     }
 
     fn is_known(&self, prefix: &Prefix) -> bool {
-        matches!(self.names.prefix(prefix), Known::Present(()))
+        self.names.is_listed(prefix)
     }
 
     fn expect_names(&self, prefix: &Prefix) {

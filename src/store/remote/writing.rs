@@ -82,16 +82,24 @@ impl RemoteStore {
     }
 
     /// Runs `work`, and beside it tries out whether the server honours conditions, if that is not
-    /// known yet and `condition` is one.
-    fn beside_check<T: Send>(&self, condition: Condition, work: impl FnOnce() -> T + Send) -> T {
+    /// known yet and `condition` is one. Fails if the server cannot be reached for that.
+    fn beside_check<T: Send>(
+        &self,
+        condition: Condition,
+        work: impl FnOnce() -> Result<T> + Send,
+    ) -> Result<T> {
         if matches!(condition, Condition::Always) || self.puts.is_known() {
             return work();
         }
         thread::scope(|scope| {
-            // The put that follows has the error, or does this if no thread could be started.
-            let check = || drop(self.puts.check());
-            drop(thread::Builder::new().spawn_scoped(scope, check));
-            work()
+            // If no thread can be started, the put that follows does this.
+            let check = || self.puts.are_honoured().map(drop);
+            let checking = thread::Builder::new().spawn_scoped(scope, check);
+            let done = work()?;
+            if let Ok(Ok(checked)) = checking.map(thread::ScopedJoinHandle::join) {
+                checked?;
+            }
+            Ok(done)
         })
     }
 

@@ -231,8 +231,11 @@ impl Listings {
             Place::Node(path) if self.is_unread(path) => {
                 return Ok(Some(Attr { may_change: false, ..self.lookup_name(&listed.place) }));
             }
-            // Its length is not that of the stored file. `getattr` finds it.
-            Place::Document(path) if self.is_unread(path) => {
+            // Its length is not that of the stored file. `getattr` finds it. A program may have a
+            // known one open or mapped, so its length must be right.
+            place @ Place::Document(path)
+                if self.is_unread(path) && self.names.inodes.known_at(place).is_none() =>
+            {
                 return Ok(Some(self.lookup_name(&listed.place)));
             }
             Place::Node(_) => self.names.resolve(&dir.place, &listed.name)?,

@@ -4,7 +4,7 @@
 //! The names in the store say enough unless one of them may belong to a chunk: then the metadata
 //! file is read, since the chunks of an array have other names in the mount.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::find::may_be_chunk;
@@ -16,11 +16,17 @@ use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Entries, Entry};
 use crate::vfs::options::Form;
 
+/// The names that are looked at before the first one is returned: a server sends that many.
+const FIRST: usize = 1000;
+
 /// The names in a node that is not read yet.
 struct Unread {
     listings: Listings,
     path: NodePath,
+    /// The first entries of the store, and those after them.
+    first: VecDeque<Result<Entry>>,
     stored: Entries,
+    is_begun: bool,
     /// The names of the metadata files that the node may have.
     documents: Vec<(Option<NodeKind>, String)>,
     has_document: bool,
@@ -29,10 +35,10 @@ struct Unread {
 }
 
 enum State {
-    /// It may be an array. These names were told.
+    /// It may be an array. These names were returned.
     Unknown(HashSet<String>),
     Group,
-    /// An array, with the names that were not told yet.
+    /// An array, with the names that were not returned yet.
     Array(DirEntries),
 }
 
@@ -61,7 +67,9 @@ impl Listings {
                 dirs: Arc::clone(&self.dirs),
             },
             path: path.clone(),
+            first: VecDeque::new(),
             stored: list.list_dir(&prefix)?,
+            is_begun: false,
             documents: documents.map(|(kind, key)| (kind, key.name().to_owned())).collect(),
             has_document: false,
             is_at_end: false,
@@ -74,11 +82,15 @@ impl Iterator for Unread {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Err(error) = self.begin() {
+            self.end();
+            return Some(Err(error));
+        }
         loop {
             if let State::Array(names) = &mut self.state {
                 return names.next();
             }
-            let shown = match self.stored.next() {
+            let shown = match self.first.pop_front().or_else(|| self.stored.next()) {
                 Some(entry) => entry.and_then(|entry| self.shown(entry)),
                 None if self.is_at_end => return None,
                 None => {
@@ -87,8 +99,14 @@ impl Iterator for Unread {
                 }
             };
             if let Some(shown) = shown.transpose() {
-                if let (Ok((name, _)), State::Unknown(told)) = (&shown, &mut self.state) {
-                    told.insert(name.clone());
+                match (&shown, &mut self.state) {
+                    (Ok((name, _)), State::Unknown(returned)) => {
+                        returned.insert(name.clone());
+                    }
+                    // The store or the metadata file cannot be read, and would not be for the next
+                    // name.
+                    (Err(_), _) => self.end(),
+                    _ => {}
                 }
                 return Some(shown);
             }
@@ -97,12 +115,38 @@ impl Iterator for Unread {
 }
 
 impl Unread {
+    /// Looks at the names that come first. If one of them may belong to a chunk, reads the metadata
+    /// file before a directory is taken for a node.
+    fn begin(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_begun, true) {
+            return Ok(());
+        }
+        self.first = self.stored.by_ref().take(FIRST).collect();
+        let is_of_array = |entry: &Entry| {
+            let kind = self.documents.iter().find(|(_, name)| name == entry.name());
+            may_be_chunk(entry.name()) || matches!(kind, Some((Some(NodeKind::Array), _)))
+        };
+        if self.first.iter().flatten().any(is_of_array) {
+            self.read()?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.is_at_end = true;
+        self.first.clear();
+        self.stored = Box::new(std::iter::empty());
+    }
+
     /// Returns the name for an entry of the store; `None` for one that is not shown.
     fn shown(&mut self, entry: Entry) -> Result<Option<DirEntry>> {
         let document = self.documents.iter().find(|(_, name)| name == entry.name());
         if let (Some((kind, _)), Entry::Key(_)) = (document, &entry) {
             if *kind == Some(NodeKind::Array) {
                 self.read()?;
+                if matches!(self.state, State::Array(_)) {
+                    return Ok(None);
+                }
             }
             let is_first = !std::mem::replace(&mut self.has_document, true);
             return Ok(is_first.then(|| self.document()));
@@ -140,16 +184,16 @@ impl Unread {
 
     /// Reads the metadata file, to know whether this is an array.
     fn read(&mut self) -> Result<()> {
-        let State::Unknown(told) = &mut self.state else { return Ok(()) };
+        let State::Unknown(returned) = &mut self.state else { return Ok(()) };
         let node = self.listings.core.hierarchy.existing(&self.path)?;
         if matches!(node.content(), Content::Group(_)) {
             self.state = State::Group;
             return Ok(());
         }
-        let told = std::mem::take(told);
+        let returned = std::mem::take(returned);
         let names = self.listings.names_in_read(&self.path)?;
         let names =
-            names.filter(move |it| it.as_ref().map_or(true, |(name, _)| !told.contains(name)));
+            names.filter(move |it| it.as_ref().map_or(true, |(name, _)| !returned.contains(name)));
         self.state = State::Array(Box::new(names));
         Ok(())
     }

@@ -20,6 +20,7 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::expect::Expectations;
 use super::pattern::{DISORDER, Runs, Ticket};
@@ -31,6 +32,9 @@ const LEAST_AHEAD: u64 = 8 << 20;
 
 /// A store that takes long is asked for this many times what a sequence has read so far.
 const AHEAD_OF_RUN: u64 = 4;
+
+/// And for at most what the reader takes in this time: the store drops bytes that wait for longer.
+const AHEAD_TIME: Duration = Duration::from_secs(5);
 
 /// Other threads share the chunks of a request.
 const MOST_BESIDE: usize = 64;
@@ -204,6 +208,8 @@ pub(super) struct Reads<C: Hash + Eq> {
 /// The state of one sequence of reads.
 #[derive(Debug)]
 struct Run<C> {
+    /// When the first read was made.
+    began: Instant,
     /// How far chunks were asked for.
     asked_until: u64,
     asked: HashSet<C>,
@@ -217,6 +223,7 @@ struct Run<C> {
 impl<C> Default for Run<C> {
     fn default() -> Self {
         Self {
+            began: Instant::now(),
             asked_until: 0,
             asked: HashSet::new(),
             expected_until: 0,
@@ -253,8 +260,9 @@ impl<C: Chunk> Reads<C> {
         let mut later = Vec::new();
         if is_sequential && !is_for_long_part && limits.fetched_ahead > 0 {
             let row = ahead_len(end, file, limits);
-            let window = run.len().saturating_mul(AHEAD_OF_RUN).max(LEAST_AHEAD);
-            let window = window.min(limits.fetched_ahead);
+            let window = run.len().saturating_mul(AHEAD_OF_RUN);
+            let window = window.min(taken_in(AHEAD_TIME, run.len(), state.began.elapsed()));
+            let window = window.max(LEAST_AHEAD).min(limits.fetched_ahead);
             let window = window.max(row);
             let until = run.next().saturating_add(window).min(file.len());
             let from = state.expected_until.max(run.next());
@@ -412,6 +420,13 @@ fn is_for_long_part(offset: u64, run_len: u64, file: &dyn File, limits: Limits) 
         None => offset < file.len(),
     };
     long_part_len(run_len, file, limits) >= LEAST_LONG_PART && is_beyond_cache()
+}
+
+/// How many bytes a reader takes in a `time`, if it took `run_len` bytes in the time `elapsed`.
+fn taken_in(time: Duration, run_len: u64, elapsed: Duration) -> u64 {
+    let taken = u128::from(run_len).saturating_mul(time.as_micros());
+    let taken = taken / elapsed.as_micros().max(1);
+    u64::try_from(taken).unwrap_or(u64::MAX)
 }
 
 /// Returns a range in pieces of at most [`DISORDER`] bytes.
