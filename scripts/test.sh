@@ -163,6 +163,11 @@ say "cargo clippy"
 run cargo clippy --locked -q --all-targets -- -D warnings
 say "cargo doc"
 RUSTDOCFLAGS="-D warnings" run cargo doc -q --no-deps
+say "without the feature remote"
+if cargo tree --locked --no-default-features -e normal --prefix none | grep -E '^(tokio|object_store|reqwest|rustls) '; then
+    fail "these are needed without the feature remote"
+fi
+run cargo check --locked -q --no-default-features
 say "licences of the dependencies"
 scripts/check-licences
 say "oldest Rust version"

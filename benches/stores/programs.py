@@ -176,7 +176,9 @@ class Zarrfs(Mount):
     def root(self, _dialect="v3"):
         self.is_mounted = True
         url = f"s3://{BUCKET}/{self.prefix}"
-        return timed(self.program, "mount", url, self.path, "--endpoint", self.proxy.url)
+        # Only a mount in which nothing is written uses consolidated metadata.
+        options = ["-o", "ro"] if self.prefix == "consolidated" else []
+        return timed(self.program, "mount", url, self.path, "--endpoint", self.proxy.url, *options)
 
     def mounted(self):
         """After `root`, untimed."""

@@ -104,7 +104,7 @@ def single(data):
             programs=("zarrfs", "obstore", *MOUNTS), requests=4, seconds=2 * R + 0.03),
         Row("first chunk after the mount, depth 3", "deep", "first", (path, CHUNK, at), prefix="deep", requests=7,
             seconds=4 * R + 0.05, as_few=peers),
-        Row("the same, consolidated", "consolidated", "first", (path, CHUNK, at), prefix="consolidated", requests=1,
+        Row("the same, consolidated (`-o ro`)", "consolidated", "first", (path, CHUNK, at), prefix="consolidated", requests=1,
             seconds=R + 0.03, as_few=peers),
         Row("`cat` of a chunk by its name", "chunk", "read", ("x", CHUNK, (5, 0, 0)), (("open", "x"),), requests=1,
             seconds=R + 0.03),
