@@ -352,7 +352,10 @@ impl Iterator for Directory {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some((entry, _)) = self.rest.pop_front() {
-                return Some(Ok(entry));
+                if !self.is_emptied(&entry) {
+                    return Some(Ok(entry));
+                }
+                continue;
             }
             let start = self.next.take()?;
             if let Err(error) = self.read_page(&start).at(&self.prefix) {
@@ -363,6 +366,11 @@ impl Iterator for Directory {
 }
 
 impl Directory {
+    fn is_emptied(&self, entry: &Entry) -> bool {
+        let Entry::Prefix(name) = entry else { return false };
+        self.prefix.join(name).is_ok_and(|directory| self.names.is_emptied(&directory))
+    }
+
     fn read_page(&mut self, start: &Start) -> Result<()> {
         let from = start.clone();
         let page = wait(|report| self.server.list(&self.prefix, Depth::Directory, from, report))?;

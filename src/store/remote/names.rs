@@ -285,6 +285,16 @@ impl NameCache {
             && !self.tables.lock().emptied.contains(prefix)
     }
 
+    /// Whether a recent listing of a directory has shown that it is empty, although the server still
+    /// lists it in the one above.
+    pub(super) fn is_emptied(&self, directory: &Prefix) -> bool {
+        let mut tables = self.tables.lock();
+        tables.emptied.contains(directory)
+            && tables
+                .recent(self.ttl, directory)
+                .is_some_and(|listing| matches!(listing.has_names(), Known::Absent))
+    }
+
     /// Returns whether keys have this prefix, as far as listings have shown.
     pub(super) fn prefix(&self, prefix: &Prefix) -> Known<()> {
         let Some(key) = prefix.as_key() else { return Known::Unknown };

@@ -121,11 +121,6 @@ impl Names {
             NodeContent::Array(_) => self.find_ordinary(path, &Place::Node(path.clone()), name),
             NodeContent::Group(_) | NodeContent::NotUnderstood(NodeKind::Group, _) => {
                 let child = path.child(name)?;
-                if matches!(node.content(), NodeContent::Group(_))
-                    && self.core.hierarchy.is_only_listed(&child)?
-                {
-                    return Ok(Some(Place::Node(child).into()));
-                }
                 let found = self.core.hierarchy.node(&child)?;
                 if let NodeContent::NotUnderstood(_, error) = node.content()
                     && found.as_ref().is_none_or(|found| found.is_bare())
