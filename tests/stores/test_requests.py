@@ -271,6 +271,15 @@ def test_a_walk_over_many_directories_of_chunks_is_few_listings(proxy, mount, ro
         took(proxy, 12)
 
 
+def test_a_directory_of_chunks_is_listed_once(proxy, mount, prefix, root):
+    root.create_array("x", data=np.ones(1500, "u1"), chunks=(1,), compressors=None, fill_value=0)
+    with mount() as m:
+        assert (m / "x/zarr.json").exists()
+        proxy.take()
+        assert len(os.listdir(m / "x/c")) == 1500
+        took(proxy, 2)
+
+
 def consolidated(prefix, version):
     """Arrays x0 to x9 in the root and in the group g, with consolidated metadata of the root."""
     store = ObjectStore(servers.client(prefix))

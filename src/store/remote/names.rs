@@ -285,8 +285,8 @@ impl NameCache {
             && !self.tables.lock().emptied.contains(prefix)
     }
 
-    /// Whether a recent listing of a directory has shown that it is empty, although the server still
-    /// lists it in the one above.
+    /// Whether a recent listing of a directory has shown that it is empty, although the server
+    /// still lists it in the one above.
     pub(super) fn is_emptied(&self, directory: &Prefix) -> bool {
         let mut tables = self.tables.lock();
         tables.emptied.contains(directory)

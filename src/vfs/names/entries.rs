@@ -163,7 +163,13 @@ impl Listings {
             Place::ChunkDir(path, prefix) => {
                 let array = self.core.shown_array(path)?;
                 let chunks = self.chunk_names(path, &array, prefix)?;
-                let ordinary = self.names.ordinary_entries(path, place)?;
+                // A store that takes long knows the names by then.
+                let (names, path, place) = (Arc::clone(&self.names), path.clone(), place.clone());
+                let ordinary = std::iter::once_with(move || names.ordinary_entries(&path, &place));
+                let ordinary = ordinary.flat_map(|entries| match entries {
+                    Ok(entries) => entries,
+                    Err(error) => Box::new(std::iter::once(Err(error))),
+                });
                 Ok(Box::new(chunks.chain(ordinary)))
             }
             Place::OrdinaryDir(path, _) => self.names.ordinary_entries(path, place),
