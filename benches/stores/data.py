@@ -1,4 +1,4 @@
-"""What benches/stores/compare.py reads: hierarchies that it stores in the server, without the proxy, and files beside them."""
+"""What benches/stores/compare.py reads: hierarchies that it stores in the server, without the proxy, and files."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""One library that reads and writes Zarr in S3, as a program of its own: benches/stores/compare.py starts it and times it.
+"""A library that reads and writes Zarr in S3, as a program that benches/stores/compare.py starts and times.
 
     library.py KIND ENDPOINT BUCKET
 

@@ -281,27 +281,31 @@ impl Sharded {
 
     /// Returns the current index of a shard; `None` if there is no such shard.
     fn index_now(&self, shard: &Coords) -> Result<Option<Arc<Loaded>>> {
-        Ok(self.indexes_now(std::slice::from_ref(shard))?.pop().flatten())
+        Ok(self.indexes_now([shard.clone()])?.remove(shard).flatten())
     }
 
-    /// Returns the current indexes of shards. Cached ones need no read if the stats of their shards
-    /// are the same as when they were read.
-    fn indexes_now(&self, shards: &[Coords]) -> Result<Vec<Option<Arc<Loaded>>>> {
-        let cached: Vec<(Coords, Arc<Loaded>)> = shards
+    /// Returns the current indexes of shards. Cached ones are not read again unless the stats of
+    /// their shards have changed.
+    fn indexes_now(
+        &self,
+        shards: impl IntoIterator<Item = Coords>,
+    ) -> Result<BTreeMap<Coords, Option<Arc<Loaded>>>> {
+        let shards: BTreeSet<Coords> = shards.into_iter().collect();
+        let cached = shards
             .iter()
-            .filter_map(|shard| Some((shard.clone(), shard_cache::INDEXES.get(self.id, shard)?)))
-            .collect();
+            .filter_map(|shard| Some((shard.clone(), shard_cache::INDEXES.get(self.id, shard)?)));
+        let cached: Vec<(Coords, Arc<Loaded>)> = cached.collect();
         let outdated = self.outdated(&cached)?;
-        let mut known: BTreeMap<Coords, Option<Arc<Loaded>>> =
+        let mut indexes: BTreeMap<Coords, Option<Arc<Loaded>>> =
             cached.into_iter().map(|(shard, index)| (shard, Some(index))).collect();
-        known.retain(|shard, _| !outdated.contains(shard));
+        indexes.retain(|shard, _| !outdated.contains(shard));
         let unknown: Vec<Coords> =
-            shards.iter().filter(|shard| !known.contains_key(shard)).cloned().collect();
+            shards.into_iter().filter(|shard| !indexes.contains_key(shard)).collect();
         if !unknown.is_empty() {
             let read = self.read_indexes(&unknown)?;
-            known.extend(unknown.into_iter().zip(read));
+            indexes.extend(unknown.into_iter().zip(read));
         }
-        Ok(shards.iter().map(|shard| known.get(shard).cloned().flatten()).collect())
+        Ok(indexes)
     }
 
     /// Returns the inner chunk of `slot` if it exists and begins with `prefix`.
@@ -435,23 +439,11 @@ impl ChunkStore for Sharded {
         if let Some(coords) = coords.iter().find(|coords| !self.grid.contains(coords)) {
             return Err(self.grid.outside(coords));
         }
-        let shards: BTreeMap<Coords, Freshness> =
-            coords.iter().map(|coords| (self.level.shard_of(coords), Freshness::Cached)).collect();
-        let mut indexes = self.indexes_of(&shards)?;
-        let cached: Vec<(Coords, Arc<Loaded>)> = indexes
-            .iter()
-            .filter(|(_, (_, freshness))| *freshness == Freshness::Cached)
-            .filter_map(|(shard, (loaded, _))| Some((shard.clone(), Arc::clone(loaded.as_ref()?))))
-            .collect();
-        let outdated = self.outdated(&cached)?;
-        if !outdated.is_empty() {
-            for (shard, index) in outdated.iter().zip(self.read_indexes(&outdated)?) {
-                indexes.insert(shard.clone(), (index, Freshness::Read));
-            }
-        }
+        let shards = coords.iter().map(|coords| self.level.shard_of(coords));
+        let indexes = self.indexes_now(shards)?;
         let stat = |coords: &Coords| {
             let shard = self.level.shard_of(coords);
-            let Some((Some(loaded), _)) = indexes.get(&shard) else { return Ok(None) };
+            let Some(Some(loaded)) = indexes.get(&shard) else { return Ok(None) };
             let slot = self.level.slot_of(coords);
             if !loaded.index.is_present(slot) {
                 return Ok(None);

@@ -253,7 +253,7 @@ impl Slots {
             Arc::new(Slot {
                 array: Arc::clone(array),
                 chunk: Mutex::new(None),
-                // What it gets is read after this.
+                // Its chunk will be read from the store after this.
                 checked: Mutex::new(Some(Instant::now())),
                 is_read_again: AtomicBool::new(false),
                 is_replaced: AtomicBool::new(false),

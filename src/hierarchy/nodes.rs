@@ -167,18 +167,6 @@ impl Hierarchy {
         self.directories.get(path).is_some() || !self.directories.below(path).is_empty()
     }
 
-    /// Whether a listing of a store that takes long has shown the directory at `path`, whose
-    /// metadata file was not read.
-    pub fn is_only_listed(&self, path: &NodePath) -> Result<bool> {
-        let is_read = || self.kept(path).is_some();
-        if !self.store().read().is_remote() || is_read() || self.is_own(path) {
-            return Ok(false);
-        }
-        let prefix = self.dialect_of(path).children_prefix(path)?;
-        let is_known = self.store().list().is_some_and(|list| list.is_known(&prefix));
-        Ok(is_known && prefix == self.ordinary_prefix(path)? && !self.is_in_folder(path))
-    }
-
     /// Returns the node at `path`; its absence is an error.
     pub fn existing(&self, path: &NodePath) -> Result<Arc<Node>> {
         self.node(path)?.ok_or_else(|| Error::not_found().at(path))

@@ -18,8 +18,8 @@ use crate::store::Expected;
 /// The fewest and the most nodes whose metadata files are requested together.
 const TOGETHER: (usize, usize) = (8, 256);
 
-/// The second of two nodes comes at most so many names after the first if a program goes through a
-/// group.
+/// A program goes through a group if the second node that it reads comes at most this many names
+/// after the first.
 const MOST_SKIPPED: usize = 4;
 
 /// The most bytes of the names of all groups.
@@ -28,7 +28,7 @@ const MOST_LEN: u64 = 16 << 20;
 /// The bytes of a group besides its names.
 const GROUP_LEN: u64 = 1 << 10;
 
-/// The requests of a group that are kept: programs have read the first of more.
+/// The batches of requests of a group that are kept alive. Of more, programs have read the first.
 const MOST_KEPT: usize = 3;
 
 /// The groups whose nodes programs read.
@@ -41,8 +41,7 @@ pub(super) struct Siblings {
 /// How far the nodes of a group were read.
 #[derive(Debug, Default)]
 struct Reading {
-    /// The node that was read last, and its place among the names.
-    last: String,
+    /// The place among the names of the node that was read last.
     at: Option<usize>,
     /// How many nodes in a row had been requested in advance when they were read.
     hits: usize,
@@ -80,11 +79,10 @@ impl Siblings {
         // Programs also ask for files that are no nodes.
         let Ok(at) = names.binary_search_by(|it| (**it).cmp(name)) else { return Vec::new() };
         let mut groups = self.groups.lock();
-        let Some(reading) = groups.get_mut(group).filter(|reading| reading.last != name) else {
+        let Some(reading) = groups.get_mut(group).filter(|reading| reading.at != Some(at)) else {
             return Vec::new();
         };
         let before = reading.at.replace(at);
-        name.clone_into(&mut reading.last);
         if reading.requested.remove(name) {
             reading.hits = reading.hits.saturating_add(1);
             if reading.requested.len() > reading.hits.min(TOGETHER.1 / 2) {

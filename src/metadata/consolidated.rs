@@ -157,9 +157,9 @@ impl Dialect {
         }
     }
 
-    /// Returns the metadata files in consolidated metadata, with their paths from the group, and
-    /// those of groups without copies of their own. `text` is the metadata file of the group, or
-    /// the value with its [`Self::own_copies`].
+    /// Returns the metadata files in consolidated metadata, with their paths from the group. Those
+    /// of groups have no copies of their own. `text` is the metadata file of the group, or the
+    /// value with its [`Self::own_copies`].
     pub fn copied_nodes(&self, text: &[u8]) -> Result<Vec<(String, NodeKind, String)>> {
         match self {
             Self::V3 if skim::has_copies(text) => {
@@ -354,7 +354,7 @@ fn set_copies(text: &mut Text, documents: &[(String, String)]) -> Result<()> {
     text.set_members(&METADATA, &new)
 }
 
-/// Whether a metadata file of v3 is that of an array.
+/// Returns the kind of the node that has this metadata file of v3.
 fn kind_of(text: &str) -> Option<NodeKind> {
     match Text::parse(text.as_bytes()).ok()?.member(&["node_type"]).ok()?? {
         "\"array\"" => Some(NodeKind::Array),
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copies_of_arrays_keep_their_spelling_and_get_their_attributes() {
+    fn copies_of_nodes_keep_their_spelling_and_get_their_attributes() {
         let v3 =
             br#"{"consolidated_metadata":{"kind":"inline","metadata":{"g":{"node_type":"group",
             "consolidated_metadata":{"kind":"inline","metadata":{}}},

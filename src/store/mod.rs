@@ -523,11 +523,6 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Whether a key is known to have this `prefix`. A store that takes long is not asked.
-    fn is_known(&self, _prefix: &Prefix) -> bool {
-        false
-    }
-
     /// Whether a prefix may be listed although no key has it, as an empty directory is.
     fn lists_empty_prefixes(&self) -> bool {
         true

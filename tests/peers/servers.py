@@ -16,8 +16,8 @@ numbers = itertools.count()
 
 
 def load(path):
-    """numpy.load of a file in a mount. By itself it would seek in the file while no other thread can run, also the one
-    of the proxy that the mount waits for."""
+    """numpy.load of a file in a mount. numpy itself seeks in the file while no other thread of the process can run, and
+    the mount may wait for one: that of the proxy."""
     import numpy
 
     return numpy.load(io.BytesIO(Path(path).read_bytes()))
@@ -39,10 +39,10 @@ def client(prefix=None, server=SERVER):
 
 
 def keys(prefix):
-    """The keys in the bucket that begin with a prefix."""
+    """The keys below a prefix, without the prefix."""
     import obstore
 
-    return [meta["path"] for page in obstore.list(client(), prefix) for meta in page]
+    return {meta["path"] for page in obstore.list(client(prefix)) for meta in page}
 
 
 def upload(directory):

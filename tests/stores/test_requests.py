@@ -136,7 +136,7 @@ def test_a_directory_of_files_in_an_array_that_was_not_read_is_no_node(proxy, mo
         subprocess.run(["rm", "-r", m / "x/a"], check=True)
         # The server may still list it.
         assert sorted(os.listdir(m / "x")) == ["c", "zarr.json"]
-    assert not servers.keys(f"{prefix}/x/a")
+    assert "x/a/notes.txt" not in servers.keys(prefix)
 
 
 def test_a_chunk_that_another_mount_has_stored_is_replaced_by_fill_values(proxy, mount, root):
@@ -304,7 +304,8 @@ def test_consolidated_metadata_stand_for_the_metadata_files_of_nodes(proxy, moun
         for path in [f"{group}x{number}" for group in ["", "g/"] for number in range(10)]:
             assert np.array_equal(servers.load(m / f"{path}.npy"), values(4, 5))
             assert zarr.open_array(m / path, mode="r").attrs["number"] == int(path[-1])
-        assert sorted(zarr.open_group(m / "g", mode="r", zarr_format=3).keys()) == [f"x{number}" for number in range(10)]
+        group = zarr.open_group(m / "g", mode="r", zarr_format=3)
+        assert sorted(group.keys()) == [f"x{number}" for number in range(10)]
         made = took(proxy, 20 + 5)
         assert not [it for it in made if re.search(r"/(g|x\d)/(\.z|zarr\.json)", it.path)], paths(made)
 

@@ -28,12 +28,6 @@ struct Given {
     value: Option<Vec<Piece>>,
 }
 
-impl Given {
-    fn is_erased(&self) -> bool {
-        self.value.is_none()
-    }
-}
-
 /// The inner chunks of a new shard.
 struct Parts {
     /// The unchanged ones, with their place in the old shard.
@@ -124,15 +118,17 @@ impl Sharded {
             }
         }
         let shards: Vec<Coords> = partial.iter().map(|(shard, ..)| shard.clone()).collect();
-        // Nothing is put for a chunk that is not there, so no condition would show that another
-        // program has stored it.
-        let erases = partial.iter().any(|(_, slots, _)| slots.values().any(Given::is_erased));
-        let indexes = match shards.as_slice() {
-            [] => Vec::new(),
-            shards if erases => self.read_indexes(shards)?,
-            shards => self.indexes_now(shards)?,
+        let is_erased = |given: &Given| given.value.is_none();
+        // Nothing is put to erase a chunk that is absent, so no condition would show that another
+        // program has stored it: a cached index is not enough.
+        let mut indexes = if partial.iter().any(|(_, slots, _)| slots.values().any(is_erased)) {
+            let read = self.read_indexes(&shards)?;
+            shards.into_iter().zip(read).collect()
+        } else {
+            self.indexes_now(shards)?
         };
-        for ((shard, slots, conditions), old) in partial.into_iter().zip(indexes) {
+        for (shard, slots, conditions) in partial {
+            let old = indexes.remove(&shard).flatten();
             for (slot, condition) in conditions {
                 let there = old.as_ref().filter(|old| old.index.is_present(slot));
                 condition

@@ -53,7 +53,7 @@ impl Puts {
         ))
     }
 
-    /// Whether it is known if the server honours conditions, or another thread is trying it.
+    /// Whether the conditions were tried out, or another thread is doing that.
     pub(super) fn is_known(&self) -> bool {
         self.are_honoured.try_lock().is_none_or(|known| known.is_some())
     }

@@ -246,10 +246,6 @@ impl ListableStore for RemoteStore {
         self.names.listing(prefix).is_some_and(|listing| listing.next().is_none())
     }
 
-    fn is_known(&self, prefix: &Prefix) -> bool {
-        self.names.is_listed(prefix)
-    }
-
     fn expect_names(&self, prefix: &Prefix) {
         if self.names.listing(prefix).is_some() || !self.names.holds() {
             return;
@@ -352,10 +348,10 @@ impl Iterator for Directory {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some((entry, _)) = self.rest.pop_front() {
-                if !self.is_emptied(&entry) {
-                    return Some(Ok(entry));
+                if self.is_empty(&entry) {
+                    continue;
                 }
-                continue;
+                return Some(Ok(entry));
             }
             let start = self.next.take()?;
             if let Err(error) = self.read_page(&start).at(&self.prefix) {
@@ -366,9 +362,11 @@ impl Iterator for Directory {
 }
 
 impl Directory {
-    fn is_emptied(&self, entry: &Entry) -> bool {
+    /// Whether a directory is known to be empty. Some servers list it in the one above.
+    fn is_empty(&self, entry: &Entry) -> bool {
         let Entry::Prefix(name) = entry else { return false };
-        self.prefix.join(name).is_ok_and(|directory| self.names.is_emptied(&directory))
+        let directory = self.prefix.join(name);
+        directory.is_ok_and(|it| matches!(self.names.prefix(&it), Known::Absent))
     }
 
     fn read_page(&mut self, start: &Start) -> Result<()> {

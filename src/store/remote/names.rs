@@ -23,9 +23,6 @@ const MOST_STATS: usize = 1 << 16;
 /// The most changes of this process that are applied to listings that were requested before.
 const MOST_CHANGES: usize = 1 << 12;
 
-/// The most directories that are known to have been empty.
-const MOST_EMPTIED: usize = 1 << 12;
-
 /// Whether a key or a prefix is there, as far as that is known.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
@@ -54,8 +51,6 @@ struct Tables {
     listings: Bounded<Prefix, Listing>,
     /// The values that were requested or changed by themselves, and since when that is known.
     stats: Bounded<Key, (Instant, Known<Stat>)>,
-    /// Directories that had no keys, or may have lost them. Some servers still list these.
-    emptied: Bounded<Prefix, ()>,
     /// The last changes of this process.
     changes: VecDeque<(Instant, Own)>,
     /// When the last change was made that is no longer among them.
@@ -103,7 +98,6 @@ impl NameCache {
         let tables = Tables {
             listings: Bounded::new(Limits::bytes(MOST_LEN)),
             stats: Bounded::new(Limits::entries(MOST_STATS)),
-            emptied: Bounded::new(Limits::entries(MOST_EMPTIED)),
             changes: VecDeque::new(),
             dropped: None,
         };
@@ -158,7 +152,6 @@ impl NameCache {
         let evicted = tables.listings.put(prefix.clone(), listing, len);
         if let Some(key) = prefix.as_key().filter(|_| is_empty) {
             // Some servers list directories without keys.
-            drop(tables.emptied.put(prefix.clone(), (), 0));
             tables.note(self.ttl, &key, Entry::Prefix(key.name().to_owned()), Change::Absent);
         }
         drop(tables);
@@ -214,7 +207,6 @@ impl NameCache {
         let Some(key) = prefix.as_key().filter(|_| self.holds()) else { return };
         let mut tables = self.tables.lock();
         tables.remember(Own::Below(prefix.clone()));
-        drop(tables.emptied.put(prefix.clone(), (), 0));
         drop(tables.listings.put(prefix.clone(), Listing::new(), 0));
         tables.note(self.ttl, &key, Entry::Prefix(key.name().to_owned()), Change::Absent);
     }
@@ -233,11 +225,9 @@ impl NameCache {
             let entry = Entry::Prefix(key.name().to_owned());
             if let Some(above) = tables.listings.peek_mut(&key.parent())
                 && matches!(above.find(&entry), Known::Absent)
+                && !above.note(entry, Change::Present(None))
             {
-                if !above.note(entry, Change::Present(None)) {
-                    tables.listings.remove(&key.parent());
-                }
-                drop(tables.emptied.put(below.clone(), (), 0));
+                tables.listings.remove(&key.parent());
             }
             below = key.parent();
         }
@@ -277,22 +267,6 @@ impl NameCache {
                 stat.map_or(Known::Unknown, |(_, known)| known)
             }
         }
-    }
-
-    /// Whether a listing has shown a prefix, and nothing speaks against it.
-    pub(super) fn is_listed(&self, prefix: &Prefix) -> bool {
-        matches!(self.prefix(prefix), Known::Present(()))
-            && !self.tables.lock().emptied.contains(prefix)
-    }
-
-    /// Whether a recent listing of a directory has shown that it is empty, although the server
-    /// still lists it in the one above.
-    pub(super) fn is_emptied(&self, directory: &Prefix) -> bool {
-        let mut tables = self.tables.lock();
-        tables.emptied.contains(directory)
-            && tables
-                .recent(self.ttl, directory)
-                .is_some_and(|listing| matches!(listing.has_names(), Known::Absent))
     }
 
     /// Returns whether keys have this prefix, as far as listings have shown.

@@ -40,26 +40,6 @@ fn a_listing_answers_what_follows_it() {
 }
 
 #[test]
-fn a_directory_that_was_emptied_is_not_taken_to_be_there() {
-    let (store, server) = MemoryServer::new(TTL);
-    for name in ["a/b/zarr.json", "a/c/zarr.json"] {
-        put(&server, name, 10);
-    }
-    let prefix = |text: &str| Prefix::parse(text).expect("valid");
-    let is_known = |text: &str| store.list().expect("lists").is_known(&prefix(text));
-    assert!(!is_known("a/b"), "not listed yet");
-    assert_eq!(names(&store, "a"), ["b", "c"]);
-    assert!(is_known("a/b") && is_known("a/c") && !is_known("a/d"));
-    store.write().expect("writes").erase_prefix(&prefix("a/b")).expect("erased");
-    assert!(!is_known("a/b") && is_known("a/c"));
-    // What is listed next decides over a change.
-    for name in ["a/b", "a/d"] {
-        store.list().expect("lists").forget_below(&prefix(name));
-        assert!(!is_known(name), "{name}");
-    }
-}
-
-#[test]
 fn the_keys_below_directories_that_were_listed_need_no_request() {
     let (store, server) = MemoryServer::new(TTL);
     for name in ["a/0.0", "a/c/0", "a/c/1/2"] {

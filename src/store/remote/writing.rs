@@ -81,8 +81,8 @@ impl RemoteStore {
         Ok(bytes)
     }
 
-    /// Runs `work`, and beside it tries out whether the server honours conditions, if that is not
-    /// known yet and `condition` is one. Fails if the server cannot be reached for that.
+    /// Runs `work`. If `condition` is one, and it is not known yet whether the server honours
+    /// conditions, tries that out at the same time, and fails if the server does not answer.
     fn beside_check<T: Send>(
         &self,
         condition: Condition,

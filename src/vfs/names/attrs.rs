@@ -97,7 +97,6 @@ impl Names {
     pub fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
         let attr = self.attr_of_file(place);
         Ok(match place {
-            Place::Node(path) if self.core.hierarchy.is_only_listed(path)? => attr,
             Place::Node(path) => {
                 let node = self.core.hierarchy.existing(path)?;
                 let modified =

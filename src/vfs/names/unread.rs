@@ -34,12 +34,14 @@ struct Unread {
     state: State,
 }
 
+/// What is known of the metadata file.
 enum State {
-    /// It may be an array. These names were returned.
-    Unknown(HashSet<String>),
+    /// Nothing. These names were returned.
+    Unread(HashSet<String>),
+    /// It is that of a group, which has the names of the store.
     Group,
-    /// An array, with the names that were not returned yet.
-    Array(DirEntries),
+    /// It is that of an array, or was not understood. These names were not returned yet.
+    Other(DirEntries),
 }
 
 impl Listings {
@@ -73,7 +75,7 @@ impl Listings {
             documents: documents.map(|(kind, key)| (kind, key.name().to_owned())).collect(),
             has_document: false,
             is_at_end: false,
-            state: State::Unknown(HashSet::new()),
+            state: State::Unread(HashSet::new()),
         })))
     }
 }
@@ -87,7 +89,7 @@ impl Iterator for Unread {
             return Some(Err(error));
         }
         loop {
-            if let State::Array(names) = &mut self.state {
+            if let State::Other(names) = &mut self.state {
                 return names.next();
             }
             let shown = match self.first.pop_front().or_else(|| self.stored.next()) {
@@ -100,11 +102,10 @@ impl Iterator for Unread {
             };
             if let Some(shown) = shown.transpose() {
                 match (&shown, &mut self.state) {
-                    (Ok((name, _)), State::Unknown(returned)) => {
+                    (Ok((name, _)), State::Unread(returned)) => {
                         returned.insert(name.clone());
                     }
-                    // The store or the metadata file cannot be read, and would not be for the next
-                    // name.
+                    // The next name would only meet the same error, after as long a time.
                     (Err(_), _) => self.end(),
                     _ => {}
                 }
@@ -115,21 +116,24 @@ impl Iterator for Unread {
 }
 
 impl Unread {
-    /// Looks at the names that come first. If one of them may belong to a chunk, reads the metadata
+    /// Looks at the names that come first. If one of them may be of an array, reads the metadata
     /// file before a directory is taken for a node.
     fn begin(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.is_begun, true) {
             return Ok(());
         }
         self.first = self.stored.by_ref().take(FIRST).collect();
-        let is_of_array = |entry: &Entry| {
-            let kind = self.documents.iter().find(|(_, name)| name == entry.name());
-            may_be_chunk(entry.name()) || matches!(kind, Some((Some(NodeKind::Array), _)))
-        };
-        if self.first.iter().flatten().any(is_of_array) {
+        if self.first.iter().flatten().any(|entry| self.may_be_of_array(entry)) {
             self.read()?;
         }
         Ok(())
+    }
+
+    fn may_be_of_array(&self, entry: &Entry) -> bool {
+        let is_document = |(kind, name): &(Option<NodeKind>, String)| {
+            *kind == Some(NodeKind::Array) && name == entry.name()
+        };
+        may_be_chunk(entry.name()) || self.documents.iter().any(is_document)
     }
 
     fn end(&mut self) {
@@ -140,22 +144,16 @@ impl Unread {
 
     /// Returns the name for an entry of the store; `None` for one that is not shown.
     fn shown(&mut self, entry: Entry) -> Result<Option<DirEntry>> {
-        let document = self.documents.iter().find(|(_, name)| name == entry.name());
-        if let (Some((kind, _)), Entry::Key(_)) = (document, &entry) {
-            if *kind == Some(NodeKind::Array) {
-                self.read()?;
-                if matches!(self.state, State::Array(_)) {
-                    return Ok(None);
-                }
-            }
-            let is_first = !std::mem::replace(&mut self.has_document, true);
-            return Ok(is_first.then(|| self.document()));
-        }
-        if matches!(self.state, State::Unknown(_)) && may_be_chunk(entry.name()) {
+        if self.may_be_of_array(&entry) {
             self.read()?;
-            if matches!(self.state, State::Array(_)) {
+            if matches!(self.state, State::Other(_)) {
                 return Ok(None);
             }
+        }
+        let is_document = self.documents.iter().any(|(_, name)| name == entry.name());
+        if is_document && matches!(entry, Entry::Key(_)) {
+            let is_first = !std::mem::replace(&mut self.has_document, true);
+            return Ok(is_first.then(|| self.document()));
         }
         let path = &self.path;
         Ok(match entry {
@@ -182,9 +180,9 @@ impl Unread {
         Ok((!node.is_bare()).then(|| self.document()))
     }
 
-    /// Reads the metadata file, to know whether this is an array.
+    /// Reads the metadata file, if that was not done, to know whether this is an array.
     fn read(&mut self) -> Result<()> {
-        let State::Unknown(returned) = &mut self.state else { return Ok(()) };
+        let State::Unread(returned) = &mut self.state else { return Ok(()) };
         let node = self.listings.core.hierarchy.existing(&self.path)?;
         if matches!(node.content(), Content::Group(_)) {
             self.state = State::Group;
@@ -194,7 +192,7 @@ impl Unread {
         let names = self.listings.names_in_read(&self.path)?;
         let names =
             names.filter(move |it| it.as_ref().map_or(true, |(name, _)| !returned.contains(name)));
-        self.state = State::Array(Box::new(names));
+        self.state = State::Other(Box::new(names));
         Ok(())
     }
 }

@@ -30,10 +30,11 @@ use crate::view::{Reach, Slab, View};
 /// The least number of bytes of a file that are decoded in advance.
 const LEAST_AHEAD: u64 = 8 << 20;
 
-/// A store that takes long is asked for this many times what a sequence has read so far.
+/// A store that takes long is asked for up to this many times the bytes that a sequence has read.
 const AHEAD_OF_RUN: u64 = 4;
 
-/// And for at most what the reader takes in this time: the store drops bytes that wait for longer.
+/// It is asked for no more than the reader takes in this time, because it drops bytes that wait for
+/// longer.
 const AHEAD_TIME: Duration = Duration::from_secs(5);
 
 /// Other threads share the chunks of a request.

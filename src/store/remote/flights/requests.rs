@@ -14,8 +14,8 @@ const PART_LEN: u64 = 8 << 20;
 /// If more than half of a value of at most this length is wanted, it is requested as a whole.
 pub(super) const MOST_WHOLE: u64 = 16 << 20;
 
-/// A longer value, of at most this length, is requested as a whole if `1/REST` of it or less is not
-/// wanted: a change of a shard keeps what lies before and after the changed inner chunks.
+/// A longer value of at most this length is requested as a whole if at most `1/REST` of it is not
+/// wanted. A change of a shard keeps what lies before and after the changed inner chunks.
 const MOST_NEARLY_WHOLE: u64 = 64 << 20;
 const REST: u64 = 8;
 
