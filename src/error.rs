@@ -60,10 +60,22 @@ pub enum Kind {
     Os(i32),
 }
 
+/// The fault of stored bytes that violate their specification, if it is one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A stored checksum is not that of the bytes.
+    Checksum,
+    /// There are more or fewer bytes than the metadata need.
+    Length,
+    /// The name belongs to something that holds no bytes, or to a file outside of the store.
+    File,
+}
+
 /// A failure: a [`Kind`], the key or path, and the reason in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: Kind,
+    fault: Option<Fault>,
     subject: Option<Box<str>>,
     detail: Box<str>,
 }
@@ -71,12 +83,18 @@ pub struct Error {
 impl Error {
     /// Returns an error of `kind` with a reason and no subject.
     pub fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, subject: None, detail: detail.into().into_owned().into_boxed_str() }
+        let detail = detail.into().into_owned().into_boxed_str();
+        Self { kind, fault: None, subject: None, detail }
     }
 
     /// Returns an error about stored bytes that violate their specification.
     pub fn corrupt(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Corrupt, detail)
+    }
+
+    /// Returns an error about stored bytes with this fault.
+    pub fn fault(fault: Fault, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { fault: Some(fault), ..Self::corrupt(detail) }
     }
 
     /// Returns an error about something valid that zarrfs does not support.
@@ -127,6 +145,11 @@ impl Error {
     /// Returns the kind of failure.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Returns the fault of stored bytes, if it is known.
+    pub fn fault_of_bytes(&self) -> Option<Fault> {
+        self.fault
     }
 
     /// Returns the key or path that failed, if known.

@@ -21,7 +21,12 @@
 //! | [`hierarchy`] | nodes by path |
 //! | [`cache`] | decoded chunks, bounded |
 //! | [`convert`] | copies of hierarchies in another dialect or form |
+//! | [`diff`] | differences between two hierarchies |
+//! | [`check`] | damage in metadata, keys and chunks, and its repair |
 //! | [`view`] | a node as one file in a format other than Zarr |
+//! | [`stats`] | statistics of the elements of an array |
+//! | [`raster`] | a slice of an array with few elements |
+//! | [`picture`] | from numbers to pictures on a terminal |
 //! | [`vfs`] | the tree: names, inodes, handles, unstored bytes |
 //! | [`fuse`] | kernel requests |
 //! | [`cli`] | the command |
@@ -45,9 +50,11 @@ pub mod bounded;
 pub mod budget;
 pub mod buffer;
 pub mod cache;
+pub mod check;
 pub mod cli;
 pub mod codec;
 pub mod convert;
+pub mod diff;
 pub mod dtype;
 pub mod error;
 pub mod fuse;
@@ -55,9 +62,12 @@ pub mod hierarchy;
 pub mod json;
 pub mod metadata;
 pub mod parallel;
+pub mod picture;
 pub mod pool;
+pub mod raster;
 pub mod resources;
 pub mod shard;
+pub mod stats;
 pub mod store;
 pub mod sys;
 pub mod vfs;

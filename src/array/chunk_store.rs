@@ -18,6 +18,7 @@ use super::coords::{Coords, Grid};
 use super::key_encoding;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::KeyEncoding;
+use crate::shard::Usage;
 use crate::store::{
     ByteRange, Condition, Entry, Expected, Key, NewFile, Piece, Prefix, Stat, Store, Value, Version,
 };
@@ -181,6 +182,28 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// Lists every chunk.
     fn list(self: Arc<Self>) -> Result<CoordsList> {
         self.list_prefix(&[])
+    }
+
+    /// Reads how the shard at `shard`, which contains chunks of this store, uses its bytes. `None`
+    /// if it is not stored, or if this store has no shards.
+    fn shard_usage(&self, _shard: &Coords) -> Result<Option<Usage>> {
+        Ok(None)
+    }
+
+    /// Returns how many chunks of this store a shard can hold; 0 if it has no shards.
+    fn slots_in_shard(&self) -> usize {
+        0
+    }
+
+    /// Returns the chunk in a slot of a shard, which may lie outside of the grid.
+    fn in_slot(&self, shard: &Coords, _slot: usize) -> Coords {
+        shard.clone()
+    }
+
+    /// Stores a shard again without bytes that no entry of its index uses, unless another program
+    /// changes it in the meantime. Does nothing if this store has no shards.
+    fn compact(&self, _shard: &Coords) -> Result<()> {
+        Ok(())
     }
 
     /// Returns the key of the stored value that contains the chunk or would contain it. An array

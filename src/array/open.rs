@@ -19,7 +19,7 @@ use super::layout::{ShardLayout, ShardWrite};
 use super::sharded::Sharded;
 use crate::buffer::{Buffer, reserve};
 use crate::codec::{Elements, vlen};
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::metadata::{chunk_shapes, model};
 use crate::parallel;
 use crate::store::{ByteRange, Condition, Expected, Key, Prefix, Stat, Store};
@@ -183,6 +183,11 @@ impl Array {
         &self.chunks
     }
 
+    /// Returns the chunk stores from that of the stored values to that of the innermost chunks.
+    pub fn levels(&self) -> &[Arc<dyn ChunkStore>] {
+        &self.levels
+    }
+
     /// Returns the prefix of its chunks.
     pub fn prefix(&self) -> &Prefix {
         &self.prefix
@@ -328,6 +333,12 @@ impl Array {
         self.chunks.key(coords)
     }
 
+    /// Returns the key of the stored value that contains the chunk at `coords` of a level of
+    /// [`Self::levels`].
+    pub fn key_of_level(&self, level: usize, coords: &Coords) -> Result<Key> {
+        self.levels.get(level).unwrap_or(&self.chunks).key(coords)
+    }
+
     /// Whether `relative`, a path below the array in the store, can belong to chunks: as a key, or
     /// as a prefix of keys.
     pub fn owns(&self, relative: &str) -> bool {
@@ -383,10 +394,13 @@ impl Array {
         };
         if value.stat.len > pipeline.longest() {
             let longest = self.chunk_len(coords)?.longest();
-            return Err(named(Error::corrupt(format!(
-                "{} bytes stored, more than a chunk of {longest} bytes can have",
-                value.stat.len
-            ))));
+            return Err(named(Error::fault(
+                Fault::Length,
+                format!(
+                    "{} bytes stored, more than a chunk of {longest} bytes can have",
+                    value.stat.len
+                ),
+            )));
         }
         let drawn = draw(self.chunk_len(coords)?.exactly().unwrap_or_default());
         let decoded = pipeline.decode(value.bytes).map_err(named)?;

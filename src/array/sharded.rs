@@ -23,7 +23,7 @@ use super::layout::ShardLayout;
 use super::level::Level;
 use super::shard_cache::{self, LevelId};
 use crate::error::{Error, Kind, Result};
-use crate::shard::{ENTRY_LEN, Index, Span};
+use crate::shard::{ENTRY_LEN, Index, Span, Usage};
 use crate::store::{ByteRange, Condition, Expected, Key, Stat, Value, Version};
 
 /// How often to retry a read because shards were replaced in the meantime.
@@ -524,6 +524,23 @@ impl ChunkStore for Sharded {
     fn list_prefix(self: Arc<Self>, prefix: &[u64]) -> Result<CoordsList> {
         let shards = self.level.shard_prefix(prefix);
         self.list_below(&shards, prefix)
+    }
+
+    fn shard_usage(&self, shard: &Coords) -> Result<Option<Usage>> {
+        let loaded = self.read_indexes(std::slice::from_ref(shard))?.pop().flatten();
+        Ok(loaded.map(|loaded| Usage::of(&loaded.index, loaded.stat.len, &loaded.at)))
+    }
+
+    fn slots_in_shard(&self) -> usize {
+        self.level.slots()
+    }
+
+    fn in_slot(&self, shard: &Coords, slot: usize) -> Coords {
+        self.level.coords_of(shard, slot)
+    }
+
+    fn compact(&self, shard: &Coords) -> Result<()> {
+        self.rewrite(shard)
     }
 
     fn key(&self, coords: &Coords) -> Result<Key> {

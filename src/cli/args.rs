@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use log::LevelFilter;
 
 use super::remote::Remote;
+use super::terminal::When;
 use crate::array::ShardOrder;
+use crate::check::Chunks;
 use crate::codec::CodecSpec;
 use crate::json::Object;
 use crate::metadata::{Dialect, NodePath, Policy, Shards, policy, wanted};
@@ -23,6 +26,7 @@ Examples:
   zarrfs demo                           create a sample hierarchy, mount it, show it
   zarrfs mount climate.zarr /mnt/zarr   mount; every chunk is a file below /mnt/zarr
   zarrfs climate.zarr /mnt/zarr         short for `zarrfs mount`
+  zarrfs status                         list the mounts, pending changes and errors
   zarrfs umount /mnt/zarr               store pending changes, and unmount
   zarrfs tree climate.zarr              list all groups and arrays
   zarrfs info climate.zarr/t2m          describe one array: shape, chunks, shards, codecs
@@ -30,10 +34,12 @@ Examples:
                                         write one array as a file of another format
   zarrfs create new.zarr/x --shape 365,721,1440 --dtype float32
                                         create an array, and the hierarchy if it is missing
+  zarrfs check climate.zarr             check metadata, names and every chunk
   zarrfs convert old.zarr new.zarr      copy into another dialect, codecs, chunks or shards
+  zarrfs diff old.zarr new.zarr         compare values and attributes
 
-Exit codes: 0 success; 1 failure; 2 invalid arguments; 3 unmounted, and --rescue DIR holds the \
-changes that could not be stored.";
+Exit codes: 0 success; 1 failure (diff: different); 2 invalid arguments (diff: or failure); 3 check found damage, or umount has unmounted and \
+--rescue DIR holds the changes that could not be stored.";
 
 /// Mounts a Zarr hierarchy as a file system.
 ///
@@ -51,14 +57,28 @@ pub struct Args {
 pub enum Command {
     Mount(Mount),
     Umount(Umount),
+    Status(Status),
     Tree(Tree),
     Info(Info),
     Cat(Cat),
+    Check(Check),
     Create(Create),
     Convert(Convert),
+    Diff(Diff),
     Demo(Demo),
+    Completions(Completions),
+    Man(Man),
     #[cfg(feature = "remote")]
     Uploads(Uploads),
+    #[command(hide = true)]
+    AutoUnmount(AutoUnmount),
+}
+
+/// End the mount when standard input ends, if its daemon was killed.
+#[derive(Debug, clap::Args)]
+pub struct AutoUnmount {
+    /// The mountpoint.
+    pub mountpoint: PathBuf,
 }
 
 /// Mount a hierarchy, and return when the mount is ready.
@@ -97,7 +117,11 @@ pub struct Mount {
     ///
     /// These are `ro`, `rw`, `allow_other`, `allow_root`, `nonempty`, `direct_io` (bypass the page
     /// cache; faster for programs that read in megabytes), `nopassthrough` (disable FUSE
-    /// passthrough), and every long option below without its dashes, such as `cache-size=1G`.
+    /// passthrough), `uid=N` and `gid=N` (the owner of all files), `umask=M` (the permissions that
+    /// no file has, in octal), `quiet` (chmod and chown that would be refused have no effect),
+    /// `auto_unmount` (unmount if zarrfs is killed), `fsname=NAME` and `subtype=NAME` (source and
+    /// type in the table of mounts), and every long option below without its dashes, such as
+    /// `cache-size=1G`. Options that only fstab needs (`_netdev`, `x-*`, ...) have no effect.
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// The form of the mount: a Zarr hierarchy, or a tree of files of one format.
@@ -188,14 +212,29 @@ pub struct Mount {
     /// Log level: off, error, warn, info or debug.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     pub log_level: LevelFilter,
-    /// Log file [default: standard error with --foreground, otherwise no log].
+    /// Log file [default: standard error with --foreground, otherwise the log of the system].
+    /// SIGHUP opens it again, and SIGUSR1 logs the counters of .zarrfs/stats.
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
+    /// Append a line of JSON to FILE for each read: time, path, offset, length, how it was answered
+    /// (hit, decode or unknown), microseconds. Reads by the kernel itself have no line; -o
+    /// nopassthrough and -o direct_io make all reads visible.
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Option<PathBuf>,
     #[command(flatten)]
     pub remote: Remote,
     /// The mount is a child process that reports to its parent when it answers.
     #[arg(long, hide = true)]
     pub daemon: bool,
+    /// Check everything, but mount nothing.
+    #[arg(long, hide = true)]
+    pub fake: bool,
+    /// Ignore unknown words of -o.
+    #[arg(long, hide = true)]
+    pub sloppy: bool,
+    /// Print that the source is mounted.
+    #[arg(long, hide = true)]
+    pub verbose: bool,
 }
 
 /// Store pending changes, unmount, and return when the background process has exited.
@@ -209,6 +248,16 @@ pub struct Umount {
     pub rescue: Option<PathBuf>,
 }
 
+/// List the mounts: their sources, since when, by which user, pending changes and errors.
+#[derive(Debug, clap::Args)]
+pub struct Status {
+    /// The mountpoints [default: all mounts of the type fuse.zarrfs].
+    pub mountpoints: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Print the groups and arrays of a hierarchy as a tree.
 #[derive(Debug, clap::Args)]
 pub struct Tree {
@@ -218,18 +267,82 @@ pub struct Tree {
     /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
+    /// Print for each array its stored and decoded size, and how many of its chunks are stored.
+    #[arg(long)]
+    pub sizes: bool,
+    /// How many levels of nodes to print; 1 prints the nodes directly below SOURCE.
+    #[arg(long, value_name = "N")]
+    pub depth: Option<usize>,
+    /// Print exact sizes, in bytes.
+    #[arg(long)]
+    pub bytes: bool,
+    /// When to print colours.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
+    pub color: When,
     #[command(flatten)]
     pub remote: Remote,
 }
 
 /// Describe one group or array: shape, data type, chunks, shards, codecs, sizes.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
+#[command(after_help = "\
+With --stats, --plot or --chunks, info prints these instead of the properties; with --json it adds \
+them.
+
+The mean and the standard deviation (with the number of elements as divisor, as in NumPy) are computed \
+without rounding errors. NaN and times that are none count separately. Elements of missing chunks are \
+fill values, and fill values are elements like any others.
+
+  zarrfs info climate.zarr/t2m --stats
+  zarrfs info climate.zarr/t2m --plot=0,:,: --color always | less -R
+  zarrfs info climate.zarr/t2m --chunks")]
 pub struct Info {
     /// The hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
     pub source: PathBuf,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Print exact sizes, in bytes.
+    #[arg(long)]
+    pub bytes: bool,
+    /// When to print colours.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
+    pub color: When,
+    /// Print statistics of the elements: minimum, maximum, mean, standard deviation, counts, and a
+    /// histogram. Reads every stored chunk, unless --sample is given.
+    #[arg(long)]
+    pub stats: bool,
+    /// Compute the statistics from a part of the chunks, spread over the array: a percentage or a
+    /// number of chunks [default without a value: 5%].
+    #[arg(
+        long,
+        value_name = "5%|N",
+        value_parser = Sample::parse,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "5%",
+        requires = "stats"
+    )]
+    pub sample: Option<Sample>,
+    /// Draw a slice with two dimensions. REGION has an index for each dimension, as in `cat
+    /// --region` [default: the last two dimensions of space].
+    ///
+    /// zarrfs reads one element for each character or half of it, from the smallest level of an
+    /// OME-Zarr image that has enough, and at most 48 MiB of chunks.
+    #[arg(
+        long,
+        value_name = "REGION",
+        value_parser = Plot::parse,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+    )]
+    pub plot: Option<Plot>,
+    /// Draw a map of the chunks: stored, missing, or with only fill values. zarrfs looks for fill
+    /// values in at most 1 GiB of decoded chunks, or in all with --stats.
+    #[arg(long)]
+    pub chunks: bool,
     /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
     /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
@@ -276,6 +389,67 @@ pub struct Cat {
     /// Memory for decoded chunks.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub cache_size: u64,
+    /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
+    /// [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
+    pub from: Option<Dialect>,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Check a hierarchy: its metadata, the names of its files, and every chunk.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
+#[command(after_help = "\
+Each line of the output is a finding: how bad it is (damaged, suspect or note), a code, the key of the file, \
+and the reason. The codes are explained in docs/check.md. A chunk that is not stored has the fill value; it is \
+no finding unless you give --expect-all.
+
+--repair removes temporary files that programs left, makes outdated consolidated metadata again, and stores \
+shards again without unused bytes. With --quarantine it also moves damaged chunks out of the hierarchy, which \
+then have the fill value. It prints what it would do, and does it only with --yes.
+
+  zarrfs check climate.zarr
+  zarrfs check climate.zarr --sample 5%
+  zarrfs check climate.zarr --keys > damaged.txt     # paths below climate.zarr
+  zarrfs check climate.zarr --repair --quarantine damaged --yes
+
+Exit codes: 0 no damage; 1 failure; 2 invalid arguments; 3 something is damaged.")]
+pub struct Check {
+    /// The hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
+    pub source: PathBuf,
+    /// Check only metadata, and read no chunks.
+    #[arg(long, conflicts_with_all = ["sample", "expect_all"])]
+    pub metadata_only: bool,
+    /// Decode only a part of the chunks: a share such as 5%, or this many. The indexes of shards
+    /// are always read.
+    #[arg(long, value_name = "5%|N", value_parser = sample)]
+    pub sample: Option<Chunks>,
+    /// Check only this node and everything below it. Can be repeated.
+    #[arg(long, value_name = "PATH", value_parser = node_path)]
+    pub only: Vec<NodePath>,
+    /// Report chunks that are not stored, as damage.
+    #[arg(long)]
+    pub expect_all: bool,
+    /// Chunks to decode at the same time [default: the number of processors; at least 16 for a
+    /// URL].
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Print each finding as a JSON object on a line, and the summary as JSON on standard error.
+    #[arg(long)]
+    pub json: bool,
+    /// Print only the keys of damaged files.
+    #[arg(long, conflicts_with = "json")]
+    pub keys: bool,
+    /// Print what can be repaired without a guess.
+    #[arg(long)]
+    pub repair: bool,
+    /// Do the repairs.
+    #[arg(long, requires = "repair")]
+    pub yes: bool,
+    /// Also move damaged chunks and shards into this directory.
+    #[arg(long, value_name = "DIR", requires = "repair")]
+    pub quarantine: Option<PathBuf>,
     /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
     /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
@@ -334,6 +508,7 @@ pub struct Create {
 
 /// Copy a hierarchy, or a part of it, into another dialect, other codecs, chunks or shards.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 #[command(after_help = "\
 If DEST cannot hold everything, zarrfs says what, and stops before it stores anything.
 
@@ -381,6 +556,11 @@ pub struct Convert {
     /// (Zarr 2 with named dimensions); zarr-python 2 then reads arbitrary values from them.
     #[arg(long, alias = "skip-fill-chunks")]
     pub skip_missing_chunks: bool,
+    /// Leave out chunks of SOURCE that are damaged, and list them. The copy then has the fill value
+    /// there, and the exit code is 1. Otherwise the first one ends the command. Encoded chunks
+    /// that are copied unchanged are decoded only with --verify.
+    #[arg(long)]
+    pub keep_going: bool,
     /// Read every chunk back and compare it with SOURCE.
     #[arg(long)]
     pub verify: bool,
@@ -394,6 +574,58 @@ pub struct Convert {
     pub remote: Remote,
 }
 
+/// Compare two hierarchies: nodes, shapes, data types, attributes and values.
+///
+/// How they are stored does not matter: dialect, chunks, shards, codecs and fill values.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each line of the output is a difference. For an array with other values it says how many elements differ, the \
+index of the first one with both values, and the largest difference. NaN equals NaN. Arrays with different \
+shapes, or with types that cannot be compared, are reported without a comparison of values.
+
+Two numbers a and b are equal if |a - b| <= TOLERANCE + RTOL * |b|.
+
+  zarrfs diff old.zarr new.zarr
+  zarrfs diff climate.zarr/t2m s3://bucket/climate.zarr/t2m --rtol 1e-6
+
+Exit codes: 0 equal; 1 different; 2 failure or invalid arguments.")]
+pub struct Diff {
+    /// A hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
+    pub a: PathBuf,
+    /// The other one.
+    pub b: PathBuf,
+    /// Largest absolute difference of equal numbers.
+    #[arg(long, value_name = "NUMBER", value_parser = tolerance, default_value = "0")]
+    pub tolerance: f64,
+    /// Largest difference of equal numbers, relative to that in B.
+    #[arg(long, value_name = "NUMBER", value_parser = tolerance, default_value = "0")]
+    pub rtol: f64,
+    /// Compare only metadata, and read no chunks.
+    #[arg(long)]
+    pub metadata_only: bool,
+    /// Compare only this node and everything below it. Can be repeated.
+    #[arg(long, value_name = "PATH", value_parser = node_path)]
+    pub only: Vec<NodePath>,
+    /// Chunks to compare at the same time [default: the number of processors; at least 16 for a
+    /// URL].
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Memory for decoded chunks that are needed more than once.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512M")]
+    pub cache_size: u64,
+    /// Print each difference as a JSON object on a line.
+    #[arg(long)]
+    pub json: bool,
+    /// Dialect of A [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
+    pub from: Option<Dialect>,
+    /// Dialect of B [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
+    pub from_b: Option<Dialect>,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
 /// Create a sample hierarchy, mount it, and show what you can do with it.
 #[derive(Debug, clap::Args)]
 pub struct Demo {
@@ -402,11 +634,77 @@ pub struct Demo {
     pub dir: PathBuf,
 }
 
+/// Print the completions of a shell.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+  zarrfs completions bash > /usr/share/bash-completion/completions/zarrfs
+  zarrfs completions zsh > /usr/share/zsh/vendor-completions/_zarrfs
+  zarrfs completions fish > /usr/share/fish/vendor_completions.d/zarrfs.fish")]
+pub struct Completions {
+    /// The shell.
+    pub shell: Shell,
+}
+
+/// Write the man pages into a directory, or print the page of zarrfs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+  zarrfs man | man -l -
+  zarrfs man /usr/local/share/man     # man1/zarrfs.1, man1/zarrfs-mount.1, ..., man8/mount.zarrfs.8")]
+pub struct Man {
+    /// The directory, which has the man pages in `man1`, `man5` and `man8`.
+    pub dir: Option<PathBuf>,
+}
+
 /// The codecs of one `--codecs`. clap would read a plain `Vec` as an option that can be repeated.
 pub type Codecs = Vec<CodecSpec>;
 
 /// Lengths along each dimension; a type alias for the same reason.
 pub type Lengths = Vec<u64>;
+
+/// The slice to draw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Plot {
+    /// The usual one for the array.
+    Usual,
+    /// A region with two dimensions.
+    Of(Region),
+}
+
+impl Plot {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Ok(Self::Usual) } else { region(text).map(Self::Of) }
+    }
+
+    /// Returns the region, if the user named one.
+    pub fn region(&self) -> Option<&Region> {
+        match self {
+            Self::Usual => None,
+            Self::Of(region) => Some(region),
+        }
+    }
+}
+
+/// A part of the chunks of an array.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Sample {
+    /// A percentage, above 0 and at most 100.
+    Percent(f64),
+    /// A number of chunks, at least 1.
+    Chunks(u64),
+}
+
+impl Sample {
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || "expected a percentage such as 5%, or a number of chunks".to_owned();
+        if let Some(percent) = text.strip_suffix('%') {
+            let percent = percent.trim().parse().map_err(|_| wrong())?;
+            let is_part = percent > 0.0 && percent <= 100.0;
+            return is_part.then_some(Self::Percent(percent)).ok_or_else(wrong);
+        }
+        let count = text.parse().ok().filter(|count| *count > 0);
+        count.map(Self::Chunks).ok_or_else(wrong)
+    }
+}
 
 /// When to store a chunk that a program has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -440,8 +738,23 @@ pub enum Durability {
 }
 
 /// The words that are commands: anything else that comes first is the source of a mount.
-const COMMANDS: &[&str] =
-    &["mount", "umount", "tree", "info", "cat", "create", "convert", "demo", "help"];
+const COMMANDS: &[&str] = &[
+    "mount",
+    "umount",
+    "tree",
+    "info",
+    "cat",
+    "check",
+    "create",
+    "convert",
+    "diff",
+    "demo",
+    "completions",
+    "man",
+    "uploads",
+    "auto-unmount",
+    "help",
+];
 
 /// Turns `zarrfs SOURCE MOUNTPOINT` into `zarrfs mount SOURCE MOUNTPOINT`. If the first word is
 /// neither a command nor like a path, clap reports it.
@@ -462,7 +775,31 @@ pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         }
         Some(_) | None => {}
     }
-    args
+    with_values(args)
+}
+
+/// Joins `--plot 0,:,:` and `--sample 5%` to one word. The values are optional, so clap would take
+/// the next word for SOURCE.
+fn with_values(args: Vec<OsString>) -> Vec<OsString> {
+    let is_value = |option: &OsString, word: &OsString| {
+        let Some(word) = word.to_str() else { return false };
+        let is_of = |more: &[u8]| {
+            !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit() || more.contains(&b))
+        };
+        let is_region = option == "--plot" && is_of(b"[]:,- ") && word.contains([':', ',']);
+        is_region || (option == "--sample" && is_of(b".%"))
+    };
+    let mut joined: Vec<OsString> = Vec::with_capacity(args.len());
+    for word in args {
+        match joined.last_mut() {
+            Some(option) if is_value(option, &word) => {
+                option.push("=");
+                option.push(word);
+            }
+            _ => joined.push(word),
+        }
+    }
+    joined
 }
 
 /// Whether a word is more likely a path than a misspelled command.
@@ -560,6 +897,29 @@ fn region(text: &str) -> Result<Region, String> {
     Region::parse(text).map_err(|error| error.to_string())
 }
 
+fn tolerance(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number >= 0.0 && number.is_finite());
+    number.ok_or_else(|| "expected a number of at least 0, such as 1e-6".to_owned())
+}
+
+/// Parses a part of all chunks: `5%`, `0.1%`, or a count.
+fn sample(text: &str) -> Result<Chunks, String> {
+    let wrong = || "expected a share such as 5% or 0.1%, or a number of chunks".to_owned();
+    let Some(share) = text.strip_suffix('%') else {
+        return text.parse().map(Chunks::Count).map_err(|_| wrong());
+    };
+    let (whole, part) = share.split_once('.').unwrap_or((share, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(whole) || !is_number(part) || part.len() > 4 {
+        return Err(wrong());
+    }
+    let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
+    let per_million = number(whole)?
+        .checked_mul(10_000)
+        .and_then(|whole| whole.checked_add(number(&format!("{part:0<4}")).ok()?));
+    per_million.filter(|all| *all <= 1_000_000).map(Chunks::PerMillion).ok_or_else(wrong)
+}
+
 fn node_path(text: &str) -> Result<NodePath, String> {
     if text.is_empty() {
         return Err("expected the path of a node, such as climate/t2m".to_owned());
@@ -636,6 +996,27 @@ mod tests {
         assert_eq!((names, shards), (vec!["blosc", "crc32c"], Shards::Target(16 << 20)));
         assert!(mount(&["--codecs=deflate"]).expect_err("unknown").contains("lz4, lzma"));
         assert!(mount(&["--shards=big"]).expect_err("unknown").contains("a size such as 16M"));
+    }
+
+    #[test]
+    fn optional_values_may_follow_their_option_as_a_word() {
+        let info = |args: &[&str]| match parse(&[&["info"], args].concat()) {
+            Ok(Args { command: Command::Info(info) }) => {
+                (info.source.to_str().map(str::to_owned), info.plot, info.sample)
+            }
+            other => panic!("{other:?} is no info"),
+        };
+        let source = || Some("a.zarr".to_owned());
+        let region = Some(Plot::Of(Region::parse("0,:,-5:").expect("a region")));
+        assert_eq!(info(&["a.zarr", "--plot", "[0,:,-5:]"]), (source(), region.clone(), None));
+        assert_eq!(info(&["--plot=0,:,-5:", "a.zarr"]), (source(), region, None));
+        assert_eq!(info(&["--plot", "a.zarr"]), (source(), Some(Plot::Usual), None));
+        let sample = |sample| (source(), None, Some(sample));
+        assert_eq!(info(&["--stats", "--sample", "a.zarr"]), sample(Sample::Percent(5.0)));
+        assert_eq!(info(&["--stats", "--sample", "100", "a.zarr"]), sample(Sample::Chunks(100)));
+        assert_eq!(info(&["a.zarr", "--stats", "--sample", "2.5%"]), sample(Sample::Percent(2.5)));
+        assert!(parse(&["info", "a.zarr", "--stats", "--sample=0"]).is_err());
+        assert!(parse(&["info", "a.zarr", "--sample"]).is_err());
     }
 
     #[test]

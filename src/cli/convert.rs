@@ -1,13 +1,15 @@
 //! `zarrfs convert`: a hierarchy in another dialect, with other codecs, chunks or shards.
 
-use std::io::{ErrorKind, IsTerminal};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::args::Convert;
@@ -15,6 +17,7 @@ use super::describe::describe;
 use super::failure::{Failure, failed};
 use super::mounted::{self, Mounted};
 use super::open::Location;
+use super::progress::{self, Ticker};
 use super::{open, print, remote};
 use crate::array::FillChunks;
 use crate::codec::CodecSpec;
@@ -47,11 +50,19 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     dest.make_directory()?;
     let (hierarchy, plan) =
         prepare(args, &source, &from, &dest, &requested).inspect_err(|_| dest.remove_if_new())?;
-    let watch = Progress::new(plan.arrays().count())?;
+    let watch = Progress::new(args, plan.arrays().count())?;
     let copied = copy(args, dest.target, &hierarchy, &plan, &requested, &watch);
     watch.bar.finish_and_clear();
     let copied = copied.inspect_err(|_| dest.remove_if_new())?;
-    report(args, &hierarchy, &plan, &copied, begun)
+    report(args, &hierarchy, &plan, &copied, begun)?;
+    match watch.damaged_count() {
+        0 => Ok(()),
+        count => Err(failed(format!(
+            "{}: complete, but without {} of the source (above), which have the fill value",
+            args.dest.display(),
+            counted(count, "damaged value")
+        ))),
+    }
 }
 
 /// Where the copy goes.
@@ -175,6 +186,14 @@ fn copy(
 
 /// Returns the error for an incomplete copy, with advice.
 fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
+    if !watch.is_stopped() && watch.damaged_count() > 0 {
+        return failed(format!(
+            "{}: stopped at a damaged chunk of the source (above); --keep-going leaves such chunks \
+             out, and `zarrfs check {}` lists them all",
+            args.dest.display(),
+            args.source.display()
+        ));
+    }
     let why = if watch.is_stopped() { "interrupted".to_owned() } else { error.to_string() };
     failed(format!("{}: {why}; run the same command again to continue", args.dest.display()))
 }
@@ -270,6 +289,7 @@ fn prepare(
         Location::Url(url) => open(args.remote.store(url, remote::TTL)?)?,
     };
     let plan = convert::plan(source, from, &dest, requested, &|| false)?;
+    check_ranks(args, &plan)?;
     for (path, error) in &plan.unsupported {
         print::error(&format!("zarrfs: {path}: {}", error.detail()));
     }
@@ -287,6 +307,28 @@ fn prepare(
         )));
     }
     Ok((dest, plan))
+}
+
+/// Fails if `--chunks` or `--shards` has a shape for no array.
+fn check_ranks(args: &Convert, plan: &Plan) -> Result<(), Failure> {
+    let shards = match &args.shards {
+        Some(Shards::Shape(shape)) => Some(shape),
+        Some(Shards::None | Shards::Target(_)) | None => None,
+    };
+    let ranks: BTreeSet<usize> = plan.arrays().map(|(_, chunks)| chunks.rank()).collect();
+    for (option, shape) in [("--chunks", args.chunks.as_ref()), ("--shards", shards)] {
+        let Some(shape) = shape.filter(|shape| !ranks.is_empty() && !ranks.contains(&shape.len()))
+        else {
+            continue;
+        };
+        let known: Vec<String> = ranks.iter().map(usize::to_string).collect();
+        return Err(failed(format!(
+            "{}: {option} {shape:?} fits no array: the arrays have {} dimensions",
+            args.source.display(),
+            known.join(", ")
+        )));
+    }
+    Ok(())
 }
 
 /// Returns whether DEST must be created. Fails if it has contents other than an unfinished
@@ -430,20 +472,19 @@ fn report(
 /// The progress bar on a terminal, and whether the user interrupted the copy.
 struct Progress {
     bar: ProgressBar,
+    ticker: Ticker,
     arrays: usize,
     begun: std::sync::atomic::AtomicUsize,
     is_stopped: Arc<AtomicBool>,
+    source: String,
+    keeps_going: bool,
+    /// The errors for damaged chunks of the source. A leaf lock.
+    damaged: Mutex<BTreeSet<String>>,
 }
 
 impl Progress {
-    fn new(arrays: usize) -> Result<Self, Failure> {
-        let bar = ProgressBar::new(0);
-        if std::io::stderr().is_terminal() {
-            let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {eta} {msg}");
-            bar.set_style(style.map_err(|error| failed(error.to_string()))?);
-        } else {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
+    fn new(args: &Convert, arrays: usize) -> Result<Self, Failure> {
+        let bar = progress::bar("{prefix} {wide_bar} {pos}/{len} {eta} {msg}")?;
         let is_stopped = Arc::new(AtomicBool::new(false));
         // Do this before any thread starts, so that only the waiting thread receives signals.
         sys::block_signals()?;
@@ -453,7 +494,20 @@ impl Progress {
                 stop.store(true, Ordering::Relaxed);
             }
         })?;
-        Ok(Self { bar, arrays, begun: std::sync::atomic::AtomicUsize::new(0), is_stopped })
+        Ok(Self {
+            bar,
+            ticker: Ticker::new(),
+            arrays,
+            begun: std::sync::atomic::AtomicUsize::new(0),
+            is_stopped,
+            source: args.source.display().to_string(),
+            keeps_going: args.keep_going,
+            damaged: Mutex::default(),
+        })
+    }
+
+    fn damaged_count(&self) -> usize {
+        self.damaged.lock().len()
     }
 }
 
@@ -469,6 +523,18 @@ impl Watch for Progress {
 
     fn advance(&self) {
         self.bar.inc(1);
+        self.ticker.tick(|| {
+            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
+            format!("{}: {done} of {all} chunks and shards copied", self.bar.prefix())
+        });
+    }
+
+    fn go_on_without(&self, damaged: &Error) -> bool {
+        let text = damaged.to_string();
+        if self.damaged.lock().insert(text.clone()) {
+            self.bar.suspend(|| print::error(&format!("zarrfs: {}/{text}", self.source)));
+        }
+        self.keeps_going
     }
 
     fn is_stopped(&self) -> bool {

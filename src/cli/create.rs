@@ -75,7 +75,7 @@ pub fn run(args: &Create) -> Result<(), Failure> {
     }
     let (dialect, described) = made.map_err(|failure| match failure {
         Failure::Failed(why) => failed(format!("{shown}: {why}")),
-        other @ (Failure::Usage(_) | Failure::Rescued(_)) => other,
+        other => other,
     })?;
     print::output(&format!("{shown}  {described} ({dialect})\n"))
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::array::Array;
 use crate::codec::CodecSpec;
 use crate::hierarchy::{Content, Node};
 use crate::metadata::NodeKind;
@@ -54,7 +55,22 @@ fn length(value: &Value) -> String {
     }
 }
 
-/// Returns the names of the codecs that are more than a byte order, those inside of shards too.
+/// Describes codecs in a line: `zstd(3) in shards of 64`, `transpose + blosc(lz4, 5, shuffle)`.
+/// Returns `none` without any.
+pub fn codec_line(array: &Array) -> String {
+    let names = codec_names(&array.model().codecs);
+    let mut line = if names.is_empty() { "none".to_owned() } else { names.join(" + ") };
+    if array.is_sharded() {
+        let lens = array.model().chunk_shape.iter().zip(array.chunk_shape());
+        let count = lens.map(|(shard, chunk)| shard.checked_div(*chunk).unwrap_or(1));
+        let count = count.fold(1, u64::saturating_mul);
+        line.extend([" in shards of ".to_owned(), count.to_string()]);
+    }
+    line
+}
+
+/// Returns the names of the codecs that are more than a byte order, those inside of shards too,
+/// with the options that people compare.
 fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
     let mut names = Vec::new();
     for codec in codecs {
@@ -71,8 +87,46 @@ fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
                 names.push("big endian".to_owned());
             }
             "bytes" => {}
-            name => names.push(name.to_owned()),
+            name => names.push(with_options(name, codec)),
         }
     }
     names
+}
+
+/// Returns the name of a codec with its compressor, level and shuffle.
+fn with_options(name: &str, codec: &CodecSpec) -> String {
+    let options = ["cname", "clevel", "level", "preset", "shuffle"].into_iter();
+    let shown = |option: &str| match codec.configuration.get(option)? {
+        Value::String(text) if text == "noshuffle" => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) if option != "shuffle" => Some(number.to_string()),
+        _ => None,
+    };
+    let options: Vec<String> = options.filter_map(shown).collect();
+    if options.is_empty() { name.to_owned() } else { format!("{name}({})", options.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codecs_have_the_options_that_people_compare() {
+        let codecs = json!([
+            {"name": "transpose", "configuration": {"order": [1, 0]}},
+            {"name": "sharding_indexed", "configuration": {"codecs": [
+                {"name": "bytes", "configuration": {"endian": "big"}},
+                {"name": "blosc", "configuration":
+                    {"cname": "lz4", "clevel": 5, "shuffle": "bitshuffle", "typesize": 4}},
+                {"name": "zstd", "configuration": {"level": 3, "checksum": false}},
+                {"name": "crc32c"},
+            ]}},
+        ]);
+        let codecs = codecs.as_array().expect("a list").iter();
+        let codecs: Vec<_> = codecs.map(|one| CodecSpec::from_json(one).expect("one")).collect();
+        assert_eq!(
+            codec_names(&codecs).join(" + "),
+            "transpose + big endian + blosc(lz4, 5, bitshuffle) + zstd(3) + crc32c"
+        );
+    }
 }

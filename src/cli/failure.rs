@@ -13,6 +13,9 @@ pub const USAGE: u8 = 2;
 /// Some changes were not stored, but all of them were rescued.
 const RESCUED: u8 = 3;
 
+/// A check found damage.
+const DAMAGED: u8 = 3;
+
 /// Why a command ended early, for the user.
 #[derive(Debug)]
 pub enum Failure {
@@ -22,22 +25,28 @@ pub enum Failure {
     Usage(String),
     /// The mount has ended, and changes that the store rejected were rescued.
     Rescued(String),
+    /// A check found damage, and has printed it.
+    Damaged,
+    /// Two hierarchies differ, and the differences are printed.
+    Different,
 }
 
 impl Failure {
     /// Returns the exit code of a command that ends with it.
     pub fn code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Failed(_) => FAILED,
+            Self::Failed(_) | Self::Different => FAILED,
             Self::Usage(_) => USAGE,
             Self::Rescued(_) => RESCUED,
+            Self::Damaged => DAMAGED,
         })
     }
 
-    /// Returns the sentence for the user.
+    /// Returns the sentence for the user; empty if the command has printed everything.
     pub fn message(&self) -> &str {
         match self {
             Self::Failed(message) | Self::Usage(message) | Self::Rescued(message) => message,
+            Self::Damaged | Self::Different => "",
         }
     }
 }

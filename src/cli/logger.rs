@@ -1,17 +1,59 @@
-//! Log lines, to standard error or to a file.
+//! Log lines: to standard error, to a file, or to the system's log.
+//!
+//! Equal messages are logged once a minute, with their number. A line in a file or on standard
+//! error is `2026-11-24T23:59:59Z zarrfs: warn: MESSAGE`.
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::path::Path;
+use std::io::{self, Write};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
 
 use super::failure::{Failure, failed};
 use crate::fuse;
+use crate::vfs::timestamp;
 
+/// The shortest time between equal messages.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// How often to look for messages that were repeated.
+const TICK: Duration = Duration::from_secs(5);
+
+/// The most messages whose repetitions are counted. Others are logged each time.
+const CAPACITY: usize = 256;
+
+/// The socket of the system's log.
+const SYSLOG: &str = "/dev/log";
+
+/// The facility of a daemon in the system's log.
+const FACILITY: u8 = 3;
+
+static LOGGER: OnceLock<Logger> = OnceLock::new();
+
+/// The destination of log lines.
+#[derive(Debug)]
+pub enum Sink {
+    /// Standard error of a command that ends soon: every line, without a time.
+    Command,
+    /// Standard error of a mount.
+    Stderr,
+    /// The file with this path.
+    File(PathBuf),
+    /// The log of the system.
+    System,
+}
+
+#[derive(Debug)]
 struct Logger {
-    file: Option<Mutex<File>>,
+    sink: Sink,
+    file: Mutex<Option<File>>,
+    repeats: Mutex<Repeats>,
 }
 
 impl Log for Logger {
@@ -27,29 +69,203 @@ impl Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let line =
-            format!("zarrfs: {}: {}\n", record.level().as_str().to_lowercase(), record.args());
-        // A failure to write the log must not fail the operation.
-        let _full = match &self.file {
-            Some(file) => file.lock().write_all(line.as_bytes()),
-            None => std::io::stderr().lock().write_all(line.as_bytes()),
-        };
+        let message = record.args().to_string();
+        if matches!(self.sink, Sink::Command) {
+            return self.write(record.level(), &message);
+        }
+        let due = self.repeats.lock().note(record.level(), message, Instant::now());
+        if let Some(line) = due {
+            self.write(record.level(), &line);
+        }
     }
 
-    fn flush(&self) {}
+    fn flush(&self) {
+        let due = self.repeats.lock().take(Instant::now(), Duration::ZERO);
+        self.write_all(due);
+    }
 }
 
-/// Sends log lines of `level` and above to `file`, or to standard error.
-pub fn start(level: LevelFilter, file: Option<&Path>) -> Result<(), Failure> {
-    let file = match file {
-        Some(path) => {
-            let opened = OpenOptions::new().create(true).append(true).open(path);
-            let opened = opened.map_err(|error| failed(format!("{}: {error}", path.display())))?;
-            Some(Mutex::new(opened))
+impl Logger {
+    fn write_all(&self, lines: Vec<Line>) {
+        for Line { level, text } in lines {
+            self.write(level, &text);
         }
-        None => None,
+    }
+
+    fn write(&self, level: Level, message: &str) {
+        let name = level.as_str().to_lowercase();
+        let line = || format!("{} zarrfs: {name}: {message}\n", timestamp(SystemTime::now()));
+        // A failure to write the log must not fail the operation.
+        let _full = match (&self.sink, &mut *self.file.lock()) {
+            (Sink::System, _) => send(level, &name, message),
+            (Sink::Command, _) => {
+                let line = format!("zarrfs: {name}: {message}\n");
+                io::stderr().lock().write_all(line.as_bytes())
+            }
+            (Sink::File(_), Some(file)) => file.write_all(line().as_bytes()),
+            (Sink::File(_) | Sink::Stderr, _) => io::stderr().lock().write_all(line().as_bytes()),
+        };
+    }
+}
+
+/// Sends a line to the system's log.
+fn send(level: Level, name: &str, message: &str) -> io::Result<()> {
+    let severity = match level {
+        Level::Error => 3,
+        Level::Warn => 4,
+        Level::Info => 6,
+        Level::Debug | Level::Trace => 7,
     };
-    log::set_boxed_logger(Box::new(Logger { file })).map_err(|error| failed(error.to_string()))?;
+    let priority = FACILITY * 8 + severity;
+    let line = format!("<{priority}>zarrfs[{}]: {name}: {message}", std::process::id());
+    let socket = UnixDatagram::unbound()?;
+    // A log that is not read must not stop the mount.
+    socket.set_nonblocking(true)?;
+    socket.send_to(line.as_bytes(), SYSLOG).map(drop)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    level: Level,
+    text: String,
+}
+
+/// The last messages, with the number of times that each was not logged.
+#[derive(Debug, Default)]
+struct Repeats {
+    messages: HashMap<String, Repeat>,
+}
+
+#[derive(Debug)]
+struct Repeat {
+    level: Level,
+    logged: Instant,
+    count: u64,
+}
+
+impl Repeats {
+    /// Returns the line to log now, `None` if the message is only counted.
+    fn note(&mut self, level: Level, message: String, now: Instant) -> Option<String> {
+        if let Some(repeat) = self.messages.get_mut(&message) {
+            repeat.count += 1;
+            if now.duration_since(repeat.logged) < INTERVAL {
+                return None;
+            }
+            repeat.logged = now;
+            let count = std::mem::take(&mut repeat.count);
+            return Some(repeated(&message, count));
+        }
+        if self.messages.len() >= CAPACITY {
+            // Messages that were not repeated need no line.
+            self.messages.retain(|_, repeat| repeat.count > 0);
+        }
+        if self.messages.len() < CAPACITY {
+            self.messages.insert(message.clone(), Repeat { level, logged: now, count: 0 });
+        }
+        Some(message)
+    }
+
+    /// Takes the lines of messages that were logged at least `age` ago.
+    fn take(&mut self, now: Instant, age: Duration) -> Vec<Line> {
+        let is_due = |repeat: &Repeat| now.duration_since(repeat.logged) >= age;
+        let mut due = Vec::new();
+        self.messages.retain(|message, repeat| {
+            if !is_due(repeat) {
+                return true;
+            }
+            if repeat.count == 0 {
+                return false;
+            }
+            due.push(Line { level: repeat.level, text: repeated(message, repeat.count) });
+            repeat.count = 0;
+            repeat.logged = now;
+            true
+        });
+        due
+    }
+}
+
+fn repeated(message: &str, count: u64) -> String {
+    if count == 1 { message.to_owned() } else { format!("{message} (repeated {count} times)") }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// Sends log lines of `level` and above to `sink`.
+pub fn start(level: LevelFilter, sink: Sink) -> Result<(), Failure> {
+    let file = match &sink {
+        Sink::File(path) => {
+            let opened = open(path);
+            Some(opened.map_err(|error| failed(format!("{}: {error}", path.display())))?)
+        }
+        Sink::Command | Sink::Stderr | Sink::System => None,
+    };
+    let counts = !matches!(sink, Sink::Command);
+    let logger = Logger { sink, file: Mutex::new(file), repeats: Mutex::default() };
+    let logger = LOGGER.get_or_init(|| logger);
+    log::set_logger(logger).map_err(|error| failed(error.to_string()))?;
     log::set_max_level(level);
+    if !counts {
+        return Ok(());
+    }
+    thread::Builder::new().name("log".to_owned()).spawn(move || {
+        loop {
+            thread::sleep(TICK);
+            let due = logger.repeats.lock().take(Instant::now(), INTERVAL);
+            logger.write_all(due);
+        }
+    })?;
     Ok(())
+}
+
+/// Opens the log file by its name again, so that it can be rotated.
+pub fn reopen() {
+    let Some(logger) = LOGGER.get() else { return };
+    let Sink::File(path) = &logger.sink else { return };
+    match open(path) {
+        Ok(file) => *logger.file.lock() = Some(file),
+        Err(error) => log::error!("{}: {error}; the old log file is used", path.display()),
+    }
+}
+
+/// Logs a line at any level, however often.
+pub fn report(line: &str) {
+    if let Some(logger) = LOGGER.get() {
+        logger.write(Level::Info, line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_messages_are_logged_once_a_minute_with_their_number() {
+        let mut repeats = Repeats::default();
+        let start = Instant::now();
+        let mut lines = Vec::new();
+        for n in 0..100_000_u64 {
+            let now = start + Duration::from_millis(n * 2);
+            lines.extend(repeats.note(Level::Warn, "read: EIO".to_owned(), now));
+        }
+        let last = repeats.take(start + Duration::from_secs(200), Duration::ZERO);
+        lines.extend(last.into_iter().map(|line| line.text));
+        let counts = ["", " (repeated 30000 times)", " (repeated 30000 times)"];
+        let wanted: Vec<_> = counts.iter().map(|count| format!("read: EIO{count}")).collect();
+        assert_eq!(lines.get(..3), Some(wanted.as_slice()));
+        assert_eq!(lines.len(), 5, "{lines:?}");
+        assert_eq!(repeats.take(start + Duration::from_secs(500), INTERVAL), []);
+    }
+
+    #[test]
+    fn different_messages_are_all_logged() {
+        let mut repeats = Repeats::default();
+        let now = Instant::now();
+        for n in 0..1_000 {
+            assert!(repeats.note(Level::Warn, format!("file {n}"), now).is_some());
+        }
+        assert!(repeats.messages.len() <= CAPACITY);
+    }
 }

@@ -1,26 +1,46 @@
 //! The command: parses arguments, runs them, and prints results.
 
+mod access_log;
 mod args;
+mod auto_unmount;
 mod cat;
+mod check;
+mod chunk_map;
 mod convert;
 mod create;
 mod daemon;
 mod demo;
 mod describe;
+mod diff;
+mod facts;
 mod failure;
 mod folder;
 mod info;
 mod logger;
 mod mount;
+mod mount_helper;
 mod mounted;
+mod notify;
+mod obstacles;
 mod open;
+mod pages;
+mod plot;
 mod print;
+mod progress;
 mod remote;
 mod rescue;
+mod size;
+mod statistics;
+mod stats;
+mod status;
+mod stored;
+mod terminal;
 mod tree;
 mod umount;
 #[cfg(feature = "remote")]
 mod uploads;
+mod wording;
+mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -32,7 +52,12 @@ use failure::{Failure, USAGE};
 
 /// Runs the command in `args`, which begin with the name of the program.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let typed = args::normalize(args);
+    let args: Vec<OsString> = args.into_iter().collect();
+    let typed = match mount_helper::translate(&args) {
+        Some(Ok(typed)) => typed,
+        Some(Err(failure)) => return end(Err(failure)),
+        None => args::normalize(args),
+    };
     let args = match Args::try_parse_from(&typed) {
         Ok(args) => args,
         Err(error) => {
@@ -47,18 +72,24 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
-    if !matches!(command, Command::Mount(_) | Command::Umount(_)) {
+    if !matches!(command, Command::Mount(_) | Command::Umount(_) | Command::AutoUnmount(_)) {
         print::check()?;
     }
     match command {
         Command::Mount(mount) => mount::run(&mount, typed),
+        Command::AutoUnmount(args) => auto_unmount::run(&args),
         Command::Umount(umount) => umount::run(&umount),
+        Command::Status(status) => status::run(&status),
         Command::Tree(tree) => tree::run(&tree),
         Command::Info(info) => info::run(&info),
         Command::Cat(cat) => cat::run(&cat),
+        Command::Check(check) => check::run(&check),
         Command::Create(create) => create::run(&create),
         Command::Convert(convert) => convert::run(&convert),
+        Command::Diff(diff) => diff::run(&diff),
         Command::Demo(demo) => demo::run(&demo),
+        Command::Completions(completions) => pages::completions(&completions),
+        Command::Man(man) => pages::man(&man),
         #[cfg(feature = "remote")]
         Command::Uploads(uploads) => uploads::run(&uploads),
     }
@@ -69,7 +100,9 @@ fn end(done: Result<(), Failure>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            print::error(&format!("zarrfs: {}", failure.message()));
+            if !failure.message().is_empty() {
+                print::error(&format!("zarrfs: {}", failure.message()));
+            }
             failure.code()
         }
     }

@@ -2,54 +2,30 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use clap::{CommandFactory, FromArgMatches};
 use rustix::process::{getegid, geteuid, setsid};
 
-use super::args::{
-    Args, Durability as DurabilityArg, Mount, ShardWriteArg, Writeback as WritebackArg,
-};
+use super::access_log::AccessLog;
+use super::args::{Durability as DurabilityArg, Mount, ShardWriteArg, Writeback as WritebackArg};
 use super::failure::{Failure, failed};
 use super::open::Location;
-use super::{daemon, logger, open, print, remote, rescue, umount};
+use super::words::{Flags, with_options};
+use super::{auto_unmount, daemon, logger, notify, obstacles, open, print, remote, rescue, umount};
 use crate::array::{FillChunks, ShardLayout, ShardWrite};
 use crate::error::Kind;
-use crate::fuse::{self, MountOptions, Mounted, Others};
+use crate::fuse::{self, ModeChanges, MountOptions, Mounted, Others, Owner, ReadLog};
 use crate::hierarchy;
 use crate::metadata::Policy;
 use crate::resources;
 use crate::store::Condition;
 use crate::store::directory::Durability;
-use crate::sys;
+use crate::sys::{self, Signal};
 use crate::vfs::{self, PassthroughOptions, Vfs, Writeback};
-
-/// Kernel flags and options of fstab that zarrfs can ignore.
-const IGNORED: &[&str] = &[
-    "rw",
-    "defaults",
-    "nofail",
-    "auto",
-    "noauto",
-    "user",
-    "users",
-    "nouser",
-    "_netdev",
-    "dev",
-    "nodev",
-    "suid",
-    "nosuid",
-    "exec",
-    "noexec",
-    "atime",
-    "noatime",
-    "relatime",
-    "default_permissions",
-];
 
 /// The lifetime of cached names and attributes if no other program changes anything.
 const UNLIMITED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -61,20 +37,11 @@ const SHORTEST_FOR_COPIES: Duration = Duration::from_secs(1);
 /// The lifetime of cached names and attributes of a directory.
 const LOCAL_TTL: Duration = Duration::from_secs(1);
 
+/// The type of a mount is `fuse.` and this.
+const SUBTYPE: &str = "zarrfs";
+
 /// The threads over a store that takes long for each answer.
 const REMOTE_THREADS: usize = 64;
-
-/// The flags in `-o` besides long options.
-#[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a word of -o")]
-struct Flags {
-    read_only: bool,
-    allow_other: bool,
-    allow_root: bool,
-    nonempty: bool,
-    direct_io: bool,
-    no_passthrough: bool,
-}
 
 /// Mounts. `typed` is the whole command line, which begins with the name of the program.
 pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
@@ -84,7 +51,7 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
         if args.create {
             create_source(&args)?;
         }
-        check_fuse()?;
+        obstacles::check(&flags)?;
     }
     let source = match remote::url(&args.source) {
         Some(_) => open::Source::parse(&args.source)?,
@@ -93,6 +60,11 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
     if let Some(directory) = source.root.directory() {
         check_apart(directory, &mountpoint)?;
     }
+    if args.fake {
+        let hierarchy = open_hierarchy(&args, &flags, &source)?;
+        drop(hierarchy);
+        return report_mounted(&args, &source, "would be mounted");
+    }
     if args.foreground || args.daemon {
         if !args.daemon && !flags.read_only {
             say_if_read_only(&args, &source)?;
@@ -100,7 +72,17 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
         return serve(&args, &flags, &source, &mountpoint);
     }
     daemon::start(typed, &source.spelled(), &mountpoint)?;
+    report_mounted(&args, &source, "is mounted")?;
     if flags.read_only { Ok(()) } else { say_if_read_only(&args, &source) }
+}
+
+/// Prints that the source is mounted, if that was requested.
+fn report_mounted(args: &Mount, source: &open::Source, what: &str) -> Result<(), Failure> {
+    if args.verbose {
+        let (source, mountpoint) = (source.spelled(), args.mountpoint.display());
+        print::output(&format!("zarrfs: {source} {what} on {mountpoint}\n"))?;
+    }
+    Ok(())
 }
 
 fn open_hierarchy(
@@ -158,7 +140,7 @@ fn serve(
     if args.daemon {
         setsid().map_err(io::Error::from)?;
     }
-    logger::start(args.log_level, args.log_file.as_deref())?;
+    logger::start(args.log_level, log_sink(args)?)?;
     let descriptors = resources::raise_descriptor_limit();
     // The daemon changes its working directory, from which relative paths start.
     let rescue = args.rescue.as_ref().map(std::path::absolute).transpose()?;
@@ -167,7 +149,50 @@ fn serve(
     if !is_remote {
         hierarchy.recovery().recover();
     }
-    let options = vfs::Options {
+    let options = vfs_options(args, flags, source, descriptors);
+    let vfs = Arc::new(Vfs::new(hierarchy, options));
+    let options = mount_options(args, flags, source)?;
+    let mounted = fuse::mount(&vfs, mountpoint, &options)
+        .map_err(|error| obstacles::explain(mountpoint, &error))?;
+    let guard = flags.auto_unmount.then(|| auto_unmount::start(mountpoint)).transpose()?;
+    // The parent checks whether the mount answers: a process that waits for an answer from itself
+    // cannot be killed.
+    if let Some(device) = device_of(mountpoint) {
+        raise_readahead(&device);
+    }
+    if args.daemon {
+        daemon::report_ready()?;
+    } else {
+        notify::send(notify::READY);
+    }
+    let (shown, place) = (source.spelled(), mountpoint.display());
+    log::info!("{shown} is mounted on {place}");
+    // A terminal that is closed sends SIGHUP, too.
+    let hang_up = match (&args.log_file, args.foreground && io::stdin().is_terminal()) {
+        (Some(_), false) => HangUp::ReopenLog,
+        _ => HangUp::Stop,
+    };
+    answer_signals(mountpoint.to_owned(), Arc::clone(&vfs), hang_up);
+    if is_remote && !flags.read_only {
+        recover_beside(Arc::clone(&vfs));
+    }
+    let ended = end(mounted, &vfs, rescue.as_deref());
+    drop(guard);
+    if ended.is_ok() {
+        log::info!("{shown} is unmounted from {place}");
+    }
+    log::logger().flush();
+    ended
+}
+
+/// Returns the options of the tree of files.
+fn vfs_options(
+    args: &Mount,
+    flags: &Flags,
+    source: &open::Source,
+    descriptors: u64,
+) -> vfs::Options {
+    vfs::Options {
         cache_len: resources::within_memory(args.cache_size, 4),
         kernel_keeps: !flags.direct_io,
         dirty_limit: resources::within_memory(args.dirty_limit, 4),
@@ -178,16 +203,27 @@ fn serve(
             WritebackArg::All => Writeback::All,
         },
         writeback_delay: args.writeback_delay,
+        source: source.spelled(),
         form: args.form,
         listed_views: args.views.clone(),
         passthrough: (!flags.no_passthrough).then(PassthroughOptions::default),
         descriptors: usize::try_from(descriptors).unwrap_or(usize::MAX),
-    };
-    let vfs = Arc::new(Vfs::new(hierarchy, options));
+    }
+}
+
+/// Returns the options of the mount, with its log of reads.
+fn mount_options(
+    args: &Mount,
+    flags: &Flags,
+    source: &open::Source,
+) -> Result<MountOptions, Failure> {
     let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (workers, ahead) = threads(args, source, processors);
-    let options = MountOptions {
-        source: source.spelled(),
+    let read_log = args.access_log.as_deref().map(AccessLog::open).transpose()?;
+    let read_log = read_log.map(|log| -> Arc<dyn ReadLog> { Arc::new(log) });
+    Ok(MountOptions {
+        source: flags.fsname.clone().unwrap_or_else(|| source.spelled()),
+        subtype: flags.subtype.clone().unwrap_or_else(|| SUBTYPE.to_owned()),
         read_only: flags.read_only,
         direct_io: flags.direct_io,
         others: match (flags.allow_other, flags.allow_root) {
@@ -198,25 +234,24 @@ fn serve(
         event_loops: processors.clamp(2, 4),
         workers,
         ahead,
-        owner: (geteuid().as_raw(), getegid().as_raw()),
-    };
-    let mounted = fuse::mount(&vfs, mountpoint, &options)
-        .map_err(|error| failed(format!("{}: {error}", mountpoint.display())))?;
-    // The parent checks whether the mount answers: a process that waits for an answer from itself
-    // cannot be killed.
-    if let Some(device) = device_of(mountpoint) {
-        raise_readahead(&device);
-    }
-    if args.daemon {
-        daemon::report_ready()?;
-    } else {
-        log::info!("{} is mounted at {}", source.spelled(), mountpoint.display());
-    }
-    unmount_on_signal(mountpoint.to_owned(), Arc::clone(&vfs));
-    if is_remote && !flags.read_only {
-        recover_beside(Arc::clone(&vfs));
-    }
-    end(mounted, &vfs, rescue.as_deref())
+        owner: Owner {
+            uid: flags.uid.unwrap_or_else(|| geteuid().as_raw()),
+            gid: flags.gid.unwrap_or_else(|| getegid().as_raw()),
+            umask: flags.umask,
+            read_only: flags.read_only,
+            changes: if flags.quiet { ModeChanges::Ignore } else { ModeChanges::Refuse },
+        },
+        read_log,
+    })
+}
+
+/// Returns the place for log lines. The daemon changes its working directory.
+fn log_sink(args: &Mount) -> Result<logger::Sink, Failure> {
+    Ok(match &args.log_file {
+        Some(path) => logger::Sink::File(std::path::absolute(path)?),
+        None if args.daemon => logger::Sink::System,
+        None => logger::Sink::Stderr,
+    })
 }
 
 /// Prints why a mount will be read-only, if it will.
@@ -271,9 +306,31 @@ fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure
     Err(failed(message))
 }
 
-fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {
+/// The effect of SIGHUP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HangUp {
+    /// The log file is opened again.
+    ReopenLog,
+    /// The mount ends.
+    Stop,
+}
+
+fn answer_signals(mountpoint: PathBuf, vfs: Arc<Vfs>, hang_up: HangUp) {
     let wait = move || {
-        while sys::wait_for_signal().is_ok() {
+        while let Ok(signal) = sys::wait_for_signal() {
+            match (signal, hang_up) {
+                (Signal::Report, _) => {
+                    report_counters(&vfs);
+                    continue;
+                }
+                (Signal::HangUp, HangUp::ReopenLog) => {
+                    logger::reopen();
+                    continue;
+                }
+                (Signal::HangUp, HangUp::Stop) | (Signal::Stop, _) => {
+                    notify::send(notify::STOPPING);
+                }
+            }
             if let Err(error) = vfs.sync() {
                 vfs.note("stop", &error);
             }
@@ -287,6 +344,15 @@ fn unmount_on_signal(mountpoint: PathBuf, vfs: Arc<Vfs>) {
     if let Err(error) = thread::Builder::new().name("signals".to_owned()).spawn(wait) {
         log::error!("cannot wait for signals: {error}");
     }
+}
+
+/// Logs the counters of `.zarrfs/stats` in one line.
+fn report_counters(vfs: &Vfs) {
+    let stats = vfs.stats();
+    let counters = stats.lines().filter(|line| !line.starts_with('#'));
+    let counters = counters.filter_map(|line| line.strip_prefix("zarrfs_"));
+    let counters: Vec<String> = counters.map(|line| line.replace(' ', "=")).collect();
+    logger::report(&format!("counters: {}", counters.join(" ")));
 }
 
 /// Returns the device number of the mount at `mountpoint`, as `MAJOR:MINOR`, without sending a
@@ -308,72 +374,6 @@ fn raise_readahead(device: &str) {
     let opened = std::fs::OpenOptions::new().write(true).open(&path);
     if let Err(error) = opened.and_then(|mut file| file.write_all(b"1024")) {
         log::debug!("{path}: {error}");
-    }
-}
-
-/// Returns the arguments with the long options that `-o` names, and the rest of `-o`.
-fn with_options(args: &Mount, typed: &[OsString]) -> Result<(Mount, Flags), Failure> {
-    let mut flags = Flags::default();
-    let mut more: Vec<String> = Vec::new();
-    let command = Args::command();
-    let mount = command.find_subcommand("mount");
-    for option in args.options.iter().filter(|option| !option.is_empty()) {
-        let (name, value) =
-            option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
-        match name {
-            "ro" => flags.read_only = true,
-            "allow_other" => flags.allow_other = true,
-            "allow_root" => flags.allow_root = true,
-            "nonempty" => flags.nonempty = true,
-            "direct_io" => flags.direct_io = true,
-            "nopassthrough" => flags.no_passthrough = true,
-            name if IGNORED.contains(&name) || name.starts_with("x-") || name == "comment" => {}
-            name => {
-                let long = match name {
-                    "region" => "bucket-region".to_owned(),
-                    name => name.replace('_', "-"),
-                };
-                let is_long =
-                    |arg: &clap::Arg| arg.get_long() == Some(long.as_str()) && !arg.is_hide_set();
-                if !mount.is_some_and(|mount| mount.get_arguments().any(is_long)) {
-                    return Err(Failure::Usage(format!(
-                        "-o {option}: unknown option; see zarrfs mount --help"
-                    )));
-                }
-                more.push(
-                    value.map_or_else(|| format!("--{long}"), |value| format!("--{long}={value}")),
-                );
-            }
-        }
-    }
-    // In `-o rw,ro` the last one counts, as in mount(8).
-    if args
-        .options
-        .iter()
-        .rev()
-        .find(|option| matches!(option.as_str(), "ro" | "rw"))
-        .is_some_and(|o| o == "rw")
-    {
-        flags.read_only = false;
-    }
-    if more.is_empty() {
-        return Ok((args.clone(), flags));
-    }
-    Ok((reparse(typed, &more)?, flags))
-}
-
-/// Parses the command line again, with `more` added to the end.
-fn reparse(typed: &[OsString], more: &[String]) -> Result<Mount, Failure> {
-    let all = typed.iter().cloned().chain(more.iter().map(Into::into));
-    let usage = |error: &clap::Error| {
-        Failure::Usage(error.to_string().trim_start_matches("error: ").trim_end().to_owned())
-    };
-    let matches = Args::command().args_override_self(true).try_get_matches_from(all);
-    let matches = matches.map_err(|error| usage(&error))?;
-    let args = Args::from_arg_matches(&matches).map_err(|error| usage(&error))?;
-    match args.command {
-        super::args::Command::Mount(mount) => Ok(mount),
-        _ => Err(Failure::Usage("-o belongs to mount".to_owned())),
     }
 }
 
@@ -464,21 +464,4 @@ fn check_apart(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
         )));
     }
     Ok(())
-}
-
-fn check_fuse() -> Result<(), Failure> {
-    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    match device.map_err(|error| error.kind()) {
-        Err(ErrorKind::NotFound) => Err(failed(
-            "/dev/fuse: missing, so nothing can be mounted; load the kernel module (modprobe \
-             fuse), \
-             or give the container the device (--device /dev/fuse --cap-add SYS_ADMIN)",
-        )),
-        Err(ErrorKind::PermissionDenied) => Err(failed(
-            "/dev/fuse: permission denied, so nothing can be mounted; run as root, or give all \
-             users access, as is usual (chmod 666 /dev/fuse)",
-        )),
-        // The attempt to mount reports other errors.
-        _ => Ok(()),
-    }
 }

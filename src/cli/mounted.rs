@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
+use super::stats::Stats;
 use super::umount;
 
 /// A zarrfs mount.
@@ -25,11 +26,14 @@ pub fn find(path: &Path) -> Result<Option<Mounted>, Failure> {
     let Some(mount) = above.max_by_key(|mount| mount.path.components().count()) else {
         return Ok(None);
     };
-    if !mount.is_fuse() || umount::daemon_of(&mount.path).is_none() {
+    if !mount.is_fuse() {
         return Ok(None);
     }
+    let Some(stats) = Stats::of(&mount.path) else { return Ok(None) };
+    // The table of mounts has another name if the mount has `-o fsname`.
+    let source = stats.label("source").map_or(mount.source, PathBuf::from);
     let is_zarr3 = mount.path.join("zarr.json").is_file();
-    Ok(Some(Mounted { root: mount.path, source: mount.source, is_zarr3 }))
+    Ok(Some(Mounted { root: mount.path, source, is_zarr3 }))
 }
 
 impl Mounted {

@@ -48,6 +48,31 @@ pub fn is_empty(store: &Store) -> crate::error::Result<bool> {
     }
 }
 
+/// Whether a command changes what it opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It only reads.
+    Read,
+    /// It writes.
+    Write,
+}
+
+impl Access {
+    fn to(self, store: Store) -> Store {
+        match self {
+            Self::Read => store.read_only(),
+            Self::Write => store,
+        }
+    }
+
+    fn durability(self) -> Durability {
+        match self {
+            Self::Read => Durability::Buffered,
+            Self::Write => Durability::Synced,
+        }
+    }
+}
+
 /// Where a store is.
 #[derive(Debug, Clone)]
 pub enum Location {
@@ -241,9 +266,18 @@ pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::R
     }
 }
 
+/// Whether a conversion into a directory was interrupted.
+fn is_unfinished(location: &Location) -> bool {
+    location.directory().is_some_and(|directory| directory.join(".zarrfs/convert").is_file())
+}
+
 /// Explains why there is no hierarchy at `path`.
 fn explain(shown: &Location, error: &Error) -> Failure {
     match (error.kind(), error.subject()) {
+        (Kind::Invalid | Kind::NotFound, _) if is_unfinished(shown) => failed(format!(
+            "{shown}: an unfinished conversion: run the same `zarrfs convert` command again to \
+             continue it, or remove the directory"
+        )),
         (Kind::NotFound, _) if shown.directory().is_none() => {
             failed(format!("{shown}: nothing is stored there"))
         }
@@ -270,24 +304,35 @@ pub fn node(
     from: Option<&Dialect>,
     remote: &Remote,
 ) -> Result<(Hierarchy, NodePath), Failure> {
+    node_for(path, from, remote, Access::Read)
+}
+
+/// Like [`node`], for a command that may write.
+pub fn node_for(
+    path: &Path,
+    from: Option<&Dialect>,
+    remote: &Remote,
+    access: Access,
+) -> Result<(Hierarchy, NodePath), Failure> {
     if let Some(url) = remote::url(path) {
         let source = Source::parse_url(url)?;
-        let store = remote.store(&source.root.to_string(), remote::TTL)?.read_only();
+        let store = access.to(remote.store(&source.root.to_string(), remote::TTL)?);
         let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
         return Ok((hierarchy, NodePath::root()));
     }
-    node_in_directory(path, from)
+    node_in_directory(path, from, access)
 }
 
 fn node_in_directory(
     path: &Path,
     from: Option<&Dialect>,
+    access: Access,
 ) -> Result<(Hierarchy, NodePath), Failure> {
     if let Ok(source) = Source::parse(path)
         && let Some(directory) = source.root.directory()
         && (!source.node.is_root() || !path.exists())
     {
-        let store = store(directory, Durability::Buffered)?.read_only();
+        let store = access.to(store(directory, access.durability())?);
         let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
         return Ok((hierarchy, NodePath::root()));
     }
@@ -296,7 +341,7 @@ fn node_in_directory(
     loop {
         if root.is_dir() {
             let opened = hierarchy(
-                store(&root, Durability::Buffered)?.read_only(),
+                access.to(store(&root, access.durability())?),
                 &Source::of_directory(&root),
                 from.cloned(),
                 Options::default(),

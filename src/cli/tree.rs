@@ -8,6 +8,9 @@ use super::args::Tree;
 use super::describe::describe;
 use super::failure::{Failure, failed};
 use super::info::dialect_name;
+use super::size::Sizes;
+use super::stored::{self, Stored};
+use super::terminal::{Style, Terminal};
 use super::{open, print};
 use crate::error::Result as Found;
 use crate::hierarchy::{Hierarchy, Node, Visited};
@@ -25,16 +28,78 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
     let node = hierarchy.existing(&path)?;
     let title = args.source.display().to_string();
     let mut lines = print::Lines::new();
-    let first = format!("{title}  {} ({})", describe(&node), dialect_name(&hierarchy, &path));
+    let mut look = Look {
+        terminal: Terminal::detect(args.color),
+        sizes: args.sizes.then(|| Sizes::of(args.bytes)),
+        depth: args.depth.unwrap_or(usize::MAX),
+        total: Stored::default(),
+        decoded_len: Some(0),
+    };
+    let dialect = dialect_name(&hierarchy, &path);
+    let first = format!(
+        "{}  {} ({dialect}){}",
+        look.terminal.paint(style_of(node.kind()), &title),
+        describe(&node),
+        look.size(&node)
+    );
     if lines.print(&first)?.is_break() {
         return Ok(());
     }
-    let drawn = draw(&hierarchy, &node, &mut lines)?;
+    let drawn = draw(&hierarchy, &node, &mut lines, &mut look)?;
+    if let Some(total) = look.last_line()
+        && node.kind() == NodeKind::Group
+    {
+        let _next = lines.print(&total)?;
+    }
     lines.end()?;
     if drawn.is_whole {
         return Ok(());
     }
     Err(failed(format!("{title}: the list is incomplete: {}", drawn.why)))
+}
+
+/// How the tree looks, and the sizes so far.
+struct Look {
+    terminal: Terminal,
+    /// How to print sizes, if at all.
+    sizes: Option<Sizes>,
+    /// How many levels of nodes to draw below the first.
+    depth: usize,
+    total: Stored,
+    /// The decoded size of all arrays; `None` if that of one is unknown.
+    decoded_len: Option<u64>,
+}
+
+impl Look {
+    /// Returns the size of an array for its line, and adds it to the total.
+    fn size(&mut self, node: &Node) -> String {
+        let (Some(sizes), Some(array)) = (self.sizes, node.array()) else { return String::new() };
+        match Stored::of(array) {
+            Ok(stored) => {
+                let total = &mut self.total;
+                total.chunks = total.chunks.saturating_add(stored.chunks);
+                total.len = total.len.saturating_add(stored.len);
+                let lens = self.decoded_len.zip(stored::len_of(array));
+                self.decoded_len = lens.map(|(all, one)| all.saturating_add(one));
+                self.terminal
+                    .paint(Style::Dim, &format!("; {}", stored::line(array, &stored, sizes)))
+            }
+            Err(failure) => format!("; its chunks cannot be listed: {}", failure.message()),
+        }
+    }
+
+    /// Returns the line with the sum of the sizes.
+    fn last_line(&self) -> Option<String> {
+        let line = stored::in_words(self.decoded_len, self.total.len, self.sizes?);
+        Some(format!("{line}, {} chunks", self.total.chunks))
+    }
+}
+
+fn style_of(kind: NodeKind) -> Style {
+    match kind {
+        NodeKind::Group => Style::Group,
+        NodeKind::Array => Style::Array,
+    }
 }
 
 /// Whether everything was drawn, with the reason if not.
@@ -77,10 +142,15 @@ impl Level {
 }
 
 /// Draws the nodes below a group, line by line.
-fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<Drawn, Failure> {
+fn draw(
+    hierarchy: &Hierarchy,
+    node: &Node,
+    lines: &mut print::Lines,
+    look: &mut Look,
+) -> Result<Drawn, Failure> {
     let mut drawn = Drawn { is_whole: true, why: String::new() };
     let mut levels = Vec::new();
-    if node.kind() == NodeKind::Group {
+    if node.kind() == NodeKind::Group && look.depth > 0 {
         levels.push(Level::open(hierarchy, node.path(), String::new())?);
     }
     let (mut count, mut visited) = (0_usize, Visited::default());
@@ -101,23 +171,16 @@ fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<
         }
         let (branch, below) =
             if is_last { ("└── ", "    ") } else { ("├── ", "│   ") };
-        let (indent, width) = (&level.indent, level.width);
-        let mut line = match &found {
-            Ok(node) => {
-                let slash = if node.kind() == NodeKind::Group { "/" } else { "" };
-                let name = format!("{name}{slash}");
-                format!("{indent}{branch}{name:<width$}  {}", describe(node))
-            }
-            Err(error) => format!("{indent}{branch}{name:<width$}  cannot be read: {error}"),
-        };
-        let below = format!("{indent}{below}");
+        let (below, stem) =
+            (format!("{}{below}", level.indent), format!("{}{branch}", level.indent));
+        let mut line = stem + &node_line(&name, &found, level.width, look);
         let opened = match found {
             Ok(node) if node.kind() == NodeKind::Group && levels.len() >= MAX_DEPTH => {
                 let why = format!("groups nested more than {MAX_DEPTH} deep");
                 line = format!("{line}; {why}");
                 Err(why)
             }
-            Ok(node) if node.kind() == NodeKind::Group => {
+            Ok(node) if node.kind() == NodeKind::Group && levels.len() < look.depth => {
                 Level::open(hierarchy, node.path(), below).map(Some).map_err(|error| {
                     line = format!("{line}; its contents cannot be read: {error}");
                     error.to_string()
@@ -135,4 +198,18 @@ fn draw(hierarchy: &Hierarchy, node: &Node, lines: &mut print::Lines) -> Result<
         }
     }
     Ok(drawn)
+}
+
+/// Returns the line of a node without its branch. Names are padded to `width`.
+fn node_line(name: &str, found: &Found<Arc<Node>>, width: usize, look: &mut Look) -> String {
+    let (style, name, text) = match found {
+        Ok(node) => {
+            let slash = if node.kind() == NodeKind::Group { "/" } else { "" };
+            let text = format!("{}{}", describe(node), look.size(node));
+            (style_of(node.kind()), format!("{name}{slash}"), text)
+        }
+        Err(error) => (Style::Wrong, name.to_owned(), format!("cannot be read: {error}")),
+    };
+    let padding = " ".repeat(width.saturating_sub(name.chars().count()));
+    format!("{}{padding}  {text}", look.terminal.paint(style, &name))
 }

@@ -13,6 +13,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use super::args::Umount;
 use super::failure::{Failure, failed};
 use super::rescue;
+use super::stats::Stats;
 
 /// The longest time that the daemon may take to end after the mount has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -111,7 +112,7 @@ fn unreadable_list(args: &Umount, error: &std::io::Error, failure: &std::io::Err
 }
 
 /// Returns the path of a mountpoint without links. Works even if the mount does not answer.
-fn located(mountpoint: &Path) -> std::io::Result<PathBuf> {
+pub fn located(mountpoint: &Path) -> std::io::Result<PathBuf> {
     mountpoint.canonicalize().or_else(|error| {
         let absolute = std::path::absolute(mountpoint)?;
         match absolute.parent().zip(absolute.file_name()) {
@@ -138,9 +139,7 @@ pub fn alive(mountpoint: &Path) -> std::io::Result<std::fs::Metadata> {
 
 /// Returns the process that serves the mount, by its own report.
 pub fn daemon_of(mountpoint: &Path) -> Option<u32> {
-    let stats = std::fs::read_to_string(mountpoint.join(".zarrfs/stats")).ok()?;
-    let line = stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id "))?;
-    line.trim().parse().ok()
+    u32::try_from(Stats::of(mountpoint)?.number("process_id")?).ok()
 }
 
 fn wait_for(process: u32) -> Result<(), Failure> {
@@ -202,8 +201,8 @@ pub fn is_mounted(mountpoint: &Path) -> Result<bool, Failure> {
     Ok(mounts()?.iter().any(|mount| mount.path == mountpoint))
 }
 
-/// Whether the path is a zarrfs mount. For mounts by root the kernel does not show the type, but
-/// the mount does.
+/// Whether the path is a FUSE mount. With `-o subtype`, a zarrfs mount has another type than
+/// `fuse.zarrfs`; the files in the mount show what it is.
 fn is_fuse(mountpoint: &Path) -> Result<bool, Failure> {
     let mounts = mounts()?;
     let found = mounts.iter().rev().find(|mount| mount.path == mountpoint);
@@ -218,12 +217,29 @@ pub struct MountLine {
     /// The mountpoint.
     pub path: PathBuf,
     kind: String,
+    is_read_only: bool,
+    user: Option<u32>,
 }
 
 impl MountLine {
     /// Whether it may be a zarrfs mount.
     pub fn is_fuse(&self) -> bool {
-        self.kind == "fuse" || self.kind == "fuse.zarrfs"
+        self.kind == "fuse" || self.kind.starts_with("fuse.")
+    }
+
+    /// Returns the type.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Returns the user who mounted it, if the file system has one.
+    pub fn user(&self) -> Option<u32> {
+        self.user
+    }
+
+    /// Whether nothing can be written.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 }
 
@@ -233,7 +249,12 @@ pub fn mounts() -> Result<Vec<MountLine>, Failure> {
     let line = |line: &str| {
         let mut fields = line.split(' ');
         let (source, path) = (unescape(fields.next()?), unescape(fields.next()?));
-        Some(MountLine { source, path, kind: fields.next()?.to_owned() })
+        let kind = fields.next()?.to_owned();
+        let options = fields.next()?;
+        let is_read_only = options.split(',').any(|option| option == "ro");
+        let user = options.split(',').find_map(|option| option.strip_prefix("user_id="));
+        let user = user.and_then(|user| user.parse().ok());
+        Some(MountLine { source, path, kind, is_read_only, user })
     };
     Ok(text.lines().filter_map(line).collect())
 }

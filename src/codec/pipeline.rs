@@ -15,7 +15,7 @@ use super::kinds::{ArrayToArray, ArrayToBytes, BytesToBytes};
 use super::registry::{self, Chain};
 use super::spec::CodecSpec;
 use crate::buffer::{Buffer, fitted, recycle};
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::json::Object;
 use crate::parallel;
 
@@ -254,7 +254,7 @@ fn merged<'s>(specs: impl Iterator<Item = &'s CodecSpec>, rank: usize) -> Result
 }
 
 fn wrong_len(found: usize, expected: usize) -> Error {
-    Error::corrupt(format!("{found} bytes decoded, the chunk needs {expected}"))
+    Error::fault(Fault::Length, format!("{found} bytes decoded, the chunk needs {expected}"))
 }
 
 fn to_usize(len: u64) -> Result<usize> {

@@ -50,7 +50,7 @@ pub fn copy(
     copied: &Copied,
 ) -> Result<()> {
     let cache = ChunkCache::new(options.cache_len);
-    let work = Work { chunks, store, options, cache, copied, unsynced: Mutex::default() };
+    let work = Work { chunks, store, options, watch, cache, copied, unsynced: Mutex::default() };
     let needs_fill = chunks.needs_fill(options.fill_chunks);
     let units = if needs_fill { units::all(&chunks.dest) } else { units::stored(chunks)? };
     let expected = if needs_fill { chunks.count_all() } else { chunks.expected(stored.count) };
@@ -61,7 +61,12 @@ pub fn copy(
         while !watch.is_stopped() && failure.lock().is_none() {
             let next = units.lock().next();
             let Some(unit) = next else { return };
-            if let Err(error) = unit.and_then(|unit| work.unit(&unit)) {
+            let done = match unit {
+                // The index of a shard in the source.
+                Err(error) if error.is_of_data() && watch.go_on_without(&error) => Ok(()),
+                unit => unit.and_then(|unit| work.unit(&unit)),
+            };
+            if let Err(error) = done {
                 failure.lock().get_or_insert(error);
             }
             watch.advance();
@@ -92,6 +97,7 @@ struct Work<'w> {
     chunks: &'w Chunks,
     store: &'w Store,
     options: &'w CopyOptions,
+    watch: &'w dyn Watch,
     /// The decoded chunks of the source that several chunks of the target need.
     cache: ChunkCache,
     copied: &'w Copied,
@@ -145,7 +151,9 @@ impl Work<'_> {
             }
         }
         if self.options.verify == Verify::All {
-            inner.iter().try_for_each(|coords| self.verify(coords))?;
+            for coords in &inner {
+                self.verify(coords)?;
+            }
         }
         Ok(())
     }
@@ -208,7 +216,18 @@ impl Work<'_> {
     fn copy_encoded(&self, inner: &[Coords]) -> Result<bool> {
         let ranges: Vec<_> =
             inner.iter().map(|coords| (coords.clone(), ByteRange::first(u64::MAX))).collect();
-        let values = self.source().chunks().get_partial_values(&ranges)?;
+        let values = match self.source().chunks().get_partial_values(&ranges) {
+            // One of them may be damaged, so each is read by itself.
+            Err(error) if error.is_of_data() => {
+                let each = ranges.iter().map(|range| {
+                    let values =
+                        self.source().chunks().get_partial_values(std::slice::from_ref(range));
+                    self.of_source(values.map(|mut values| values.pop().flatten()))
+                });
+                each.collect::<Result<_>>()?
+            }
+            values => values?,
+        };
         let (mut changes, mut missing) = (Vec::new(), Vec::new());
         for (coords, value) in inner.iter().zip(values) {
             let Some(value) = value else {
@@ -252,7 +271,7 @@ impl Work<'_> {
     fn elements(&self, coords: &Coords) -> Result<Option<Buffer>> {
         let found = match self.chunks.form {
             Form::Encoded | Form::Decoded => {
-                self.source().read_chunk(coords)?.map(|(decoded, _)| decoded)
+                self.of_source(self.source().read_chunk(coords))?.map(|(decoded, _)| decoded)
             }
             Form::Regridded => self.regridded(coords)?,
         };
@@ -260,6 +279,15 @@ impl Work<'_> {
             return self.chunks.filled.fill_chunk(coords).map(Some);
         }
         Ok(found)
+    }
+
+    /// Returns what was read of the source; `None` for a damaged chunk if the copy goes on without
+    /// it.
+    fn of_source<T>(&self, read: Result<Option<T>>) -> Result<Option<T>> {
+        match read {
+            Err(error) if error.is_of_data() && self.watch.go_on_without(&error) => Ok(None),
+            read => read,
+        }
     }
 
     fn needs_fill(&self) -> bool {
@@ -289,7 +317,8 @@ impl Work<'_> {
             .collect();
         let mut made: Option<Buffer> = None;
         for place in places(&first, &counts) {
-            let Some(chunk) = self.cache.get(source, &place)? else { continue };
+            let chunk = self.of_source(self.cache.get(source, &place))?;
+            let Some(chunk) = chunk else { continue };
             let target = match &mut made {
                 Some(target) => target,
                 None => made.insert(self.chunks.filled.fill_chunk(coords)?),
@@ -320,7 +349,16 @@ impl Work<'_> {
     /// Whether the chunk that was found in the target has the correct contents inside the array.
     fn is_same(&self, coords: &Coords, found: Option<&Buffer>) -> Result<bool> {
         let expected = self.elements(coords)?;
-        Ok(match (found, &expected) {
+        self.are_same(coords, found, expected.as_ref())
+    }
+
+    fn are_same(
+        &self,
+        coords: &Coords,
+        found: Option<&Buffer>,
+        expected: Option<&Buffer>,
+    ) -> Result<bool> {
+        Ok(match (found, expected) {
             (Some(found), Some(expected)) if found == expected => true,
             (Some(found), Some(expected)) => {
                 self.inside(coords, found)? == self.inside(coords, expected)?
@@ -332,8 +370,18 @@ impl Work<'_> {
 
     /// Reads a chunk of the target back and compares it with its expected contents.
     fn verify(&self, coords: &Coords) -> Result<()> {
-        let found = self.dest().read_chunk(coords)?.map(|(decoded, _)| decoded);
-        if self.is_same(coords, found.as_ref())? {
+        // The source comes first, so that its damage is not reported as that of the target.
+        let expected = self.elements(coords)?;
+        let found = self.dest().read_chunk(coords);
+        if expected.is_none() && self.chunks.form == Form::Encoded {
+            // A damaged chunk was copied with its encoded bytes.
+            if !matches!(found, Ok(None)) {
+                self.dest().chunks().erase_values(std::slice::from_ref(coords))?;
+            }
+            return Ok(());
+        }
+        let found = found?.map(|(decoded, _)| decoded);
+        if self.are_same(coords, found.as_ref(), expected.as_ref())? {
             return Ok(());
         }
         let detail = "its contents differ from the source when read back: remove it and run the same \

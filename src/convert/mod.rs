@@ -32,6 +32,7 @@ use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
 pub use chunks::Copied;
+pub use compare::difference;
 pub use mark::{Claim, Mark, is_ignored};
 pub use options::{CopyOptions, Target, TargetState, Verify};
 pub use plan::{Chunks, Plan, Requested, plan};
@@ -141,7 +142,7 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
             None => {
                 keys.push(dest.changes().put_document(&job.path, &job.raised, None).at(&job.path)?);
             }
-            Some((node, known)) => match compare::difference(content, Some(node), target) {
+            Some((node, known)) => match difference(content, Some(node), target) {
                 None => keys.extend(known.keys()),
                 // A mount shows a directory as such a group.
                 Some(_) if is_empty_group(node) => {
@@ -165,7 +166,7 @@ fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Wa
         go_on()?;
         dest.invalidate(&job.path);
         let found = dest.node(&job.path)?;
-        let difference = compare::difference(job.raised.content(), found.as_deref(), target);
+        let difference = difference(job.raised.content(), found.as_deref(), target);
         if let Some(difference) = difference {
             let detail = format!("the stored node differs from the planned one: {difference}");
             return Err(Error::corrupt(detail).at(&job.path));

@@ -114,6 +114,11 @@ impl Chunks {
         self.source.grid().is_regular() && (wanted || !has_fill_of(&self.source, &self.dest))
     }
 
+    /// Returns the number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.source.model().shape.len()
+    }
+
     /// Returns the most values in the target: shards if it has shards, otherwise chunks.
     pub fn count_all(&self) -> u64 {
         Grid::of(self.dest.model())

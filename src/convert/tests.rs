@@ -17,6 +17,10 @@ impl Watch for Silent {
 
     fn advance(&self) {}
 
+    fn go_on_without(&self, _: &Error) -> bool {
+        false
+    }
+
     fn is_stopped(&self) -> bool {
         false
     }

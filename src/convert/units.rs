@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::plan::Chunks;
 use crate::array::region;
 use crate::array::{Array, Coords, CoordsList, Grid};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The number of chunks of the source to list and sort at a time.
 const BATCH: usize = 1 << 18;
@@ -40,6 +40,7 @@ pub fn stored(chunks: &Chunks) -> Result<Units<'_>> {
         chunks,
         list,
         batch: Vec::new().into_iter(),
+        failures: Vec::new(),
         now: None,
         known: HashMap::new(),
     }))
@@ -93,7 +94,13 @@ impl Span {
             if batch.is_empty() {
                 return Ok(None);
             }
-            let found = array.stat_many(&batch)?;
+            let found = match array.stat_many(&batch) {
+                // The index of a shard is damaged; the chunks of other shards are there.
+                Err(error) if error.is_of_data() => {
+                    batch.iter().map(|coords| array.stat(coords).ok().flatten()).collect()
+                }
+                found => found?,
+            };
             let stored = batch.into_iter().zip(found).find(|(_, stat)| stat.is_some());
             if let Some((coords, _)) = stored {
                 return Ok(Some(coords));
@@ -109,6 +116,8 @@ struct Stored<'c> {
     list: CoordsList,
     /// The next chunks, in order.
     batch: std::vec::IntoIter<Coords>,
+    /// The shards of the batch that could not be listed.
+    failures: Vec<Error>,
     /// The current chunk, with the rest of the values that need it.
     now: Option<(Coords, Box<dyn Iterator<Item = Coords> + Send>)>,
     /// The chunk with which each value is listed.
@@ -121,15 +130,20 @@ impl Stored<'_> {
         if let Some(coords) = self.batch.next() {
             return Some(Ok(coords));
         }
-        let batch: Result<Vec<Coords>> = self.list.by_ref().take(BATCH).collect();
-        match batch {
-            Ok(mut batch) => {
-                batch.sort_unstable();
-                self.batch = batch.into_iter();
-                self.batch.next().map(Ok)
-            }
-            Err(error) => Some(Err(error)),
+        if let Some(failure) = self.failures.pop() {
+            return Some(Err(failure));
         }
+        let mut batch = Vec::new();
+        for coords in self.list.by_ref().take(BATCH) {
+            match coords {
+                Ok(coords) => batch.push(coords),
+                // The others are listed.
+                Err(error) => self.failures.push(error),
+            }
+        }
+        batch.sort_unstable();
+        self.batch = batch.into_iter();
+        self.batch.next().map(Ok).or_else(|| self.failures.pop().map(Err))
     }
 
     /// Whether `unit` is listed with `coords`, one of the chunks of the source in it.

@@ -10,8 +10,9 @@ use std::borrow::Cow;
 use serde_json::{Number, Value};
 
 use super::base64::{base64_decode as base64, base64_encode};
+use super::narrow::Narrow;
 use super::number::{float_bits, float_text, integer};
-use super::{DType, Field, Narrow};
+use super::types::{DType, Field};
 use crate::error::{Error, Result};
 
 /// The value of elements that are not stored: the bits of one element, or undefined (null in the

@@ -145,6 +145,23 @@ impl Narrow {
         Some(if signed && low >> (bits - 1) == 1 { low - (1 << bits) } else { low })
     }
 
+    /// Returns the integer in the low bits of a byte, `None` if the type is a float.
+    pub fn int(&self, byte: u16) -> Option<i64> {
+        self.int_value(byte)
+    }
+
+    /// Returns the float with these bits, which may be infinite or NaN; `None` if the type is an
+    /// integer.
+    pub fn float(&self, bits: u16) -> Option<f64> {
+        if !self.is_float() {
+            return None;
+        }
+        let infinite = [(false, f64::INFINITY), (true, f64::NEG_INFINITY)].into_iter();
+        let infinite = infinite.filter(|(negative, _)| self.infinity(*negative) == Some(bits));
+        let infinite = infinite.map(|(_, value)| value).next();
+        Some(self.float_value(bits).or(infinite).unwrap_or(f64::NAN))
+    }
+
     /// Returns the bits of the default NaN.
     pub(super) fn nan(&self) -> Option<u16> {
         match self.form {

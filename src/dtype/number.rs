@@ -86,6 +86,27 @@ fn rounded_to_odd(wide: f64) -> f32 {
     }
 }
 
+/// Returns the float that is nearest to an integer, ties to even.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "this rounding is what the function is for"
+)]
+pub fn to_float(integer: i128) -> f64 {
+    integer as f64
+}
+
+/// Returns the integer part of a float; the nearest limit if it is out of range, 0 for NaN.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the result saturates, as the comment says"
+)]
+pub fn to_index(float: f64) -> usize {
+    float as usize
+}
+
 /// Returns the exact value of a half. A NaN keeps its sign and payload.
 pub fn half_value(bits: u16) -> f64 {
     let half = f16::from_bits(bits);

@@ -7,6 +7,7 @@ use fuser::{Errno, INodeNo};
 
 use super::answer::answer;
 use super::listing::Directories;
+use super::read_log::ReadLog;
 use super::terms::Owner;
 use crate::error::Result;
 use crate::pool::{Pool, Urgency};
@@ -21,12 +22,20 @@ pub(super) struct Fs {
     pub owner: Owner,
     /// Whether the kernel must not cache pages.
     pub direct_io: bool,
+    /// The log of reads, if there is one.
+    pub read_log: Option<Arc<dyn ReadLog>>,
 }
 
 impl Fs {
     /// Returns the tree of `vfs`. `pool` answers slow requests.
-    pub fn new(vfs: Arc<Vfs>, pool: Arc<Pool>, owner: Owner, direct_io: bool) -> Self {
-        Self { vfs, pool, dirs: Arc::default(), owner, direct_io }
+    pub fn new(
+        vfs: Arc<Vfs>,
+        pool: Arc<Pool>,
+        owner: Owner,
+        direct_io: bool,
+        read_log: Option<Arc<dyn ReadLog>>,
+    ) -> Self {
+        Self { vfs, pool, dirs: Arc::default(), owner, direct_io, read_log }
     }
 
     /// Answers a request from the pool.

@@ -9,11 +9,14 @@ mod answer;
 mod fs;
 mod listing;
 mod passthrough;
+mod read_log;
 mod requests;
 mod session;
 mod terms;
 
+pub use read_log::{Answered, Read, ReadLog};
 pub use session::{MountOptions, Mounted, Others, mount};
+pub use terms::{ModeChanges, Owner};
 
 /// The prefix of the log targets of the protocol library.
 pub const LOG_TARGET: &str = "fuser";

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use fuser::{
     BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -18,6 +18,7 @@ use super::answer::{answer, gone};
 use super::fs::Fs;
 use super::listing::{Directories, Entry, Room, list};
 use super::passthrough;
+use super::read_log::{Answered, Read};
 use super::terms::{
     access_of, dot, is_past_pages, nul_separated, open_flags, permissions, reply_xattr, utf8,
 };
@@ -286,7 +287,7 @@ impl Filesystem for Fs {
     fn read(
         &self,
         _: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         size: u32,
@@ -295,14 +296,27 @@ impl Filesystem for Fs {
         reply: ReplyData,
     ) {
         let len = usize::try_from(size).unwrap_or(usize::MAX);
+        let log = self.read_log.as_ref().map(|log| (Arc::clone(log), Instant::now()));
+        let note = move |vfs: &Vfs, answered| {
+            if let Some((log, began)) = &log {
+                let path = vfs.path_of(ino.0);
+                log.note(&Read { path, offset, len, answered, took: began.elapsed() });
+            }
+        };
         // After a panic here the pool tries again and answers.
         let try_read = || self.vfs.try_read(fh.0, offset, len);
         if !self.vfs.is_remote()
             && let Ok(Some(bytes)) = catch_unwind(AssertUnwindSafe(try_read))
         {
-            return reply.data(&bytes);
+            reply.data(&bytes);
+            return note(&self.vfs, Answered::AtOnce);
         }
-        let read = move |vfs: &Vfs| vfs.read(fh.0, offset, len);
+        let answered = if self.vfs.is_remote() { Answered::Unknown } else { Answered::ByPool };
+        let read = move |vfs: &Vfs| {
+            let read = vfs.read(fh.0, offset, len);
+            note(vfs, answered);
+            read
+        };
         self.later("read", read, move |read| reply!(reply, read, data(bytes => &bytes)));
     }
 

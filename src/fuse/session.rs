@@ -10,6 +10,7 @@ use std::time::Duration;
 use fuser::{BackgroundSession, Config, INodeNo, MountOption, Session, SessionACL};
 
 use super::fs::Fs;
+use super::read_log::ReadLog;
 use super::terms::Owner;
 use crate::error::{Error, Kind, Result};
 use crate::pool::Pool;
@@ -23,6 +24,8 @@ const TICK: Duration = Duration::from_millis(500);
 pub struct MountOptions {
     /// The source in `mount` and `df`.
     pub source: String,
+    /// The type of the mount, after `fuse.`.
+    pub subtype: String,
     /// Whether the mount is read-only.
     pub read_only: bool,
     /// Users who may access the mount besides the one who mounts it.
@@ -35,8 +38,10 @@ pub struct MountOptions {
     pub workers: usize,
     /// The most of these threads that may prefetch.
     pub ahead: usize,
-    /// The user and group that own all files.
-    pub owner: (u32, u32),
+    /// The owner and the modes of all files.
+    pub owner: Owner,
+    /// The log of reads, if there is one.
+    pub read_log: Option<Arc<dyn ReadLog>>,
 }
 
 /// Users who may access a mount besides the one who made it.
@@ -64,15 +69,15 @@ enum Wake {
 
 /// Mounts `vfs` at `mountpoint`.
 pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
-    let (uid, gid) = options.owner;
     let pool = Arc::new(Pool::new(options.workers, options.ahead)?);
     vfs.use_pool(Arc::clone(&pool));
-    let owner = Owner { uid, gid, read_only: options.read_only };
-    let fs = Fs::new(Arc::clone(vfs), pool, owner, options.direct_io);
+    let fs =
+        Fs::new(Arc::clone(vfs), pool, options.owner, options.direct_io, options.read_log.clone());
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),
-        MountOption::Subtype("zarrfs".to_owned()),
+        // fuser gives the kernel no subtype, only fusermount3. Both take it in this form.
+        MountOption::CUSTOM(format!("subtype={}", options.subtype)),
         // The kernel checks the mode bits.
         MountOption::DefaultPermissions,
         MountOption::NoDev,

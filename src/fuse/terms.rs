@@ -11,22 +11,40 @@ use crate::vfs::{Access, Attr, Opened, Pages};
 /// The owner and the mode bits of all files.
 #[derive(Debug, Clone, Copy)]
 pub struct Owner {
+    /// The user.
     pub uid: u32,
+    /// The group.
     pub gid: u32,
+    /// The permissions that no file has. Without it, only the owner can write.
+    pub umask: Option<u16>,
+    /// Whether nothing can be written.
     pub read_only: bool,
+    /// The answer to changes of modes and owners.
+    pub changes: ModeChanges,
+}
+
+/// The answer to a change of a mode or an owner that a store cannot keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModeChanges {
+    /// An error.
+    Refuse,
+    /// Success, without an effect.
+    Ignore,
 }
 
 impl Owner {
     fn perm(self, attr: &Attr) -> u16 {
+        let allowed = !self.umask.unwrap_or_default();
         if let Some(mode) = attr.mode {
-            return mode;
+            return mode & allowed;
         }
-        match (attr.is_dir, attr.is_writable && !self.read_only) {
-            (true, true) => 0o755,
-            (true, false) => 0o555,
-            (false, true) => 0o644,
-            (false, false) => 0o444,
-        }
+        let mode = match (attr.is_dir, self.umask) {
+            (true, None) => 0o755,
+            (false, None) => 0o644,
+            (true, Some(_)) => 0o777 & allowed,
+            (false, Some(_)) => 0o666 & allowed,
+        };
+        if attr.is_writable && !self.read_only { mode } else { mode & !0o222 }
     }
 
     /// Fails for a mode or owner other than the shown one: a store has neither for single chunks,
@@ -39,6 +57,9 @@ impl Owner {
         uid: Option<u32>,
         gid: Option<u32>,
     ) -> Result<()> {
+        if self.changes == ModeChanges::Ignore {
+            return Ok(());
+        }
         let perm = u32::from(self.perm(attr));
         let ignored = if attr.is_dir { 0 } else { 0o111 };
         if let Some(mode) = mode.map(|mode| mode & 0o7777)
@@ -55,7 +76,7 @@ impl Owner {
             return Err(Error::new(
                 Kind::NotPermitted,
                 format!(
-                    "owners cannot change: every file belongs to the user of the mount, \
+                    "owners cannot change: every file of the mount belongs to \
                      {uid}:{gid}"
                 ),
             ));

@@ -268,3 +268,66 @@ impl Copies<'_> {
         Err(too_many_conflicts(group))
     }
 }
+
+/// The consolidated metadata of a group.
+#[derive(Debug)]
+pub struct GroupCopies {
+    /// The key of the value that has them.
+    pub key: Key,
+    /// The copy of each node.
+    pub nodes: Vec<NodeCopy>,
+}
+
+/// A copy of the metadata file of a node.
+#[derive(Debug)]
+pub struct NodeCopy {
+    /// The path of the node.
+    pub path: NodePath,
+    /// The copy, with the attributes of the node.
+    pub text: String,
+    /// What it says.
+    pub content: Result<Content>,
+}
+
+impl Copies<'_> {
+    /// Returns the consolidated metadata of a group as they are stored, `None` if it has none.
+    pub fn in_group(self, group: &NodePath) -> Result<Option<GroupCopies>> {
+        let dialect = self.hierarchy.dialect_of(group);
+        let (key, text) = if let Some(key) = dialect.shared_copies(group)? {
+            let Some(value) = self.hierarchy.store().get(&key, json::max_text_len())? else {
+                return Ok(None);
+            };
+            (key, value.bytes)
+        } else {
+            let node = self.hierarchy.node(group)?;
+            let Some(document) = node.as_ref().and_then(|node| node.document()) else {
+                return Ok(None);
+            };
+            if !self.is_consolidated(group)? {
+                return Ok(None);
+            }
+            let text = self.hierarchy.documents.whole_text(document)?;
+            (document.key.clone(), Bytes::from(text))
+        };
+        let mut nodes = Vec::new();
+        for (relative, kind, copy) in dialect.copied_nodes(&text).at(&key)? {
+            let path = group.join(&relative).at(&key)?;
+            let lowered = dialect.lower(Some(kind), copy.as_bytes());
+            let content = lowered.node.and_then(|node| self.hierarchy.bind(&path, node));
+            nodes.push(NodeCopy { path, text: copy, content });
+        }
+        nodes.sort_by(|one, other| one.path.as_str().cmp(other.path.as_str()));
+        Ok(Some(GroupCopies { key, nodes }))
+    }
+
+    /// Makes the consolidated metadata of a group again, from the metadata files below it.
+    pub fn consolidate_again(self, group: &NodePath) -> Result<()> {
+        if self.hierarchy.dialect_of(group).shared_copies(group)?.is_some() {
+            return self.set_shared_copies(group, true);
+        }
+        let documents = self.documents_below(group)?;
+        self.change_copies(group, &|text| {
+            self.hierarchy.dialect_of(group).consolidate(text, &documents).map(Some)
+        })
+    }
+}

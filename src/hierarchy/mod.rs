@@ -45,7 +45,7 @@ mod walk;
 
 pub use above::{Membership, membership};
 pub use change::Changes;
-pub use consolidated::Copies;
+pub use consolidated::{Copies, GroupCopies, NodeCopy};
 pub use conversion::ConvertedFiles;
 pub use directories::Directories;
 pub use forms::NodeForm;

@@ -160,7 +160,7 @@ mod tests {
             let next = siblings.next(&group, &name, TTL, || Some(names()));
             batches += usize::from(!next.is_empty());
             requested.extend(next);
-            // What is read next is under way, unless it is the second one.
+            // All but the first two nodes are requested before they are read.
             assert!(requested.contains(&name), "{name} was not requested");
         }
         assert_eq!(requested, names());

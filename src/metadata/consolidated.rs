@@ -194,7 +194,19 @@ impl Dialect {
                 };
                 copies.iter().filter_map(node).collect()
             }
-            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(Vec::new()),
+            Self::Draft(draft) => {
+                let text = Text::parse(text)?;
+                let tree = draft.tree(draft.era.trees().0);
+                let node = |(key, copy): (String, &str)| {
+                    let stem = key.strip_prefix(&tree)?.strip_suffix(draft.suffix.as_str())?;
+                    let kinds = [(".array", NodeKind::Array), (".group", NodeKind::Group)];
+                    let find = |(ending, kind)| Some((stem.strip_suffix(ending)?, kind));
+                    let (path, kind) = kinds.into_iter().find_map(find)?;
+                    Some((path.to_owned(), kind, copy.to_owned()))
+                };
+                Ok(text.texts(&["metadata"])?.into_iter().filter_map(node).collect())
+            }
+            Self::V3 | Self::D2023_02 | Self::N5 => Ok(Vec::new()),
         }
     }
 

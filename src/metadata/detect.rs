@@ -115,6 +115,11 @@ pub fn draft_root_marker(zarr_json: &[u8]) -> Option<Dialect> {
     }
 }
 
+/// Whether a `zarr.json` is JSON and states any version of Zarr.
+pub fn states_version(zarr_json: &[u8]) -> bool {
+    json::parse_object(zarr_json).is_ok_and(|members| members.contains_key("zarr_format"))
+}
+
 fn entry_point(text: &[u8]) -> Result<EntryPoint> {
     let document = json::parse_object(text)?;
     let format = document.get("zarr_format").unwrap_or(&Value::Null);

@@ -282,6 +282,15 @@ impl Dialect {
         }
     }
 
+    /// Whether `name` at the root of a store is a file of the hierarchy besides metadata files of
+    /// nodes.
+    pub fn is_entry_point(&self, name: &str) -> bool {
+        match self {
+            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => false,
+            Self::Draft(_) => name == v3::DOCUMENT,
+        }
+    }
+
     /// Whether names in a group must differ in more than the case of their letters.
     pub fn folds_case(&self) -> bool {
         matches!(self, Self::Draft(draft) if draft.era.folds_case())

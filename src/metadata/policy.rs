@@ -166,8 +166,25 @@ fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: &DType) -> Vec
     shards
 }
 
-/// Returns a codec by its plain name, with or without `numcodecs.` in front.
-fn plain(name: &str) -> Result<CodecSpec> {
+/// The members of configurations that say how much to compress.
+const LEVELS: [&str; 3] = ["level", "clevel", "preset"];
+
+/// Returns a codec by its plain name, with or without `numcodecs.` in front, and perhaps with a
+/// level behind: `zstd:19`.
+fn plain(text: &str) -> Result<CodecSpec> {
+    let Some((name, level)) = text.split_once(':') else { return named(text) };
+    let mut codec = named(name)?;
+    let member = LEVELS.into_iter().find(|member| codec.configuration.contains_key(*member));
+    let member = member
+        .ok_or_else(|| Error::invalid(format!("{name} has no level, so {text:?} is no codec")))?;
+    let level: i64 = level
+        .parse()
+        .map_err(|_| Error::invalid(format!("{text:?}: the level of a codec is an integer")))?;
+    codec.configuration.insert(member.to_owned(), json!(level));
+    Ok(codec)
+}
+
+fn named(name: &str) -> Result<CodecSpec> {
     let id = name.strip_prefix("numcodecs.").filter(|id| *id != "crc32c").unwrap_or(name);
     let Some(row) = table::find_id(id).filter(|row| row.is_option) else {
         let names = table::ids(|row| row.is_option).join(", ");

@@ -6,6 +6,8 @@
 
 mod assemble;
 mod index;
+mod usage;
 
 pub use assemble::{Part, assemble};
 pub use index::{ENTRY_LEN, Index, Span};
+pub use usage::Usage;

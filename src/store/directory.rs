@@ -13,6 +13,7 @@
 
 mod circles;
 mod key_lock;
+mod leftovers;
 mod listing;
 mod names;
 mod opening;
@@ -35,7 +36,7 @@ use rustix::io::Errno;
 
 use super::{
     Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, NewFile, PRIVATE, Piece,
-    Prefix, ReadableStore, Room, Stat, Value, Version, WasRead, WritableStore,
+    Prefix, ReadableStore, Room, Stat, Value, Version, WasRead, WritableStore, WriterFile,
 };
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, Links};
@@ -435,6 +436,10 @@ impl WritableStore for DirectoryStore {
     fn release_idle(&self, quiet: Duration) -> Result<()> {
         self.session.release_idle(quiet).at(PRIVATE)
     }
+
+    fn remove_lock(&self, path: &str) -> Result<bool> {
+        leftovers::remove(&self.root, path)
+    }
 }
 
 impl ListableStore for DirectoryStore {
@@ -447,6 +452,10 @@ impl ListableStore for DirectoryStore {
 
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
         Ok(Box::new(Walk::below(Listing::open(&self.root, prefix)?)))
+    }
+
+    fn writer_files(&self, prefix: &Prefix) -> Result<Vec<WriterFile>> {
+        leftovers::writer_files(&self.root, prefix)
     }
 }
 

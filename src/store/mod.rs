@@ -324,6 +324,17 @@ impl Entry {
     }
 }
 
+/// A file that a writer keeps for itself: a lock file, or its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriterFile {
+    /// Its path in the store. No key has it.
+    pub path: String,
+    /// Whether it is a session, not the lock file of a key.
+    pub is_session: bool,
+    /// Whether its writer is alive.
+    pub is_held: bool,
+}
+
 /// Entries in no particular order, each once. They are read lazily, because a directory may hold
 /// millions.
 pub type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
@@ -502,6 +513,12 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     /// half-written values. A remote store may take a minute to see that a writer is dead.
     fn abandoned(&self) -> Result<Vec<Aside>>;
 
+    /// Removes a lock file of [`ListableStore::writer_files`] if its writer is dead. Returns
+    /// whether it was removed.
+    fn remove_lock(&self, _path: &str) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Releases resources that are only needed for writing, if nothing was written for `quiet`.
     /// Call this periodically.
     fn release_idle(&self, quiet: Duration) -> Result<()>;
@@ -543,6 +560,12 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
 
     /// Lists every key with this `prefix`.
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys>;
+
+    /// Returns the files below `prefix` that writers keep for themselves, which the other listings
+    /// leave out.
+    fn writer_files(&self, _prefix: &Prefix) -> Result<Vec<WriterFile>> {
+        Ok(Vec::new())
+    }
 
     /// Lists every key.
     fn list(&self) -> Result<Keys> {

@@ -99,6 +99,11 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Whether a program has a file open or mapped for writing. `file` must be open for reading only.
+pub fn is_written(file: OwnedFd) -> io::Result<bool> {
+    Ok(!has_no_writers(&File::from(file))?)
+}
+
 /// The command that sets the signal of a lease, which `libc` lacks.
 const F_SETSIG: i32 = 10;
 
@@ -241,23 +246,39 @@ pub fn kernel_release() -> (u32, u32) {
 /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and those that it starts, so that
 /// [`wait_for_signal`] receives them. Must be called before any thread is started.
 pub fn block_signals() -> io::Result<()> {
-    let set = stop_signals();
+    let set = awaited_signals();
     // SAFETY: the set outlives the call; no old set is requested.
     let code =
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
-/// Waits for SIGINT, SIGTERM or SIGHUP, which must be blocked, and returns the signal.
-pub fn wait_for_signal() -> io::Result<i32> {
-    let set = stop_signals();
+/// A signal for the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT or SIGTERM.
+    Stop,
+    /// SIGHUP.
+    HangUp,
+    /// SIGUSR1.
+    Report,
+}
+
+/// Waits for one of these signals, which must be blocked.
+pub fn wait_for_signal() -> io::Result<Signal> {
+    let set = awaited_signals();
     let mut signal = 0;
     // SAFETY: set and signal outlive the call.
     let code = unsafe { libc::sigwait(&raw const set, &raw mut signal) };
-    if code == 0 { Ok(signal) } else { Err(io::Error::from_raw_os_error(code)) }
+    match (code, signal) {
+        (0, libc::SIGHUP) => Ok(Signal::HangUp),
+        (0, libc::SIGUSR1) => Ok(Signal::Report),
+        (0, _) => Ok(Signal::Stop),
+        (code, _) => Err(io::Error::from_raw_os_error(code)),
+    }
 }
 
-fn stop_signals() -> libc::sigset_t {
+fn awaited_signals() -> libc::sigset_t {
     // SAFETY: sigset_t is plain memory that sigemptyset sets up; the signal numbers are valid.
     unsafe {
         let mut set: libc::sigset_t = mem::zeroed();
@@ -265,6 +286,7 @@ fn stop_signals() -> libc::sigset_t {
         libc::sigaddset(&raw mut set, libc::SIGINT);
         libc::sigaddset(&raw mut set, libc::SIGTERM);
         libc::sigaddset(&raw mut set, libc::SIGHUP);
+        libc::sigaddset(&raw mut set, libc::SIGUSR1);
         set
     }
 }

@@ -75,7 +75,7 @@ fn errno_name(errno: i32) -> String {
 }
 
 /// Formats a time in UTC as in RFC 3339, to the second.
-fn timestamp(time: SystemTime) -> String {
+pub fn timestamp(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     // Converts days to a date in the proleptic Gregorian calendar, counted from 1 March of year 0.

@@ -55,6 +55,7 @@ use contents::Contents;
 use contents::store::StoreReason;
 use core::{ATTEMPTS, Core, Invalidate};
 use journal::Journal;
+pub use journal::timestamp;
 use kernel::backing_files::BackingFiles;
 use names::Names;
 pub use names::attr::Attr;
@@ -169,6 +170,11 @@ impl Vfs {
     pub fn refuse_passthrough(&self, handle: u64) {
         let refused = self.opener.refuse_passthrough(handle);
         refused.unwrap_or_else(|error| self.core.note("open", &error));
+    }
+
+    /// Returns the text of `.zarrfs/stats`.
+    pub fn stats(&self) -> String {
+        self.opener.reports.stats()
     }
 
     /// Returns all files with unstored changes, by path.

@@ -18,6 +18,17 @@ pub enum Form {
     View(&'static Format),
 }
 
+impl Form {
+    /// Returns the name that `--as` has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zarr3 => "zarr",
+            Self::Zarr2 => "zarr2",
+            Self::View(format) => format.extension,
+        }
+    }
+}
+
 /// Which chunks become pending when they are closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Writeback {
@@ -47,6 +58,8 @@ pub struct Options {
     pub writeback_delay: Duration,
     /// The form of the tree.
     pub form: Form,
+    /// The mounted hierarchy as typed, for reports.
+    pub source: String,
     /// Which views are listed.
     pub listed_views: ListedViews,
     /// When to use kernel passthrough for chunks and views; `None` for never.
@@ -65,6 +78,7 @@ impl Default for Options {
             writeback: Writeback::default(),
             writeback_delay: Duration::from_secs(5),
             form: Form::default(),
+            source: String::new(),
             listed_views: ListedViews::default(),
             passthrough: None,
             descriptors: 1024,

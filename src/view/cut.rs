@@ -67,7 +67,7 @@ impl Region {
     }
 
     /// Returns the selected elements of each dimension of an array.
-    fn of(&self, shape: &[u64]) -> Result<Vec<Selected>> {
+    pub fn of(&self, shape: &[u64]) -> Result<Vec<Selected>> {
         if self.0.len() > shape.len() {
             return Err(Error::invalid(format!(
                 "{} indices, but the array has {} dimensions",
@@ -101,11 +101,13 @@ impl Region {
 
 /// The elements of one dimension in a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Selected {
-    start: u64,
-    len: u64,
+pub struct Selected {
+    /// The first one.
+    pub start: u64,
+    /// The number of elements.
+    pub len: u64,
     /// Whether the box has the dimension.
-    is_kept: bool,
+    pub is_kept: bool,
 }
 
 impl Selected {

@@ -26,7 +26,7 @@ mod source;
 
 pub use elements::{ChangeChunk, EachChunk, Elements, Excerpt, GetChunk, Reach, Touch, Walk};
 pub use formats::{FORMATS, Format, Nodes};
-pub use image::has_level;
+pub use image::{Axis, Image, Kind, has_level, levels};
 pub use layout::{Items, Layout};
 pub use left_out::LeftOut;
 pub use parts::{Part, Slab, View, max_prefix_len};

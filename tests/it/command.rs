@@ -200,7 +200,7 @@ fn create_starts_an_empty_hierarchy_in_either_dialect_once() {
 
 #[test]
 fn a_signal_stores_pending_changes_and_unmounts() {
-    for signal in ["-INT", "-TERM", "-HUP"] {
+    for signal in ["-INT", "-TERM"] {
         let mount = Mount::fixture("z316__shard_end", &["--writeback-delay", "1h"]);
         fs::write(mount.at("notes.txt"), "kept").unwrap();
         assert!(!mount.store().join("notes.txt").exists(), "a scratch file was stored at once");
@@ -461,5 +461,57 @@ fn pending_changes_are_rescued_after_the_store_was_removed() {
         assert!(sentence.contains(&format!("saved in {dir}: {shown}")), "{sentence}");
         assert_eq!(fs::read(saved.path().join(shown)).unwrap(), bytes, "{case}");
         assert!(names(&mnt).is_empty(), "it is still mounted");
+    }
+}
+
+/// Runs as a user who is not root, in a mount namespace that `setup` changes.
+fn by_user(setup: &str, dir: &Path, args: &[&str]) -> String {
+    let user = "setpriv --reuid 65534 --regid 65534 --clear-groups -- \"$@\"";
+    let script = format!("set -e; mount --make-rslave /; {setup}; exec {user}");
+    let mut command = Command::new("unshare");
+    command
+        .args(["-m", "--propagation", "slave", "/bin/sh", "-c", &script, "sh", "./zarrfs"])
+        .args(args);
+    let output = command.current_dir(dir).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
+}
+
+#[test]
+fn a_user_who_may_not_mount_learns_why_and_what_to_do() {
+    // SAFETY: the call cannot fail or touch memory.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("not root: there is no other user, so this shows nothing");
+        return;
+    }
+    // The user can reach this directory and the program in it, whatever TMPDIR is.
+    let place = tempfile::tempdir_in("/tmp").unwrap();
+    let dir = place.path();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_zarrfs"), dir.join("zarrfs")).unwrap();
+    fs::create_dir(dir.join("mnt")).unwrap();
+    fs::create_dir(dir.join("a.zarr")).unwrap();
+    let group = r#"{"zarr_format": 3, "node_type": "group", "attributes": {}}"#;
+    fs::write(dir.join("a.zarr/zarr.json"), group).unwrap();
+    fs::write(dir.join("fuse.conf"), "# user_allow_other\n").unwrap();
+    let device = "mkdir dev; mount -t tmpfs none dev; mknod dev/fuse c 10 229; chmod 666 dev/fuse; \
+                  mount --bind dev/fuse /dev/fuse; mount --bind fuse.conf /etc/fuse.conf";
+    let readable = "mkdir -p dev; mount -t tmpfs none dev; mknod dev/fuse c 10 229; \
+                    chmod 600 dev/fuse; mount --bind dev/fuse /dev/fuse";
+    let none = "mount -t tmpfs none /dev";
+    let mount = ["mount", "a.zarr", "mnt", "-o", "ro"];
+    let others = ["mount", "a.zarr", "mnt", "-o", "ro,allow_other"];
+    for (setup, args, part) in [
+        (none, mount, "/dev/fuse: missing, so nothing can be mounted; load the kernel module"),
+        (readable, mount, "/dev/fuse: permission denied, so nothing can be mounted; run as root"),
+        (device, mount, "mnt: the mountpoint is not writable for this user; use a directory"),
+        (device, others, "/etc/fuse.conf: a line user_allow_other is missing, so only root"),
+    ] {
+        let sentence = by_user(setup, dir, &args);
+        assert!(sentence.contains(part), "{sentence}");
+        assert_eq!(sentence.lines().count(), 1, "{sentence}");
+        if dir.join("dev").exists() {
+            fs::remove_dir(dir.join("dev")).unwrap();
+        }
     }
 }

@@ -48,8 +48,9 @@ fn an_array_has_the_requested_properties() {
     let words = ["create", "{}/a.zarr", "--shape", "8,8", "--dtype", "float32", "--chunks", "2,4"];
     let more = ["--shards", "4,8", "--codecs", "blosc,crc32c", "--fill", "-Infinity"];
     let made = run(dir, &[&words[..], &more].concat());
-    let array = "float32 8 x 8, chunks 2 x 4, shards 4 x 8, blosc + crc32c (v3)";
-    assert_eq!(made, format!("{{}}/a.zarr  {array}\n"));
+    let array = "float32 8 x 8, chunks 2 x 4, shards 4 x 8, blosc(";
+    assert!(made.starts_with(&format!("{{}}/a.zarr  {array}")), "{made}");
+    assert!(made.ends_with(") + crc32c (v3)\n"), "{made}");
     let found = run(dir, &["info", "--json", "{}/a.zarr"]);
     assert!(found.contains(r#""fill_value": "-Infinity""#), "{found}");
     let made = run(dir, &["create", "{}/s.zarr/s", "--shape", "scalar", "--dtype", "bool"]);

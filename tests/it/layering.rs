@@ -54,6 +54,36 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "check",
+        &[
+            "error",
+            "json",
+            "sys",
+            "parallel",
+            "store",
+            "shard",
+            "metadata",
+            "array",
+            "hierarchy",
+            "convert",
+        ],
+    ),
+    (
+        "diff",
+        &[
+            "error",
+            "json",
+            "parallel",
+            "buffer",
+            "dtype",
+            "metadata",
+            "codec",
+            "array",
+            "hierarchy",
+            "cache",
+        ],
+    ),
+    (
         "view",
         &[
             "error",
@@ -90,6 +120,12 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("fuse", &["error", "vfs", "pool", "backing"]),
+    ("stats", &["error", "buffer", "dtype", "codec", "array"]),
+    (
+        "raster",
+        &["error", "json", "buffer", "parallel", "dtype", "metadata", "array", "view", "stats"],
+    ),
+    ("picture", &["dtype"]),
     (
         "cli",
         &[
@@ -106,7 +142,13 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "cache",
             "codec",
             "convert",
+            "check",
+            "diff",
             "view",
+            "dtype",
+            "stats",
+            "raster",
+            "picture",
         ],
     ),
 ];

@@ -9,6 +9,7 @@
     reason = "a test that fails panics, and calls what programs call"
 )]
 
+mod check;
 mod circles;
 mod command;
 mod convert;
@@ -18,6 +19,7 @@ mod documents;
 mod encoded;
 mod english;
 mod formats;
+mod fstab;
 mod identity;
 mod identity_model;
 mod imports;
@@ -25,13 +27,17 @@ mod kernel_writes;
 mod layering;
 mod lengths;
 mod locks;
+mod logs;
 mod memory;
 mod nodes;
 mod outside;
 mod outside_model;
+mod pages;
 mod passthrough;
+mod pictures;
 mod semantics;
 mod sources;
+mod status;
 mod support;
 mod sweeps;
 mod views;

@@ -854,7 +854,7 @@ print('.', end='', flush=True)
 sys.stdin.read()
 ";
 
-/// Shows: signals (see `command.rs`).
+/// Shows: signals (see `command.rs` and `logs.rs`).
 #[test]
 fn every_paragraph_has_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -871,9 +871,11 @@ fn every_paragraph_has_a_test() {
         "dialects",
         "documents",
         "encoded",
+        "fstab",
         "identity",
         "kernel_writes",
         "lengths",
+        "logs",
         "nodes",
         "outside",
         "outside_model",

@@ -44,7 +44,7 @@ class Mount:
     def stats(self):
         """The counters, by name."""
         text = (self.path / ".zarrfs/stats").read_text()
-        lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
+        lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, value in lines}
 
     def errors(self):

@@ -191,3 +191,63 @@ def test_what_create_makes_is_filled_by_libraries(tmp_path, zarr2):
         assert_same(zarr.open_group(str(store), mode="r")["g/x"][...], values)
     run("create", tmp_path / "d.zarr/g/x", *options, "--format", "d2020-10")
     assert zarr2.read(tmp_path / "d.zarr")["g/x"].shape == (3, 4)
+
+
+def damaged_source(tmp_path, **how):
+    array = zarr.create_array(tmp_path / "a", shape=(8, 8), chunks=(2, 4), dtype="i4", **how)
+    array[...] = np.arange(64).reshape(8, 8) + 1
+    return tmp_path / "a"
+
+
+@pytest.mark.parametrize("options", [["--codecs", "zstd"], ["--chunks", "3,3"], ["--verify"], ["--shards", "64K", "--codecs", "gzip"]])
+def test_a_damaged_chunk_is_named_by_the_key_of_the_source_and_left_out_on_request(options, tmp_path):
+    source = damaged_source(tmp_path)
+    key = source / "c/1/0"
+    key.write_bytes(key.read_bytes()[:9])
+    done = subprocess.run([BIN, "convert", source, tmp_path / "b", *options], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 1 and f"{key}: " in done.stderr and "--keep-going" in done.stderr, done.stderr
+    assert "same command" not in done.stderr
+    again = [BIN, "convert", source, tmp_path / "b", *options, "--keep-going"]
+    done = subprocess.run(again, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 1 and f"{key}: " in done.stderr and "without 1 damaged" in done.stderr, done.stderr
+    expected = np.arange(64).reshape(8, 8) + 1
+    expected[2:4, :4] = 0
+    assert np.array_equal(zarr.open_array(tmp_path / "b")[...], expected)
+
+
+def test_a_damaged_index_of_a_shard_loses_only_that_shard(tmp_path):
+    source = damaged_source(tmp_path, shards=(4, 4))
+    key = source / "c/0/1"
+    key.write_bytes(key.read_bytes()[:-3] + b"abc")
+    expected = np.arange(64).reshape(8, 8) + 1
+    expected[:4, 4:] = 0
+    for number, options in enumerate([["--shards", "none", "--codecs", "gzip"], ["--chunks", "3,3"], ["--shards", "64K"], ["--verify"]]):
+        command = [BIN, "convert", source, tmp_path / f"b{number}", *options, "--keep-going"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 1 and f"{key}: " in done.stderr, done.stderr
+        assert np.array_equal(zarr.open_array(tmp_path / f"b{number}")[...], expected), options
+
+
+def test_shapes_that_fit_no_array_are_refused_and_levels_are_taken(tmp_path):
+    source = damaged_source(tmp_path)
+    for options in [["--chunks", "2,2,2"], ["--shards", "[4,4,4]"], ["--shards", "4,4,4"]]:
+        done = subprocess.run([BIN, "convert", source, tmp_path / "b", *options], capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 1, options
+        assert "fits no array: the arrays have 2 dimensions" in done.stderr, done.stderr
+        assert not (tmp_path / "b").exists()
+    run("convert", source, tmp_path / "c", "--codecs", "zstd:19,crc32c")
+    codecs = zarr.open_array(tmp_path / "c").metadata.to_dict()["codecs"]
+    assert [dict(c)["configuration"]["level"] for c in codecs if dict(c)["name"] == "zstd"] == [19]
+    for wrong in ["zstd:high", "crc32c:3", "zstd:"]:
+        done = subprocess.run([BIN, "convert", source, tmp_path / "d", "--codecs", wrong], capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 2 and "level" in done.stderr, done.stderr
+
+
+def test_an_unfinished_conversion_is_named_as_such(tmp_path):
+    (tmp_path / "b/.zarrfs").mkdir(parents=True)
+    (tmp_path / "b/.zarrfs/convert").write_text("{}")
+    (tmp_path / "b/c").mkdir()
+    (tmp_path / "b/c/0").write_bytes(b"x")
+    for words in [["tree"], ["info"], ["check"]]:
+        done = subprocess.run([BIN, *words, tmp_path / "b"], capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 1 and "an unfinished conversion" in done.stderr, done.stderr

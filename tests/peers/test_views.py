@@ -234,7 +234,7 @@ def test_who_jumps_about_reads_what_is_stored_and_of_chunks_in_pieces_little_mor
                 subprocess.run(["sync", str(m.path)], check=True)
                 values[8:] = round
                 zarr.open_array(tmp_path / "store/x", mode="r+")[8:] = round
-        stats = dict(line.split() for line in (m / ".zarrfs/stats").read_text().splitlines() if line[0] != "#")
+        stats = dict(line.rsplit(" ", 1) for line in (m / ".zarrfs/stats").read_text().splitlines() if line[0] != "#")
         is_gzip = isinstance(layout.get("compressors"), zarr.codecs.GzipCodec)
         has_ranges = not is_gzip and layout.get("order") != "F"
         assert (int(stats["zarrfs_partial_chunk_reads_total"]) > 20) == has_ranges, stats["zarrfs_partial_chunk_reads_total"]

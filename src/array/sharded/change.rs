@@ -145,6 +145,15 @@ impl Sharded {
         Ok(planned)
     }
 
+    /// Stores a shard again with the same inner chunks and nothing else.
+    pub(super) fn rewrite(&self, shard: &Coords) -> Result<()> {
+        let Some(old) = self.read_indexes(std::slice::from_ref(shard))?.pop().flatten() else {
+            return Ok(());
+        };
+        let planned = self.changed_shard(shard, Slots::new(), Some(&*old))?;
+        self.below.update(vec![planned.change]).map(drop)
+    }
+
     /// Whether the changes replace the whole shard.
     fn replaces_all(&self, shard: &Coords, changes: &Slots) -> bool {
         let all = self.level.chunks_of(shard, &self.grid);

@@ -15,7 +15,7 @@ use crate::buffer::Buffer;
 use crate::codec::elements::Elements;
 use crate::codec::kinds::ArrayToBytes;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::json::Object;
 
 /// The codec, bound to a length.
@@ -130,11 +130,8 @@ impl ArrayToBytes for BytesCodec {
 
     fn decode(&self, encoded: Bytes) -> Result<Buffer> {
         if encoded.len() != self.len {
-            return Err(Error::corrupt(format!(
-                "{} bytes decoded, the chunk needs {}",
-                encoded.len(),
-                self.len
-            )));
+            let detail = format!("{} bytes decoded, the chunk needs {}", encoded.len(), self.len);
+            return Err(Error::fault(Fault::Length, detail));
         }
         self.decode_elements(encoded)
     }

@@ -13,7 +13,7 @@ use super::lookup3::lookup3;
 use super::stream::{room, too_long};
 use crate::codec::configuration::count;
 use crate::codec::kinds::BytesToBytes;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::json::Object;
 
 /// The length of a checksum.
@@ -147,16 +147,20 @@ impl BytesToBytes for Checksum {
         let name = self.name;
         let Some((stored, payload)) = parts else {
             let len = encoded.len();
-            return Err(Error::corrupt(format!("{name}: {len} bytes are too few for a checksum")));
+            return Err(Error::fault(
+                Fault::Length,
+                format!("{name}: {len} bytes are too few for a checksum"),
+            ));
         };
         if payload.len() > limit {
             return Err(too_long(name, limit));
         }
         let (stored, actual) = (u32::from_le_bytes(*stored), self.sum.of(payload)?);
         if stored != actual {
-            return Err(Error::corrupt(format!(
-                "{name}: checksum {stored:#010x} stored, {actual:#010x} computed"
-            )));
+            return Err(Error::fault(
+                Fault::Checksum,
+                format!("{name}: checksum {stored:#010x} stored, {actual:#010x} computed"),
+            ));
         }
         Ok(payload.to_vec())
     }

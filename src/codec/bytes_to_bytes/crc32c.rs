@@ -5,7 +5,7 @@
 
 use super::stream::{room, too_long};
 use crate::codec::kinds::BytesToBytes;
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::json::Object;
 
 /// The length of the checksum.
@@ -34,16 +34,20 @@ impl BytesToBytes for Crc32c {
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
         let Some((payload, checksum)) = encoded.split_last_chunk() else {
             let len = encoded.len();
-            return Err(Error::corrupt(format!("crc32c: {len} bytes are too few for a checksum")));
+            return Err(Error::fault(
+                Fault::Length,
+                format!("crc32c: {len} bytes are too few for a checksum"),
+            ));
         };
         if payload.len() > limit {
             return Err(too_long("crc32c", limit));
         }
         let (stored, actual) = (u32::from_le_bytes(*checksum), crc32c::crc32c(payload));
         if stored != actual {
-            return Err(Error::corrupt(format!(
-                "crc32c: checksum {stored:#010x} stored, {actual:#010x} computed"
-            )));
+            return Err(Error::fault(
+                Fault::Checksum,
+                format!("crc32c: checksum {stored:#010x} stored, {actual:#010x} computed"),
+            ));
         }
         Ok(payload.to_vec())
     }

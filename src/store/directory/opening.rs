@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::circles::{self, Root};
 use super::names::{c_name, is_lock};
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{At, Error, Fault, Kind, Result};
 use crate::store::{Key, Prefix};
 use crate::sys::{self, Links};
 
@@ -31,7 +31,9 @@ pub(super) fn open_by(root: &Root, path: &str, flags: OFlags) -> Result<Option<(
     match opened {
         Ok(fd) => Ok(Some((fd, has_link))),
         Err(Errno::NOENT | Errno::NOTDIR) => check_root(root).map(|()| None),
-        Err(Errno::XDEV) => Err(Error::corrupt("a symbolic link that leads out of the store")),
+        Err(Errno::XDEV) => {
+            Err(Error::fault(Fault::File, "a symbolic link that leads out of the store"))
+        }
         Err(Errno::LOOP) => Err(circles::error()),
         // A socket, or a device without a driver.
         Err(Errno::NXIO) => Err(not_a_file()),
@@ -71,7 +73,7 @@ pub(super) fn check_root(root: &OwnedFd) -> Result<()> {
 }
 
 fn not_a_file() -> Error {
-    Error::corrupt("not a regular file (a FIFO, a socket or a device)")
+    Error::fault(Fault::File, "not a regular file (a FIFO, a socket or a device)")
 }
 
 /// Returns the type of a file.

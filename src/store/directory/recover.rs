@@ -197,7 +197,7 @@ pub(super) fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
 }
 
 /// The most nested directories to check; zarrfs writes nothing deeper.
-const MAX_LEVELS: usize = 128;
+pub(super) const MAX_LEVELS: usize = 128;
 
 /// Removes every unlocked lock file below a directory and counts them, without following links.
 fn sweep_below(dir: &OwnedFd, level: usize) -> Result<usize> {

@@ -34,7 +34,7 @@ struct Unread {
     state: State,
 }
 
-/// What is known of the metadata file.
+/// Whether the metadata file was read, and the kind of the node.
 enum State {
     /// Nothing. These names were returned.
     Unread(HashSet<String>),

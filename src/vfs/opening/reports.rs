@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use super::handles::Handles;
 use crate::budget::Purpose;
@@ -117,8 +118,15 @@ impl Reports {
     fn gauges(&self) -> Vec<Line> {
         let len = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let in_use = resources::in_use();
+        let started = self.core.mounted.duration_since(SystemTime::UNIX_EPOCH);
+        let started = started.map_or(0, |since| since.as_secs());
         let mut lines = vec![
             ("process_id", "Process ID of the daemon.", u64::from(std::process::id())),
+            (
+                "start_time_seconds",
+                "When the hierarchy was mounted, in seconds of Unix time.",
+                started,
+            ),
             ("open_files", "Files that programs have open.", len(self.handles.len())),
             ("inodes", "Inodes that the kernel knows.", len(self.names.inodes.len())),
             (
@@ -180,7 +188,19 @@ impl Reports {
             let _never =
                 writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
         }
+        text.push_str(&self.mount_info());
         text
+    }
+
+    /// Returns a line whose labels describe the mount.
+    fn mount_info(&self) -> String {
+        let options = &self.core.options;
+        let source = options.source.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+        let (name, form) = ("zarrfs_mount_info", options.form.name());
+        format!(
+            "# HELP {name} The labels describe the mount.\n# TYPE {name} gauge\n\
+             {name}{{form=\"{form}\",source=\"{source}\"}} 1\n"
+        )
     }
 
     pub fn report(&self, report: Report) -> Result<bytes::Bytes> {

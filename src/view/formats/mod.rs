@@ -190,18 +190,22 @@ impl Format {
         FORMATS.iter().find(|format| format.extension == extension)
     }
 
+    /// Returns all extensions with their formats, those of the formats themselves first.
+    pub fn names() -> impl Iterator<Item = (&'static str, &'static Self)> {
+        let own = FORMATS.iter().map(|format| (format.extension, format));
+        own.chain(ALIASES.iter().filter_map(|(alias, extension)| {
+            Self::of_extension(extension).map(|format| (*alias, format))
+        }))
+    }
+
     /// Returns all ways to split a file name into the name of a node and a format, the longest
     /// extension first.
     pub fn split(name: &str) -> Vec<(&str, &'static Self)> {
-        let own = FORMATS.iter().map(|format| (format.extension, format));
-        let others = ALIASES.iter().filter_map(|(alias, extension)| {
-            Self::of_extension(extension).map(|format| (*alias, format))
-        });
         let stem = |(extension, format): (&str, &'static Self)| {
             let stem = name.strip_suffix(extension)?.strip_suffix('.')?;
             (!stem.is_empty()).then_some((stem, format))
         };
-        let mut found: Vec<_> = own.chain(others).filter_map(stem).collect();
+        let mut found: Vec<_> = Self::names().filter_map(stem).collect();
         found.sort_by_key(|(stem, _)| stem.len());
         found
     }

@@ -1,0 +1,264 @@
+//! Reads chunks and the indexes of shards, and reports those that are damaged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::finding::{Code, Finding, Place, Repair};
+use super::options::{Sample, Watch};
+use super::queue::{Opened, Queue, Unit, Work};
+use crate::error::{Error, Fault, Kind};
+use crate::shard::Usage;
+use crate::store::{Entry, Store};
+
+/// The unused bytes of a shard to ignore: writers may align chunks.
+const SLACK: u64 = 64;
+
+/// Counters of all threads.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// The chunks that were decoded.
+    pub read: AtomicU64,
+    /// The chunks that a sample left out.
+    pub skipped: AtomicU64,
+    /// The chunks of arrays that cannot be decoded.
+    pub unknown: AtomicU64,
+    /// The decoded bytes.
+    pub decoded_len: AtomicU64,
+}
+
+/// What the threads share.
+pub struct Reader<'c> {
+    pub queue: &'c Queue,
+    pub counters: &'c Counters,
+    pub watch: &'c dyn Watch,
+    pub store: &'c Store,
+    pub sample: Option<Sample>,
+    pub expects_all: bool,
+}
+
+impl Reader<'_> {
+    /// Checks what is in the queue, until there is no more.
+    pub fn work(&self) {
+        while let Some(work) = self.queue.next() {
+            match work {
+                _ if self.watch.is_stopped() => {
+                    // The others are not needed either.
+                    if let Work::Part(part) = work {
+                        while !part.take().is_empty() {}
+                    }
+                }
+                Work::Units(units) => {
+                    for unit in units {
+                        if self.watch.is_stopped() {
+                            break;
+                        }
+                        self.check(unit);
+                        self.watch.advance();
+                    }
+                }
+                Work::Part(part) => {
+                    for slot in part.take() {
+                        if self.watch.is_stopped() {
+                            break;
+                        }
+                        let (shard, level) = (&part.shard, part.shard.level.saturating_add(1));
+                        let Some(chunks) = shard.target.array.levels().get(level) else { break };
+                        let coords = chunks.in_slot(&shard.coords, *slot);
+                        self.check(Unit { target: Arc::clone(&shard.target), level, coords });
+                    }
+                }
+            }
+            self.queue.done();
+        }
+    }
+
+    fn check(&self, unit: Unit) {
+        let levels = unit.target.array.levels().len();
+        if unit.target.array.not_understood().is_some() {
+            count(&self.counters.unknown, 1);
+        } else if unit.level.saturating_add(1) < levels {
+            self.check_shard(unit);
+        } else {
+            self.check_chunk(&unit);
+        }
+    }
+
+    fn check_shard(&self, unit: Unit) {
+        let array = Arc::clone(&unit.target.array);
+        let Some(chunks) = array.levels().get(unit.level.saturating_add(1)) else { return };
+        let usage = match chunks.shard_usage(&unit.coords) {
+            Ok(Some(usage)) => usage,
+            Ok(None) => return,
+            Err(error) => {
+                let code = match code_of(&error, Code::ShardIndex) {
+                    Code::ShardIndex if is_empty(&unit) => Code::Empty,
+                    code => code,
+                };
+                return self.report(&unit, code, &error);
+            }
+        };
+        let Usage { present, outside, overlapping, unused_len } = usage;
+        for (slot, error) in outside {
+            let inner = chunks.in_slot(&unit.coords, slot);
+            if chunks.grid().contains(&inner) {
+                let level = unit.level.saturating_add(1);
+                let damaged = Unit { target: Arc::clone(&unit.target), level, coords: inner };
+                self.report(&damaged, Code::ShardRange, &error);
+            }
+        }
+        for (one, other) in overlapping {
+            let [one, other] = [one, other].map(|slot| chunks.in_slot(&unit.coords, slot));
+            self.find(&unit, Code::ShardOverlap, format!("{one} and {other} share bytes"), None);
+        }
+        if unused_len > SLACK {
+            let reason = format!("{unused_len} bytes belong to no chunk");
+            let repair = Repair::Compact(place(&unit));
+            self.find(&unit, Code::ShardUnused, reason, Some(repair));
+        }
+        let is_inside = |slot: &usize| chunks.grid().contains(&chunks.in_slot(&unit.coords, *slot));
+        let (inside, beyond): (Vec<usize>, Vec<usize>) = present.into_iter().partition(is_inside);
+        if !beyond.is_empty() {
+            let reason = format!("{} of its chunks lie outside of the array", beyond.len());
+            self.find(&unit, Code::ShardOutside, reason, None);
+        }
+        let is_innermost = unit.level.saturating_add(2) == array.levels().len();
+        if is_innermost {
+            count(&unit.target.chunk_count, len(&inside));
+        }
+        if self.expects_all {
+            self.report_missing(&unit, &inside);
+        }
+        let all = len(&inside);
+        let chosen: Vec<usize> = match self.sample.filter(|_| is_innermost) {
+            Some(sample) => {
+                let path = &unit.target.path;
+                let is_chosen =
+                    |slot: &usize| sample.has(path, &chunks.in_slot(&unit.coords, *slot));
+                inside.into_iter().filter(is_chosen).collect()
+            }
+            None => inside,
+        };
+        count(&self.counters.skipped, all.saturating_sub(len(&chosen)));
+        if !chosen.is_empty() {
+            self.queue.open(Opened::new(unit, chosen));
+        }
+    }
+
+    /// Whether the store lists the key of a chunk that it cannot open.
+    fn is_listed(&self, unit: &Unit) -> bool {
+        let Ok(key) = unit.target.array.key(&unit.coords) else { return false };
+        let Some(list) = self.store.list() else { return false };
+        let entries = list.list_dir(&key.parent());
+        entries.is_ok_and(|mut entries| {
+            entries.any(|entry| entry.is_ok_and(|entry| entry == Entry::Key(key.name().to_owned())))
+        })
+    }
+
+    /// Reports the chunks of a shard that are not among the `present` slots.
+    fn report_missing(&self, unit: &Unit, present: &[usize]) {
+        let level = unit.level.saturating_add(1);
+        let Some(chunks) = unit.target.array.levels().get(level) else { return };
+        for slot in 0..chunks.slots_in_shard() {
+            let coords = chunks.in_slot(&unit.coords, slot);
+            if present.binary_search(&slot).is_err() && chunks.grid().contains(&coords) {
+                self.find(unit, Code::Missing, format!("{coords} is not in the shard"), None);
+            }
+        }
+    }
+
+    fn check_chunk(&self, unit: &Unit) {
+        let array = &unit.target.array;
+        if unit.level == 0 {
+            count(&unit.target.chunk_count, 1);
+            if let Some(sample) = &self.sample
+                && !sample.has(&unit.target.path, &unit.coords)
+            {
+                return count(&self.counters.skipped, 1);
+            }
+        }
+        match array.read_chunk(&unit.coords) {
+            Ok(Some((decoded, _))) => {
+                count(&self.counters.decoded_len, len(&decoded));
+                count(&self.counters.read, 1);
+            }
+            // Another program has removed it, or it is a link that leads nowhere.
+            Ok(None) if unit.level == 0 && self.is_listed(unit) => {
+                let reason = "it is listed, but cannot be opened: a link that leads nowhere";
+                self.find(unit, Code::Unreadable, reason.to_owned(), None);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                count(&self.counters.read, 1);
+                let code = match code_of(&error, Code::Undecodable) {
+                    Code::Undecodable | Code::Length | Code::Checksum if is_empty(unit) => {
+                        Code::Empty
+                    }
+                    // The codecs are known, so these are no bytes of theirs.
+                    Code::Unknown => Code::Undecodable,
+                    code => code,
+                };
+                self.report(unit, code, &error);
+            }
+        }
+    }
+
+    /// Reports a damaged chunk or shard.
+    fn report(&self, unit: &Unit, code: Code, error: &Error) {
+        let is_inner = unit.level > 0;
+        let reason = if is_inner {
+            format!("{}: {}", unit.coords, error.detail())
+        } else {
+            error.detail().to_owned()
+        };
+        let can_move = matches!(
+            code,
+            Code::Empty
+                | Code::Length
+                | Code::Checksum
+                | Code::Undecodable
+                | Code::ShardIndex
+                | Code::ShardRange
+        );
+        let repair = can_move.then(|| Repair::Quarantine(place(unit)));
+        self.find(unit, code, reason, repair);
+    }
+
+    fn find(&self, unit: &Unit, code: Code, reason: String, repair: Option<Repair>) {
+        let key = unit.target.array.key_of_level(unit.level, &unit.coords);
+        let key = key.map_or_else(|_| unit.coords.to_string(), |key| key.to_string());
+        self.watch.find(Finding { repair, ..Finding::new(code, key, reason) });
+    }
+}
+
+/// Returns the code for an error while reading a chunk, or `damage` if it cannot be decoded.
+pub fn code_of(error: &Error, damage: Code) -> Code {
+    match (error.kind(), error.fault_of_bytes()) {
+        (_, Some(Fault::Checksum)) => Code::Checksum,
+        (_, Some(Fault::Length)) => Code::Length,
+        (_, Some(Fault::File)) => Code::Unreadable,
+        (Kind::Corrupt | Kind::Invalid | Kind::Incomplete | Kind::Internal, None) => damage,
+        (Kind::Unsupported, _) => Code::Unknown,
+        (Kind::TooLarge | Kind::NoMemory, _) => Code::TooLarge,
+        _ => Code::Unreadable,
+    }
+}
+
+/// Whether the file of a chunk or shard has no bytes.
+fn is_empty(unit: &Unit) -> bool {
+    let direct = unit.target.array.levels().first().filter(|_| unit.level == 0);
+    let stat = direct.and_then(|direct| direct.stat(std::slice::from_ref(&unit.coords)).ok());
+    stat.is_some_and(|stats| stats.iter().flatten().any(|stat| stat.len == 0))
+}
+
+fn place(unit: &Unit) -> Place {
+    let Unit { target, level, coords } = unit;
+    Place { array: Arc::clone(&target.array), level: *level, coords: coords.clone() }
+}
+
+fn count(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
+
+fn len<T>(items: &[T]) -> u64 {
+    u64::try_from(items.len()).unwrap_or(u64::MAX)
+}

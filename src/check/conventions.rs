@@ -1,0 +1,95 @@
+//! Conventions of attributes that programs rely on: dimension names of xarray, and the images of
+//! OME-Zarr.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::hierarchy::{Content, Hierarchy, Node};
+use crate::json::Object;
+use crate::metadata::{DIMENSIONS, NodePath};
+
+/// The most members of a group to compare.
+const MOST_MEMBERS: usize = 1000;
+
+/// The most images, and resolutions of one, to look at.
+const MOST_IMAGES: usize = 100;
+
+/// Returns what is wrong with the attributes of a node, in words.
+pub fn broken(hierarchy: &Hierarchy, node: &Node) -> Vec<String> {
+    match node.content() {
+        Content::Array(array) => {
+            let model = array.model();
+            let names = model.attributes.get(DIMENSIONS).and_then(Value::as_array);
+            let wrong = names.filter(|names| names.len() != model.shape.len());
+            let reason = wrong.map(|names| {
+                format!(
+                    "{DIMENSIONS} names {} dimensions, the array has {}",
+                    names.len(),
+                    model.shape.len()
+                )
+            });
+            reason.into_iter().collect()
+        }
+        Content::Group(group) => {
+            let mut reasons = images(hierarchy, node.path(), &group.attributes);
+            reasons.extend(dimensions(hierarchy, node.path()));
+            reasons
+        }
+        Content::NotUnderstood(..) => Vec::new(),
+    }
+}
+
+/// Returns the dimensions that have several lengths in a group: xarray does not open it.
+fn dimensions(hierarchy: &Hierarchy, group: &NodePath) -> Vec<String> {
+    let Ok(names) = hierarchy.child_names(group) else { return Vec::new() };
+    let mut known: HashMap<String, (u64, String)> = HashMap::new();
+    let mut reasons = Vec::new();
+    for name in names.into_iter().take(MOST_MEMBERS) {
+        let found = group.child(&name).and_then(|path| hierarchy.child_node(&path));
+        let Ok(Some(found)) = found else { continue };
+        let Some(array) = found.array() else { continue };
+        let model = array.model();
+        for (dimension, len) in model.dimension_names.iter().zip(&model.shape) {
+            let Some(dimension) = dimension else { continue };
+            let (first, by) = known.entry(dimension.clone()).or_insert((*len, name.clone()));
+            if first != len {
+                reasons.push(format!(
+                    "dimension {dimension} has the length {first} in {by} and {len} in {name}"
+                ));
+            }
+        }
+    }
+    reasons
+}
+
+/// Checks the resolutions of images (<https://ngff.openmicroscopy.org/0.5/#multiscale-md>).
+fn images(hierarchy: &Hierarchy, group: &NodePath, attributes: &Object) -> Vec<String> {
+    let attributes = attributes.get("ome").and_then(Value::as_object).unwrap_or(attributes);
+    let images = attributes.get("multiscales").and_then(Value::as_array);
+    let mut reasons = Vec::new();
+    for image in images.into_iter().flatten().take(MOST_IMAGES) {
+        let axes = image.get("axes").and_then(Value::as_array).map(Vec::len);
+        let levels = image.get("datasets").and_then(Value::as_array);
+        for level in levels.into_iter().flatten().take(MOST_IMAGES) {
+            let Some(name) = level.get("path").and_then(Value::as_str) else {
+                reasons.push("multiscales: a dataset has no path".to_owned());
+                continue;
+            };
+            let node = group.join(name).and_then(|path| hierarchy.node(&path));
+            let Ok(node) = node else { continue };
+            match node.as_ref().and_then(|node| node.array()) {
+                None => reasons.push(format!("multiscales: there is no array {name}")),
+                Some(array) => {
+                    let rank = array.model().shape.len();
+                    if let Some(axes) = axes.filter(|axes| *axes != rank) {
+                        reasons.push(format!(
+                            "multiscales: {axes} axes, but the array {name} has {rank} dimensions"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    reasons
+}

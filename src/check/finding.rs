@@ -1,0 +1,198 @@
+//! What a check reports: a code, the key, and the reason in words.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::array::{Array, Coords};
+use crate::metadata::NodePath;
+use crate::store::Key;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Some values cannot be read, or are read wrong.
+    Damaged,
+    /// Something is probably wrong, but all values that readers look for are there.
+    Suspect,
+    /// Worth knowing; nothing is wrong with the values.
+    Note,
+}
+
+impl Severity {
+    /// Returns its name in the output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Damaged => "damaged",
+            Self::Suspect => "suspect",
+            Self::Note => "note",
+        }
+    }
+}
+
+macro_rules! codes {
+    ($($(#[doc = $what:literal])+ $code:ident = $name:literal, $severity:ident;)+) => {
+        /// What was found. The names are a contract: they never change their meaning.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code {
+            $($(#[doc = $what])+ $code,)+
+        }
+
+        impl Code {
+            /// All codes, the worst first.
+            pub const ALL: &'static [Self] = &[$(Self::$code),+];
+
+            /// Returns its name in the output.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$code => $name,)+
+                }
+            }
+
+            /// Returns its severity.
+            pub fn severity(self) -> Severity {
+                match self {
+                    $(Self::$code => Severity::$severity,)+
+                }
+            }
+
+            /// Returns its meaning in a sentence.
+            pub fn meaning(self) -> String {
+                match self {
+                    $(Self::$code => [$($what),+].concat().trim().to_owned(),)+
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A metadata file is not JSON.
+    NotJson = "not-json", Damaged;
+    /// A metadata file violates its specification.
+    Metadata = "metadata", Damaged;
+    /// Consolidated metadata differ from the metadata file of a node.
+    StaleCopy = "stale-copy", Damaged;
+    /// A file or directory cannot be read.
+    Unreadable = "unreadable", Damaged;
+    /// The file of a chunk or shard is empty.
+    Empty = "empty", Damaged;
+    /// A chunk has more or fewer bytes than its shape needs.
+    Length = "length", Damaged;
+    /// A checksum does not match the bytes of a chunk.
+    Checksum = "checksum", Damaged;
+    /// A chunk cannot be decoded.
+    Undecodable = "undecodable", Damaged;
+    /// The index of a shard cannot be read.
+    ShardIndex = "shard-index", Damaged;
+    /// The index of a shard puts a chunk outside of the shard or into the index.
+    ShardRange = "shard-range", Damaged;
+    /// A chunk is not stored (only with --expect-all).
+    Missing = "missing", Damaged;
+    /// Two chunks of a shard share some of their bytes.
+    ShardOverlap = "shard-overlap", Suspect;
+    /// A chunk lies outside of its array.
+    OutsideGrid = "outside-grid", Suspect;
+    /// A file has the key of a chunk in another spelling, so no reader finds it.
+    OtherSpelling = "other-spelling", Suspect;
+    /// A file has the key of a chunk, but belongs to no array.
+    NoArray = "no-array", Suspect;
+    /// Metadata of another version of Zarr contradict those of the node.
+    Contradiction = "contradiction", Suspect;
+    /// A node lies below an array.
+    NodeInArray = "node-in-array", Suspect;
+    /// A conversion or another change of several files was interrupted.
+    Unfinished = "unfinished", Suspect;
+    /// A chunk or metadata file was not checked, because it is larger than the limit of zarrfs.
+    TooLarge = "too-large", Suspect;
+    /// zarrfs does not know a codec, data type or extension, so it did not check the chunks.
+    Unknown = "unknown", Note;
+    /// A shard has bytes that belong to no chunk.
+    ShardUnused = "shard-unused", Note;
+    /// A shard holds chunks that lie outside of the array.
+    ShardOutside = "shard-outside", Note;
+    /// A program left a temporary file.
+    Leftover = "leftover", Note;
+    /// Names differ only in case, so they are one on macOS and Windows.
+    Case = "case", Note;
+    /// An attribute breaks its convention.
+    Convention = "convention", Note;
+    /// A node has metadata of another version of Zarr, too.
+    OtherMetadata = "other-metadata", Note;
+    /// A file belongs neither to a node nor to a chunk.
+    Foreign = "foreign", Note;
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Something that was found.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// What it is.
+    pub code: Code,
+    /// The key of the value, or the prefix of a directory.
+    pub key: String,
+    /// The reason in words.
+    pub reason: String,
+    /// How to repair it without a guess.
+    pub repair: Option<Repair>,
+}
+
+/// A repair that needs no guess.
+#[derive(Debug, Clone)]
+pub enum Repair {
+    /// Remove a file that a program left.
+    Remove(Key),
+    /// Remove the lock file of a dead writer, which has no key.
+    RemoveLock(String),
+    /// Finish or undo interrupted changes.
+    Recover,
+    /// Make the consolidated metadata of a group again.
+    Consolidate(NodePath),
+    /// Store a shard again without unused bytes.
+    Compact(Place),
+    /// Move a damaged chunk or shard out of the store.
+    Quarantine(Place),
+}
+
+/// A chunk, or a shard.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its array.
+    pub array: Arc<Array>,
+    /// The number of levels of shards around it.
+    pub level: usize,
+    /// Its coordinates in that level.
+    pub coords: Coords,
+}
+
+impl Finding {
+    /// Returns a finding without a repair.
+    pub fn new(code: Code, key: impl fmt::Display, reason: impl Into<String>) -> Self {
+        Self { code, key: key.to_string(), reason: reason.into(), repair: None }
+    }
+
+    /// Adds a repair.
+    #[must_use]
+    pub fn repaired_by(self, repair: Repair) -> Self {
+        Self { repair: Some(repair), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_sorted_by_severity_and_have_names_of_their_own() {
+        assert!(Code::ALL.is_sorted_by_key(|code| code.severity()));
+        let mut names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Code::ALL.len());
+        assert!(Code::ALL.iter().all(|code| code.meaning().ends_with('.')));
+    }
+}

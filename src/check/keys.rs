@@ -1,0 +1,561 @@
+//! Lists every key, and says to what it belongs: to a node, to a chunk, or to nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::chunks::code_of;
+use super::finding::{Code, Finding, Repair};
+use super::names::{is_like_chunk, leftover_of};
+use super::nodes::Nodes;
+use super::options::Watch;
+use super::queue::{Queue, Unit};
+use super::target::Target;
+use crate::array::{Coords, decode_key};
+use crate::error::{Error, Result};
+use crate::hierarchy::Hierarchy;
+use crate::json::MAX_DOCUMENT_LEN;
+use crate::metadata::NodePath;
+use crate::metadata::model::{KeyEncoding, Separator};
+use crate::store::{Entry, Key, ListableStore, PRIVATE, Prefix};
+
+/// The most nested directories to list.
+const MAX_DEPTH: usize = 256;
+
+/// The most names in a directory to compare without regard to case.
+const MOST_NAMES: usize = 1 << 20;
+
+/// The most chunks of an array whose missing ones are reported one by one.
+const MOST_POSSIBLE: u64 = 1 << 30;
+
+/// All spellings of the keys of chunks.
+const SPELLINGS: [KeyEncoding; 7] = [
+    KeyEncoding::Default(Separator::Slash),
+    KeyEncoding::Default(Separator::Dot),
+    KeyEncoding::V2(Separator::Slash),
+    KeyEncoding::V2(Separator::Dot),
+    KeyEncoding::Draft(Separator::Slash),
+    KeyEncoding::Draft(Separator::Dot),
+    KeyEncoding::N5,
+];
+
+/// The keys of a hierarchy.
+pub struct Keys<'k> {
+    hierarchy: &'k Hierarchy,
+    nodes: &'k Nodes<'k>,
+    expects_all: bool,
+    /// Whether the keys of chunks are listed.
+    lists_chunks: bool,
+    watch: &'k dyn Watch,
+}
+
+/// Whether files below a directory may belong to a node that is not understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Around {
+    Known,
+    Unclear,
+}
+
+impl<'k> Keys<'k> {
+    pub fn new(
+        hierarchy: &'k Hierarchy,
+        nodes: &'k Nodes<'k>,
+        expects_all: bool,
+        lists_chunks: bool,
+        watch: &'k dyn Watch,
+    ) -> Self {
+        Self { hierarchy, nodes, expects_all, lists_chunks, watch }
+    }
+
+    /// Lists what belongs to the node at `path` and to those below it.
+    pub fn list(&self, path: &NodePath, queue: &Queue) {
+        let Some(list) = self.hierarchy.store().list() else { return };
+        let listed = self.prefixes(path).and_then(|prefixes| {
+            for prefix in &prefixes {
+                self.report_writer_files(list, prefix)?;
+                self.walk(list, prefix, Around::Known, 0, queue);
+            }
+            Ok(())
+        });
+        if let Err(error) = listed {
+            self.report(&error, path.as_str());
+        }
+    }
+
+    /// Returns the prefixes of all that belongs to a node and those below it.
+    fn prefixes(&self, path: &NodePath) -> Result<Vec<Prefix>> {
+        if path.is_root() && self.hierarchy.dialect().base().is_root() {
+            return Ok(vec![Prefix::root()]);
+        }
+        let dialect = self.hierarchy.dialect_of(path);
+        let mut prefixes = vec![dialect.children_prefix(path)?, dialect.chunk_prefix(path)?];
+        prefixes.dedup();
+        Ok(prefixes)
+    }
+
+    fn find(&self, finding: Finding) {
+        self.watch.find(finding);
+    }
+
+    fn report(&self, error: &Error, at: &str) {
+        let key = error.subject().unwrap_or(at).to_owned();
+        self.find(Finding::new(code_of(error, Code::Unreadable), key, error.detail()));
+    }
+
+    fn report_writer_files(&self, list: &dyn ListableStore, prefix: &Prefix) -> Result<()> {
+        for file in list.writer_files(prefix)? {
+            if file.is_held {
+                continue;
+            }
+            let (reason, repair) = if file.is_session {
+                ("a zarrfs that was killed while it wrote", Repair::Recover)
+            } else {
+                (
+                    "a writer that was killed (zarrfs or TensorStore)",
+                    Repair::RemoveLock(file.path.clone()),
+                )
+            };
+            let finding = Finding::new(Code::Leftover, file.path, format!("left by {reason}"));
+            self.find(finding.repaired_by(repair));
+        }
+        Ok(())
+    }
+
+    /// Lists the directory at `prefix` and those below it, up to arrays.
+    fn walk(
+        &self,
+        list: &dyn ListableStore,
+        prefix: &Prefix,
+        around: Around,
+        depth: usize,
+        queue: &Queue,
+    ) {
+        if self.watch.is_stopped() {
+            return;
+        }
+        let shown = prefix.as_str().trim_end_matches('/');
+        if let Some(target) = self.nodes.targets.get(prefix) {
+            if self.lists_chunks {
+                let listed = self.list_array(list, target, queue);
+                if let Err(error) = listed {
+                    self.report(&error, shown);
+                }
+            }
+            return;
+        }
+        let around = match (self.nodes.unclear.contains(prefix), around) {
+            (true, _) => Around::Unclear,
+            (false, _) if self.nodes.by_prefix.contains_key(prefix) => Around::Known,
+            (false, around) => around,
+        };
+        if depth >= MAX_DEPTH {
+            let error = Error::too_large(format!("directories nested more than {MAX_DEPTH} deep"));
+            return self.report(&error, shown);
+        }
+        let entries = match list.list_dir(prefix) {
+            Ok(entries) => entries,
+            Err(error) => return self.report(&error, shown),
+        };
+        let mut by_case: HashMap<String, String> = HashMap::new();
+        let mut below = Vec::new();
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.report(&error, shown);
+                    break;
+                }
+            };
+            self.compare_case(prefix, entry.name(), &mut by_case);
+            match entry {
+                Entry::Prefix(name) if prefix.is_root() && name == PRIVATE => {
+                    self.list_private(list);
+                }
+                Entry::Prefix(name) => below.push(name),
+                Entry::Key(name) => match prefix.key(&name) {
+                    Ok(key) => self.classify(&key, prefix, around),
+                    Err(error) => self.report(&error, shown),
+                },
+            }
+            if self.watch.is_stopped() {
+                return;
+            }
+        }
+        drop(by_case);
+        below.sort_unstable();
+        for name in below {
+            match prefix.join(&name) {
+                Ok(below) => self.walk(list, &below, around, depth.saturating_add(1), queue),
+                Err(error) => self.report(&error, shown),
+            }
+        }
+    }
+
+    fn compare_case(&self, prefix: &Prefix, name: &str, known: &mut HashMap<String, String>) {
+        if known.len() >= MOST_NAMES || name.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+            return;
+        }
+        let folded = name.to_lowercase();
+        match known.get(&folded) {
+            Some(other) => {
+                let (one, two) = if name < other.as_str() {
+                    (name, other.as_str())
+                } else {
+                    (other.as_str(), name)
+                };
+                let reason = format!("differs from {two} only in case");
+                self.find(Finding::new(Code::Case, format!("{prefix}{one}"), reason));
+            }
+            None => drop(known.insert(folded, name.to_owned())),
+        }
+    }
+
+    /// Reports what changes of several keys have left.
+    fn list_private(&self, list: &dyn ListableStore) {
+        let listed = || -> Result<()> {
+            for entry in list.list_dir(&Prefix::parse(PRIVATE)?)? {
+                let entry = entry?;
+                let key = format!("{PRIVATE}/{}", entry.name());
+                let is_conversion = entry.name() == "convert";
+                let finding = if is_conversion {
+                    let reason = "a conversion into this hierarchy was interrupted: run the same \
+                                  command again";
+                    Finding::new(Code::Unfinished, key, reason)
+                } else {
+                    let reason = "a change of several files was interrupted, or another mount is \
+                                  making it";
+                    Finding::new(Code::Unfinished, key, reason).repaired_by(Repair::Recover)
+                };
+                self.find(finding);
+            }
+            Ok(())
+        };
+        if let Err(error) = listed() {
+            self.report(&error, PRIVATE);
+        }
+    }
+
+    /// Says to what a key outside of arrays belongs.
+    fn classify(&self, key: &Key, prefix: &Prefix, around: Around) {
+        let dialect = self.dialect_at(prefix);
+        if self.nodes.documents.contains(key) || self.is_entry_point(key) {
+            return;
+        }
+        if self.report_common(key) {
+            return;
+        }
+        if dialect.may_be_of_other(key) && self.report_other(key, prefix) {
+            return;
+        }
+        if around == Around::Unclear {
+            return;
+        }
+        if is_like_chunk(key.name()) {
+            let reason = "has the name of a chunk, but there is no array";
+            self.find(Finding::new(Code::NoArray, key, reason));
+        } else {
+            self.find(Finding::new(Code::Foreign, key, "belongs neither to a node nor to a chunk"));
+        }
+    }
+
+    fn dialect_at(&self, prefix: &Prefix) -> &crate::metadata::Dialect {
+        match self.nodes.by_prefix.get(prefix) {
+            Some(path) => self.hierarchy.dialect_of(path),
+            None => self.hierarchy.dialect(),
+        }
+    }
+
+    /// Whether a key is the entry point of a draft.
+    fn is_entry_point(&self, key: &Key) -> bool {
+        let above = key.parent();
+        if above.is_root() {
+            return self.hierarchy.dialect().is_entry_point(key.name());
+        }
+        // A folder has several hierarchies.
+        self.hierarchy.is_in_folder(&NodePath::root())
+            && NodePath::parse(above.as_str().trim_end_matches('/'))
+                .is_ok_and(|path| self.hierarchy.dialect_of(&path).is_entry_point(key.name()))
+    }
+
+    /// Reports temporary files. Returns whether the key is one.
+    fn report_common(&self, key: &Key) -> bool {
+        let Some(program) = leftover_of(key.name()) else { return false };
+        let finding = Finding::new(Code::Leftover, key, format!("left by {program}"));
+        self.find(finding.repaired_by(Repair::Remove(key.clone())));
+        true
+    }
+
+    /// Reports a metadata file of another dialect. Returns whether the key is one.
+    fn report_other(&self, key: &Key, prefix: &Prefix) -> bool {
+        let value = match self.hierarchy.store().get(key, MAX_DOCUMENT_LEN) {
+            Ok(Some(value)) => value,
+            Ok(None) => return true,
+            Err(error) => {
+                self.report(&error, key.as_str());
+                return true;
+            }
+        };
+        let own = self.dialect_at(prefix);
+        let Some(other) = own.other_file(key, &value.bytes) else { return false };
+        let target = self.nodes.targets.get(prefix);
+        let finding = match (&other.array, target) {
+            (Some(Ok(other_array)), Some(target)) => {
+                let (one, two) = (target.array.model(), other_array);
+                let differs = if one.shape != two.shape {
+                    Some(format!("shape {:?}, not {:?}", two.shape, one.shape))
+                } else if one.dtype != two.dtype {
+                    Some(format!("data type {}, not {}", two.dtype.name(), one.dtype.name()))
+                } else if one.chunk_shape != two.chunk_shape
+                    && target.array.chunk_shape() != two.chunk_shape
+                {
+                    Some(format!("chunks {:?}, not {:?}", two.chunk_shape, one.chunk_shape))
+                } else {
+                    None
+                };
+                differs.map(|why| {
+                    let reason =
+                        format!("contradicts the {} metadata beside it: {why}", own.name());
+                    Finding::new(Code::Contradiction, key, reason)
+                })
+            }
+            (Some(Ok(_)), None) if self.nodes.by_prefix.contains_key(prefix) => {
+                let reason = format!("describes an array, but the {} metadata do not", own.name());
+                Some(Finding::new(Code::Contradiction, key, reason))
+            }
+            (Some(Err(error)), _) => {
+                let reason =
+                    format!("metadata of {} that no reader understands: {error}", other.dialect);
+                Some(Finding::new(Code::OtherMetadata, key, reason))
+            }
+            _ => None,
+        };
+        self.find(finding.unwrap_or_else(|| {
+            let reason = format!("metadata of {} beside those of {}", other.dialect, own.name());
+            Finding::new(Code::OtherMetadata, key, reason)
+        }));
+        true
+    }
+
+    /// Lists the keys of an array, and puts its values into the queue.
+    fn list_array(
+        &self,
+        list: &dyn ListableStore,
+        target: &Arc<Target>,
+        queue: &Queue,
+    ) -> Result<()> {
+        let array = &target.array;
+        let Some(direct) = array.levels().first() else { return Ok(()) };
+        let (grid, rank) = (direct.grid(), direct.grid().rank());
+        let (prefix, encoding) = (array.prefix(), array.model().key_encoding);
+        let possible = grid.counts().iter().fold(1_u64, |all, n| all.saturating_mul(*n));
+        let counts_missing = self.expects_all && possible <= MOST_POSSIBLE;
+        let mut seen = counts_missing.then(|| Seen::new(possible)).transpose()?;
+        let mut scalar: Option<Key> = None;
+        let mut lister = queue.lister();
+        for key in list.list_prefix(prefix)? {
+            if self.watch.is_stopped() {
+                return Ok(());
+            }
+            let key = match key {
+                Ok(key) => key,
+                Err(error) => {
+                    self.report(&error, prefix.as_str().trim_end_matches('/'));
+                    continue;
+                }
+            };
+            let text = key.as_str().get(prefix.as_str().len()..).unwrap_or_default();
+            let Some(coords) = decode_key(encoding, text, rank) else {
+                self.classify_in_array(&key, text, target);
+                continue;
+            };
+            if !grid.contains(&coords) {
+                let reason = format!("the array has the shape {:?}", array.model().shape);
+                self.find(Finding::new(Code::OutsideGrid, &key, reason));
+                continue;
+            }
+            if rank == 0
+                && let Some(other) = scalar.replace(key.clone())
+            {
+                let reason = format!("the same chunk as {other}");
+                self.find(Finding::new(Code::OtherSpelling, &key, reason));
+                continue;
+            }
+            if let Some(seen) = &mut seen {
+                seen.add(&coords, grid.counts());
+            }
+            target.value_count.fetch_add(1, Ordering::Relaxed);
+            lister.add(Unit { target: Arc::clone(target), level: 0, coords });
+            self.watch.expect(1);
+        }
+        drop(lister);
+        if self.expects_all && array.not_understood().is_none() {
+            self.report_missing(target, seen.as_ref(), possible);
+        }
+        Ok(())
+    }
+
+    /// Says to what a key belongs that lies in an array, but is not that of a chunk.
+    fn classify_in_array(&self, key: &Key, text: &str, target: &Target) {
+        let (prefix, rank) = (target.array.prefix(), target.array.levels().first());
+        let rank = rank.map_or(0, |direct| direct.grid().rank());
+        let is_private = prefix.is_root() && text.starts_with(&format!("{PRIVATE}/"));
+        if self.nodes.documents.contains(key) || self.is_entry_point(key) {
+            return;
+        }
+        if is_private {
+            let name = text.split('/').nth(1).unwrap_or_default();
+            let reason = "a change of several files was interrupted, or another mount is making it";
+            let finding = Finding::new(Code::Unfinished, format!("{PRIVATE}/{name}"), reason);
+            return self.find(finding.repaired_by(Repair::Recover));
+        }
+        if self.report_common(key) {
+            return;
+        }
+        let own = target.array.model().key_encoding;
+        if let Some(coords) = spelled_otherwise(own, text, rank) {
+            let found = target.array.levels().first().map(|direct| direct.key(&coords));
+            let reason = match found {
+                Some(Ok(right)) => format!("readers look for this chunk at {right}"),
+                _ => "a chunk outside of the array, in another spelling".to_owned(),
+            };
+            return self.find(Finding::new(Code::OtherSpelling, key, reason));
+        }
+        if key.parent() == *prefix && self.dialect_at(prefix).may_be_of_other(key) {
+            if self.report_other(key, prefix) {
+                return;
+            }
+        } else if self.dialect_at(prefix).is_document(key) && key.parent() != *prefix {
+            let reason = format!("a node below the array {}", target.path);
+            return self.find(Finding::new(Code::NodeInArray, key, reason));
+        }
+        self.find(Finding::new(Code::Foreign, key, "belongs neither to a node nor to a chunk"));
+    }
+
+    fn report_missing(&self, target: &Target, seen: Option<&Seen>, possible: u64) {
+        let Some(direct) = target.array.levels().first() else { return };
+        let Some(seen) = seen else {
+            let stored = target.value_count.load(Ordering::Relaxed);
+            let missing = possible.saturating_sub(stored);
+            let reason = format!("{missing} of {possible} chunks are not stored: too many to list");
+            let prefix = target.array.prefix().as_str().trim_end_matches('/').to_owned();
+            let prefix = if prefix.is_empty() { "/".to_owned() } else { prefix };
+            return self.find(Finding::new(Code::Missing, prefix, reason));
+        };
+        for number in seen.missing() {
+            if self.watch.is_stopped() {
+                return;
+            }
+            let coords = coords_of(number, direct.grid().counts());
+            if let Ok(key) = direct.key(&coords) {
+                self.find(Finding::new(Code::Missing, key, "not stored"));
+            }
+        }
+    }
+}
+
+/// Returns the coordinates of a chunk whose key has another spelling than those of its array.
+fn spelled_otherwise(own: KeyEncoding, text: &str, rank: usize) -> Option<Coords> {
+    let plain = without_zeros(text);
+    SPELLINGS
+        .iter()
+        .filter(|encoding| **encoding != own || plain != text)
+        // An index is a file of that name in too many other ways.
+        .filter(|encoding| rank > 1 || !matches!(encoding, KeyEncoding::N5))
+        .find_map(|encoding| decode_key(*encoding, &plain, rank))
+}
+
+/// Returns a key with indices without leading zeros.
+fn without_zeros(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut in_number = false;
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let leads = c == '0' && !in_number && rest.peek().is_some_and(char::is_ascii_digit);
+        in_number = c.is_ascii_digit() && !leads;
+        if !leads {
+            plain.push(c);
+        }
+    }
+    plain
+}
+
+/// The stored values of an array: a bit for each place of its grid, in C order.
+struct Seen {
+    bits: Vec<u64>,
+    possible: u64,
+}
+
+impl Seen {
+    fn new(possible: u64) -> Result<Self> {
+        let len = usize::try_from(possible.div_ceil(64)).unwrap_or(usize::MAX);
+        let mut bits = Vec::new();
+        bits.try_reserve_exact(len)
+            .map_err(|_| Error::too_large("the chunks do not fit into memory"))?;
+        bits.resize(len, 0);
+        Ok(Self { bits, possible })
+    }
+
+    fn add(&mut self, coords: &Coords, counts: &[u64]) {
+        let number = coords.indices().iter().zip(counts).fold(0_u64, |number, (index, count)| {
+            number.saturating_mul(*count).saturating_add(*index)
+        });
+        let word = usize::try_from(number / 64).ok().and_then(|at| self.bits.get_mut(at));
+        if let Some(word) = word {
+            *word |= 1 << (number % 64);
+        }
+    }
+
+    fn missing(&self) -> impl Iterator<Item = u64> {
+        let is_missing = |number: &u64| {
+            let word = usize::try_from(number / 64).ok().and_then(|at| self.bits.get(at));
+            word.is_some_and(|word| word >> (number % 64) & 1 == 0)
+        };
+        (0..self.possible).filter(is_missing)
+    }
+}
+
+fn coords_of(number: u64, counts: &[u64]) -> Coords {
+    let mut rest = number;
+    let mut indices: Vec<u64> = counts
+        .iter()
+        .rev()
+        .map(|count| {
+            let index = rest % (*count).max(1);
+            rest /= (*count).max(1);
+            index
+        })
+        .collect();
+    indices.reverse();
+    Coords::new(indices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_a_chunk_is_known_in_every_spelling() {
+        let own = KeyEncoding::Default(Separator::Slash);
+        for text in ["0/1", "0.1", "c0/1", "c0.1", "c.0.1", "c/00/1", "c/0/01"] {
+            let found = spelled_otherwise(own, text, 2);
+            assert_eq!(found, Some(Coords::new([0, 1])), "{text}");
+        }
+        for text in ["zarr.json", "c/0/x", "c/0", "0.1.2", "notes/0/1"] {
+            assert_eq!(spelled_otherwise(own, text, 2), None, "{text}");
+        }
+        assert_eq!(
+            spelled_otherwise(KeyEncoding::V2(Separator::Dot), "1/0", 2),
+            Some(Coords::new([1, 0]))
+        );
+    }
+
+    #[test]
+    fn what_was_not_seen_is_missing() {
+        let counts = [3, 50];
+        let mut seen = Seen::new(150).expect("small");
+        for number in (0..150).filter(|number| number % 7 != 0) {
+            seen.add(&coords_of(number, &counts), &counts);
+        }
+        assert_eq!(seen.missing().collect::<Vec<_>>(), (0..150).step_by(7).collect::<Vec<_>>());
+    }
+}

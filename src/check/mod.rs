@@ -1,0 +1,119 @@
+//! Checks a hierarchy: every metadata file, every key and every chunk.
+//!
+//! First all nodes are read (`nodes`), because keys mean nothing without them. Then all keys are
+//! listed (`keys`): each belongs to a node or a chunk, or is reported. The chunks go through a
+//! queue (`queue`) to several threads, which decode them (`chunks`). Memory does not grow with the
+//! number of chunks.
+//!
+//! `repair` does what needs no guess.
+
+mod chunks;
+mod conventions;
+mod finding;
+mod keys;
+mod names;
+mod nodes;
+mod options;
+mod queue;
+pub mod repair;
+mod target;
+
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use chunks::{Counters, Reader};
+pub use finding::{Code, Finding, Place, Repair, Severity};
+use keys::Keys;
+use nodes::Nodes;
+pub use options::{Chunks, Options, Summary, Watch};
+use options::{Sample, digest};
+use queue::Queue;
+use target::Target;
+
+use crate::error::Result;
+use crate::hierarchy::Hierarchy;
+use crate::parallel;
+
+/// Checks the nodes in `options` and everything below them.
+pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Result<Summary> {
+    let nodes = Nodes::read(hierarchy, &options.only, watch)?;
+    let mut summary = Summary { groups: nodes.groups, arrays: nodes.arrays, ..Summary::default() };
+    let targets: Vec<Arc<Target>> = nodes.targets.values().cloned().collect();
+    if watch.is_stopped() {
+        return Ok(summary);
+    }
+    let lists_chunks = options.chunks != Chunks::None;
+    let keys = Keys::new(hierarchy, &nodes, options.expects_all, lists_chunks, watch);
+    let sample = match options.chunks {
+        Chunks::All | Chunks::None => None,
+        Chunks::PerMillion(part) => Some(Sample::of(part, 1_000_000)),
+        Chunks::Count(count) => sample_of_count(count, &targets, watch),
+    };
+    let (queue, counters) = (Queue::default(), Counters::default());
+    let reader = Reader {
+        queue: &queue,
+        counters: &counters,
+        watch,
+        store: hierarchy.store(),
+        sample,
+        expects_all: options.expects_all,
+    };
+    thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(|| {
+                let _busy = parallel::busy();
+                reader.work();
+            });
+        }
+        for path in &nodes.tops {
+            keys.list(path, &queue);
+        }
+        queue.complete();
+    });
+    let sum = |counter: fn(&Target) -> &AtomicU64| {
+        let counts = targets.iter().map(|target| counter(target).load(Ordering::Relaxed));
+        counts.fold(0, u64::saturating_add)
+    };
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    summary.values = sum(|target| &target.value_count);
+    summary.chunks_stored = sum(|target| &target.chunk_count);
+    if lists_chunks {
+        let missing = targets.iter().filter(|target| target.array.not_understood().is_none());
+        let missing =
+            missing.map(|target| target.possible().saturating_sub(load(&target.chunk_count)));
+        summary.chunks_missing = missing.fold(0, u64::saturating_add);
+    }
+    summary.chunks_read = load(&counters.read);
+    summary.chunks_skipped = load(&counters.skipped);
+    summary.chunks_unknown = load(&counters.unknown);
+    summary.decoded_len = load(&counters.decoded_len);
+    Ok(summary)
+}
+
+/// Returns a sample of `count` chunks; `None` if there are no more.
+fn sample_of_count(count: u64, targets: &[Arc<Target>], watch: &dyn Watch) -> Option<Sample> {
+    let most = usize::try_from(count).unwrap_or(usize::MAX);
+    // The least digests so far.
+    let mut chosen: BinaryHeap<u64> = BinaryHeap::new();
+    let mut all: u64 = 0;
+    for target in targets.iter().filter(|target| target.array.not_understood().is_none()) {
+        // What cannot be listed is reported later.
+        let Ok(listed) = Arc::clone(target.array.chunks()).list() else { continue };
+        for coords in listed.flatten() {
+            if watch.is_stopped() {
+                return None;
+            }
+            all = all.saturating_add(1);
+            let digest = digest(&target.path, &coords);
+            if chosen.len() < most {
+                chosen.push(digest);
+            } else if chosen.peek().is_some_and(|greatest| digest < *greatest) {
+                chosen.pop();
+                chosen.push(digest);
+            }
+        }
+    }
+    (all > count).then(|| Sample { threshold: chosen.peek().copied().unwrap_or_default() })
+}

@@ -1,0 +1,281 @@
+//! Reads every node, and reports metadata that are damaged or contradict others.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::chunks::code_of;
+use super::conventions;
+use super::finding::{Code, Finding, Repair};
+use super::options::Watch;
+use super::target::Target;
+use crate::convert::Target as Place;
+use crate::convert::difference;
+use crate::error::{Error, Kind, Result};
+use crate::hierarchy::{Bounds, Content, Hierarchy, Node, NodeCopy};
+use crate::json::{self, MAX_DOCUMENT_LEN};
+use crate::metadata::{NodeKind, NodePath};
+use crate::store::{Key, Prefix};
+
+/// The nodes of a hierarchy.
+pub struct Nodes<'h> {
+    hierarchy: &'h Hierarchy,
+    watch: &'h dyn Watch,
+    /// The nodes below which everything is checked.
+    pub tops: Vec<NodePath>,
+    /// The arrays by the prefix of their chunks, in order.
+    pub targets: BTreeMap<Prefix, Arc<Target>>,
+    /// All nodes by the prefix of the files beside them.
+    pub by_prefix: HashMap<Prefix, NodePath>,
+    /// The prefixes of nodes that are not understood: any file may belong to them.
+    pub unclear: HashSet<Prefix>,
+    /// The keys of metadata files.
+    pub documents: HashSet<Key>,
+    pub groups: u64,
+    pub arrays: u64,
+}
+
+impl<'h> Nodes<'h> {
+    /// Reads the nodes in `only` and those below them; all nodes if it is empty.
+    pub fn read(hierarchy: &'h Hierarchy, only: &[NodePath], watch: &'h dyn Watch) -> Result<Self> {
+        let mut tops = only.to_vec();
+        if tops.is_empty() {
+            tops.push(NodePath::root());
+        }
+        tops.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        // A node below another one is checked with that.
+        let all = tops.clone();
+        tops.dedup();
+        tops.retain(|path| !path.ancestors().iter().any(|above| all.contains(above)));
+        let mut nodes = Self {
+            hierarchy,
+            watch,
+            tops: tops.clone(),
+            targets: BTreeMap::new(),
+            by_prefix: HashMap::new(),
+            unclear: HashSet::new(),
+            documents: HashSet::new(),
+            groups: 0,
+            arrays: 0,
+        };
+        if tops.iter().any(NodePath::is_root) {
+            nodes.check_entry_point()?;
+        }
+        for top in &tops {
+            nodes.add(&*hierarchy.existing(top)?)?;
+            let mut walk = hierarchy.walk_below(top, Bounds::STREAM);
+            while let Some(node) = walk.next() {
+                if watch.is_stopped() {
+                    return Ok(nodes);
+                }
+                match node {
+                    Ok(node) => nodes.add(&node)?,
+                    Err(error) => nodes.report_unreadable(walk.at(), &error)?,
+                }
+            }
+        }
+        nodes.check_copies()?;
+        Ok(nodes)
+    }
+
+    /// Checks the file at the root of a draft.
+    fn check_entry_point(&self) -> Result<()> {
+        let Some((key, _)) = self.hierarchy.dialect().new_entry_point().ok().flatten() else {
+            return Ok(());
+        };
+        let Some(value) = self.hierarchy.store().get(&key, MAX_DOCUMENT_LEN)? else {
+            return Ok(());
+        };
+        if let Err(error) = json::parse_object(&value.bytes) {
+            self.find(Finding::new(Code::NotJson, key, error.detail()));
+        }
+        Ok(())
+    }
+
+    fn find(&self, finding: Finding) {
+        self.watch.find(finding);
+    }
+
+    fn add(&mut self, node: &Node) -> Result<()> {
+        let (hierarchy, path) = (self.hierarchy, node.path());
+        let prefix = hierarchy.ordinary_prefix(path)?;
+        self.by_prefix.insert(prefix.clone(), path.clone());
+        if let Some(document) = node.stored() {
+            self.documents.extend(document.keys());
+        }
+        // One that cannot be read is a metadata file, too.
+        let dialect = hierarchy.dialect_of(path);
+        self.documents.extend(dialect.document_keys(path)?.into_iter().map(|(_, key)| key));
+        self.documents.extend(dialect.attributes_key(path)?);
+        match node.kind() {
+            NodeKind::Group => self.groups = self.groups.saturating_add(1),
+            NodeKind::Array => self.arrays = self.arrays.saturating_add(1),
+        }
+        let key = || match node.stored() {
+            Some(document) => document.key.to_string(),
+            None => path.as_str().to_owned(),
+        };
+        match node.content() {
+            Content::NotUnderstood(_, error) => {
+                self.unclear.insert(prefix);
+                self.report_metadata(&key(), error)?;
+            }
+            Content::Array(array) => {
+                if let Some(error) = array.not_understood() {
+                    self.report_metadata(&key(), error)?;
+                }
+                let target = Arc::new(Target::new(path.clone(), Arc::clone(array)));
+                self.targets.insert(prefix, target);
+            }
+            Content::Group(_) => {}
+        }
+        for reason in conventions::broken(hierarchy, node) {
+            self.find(Finding::new(Code::Convention, key(), reason));
+        }
+        Ok(())
+    }
+
+    /// Reports a node that cannot be read at all.
+    fn report_unreadable(&mut self, path: &NodePath, error: &Error) -> Result<()> {
+        self.unclear.insert(self.hierarchy.ordinary_prefix(path)?);
+        let key = error.subject().unwrap_or(path.as_str()).to_owned();
+        self.find(Finding::new(Code::Unreadable, key, error.detail()));
+        Ok(())
+    }
+
+    /// Reports a metadata file that is not understood.
+    fn report_metadata(&self, key: &str, error: &Error) -> Result<()> {
+        // The subject may be the file of its attributes, or a member.
+        let subject = error.subject().and_then(|subject| Key::parse(subject).ok());
+        let subject = subject.filter(|subject| self.documents.contains(subject));
+        let key = subject.map_or_else(|| key.to_owned(), |key| key.to_string());
+        let reason = match error.subject() {
+            Some(subject) if subject != key => error.to_string(),
+            _ => error.detail().to_owned(),
+        };
+        let code = match code_of(error, Code::Metadata) {
+            Code::Metadata if !self.is_json(&key)? => Code::NotJson,
+            code => code,
+        };
+        self.find(Finding::new(code, key, reason));
+        Ok(())
+    }
+
+    fn is_json(&self, key: &str) -> Result<bool> {
+        let Ok(key) = Key::parse(key) else { return Ok(true) };
+        let value = match self.hierarchy.store().get(&key, MAX_DOCUMENT_LEN) {
+            Err(error) if error.kind() == Kind::TooLarge => return Ok(true),
+            value => value?,
+        };
+        Ok(value.is_none_or(|value| json::parse_object(&value.bytes).is_ok()))
+    }
+
+    /// Whether a node has metadata that are understood, or is gone with all its files. Otherwise
+    /// the copy may be the only metadata that are left.
+    fn is_sound(&self, path: &NodePath, found: Option<&Node>) -> Result<bool> {
+        if let Some(found) = found.filter(|found| found.document().is_some()) {
+            return Ok(match found.content() {
+                Content::Array(array) => array.not_understood().is_none(),
+                Content::Group(_) => true,
+                Content::NotUnderstood(..) => false,
+            });
+        }
+        let prefix = self.hierarchy.ordinary_prefix(path)?;
+        let Some(list) = self.hierarchy.store().list() else { return Ok(false) };
+        Ok(list.list_prefix(&prefix)?.next().transpose()?.is_none())
+    }
+
+    /// Returns what is wrong with the copies in a group, and whether all metadata files are there,
+    /// so that new copies lose nothing.
+    fn stale_copies(
+        &self,
+        path: &NodePath,
+        copies: Vec<NodeCopy>,
+        paths: &[NodePath],
+    ) -> Result<(Vec<String>, bool)> {
+        let mut copied = HashSet::new();
+        let mut stale = Vec::new();
+        let mut are_sound = true;
+        for NodeCopy { path: node, text, content } in copies {
+            let found = self.hierarchy.node(&node)?;
+            copied.insert(node.clone());
+            let shown = node.relative_to(path).unwrap_or_default().to_owned();
+            let document = found.as_ref().and_then(|found| found.document());
+            if document.is_some_and(|document| is_same_json(&document.text, &text)) {
+                continue;
+            }
+            // zarr-python adds empty copies of groups that have no metadata file.
+            let is_implicit = document.is_none()
+                && found.as_ref().is_some_and(|found| found.kind() == NodeKind::Group);
+            let why = match content {
+                Ok(Content::Group(group)) if is_implicit && group.attributes.is_empty() => None,
+                Ok(content) => difference(&content, found.as_deref(), Place::Directory)
+                    .map(|why| format!("{shown}: the metadata file differs: {why}")),
+                Err(error) => Some(format!("{shown}: {error}")),
+            };
+            if let Some(why) = why {
+                are_sound &= self.is_sound(&node, found.as_deref())?;
+                stale.push(why);
+            }
+        }
+        let mut left_out: Vec<&NodePath> = paths
+            .iter()
+            .filter(|node| *node != path && node.relative_to(path).is_some())
+            .filter(|node| !copied.contains(*node))
+            .collect();
+        left_out.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        for node in left_out {
+            let found = self.hierarchy.node(node)?;
+            if found.as_ref().is_some_and(|found| found.document().is_some()) {
+                are_sound &= self.is_sound(node, found.as_deref())?;
+                let shown = node.relative_to(path).unwrap_or_default();
+                stale.push(format!("{shown}: has no copy, so readers do not find it"));
+            }
+        }
+        Ok((stale, are_sound))
+    }
+
+    /// Compares consolidated metadata with the metadata files of their nodes.
+    fn check_copies(&mut self) -> Result<()> {
+        let paths: Vec<NodePath> = self.by_prefix.values().cloned().collect();
+        for path in &paths {
+            let copies = match self.hierarchy.copies().in_group(path) {
+                Ok(Some(copies)) => copies,
+                Ok(None) => continue,
+                Err(error) => {
+                    let key = error.subject().unwrap_or(path.as_str()).to_owned();
+                    let code = match code_of(&error, Code::Metadata) {
+                        Code::Metadata if !self.is_json(&key)? => Code::NotJson,
+                        code => code,
+                    };
+                    self.documents.extend(Key::parse(&key));
+                    self.find(Finding::new(code, key, error.detail()));
+                    continue;
+                }
+            };
+            self.documents.insert(copies.key.clone());
+            let (stale, are_sound) = self.stale_copies(path, copies.nodes, &paths)?;
+            for reason in stale {
+                let finding = Finding::new(Code::StaleCopy, &copies.key, reason);
+                self.find(if are_sound {
+                    finding.repaired_by(Repair::Consolidate(path.clone()))
+                } else {
+                    finding
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a metadata file and its copy are equal as JSON.
+fn is_same_json(stored: &[u8], copy: &str) -> bool {
+    let parsed = |text: &[u8]| {
+        let mut members = json::parse_object(text).ok()?;
+        members.shift_remove("consolidated_metadata");
+        Some(serde_json::Value::Object(members))
+    };
+    match (parsed(stored), parsed(copy.as_bytes())) {
+        (Some(stored), Some(copy)) => json::same(&stored, &copy),
+        _ => false,
+    }
+}

@@ -1,0 +1,182 @@
+//! Work that several threads share: stored values as they are listed, and the chunks of the shards
+//! among them.
+//!
+//! A thread takes chunks of a shard that another one has opened before it takes the next value. So
+//! all processors work on one large shard, and few shards are open at a time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::target::Target;
+use crate::array::Coords;
+
+/// The most values that are listed in advance.
+const LISTED: usize = 4096;
+
+/// The number of chunks of a shard that a thread takes at a time.
+const BATCH: usize = 8;
+
+/// The most values that are put into the queue, or taken from it, at a time.
+const MOST_AT_ONCE: usize = 64;
+
+/// A thread takes this part of what is listed, so that the others have work until the end.
+const SHARE: usize = 16;
+
+/// A stored value, or a shard in one: the chunk at `coords` of a level of an array.
+#[derive(Debug, Clone)]
+pub struct Unit {
+    pub target: Arc<Target>,
+    pub level: usize,
+    pub coords: Coords,
+}
+
+/// The chunks of a shard.
+#[derive(Debug)]
+pub struct Opened {
+    pub shard: Unit,
+    /// The slots of the chunks to read.
+    slots: Vec<usize>,
+    next: AtomicUsize,
+    /// How many chunks to take at a time: one, if they are shards themselves.
+    batch: usize,
+}
+
+impl Opened {
+    pub fn new(shard: Unit, slots: Vec<usize>) -> Self {
+        let is_innermost = shard.level.saturating_add(2) >= shard.target.array.levels().len();
+        let batch = if is_innermost { BATCH } else { 1 };
+        Self { shard, slots, next: AtomicUsize::new(0), batch }
+    }
+
+    /// Takes the next slots, none if all are taken.
+    pub fn take(&self) -> &[usize] {
+        let start = self.next.fetch_add(self.batch, Ordering::Relaxed);
+        let end = start.saturating_add(self.batch).min(self.slots.len());
+        self.slots.get(start..end).unwrap_or_default()
+    }
+
+    fn is_taken(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.slots.len()
+    }
+}
+
+/// What a thread does next.
+#[derive(Debug)]
+pub enum Work {
+    /// Check some values.
+    Units(Vec<Unit>),
+    /// Check some chunks of a shard.
+    Part(Arc<Opened>),
+}
+
+/// The work of several threads.
+#[derive(Debug, Default)]
+pub struct Queue {
+    /// A leaf lock.
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The values of an array while they are listed.
+#[derive(Debug)]
+pub struct Lister<'q> {
+    queue: &'q Queue,
+    units: Vec<Unit>,
+}
+
+impl Lister<'_> {
+    /// Adds a value. Waits if many are there.
+    pub fn add(&mut self, unit: Unit) {
+        self.units.push(unit);
+        if self.units.len() >= MOST_AT_ONCE {
+            self.queue.list(&mut self.units);
+        }
+    }
+}
+
+impl Drop for Lister<'_> {
+    fn drop(&mut self) {
+        self.queue.list(&mut self.units);
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    listed: VecDeque<Unit>,
+    opened: Vec<Arc<Opened>>,
+    active_count: usize,
+    is_complete: bool,
+}
+
+impl Queue {
+    /// Returns what adds values.
+    pub fn lister(&self) -> Lister<'_> {
+        Lister { queue: self, units: Vec::with_capacity(MOST_AT_ONCE) }
+    }
+
+    fn list(&self, units: &mut Vec<Unit>) {
+        let mut state = self.state.lock();
+        while state.listed.len() >= LISTED {
+            self.changed.wait(&mut state);
+        }
+        state.listed.extend(units.drain(..));
+        self.changed.notify_all();
+    }
+
+    /// Notes that all values are listed.
+    pub fn complete(&self) {
+        self.state.lock().is_complete = true;
+        self.changed.notify_all();
+    }
+
+    /// Adds the chunks of a shard.
+    pub fn open(&self, opened: Opened) {
+        self.state.lock().opened.push(Arc::new(opened));
+        self.changed.notify_all();
+    }
+
+    /// Returns the next work; waits for it. `None` if there will be no more. Call [`Self::done`]
+    /// after each.
+    pub fn next(&self) -> Option<Work> {
+        let mut state = self.state.lock();
+        loop {
+            while state.opened.last().is_some_and(|opened| opened.is_taken()) {
+                state.opened.pop();
+            }
+            let work = match state.opened.last() {
+                Some(opened) => Some(Work::Part(Arc::clone(opened))),
+                None if state.listed.is_empty() => None,
+                None => {
+                    let was_full = state.listed.len() >= LISTED;
+                    let count = (state.listed.len() / SHARE).clamp(1, MOST_AT_ONCE);
+                    let units = state.listed.drain(..count).collect();
+                    if was_full && state.listed.len() < LISTED {
+                        self.changed.notify_all();
+                    }
+                    Some(Work::Units(units))
+                }
+            };
+            if work.is_some() {
+                state.active_count = state.active_count.saturating_add(1);
+                return work;
+            }
+            // A thread that still works may open a shard.
+            if state.is_complete && state.active_count == 0 {
+                return None;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Notes that the work of a thread is done.
+    pub fn done(&self) {
+        let mut state = self.state.lock();
+        state.active_count = state.active_count.saturating_sub(1);
+        if state.active_count == 0 {
+            self.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Repairs that need no guess: what programs left is removed, consolidated metadata are made again,
+//! shards are stored without unused bytes, and damaged chunks are moved out of the store.
+//!
+//! Each step is complete or without effect, so a repair that was killed can be run again. All
+//! other values stay as they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::thread;
+use std::time::Duration;
+
+use super::finding::{Finding, Place, Repair};
+use crate::array::Change;
+use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::Hierarchy;
+use crate::metadata::NodePath;
+use crate::store::{Condition, Key, Store};
+
+/// How long a temporary file must have been unchanged before it is removed.
+const LEFTOVER_AGE: Duration = Duration::from_secs(3);
+
+/// The most chunks that the line for a step names.
+const MOST_NAMED: usize = 8;
+
+/// Puts values that are moved out of the store somewhere.
+pub trait Quarantine {
+    /// Keeps a copy of a value. It must be on disk when this returns.
+    fn keep(&self, key: &Key, store: &Store) -> Result<()>;
+}
+
+/// A step of a repair.
+#[derive(Debug)]
+pub enum Step {
+    /// Finish or undo interrupted changes, and remove what killed mounts left.
+    Recover,
+    /// Remove a temporary file.
+    Remove(Key),
+    /// Remove a lock file.
+    RemoveLock(String),
+    /// Move chunks of a value out of the store: the whole value if they are in the first level.
+    Quarantine {
+        /// The stored value.
+        key: Key,
+        /// The chunks or shards in it.
+        damaged: Vec<Place>,
+    },
+    /// Store a shard again.
+    Compact {
+        /// The stored value.
+        key: Key,
+        /// The shard, which may lie in another one.
+        shard: Place,
+    },
+    /// Make consolidated metadata again.
+    Consolidate(NodePath),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Recover => f.write_str("finish or undo changes that were interrupted"),
+            Self::Remove(key) => write!(f, "remove {key}"),
+            Self::RemoveLock(path) => write!(f, "remove {path}"),
+            Self::Quarantine { key, damaged } => {
+                let inner = damaged.iter().filter(|place| place.level > 0);
+                let inner: Vec<String> = inner.map(|place| place.coords.to_string()).collect();
+                if inner.len() < damaged.len() {
+                    return write!(f, "move {key} into quarantine");
+                }
+                let named = inner.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(" ");
+                let more = inner.len().saturating_sub(MOST_NAMED);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                write!(f, "copy {key} into quarantine, and remove {named}{more} from it")
+            }
+            Self::Compact { key, .. } => write!(f, "store {key} again without unused bytes"),
+            Self::Consolidate(path) => write!(f, "make the consolidated metadata of {path} again"),
+        }
+    }
+}
+
+/// Returns the steps that repair `findings`. Damaged chunks stay where they are unless
+/// `moves_damaged`.
+pub fn plan(findings: &[Finding], moves_damaged: bool) -> Result<Vec<Step>> {
+    let mut steps = Vec::new();
+    let mut recovers = false;
+    let mut removed = BTreeSet::new();
+    let mut damaged: BTreeMap<Key, Vec<Place>> = BTreeMap::new();
+    let mut shards = Vec::new();
+    let mut groups: BTreeMap<String, NodePath> = BTreeMap::new();
+    for repair in findings.iter().filter_map(|finding| finding.repair.as_ref()) {
+        match repair {
+            Repair::Recover => recovers = true,
+            Repair::Remove(key) => drop(removed.insert(key.clone())),
+            Repair::RemoveLock(path) => steps.push(Step::RemoveLock(path.clone())),
+            Repair::Quarantine(place) if moves_damaged => {
+                let key = place.array.key_of_level(place.level, &place.coords)?;
+                damaged.entry(key).or_default().push(place.clone());
+            }
+            Repair::Quarantine(_) => {}
+            Repair::Compact(shard) => {
+                let key = shard.array.key_of_level(shard.level, &shard.coords)?;
+                shards.push((key, shard.clone()));
+            }
+            Repair::Consolidate(path) => {
+                drop(groups.insert(path.as_str().to_owned(), path.clone()));
+            }
+        }
+    }
+    if recovers {
+        steps.insert(0, Step::Recover);
+    }
+    steps.extend(removed.into_iter().map(Step::Remove));
+    // Removing a damaged chunk stores its shard without unused bytes.
+    let is_inner = |place: &Place| place.level <= 1;
+    shards.retain(|(key, _)| !damaged.get(key).is_some_and(|all| all.iter().all(is_inner)));
+    steps.extend(damaged.into_iter().map(|(key, damaged)| Step::Quarantine { key, damaged }));
+    steps.extend(shards.into_iter().map(|(key, shard)| Step::Compact { key, shard }));
+    steps.extend(groups.into_values().map(Step::Consolidate));
+    Ok(steps)
+}
+
+/// Does one step.
+pub fn take(hierarchy: &Hierarchy, step: &Step, quarantine: Option<&dyn Quarantine>) -> Result<()> {
+    let store = hierarchy.store();
+    match step {
+        Step::Recover => {
+            hierarchy.recovery().recover();
+            Ok(())
+        }
+        Step::Remove(key) => remove_leftover(store, key),
+        Step::RemoveLock(path) => store.write()?.remove_lock(path).map(drop),
+        Step::Quarantine { key, damaged } => {
+            let Some(quarantine) = quarantine else { return Ok(()) };
+            // Another program may have written good bytes since.
+            let mut changes = Vec::new();
+            for place in damaged {
+                let change = still_damaged(place).at(key)?;
+                changes.extend(change.map(|change| (place, change)));
+            }
+            if changes.is_empty() {
+                return Ok(());
+            }
+            quarantine.keep(key, store).at(key)?;
+            erase(changes).at(key)
+        }
+        Step::Compact { key, shard } => {
+            let above = shard.array.levels().get(shard.level.saturating_add(1));
+            above.map_or(Ok(()), |chunks| chunks.compact(&shard.coords)).at(key)
+        }
+        Step::Consolidate(path) => hierarchy.copies().consolidate_again(path),
+    }
+}
+
+/// Removes a temporary file, unless a program is writing it.
+fn remove_leftover(store: &Store, key: &Key) -> Result<()> {
+    let Some(stat) = store.stat(key)? else { return Ok(()) };
+    let in_use =
+        || Error::new(Kind::Busy, "a program is writing this file: it is not left over yet");
+    // zarr-python closes the file before it renames it.
+    let age = stat.modified.elapsed().unwrap_or_default();
+    if age < LEFTOVER_AGE {
+        thread::sleep(LEFTOVER_AGE.saturating_sub(age));
+    }
+    let Some(now) = store.stat(key)? else { return Ok(()) };
+    if !stat.version.is_same(now.version) {
+        return Err(in_use().at(key));
+    }
+    // Every program that is still writing it has it open.
+    if let Some((file, _)) = store.read().open(key)?
+        && crate::sys::is_written(file)?
+    {
+        return Err(in_use().at(key));
+    }
+    store.write()?.erase_unchanged(key, now.version)
+}
+
+/// Returns the removal of a chunk or shard if it is still damaged, and only as long as no program
+/// changes it.
+fn still_damaged(place: &Place) -> Result<Option<Change>> {
+    let levels = place.array.levels();
+    let Some(chunks) = levels.get(place.level) else { return Ok(None) };
+    let stat = chunks.stat(std::slice::from_ref(&place.coords))?.pop().flatten();
+    let Some(stat) = stat else { return Ok(None) };
+    let read = match levels.get(place.level.saturating_add(1)) {
+        Some(inner) => inner.shard_usage(&place.coords).map(drop),
+        None => place.array.read_chunk(&place.coords).map(drop),
+    };
+    match read {
+        Ok(()) => Ok(None),
+        Err(error) if error.is_of_data() => Ok(Some(Change {
+            coords: place.coords.clone(),
+            value: None,
+            condition: Condition::Unchanged(stat.version),
+        })),
+        Err(error) => Err(error),
+    }
+}
+
+/// Erases damaged chunks of a stored value, the outermost first.
+fn erase(changes: Vec<(&Place, Change)>) -> Result<()> {
+    let mut by_level: BTreeMap<usize, (&Place, Vec<Change>)> = BTreeMap::new();
+    for (place, change) in changes {
+        by_level.entry(place.level).or_insert((place, Vec::new())).1.push(change);
+    }
+    // One level changes the version of the others: the next repair removes those.
+    let Some((level, (place, changes))) = by_level.into_iter().next() else { return Ok(()) };
+    let Some(chunks) = place.array.levels().get(level) else { return Ok(()) };
+    chunks.update(changes).map(drop)
+}

@@ -1,0 +1,51 @@
+//! `-o auto_unmount`: a second process that ends the mount of a killed daemon.
+//!
+//! It waits for the end of its standard input, whose other end only the daemon has. The kernel
+//! closes that end however the daemon dies. The process works without fusermount3 for root, and
+//! with any choice of users who may access the mount.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::setsid;
+
+use super::args::AutoUnmount;
+use super::failure::Failure;
+use super::umount;
+
+/// The longest time between the end of the daemon and the end of its connection to the kernel.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Starts the process. It ends soon after the returned value is dropped.
+pub fn start(mountpoint: &Path) -> Result<Child, Failure> {
+    let guard = Command::new(std::env::current_exe()?)
+        .arg("auto-unmount")
+        .arg(mountpoint)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    Ok(guard)
+}
+
+/// Waits until the daemon ends, and removes its mount if that is dead.
+pub fn run(args: &AutoUnmount) -> Result<(), Failure> {
+    // A signal from the terminal ends the daemon, not this process.
+    setsid().map_err(io::Error::from)?;
+    let mut nothing = Vec::new();
+    io::stdin().lock().read_to_end(&mut nothing)?;
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE && umount::is_mounted(&args.mountpoint)? {
+        match umount::alive(&args.mountpoint) {
+            Err(error) if umount::is_dead(&error) => {
+                return umount::now(&args.mountpoint, umount::Busy::Detach);
+            }
+            _ => thread::sleep(Duration::from_millis(20)),
+        }
+    }
+    Ok(())
+}

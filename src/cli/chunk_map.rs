@@ -1,0 +1,102 @@
+//! `zarrfs info --chunks`: a map of the chunks of an array.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::failure::Failure;
+use super::size;
+use super::statistics;
+use super::stored;
+use super::terminal::Terminal;
+use crate::array::{Array, Coords};
+use crate::picture::grid::{Cell, Layout, legend};
+
+/// The most decoded bytes of chunks in which to look for fill values.
+const MOST_DECODED: u64 = 1 << 30;
+
+/// The chunks of an array, in cells of a map.
+#[derive(Debug)]
+pub struct ChunkMap {
+    layout: Layout,
+    counts: Vec<u64>,
+    cells: Mutex<Vec<Cell>>,
+    /// Whether chunks with only fill values are known.
+    is_decoded: bool,
+}
+
+impl ChunkMap {
+    /// Returns a map without stored chunks, for output of this width.
+    pub fn new(array: &Array, width: usize) -> Self {
+        let counts = array.grid().counts().to_vec();
+        let layout = Layout::new(&counts, width);
+        let cells = Mutex::new(layout.cells());
+        Self { layout, counts, cells, is_decoded: true }
+    }
+
+    /// Adds a chunk, with whether it has only fill values; `None` if it is missing.
+    pub fn add(&self, coords: &Coords, is_fill: Option<bool>) {
+        let at = self.layout.cell_of(&self.counts, coords.indices());
+        let mut cells = self.cells.lock();
+        if let (Some(cell), Some(is_fill)) = (cells.get_mut(at), is_fill) {
+            let count = if is_fill { &mut cell.fill } else { &mut cell.stored };
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Adds all stored chunks of an array. Decodes them, unless they are too many.
+    pub fn fill(&mut self, array: &Arc<Array>, source: &Path) -> Result<(), Failure> {
+        let stored = stored::Stored::of(array)?.chunks;
+        let decoded = array.longest_chunk_len().longest().checked_mul(stored);
+        if decoded.is_some_and(|len| len <= MOST_DECODED) && array.not_understood().is_none() {
+            return statistics::compute(array, source, None, &|coords, is| self.add(coords, is))
+                .map(drop);
+        }
+        self.is_decoded = false;
+        for coords in Arc::clone(array.chunks()).list()? {
+            self.add(&coords?, Some(false));
+        }
+        Ok(())
+    }
+
+    /// Returns how many chunks are stored, how many of these have only fill values, if that is
+    /// known, and how many are missing.
+    fn sums(&self) -> (u64, Option<u64>, u128) {
+        let cells = self.cells.lock();
+        let sum = |of: fn(&Cell) -> u64| cells.iter().map(of).fold(0_u64, u64::saturating_add);
+        let (stored, fill) = (sum(|cell| cell.stored), sum(|cell| cell.fill));
+        let all = stored.saturating_add(fill);
+        let missing = self.layout.chunks.saturating_sub(all.into());
+        (all, self.is_decoded.then_some(fill), missing)
+    }
+
+    /// Returns the counts as JSON.
+    pub fn facts(&self) -> Value {
+        let (stored, fill, missing) = self.sums();
+        json!({
+            "grid": self.counts,
+            "stored": stored,
+            "only_fill_values": fill,
+            "missing": u64::try_from(missing).ok(),
+        })
+    }
+
+    /// Draws the map, with a legend.
+    pub fn lines(&self, terminal: &Terminal) -> Vec<String> {
+        let (stored, fill, missing) = self.sums();
+        let all = u64::try_from(self.layout.chunks).unwrap_or(u64::MAX);
+        let fill = match fill {
+            Some(fill) => format!("{fill} of them with only fill values"),
+            None => "not decoded to look for fill values (--stats does)".to_owned(),
+        };
+        let counts = self.counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
+        let counts = if counts.is_empty() { "1".to_owned() } else { counts };
+        let part = size::part(stored, all);
+        let mut lines = vec![format!("chunks {counts}: {part} stored, {fill}; {missing} missing")];
+        lines.extend(self.layout.draw(&self.cells.lock(), terminal.colors, terminal.glyphs));
+        lines.extend([legend(terminal.glyphs), self.layout.scale()]);
+        lines
+    }
+}

@@ -1,0 +1,233 @@
+//! `zarrfs diff`: the differences between two hierarchies.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+
+use super::args::Diff;
+use super::failure::{Failure, failed};
+use super::progress::{self, Ticker};
+use super::{logger, open, print, remote};
+use crate::diff::{self, Difference, Largest, Options, Side, Summary, ValueDifference, Watch};
+use crate::error::Error;
+use crate::resources;
+use crate::store::Store;
+use crate::sys;
+
+/// The fewest threads that read from a server.
+const REMOTE_THREADS: usize = 16;
+
+/// Compares two hierarchies, and prints the differences.
+pub fn run(args: &Diff) -> Result<(), Failure> {
+    let printer = Printer::new(args.json)?;
+    let compared = compare(args, &printer);
+    printer.bar.finish_and_clear();
+    // For this command, 1 means that they differ.
+    let as_usage = |failure: Failure| Failure::Usage(failure.message().to_owned());
+    let summary = compared.map_err(as_usage)?;
+    printer.lines.end().map_err(as_usage)?;
+    let names = [args.a.display(), args.b.display()];
+    let [one, two] = &names;
+    if printer.is_stopped.load(Ordering::Relaxed) && !printer.lines.is_closed() {
+        return Err(Failure::Usage(format!("{one} and {two}: interrupted")));
+    }
+    let failures = printer.failures.load(Ordering::Relaxed);
+    if failures > 0 {
+        let text = format!("{one} and {two}: {failures} nodes (see above) cannot be compared");
+        return Err(Failure::Usage(text));
+    }
+    let differences = printer.differences.load(Ordering::Relaxed);
+    if !args.json {
+        let Summary { nodes, arrays, elements } = summary;
+        let found = if differences == 0 {
+            "equal".to_owned()
+        } else {
+            format!("{differences} differences")
+        };
+        print::error(&format!(
+            "{one} and {two}: {found}; {nodes} nodes compared, {elements} elements in {arrays} arrays"
+        ));
+    }
+    if differences > 0 { Err(Failure::Different) } else { Ok(()) }
+}
+
+fn compare(args: &Diff, printer: &Printer) -> Result<Summary, Failure> {
+    logger::start(log::LevelFilter::Warn, logger::Sink::Command)?;
+    let (one, top_one) = open::node(&args.a, args.from.as_ref(), &args.remote)?;
+    let (two, top_two) = open::node(&args.b, args.from_b.as_ref(), &args.remote)?;
+    printer.stop_on_signals([one.store().clone(), two.store().clone()])?;
+    let is_remote = |path: &Path| remote::url(path).is_some();
+    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let is_any_remote = is_remote(&args.a) || is_remote(&args.b);
+    let jobs = if is_any_remote { processors.max(REMOTE_THREADS) } else { processors };
+    let options = Options {
+        tolerance: args.tolerance,
+        relative: args.rtol,
+        compares_values: !args.metadata_only,
+        only: args.only.clone(),
+        jobs: args.jobs.unwrap_or(jobs).max(1),
+        cache_len: resources::within_memory(args.cache_size, 4),
+    };
+    for path in &args.only {
+        let is_in = |hierarchy: &crate::hierarchy::Hierarchy, top: &crate::metadata::NodePath| {
+            Ok::<_, Failure>(hierarchy.node(&top.join(path.as_str())?)?.is_some())
+        };
+        if !is_in(&one, &top_one)? && !is_in(&two, &top_two)? {
+            return Err(failed(format!("there is no node {path} (--only) in any of them")));
+        }
+    }
+    let one = Side { hierarchy: &one, top: &top_one };
+    let two = Side { hierarchy: &two, top: &top_two };
+    Ok(diff::run(one, two, &options, printer)?)
+}
+
+/// Prints differences as they come, and a progress bar on a terminal.
+struct Printer {
+    is_json: bool,
+    bar: ProgressBar,
+    ticker: Ticker,
+    lines: print::SharedLines,
+    differences: AtomicU64,
+    failures: AtomicU64,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Printer {
+    fn new(is_json: bool) -> Result<Self, Failure> {
+        let bar = progress::bar("{prefix} {wide_bar} {pos}/{len} chunks, {eta} left")?;
+        let is_stopped: Arc<AtomicBool> = Arc::default();
+        Ok(Self {
+            is_json,
+            bar,
+            ticker: Ticker::new(),
+            lines: print::SharedLines::new(Arc::clone(&is_stopped)),
+            differences: AtomicU64::default(),
+            failures: AtomicU64::default(),
+            is_stopped,
+        })
+    }
+
+    /// Ends the comparison at a signal.
+    fn stop_on_signals(&self, stores: [Store; 2]) -> Result<(), Failure> {
+        sys::block_signals()?;
+        let stop = Arc::clone(&self.is_stopped);
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            while sys::wait_for_signal().is_ok() {
+                stop.store(true, Ordering::Relaxed);
+                for store in &stores {
+                    store.read().stop();
+                }
+            }
+        })?;
+        Ok(())
+    }
+}
+
+impl Watch for Printer {
+    fn differ(&self, path: &str, difference: Difference) {
+        self.differences.fetch_add(1, Ordering::Relaxed);
+        let line = if self.is_json {
+            as_json(path, &difference).to_string()
+        } else {
+            print::plain(&as_text(path, &difference))
+        };
+        self.lines.print(&self.bar, &line);
+    }
+
+    fn fail(&self, path: &str, error: &Error) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.bar.suspend(|| print::error(&format!("zarrfs: /{path}: {error}")));
+    }
+
+    fn expect(&self, path: &str, chunks: u64) {
+        self.bar.set_prefix(format!("/{path}"));
+        self.bar.reset();
+        self.bar.set_length(chunks);
+    }
+
+    fn advance(&self) {
+        self.bar.inc(1);
+        self.ticker.tick(|| {
+            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
+            format!("{done} of {all} chunks and shards compared")
+        });
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+}
+
+fn as_text(path: &str, difference: &Difference) -> String {
+    let shown = |value: &Option<Value>| match value {
+        Some(value) => value.to_string(),
+        None => "missing".to_owned(),
+    };
+    match difference {
+        Difference::OnlyIn(is_first) => {
+            format!("/{path}: only in {}", if *is_first { "A" } else { "B" })
+        }
+        Difference::Metadata { member, values: [one, two] } => {
+            format!("/{path}: {member}: {} in A, {} in B", shown(one), shown(two))
+        }
+        Difference::Values(ValueDifference { count, elements, first, largest }) => {
+            let mut parts = vec![format!("/{path}: {count} of {elements} elements differ")];
+            if let Some((place, [one, two])) = first {
+                parts.push(format!("the first at {place:?}: {one} in A, {two} in B"));
+            }
+            if let Some((largest, place)) = largest {
+                let largest = number(*largest);
+                parts.push(format!("the largest difference is {largest} at {place:?}"));
+            }
+            parts.join("; ")
+        }
+    }
+}
+
+fn as_json(path: &str, difference: &Difference) -> Value {
+    let path = format!("/{path}");
+    match difference {
+        Difference::OnlyIn(is_first) => {
+            json!({"path": path, "difference": "only_in", "only_in": if *is_first { "A" } else { "B" }})
+        }
+        Difference::Metadata { member, values: [one, two] } => {
+            json!({"path": path, "difference": "metadata", "member": member, "a": one, "b": two})
+        }
+        Difference::Values(ValueDifference { count, elements, first, largest }) => {
+            let (index, one, two) = match first {
+                Some((place, [one, two])) => (json!(place), one.clone(), two.clone()),
+                None => (Value::Null, Value::Null, Value::Null),
+            };
+            let (size, place) = match largest {
+                Some((largest, place)) => {
+                    let text = number(*largest);
+                    (serde_json::from_str(&text).unwrap_or(Value::from(text)), json!(place))
+                }
+                None => (Value::Null, Value::Null),
+            };
+            json!({
+                "path": path,
+                "difference": "values",
+                "count": count,
+                "elements": elements,
+                "first_index": index,
+                "a": one,
+                "b": two,
+                "largest_difference": size,
+                "largest_index": place,
+            })
+        }
+    }
+}
+
+fn number(largest: Largest) -> String {
+    match largest {
+        Largest::Int(int) => int.to_string(),
+        Largest::Float(float) if float.is_infinite() => "Infinity".to_owned(),
+        Largest::Float(float) => format!("{float:?}"),
+    }
+}

@@ -1,0 +1,111 @@
+//! The causes that keep a hierarchy from being mounted, each with its remedy.
+//!
+//! Causes that can be seen in advance are checked before the mount; the others are recognised by
+//! what fusermount3 says.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use rustix::process::geteuid;
+
+use super::failure::{Failure, failed};
+use super::words::Flags;
+use crate::error::Error;
+
+const NO_DEVICE: &str = "/dev/fuse: missing, so nothing can be mounted; load the kernel module \
+    (modprobe fuse), or give the container the device (--device /dev/fuse --cap-add SYS_ADMIN)";
+
+const NO_ACCESS: &str = "/dev/fuse: permission denied, so nothing can be mounted; run as root, or \
+    give all users access, as is usual (chmod 666 /dev/fuse)";
+
+const NO_MODULE: &str = "/dev/fuse: the kernel module fuse is not loaded, so nothing can be \
+    mounted; load it (modprobe fuse)";
+
+const NO_FUSERMOUNT: &str = "fusermount3: not found, and only root can mount without it; install \
+    it (Debian: apt install fuse3), or run as root";
+
+const NO_ALLOW_OTHER: &str = "/etc/fuse.conf: a line user_allow_other is missing, so only root may \
+    use -o allow_other and -o allow_root; add the line, or mount without these options";
+
+/// Parts of what fusermount3 says, with the sentence that follows the mountpoint.
+const REFUSALS: &[(&str, &str)] = &[
+    (
+        "no write access to mountpoint",
+        "the mountpoint is not writable for this user; use a directory that belongs to the user, or \
+         run as root",
+    ),
+    (
+        "mountpoint not owned by user",
+        "the mountpoint belongs to another user, and its sticky bit is set; use a directory that \
+         belongs to the user, or run as root",
+    ),
+    (
+        "mounting over filesystem type",
+        "fusermount3 does not mount over this type of file system; use a mountpoint on a local \
+         disk, or run as root",
+    ),
+    ("user_allow_other", NO_ALLOW_OTHER),
+    (
+        "too many FUSE filesystems",
+        "the users of this machine have as many FUSE mounts as /etc/fuse.conf allows; raise \
+         mount_max there, or unmount others",
+    ),
+    ("device not found", NO_MODULE),
+    (
+        "Operation not permitted",
+        "mounting is not permitted; fusermount3 must belong to root and have the set-user-ID bit \
+         (chmod u+s), and a container needs --cap-add SYS_ADMIN",
+    ),
+];
+
+/// The programs that mount for a user.
+const FUSERMOUNT: [&str; 2] = ["fusermount3", "fusermount"];
+
+/// Fails if something is known that keeps this user from mounting.
+pub fn check(flags: &Flags) -> Result<(), Failure> {
+    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    match device {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(failed(NO_DEVICE)),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(failed(NO_ACCESS)),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
+            return Err(failed(NO_MODULE));
+        }
+        // The attempt to mount reports other errors.
+        Ok(_) | Err(_) => {}
+    }
+    if geteuid().is_root() {
+        return Ok(());
+    }
+    if !has_fusermount() {
+        return Err(failed(NO_FUSERMOUNT));
+    }
+    let allows = std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    let allows = allows.lines().any(|line| line.trim() == "user_allow_other");
+    if (flags.allow_other || flags.allow_root) && !allows {
+        return Err(failed(NO_ALLOW_OTHER));
+    }
+    Ok(())
+}
+
+/// Whether a program that mounts for a user is where fuser looks for it.
+fn has_fusermount() -> bool {
+    if std::env::var_os("FUSERMOUNT_PATH").is_some() {
+        return true;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let mut dirs = std::env::split_paths(&path).chain(["/sbin".into(), "/bin".into()]);
+    dirs.any(|dir| FUSERMOUNT.iter().any(|name| dir.join(name).is_file()))
+}
+
+/// Returns the failure of an attempt to mount.
+pub fn explain(mountpoint: &Path, error: &Error) -> Failure {
+    let said = error.to_string();
+    let known = REFUSALS.iter().find(|(part, _)| said.contains(part));
+    match known {
+        Some((_, why)) if why.starts_with('/') => failed(*why),
+        Some((_, why)) => failed(format!("{}: {why}", mountpoint.display())),
+        None => {
+            failed(format!("{}: {}", mountpoint.display(), said.trim_end().replace('\n', "; ")))
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! `zarrfs info --stats`: the statistics of an array, in words and as JSON.
+
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::args::Sample;
+use super::failure::{Failure, failed};
+use super::progress::Progress;
+use super::remote;
+use super::size;
+use super::stored;
+use super::terminal::Terminal;
+use crate::array::{Array, Coords};
+use crate::dtype::{DType, FillValue, Time, time_text, to_float};
+use crate::json::Object;
+use crate::picture::{bars, significant};
+use crate::stats::{self, Average, Chosen, Range, Summary};
+
+/// Threads that read from a server; they wait most of the time.
+const REMOTE_THREADS: usize = 16;
+
+/// The part of the line that a histogram leaves for its limits.
+const LIMITS_WIDTH: usize = 45;
+
+/// Computes the statistics of an array. `seen` is called after each chunk.
+pub fn compute(
+    array: &Arc<Array>,
+    source: &Path,
+    sample: Option<Sample>,
+    seen: &(dyn Fn(&Coords, Option<bool>) + Sync),
+) -> Result<Summary, Failure> {
+    let shown = source.display();
+    if let Some(error) = array.not_understood() {
+        return Err(failed(format!(
+            "{shown}: no statistics: its chunks cannot be decoded: {error}"
+        )));
+    }
+    let chosen = chosen(array, sample);
+    let steps = match chosen {
+        Chosen::All => stored::Stored::of(array)?.chunks,
+        Chosen::Sample(count) => count,
+    };
+    let progress = Progress::new("chunks", steps);
+    let counted = |coords: &Coords, is_fill: Option<bool>| {
+        seen(coords, is_fill);
+        progress.advance();
+    };
+    stats::of(array, chosen, threads(source), &counted).map_err(|error| {
+        failed(format!("{shown}: {error}; chunks that cannot be decoded have no statistics"))
+    })
+}
+
+/// Returns how many threads read chunks of a source.
+pub fn threads(source: &Path) -> usize {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    if remote::url(source).is_some() { processors.max(REMOTE_THREADS) } else { processors }
+}
+
+fn chosen(array: &Array, sample: Option<Sample>) -> Chosen {
+    let all = stored::chunks_of(array).unwrap_or(u64::MAX);
+    let count = match sample {
+        None => return Chosen::All,
+        Some(Sample::Chunks(count)) => count,
+        Some(Sample::Percent(percent)) => {
+            let part = (to_float(all.into()) * percent / 100.0).ceil();
+            u64::try_from(crate::dtype::to_index(part)).unwrap_or(u64::MAX)
+        }
+    };
+    if count >= all { Chosen::All } else { Chosen::Sample(count.max(1)) }
+}
+
+/// Returns the statistics as JSON. Numbers are exact, and times are counts of their unit.
+pub fn facts(array: &Array, summary: &Summary, sample: Option<Sample>) -> Value {
+    let mut facts = Object::new();
+    let mut add = |name: &str, value: Value| drop(facts.insert(name.to_owned(), value));
+    let exact = chosen(array, sample) == Chosen::All;
+    add("exact", json!(exact));
+    add("chunks_read", json!(summary.chunks_read));
+    add("elements", json!(summary.elements));
+    add("missing", json!(summary.missing));
+    add("fill", json!(summary.fill));
+    let dtype = &array.model().dtype;
+    match summary.range {
+        Some(Range::Ints(low, high)) => {
+            add("minimum", integer(low, dtype));
+            add("maximum", integer(high, dtype));
+        }
+        Some(Range::Floats(low, high)) => {
+            let suffix = if is_complex(dtype) { "_absolute" } else { "" };
+            add(&format!("minimum{suffix}"), float(low, dtype));
+            add(&format!("maximum{suffix}"), float(high, dtype));
+        }
+        Some(Range::Lens(low, high)) => {
+            add("shortest", json!(low));
+            add("longest", json!(high));
+        }
+        None => {}
+    }
+    match summary.average {
+        Some(Average::Real(moments)) => {
+            add("mean", wide(moments.mean));
+            add("standard_deviation", wide(moments.deviation));
+        }
+        Some(Average::Complex(moments, imaginary)) => {
+            add("mean", json!([wide(moments.mean), wide(imaginary)]));
+            add("standard_deviation", wide(moments.deviation));
+        }
+        Some(Average::Time(mean, deviation)) => {
+            add("mean", integer(mean, dtype));
+            add("standard_deviation", wide(deviation));
+        }
+        None => {}
+    }
+    let counts = [("finite", summary.finite), ("nan", summary.nan), ("empty", summary.empty)];
+    for (name, count) in counts {
+        if let Some(count) = count {
+            add(name, json!(count));
+        }
+    }
+    if let Some([negative, positive]) = summary.infinite {
+        add("negative_infinity", json!(negative));
+        add("positive_infinity", json!(positive));
+    }
+    if let Some(columns) = &summary.histogram {
+        add("histogram", json!({"edges": columns.edges, "counts": columns.counts}));
+    }
+    Value::Object(facts)
+}
+
+/// Returns the statistics as labels and words.
+pub fn lines(
+    array: &Array,
+    summary: &Summary,
+    sample: Option<Sample>,
+    terminal: &Terminal,
+) -> Vec<(&'static str, String)> {
+    let dtype = &array.model().dtype;
+    let mut lines = vec![("statistics", scope(array, summary, sample))];
+    let mut limits = None;
+    match summary.range {
+        Some(Range::Ints(low, high)) => {
+            let (low, high) = (integer_text(low, dtype), integer_text(high, dtype));
+            lines.extend([("minimum", low.clone()), ("maximum", high.clone())]);
+            limits = Some((low, high));
+        }
+        Some(Range::Floats(low, high)) => {
+            let (low, high) = (text_of(&float(low, dtype)), text_of(&float(high, dtype)));
+            if is_complex(dtype) {
+                lines.push(("absolute", format!("{low} to {high}")));
+            } else {
+                lines.extend([("minimum", low), ("maximum", high)]);
+            }
+        }
+        Some(Range::Lens(low, high)) => {
+            let unit = if matches!(dtype, DType::Utf32(_)) { "characters" } else { "bytes" };
+            lines.push(("length", format!("{low} to {high} {unit}")));
+        }
+        None => {}
+    }
+    match summary.average {
+        Some(Average::Real(moments)) => {
+            lines.push(("mean", significant(moments.mean)));
+            lines.push(("standard deviation", significant(moments.deviation)));
+        }
+        Some(Average::Complex(moments, imaginary)) => {
+            let sign = if imaginary < 0.0 { '-' } else { '+' };
+            let (real, imaginary) = (significant(moments.mean), significant(imaginary.abs()));
+            lines.push(("mean", format!("{real}{sign}{imaginary}j")));
+            lines.push(("standard deviation", significant(moments.deviation)));
+        }
+        Some(Average::Time(mean, deviation)) => {
+            lines.push(("mean", integer_text(mean, dtype)));
+            if let DType::Time(time) = dtype {
+                lines.push(("standard deviation", span_text(deviation, *time)));
+            }
+        }
+        None => {}
+    }
+    lines.extend(counts(array, summary));
+    lines.extend(histogram(summary, limits, terminal).map(|line| ("histogram", line)));
+    lines
+}
+
+/// Describes which elements were counted, and what their type has no statistics for.
+fn scope(array: &Array, summary: &Summary, sample: Option<Sample>) -> String {
+    let count = summary.elements;
+    let elements = if count == 1 { "1 element".to_owned() } else { format!("{count} elements") };
+    let scope = match chosen(array, sample) {
+        Chosen::All => format!("exact, all {elements}"),
+        Chosen::Sample(chunks) => {
+            let all = stored::chunks_of(array).unwrap_or(u64::MAX);
+            format!("of a sample: chunks {}, {elements}", size::part(chunks, all))
+        }
+    };
+    let lacks = match &array.model().dtype {
+        DType::Complex(_) | DType::ComplexNarrow(_) => {
+            "complex numbers have no order: the range is that of their absolute values"
+        }
+        DType::Struct(_) | DType::Raw(_) => {
+            "elements of this type are no numbers: zarrfs only counts fill values"
+        }
+        DType::Bytes(_) | DType::Utf32(_) | DType::String | DType::VariableBytes => {
+            "elements of this type are no numbers: zarrfs counts fill values and measures lengths"
+        }
+        _ => return scope,
+    };
+    format!("{scope}; {lacks}")
+}
+
+/// Returns the lines with counts. Those of rare kinds are left out if there are none.
+fn counts(array: &Array, summary: &Summary) -> Vec<(&'static str, String)> {
+    let model = array.model();
+    let all = summary.elements;
+    let mut lines = Vec::new();
+    if let (DType::Bool, Some(Average::Real(_)), Some(columns)) =
+        (&model.dtype, summary.average, &summary.histogram)
+    {
+        // The columns are those of false and true, or one of them.
+        let last_is_true = matches!(summary.range, Some(Range::Ints(_, 1)));
+        let count = if last_is_true { columns.counts.last().copied().unwrap_or(0) } else { 0 };
+        lines.push(("true", size::part(count, all)));
+    } else if let Some(finite) = summary.finite {
+        lines.push(("finite", size::part(finite, all)));
+    }
+    if let Some(nan) = summary.nan {
+        let label = if matches!(model.dtype, DType::Time(_)) { "NaT" } else { "NaN" };
+        lines.push((label, size::part(nan, all)));
+    }
+    if let Some([negative, positive]) = summary.infinite.filter(|both| *both != [0, 0]) {
+        lines.push(("infinite", format!("{negative} negative, {positive} positive")));
+    }
+    if let Some(empty) = summary.empty {
+        lines.push(("empty", size::part(empty, all)));
+    }
+    let value = match &model.dtype {
+        _ if !model.fill.is_defined() => "undefined, so zero".to_owned(),
+        DType::Time(time) => {
+            let count = model.fill.to_json(&model.dtype).as_i64();
+            count.map_or("NaT".to_owned(), |count| time_text(count.into(), *time))
+        }
+        dtype => text_of(&model.fill.to_json(dtype)),
+    };
+    lines.push(("fill value", format!("{} equal {value}", size::part(summary.fill, all))));
+    if summary.missing > 0 {
+        lines.push(("in missing chunks", size::part(summary.missing, all)));
+    }
+    lines
+}
+
+fn histogram(
+    summary: &Summary,
+    limits: Option<(String, String)>,
+    terminal: &Terminal,
+) -> Option<String> {
+    let columns = summary.histogram.as_ref()?;
+    let edge = |edge: Option<&Value>| significant(edge.and_then(Value::as_f64).unwrap_or_default());
+    let (low, high) =
+        limits.unwrap_or_else(|| (edge(columns.edges.first()), edge(columns.edges.last())));
+    let width = terminal.width.saturating_sub(LIMITS_WIDTH).max(10);
+    Some(format!("{low} |{}| {high}", bars(&columns.counts, width, terminal.glyphs)))
+}
+
+fn is_complex(dtype: &DType) -> bool {
+    matches!(dtype, DType::Complex(_) | DType::ComplexNarrow(_))
+}
+
+fn integer(int: i128, dtype: &DType) -> Value {
+    match dtype {
+        DType::Bool => json!(int != 0),
+        _ => Value::Number(serde_json::Number::from_string_unchecked(int.to_string())),
+    }
+}
+
+fn integer_text(int: i128, dtype: &DType) -> String {
+    match dtype {
+        DType::Time(time) => time_text(int, *time),
+        _ => integer(int, dtype).to_string(),
+    }
+}
+
+/// Returns a float with the digits that its type needs.
+fn float(float: f64, dtype: &DType) -> Value {
+    let exact = wide(float);
+    match dtype {
+        DType::Float(_) | DType::Narrow(_) => {
+            FillValue::parse(&exact, dtype).map_or(exact, |value| value.to_json(dtype))
+        }
+        _ => exact,
+    }
+}
+
+/// Returns a float of 64 bits as metadata files have it.
+fn wide(float: f64) -> Value {
+    FillValue::from_item(&float.to_le_bytes()).to_json(&DType::Float(8))
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), |text| format!("{text:?}").replace('"', ""))
+}
+
+fn span_text(steps: f64, time: Time) -> String {
+    let number = significant(steps * to_float(time.scale.into()));
+    if time.unit == "generic" { number } else { format!("{number} {}", time.unit) }
+}

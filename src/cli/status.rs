@@ -1,0 +1,222 @@
+//! `zarrfs status`: the mounts of this machine, and what is not stored yet.
+//!
+//! Each mount is asked by a thread of its own, because a mount that hangs does not answer.
+
+use std::fmt::Write;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Value, json};
+
+use super::args::Status;
+use super::failure::{Failure, failed};
+use super::rescue::Unstored;
+use super::stats::Stats;
+use super::umount::{self, MountLine};
+use super::{print, size};
+use crate::vfs::timestamp;
+
+/// The longest time to wait for the answers of all mounts.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The type of mounts that are listed if none is named.
+const KIND: &str = "fuse.zarrfs";
+
+/// The answer of a mount.
+#[derive(Debug)]
+enum State {
+    Serving(Serving),
+    /// No process serves it.
+    Dead,
+    /// It does not answer in time.
+    Silent,
+    /// It refuses to answer, for this reason.
+    Refused(String),
+    /// Another file system.
+    Foreign,
+}
+
+/// The report of a mount that answers.
+#[derive(Debug)]
+struct Serving {
+    stats: Stats,
+    pending_files: usize,
+}
+
+/// Prints the mounts.
+pub fn run(args: &Status) -> Result<(), Failure> {
+    let mounts = selected(args)?;
+    let asked: Vec<_> = mounts.into_iter().map(|mount| (ask(&mount.path), mount)).collect();
+    let deadline = Instant::now() + PATIENCE;
+    let mut shown = Vec::new();
+    for (answer, mount) in asked {
+        let state = answered(&answer?, deadline);
+        if matches!(state, State::Foreign) {
+            if args.mountpoints.is_empty() {
+                continue;
+            }
+            return Err(no_mount(&mount.path));
+        }
+        shown.push((mount, state));
+    }
+    if args.json {
+        let all: Vec<Value> = shown.iter().map(|(mount, state)| as_json(mount, state)).collect();
+        return print::output(&format!("{:#}\n", Value::from(all)));
+    }
+    print::output(&shown.iter().map(|(mount, state)| as_text(mount, state)).collect::<String>())
+}
+
+/// Returns the mounts that are named, or all.
+fn selected(args: &Status) -> Result<Vec<MountLine>, Failure> {
+    let mut mounts = umount::mounts()?;
+    if args.mountpoints.is_empty() {
+        mounts.retain(|mount| mount.kind() == KIND);
+        return Ok(mounts);
+    }
+    let mut named = Vec::new();
+    for path in &args.mountpoints {
+        let wanted = umount::located(path)
+            .map_err(|error| failed(format!("{}: {error}", path.display())))?;
+        let at = mounts.iter().rposition(|mount| mount.path == wanted && mount.is_fuse());
+        let at = at.ok_or_else(|| no_mount(path))?;
+        named.push(mounts.remove(at));
+    }
+    Ok(named)
+}
+
+fn no_mount(path: &Path) -> Failure {
+    failed(format!("{}: no hierarchy is mounted there", path.display()))
+}
+
+/// Asks a mount.
+fn ask(mountpoint: &Path) -> io::Result<Receiver<State>> {
+    let (tell, answer) = mpsc::channel();
+    let mountpoint = mountpoint.to_owned();
+    thread::Builder::new().name("status".to_owned()).spawn(move || {
+        // The command does not wait for late answers.
+        let _late = tell.send(state(&mountpoint));
+    })?;
+    Ok(answer)
+}
+
+fn answered(answer: &Receiver<State>, deadline: Instant) -> State {
+    match answer.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        Ok(state) => state,
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => State::Silent,
+    }
+}
+
+fn state(mountpoint: &Path) -> State {
+    match umount::alive(mountpoint) {
+        Err(error) if umount::is_dead(&error) => return State::Dead,
+        // The directory of the store was removed, but the mount answers.
+        Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {}
+        Err(error) => return State::Refused(error.to_string()),
+        Ok(_) => {}
+    }
+    let Some(stats) = Stats::of(mountpoint) else { return State::Foreign };
+    let pending = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored"));
+    match pending.and_then(|text| Unstored::parse(&text)) {
+        Ok(pending) => State::Serving(Serving { stats, pending_files: pending.len() }),
+        Err(error) => State::Refused(error.to_string()),
+    }
+}
+
+impl Serving {
+    fn number(&self, name: &str) -> u64 {
+        self.stats.number(name).unwrap_or_default()
+    }
+
+    fn form(&self) -> String {
+        self.stats.label("form").unwrap_or_default()
+    }
+
+    /// Returns the time of the mount as in RFC 3339.
+    fn since(&self) -> String {
+        let since = Duration::from_secs(self.number("start_time_seconds"));
+        timestamp(SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH))
+    }
+}
+
+/// Returns the name of a user, or the number.
+fn user_name(uid: u32) -> String {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| uid.to_string())
+}
+
+fn as_text(mount: &MountLine, state: &State) -> String {
+    let path = mount.path.display();
+    let access = if mount.is_read_only() { "read-only" } else { "read-write" };
+    let user = mount.user().map(|user| format!(", by {}", user_name(user))).unwrap_or_default();
+    let mut text = format!("{path}  {}\n", mount.source.display());
+    let line = match state {
+        State::Serving(serving) => {
+            let errors = match serving.number("errors_total") {
+                0 => "no errors".to_owned(),
+                1 => format!("1 error, see {path}/.zarrfs/errors"),
+                count => format!("{count} errors, see {path}/.zarrfs/errors"),
+            };
+            let len = size::human(serving.number("unstored_bytes"));
+            let pending = match serving.pending_files {
+                0 => "nothing pending".to_owned(),
+                1 => format!("1 pending file ({len})"),
+                count => format!("{count} pending files ({len})"),
+            };
+            let (form, since) = (serving.form(), serving.since());
+            let process = serving.number("process_id");
+            format!(
+                "as {form}, {access}, since {since}{user}, process {process}; {pending}; {errors}"
+            )
+        }
+        State::Dead => {
+            format!("{access}{user}; dead: no process serves it; `zarrfs umount {path}` removes it")
+        }
+        State::Silent => {
+            format!("{access}{user}; does not answer within {} s", PATIENCE.as_secs())
+        }
+        State::Refused(why) => format!("{access}{user}; cannot be read: {why}"),
+        State::Foreign => "another file system".to_owned(),
+    };
+    // Writing to a string does not fail.
+    let _never = writeln!(text, "  {line}");
+    text
+}
+
+fn as_json(mount: &MountLine, state: &State) -> Value {
+    let mut value = json!({
+        "mountpoint": mount.path.to_string_lossy(),
+        "source": mount.source.to_string_lossy(),
+        "read_only": mount.is_read_only(),
+        "user": mount.user().map(user_name),
+        "state": match state {
+            State::Serving(_) => "serving",
+            State::Dead => "dead",
+            State::Silent => "silent",
+            State::Refused(_) => "refused",
+            State::Foreign => "foreign",
+        },
+    });
+    if let (State::Serving(serving), Some(object)) = (state, value.as_object_mut()) {
+        let more = [
+            ("as", json!(serving.form())),
+            ("since", json!(serving.since())),
+            ("process", json!(serving.number("process_id"))),
+            ("pending_files", json!(serving.pending_files)),
+            ("pending_bytes", json!(serving.number("unstored_bytes"))),
+            ("errors", json!(serving.number("errors_total"))),
+        ];
+        object.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    }
+    if let (State::Refused(why), Some(object)) = (state, value.as_object_mut()) {
+        object.insert("reason".to_owned(), json!(why));
+    }
+    value
+}

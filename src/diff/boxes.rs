@@ -1,0 +1,154 @@
+//! Chunks of two arrays of the same shape that lie over each other, and boxes of elements made of
+//! them.
+
+use std::sync::Arc;
+
+use crate::array::region::{self, Place};
+use crate::array::{Array, Coords, Grid};
+use crate::buffer::Buffer;
+use crate::cache::ChunkCache;
+use crate::codec::vlen_items;
+use crate::error::{Error, Result};
+
+/// A box of elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// The first element along each dimension.
+    pub start: Vec<u64>,
+    /// The number of elements along each dimension.
+    pub extent: Vec<u64>,
+}
+
+impl Span {
+    /// Returns the elements of a chunk that lie in the array.
+    pub fn of_chunk(array: &Array, coords: &Coords) -> Result<Self> {
+        let start = array.grid().spans(coords)?.into_iter().map(|(start, _)| start).collect();
+        Ok(Self { start, extent: array.grid().extent(coords, &array.model().shape)? })
+    }
+
+    /// Returns the number of elements.
+    pub fn count(&self) -> u64 {
+        self.extent.iter().fold(1, |all, len| all.saturating_mul(*len))
+    }
+
+    /// Returns the chunks of a grid that share elements with the box, in order.
+    pub fn chunks(&self, grid: &Grid) -> impl Iterator<Item = Coords> + use<> {
+        let index = |axis: usize, element: u64| grid.index_of(axis, element).unwrap_or_default();
+        let (mut first, mut counts) = (Vec::new(), Vec::new());
+        for (axis, (start, len)) in self.start.iter().zip(&self.extent).enumerate() {
+            let from = index(axis, *start);
+            let last = index(axis, start.saturating_add(len.saturating_sub(1)));
+            first.push(from);
+            counts.push(if *len == 0 { 0 } else { last.saturating_sub(from).saturating_add(1) });
+        }
+        let mut at = (!counts.contains(&0)).then(|| vec![0; counts.len()]);
+        std::iter::from_fn(move || {
+            let now = at.as_mut()?;
+            let found: Vec<u64> =
+                first.iter().zip(&*now).map(|(first, at)| first.saturating_add(*at)).collect();
+            if !region::step(now, &counts) {
+                at = None;
+            }
+            Some(Coords::new(found))
+        })
+    }
+
+    /// Returns the elements that both boxes have.
+    fn with(&self, other: &Self) -> Self {
+        let ends = |span: &Self| -> Vec<u64> {
+            span.start.iter().zip(&span.extent).map(|(s, n)| s.saturating_add(*n)).collect()
+        };
+        let start: Vec<u64> = self.start.iter().zip(&other.start).map(|(a, b)| *a.max(b)).collect();
+        let until = ends(self).into_iter().zip(ends(other)).map(|(a, b)| a.min(b));
+        let extent = until.zip(&start).map(|(until, start)| until.saturating_sub(*start)).collect();
+        Self { start, extent }
+    }
+
+    /// Returns the first element relative to that of another box.
+    fn within(&self, other: &Self) -> Vec<u64> {
+        self.start.iter().zip(&other.start).map(|(a, b)| a.saturating_sub(*b)).collect()
+    }
+}
+
+/// The elements of a box in C order.
+#[derive(Debug)]
+pub enum Elements {
+    /// Elements of the same length, one after another.
+    Fixed(Buffer),
+    /// Elements of any length.
+    Variable(Vec<Box<[u8]>>),
+}
+
+impl Elements {
+    /// Returns the element with this index, each of `item_len` bytes if their length is fixed.
+    pub fn item(&self, index: usize, item_len: usize) -> Option<&[u8]> {
+        match self {
+            Self::Fixed(bytes) => {
+                let start = index.checked_mul(item_len)?;
+                bytes.get(start..start.checked_add(item_len)?)
+            }
+            Self::Variable(items) => items.get(index).map(|item| &**item),
+        }
+    }
+}
+
+/// Reads the elements of a box; `None` if no chunk in it is stored.
+pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Option<Elements>> {
+    let item_len = array.model().dtype.item_len();
+    let is_variable = array.model().dtype.is_variable();
+    let count = usize::try_from(span.count()).map_err(|_| too_large())?;
+    let fill = array.model().fill.item(&array.model().dtype);
+    // Elements of variable length are numbers of items first.
+    let mut items: Vec<Box<[u8]>> = vec![fill.to_vec().into()];
+    let len = count.checked_mul(if is_variable { 8 } else { item_len }).ok_or_else(too_large)?;
+    let mut target: Option<Buffer> = None;
+    for coords in span.chunks(array.grid()) {
+        let Some(chunk) = cache.get(array, &coords)? else { continue };
+        let whole = Span::of_chunk(array, &coords)?;
+        let shape = array.chunk_shape_at(&coords)?;
+        if !is_variable && whole == *span && shape == span.extent {
+            return Ok(Some(Elements::Fixed(chunk.bytes)));
+        }
+        let target = if let Some(target) = &mut target {
+            target
+        } else {
+            let mut new = Buffer::zeroed(len)?;
+            if !is_variable && fill.iter().any(|byte| *byte != 0) {
+                for item in new.to_mut().chunks_exact_mut(item_len.max(1)) {
+                    item.copy_from_slice(&fill);
+                }
+            }
+            target.insert(new)
+        };
+        let shared = span.with(&whole);
+        let (from, to) = (shared.within(&whole), shared.within(span));
+        let from = Place { shape: &shape, start: &from };
+        let to = Place { shape: &span.extent, start: &to };
+        if is_variable {
+            let all = shape.iter().try_fold(1_u64, |all, len| all.checked_mul(*len));
+            let all = all.and_then(|all| usize::try_from(all).ok()).ok_or_else(too_large)?;
+            let base = u64::try_from(items.len()).unwrap_or(u64::MAX);
+            let found = vlen_items(&chunk.bytes, all)?;
+            items.extend(found.into_iter().map(|item| item.to_vec().into_boxed_slice()));
+            let last = u64::try_from(items.len()).unwrap_or(u64::MAX);
+            let numbers: Vec<u8> = (base..last).flat_map(u64::to_le_bytes).collect();
+            region::copy((&numbers, from), (target.to_mut(), to), &shared.extent, 8)?;
+        } else {
+            region::copy((&chunk.bytes, from), (target.to_mut(), to), &shared.extent, item_len)?;
+        }
+    }
+    let Some(target) = target else { return Ok(None) };
+    if !is_variable {
+        return Ok(Some(Elements::Fixed(target)));
+    }
+    let (numbers, _) = target.as_chunks::<8>();
+    let item = |number: &[u8; 8]| {
+        let at = usize::try_from(u64::from_le_bytes(*number)).unwrap_or(usize::MAX);
+        items.get(at).cloned().unwrap_or_default()
+    };
+    Ok(Some(Elements::Variable(numbers.iter().map(item).collect())))
+}
+
+fn too_large() -> Error {
+    Error::too_large("a chunk does not fit into memory")
+}

@@ -1,0 +1,172 @@
+//! Compares two hierarchies: which nodes they have, shapes, data types, dimension names, attributes
+//! and values. How they are stored (dialect, chunks, shards, codecs, fill values) does not matter.
+//!
+//! `values` compares two arrays chunk by chunk, `json` compares attributes.
+
+mod boxes;
+mod json;
+mod options;
+mod values;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::array::Array;
+use crate::error::{Error, Kind, Result};
+use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Wanted};
+use crate::metadata::{NodeKind, NodePath};
+pub use options::{Difference, Largest, Options, Summary, ValueDifference, Watch};
+
+/// A hierarchy, or a node in one.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'h> {
+    /// The hierarchy.
+    pub hierarchy: &'h Hierarchy,
+    /// The node that is compared.
+    pub top: &'h NodePath,
+}
+
+/// Compares two hierarchies.
+pub fn run(one: Side<'_>, two: Side<'_>, options: &Options, watch: &dyn Watch) -> Result<Summary> {
+    let mut summary = Summary::default();
+    let (in_one, in_two) = (paths(one, options, watch)?, paths(two, options, watch)?);
+    let mut missing: BTreeSet<&str> = BTreeSet::new();
+    for path in in_one.union(&in_two) {
+        if watch.is_stopped() {
+            break;
+        }
+        let mut above = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
+        if above.any(|above| missing.contains(above)) {
+            continue;
+        }
+        if !in_one.contains(path) || !in_two.contains(path) {
+            watch.differ(path, Difference::OnlyIn(in_one.contains(path)));
+            missing.insert(path);
+            continue;
+        }
+        summary.nodes = summary.nodes.saturating_add(1);
+        let node = |side: Side<'_>| side.hierarchy.existing(&side.top.join(path)?);
+        let (node_one, node_two) = match (node(one), node(two)) {
+            (Ok(one), Ok(two)) => (one, two),
+            (Err(error), _) | (_, Err(error)) => {
+                watch.fail(path, &error);
+                continue;
+            }
+        };
+        let nodes = [(one.hierarchy, &*node_one), (two.hierarchy, &*node_two)];
+        match compare(nodes, path, options, watch) {
+            Ok(Some(elements)) => {
+                summary.arrays = summary.arrays.saturating_add(1);
+                summary.elements = summary.elements.saturating_add(elements);
+            }
+            Ok(None) => {}
+            Err(error) => watch.fail(path, &error),
+        }
+    }
+    Ok(summary)
+}
+
+/// Returns the paths of all nodes below the top, and of the top itself, which is empty.
+fn paths(side: Side<'_>, options: &Options, watch: &dyn Watch) -> Result<BTreeSet<String>> {
+    let Side { hierarchy, top } = side;
+    hierarchy.existing(top)?;
+    let is_chosen = |path: &str| {
+        options.only.is_empty()
+            || options.only.iter().any(|only| {
+                let rest = path.strip_prefix(only.as_str());
+                only.is_root() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+    };
+    let mut found = BTreeSet::new();
+    if is_chosen("") {
+        found.insert(String::new());
+    }
+    let mut walk = hierarchy.walk_below(top, Bounds::STREAM);
+    while let Some(node) = walk.next() {
+        if watch.is_stopped() {
+            break;
+        }
+        let path = walk.at().relative_to(top).unwrap_or_default().to_owned();
+        match node {
+            Ok(_) if is_chosen(&path) => drop(found.insert(path)),
+            Ok(_) => {}
+            Err(error) => watch.fail(&path, &error),
+        }
+    }
+    Ok(found)
+}
+
+/// Compares two nodes. Returns the number of elements whose values were compared.
+fn compare(
+    nodes: [(&Hierarchy, &Node); 2],
+    path: &str,
+    options: &Options,
+    watch: &dyn Watch,
+) -> Result<Option<u64>> {
+    let differ = |member: &str, values: [Value; 2]| {
+        let values = values.map(Some);
+        watch.differ(path, Difference::Metadata { member: member.to_owned(), values });
+    };
+    let [(one, node_one), (two, node_two)] = nodes;
+    for node in [node_one, node_two] {
+        if let Content::NotUnderstood(_, error) = node.content() {
+            return Err(error.clone());
+        }
+    }
+    let kind = |node: &Node| json!(if node.kind() == NodeKind::Array { "array" } else { "group" });
+    if node_one.kind() != node_two.kind() {
+        differ("node_type", [kind(node_one), kind(node_two)]);
+        return Ok(None);
+    }
+    let (of_one, of_two) = (attributes(one, node_one)?, attributes(two, node_two)?);
+    json::compare(
+        "attributes",
+        &Value::Object(of_one),
+        &Value::Object(of_two),
+        &mut |member, values| {
+            watch.differ(path, Difference::Metadata { member, values });
+        },
+    );
+    let (Some(array_one), Some(array_two)) = (node_one.array(), node_two.array()) else {
+        return Ok(None);
+    };
+    let (model_one, model_two) = (array_one.model(), array_two.model());
+    if model_one.shape != model_two.shape {
+        differ("shape", [json!(model_one.shape), json!(model_two.shape)]);
+    }
+    if model_one.dtype != model_two.dtype {
+        differ("data_type", [model_one.dtype.to_json(), model_two.dtype.to_json()]);
+    }
+    let names = |array: &Arc<Array>| -> Vec<Option<String>> {
+        let mut names = array.model().dimension_names.clone();
+        names.resize(array.model().shape.len(), None);
+        names
+    };
+    if names(array_one) != names(array_two) {
+        differ("dimension_names", [json!(names(array_one)), json!(names(array_two))]);
+    }
+    if !options.compares_values || model_one.shape != model_two.shape {
+        return Ok(None);
+    }
+    if !values::are_comparable(&model_one.dtype, &model_two.dtype) {
+        return Ok(None);
+    }
+    let difference = values::compare(array_one, array_two, path, options, watch)?;
+    if difference.count > 0 {
+        watch.differ(path, Difference::Values(difference));
+    }
+    let elements = model_one.shape.iter().fold(1_u64, |all, len| all.saturating_mul(*len));
+    Ok(Some(elements))
+}
+
+/// Returns the attributes of a node as a mount shows them: conventions of a version of Zarr are
+/// translated.
+fn attributes(hierarchy: &Hierarchy, node: &Node) -> Result<Map<String, Value>> {
+    let text = hierarchy.shown(node, Wanted::Text)?;
+    let document: Value = serde_json::from_str(&text)
+        .map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
+    let attributes = document.get("attributes").and_then(Value::as_object);
+    Ok(attributes.cloned().unwrap_or_default())
+}

@@ -1,0 +1,87 @@
+//! How to compare, and what differs.
+
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::metadata::NodePath;
+
+/// How to compare.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The largest absolute difference of equal numbers.
+    pub tolerance: f64,
+    /// The largest difference of equal numbers, relative to that of the second hierarchy.
+    pub relative: f64,
+    /// Whether values are compared.
+    pub compares_values: bool,
+    /// The nodes to compare, relative to the top; all if it is empty.
+    pub only: Vec<NodePath>,
+    /// The number of threads.
+    pub jobs: usize,
+    /// The memory for decoded chunks in bytes.
+    pub cache_len: u64,
+}
+
+/// A difference.
+#[derive(Debug, Clone)]
+pub enum Difference {
+    /// A node is only in one of them: whether it is the first.
+    OnlyIn(bool),
+    /// A member of the metadata differs, named by its path: `attributes.units`.
+    Metadata {
+        /// The path of the member.
+        member: String,
+        /// The values; `None` if it is missing.
+        values: [Option<Value>; 2],
+    },
+    /// Elements differ.
+    Values(ValueDifference),
+}
+
+/// Watches a comparison, and may end it.
+pub trait Watch: Sync {
+    /// Reports a difference of the node at a path below the top.
+    fn differ(&self, path: &str, difference: Difference);
+    /// Reports that a node cannot be compared.
+    fn fail(&self, path: &str, error: &Error);
+    /// Reports that this many more chunks will be compared.
+    fn expect(&self, path: &str, chunks: u64);
+    /// Reports that a chunk was compared.
+    fn advance(&self);
+    /// Whether to end early.
+    fn is_stopped(&self) -> bool;
+}
+
+/// What was compared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The nodes that are in both.
+    pub nodes: u64,
+    /// The arrays whose values were compared.
+    pub arrays: u64,
+    /// The elements of these arrays.
+    pub elements: u64,
+}
+
+/// The largest difference of two elements.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Largest {
+    /// Of integers and times.
+    Int(u128),
+    /// Of floats, and the distance of complex numbers.
+    Float(f64),
+}
+
+/// Where the elements of two arrays differ.
+#[derive(Debug, Clone, Default)]
+pub struct ValueDifference {
+    /// How many elements differ.
+    pub count: u64,
+    /// How many there are.
+    pub elements: u64,
+    /// The index of the first one that differs, in C order, and both elements as JSON.
+    pub first: Option<(Vec<u64>, [Value; 2])>,
+    /// The largest difference, and its index; `None` if elements are no numbers, or differ only
+    /// where one of them is NaN.
+    pub largest: Option<(Largest, Vec<u64>)>,
+}

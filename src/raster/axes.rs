@@ -1,0 +1,345 @@
+//! The dimensions of a slice: which two it has, and which elements of these.
+
+use crate::array::{Array, Coords};
+use crate::dtype::to_float;
+use crate::error::{Error, Result};
+use crate::metadata::NodeKind;
+use crate::stats::number;
+use crate::view::cut::{Region, Selected};
+use crate::view::{Axis, Image, Kind, Source};
+
+/// The most decoded bytes of a chunk of coordinates.
+const MAX_COORDINATES_LEN: u64 = 4 << 20;
+
+/// The least number of cells along a side that is much shorter than the other one.
+const LEAST: u64 = 4;
+
+/// How many times a small slice is enlarged at most.
+const MOST_TIMES: u64 = 4;
+
+/// How large a picture may be, and how much may be read for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The most cells in a row.
+    pub columns: u64,
+    /// The most cells in a column.
+    pub rows: u64,
+    /// How often a row is as high as a column is wide: 1 if cells are squares.
+    pub height_of_row: u64,
+    /// The most decoded bytes of chunks to read, unless one chunk has more.
+    pub len: u64,
+}
+
+/// A dimension of a picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Side {
+    /// The name.
+    pub name: String,
+    /// The number of elements that the cells are taken from.
+    pub len: u64,
+    /// The number of cells.
+    pub cells: u64,
+    /// The coordinates of the first and the last element.
+    pub ends: [f64; 2],
+    /// The unit of the coordinates.
+    pub unit: Option<String>,
+}
+
+/// A dimension with one index in the slice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fixed {
+    /// The name.
+    pub name: String,
+    /// The index.
+    pub index: u64,
+    /// The length of the dimension.
+    pub len: u64,
+}
+
+/// The number of cells of a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// The number of rows.
+    pub down: u64,
+    /// The number of columns.
+    pub across: u64,
+}
+
+/// The elements of the cells: an index for each dimension of the array, or one for each row or
+/// column.
+#[derive(Debug)]
+pub struct Slice {
+    /// The dimension that goes down, `None` for a single row.
+    pub down: Option<usize>,
+    /// The dimension that goes to the right.
+    pub across: usize,
+    /// The indices of the rows.
+    pub rows: Vec<u64>,
+    /// The indices of the columns.
+    pub columns: Vec<u64>,
+    /// The index along each dimension; that of `down` and `across` has no meaning.
+    pub at: Vec<u64>,
+}
+
+/// What is selected of the dimensions.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    shape: Vec<u64>,
+    selected: Vec<Selected>,
+    down: Option<usize>,
+    across: usize,
+}
+
+impl Plan {
+    /// Returns what `region` selects, or what is usual.
+    pub fn new(source: &Source<'_>, region: Option<&Region>) -> Result<Self> {
+        let array = source.array()?;
+        check(array)?;
+        let shape = array.model().shape.clone();
+        let image = Image::of(source)?;
+        let (mut selected, kept) = match region {
+            Some(region) => {
+                let selected = region.of(&shape)?;
+                let kept = selected.iter().enumerate().filter(|(_, one)| one.is_kept);
+                let kept: Vec<usize> = kept.map(|(axis, _)| axis).collect();
+                (selected, kept)
+            }
+            None => usual(&image.axes),
+        };
+        let (down, across) = match kept.as_slice() {
+            [] => {
+                // A single element.
+                let last = shape.len().saturating_sub(1);
+                (None, last)
+            }
+            [across] => (None, *across),
+            [one, other] => {
+                let kind = |axis: usize| image.axes.get(axis).and_then(|axis| axis.kind);
+                let is_turned = kind(*one) == Some(Kind::X) && kind(*other) == Some(Kind::Y);
+                if is_turned { (Some(*other), *one) } else { (Some(*one), *other) }
+            }
+            more => {
+                return Err(Error::invalid(format!(
+                    "the region has {} dimensions, a plot has two: give an index for the others",
+                    more.len()
+                )));
+            }
+        };
+        for (axis, one) in selected.iter_mut().enumerate() {
+            one.is_kept = axis == across || Some(axis) == down;
+        }
+        Ok(Self { shape, selected, down, across })
+    }
+
+    fn len(&self, axis: Option<usize>) -> u64 {
+        axis.and_then(|axis| self.selected.get(axis)).map_or(1, |one| one.len)
+    }
+
+    /// Returns the number of cells: as many as fit, in about the shape of the slice.
+    pub fn size(&self, limits: &Limits) -> Size {
+        let (rows, columns) =
+            (u128::from(self.len(self.down)), u128::from(self.len(Some(self.across))));
+        let (most_rows, most_columns) = (u128::from(limits.rows), u128::from(limits.columns));
+        let height = u128::from(limits.height_of_row.max(1));
+        // Small slices are enlarged as a whole.
+        let times = (most_columns / columns).min(most_rows * height / rows);
+        if times >= 1 {
+            let times = times.min(MOST_TIMES.into());
+            let down = (rows * times).div_ceil(height);
+            return Size { down: narrow(down), across: narrow(columns * times) };
+        }
+        let across = most_columns.min((most_rows * height * columns / rows).max(LEAST.into()));
+        let across = across.min(columns.max(most_columns.min(LEAST.into())));
+        let down = (across * rows / columns / height).max(if rows > 1 { 2 } else { 1 });
+        Size { down: narrow(down.min(most_rows)), across: narrow(across) }
+    }
+
+    /// Whether a level of this shape has an element for each cell.
+    pub fn has_elements_in(&self, shape: &[u64], size: Size) -> bool {
+        if shape.len() != self.shape.len() || shape.contains(&0) {
+            return false;
+        }
+        let plan = self.clone().in_level(shape);
+        // A level must not be worse than the first one.
+        let is_enough =
+            |axis: Option<usize>, cells: u64| plan.len(axis) >= cells.min(self.len(axis));
+        is_enough(self.down, size.down) && is_enough(Some(self.across), size.across)
+    }
+
+    /// Returns the same part of a level of this shape.
+    #[must_use]
+    pub fn in_level(mut self, shape: &[u64]) -> Self {
+        let all = self.selected.iter_mut().zip(self.shape.iter().zip(shape));
+        for (one, (full, len)) in all.filter(|(_, (full, len))| full != len) {
+            let place =
+                |at: u64| narrow(u128::from(at) * u128::from(*len) / u128::from((*full).max(1)));
+            let end = place(one.start.saturating_add(one.len)).min(*len);
+            one.start = place(one.start).min(len.saturating_sub(1));
+            one.len = end.saturating_sub(one.start).max(1);
+        }
+        self.shape = shape.to_vec();
+        self
+    }
+
+    /// Returns the elements of the cells.
+    pub fn slice(&self, size: Size) -> Slice {
+        let indices = |axis: Option<usize>, cells: u64| {
+            let one = axis.and_then(|axis| self.selected.get(axis)).copied();
+            let one = one.unwrap_or(Selected { start: 0, len: 1, is_kept: false });
+            let middle = |cell: u64| {
+                let twice = u128::from(cell) * 2 + 1;
+                let within = twice * u128::from(one.len) / (u128::from(cells) * 2);
+                one.start.saturating_add(narrow(within))
+            };
+            (0..cells).map(middle).collect()
+        };
+        Slice {
+            down: self.down,
+            across: self.across,
+            rows: indices(self.down, size.down),
+            columns: indices(Some(self.across), size.across),
+            at: self.selected.iter().map(|one| one.start).collect(),
+        }
+    }
+
+    /// Describes the dimensions of a picture of the array `source`.
+    pub fn sides(
+        &self,
+        source: &Source<'_>,
+        shape: &[u64],
+        size: Size,
+    ) -> (Side, Side, Vec<Fixed>) {
+        let axes = Image::of(source).map(|image| image.axes).unwrap_or_default();
+        let name = |axis: usize| {
+            let named = axes.get(axis).map(|axis| axis.label().to_owned());
+            named.filter(|name| !name.is_empty()).unwrap_or_else(|| format!("dim{axis}"))
+        };
+        let side = |axis: Option<usize>, cells: u64| {
+            let known = axis.and_then(|axis| Some((axis, self.selected.get(axis)?)));
+            let Some((axis, one)) = known else {
+                let name = String::new();
+                return Side { name, len: 1, cells, ends: [0.0, 0.0], unit: None };
+            };
+            let last = one.start.saturating_add(one.len.saturating_sub(1));
+            let place = coordinates(source, axis, [one.start, last])
+                .or_else(|| positions(axes.get(axis)?, [one.start, last]));
+            let (ends, unit) = place
+                .unwrap_or_else(|| ([one.start, last].map(|index| to_float(index.into())), None));
+            Side { name: name(axis), len: one.len, cells, ends, unit }
+        };
+        let fixed =
+            self.selected.iter().zip(shape).enumerate().filter(|(_, (one, _))| !one.is_kept);
+        let fixed =
+            fixed.map(|(axis, (one, len))| Fixed { name: name(axis), index: one.start, len: *len });
+        (side(self.down, size.down), side(Some(self.across), size.across), fixed.collect())
+    }
+}
+
+impl Side {
+    /// Whether a picture with the first row at the top has the south at the top.
+    pub fn is_southward(&self) -> bool {
+        let [first, last] = self.ends;
+        let is_latitude = self.name.starts_with("lat")
+            || self.unit.as_deref().is_some_and(|unit| unit.starts_with("degrees_n"));
+        is_latitude && first < last
+    }
+
+    /// Returns the dimension in the other direction.
+    #[must_use]
+    pub fn reversed(mut self) -> Self {
+        self.ends.reverse();
+        self
+    }
+}
+
+fn narrow(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// Returns what is selected by default, and the dimensions of the picture.
+fn usual(axes: &[Axis]) -> (Vec<Selected>, Vec<usize>) {
+    let of_kind = |kind: Kind| axes.iter().position(|axis| axis.kind == Some(kind));
+    let is_other = |axis: &Axis| matches!(axis.kind, Some(Kind::Time | Kind::Channel));
+    let mut kept: Vec<usize> = if let (Some(y), Some(x)) = (of_kind(Kind::Y), of_kind(Kind::X)) {
+        vec![y, x]
+    } else {
+        // Dimensions with several elements come first, then those that are neither time nor
+        // channels, then the last ones.
+        let mut all: Vec<usize> = (0..axes.len()).rev().collect();
+        let rank =
+            |at: &usize| axes.get(*at).map_or((true, true), |axis| (axis.len <= 1, is_other(axis)));
+        all.sort_by_key(rank);
+        all.truncate(2);
+        all
+    };
+    kept.sort_unstable();
+    let select = |axis: &Axis| {
+        let start = if is_other(axis) { 0 } else { axis.len / 2 };
+        Selected { start, len: 1, is_kept: false }
+    };
+    let mut selected: Vec<Selected> = axes.iter().map(select).collect();
+    for axis in &kept {
+        if let (Some(one), Some(axis)) = (selected.get_mut(*axis), axes.get(*axis)) {
+            *one = Selected { start: 0, len: axis.len, is_kept: true };
+        }
+    }
+    (selected, kept)
+}
+
+/// Returns the positions of two elements along an axis of an image, with their unit.
+fn positions(axis: &Axis, indices: [u64; 2]) -> Option<([f64; 2], Option<String>)> {
+    let scale = axis.scale.as_ref()?;
+    let ends = indices.map(|index| scale.start + scale.step * to_float(index.into()));
+    Some((ends, scale.unit.as_ref().map(|unit| unit.name.clone())))
+}
+
+/// Returns the coordinates of two elements along a dimension with their unit, if the group of the
+/// array has an array with the name of the dimension.
+fn coordinates(
+    source: &Source<'_>,
+    axis: usize,
+    indices: [u64; 2],
+) -> Option<([f64; 2], Option<String>)> {
+    let model = source.array().ok()?.model();
+    let name = model.dimension_names.get(axis)?.as_ref()?;
+    let path = source.path().parent()?.child(name).ok()?;
+    let other = source.other(&path).ok().filter(|other| other.kind() == NodeKind::Array)?;
+    let array = other.array().ok()?;
+    let is_of_axis = array.model().shape.as_slice() == [*model.shape.get(axis)?];
+    if !is_of_axis || array.longest_chunk_len().longest() > MAX_COORDINATES_LEN {
+        return None;
+    }
+    let [first, last] = indices.map(|index| element(array, index));
+    let unit = other.attributes().get("units").and_then(|unit| unit.as_str());
+    let shown = unit.filter(|unit| !unit.is_empty()).map(str::to_owned);
+    Some(([first?, last?], shown))
+}
+
+/// Returns an element of an array with one dimension as a number.
+fn element(array: &Array, index: u64) -> Option<f64> {
+    let dtype = &array.model().dtype;
+    if dtype.is_variable() {
+        return None;
+    }
+    let coords = Coords::new([array.grid().index_of(0, index)?]);
+    let (start, _) = array.grid().spans(&coords).ok()?.first().copied()?;
+    let Some((bytes, _)) = array.read_chunk(&coords).ok()? else {
+        return number(dtype, &array.model().fill.item(dtype));
+    };
+    let at = usize::try_from(index.checked_sub(start)?).ok()?;
+    number(dtype, bytes.chunks_exact(dtype.item_len()).nth(at)?).filter(|number| number.is_finite())
+}
+
+/// Fails unless the elements are numbers.
+fn check(array: &Array) -> Result<()> {
+    let model = array.model();
+    if let Some(error) = array.not_understood() {
+        return Err(error.clone());
+    }
+    let fill = model.fill.item(&model.dtype);
+    if model.dtype.is_variable() || number(&model.dtype, &fill).is_none() {
+        let detail = format!("elements of {} are no numbers", model.dtype.name());
+        return Err(Error::unsupported(detail));
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! A slice of an array with few elements, for a picture.
+//!
+//! A slice has two dimensions. A cell of the picture is the element in its middle, so at most one
+//! chunk is read for each cell. An OME-Zarr image is read from the smallest level that has enough
+//! elements. If the chunks of all cells have more decoded bytes than a limit, only some of them are
+//! read, and a cell has the nearest element of these.
+
+mod axes;
+mod read;
+
+use std::cmp::Ordering;
+
+use crate::error::{Error, Result};
+use crate::json::Object;
+use crate::metadata::{NodeKind, NodePath};
+use crate::view::cut::Region;
+use crate::view::{Source, levels};
+pub use axes::{Fixed, Limits, Side};
+
+/// A slice with few elements.
+#[derive(Debug)]
+pub struct Raster {
+    /// The array that was read: the named one, or a smaller level of the image.
+    pub path: NodePath,
+    /// The dimension that goes down.
+    pub down: Side,
+    /// The dimension that goes to the right.
+    pub across: Side,
+    /// The indices of the other dimensions.
+    pub fixed: Vec<Fixed>,
+    /// The cells, row by row; NaN without a number.
+    pub values: Vec<f64>,
+    /// The unit of the values.
+    pub unit: Option<String>,
+    /// How many chunks were read, and how many the cells lie in.
+    pub chunks: (u64, u64),
+    /// How many decoded bytes were read.
+    pub len: u64,
+}
+
+/// Reads a slice of an array, or of the image in a group. Without a region this is the last two
+/// dimensions of space; of other dimensions of space the middle, and the first index otherwise.
+pub fn of(source: &Source<'_>, region: Option<&Region>, limits: &Limits) -> Result<Raster> {
+    let all = match source.kind() {
+        NodeKind::Group => levels(source).map_err(|error| {
+            Error::unsupported(format!("{}: name an array in it", error.detail()))
+        })?,
+        NodeKind::Array => levels_from(source),
+    };
+    let first = all.first().ok_or_else(|| Error::unsupported("an image without arrays"))?;
+    let plan = axes::Plan::new(first, region)?;
+    let size = plan.size(limits);
+    // The smallest level with an element for each cell.
+    let is_enough = |level: &&Source<'_>| {
+        level.array().is_ok_and(|array| plan.has_elements_in(&array.model().shape, size))
+    };
+    let level = all.iter().rev().find(is_enough).unwrap_or(first);
+    let array = level.array()?;
+    let plan = plan.in_level(&array.model().shape);
+    let slice = plan.slice(size);
+    let mut found = read::cells(array, &slice, limits.len)?;
+    let attributes = &array.model().attributes;
+    decode(&mut found.values, attributes);
+    let (mut down, across, fixed) = plan.sides(level, &array.model().shape, size);
+    if down.is_southward() {
+        let width = usize::try_from(size.across).unwrap_or(1).max(1);
+        let rows: Vec<f64> = found.values.chunks(width).rev().flatten().copied().collect();
+        found.values = rows;
+        down = down.reversed();
+    }
+    let unit = attributes.get("units").and_then(|unit| unit.as_str()).map(str::to_owned);
+    Ok(Raster {
+        path: level.path().clone(),
+        down,
+        across,
+        fixed,
+        values: found.values,
+        unit,
+        chunks: found.chunks,
+        len: found.len,
+    })
+}
+
+/// Returns the array and the smaller levels of its image.
+fn levels_from<'s>(source: &Source<'s>) -> Vec<Source<'s>> {
+    let of_group = |group: Source<'s>| {
+        let all = levels(&group).ok()?;
+        let at = all.iter().position(|level| level.path() == source.path())?;
+        let rank = |level: &Source<'s>| level.array().map(|array| array.model().shape.len()).ok();
+        let is_alike = |level: &Source<'s>| rank(level) == rank(source);
+        Some(all.into_iter().skip(at).filter(is_alike).collect())
+    };
+    source.above().find_map(of_group).unwrap_or_else(|| vec![source.clone()])
+}
+
+/// Applies the CF conventions: elements that equal `_FillValue` or `missing_value` are missing, and
+/// `scale_factor` and `add_offset` unpack the others.
+fn decode(values: &mut [f64], attributes: &Object) {
+    let number = |name: &str| attributes.get(name).and_then(serde_json::Value::as_f64);
+    let missing = [number("_FillValue"), number("missing_value")];
+    let (scale, offset) = (number("scale_factor"), number("add_offset"));
+    for value in values {
+        let is_equal = |missing: &f64| missing.partial_cmp(value).is_some_and(Ordering::is_eq);
+        if missing.iter().flatten().any(is_equal) {
+            *value = f64::NAN;
+        }
+        *value = *value * scale.unwrap_or(1.0) + offset.unwrap_or(0.0);
+    }
+}
