@@ -1,0 +1,176 @@
+//! Commands that describe a node, or print it.
+#![expect(clippy::doc_markdown, reason = "these comments are printed as help, with their marks")]
+
+use std::path::PathBuf;
+
+use super::values::{dialects, region, size, view_formats};
+use crate::cli::remote::Remote;
+use crate::cli::terminal::When;
+use crate::metadata::Dialect;
+use crate::view::Format;
+use crate::view::cut::Region;
+
+/// Print the groups and arrays of a hierarchy as a tree.
+#[derive(Debug, clap::Args)]
+pub struct Tree {
+    /// The hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
+    pub source: PathBuf,
+    /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
+    /// [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
+    pub from: Option<Dialect>,
+    /// Print for each array its stored and decoded size, and how many of its chunks are stored.
+    #[arg(long)]
+    pub sizes: bool,
+    /// How many levels of nodes to print; 1 prints the nodes directly below SOURCE.
+    #[arg(long, value_name = "N")]
+    pub depth: Option<usize>,
+    /// Print exact sizes, in bytes.
+    #[arg(long)]
+    pub bytes: bool,
+    /// When to print colours.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
+    pub color: When,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Describe one group or array: shape, data type, chunks, shards, codecs, sizes.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
+#[command(after_help = "\
+With --stats, --plot or --chunks, info prints these instead of the properties; with --json it adds \
+them.
+
+The mean and the standard deviation (with the number of elements as divisor, as in NumPy) are computed \
+without rounding errors. NaN and times that are none count separately. Elements of missing chunks are \
+fill values, and fill values are elements like any others.
+
+  zarrfs info climate.zarr/t2m --stats
+  zarrfs info climate.zarr/t2m --plot=0,:,: --color always | less -R
+  zarrfs info climate.zarr/t2m --chunks")]
+pub struct Info {
+    /// The hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
+    pub source: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Print exact sizes, in bytes.
+    #[arg(long)]
+    pub bytes: bool,
+    /// When to print colours.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
+    pub color: When,
+    /// Print statistics of the elements: minimum, maximum, mean, standard deviation, counts, and a
+    /// histogram. Reads every stored chunk, unless --sample is given.
+    #[arg(long)]
+    pub stats: bool,
+    /// Compute the statistics from a part of the chunks, spread over the array: a percentage or a
+    /// number of chunks [default without a value: 5%].
+    #[arg(
+        long,
+        value_name = "5%|N",
+        value_parser = Sample::parse,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "5%",
+        requires = "stats"
+    )]
+    pub sample: Option<Sample>,
+    /// Draw a slice with two dimensions. REGION has an index for each dimension, as in `cat
+    /// --region` [default: the last two dimensions of space].
+    ///
+    /// zarrfs reads one element for each character or half of it, from the smallest level of an
+    /// OME-Zarr image that has enough, and at most 48 MiB of chunks.
+    #[arg(
+        long,
+        value_name = "REGION",
+        value_parser = Plot::parse,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+    )]
+    pub plot: Option<Plot>,
+    /// Draw a map of the chunks: stored, missing, or with only fill values. zarrfs looks for fill
+    /// values in at most 1 GiB of decoded chunks, or in all with --stats.
+    #[arg(long)]
+    pub chunks: bool,
+    /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
+    /// [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
+    pub from: Option<Dialect>,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// Write a group or array to standard output as a file of another format.
+#[derive(Debug, clap::Args)]
+pub struct Cat {
+    /// The group or array: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
+    pub source: PathBuf,
+    /// Format of the file. `zarrfs info` says which formats a node has, and why it lacks the
+    /// others.
+    #[arg(long = "as", value_name = "FORMAT", value_parser = view_formats())]
+    pub format: &'static Format,
+    /// A part of an array, with its coordinates: an index for each dimension, as in NumPy.
+    ///
+    /// `0:10` selects the elements 0 to 9, `:` all, and `-1:` the last one. A single number such as
+    /// `5` selects one element, and the file lacks that dimension. Dimensions at the end may be
+    /// left out.
+    #[arg(long, value_name = "0:10,:,5", value_parser = region, allow_hyphen_values = true)]
+    pub region: Option<Region>,
+    /// Memory for decoded chunks.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    pub cache_size: u64,
+    /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
+    /// [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
+    pub from: Option<Dialect>,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// The slice to draw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Plot {
+    /// The usual one for the array.
+    Usual,
+    /// A region with two dimensions.
+    Of(Region),
+}
+
+impl Plot {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Ok(Self::Usual) } else { region(text).map(Self::Of) }
+    }
+
+    /// Returns the region, if the user named one.
+    pub fn region(&self) -> Option<&Region> {
+        match self {
+            Self::Usual => None,
+            Self::Of(region) => Some(region),
+        }
+    }
+}
+
+/// A part of the chunks of an array.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Sample {
+    /// A percentage, above 0 and at most 100.
+    Percent(f64),
+    /// A number of chunks, at least 1.
+    Chunks(u64),
+}
+
+impl Sample {
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || "expected a percentage such as 5%, or a number of chunks".to_owned();
+        if let Some(percent) = text.strip_suffix('%') {
+            let percent = percent.trim().parse().map_err(|_| wrong())?;
+            let is_part = percent > 0.0 && percent <= 100.0;
+            return is_part.then_some(Self::Percent(percent)).ok_or_else(wrong);
+        }
+        let count = text.parse().ok().filter(|count| *count > 0);
+        count.map(Self::Chunks).ok_or_else(wrong)
+    }
+}

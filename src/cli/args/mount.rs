@@ -1,0 +1,231 @@
+//! Commands for mounts.
+#![expect(clippy::doc_markdown, reason = "these comments are printed as help, with their marks")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use log::LevelFilter;
+
+use super::values::{
+    Codecs, codecs, dialects, duration, form_values, listed_views, new_dialects, shard_orders, size,
+};
+use crate::array::ShardOrder;
+use crate::cli::remote::Remote;
+use crate::metadata::{Dialect, Policy, Shards};
+use crate::vfs::{Form, ListedViews};
+
+/// Mount a hierarchy, and return when the mount is ready.
+#[derive(Debug, Clone, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
+#[command(after_help = "\
+Files in MOUNTPOINT:
+  zarr.json            metadata of a group or array; describes the files beside it
+  c/0/3                the chunk with the indices 0 and 3: its elements, little endian, C order,
+                       nothing else
+  t2m.npy, t2m.nc      array t2m as one file of another format (see --views)
+  __root__.nc          the root group as one file of another format
+  .zarrfs/errors       the latest errors in words; look here after an Input/output error
+  .zarrfs/stored/...   the metadata files as they are stored
+  .zarrfs/stats        counters
+  .zarrfs/unstored     changes that are not stored yet, and why
+  .zarrfs/views/...    the formats that each node (group or array) has, and why it lacks the others
+ls does not list .zarrfs, nor files of other formats unless --views names them; open them by name.
+
+A SIZE is a number of bytes such as 64K, 16M or 2G. A TIME is 500ms, 5s, 2m or 1h.
+
+When a program closes a file, zarrfs encodes and stores it. A new directory becomes a group. A new \
+zarr.json makes a group or an array, and so do .zgroup and .zarray. If it names a compressor, the array is stored with its codecs, \
+and its chunk files show encoded chunks until the next mount; otherwise --codecs and --shards decide.")]
+pub struct Mount {
+    /// The directory of a hierarchy, or of a group or array in it (climate.zarr/t2m). In some
+    /// drafts of Zarr 3 a node has no directory: write climate.zarr#t2m. Or a URL:
+    /// s3://bucket/climate.zarr.
+    pub source: PathBuf,
+    /// The directory to mount it on; it must exist and be empty.
+    pub mountpoint: PathBuf,
+    /// Stay in the foreground. Ctrl-C stores pending changes and unmounts.
+    #[arg(short, long)]
+    pub foreground: bool,
+    /// Mount options as in fstab, separated by commas.
+    ///
+    /// These are `ro`, `rw`, `allow_other`, `allow_root`, `nonempty`, `direct_io` (bypass the page
+    /// cache; faster for programs that read in megabytes), `nopassthrough` (disable FUSE
+    /// passthrough), `uid=N` and `gid=N` (the owner of all files), `umask=M` (the permissions that
+    /// no file has, in octal), `quiet` (chmod and chown that would be refused have no effect),
+    /// `auto_unmount` (unmount if zarrfs is killed), `fsname=NAME` and `subtype=NAME` (source and
+    /// type in the table of mounts), and every long option below without its dashes, such as
+    /// `cache-size=1G`. Options that only fstab needs (`_netdev`, `x-*`, ...) have no effect.
+    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
+    pub options: Vec<String>,
+    /// The form of the mount: a Zarr hierarchy, or a tree of files of one format.
+    #[arg(long = "as", value_name = "FORMAT", value_parser = form_values(), default_value = "zarr")]
+    pub form: Form,
+    /// Formats whose files are listed beside their nodes, such as t2m.npy beside t2m: `none`,
+    /// `all`, or formats separated by commas (in -o separate them by +, as in `-o views=npy+nc`).
+    ///
+    /// Files of the other formats can be opened by name. `.zarrfs/views/NODE` says which formats a
+    /// node (group or array) has.
+    #[arg(long, value_name = "LIST", value_parser = listed_views, default_value = "none")]
+    pub views: ListedViews,
+    /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
+    /// [default: detect].
+    #[arg(long, value_name = "DIALECT", value_parser = dialects())]
+    pub from: Option<Dialect>,
+    /// Create an empty hierarchy if SOURCE is missing or an empty directory.
+    #[arg(long)]
+    pub create: bool,
+    /// Dialect of the hierarchy that --create creates.
+    #[arg(long, value_name = "DIALECT", value_parser = new_dialects(), default_value = "v3", requires = "create")]
+    pub format: Dialect,
+    /// Codecs of new arrays whose metadata name no compressor: `none`, codecs separated by commas
+    /// (`blosc,crc32c`), or a JSON list of v3 codecs. With -o, give only one codec.
+    ///
+    /// Codecs with a short name: blosc, bz2, crc32c, gzip, lz4, lzma, shuffle, zlib, zstd.
+    #[arg(long, value_name = "LIST", value_parser = codecs, default_value = "zstd")]
+    pub codecs: Codecs,
+    /// Shards of new arrays whose metadata do not specify them: `none` (no shards), a SIZE such as
+    /// `16M` (each shard holds at most that many decoded bytes), or a SHAPE such as `[1024,1024]`
+    /// (for arrays with as many dimensions).
+    #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards, default_value = "none")]
+    pub shards: Shards,
+    /// Order of the chunks within a shard when zarrfs writes it: `c` (last index varies fastest),
+    /// `f` (first index varies fastest), `morton` (Z-order curve) or `arrival` (as they were
+    /// written).
+    #[arg(long, value_name = "ORDER", value_parser = shard_orders(), default_value = "c")]
+    pub shard_order: ShardOrder,
+    /// How to update a shard if only some of its chunks change.
+    #[arg(long, value_name = "HOW", value_enum, default_value = "rewrite")]
+    pub shard_write: ShardWriteArg,
+    /// Memory for decoded chunks.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    pub cache_size: u64,
+    /// Memory for changes that are not stored yet. If they exceed it, writes fail with ENOMEM.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
+    pub dirty_limit: u64,
+    /// Size limit for decoded chunks and for ordinary files. Larger ones cannot be read or written.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
+    pub max_chunk_size: u64,
+    /// How long to cache names, sizes and metadata [default: 1s, or 1m for a URL].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub metadata_ttl: Option<Duration>,
+    /// Assume that nothing else changes the hierarchy: cache names, sizes and metadata without
+    /// limit.
+    #[arg(long, conflicts_with = "metadata_ttl")]
+    pub immutable: bool,
+    /// Read each metadata file. Otherwise a read-only mount of a URL uses consolidated
+    /// metadata, which programs that do not know them may have left outdated.
+    #[arg(long, help_heading = "Options for URLs")]
+    pub no_consolidated: bool,
+    /// Do not store a chunk whose elements all equal the fill value bit for bit; erase it instead.
+    #[arg(long)]
+    pub skip_fill_chunks: bool,
+    /// Store encoded chunks that programs write without decoding them first. It is faster, also
+    /// because the kernel can write them by itself, but a damaged chunk is found only when it is
+    /// read.
+    #[arg(long)]
+    pub trust_encoded: bool,
+    /// When to store a chunk that a program has closed. Metadata files are always stored at close.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "delay")]
+    pub writeback: Writeback,
+    /// Longest delay before zarrfs stores a chunk of an incomplete shard, stores a temporary file,
+    /// or turns a new directory into a group.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
+    pub writeback_delay: Duration,
+    /// When to force stored bytes to disk.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "always")]
+    pub durability: Durability,
+    /// If the last changes cannot be stored at unmount (full disk), write them below DIR: each file
+    /// at its path in the mount, chunks decoded [default: discard them; --log-file names them].
+    #[arg(long, value_name = "DIR")]
+    pub rescue: Option<PathBuf>,
+    /// Threads that decode and store [default: the number of processors plus 2, at least 4;
+    /// 64 for a URL].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Log level: off, error, warn, info or debug.
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    pub log_level: LevelFilter,
+    /// Log file [default: standard error with --foreground, otherwise the log of the system].
+    /// SIGHUP opens it again, and SIGUSR1 logs the counters of .zarrfs/stats.
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// Append a line of JSON to FILE for each read: time, path, offset, length, how it was answered
+    /// (hit, decode or unknown), microseconds. Reads by the kernel itself have no line; -o
+    /// nopassthrough and -o direct_io make all reads visible.
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Option<PathBuf>,
+    #[command(flatten)]
+    pub remote: Remote,
+    /// The mount is a child process that reports to its parent when it answers.
+    #[arg(long, hide = true)]
+    pub daemon: bool,
+    /// Check everything, but mount nothing.
+    #[arg(long, hide = true)]
+    pub fake: bool,
+    /// Ignore unknown words of -o.
+    #[arg(long, hide = true)]
+    pub sloppy: bool,
+    /// Print that the source is mounted.
+    #[arg(long, hide = true)]
+    pub verbose: bool,
+}
+
+/// Store pending changes, unmount, and return when the background process has exited.
+#[derive(Debug, clap::Args)]
+pub struct Umount {
+    /// The directory that a hierarchy is mounted on.
+    pub mountpoint: PathBuf,
+    /// Unmount even if some changes cannot be stored, and write those below DIR: each file at its
+    /// path in the mount, chunks decoded.
+    #[arg(long, value_name = "DIR")]
+    pub rescue: Option<PathBuf>,
+}
+
+/// List the mounts: their sources, since when, by which user, pending changes and errors.
+#[derive(Debug, clap::Args)]
+pub struct Status {
+    /// The mountpoints [default: all mounts of the type fuse.zarrfs].
+    pub mountpoints: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// End the mount when standard input ends, if its daemon was killed.
+#[derive(Debug, clap::Args)]
+pub struct AutoUnmount {
+    /// The mountpoint.
+    pub mountpoint: PathBuf,
+}
+
+/// When to store a chunk that a program has closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Writeback {
+    /// A chunk of a shard waits for the rest of its shard, at most until fsync, unmount or
+    /// --writeback-delay; other chunks are stored before close returns.
+    Delay,
+    /// Every chunk is stored in the background; fsync and unmount wait for it.
+    All,
+    /// Every chunk is stored before close returns.
+    Sync,
+}
+
+/// How to update a shard if only some of its chunks change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShardWriteArg {
+    /// Write the whole shard again.
+    Rewrite,
+    /// Append the changed chunks, so that reflinks (XFS, Btrfs) share the old bytes; rewrite a
+    /// shard once more than half of it is unused.
+    Append,
+}
+
+/// When to force stored bytes to disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Durability {
+    /// Before new bytes replace old ones, so that a power cut never leaves a torn chunk.
+    Always,
+    /// Only when a program calls fsync.
+    Fsync,
+}
