@@ -441,9 +441,8 @@ fn report(
 ) -> Result<(), Failure> {
     let mut text = String::new();
     for (path, chunks) in plan.arrays() {
-        let line =
-            format!("{path}  {}; {}\n", describe(&*dest.existing(path)?), chunks.described());
-        text.push_str(&line);
+        let line = format!("{path}  {}; {}", describe(&*dest.existing(path)?), chunks.described());
+        text.extend([&print::plain(&line), "\n"]);
     }
     let arrays = plan.arrays().count();
     let groups = plan.jobs().len().saturating_sub(arrays);

@@ -77,7 +77,7 @@ pub fn run(args: &Create) -> Result<(), Failure> {
         Failure::Failed(why) => failed(format!("{shown}: {why}")),
         other => other,
     })?;
-    print::output(&format!("{shown}  {described} ({dialect})\n"))
+    print::output(&format!("{}\n", print::plain(&format!("{shown}  {described} ({dialect})"))))
 }
 
 /// Stores the node. Returns the name of the dialect, and a short description of the node.

@@ -39,7 +39,8 @@ pub fn run(args: &Info) -> Result<(), Failure> {
         return print::output(&format!("{:#}\n", Value::Object(facts)));
     }
     let title = terminal.paint(Style::Array, &args.source.display().to_string());
-    print::output(&format!("{title}  {}\n{}", describe(&node), sections.text))
+    let first = print::colored(&format!("{title}  {}", describe(&node)));
+    print::output(&format!("{first}\n{}", sections.text))
 }
 
 /// What options ask for instead of the properties: as text, and as JSON.
@@ -111,7 +112,7 @@ impl Sections {
     }
 
     fn add_line(&mut self, line: &str) {
-        self.text.extend([line.trim_end(), "\n"]);
+        self.text.extend([&print::colored(line.trim_end()), "\n"]);
     }
 
     fn add_labelled(&mut self, lines: &[(&str, String)], terminal: &Terminal) {
@@ -154,7 +155,7 @@ fn facts_text(node: &Node, facts: &Object, sizes: Sizes, terminal: &Terminal) ->
         };
         let label = terminal.paint(Style::Label, &format!("{label:<width$}"));
         // Writing to a string does not fail.
-        let _never = writeln!(text, "{label}  {words}");
+        let _never = writeln!(text, "{}", print::colored(&format!("{label}  {words}")));
     }
     text
 }

@@ -114,7 +114,8 @@ impl SharedLines {
     }
 }
 
-/// Returns a text without characters that would end the line or control the terminal.
+/// Returns a text without characters that would end the line or control the terminal: names in a
+/// hierarchy may have any.
 pub fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -127,7 +128,46 @@ pub fn plain(text: &str) -> String {
     shown
 }
 
-/// Prints a line on standard error, and ignores failures.
+/// As [`plain`], but keeps colours (`ESC [ 1 ; 34 m`).
+pub fn colored(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find("\x1b[") {
+        let (before, sequence) = rest.split_at(at);
+        shown.push_str(&plain(before));
+        let is_of_color = |c: char| matches!(c, '\x1b' | '[' | ';' | 'm') || c.is_ascii_digit();
+        let len = sequence.find('m').map_or(0, |end| end + 1);
+        let (color, after) = sequence.split_at(len);
+        if len > 0 && color.chars().all(is_of_color) {
+            shown.push_str(color);
+            rest = after;
+        } else {
+            let (start, after) = sequence.split_at(1);
+            shown.push_str(&plain(start));
+            rest = after;
+        }
+    }
+    shown.push_str(&plain(rest));
+    shown
+}
+
+/// Prints lines on standard error, and ignores failures.
 pub fn error(text: &str) {
-    let _nobody = writeln!(io::stderr().lock(), "{text}");
+    let lines: Vec<String> = text.split('\n').map(plain).collect();
+    let _nobody = writeln!(io::stderr().lock(), "{}", lines.join("\n"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_controls_a_terminal_is_printed_as_text() {
+        assert_eq!(plain("a\x1b[2Jb\nc\u{9b}d"), "a\\u{1b}[2Jb\\nc\\u{9b}d");
+        assert_eq!(
+            colored("\x1b[1;34mt2m\x1b[0m  \x1b]0;x\x07"),
+            "\x1b[1;34mt2m\x1b[0m  \\u{1b}]0;x\\u{7}"
+        );
+        assert_eq!(colored("\x1b[2J \x1b[ m \x1b"), "\\u{1b}[2J \\u{1b}[ m \\u{1b}");
+    }
 }

@@ -186,7 +186,7 @@ fn as_text(mount: &MountLine, state: &State) -> String {
         State::Foreign => "another file system".to_owned(),
     };
     // Writing to a string does not fail.
-    let _never = writeln!(text, "  {line}");
+    let _never = writeln!(text, "  {}", print::plain(&line));
     text
 }
 

@@ -42,7 +42,7 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
         describe(&node),
         look.size(&node)
     );
-    if lines.print(&first)?.is_break() {
+    if lines.print(&print::colored(&first))?.is_break() {
         return Ok(());
     }
     let drawn = draw(&hierarchy, &node, &mut lines, &mut look)?;
@@ -189,7 +189,7 @@ fn draw(
             Ok(_) => Ok(None),
             Err(error) => Err(error.to_string()),
         };
-        if lines.print(line.trim_end())? == ControlFlow::Break(()) {
+        if lines.print(&print::colored(line.trim_end()))? == ControlFlow::Break(()) {
             return Ok(Drawn { is_whole: true, ..drawn });
         }
         match opened {

@@ -20,7 +20,7 @@ pub fn run(args: &Uploads) -> Result<(), Failure> {
         let is_old = upload.began.elapsed().is_ok_and(|age| age >= args.older_than);
         let ended = if args.end && is_old { Some(uploads.end(&upload)) } else { None };
         let word = if matches!(ended, Some(Ok(()))) { "ended" } else { "unfinished" };
-        let (began, key) = (upload.began_text(), shown(&upload.key));
+        let (began, key) = (upload.began_text(), print::plain(&upload.key));
         print::output(&format!("{word}  {began}  s3://{bucket}/{key}\n"))?;
         if let Some(Err(error)) = ended {
             print::error(&format!("zarrfs: s3://{bucket}/{key}: {}", error.detail()));
@@ -31,11 +31,4 @@ pub fn run(args: &Uploads) -> Result<(), Failure> {
         return Err(failed(format!("{source}: {left} uploads could not be ended")));
     }
     Ok(())
-}
-
-/// Returns a key without characters that a terminal would act on.
-fn shown(key: &str) -> String {
-    key.chars()
-        .flat_map(|it| if it.is_control() { it.escape_default().collect() } else { vec![it] })
-        .collect()
 }

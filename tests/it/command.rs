@@ -259,6 +259,62 @@ fn tree_and_info_describe_the_hierarchy() {
 }
 
 #[test]
+fn names_in_a_hierarchy_do_not_control_the_terminal() {
+    let place = place();
+    let dir = place.path();
+    let evil = "\u{1b}]0;title\u{7}\u{9b}2J";
+    let array = format!(
+        r#"{{"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "int8",
+        "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [2]}}}},
+        "chunk_key_encoding": {{"name": "default"}}, "fill_value": 0, "codecs": [{{"name": "bytes"}}],
+        "dimension_names": ["x\\u001b[2J"], "attributes": {{"note": "\\u001b[2J", "units": "\\u001b[2J"}}}}"#
+    );
+    let unknown = array.replace("int8", "\\u001b[2J");
+    for (name, text) in [(evil, &array), ("line\nbreak", &array), ("unknown", &unknown)] {
+        let node = dir.join("a.zarr").join(name);
+        fs::create_dir(&node).unwrap();
+        fs::write(node.join("zarr.json"), text).unwrap();
+    }
+    let (all, one) = (path(dir, "a.zarr"), path(dir, &format!("a.zarr/{evil}")));
+    let unknown = path(dir, "a.zarr/unknown");
+    for args in [
+        &["tree", &all, "--color", "always"][..],
+        &["tree", &all, "--sizes"],
+        &["info", &all],
+        &["info", &one],
+        &["info", &unknown],
+        &["info", &one, "--stats"],
+        &["info", &one, "--chunks"],
+        &["check", &all],
+        &["diff", &all, &one],
+        &["convert", &all, &path(dir, "b.zarr")],
+        &["convert", &all, &path(dir, "c.zarr"), "--skip-unsupported"],
+        &["create", &path(dir, &format!("a.zarr/{evil}2")), "--shape", "1", "--dtype", "i1"],
+    ] {
+        let done = zarrfs().args(args).output().unwrap();
+        let printed =
+            [done.stdout, done.stderr].map(|out| String::from_utf8(out).unwrap()).concat();
+        let without_colors = ["1;34", "1", "0"]
+            .iter()
+            .fold(printed.clone(), |text, color| text.replace(&format!("\u{1b}[{color}m"), ""));
+        let found = without_colors.chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(found, None, "{args:?}: {printed:?}");
+        assert!(!printed.contains("\nbreak"), "{args:?}: {printed:?}");
+    }
+}
+
+#[test]
+fn a_file_with_the_name_of_a_command_does_not_hide_the_command() {
+    let place = place();
+    for command in ["status", "tree", "man"] {
+        fs::write(place.path().join(command), "").unwrap();
+        let done = zarrfs().args([command, "--help"]).current_dir(place.path()).output().unwrap();
+        let help = String::from_utf8(done.stdout).unwrap();
+        assert!(help.contains(&format!("Usage: zarrfs {command} ")), "{help}");
+    }
+}
+
+#[test]
 fn help_lists_commands_and_exit_codes() {
     let output = zarrfs().arg("--help").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();

@@ -1,8 +1,6 @@
 //! The command line: commands, options and their help.
 //!
 //! A command and its options are a type in one of the modules below.
-#![expect(clippy::doc_markdown, reason = "these comments are printed as help, with their marks")]
-
 mod check;
 mod describe;
 mod extras;
