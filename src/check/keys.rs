@@ -254,7 +254,13 @@ impl<'k> Keys<'k> {
             let reason = "has the name of a chunk, but there is no array";
             self.find(Finding::new(Code::NoArray, key, reason));
         } else {
-            self.find(Finding::new(Code::Foreign, key, "belongs neither to a node nor to a chunk"));
+            let reason = match self.hierarchy.store().stat(key) {
+                Ok(Some(_)) => "belongs neither to a node nor to a chunk",
+                Ok(None) => "a link that leads nowhere",
+                // It may be the directory of a node, which other programs find.
+                Err(error) => return self.report(&error, key.as_str()),
+            };
+            self.find(Finding::new(Code::Foreign, key, reason));
         }
     }
 

@@ -8,6 +8,7 @@ use super::conventions;
 use super::finding::{Code, Finding, Repair};
 use super::options::Watch;
 use super::target::Target;
+use crate::array::Array;
 use crate::convert::Target as Place;
 use crate::convert::difference;
 use crate::error::{Error, Kind, Result};
@@ -116,8 +117,14 @@ impl<'h> Nodes<'h> {
         };
         match node.content() {
             Content::NotUnderstood(_, error) => {
-                self.unclear.insert(prefix);
                 self.report_metadata(&key(), error)?;
+                match self.without_attributes(path, error)? {
+                    Some(array) => {
+                        let target = Arc::new(Target::new(path.clone(), array));
+                        self.targets.insert(prefix, target);
+                    }
+                    None => drop(self.unclear.insert(prefix)),
+                }
             }
             Content::Array(array) => {
                 if let Some(error) = array.not_understood() {
@@ -132,6 +139,14 @@ impl<'h> Nodes<'h> {
             self.find(Finding::new(Code::Convention, key(), reason));
         }
         Ok(())
+    }
+
+    /// Returns an array whose file of attributes is damaged: its chunks can be checked without it.
+    fn without_attributes(&self, path: &NodePath, error: &Error) -> Result<Option<Arc<Array>>> {
+        let attributes = self.hierarchy.dialect_of(path).attributes_key(path)?;
+        let is_at_fault = attributes.is_some_and(|key| error.subject() == Some(key.as_str()));
+        // If the metadata file is damaged, too, its error is reported by readers.
+        Ok(if is_at_fault { self.hierarchy.without_attributes(path).ok().flatten() } else { None })
     }
 
     /// Reports a node that cannot be read at all.

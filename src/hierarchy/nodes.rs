@@ -337,6 +337,22 @@ impl Hierarchy {
         Ok(keys.map(|key| (key, ByteRange::first(MAX_DOCUMENT_LEN))).collect())
     }
 
+    /// Returns an array by its metadata file alone, without the file of its attributes (Zarr 2);
+    /// `None` if the node is no array.
+    pub fn without_attributes(&self, path: &NodePath) -> Result<Option<Arc<Array>>> {
+        let dialect = self.dialect_of(path);
+        for (kind, key) in dialect.document_keys(path)? {
+            let Some(found) = self.store().get(&key, MAX_DOCUMENT_LEN)? else { continue };
+            let lowered = dialect.lower(kind, &found.bytes);
+            let content = lowered.node.and_then(|node| self.bind(path, node)).at(&key)?;
+            return Ok(match content {
+                Content::Array(array) => Some(array),
+                Content::Group(_) | Content::NotUnderstood(..) => None,
+            });
+        }
+        Ok(None)
+    }
+
     pub(super) fn bind(&self, path: &NodePath, node: model::Node) -> Result<Content> {
         match node {
             model::Node::Group(group) => Ok(Content::Group(group)),

@@ -53,7 +53,7 @@ pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
 fn check_format(document: &Object) -> Result<()> {
     let format = required(document, "zarr_format")?;
     if format.as_number().and_then(|number| integer(number.as_str())) != Some(2) {
-        return Err(Error::unsupported(format!("zarr_format is {}, not 2", describe(format))));
+        return Err(Error::invalid(format!("zarr_format is {}, not 2", describe(format))));
     }
     Ok(())
 }

@@ -71,8 +71,12 @@ pub(super) fn lower(text: &[u8]) -> Lowered {
 
 fn check_document(document: &Object) -> Result<()> {
     let format = required(document, "zarr_format")?;
-    if format.as_number().and_then(|number| integer(number.as_str())) != Some(3) {
-        return Err(Error::unsupported(format!("zarr_format is {}, not 3", describe(format))));
+    let number = format.as_number().and_then(|number| integer(number.as_str()));
+    if number != Some(3) {
+        let detail = format!("zarr_format is {}, not 3", describe(format));
+        // A later version is no mistake.
+        let is_later = number.is_some_and(|number| number > 3);
+        return Err(if is_later { Error::unsupported(detail) } else { Error::invalid(detail) });
     }
     match document.get("node_type") {
         None => Ok(()),

@@ -197,6 +197,13 @@ def link_out(store):
     return key
 
 
+def node_out(store):
+    away = store.path.parent / f"{store.path.name}.away"
+    shutil.move(store.path / "g/sub", away)
+    os.symlink(away, store.path / "g/sub")
+    return "g/sub"
+
+
 def copy_metadata(store):
     """Metadata of Zarr 2 beside those of Zarr 3, as `zarr migrate` leaves them."""
     v2 = {"zarr_format": 2, "shape": [6, 8], "chunks": [3, 4] if store.dialect == "v3" else [6, 8], "dtype": "<i4", "compressor": None}
@@ -356,6 +363,10 @@ DAMAGES = {
         "unfinished", "interrupted", lambda s: str(Path(s.put(".zarrfs/aside-1234-5678-1/change", b"{}")).parent), alone=True
     ),
     "a pipe instead of a chunk": Damage("unreadable", "", fifo, PLAIN),
+    "a version of another metadata file": Damage(
+        "metadata", "zarr_format is 2", lambda s: s.edit(s.meta("packed"), lambda d: d.update(zarr_format=2)), V3, alone=True
+    ),
+    "a node that is a link out of the store": Damage("unreadable", "leads out", node_out, ("v3", "v2")),
     "a link out of the store": Damage("unreadable", "", link_out, PLAIN),
     "names that differ in case": Damage("case", "only in case", lambda s: str(Path(s.put(f"{s.group}G/notes", b"x")).parent)),
     "dimension names of another rank": Damage("convention", "3 dimensions", dimensions, ("v3", "sharded", "v2", "d2020-10")),
@@ -381,6 +392,15 @@ def healthy(tmp_path_factory):
 def copied(healthy, dialect, tmp_path, name="store"):
     shutil.copytree(healthy[dialect].path, tmp_path / name)
     return Store(tmp_path / name, dialect)
+
+
+def test_chunks_are_checked_although_the_attributes_of_their_array_are_damaged(tmp_path):
+    store = make(tmp_path / "a.zarr", "v2")
+    store.put("packed/.zattrs", b"{")
+    store.change(store.chunk("packed", 1, 1), lambda data: data[:9])
+    found = check(store.path)
+    assert found.named() == {("not-json", "packed/.zattrs"), ("undecodable", store.chunk("packed", 1, 1))}
+    assert found.summary["chunks_stored"] == 16
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
