@@ -1,4 +1,4 @@
-//! Man pages and completions name what the program takes.
+//! Man pages, completions and `docs/commands.md` say the same as `--help`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -56,6 +56,106 @@ fn each_command_has_a_man_page_with_all_its_options() {
         let page = options(&page(&format!("zarrfs-{command}")));
         for option in typed {
             assert!(page.contains(&option), "--{option} is not in zarrfs-{command}(1)");
+        }
+    }
+}
+
+/// The text of `--help`, of a command or of the program.
+fn help_of(command: Option<&str>) -> String {
+    let done = zarrfs().args(command).arg("--help").env("COLUMNS", "100").output().unwrap();
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// What the brackets of `[default: zstd]` and the like have in a text without line breaks.
+fn in_brackets(text: &str, word: &str) -> BTreeSet<String> {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let start = format!("[{word}: ");
+    let parts = text.split(&start).skip(1);
+    parts.filter_map(|part| Some(part.split_once(']')?.0.to_owned())).collect()
+}
+
+/// The names in lists of possible values: `- zarr2: the hierarchy as Zarr 2`, `[possible values: v3, v2]`.
+fn values(help: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for list in in_brackets(help, "possible values") {
+        found.extend(list.split(", ").map(str::to_owned));
+    }
+    let items = help.lines().filter_map(|line| line.trim_start().strip_prefix("- "));
+    found.extend(items.filter_map(|item| Some(item.split_once(':')?.0.to_owned())));
+    found
+}
+
+#[test]
+fn man_pages_have_the_defaults_and_values_of_the_help() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(zarrfs().arg("man").arg(dir.path()).status().unwrap().success());
+    let mut seen = 0;
+    for command in commands() {
+        let help = help_of(Some(&command));
+        let page = fs::read_to_string(dir.path().join(format!("man1/zarrfs-{command}.1"))).unwrap();
+        let page = page.replace("\\-", "-").replace("\\fB", "").replace("\\fR", "");
+        let (wanted, found) = (in_brackets(&help, "default"), in_brackets(&page, "default"));
+        assert_eq!(wanted, found, "the defaults of {command}");
+        for value in values(&help) {
+            let is_item = |line: &str| line == value || line.starts_with(&format!("{value}: "));
+            assert!(page.lines().any(is_item), "{command}: no value {value} in the man page");
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "{seen} values");
+}
+
+#[test]
+fn the_page_of_all_commands_is_their_help() {
+    let mut page = "# Commands\n\nThe `--help` of the program and of each command.\n".to_owned();
+    let names = commands();
+    for command in std::iter::once(None).chain(names.iter().map(|name| Some(name.as_str()))) {
+        let title = command.map_or("zarrfs".to_owned(), |name| format!("zarrfs {name}"));
+        let help = help_of(command);
+        let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+        page.push_str(&format!("\n## {title}\n\n```text\n{}\n```\n", help.join("\n").trim_end()));
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/commands.md");
+    if std::env::var_os("ZARRFS_UPDATE").is_some() {
+        fs::write(path, &page).unwrap();
+    }
+    let found = fs::read_to_string(path).unwrap_or_default();
+    let differs = found.lines().zip(page.lines()).find(|(found, wanted)| found != wanted);
+    assert!(
+        found == page,
+        "docs/commands.md is outdated: {differs:?}; `ZARRFS_UPDATE=1 cargo test --test it page_of_all` writes it"
+    );
+}
+
+#[test]
+fn completions_complete_each_option_of_each_command() {
+    let script = |shell: &str| {
+        let printed = zarrfs().args(["completions", shell]).output().unwrap().stdout;
+        String::from_utf8(printed).unwrap()
+    };
+    let (bash, zsh, fish) = (script("bash"), script("zsh"), script("fish"));
+    for command in commands() {
+        let help = help_of(Some(&command));
+        let list = help.split_once("Options:").map_or("", |(_, list)| list);
+        // Lines that continue a description are indented further.
+        let is_option = |line: &&str| line.starts_with("  -") || line.starts_with("      --");
+        let names: BTreeSet<String> = list
+            .lines()
+            .filter(is_option)
+            .flat_map(|line| {
+                options(line.split("  ").find(|part| part.contains("--")).unwrap_or(""))
+            })
+            .collect();
+        let case = format!("zarrfs__subcmd__{command})");
+        let case = if bash.contains(&case) { case } else { format!("zarrfs__{command})") };
+        let in_bash = bash.rsplit_once(&case).expect("a case of bash").1;
+        let in_bash = in_bash.split_once("return 0").expect("its words").0;
+        for name in names {
+            assert!(in_bash.contains(&format!("--{name}")), "bash: {command} --{name}");
+            assert!(zsh.contains(&format!("--{name}")), "zsh: {command} --{name}");
+            let is_of =
+                |line: &str| line.contains(&command) && line.contains(&format!("-l {name}"));
+            assert!(fish.lines().any(is_of), "fish: {command} --{name}");
         }
     }
 }
