@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::hierarchy::Hierarchy;
 use crate::json::MAX_DOCUMENT_LEN;
 use crate::metadata::NodePath;
-use crate::metadata::model::{KeyEncoding, Separator};
+use crate::metadata::model::KeyEncoding;
 use crate::store::{Entry, Key, ListableStore, PRIVATE, Prefix};
 
 /// The most nested directories to list.
@@ -27,17 +27,6 @@ const MOST_NAMES: usize = 1 << 20;
 
 /// The most chunks of an array whose missing ones are reported one by one.
 const MOST_POSSIBLE: u64 = 1 << 30;
-
-/// All spellings of the keys of chunks.
-const SPELLINGS: [KeyEncoding; 7] = [
-    KeyEncoding::Default(Separator::Slash),
-    KeyEncoding::Default(Separator::Dot),
-    KeyEncoding::V2(Separator::Slash),
-    KeyEncoding::V2(Separator::Dot),
-    KeyEncoding::Draft(Separator::Slash),
-    KeyEncoding::Draft(Separator::Dot),
-    KeyEncoding::N5,
-];
 
 /// The keys of a hierarchy.
 pub struct Keys<'k> {
@@ -462,7 +451,7 @@ impl<'k> Keys<'k> {
 /// Returns the coordinates of a chunk whose key has another spelling than those of its array.
 fn spelled_otherwise(own: KeyEncoding, text: &str, rank: usize) -> Option<Coords> {
     let plain = without_zeros(text);
-    SPELLINGS
+    KeyEncoding::ALL
         .iter()
         .filter(|encoding| **encoding != own || plain != text)
         // An index is a file of that name in too many other ways.
@@ -538,6 +527,7 @@ fn coords_of(number: u64, counts: &[u64]) -> Coords {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metadata::model::Separator;
 
     #[test]
     fn a_key_of_a_chunk_is_known_in_every_spelling() {

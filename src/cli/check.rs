@@ -1,35 +1,23 @@
 //! `zarrfs check`: damage in metadata, keys and chunks, and its repair.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use indicatif::ProgressBar;
 use parking_lot::Mutex;
 use serde_json::json;
 
 use super::args::Check;
 use super::failure::{Failure, failed};
+use super::interrupt::stop_on_signals;
 use super::open::Access;
-use super::progress::{self, Ticker};
-use super::{logger, open, print, remote, umount};
-use crate::check::repair::{self, Quarantine};
-use crate::check::{self, Finding, Options, Repair, Severity, Summary, Watch};
-use crate::error::{Error, Kind, Result};
+use super::progress::{Bar, SharedLines};
+use super::{logger, open, print, remote, repair};
+use crate::check::{self, Finding, Options, Severity, Summary, Watch};
+use crate::error::Result;
 use crate::hierarchy::Hierarchy;
 use crate::metadata::{Dialect, NodePath, states_version};
-use crate::store::{ByteRange, Key, Prefix, Store};
-use crate::sys;
-
-/// The fewest threads that read from a server.
-const REMOTE_THREADS: usize = 16;
-
-/// The number of bytes to copy into quarantine at a time.
-const STEP: u64 = 16 << 20;
+use crate::store::Store;
 
 /// The most findings to keep for a repair.
 const MOST_KEPT: usize = 1_000_000;
@@ -52,14 +40,9 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
         only.push(top);
     }
     if args.repair {
-        check_writers(args, &hierarchy)?;
+        repair::check(args, &hierarchy)?;
     }
-    if let Some(dir) = &args.quarantine {
-        check_apart(dir)?;
-    }
-    let is_remote = remote::url(&args.source).is_some();
-    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let jobs = if is_remote { processors.max(REMOTE_THREADS) } else { processors };
+    let jobs = args.jobs.unwrap_or_else(|| remote::reading_threads([args.source.as_path()]));
     let options = Options {
         only,
         chunks: match args.sample {
@@ -68,21 +51,25 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
             None => check::Chunks::All,
         },
         expects_all: args.expect_all,
-        jobs: args.jobs.unwrap_or(jobs).max(1),
+        jobs: jobs.max(1),
     };
     let printer = Printer::new(args, hierarchy.store().clone())?;
     let summary = check::run(&hierarchy, &options, &printer);
-    printer.bar.finish_and_clear();
+    printer.bar.end();
     let summary = summary?;
     printer.lines.end()?;
     report(args, &summary, &printer, begun);
     if printer.is_stopped() {
         return Err(failed(format!("{}: interrupted", args.source.display())));
     }
-    if args.repair {
-        return repair(args, &hierarchy, &printer);
+    let damaged = printer.count(Severity::Damaged);
+    if let Some(kept) = &printer.kept {
+        let repairable = std::mem::take(&mut *kept.lock());
+        let is_stopped = || printer.is_stopped();
+        let found = repair::Found { repairable: &repairable, damaged, is_stopped: &is_stopped };
+        return repair::run(args, &hierarchy, &found);
     }
-    match printer.count(Severity::Damaged) {
+    match damaged {
         0 => Ok(()),
         _ => Err(Failure::Damaged),
     }
@@ -107,9 +94,8 @@ fn opened(args: &Check, access: Access) -> std::result::Result<(Hierarchy, NodeP
 /// Prints findings as they come, and a progress bar on a terminal.
 struct Printer {
     form: Form,
-    bar: ProgressBar,
-    ticker: Ticker,
-    lines: print::SharedLines,
+    bar: Bar,
+    lines: SharedLines,
     /// The last key that was printed alone. A leaf lock.
     last_key: Mutex<String>,
     counts: [AtomicU64; 3],
@@ -127,18 +113,9 @@ enum Form {
 
 impl Printer {
     fn new(args: &Check, store: Store) -> std::result::Result<Self, Failure> {
-        let bar =
-            progress::bar("{wide_bar} {human_pos}/{human_len} chunks and shards, {eta} left")?;
-        let is_stopped = Arc::new(AtomicBool::new(false));
-        // Do this before any thread starts, so that only the waiting thread receives signals.
-        sys::block_signals()?;
-        let stop = Arc::clone(&is_stopped);
-        thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            while sys::wait_for_signal().is_ok() {
-                stop.store(true, Ordering::Relaxed);
-                store.read().stop();
-            }
-        })?;
+        let bar = Bar::new("{wide_bar} {human_pos}/{human_len} chunks and shards, {eta} left")?;
+        let is_stopped = Arc::default();
+        stop_on_signals(&is_stopped, vec![store])?;
         let form = match (args.json, args.keys) {
             (true, _) => Form::Json,
             (false, true) => Form::Keys,
@@ -147,8 +124,7 @@ impl Printer {
         Ok(Self {
             form,
             bar,
-            ticker: Ticker::new(),
-            lines: print::SharedLines::new(Arc::clone(&is_stopped)),
+            lines: SharedLines::new(Arc::clone(&is_stopped)),
             last_key: Mutex::default(),
             counts: Default::default(),
             kept: args.repair.then(Mutex::default),
@@ -212,15 +188,11 @@ impl Watch for Printer {
     }
 
     fn expect(&self, values: u64) {
-        self.bar.inc_length(values);
+        self.bar.expect(values);
     }
 
     fn advance(&self) {
-        self.bar.inc(1);
-        self.ticker.tick(|| {
-            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
-            format!("{done} of {all} chunks and shards checked")
-        });
+        self.bar.advance("checked");
     }
 
     fn is_stopped(&self) -> bool {
@@ -275,192 +247,4 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
     parts.push(format!("{}.{} s", tenths / 10, tenths % 10));
     let text = format!("{}: {}", args.source.display(), parts.join("; "));
     print::error(&text);
-}
-
-/// Fails if a directory for damaged chunks lies in a hierarchy: a chunk would move onto itself, or
-/// become a file of another node.
-fn check_apart(dir: &Path) -> std::result::Result<(), Failure> {
-    let absolute = std::path::absolute(dir)?;
-    let found = absolute.ancestors().find_map(|above| above.canonicalize().ok());
-    let names = ["zarr.json", ".zgroup", ".zarray", ".zmetadata", "attributes.json", "meta"];
-    for above in found.iter().flat_map(|found| found.ancestors()) {
-        if names.iter().any(|name| above.join(name).exists()) {
-            return Err(failed(format!(
-                "{}: lies in the hierarchy {}: name a directory outside of it (--quarantine)",
-                dir.display(),
-                above.display()
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Fails if a program writes to the store.
-fn check_writers(args: &Check, hierarchy: &Hierarchy) -> std::result::Result<(), Failure> {
-    let shown = args.source.display();
-    let in_use = |by: &str| {
-        failed(format!(
-            "{shown}: {by} is writing to it: unmount it or wait for it, then run --repair again"
-        ))
-    };
-    if let Some(list) = hierarchy.store().list() {
-        let files = list.writer_files(&Prefix::root())?;
-        if files.iter().any(|file| file.is_held) {
-            return Err(in_use("a mount or another program"));
-        }
-    }
-    if let Ok(path) = args.source.canonicalize() {
-        for mount in umount::mounts()?.iter().filter(|mount| mount.is_fuse()) {
-            let source = mount.source.to_str().unwrap_or_default();
-            let root = source.rsplit_once('#').map_or(source, |(root, _)| root);
-            let is_same = path.starts_with(root) || Path::new(root).starts_with(&path);
-            if !root.is_empty() && is_same && !mount.is_read_only() {
-                return Err(in_use(&format!("the mount {}", mount.path.display())));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Prints the plan of a repair, and does it if `--yes` was given.
-fn repair(
-    args: &Check,
-    hierarchy: &Hierarchy,
-    printer: &Printer,
-) -> std::result::Result<(), Failure> {
-    let shown = args.source.display();
-    let found = printer.kept.as_ref().map(|kept| std::mem::take(&mut *kept.lock()));
-    let found = found.unwrap_or_default();
-    let steps = repair::plan(&found, args.quarantine.is_some())?;
-    let is_handled = |finding: &&Finding| {
-        finding.code.severity() == Severity::Damaged
-            && match finding.repair {
-                Some(Repair::Quarantine(_)) => args.quarantine.is_some(),
-                Some(_) => true,
-                None => false,
-            }
-    };
-    let handled = u64::try_from(found.iter().filter(is_handled).count()).unwrap_or(u64::MAX);
-    let damaged = printer.count(Severity::Damaged);
-    let left = damaged.saturating_sub(handled);
-    let ended = |left: u64| if left == 0 { Ok(()) } else { Err(Failure::Damaged) };
-    if steps.is_empty() {
-        print::error(&format!("{shown}: nothing can be repaired without a guess"));
-        return ended(damaged);
-    }
-    if !args.yes {
-        for step in &steps {
-            print::error(&format!("would {step}"));
-        }
-        print::error(&format!("{shown}: nothing was changed; add --yes to do this"));
-        return ended(damaged);
-    }
-    check_writers(args, hierarchy)?;
-    let quarantine = args.quarantine.as_ref().map(|dir| Folder(dir.clone()));
-    let quarantine: Option<&dyn Quarantine> = match &quarantine {
-        Some(folder) => Some(folder),
-        None => None,
-    };
-    let mut failures = 0_u64;
-    for step in &steps {
-        if printer.is_stopped() {
-            hierarchy.release_idle(Duration::ZERO);
-            return Err(failed(format!("{shown}: interrupted; run the same command to go on")));
-        }
-        match repair::take(hierarchy, step, quarantine) {
-            Ok(()) => print::error(&format!("done: {step}")),
-            Err(error) => {
-                failures = failures.saturating_add(1);
-                print::error(&format!("not done: {step}: {error}"));
-            }
-        }
-    }
-    hierarchy.release_idle(Duration::ZERO);
-    if failures > 0 {
-        return Err(failed(format!("{shown}: {failures} of {} repairs failed", steps.len())));
-    }
-    let done = format!("{shown}: {} repairs done; check it again", steps.len());
-    if left > 0 {
-        print::error(&format!("{done}: {left} damaged files are left"));
-    } else {
-        print::error(&done);
-    }
-    ended(left)
-}
-
-/// A directory for damaged values, each at the path of its key.
-struct Folder(PathBuf);
-
-impl Quarantine for Folder {
-    fn keep(&self, key: &Key, store: &Store) -> Result<()> {
-        let path = self.0.join(key.as_str());
-        let above = path.parent().unwrap_or(&self.0);
-        std::fs::create_dir_all(above)?;
-        let Some(stat) = store.stat(key)? else { return Ok(()) };
-        // Another value of the same key stays.
-        let mut number = 0_u32;
-        let mut place = path.clone();
-        while place.exists() {
-            if same(&place, key, store, stat.len)? {
-                return Ok(());
-            }
-            number = number.saturating_add(1);
-            place = with_suffix(&path, &number.to_string());
-        }
-        let part = with_suffix(&place, "part");
-        let mut file = File::create(&part)?;
-        each_part(key, store, stat.len, &mut |bytes| {
-            file.write_all(bytes)?;
-            Ok(true)
-        })?;
-        file.sync_all()?;
-        std::fs::rename(&part, &place)?;
-        File::open(above)?.sync_all()?;
-        Ok(())
-    }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(suffix);
-    name.into()
-}
-
-/// Whether a file has the bytes of a value.
-fn same(path: &Path, key: &Key, store: &Store, len: u64) -> Result<bool> {
-    use std::io::Read;
-
-    let mut file = File::open(path)?;
-    if file.metadata()?.len() != len {
-        return Ok(false);
-    }
-    let mut found = Vec::new();
-    each_part(key, store, len, &mut |bytes| {
-        found.resize(bytes.len(), 0);
-        file.read_exact(&mut found)?;
-        Ok(found == bytes)
-    })
-}
-
-/// Reads a value part by part, until `take` returns false. Returns whether all were taken.
-fn each_part(
-    key: &Key,
-    store: &Store,
-    len: u64,
-    take: &mut dyn FnMut(&[u8]) -> Result<bool>,
-) -> Result<bool> {
-    let mut offset = 0;
-    while offset < len {
-        let range = ByteRange::Span { offset, len: STEP };
-        let mut found = store.read().get_partial_values(&[(key.clone(), range)])?;
-        let value = found.pop().flatten().filter(|value| !value.bytes.is_empty());
-        let changed = || Error::new(Kind::Stale, "another program changed the value meanwhile");
-        let value = value.ok_or_else(changed)?;
-        if !take(&value.bytes)? {
-            return Ok(false);
-        }
-        offset = offset.saturating_add(u64::try_from(value.bytes.len()).unwrap_or(u64::MAX));
-    }
-    Ok(true)
 }

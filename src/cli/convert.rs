@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use indicatif::ProgressBar;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::args::Convert;
 use super::describe::describe;
 use super::failure::{Failure, failed};
+use super::interrupt::stop_on_signals;
 use super::mounted::{self, Mounted};
 use super::open::Location;
-use super::progress::{self, Ticker};
+use super::progress::Bar;
 use super::{open, print, remote};
 use crate::array::FillChunks;
 use crate::codec::CodecSpec;
@@ -29,7 +29,6 @@ use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::{Dialect, NodePath, Shards};
 use crate::resources;
 use crate::store::directory::Durability;
-use crate::sys;
 
 /// The number of fill-value chunks that are always allowed.
 const FILL_COUNT: u64 = 100_000;
@@ -52,7 +51,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
         prepare(args, &source, &from, &dest, &requested).inspect_err(|_| dest.remove_if_new())?;
     let watch = Progress::new(args, plan.arrays().count())?;
     let copied = copy(args, dest.target, &hierarchy, &plan, &requested, &watch);
-    watch.bar.finish_and_clear();
+    watch.bar.end();
     let copied = copied.inspect_err(|_| dest.remove_if_new())?;
     report(args, &hierarchy, &plan, &copied, begun)?;
     match watch.damaged_count() {
@@ -470,8 +469,7 @@ fn report(
 
 /// The progress bar on a terminal, and whether the user interrupted the copy.
 struct Progress {
-    bar: ProgressBar,
-    ticker: Ticker,
+    bar: Bar,
     arrays: usize,
     begun: std::sync::atomic::AtomicUsize,
     is_stopped: Arc<AtomicBool>,
@@ -483,19 +481,11 @@ struct Progress {
 
 impl Progress {
     fn new(args: &Convert, arrays: usize) -> Result<Self, Failure> {
-        let bar = progress::bar("{prefix} {wide_bar} {pos}/{len} {eta} {msg}")?;
-        let is_stopped = Arc::new(AtomicBool::new(false));
-        // Do this before any thread starts, so that only the waiting thread receives signals.
-        sys::block_signals()?;
-        let stop = Arc::clone(&is_stopped);
-        thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            while sys::wait_for_signal().is_ok() {
-                stop.store(true, Ordering::Relaxed);
-            }
-        })?;
+        let bar = Bar::new("{prefix} {wide_bar} {pos}/{len} {eta}")?;
+        let is_stopped = Arc::default();
+        stop_on_signals(&is_stopped, Vec::new())?;
         Ok(Self {
             bar,
-            ticker: Ticker::new(),
             arrays,
             begun: std::sync::atomic::AtomicUsize::new(0),
             is_stopped,
@@ -515,23 +505,17 @@ impl Watch for Progress {
         let number = self.begun.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         // Arrays that have changed are copied again.
         let number = number.min(self.arrays);
-        self.bar.set_prefix(format!("{number}/{} {path}", self.arrays));
-        self.bar.reset();
-        self.bar.set_length(values);
+        self.bar.begin(format!("{number}/{} {path}", self.arrays), values);
     }
 
     fn advance(&self) {
-        self.bar.inc(1);
-        self.ticker.tick(|| {
-            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
-            format!("{}: {done} of {all} chunks and shards copied", self.bar.prefix())
-        });
+        self.bar.advance("copied");
     }
 
     fn go_on_without(&self, damaged: &Error) -> bool {
         let text = damaged.to_string();
         if self.damaged.lock().insert(text.clone()) {
-            self.bar.suspend(|| print::error(&format!("zarrfs: {}/{text}", self.source)));
+            self.bar.above(|| print::error(&format!("zarrfs: {}/{text}", self.source)));
         }
         self.keeps_going
     }

@@ -1,31 +1,24 @@
 //! `zarrfs diff`: the differences between two hierarchies.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::args::Diff;
 use super::failure::{Failure, failed};
-use super::progress::{self, Ticker};
+use super::interrupt::stop_on_signals;
+use super::progress::{Bar, SharedLines};
 use super::{logger, open, print, remote};
 use crate::diff::{self, Difference, Largest, Options, Side, Summary, ValueDifference, Watch};
 use crate::error::Error;
 use crate::resources;
-use crate::store::Store;
-use crate::sys;
-
-/// The fewest threads that read from a server.
-const REMOTE_THREADS: usize = 16;
 
 /// Compares two hierarchies, and prints the differences.
 pub fn run(args: &Diff) -> Result<(), Failure> {
     let printer = Printer::new(args.json)?;
     let compared = compare(args, &printer);
-    printer.bar.finish_and_clear();
+    printer.bar.end();
     // For this command, 1 means that they differ.
     let as_usage = |failure: Failure| Failure::Usage(failure.message().to_owned());
     let summary = compared.map_err(as_usage)?;
@@ -59,17 +52,15 @@ fn compare(args: &Diff, printer: &Printer) -> Result<Summary, Failure> {
     logger::start(log::LevelFilter::Warn, logger::Sink::Command)?;
     let (one, top_one) = open::node(&args.a, args.from.as_ref(), &args.remote)?;
     let (two, top_two) = open::node(&args.b, args.from_b.as_ref(), &args.remote)?;
-    printer.stop_on_signals([one.store().clone(), two.store().clone()])?;
-    let is_remote = |path: &Path| remote::url(path).is_some();
-    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let is_any_remote = is_remote(&args.a) || is_remote(&args.b);
-    let jobs = if is_any_remote { processors.max(REMOTE_THREADS) } else { processors };
+    stop_on_signals(&printer.is_stopped, vec![one.store().clone(), two.store().clone()])?;
+    let jobs =
+        args.jobs.unwrap_or_else(|| remote::reading_threads([args.a.as_path(), args.b.as_path()]));
     let options = Options {
         tolerance: args.tolerance,
         relative: args.rtol,
         compares_values: !args.metadata_only,
         only: args.only.clone(),
-        jobs: args.jobs.unwrap_or(jobs).max(1),
+        jobs: jobs.max(1),
         cache_len: resources::within_memory(args.cache_size, 4),
     };
     for path in &args.only {
@@ -88,9 +79,8 @@ fn compare(args: &Diff, printer: &Printer) -> Result<Summary, Failure> {
 /// Prints differences as they come, and a progress bar on a terminal.
 struct Printer {
     is_json: bool,
-    bar: ProgressBar,
-    ticker: Ticker,
-    lines: print::SharedLines,
+    bar: Bar,
+    lines: SharedLines,
     differences: AtomicU64,
     failures: AtomicU64,
     is_stopped: Arc<AtomicBool>,
@@ -98,32 +88,16 @@ struct Printer {
 
 impl Printer {
     fn new(is_json: bool) -> Result<Self, Failure> {
-        let bar = progress::bar("{prefix} {wide_bar} {pos}/{len} chunks, {eta} left")?;
+        let bar = Bar::new("{prefix} {wide_bar} {pos}/{len} chunks, {eta} left")?;
         let is_stopped: Arc<AtomicBool> = Arc::default();
         Ok(Self {
             is_json,
             bar,
-            ticker: Ticker::new(),
-            lines: print::SharedLines::new(Arc::clone(&is_stopped)),
+            lines: SharedLines::new(Arc::clone(&is_stopped)),
             differences: AtomicU64::default(),
             failures: AtomicU64::default(),
             is_stopped,
         })
-    }
-
-    /// Ends the comparison at a signal.
-    fn stop_on_signals(&self, stores: [Store; 2]) -> Result<(), Failure> {
-        sys::block_signals()?;
-        let stop = Arc::clone(&self.is_stopped);
-        thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            while sys::wait_for_signal().is_ok() {
-                stop.store(true, Ordering::Relaxed);
-                for store in &stores {
-                    store.read().stop();
-                }
-            }
-        })?;
-        Ok(())
     }
 }
 
@@ -140,21 +114,15 @@ impl Watch for Printer {
 
     fn fail(&self, path: &str, error: &Error) {
         self.failures.fetch_add(1, Ordering::Relaxed);
-        self.bar.suspend(|| print::error(&format!("zarrfs: /{path}: {error}")));
+        self.bar.above(|| print::error(&format!("zarrfs: /{path}: {error}")));
     }
 
     fn expect(&self, path: &str, chunks: u64) {
-        self.bar.set_prefix(format!("/{path}"));
-        self.bar.reset();
-        self.bar.set_length(chunks);
+        self.bar.begin(format!("/{path}"), chunks);
     }
 
     fn advance(&self) {
-        self.bar.inc(1);
-        self.ticker.tick(|| {
-            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
-            format!("{done} of {all} chunks and shards compared")
-        });
+        self.bar.advance("compared");
     }
 
     fn is_stopped(&self) -> bool {

@@ -16,6 +16,7 @@ mod facts;
 mod failure;
 mod folder;
 mod info;
+mod interrupt;
 mod logger;
 mod mount;
 mod mount_helper;
@@ -28,6 +29,7 @@ mod plot;
 mod print;
 mod progress;
 mod remote;
+mod repair;
 mod rescue;
 mod size;
 mod statistics;
@@ -39,13 +41,14 @@ mod tree;
 mod umount;
 #[cfg(feature = "remote")]
 mod uploads;
+mod values;
 mod wording;
 mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use args::{Args, Command};
 use failure::{Failure, USAGE};
@@ -56,7 +59,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let typed = match mount_helper::translate(&args) {
         Some(Ok(typed)) => typed,
         Some(Err(failure)) => return end(Err(failure)),
-        None => args::normalize(args),
+        None => args::normalize(args, &Args::command()),
     };
     let args = match Args::try_parse_from(&typed) {
         Ok(args) => args,

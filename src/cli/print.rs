@@ -2,11 +2,6 @@
 
 use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use indicatif::ProgressBar;
-use parking_lot::Mutex;
 
 use super::failure::{Failure, failed};
 use crate::sys;
@@ -56,61 +51,8 @@ impl Lines {
     }
 
     /// Prints buffered lines.
-    pub fn end(mut self) -> Result<(), Failure> {
+    pub fn flush(&mut self) -> Result<(), Failure> {
         ended(self.0.flush())
-    }
-}
-
-/// Lines that several threads print while a progress bar is shown on standard error.
-#[derive(Debug)]
-pub struct SharedLines {
-    /// A leaf lock.
-    state: Mutex<State>,
-    /// Set when nothing can be printed any more, since the work is useless then.
-    is_stopped: Arc<AtomicBool>,
-}
-
-#[derive(Debug)]
-struct State {
-    lines: Lines,
-    failure: Option<Failure>,
-    is_closed: bool,
-}
-
-impl SharedLines {
-    /// Returns a printer that sets `is_stopped` when nothing can be printed any more.
-    pub fn new(is_stopped: Arc<AtomicBool>) -> Self {
-        let state = State { lines: Lines::new(), failure: None, is_closed: false };
-        Self { state: Mutex::new(state), is_stopped }
-    }
-
-    /// Prints a line above the progress bar.
-    pub fn print(&self, bar: &ProgressBar, line: &str) {
-        let mut state = self.state.lock();
-        if state.is_closed || state.failure.is_some() {
-            return;
-        }
-        match bar.suspend(|| state.lines.print(line)) {
-            Ok(flow) => state.is_closed = flow.is_break(),
-            Err(failure) => state.failure = Some(failure),
-        }
-        if state.is_closed || state.failure.is_some() {
-            self.is_stopped.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the reader has closed the pipe.
-    pub fn is_closed(&self) -> bool {
-        self.state.lock().is_closed
-    }
-
-    /// Prints buffered lines. Fails if a line could not be printed.
-    pub fn end(&self) -> Result<(), Failure> {
-        let mut state = self.state.lock();
-        match state.failure.take() {
-            Some(failure) => Err(failure),
-            None => ended(state.lines.0.flush()),
-        }
     }
 }
 

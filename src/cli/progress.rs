@@ -1,15 +1,16 @@
 //! Progress bars on a terminal, and lines for a batch job, which has none.
 //!
 //! [`Progress`] is for commands that only read: its bar appears after a second. Such a command has
-//! nothing to clean up, so Ctrl-C ends it as it ends any program. The others use a [`bar`] that
+//! nothing to clean up, so Ctrl-C ends it as it ends any program. The others use a [`Bar`] that
 //! they end themselves.
 
 use std::io::IsTerminal;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 
 use super::failure::{Failure, failed};
 use super::print;
@@ -20,43 +21,116 @@ const DELAY: Duration = Duration::from_secs(1);
 /// How often a command without a terminal prints a line.
 const TICK: Duration = Duration::from_secs(60);
 
-/// Returns a progress bar, which is hidden without a terminal.
-pub fn bar(template: &str) -> Result<ProgressBar, Failure> {
-    let bar = ProgressBar::new(0);
-    if std::io::stderr().is_terminal() {
-        let style = ProgressStyle::with_template(template);
-        bar.set_style(style.map_err(|error| failed(error.to_string()))?);
-    } else {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    Ok(bar)
-}
-
-/// Prints a line each minute if there is no terminal for a bar.
+/// A progress bar on a terminal; without one, a line each minute.
 #[derive(Debug)]
-pub struct Ticker {
+pub struct Bar {
+    shown: ProgressBar,
     begun: Instant,
     /// The number of lines so far.
     lines: AtomicU64,
-    is_used: bool,
+    has_terminal: bool,
 }
 
-impl Ticker {
-    /// Returns a ticker that starts now.
-    pub fn new() -> Self {
-        let is_used = !std::io::stderr().is_terminal();
-        Self { begun: Instant::now(), lines: AtomicU64::new(0), is_used }
+impl Bar {
+    /// Returns a bar that looks like `template`, without steps.
+    pub fn new(template: &str) -> Result<Self, Failure> {
+        let (shown, has_terminal) = (ProgressBar::new(0), std::io::stderr().is_terminal());
+        if has_terminal {
+            let style = ProgressStyle::with_template(template);
+            shown.set_style(style.map_err(|error| failed(error.to_string()))?);
+        } else {
+            shown.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        Ok(Self { shown, begun: Instant::now(), lines: AtomicU64::new(0), has_terminal })
     }
 
-    /// Prints `line` if it is time. Any thread may call it.
-    pub fn tick(&self, line: impl FnOnce() -> String) {
-        if !self.is_used {
+    /// Begins with `len` steps of `what`.
+    pub fn begin(&self, what: String, len: u64) {
+        self.shown.set_prefix(what);
+        self.shown.reset();
+        self.shown.set_length(len);
+    }
+
+    /// Adds steps.
+    pub fn expect(&self, more: u64) {
+        self.shown.inc_length(more);
+    }
+
+    /// Counts a step, which is done in the words of `done`. Any thread may call it.
+    pub fn advance(&self, done: &str) {
+        self.shown.inc(1);
+        if self.has_terminal {
             return;
         }
         let minutes = self.begun.elapsed().as_secs() / TICK.as_secs();
-        let printed = self.lines.fetch_max(minutes, Ordering::Relaxed);
-        if printed < minutes {
-            print::error(&line());
+        if self.lines.fetch_max(minutes, Ordering::Relaxed) < minutes {
+            let what = self.shown.prefix();
+            let what = if what.is_empty() { what } else { format!("{what}: ") };
+            let (at, all) = (self.shown.position(), self.shown.length().unwrap_or_default());
+            print::error(&format!("{what}{at} of {all} chunks and shards {done}"));
+        }
+    }
+
+    /// Prints something above the bar.
+    pub fn above<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.shown.suspend(print)
+    }
+
+    /// Removes the bar.
+    pub fn end(&self) {
+        self.shown.finish_and_clear();
+    }
+}
+
+/// Lines that several threads print while a progress bar is shown on standard error.
+#[derive(Debug)]
+pub struct SharedLines {
+    /// A leaf lock.
+    state: Mutex<State>,
+    /// Set when nothing can be printed any more, since the work is useless then.
+    is_stopped: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct State {
+    lines: print::Lines,
+    failure: Option<Failure>,
+    is_closed: bool,
+}
+
+impl SharedLines {
+    /// Returns a printer that sets `is_stopped` when nothing can be printed any more.
+    pub fn new(is_stopped: Arc<AtomicBool>) -> Self {
+        let state = State { lines: print::Lines::new(), failure: None, is_closed: false };
+        Self { state: Mutex::new(state), is_stopped }
+    }
+
+    /// Prints a line above the progress bar.
+    pub fn print(&self, bar: &Bar, line: &str) {
+        let mut state = self.state.lock();
+        if state.is_closed || state.failure.is_some() {
+            return;
+        }
+        match bar.above(|| state.lines.print(line)) {
+            Ok(flow) => state.is_closed = flow.is_break(),
+            Err(failure) => state.failure = Some(failure),
+        }
+        if state.is_closed || state.failure.is_some() {
+            self.is_stopped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the reader has closed the pipe.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
+    }
+
+    /// Prints buffered lines. Fails if a line could not be printed.
+    pub fn end(&self) -> Result<(), Failure> {
+        let mut state = self.state.lock();
+        match state.failure.take() {
+            Some(failure) => Err(failure),
+            None => state.lines.flush(),
         }
     }
 }

@@ -1,14 +1,26 @@
 //! Stores at URLs, and the options for reaching them.
 
+use std::num::NonZero;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
-use super::args::{duration, size};
 use super::failure::{Failure, failed};
+use super::values::{duration, size};
 use crate::store::Store;
 
 /// How long names and sizes of a store at a URL are cached.
 pub const TTL: Duration = Duration::from_secs(60);
+
+/// The fewest threads that read chunks from a server: they wait most of the time.
+const THREADS: usize = 16;
+
+/// Returns how many threads read the chunks of these sources.
+pub fn reading_threads<'p>(sources: impl IntoIterator<Item = &'p Path>) -> usize {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let any_remote = sources.into_iter().any(|source| url(source).is_some());
+    if any_remote { processors.max(THREADS) } else { processors }
+}
 
 /// How to reach a store at a URL.
 #[derive(Debug, Clone, clap::Args)]

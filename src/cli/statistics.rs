@@ -1,9 +1,7 @@
 //! `zarrfs info --stats`: the statistics of an array, in words and as JSON.
 
-use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 
 use serde_json::{Value, json};
 
@@ -19,9 +17,6 @@ use crate::dtype::{DType, FillValue, Time, time_text, to_float};
 use crate::json::Object;
 use crate::picture::{bars, significant};
 use crate::stats::{self, Average, Chosen, Range, Summary};
-
-/// Threads that read from a server; they wait most of the time.
-const REMOTE_THREADS: usize = 16;
 
 /// The part of the line that a histogram leaves for its limits.
 const LIMITS_WIDTH: usize = 45;
@@ -49,15 +44,9 @@ pub fn compute(
         seen(coords, is_fill);
         progress.advance();
     };
-    stats::of(array, chosen, threads(source), &counted).map_err(|error| {
+    stats::of(array, chosen, remote::reading_threads([source]), &counted).map_err(|error| {
         failed(format!("{shown}: {error}; chunks that cannot be decoded have no statistics"))
     })
-}
-
-/// Returns how many threads read chunks of a source.
-pub fn threads(source: &Path) -> usize {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    if remote::url(source).is_some() { processors.max(REMOTE_THREADS) } else { processors }
 }
 
 fn chosen(array: &Array, sample: Option<Sample>) -> Chosen {

@@ -51,7 +51,7 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
     {
         let _next = lines.print(&total)?;
     }
-    lines.end()?;
+    lines.flush()?;
     if drawn.is_whole {
         return Ok(());
     }

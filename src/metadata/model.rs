@@ -108,6 +108,17 @@ impl Default for KeyEncoding {
 }
 
 impl KeyEncoding {
+    /// All spellings of keys that a metadata file can name.
+    pub const ALL: [Self; 7] = [
+        Self::Default(Separator::Slash),
+        Self::Default(Separator::Dot),
+        Self::V2(Separator::Slash),
+        Self::V2(Separator::Dot),
+        Self::Draft(Separator::Slash),
+        Self::Draft(Separator::Dot),
+        Self::N5,
+    ];
+
     /// Returns the separator of coordinates.
     pub fn separator(self) -> Separator {
         match self {

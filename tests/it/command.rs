@@ -263,14 +263,12 @@ fn names_in_a_hierarchy_do_not_control_the_terminal() {
     let place = place();
     let dir = place.path();
     let evil = "\u{1b}]0;title\u{7}\u{9b}2J";
-    let array = format!(
-        r#"{{"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "int8",
-        "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": [2]}}}},
-        "chunk_key_encoding": {{"name": "default"}}, "fill_value": 0, "codecs": [{{"name": "bytes"}}],
-        "dimension_names": ["x\\u001b[2J"], "attributes": {{"note": "\\u001b[2J", "units": "\\u001b[2J"}}}}"#
-    );
+    let array = r#"{"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "int8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+        "chunk_key_encoding": {"name": "default"}, "fill_value": 0, "codecs": [{"name": "bytes"}],
+        "dimension_names": ["x\\u001b[2J"], "attributes": {"note": "\\u001b[2J", "units": "\\u001b[2J"}}"#;
     let unknown = array.replace("int8", "\\u001b[2J");
-    for (name, text) in [(evil, &array), ("line\nbreak", &array), ("unknown", &unknown)] {
+    for (name, text) in [(evil, array), ("line\nbreak", array), ("unknown", &unknown)] {
         let node = dir.join("a.zarr").join(name);
         fs::create_dir(&node).unwrap();
         fs::write(node.join("zarr.json"), text).unwrap();

@@ -113,7 +113,8 @@ fn the_page_of_all_commands_is_their_help() {
         let title = command.map_or("zarrfs".to_owned(), |name| format!("zarrfs {name}"));
         let help = help_of(command);
         let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-        page.push_str(&format!("\n## {title}\n\n```text\n{}\n```\n", help.join("\n").trim_end()));
+        let help = help.join("\n");
+        page.extend(["\n## ", &title, "\n\n```text\n", help.trim_end(), "\n```\n"]);
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/commands.md");
     if std::env::var_os("ZARRFS_UPDATE").is_some() {

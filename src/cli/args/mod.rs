@@ -7,7 +7,6 @@ mod extras;
 mod make;
 mod mount;
 mod normalize;
-mod values;
 
 pub use check::{Check, Diff};
 use clap::{Parser, Subcommand};
@@ -18,7 +17,6 @@ pub use extras::{Completions, Demo, Man};
 pub use make::{Convert, Create};
 pub use mount::{AutoUnmount, Durability, Mount, ShardWriteArg, Status, Umount, Writeback};
 pub use normalize::normalize;
-pub use values::{duration, size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,6 +75,8 @@ pub enum Command {
 mod tests {
     use std::ffi::OsString;
 
+    use clap::CommandFactory;
+
     use super::describe::Plot;
     use super::*;
     use crate::metadata::{Policy, Shards};
@@ -84,7 +84,7 @@ mod tests {
 
     fn parse(args: &[&str]) -> Result<Args, clap::Error> {
         let args = std::iter::once(&"zarrfs").chain(args).map(OsString::from);
-        Args::try_parse_from(normalize(args))
+        Args::try_parse_from(normalize(args.collect(), &Args::command()))
     }
 
     #[test]

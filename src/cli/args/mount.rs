@@ -7,11 +7,11 @@ use std::time::Duration;
 use clap::ValueEnum;
 use log::LevelFilter;
 
-use super::values::{
-    Codecs, codecs, dialects, duration, form_values, listed_views, new_dialects, shard_orders, size,
-};
 use crate::array::ShardOrder;
 use crate::cli::remote::Remote;
+use crate::cli::values::{
+    Codecs, codecs, dialects, duration, form_values, listed_views, new_dialects, shard_orders, size,
+};
 use crate::metadata::{Dialect, Policy, Shards};
 use crate::vfs::{Form, ListedViews};
 

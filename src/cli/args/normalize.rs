@@ -3,16 +3,12 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::CommandFactory;
-
-use super::Args;
+use clap::Command;
 
 /// Turns `zarrfs SOURCE MOUNTPOINT` into `zarrfs mount SOURCE MOUNTPOINT`. If the first word is
-/// neither a command nor like a path, clap reports it.
-pub fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut args: Vec<OsString> = args.into_iter().collect();
-    let known = Args::command();
-    let is_command = |arg: &OsString| arg == "help" || known.find_subcommand(arg).is_some();
+/// neither one of the commands of `program` nor like a path, clap reports it.
+pub fn normalize(mut args: Vec<OsString>, program: &Command) -> Vec<OsString> {
+    let is_command = |arg: &OsString| arg == "help" || program.find_subcommand(arg).is_some();
     let is_option = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"-");
     let is_create = |arg: &OsString| arg == "--create";
     let global = |arg: &OsString| {
