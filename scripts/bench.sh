@@ -3,6 +3,7 @@
 # docs/performance.md. Arguments go to benches/bench.py (--help says which).
 #
 #   scripts/bench.sh stores [arguments for benches/stores/compare.py]     the table of hierarchies in S3
+#   scripts/bench.sh check [arguments for benches/check.py]               the table of zarrfs check
 #   ZARRFS_BIN: the program to measure [default: it is built]. It installs Debian's rclone and s3fs if they are absent.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,6 +36,10 @@ if ! "$cache/bench/bin/python" -c 'import numpy, tensorstore, zarr, zarrs' 2> /d
     "$cache/bench/bin/python" -m pip install -q --disable-pip-version-check -r benches/requirements.txt
 fi
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
-cargo build -q --release
+cargo build --locked -q --release
+if [ "${1:-}" = check ]; then
+    shift
+    exec "$cache/bench/bin/python" benches/check.py --zarrfs "${ZARRFS_BIN:-$target/release/zarrfs}" "$@"
+fi
 cargo build -q --release --manifest-path benches/peers/Cargo.toml --target-dir "$target/peers"
 exec "$cache/bench/bin/python" benches/bench.py --zarrfs "$target/release/zarrfs" --peers "$target/peers/release" "$@"
