@@ -35,7 +35,7 @@ const REFUSALS: &[(&str, &str)] = &[
          run as root",
     ),
     (
-        "mountpoint not owned by user",
+        "not owned by user",
         "the mountpoint belongs to another user, and its sticky bit is set; use a directory that \
          belongs to the user, or run as root",
     ),

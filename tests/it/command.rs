@@ -553,9 +553,35 @@ fn a_user_who_may_not_mount_learns_why_and_what_to_do() {
     let readable = "mkdir -p dev; mount -t tmpfs none dev; mknod dev/fuse c 10 229; \
                     chmod 600 dev/fuse; mount --bind dev/fuse /dev/fuse";
     let none = "mount -t tmpfs none /dev";
+    let other = "mkdir dev; mount -t tmpfs none dev; mknod dev/fuse c 10 250; chmod 666 dev/fuse; \
+                 mount --bind dev/fuse /dev/fuse";
+    for (name, mode) in [("mine", 0o755), ("sticky", 0o1777)] {
+        fs::create_dir(dir.join(name)).unwrap();
+        fs::set_permissions(dir.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    std::os::unix::fs::chown(dir.join("mine"), Some(65534), Some(65534)).unwrap();
+    fs::write(dir.join("none.conf"), "mount_max = 0\n").unwrap();
+    let with = |more: &str| format!("{device}; {more}");
+    let without_program = with("mount --bind /dev/null $(command -v fusermount3)");
+    let without_bit = with(
+        "cp $(command -v fusermount3) plain; chmod 755 plain; \
+         mount --bind plain $(command -v fusermount3)",
+    );
+    let strange =
+        with("mkdir -p far; mount -t hugetlbfs none far; mkdir far/mnt; chown 65534 far/mnt");
+    let full = with("mount --bind none.conf /etc/fuse.conf");
     let mount = ["mount", "a.zarr", "mnt", "-o", "ro"];
+    let mine = ["mount", "a.zarr", "mine", "-o", "ro"];
+    let far = ["mount", "a.zarr", "far/mnt", "-o", "ro"];
+    let sticky = ["mount", "a.zarr", "sticky", "-o", "ro"];
     let others = ["mount", "a.zarr", "mnt", "-o", "ro,allow_other"];
     for (setup, args, part) in [
+        (other, mount, "/dev/fuse: the kernel module fuse is not loaded"),
+        (&without_program, mine, "fusermount3: not found, and only root can mount without it"),
+        (&without_bit, mine, "mine: mounting is not permitted; fusermount3 must belong to root"),
+        (device, sticky, "sticky: the mountpoint belongs to another user, and its sticky bit"),
+        (&strange, far, "far/mnt: fusermount3 does not mount over this type of file system"),
+        (&full, mine, "mine: the users of this machine have as many FUSE mounts as /etc/fuse.conf"),
         (none, mount, "/dev/fuse: missing, so nothing can be mounted; load the kernel module"),
         (readable, mount, "/dev/fuse: permission denied, so nothing can be mounted; run as root"),
         (device, mount, "mnt: the mountpoint is not writable for this user; use a directory"),
