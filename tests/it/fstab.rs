@@ -18,9 +18,25 @@ fn is_root() -> bool {
     is_root
 }
 
+/// A directory whose mount `m t` ends with the test, also if that fails.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Says that nothing is mounted if the test has passed.
+        let _not_mounted = Command::new("umount").arg("-l").arg(self.path().join("m t")).output();
+    }
+}
+
 /// A directory that every user may enter, with a store `a b.zarr`, a mountpoint `m t`, and the
 /// program as `mount.zarrfs`.
-fn place() -> tempfile::TempDir {
+fn place() -> Place {
     // Other users can reach this directory, whatever TMPDIR is.
     let dir = tempfile::tempdir_in("/tmp").unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -28,7 +44,7 @@ fn place() -> tempfile::TempDir {
     copy(&fixture.join("store"), &dir.path().join("a b.zarr"));
     fs::create_dir(dir.path().join("m t")).unwrap();
     symlink(env!("CARGO_BIN_EXE_zarrfs"), dir.path().join("mount.zarrfs")).unwrap();
-    dir
+    Place(dir)
 }
 
 /// Runs a script in a mount namespace of its own, in which mount(8) finds `mount.zarrfs`.
