@@ -172,7 +172,14 @@ def zarr3_structures(path):
 
 @writer(arrays=4)
 def zarr3_names_and_attributes(path):
-    strange = {"nan": float("nan"), "inf": float("-inf"), "": 1, "big": 2**70, "text": "é\x00\n", "deep": {"l": [1, None]}}
+    strange = {
+        "nan": float("nan"),
+        "inf": float("-inf"),
+        "": 1,
+        "big": 2**70,
+        "text": "é\x00\n",
+        "deep": {"l": [1, None]},
+    }
     root = group3(path, attributes=strange)
     fill(root, "named", dimension_names=("y", None), attributes=strange)
     fill(root, "é b#c%20")
@@ -205,7 +212,16 @@ def zarr3_numcodecs(path):
     from zarr.codecs import numcodecs as nc
 
     root = group3(path)
-    for codec in [nc.BZ2(), nc.LZ4(), nc.LZMA(), nc.Zlib(), nc.Fletcher32(), nc.Adler32(), nc.CRC32(), nc.Shuffle(elementsize=4)]:
+    for codec in [
+        nc.BZ2(),
+        nc.LZ4(),
+        nc.LZMA(),
+        nc.Zlib(),
+        nc.Fletcher32(),
+        nc.Adler32(),
+        nc.CRC32(),
+        nc.Shuffle(elementsize=4),
+    ]:
         fill(root, type(codec).__name__, compressors=codec)
     fill(root, "delta", filters=nc.Delta(dtype="<i4"))
     fill(root, "scaled", filters=nc.FixedScaleOffset(offset=0, scale=1, dtype="<i4"))
@@ -447,7 +463,9 @@ def zarr2_n5_store_with_lz4(path, zarr2):
 
 @writer(arrays=4)
 def zarr2_draft_of_2020(path, zarr2):
-    for number, options in enumerate([{}, {"order": "F"}, {"compressor": {"id": "gzip", "level": 1}}, {"compressor": None}]):
+    for number, options in enumerate(
+        [{}, {"order": "F"}, {"compressor": {"id": "gzip", "level": 1}}, {"compressor": None}]
+    ):
         zarr2.create(path, f"g/a{number}", A, chunks=list(CHUNKS), **options)
 
 
@@ -485,7 +503,9 @@ def tensorstore_types(path):
     for dtype in [*bytes_alone, *wide, "complex64", "complex128"]:
         big = {"name": "bytes", "configuration": {"endian": "big"}}
         codecs = ["bytes" if dtype in bytes_alone else big, {"name": "gzip", "configuration": {"level": 1}}]
-        written(path / dtype, "zarr3", {"shape": [20, 30], "chunk_grid": grid(7, 8), "data_type": dtype, "codecs": codecs})
+        written(
+            path / dtype, "zarr3", {"shape": [20, 30], "chunk_grid": grid(7, 8), "data_type": dtype, "codecs": codecs}
+        )
 
 
 def sharded(inner, *codecs, **options):
@@ -502,12 +522,19 @@ def tensorstore_shards(path):
         metadata = {"shape": [20, 30], "data_type": "uint16", "chunk_grid": grid(12, 12), "codecs": codecs}
         written(path / place, "zarr3", metadata)
     nested = [sharded([6, 6], sharded([3, 3], "bytes"))]
-    written(path / "nested", "zarr3", {"shape": [20, 30], "data_type": "int8", "chunk_grid": grid(12, 12), "codecs": nested})
+    written(
+        path / "nested", "zarr3", {"shape": [20, 30], "data_type": "int8", "chunk_grid": grid(12, 12), "codecs": nested}
+    )
 
 
 @writer("shard-outside")
 def tensorstore_a_sharded_array_that_was_changed(path):
-    metadata = {"shape": [40, 40], "data_type": "uint16", "chunk_grid": grid(20, 20), "codecs": [sharded([5, 5], "bytes")]}
+    metadata = {
+        "shape": [40, 40],
+        "data_type": "uint16",
+        "chunk_grid": grid(20, 20),
+        "codecs": [sharded([5, 5], "bytes")],
+    }
     array = written(path, "zarr3", metadata)
     for number in range(5):
         array[number, number].write(1000 + number).result()
@@ -530,7 +557,11 @@ def tensorstore_little_metadata(path):
 @writer(arrays=8)
 def tensorstore_format_2(path):
     ids = ["zlib", "gzip", "bz2", "zstd"]
-    for compressor in [None, *({"id": each, "level": 1} for each in ids), {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": -1}]:
+    for compressor in [
+        None,
+        *({"id": each, "level": 1} for each in ids),
+        {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": -1},
+    ]:
         metadata = {"shape": [20, 30], "chunks": [7, 8], "dtype": "<i4", "compressor": compressor, "fill_value": 3}
         written(path / (compressor or {"id": "none"})["id"], "zarr", metadata)
     plain = {"shape": [20, 30], "chunks": [7, 8]}
@@ -623,7 +654,11 @@ def anndata_in(path, zarr_format):
     import pandas
     import scipy.sparse
 
-    columns = {"kind": pandas.Categorical(["a", "b"] * 5), "text": ["x"] * 10, "count": pandas.array([1, None] * 5, dtype="Int64")}
+    columns = {
+        "kind": pandas.Categorical(["a", "b"] * 5),
+        "text": ["x"] * 10,
+        "count": pandas.array([1, None] * 5, dtype="Int64"),
+    }
     obs = pandas.DataFrame(columns, index=[f"c{number}" for number in range(10)])
     data = anndata.AnnData(scipy.sparse.random(10, 8, 0.2, format="csr", dtype="f4", rng=1), obs=obs)
     data.layers["dense"] = np.ones((10, 8))
