@@ -66,6 +66,20 @@ fn helpers() -> Option<&'static ThreadPool> {
     HELPERS.get_or_init(start).as_ref()
 }
 
+/// Runs `work` on `count` threads of `scope`, or on fewer if the system allows no more.
+pub fn spawn<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    count: usize,
+    work: impl Fn() + Copy + Send + 'scope,
+) {
+    for number in 0..count {
+        if let Err(error) = thread::Builder::new().spawn_scoped(scope, work) {
+            log::debug!("{number} threads of {count}: {error}");
+            return;
+        }
+    }
+}
+
 /// Applies `make` to each of `items`, in order, and returns the results or the first error. Each
 /// thread has its own `state`.
 ///

@@ -204,6 +204,15 @@ impl Reader<'_> {
 
     /// Reports a damaged chunk or shard.
     fn report(&self, unit: &Unit, code: Code, error: &Error) {
+        let is_of_codecs = matches!(code, Code::Length | Code::Undecodable);
+        if let Some(key) = unit.target.lacks_codecs.as_ref().filter(|_| is_of_codecs) {
+            // The chunk is probably good: it must not be moved away.
+            if !unit.target.is_misread.swap(true, Ordering::Relaxed) {
+                let reason = format!("codecs are missing, but chunks are encoded: {error}");
+                self.watch.find(Finding::new(Code::Metadata, key, reason));
+            }
+            return;
+        }
         let is_inner = unit.level > 0;
         let reason = if is_inner {
             format!("{}: {}", unit.coords, error.detail())

@@ -1,7 +1,7 @@
 //! Conventions of attributes that programs rely on: dimension names of xarray, and the images of
 //! OME-Zarr.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -33,19 +33,28 @@ pub fn broken(hierarchy: &Hierarchy, node: &Node) -> Vec<String> {
         }
         Content::Group(group) => {
             let mut reasons = images(hierarchy, node.path(), &group.attributes);
-            reasons.extend(dimensions(hierarchy, node.path()));
+            reasons.extend(dimensions(hierarchy, node.path(), &levels(&group.attributes)));
             reasons
         }
         Content::NotUnderstood(..) => Vec::new(),
     }
 }
 
+/// Returns the paths of the resolutions of images, which have the same dimensions.
+fn levels(attributes: &Object) -> HashSet<&str> {
+    let attributes = attributes.get("ome").and_then(Value::as_object).unwrap_or(attributes);
+    let images = attributes.get("multiscales").and_then(Value::as_array).into_iter().flatten();
+    let levels = images.filter_map(|image| image.get("datasets")?.as_array()).flatten();
+    levels.filter_map(|level| level.get("path")?.as_str()).collect()
+}
+
 /// Returns the dimensions that have several lengths in a group: xarray does not open it.
-fn dimensions(hierarchy: &Hierarchy, group: &NodePath) -> Vec<String> {
+fn dimensions(hierarchy: &Hierarchy, group: &NodePath, levels: &HashSet<&str>) -> Vec<String> {
     let Ok(names) = hierarchy.child_names(group) else { return Vec::new() };
     let mut known: HashMap<String, (u64, String)> = HashMap::new();
     let mut reasons = Vec::new();
-    for name in names.into_iter().take(MOST_MEMBERS) {
+    let others = names.into_iter().filter(|name| !levels.contains(name.as_str()));
+    for name in others.take(MOST_MEMBERS) {
         let found = group.child(&name).and_then(|path| hierarchy.child_node(&path));
         let Ok(Some(found)) = found else { continue };
         let Some(array) = found.array() else { continue };

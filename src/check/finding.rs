@@ -106,6 +106,8 @@ codes! {
     TooLarge = "too-large", Suspect;
     /// zarrfs does not know a codec, data type or extension, so it did not check the chunks.
     Unknown = "unknown", Note;
+    /// A metadata file lacks members that Zarr 3 requires since its release.
+    Provisional = "provisional", Note;
     /// A shard has bytes that belong to no chunk.
     ShardUnused = "shard-unused", Note;
     /// A shard holds chunks that lie outside of the array.

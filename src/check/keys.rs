@@ -12,7 +12,7 @@ use super::options::Watch;
 use super::queue::{Queue, Unit};
 use super::target::Target;
 use crate::array::{Coords, decode_key};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::json::MAX_DOCUMENT_LEN;
 use crate::metadata::NodePath;
@@ -172,7 +172,16 @@ impl<'k> Keys<'k> {
         }
         drop(by_case);
         below.sort_unstable();
+        let dialect = self.dialect_at(prefix);
+        let is_node = |name: &String| dialect.child(&Entry::Prefix(name.clone())).is_some();
+        let is_group = around == Around::Known && self.nodes.by_prefix.contains_key(prefix);
         for name in below {
+            if is_group && name.starts_with("__") && !is_node(&name) {
+                let reason = "names that begin with __ are reserved in Zarr 3, so zarrfs shows no \
+                              node here, and checks nothing below it";
+                self.find(Finding::new(Code::Unknown, format!("{prefix}{name}"), reason));
+                continue;
+            }
             match prefix.join(&name) {
                 Ok(below) => self.walk(list, &below, around, depth.saturating_add(1), queue),
                 Err(error) => self.report(&error, shown),
@@ -246,6 +255,7 @@ impl<'k> Keys<'k> {
             let reason = match self.hierarchy.store().stat(key) {
                 Ok(Some(_)) => "belongs neither to a node nor to a chunk",
                 Ok(None) => "a link that leads nowhere",
+                Err(error) if error.kind() == Kind::Os(libc::ELOOP) => "a circular symbolic link",
                 // It may be the directory of a node, which other programs find.
                 Err(error) => return self.report(&error, key.as_str()),
             };

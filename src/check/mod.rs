@@ -61,12 +61,12 @@ pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Resul
         expects_all: options.expects_all,
     };
     thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
-            scope.spawn(|| {
-                let _busy = parallel::busy();
-                reader.work();
-            });
-        }
+        let work = || {
+            let _busy = parallel::busy();
+            reader.work();
+        };
+        scope.spawn(work);
+        parallel::spawn(scope, options.jobs.saturating_sub(1), work);
         for path in &nodes.tops {
             keys.list(path, &queue);
         }

@@ -9,12 +9,11 @@ use super::finding::{Code, Finding, Repair};
 use super::options::Watch;
 use super::target::Target;
 use crate::array::Array;
-use crate::convert::Target as Place;
-use crate::convert::difference;
+use crate::convert::difference_of_copy;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, NodeCopy};
 use crate::json::{self, MAX_DOCUMENT_LEN};
-use crate::metadata::{NodeKind, NodePath};
+use crate::metadata::{Departure, Dialect, NodeKind, NodePath, departure};
 use crate::store::{Key, Prefix};
 
 /// The nodes of a hierarchy.
@@ -120,7 +119,7 @@ impl<'h> Nodes<'h> {
                 self.report_metadata(&key(), error)?;
                 match self.without_attributes(path, error)? {
                     Some(array) => {
-                        let target = Arc::new(Target::new(path.clone(), array));
+                        let target = Arc::new(Target::new(path.clone(), array, None));
                         self.targets.insert(prefix, target);
                     }
                     None => drop(self.unclear.insert(prefix)),
@@ -130,10 +129,11 @@ impl<'h> Nodes<'h> {
                 if let Some(error) = array.not_understood() {
                     self.report_metadata(&key(), error)?;
                 }
-                let target = Arc::new(Target::new(path.clone(), Arc::clone(array)));
-                self.targets.insert(prefix, target);
+                let lacks_codecs = self.report_departure(node);
+                let target = Target::new(path.clone(), Arc::clone(array), lacks_codecs);
+                self.targets.insert(prefix, Arc::new(target));
             }
-            Content::Group(_) => {}
+            Content::Group(_) => drop(self.report_departure(node)),
         }
         for reason in conventions::broken(hierarchy, node) {
             self.find(Finding::new(Code::Convention, key(), reason));
@@ -147,6 +147,29 @@ impl<'h> Nodes<'h> {
         let is_at_fault = attributes.is_some_and(|key| error.subject() == Some(key.as_str()));
         // If the metadata file is damaged, too, its error is reported by readers.
         Ok(if is_at_fault { self.hierarchy.without_attributes(path).ok().flatten() } else { None })
+    }
+
+    /// Reports a metadata file of Zarr 3 that departs from its specification. Returns its key if it
+    /// names no codecs.
+    fn report_departure(&self, node: &Node) -> Option<Key> {
+        let document = node.document()?;
+        if *self.hierarchy.dialect_of(node.path()) != Dialect::V3 {
+            return None;
+        }
+        match departure(&json::parse_object(&document.text).ok()?)? {
+            Departure::Draft(members) => {
+                let reason = format!(
+                    "{} missing or empty: GDAL before 3.13 writes this, other programs refuse it",
+                    members.join(" and ")
+                );
+                self.find(Finding::new(Code::Provisional, &document.key, reason));
+                members.contains(&"codecs").then(|| document.key.clone())
+            }
+            Departure::Wrong(reason) => {
+                self.find(Finding::new(Code::Metadata, &document.key, reason));
+                None
+            }
+        }
     }
 
     /// Reports a node that cannot be read at all.
@@ -223,7 +246,7 @@ impl<'h> Nodes<'h> {
                 && found.as_ref().is_some_and(|found| found.kind() == NodeKind::Group);
             let why = match content {
                 Ok(Content::Group(group)) if is_implicit && group.attributes.is_empty() => None,
-                Ok(content) => difference(&content, found.as_deref(), Place::Directory)
+                Ok(content) => difference_of_copy(&content, found.as_deref())
                     .map(|why| format!("{shown}: the metadata file differs: {why}")),
                 Err(error) => Some(format!("{shown}: {error}")),
             };

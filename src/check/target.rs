@@ -1,16 +1,22 @@
 //! An array, and what was counted of it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::array::Array;
 use crate::metadata::NodePath;
+use crate::store::Key;
 
 /// An array to check.
 #[derive(Debug)]
 pub struct Target {
     pub path: NodePath,
     pub array: Arc<Array>,
+    /// The key of its metadata file if that names no codecs, so that a chunk with another length
+    /// speaks against the metadata, not the chunk.
+    pub lacks_codecs: Option<Key>,
+    /// Whether such a chunk was found.
+    pub is_misread: AtomicBool,
     /// The stored values: chunks or shards.
     pub value_count: AtomicU64,
     /// The stored chunks inside of the array, those in shards too.
@@ -18,8 +24,15 @@ pub struct Target {
 }
 
 impl Target {
-    pub fn new(path: NodePath, array: Arc<Array>) -> Self {
-        Self { path, array, value_count: AtomicU64::default(), chunk_count: AtomicU64::default() }
+    pub fn new(path: NodePath, array: Arc<Array>, lacks_codecs: Option<Key>) -> Self {
+        Self {
+            path,
+            array,
+            lacks_codecs,
+            is_misread: AtomicBool::default(),
+            value_count: AtomicU64::default(),
+            chunk_count: AtomicU64::default(),
+        }
     }
 
     /// Returns the number of chunks that the array can have.

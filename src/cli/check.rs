@@ -42,7 +42,7 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
     if args.repair {
         repair::check(args, &hierarchy)?;
     }
-    let jobs = args.jobs.unwrap_or_else(|| remote::reading_threads([args.source.as_path()]));
+    let jobs = remote::reading_threads(args.jobs, [args.source.as_path()]);
     let options = Options {
         only,
         chunks: match args.sample {
@@ -51,18 +51,27 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
             None => check::Chunks::All,
         },
         expects_all: args.expect_all,
-        jobs: jobs.max(1),
+        jobs,
     };
     let printer = Printer::new(args, hierarchy.store().clone())?;
     let summary = check::run(&hierarchy, &options, &printer);
     printer.bar.end();
     let summary = summary?;
     printer.lines.end()?;
-    report(args, &summary, &printer, begun);
-    if printer.is_stopped() {
-        return Err(failed(format!("{}: interrupted", args.source.display())));
-    }
     let damaged = printer.count(Severity::Damaged);
+    if printer.is_stopped() {
+        let shown = args.source.display();
+        return match printer.lines.is_closed() {
+            // Nobody reads the rest.
+            true if damaged > 0 => Err(Failure::Damaged),
+            true => Ok(()),
+            false => Err(failed(format!(
+                "{shown}: interrupted; {} chunks were checked, {damaged} files are damaged so far",
+                summary.chunks_read
+            ))),
+        };
+    }
+    report(args, &summary, &printer, begun);
     if let Some(kept) = &printer.kept {
         let repairable = std::mem::take(&mut *kept.lock());
         let is_stopped = || printer.is_stopped();

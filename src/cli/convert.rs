@@ -5,7 +5,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -35,9 +34,6 @@ const FILL_COUNT: u64 = 100_000;
 
 /// The most fill-value chunks for each chunk that the source has.
 const FILL_RATIO: u64 = 10;
-
-/// The fewest threads that copy from or to a server.
-const REMOTE_THREADS: usize = 16;
 
 /// Copies the hierarchy, and prints a summary.
 pub fn run(args: &Convert) -> Result<(), Failure> {
@@ -151,12 +147,9 @@ fn copy(
     let (mark, state) = Mark::set(dest.store(), target, &claim)
         .map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
     dest.recovery().recover();
-    let is_remote = [&args.source, &args.dest].into_iter().any(|path| remote::url(path).is_some());
-    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    // Threads that wait for a server need no processor.
-    let threads = if is_remote { processors.max(REMOTE_THREADS) } else { processors };
+    let sources = [args.source.as_path(), args.dest.as_path()];
     let options = CopyOptions {
-        threads: args.threads.unwrap_or(threads).max(1),
+        threads: remote::reading_threads(args.threads, sources),
         verify: if args.verify { Verify::All } else { Verify::None },
         state,
         fill_chunks,

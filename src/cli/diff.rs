@@ -53,14 +53,13 @@ fn compare(args: &Diff, printer: &Printer) -> Result<Summary, Failure> {
     let (one, top_one) = open::node(&args.a, args.from.as_ref(), &args.remote)?;
     let (two, top_two) = open::node(&args.b, args.from_b.as_ref(), &args.remote)?;
     stop_on_signals(&printer.is_stopped, vec![one.store().clone(), two.store().clone()])?;
-    let jobs =
-        args.jobs.unwrap_or_else(|| remote::reading_threads([args.a.as_path(), args.b.as_path()]));
+    let jobs = remote::reading_threads(args.jobs, [args.a.as_path(), args.b.as_path()]);
     let options = Options {
         tolerance: args.tolerance,
         relative: args.rtol,
         compares_values: !args.metadata_only,
         only: args.only.clone(),
-        jobs: jobs.max(1),
+        jobs,
         cache_len: resources::within_memory(args.cache_size, 4),
     };
     for path in &args.only {

@@ -15,11 +15,20 @@ pub const TTL: Duration = Duration::from_secs(60);
 /// The fewest threads that read chunks from a server: they wait most of the time.
 const THREADS: usize = 16;
 
-/// Returns how many threads read the chunks of these sources.
-pub fn reading_threads<'p>(sources: impl IntoIterator<Item = &'p Path>) -> usize {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let any_remote = sources.into_iter().any(|source| url(source).is_some());
-    if any_remote { processors.max(THREADS) } else { processors }
+/// The most threads that read chunks, whatever the user typed: more only take memory.
+const MOST_THREADS: usize = 1024;
+
+/// Returns how many threads read the chunks of these sources, if the user did not type a number.
+pub fn reading_threads<'p>(
+    typed: Option<usize>,
+    sources: impl IntoIterator<Item = &'p Path>,
+) -> usize {
+    let usual = || {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let any_remote = sources.into_iter().any(|source| url(source).is_some());
+        if any_remote { processors.max(THREADS) } else { processors }
+    };
+    typed.unwrap_or_else(usual).clamp(1, MOST_THREADS)
 }
 
 /// How to reach a store at a URL.

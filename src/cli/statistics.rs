@@ -44,7 +44,7 @@ pub fn compute(
         seen(coords, is_fill);
         progress.advance();
     };
-    stats::of(array, chosen, remote::reading_threads([source]), &counted).map_err(|error| {
+    stats::of(array, chosen, remote::reading_threads(None, [source]), &counted).map_err(|error| {
         failed(format!("{shown}: {error}; chunks that cannot be decoded have no statistics"))
     })
 }

@@ -18,6 +18,7 @@ use crate::buffer::Buffer;
 use crate::cache::ChunkCache;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
+use crate::parallel;
 use crate::store::{ByteRange, Key, Store};
 
 /// The number of values to sync at a time.
@@ -76,9 +77,7 @@ pub fn copy(
     // threads itself. Also, while a thread of that pool waits for inner chunks it runs other work,
     // so it must not hold the lock of a cached chunk, as it does here.
     thread::scope(|scope| {
-        for _ in 1..options.threads {
-            scope.spawn(run);
-        }
+        parallel::spawn(scope, options.threads.saturating_sub(1), run);
         run();
     });
     if let Some(error) = failure.into_inner() {

@@ -2,24 +2,51 @@
 
 use std::fmt::Debug;
 
+use serde_json::{Value, json};
+
 use super::options::Target;
 use crate::array::Array;
+use crate::codec::CodecSpec;
 use crate::dtype::DType;
 use crate::hierarchy::{Content, Node};
-use crate::json::Object;
+use crate::json::{self, Object};
 use crate::metadata::{DIMENSIONS, FILL, masked_value};
 
-/// Describes the difference between `planned` and `found`, `None` if there is none. A mount shows a
-/// node decoded, and within the limits of its store's dialect.
+/// How closely two nodes are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// As a mount shows them: decoded, and within the limits of its store's dialect.
+    Shown,
+    /// As they are stored.
+    Stored,
+    /// By what a reader makes of them: options of codecs may be left out if they have no effect.
+    Meaning,
+}
+
+/// Describes the difference between `planned` and `found`, `None` if there is none.
 pub fn difference(planned: &Content, found: Option<&Node>, target: Target) -> Option<String> {
+    let rule = match target {
+        Target::Mount => Rule::Shown,
+        Target::Directory => Rule::Stored,
+    };
+    compare(planned, found, rule)
+}
+
+/// Describes the difference between a copy in consolidated metadata and the node itself, `None` if
+/// readers make the same of both.
+pub fn difference_of_copy(copy: &Content, found: Option<&Node>) -> Option<String> {
+    compare(copy, found, Rule::Meaning)
+}
+
+fn compare(planned: &Content, found: Option<&Node>, rule: Rule) -> Option<String> {
     let Some(found) = found.filter(|node| node.document().is_some()) else {
         return Some("it has no metadata".to_owned());
     };
     match (planned, found.content()) {
         (Content::Group(planned), Content::Group(found)) => {
-            other("attributes", &planned.attributes, &found.attributes)
+            member("attributes", &planned.attributes, &found.attributes)
         }
-        (Content::Array(planned), Content::Array(found)) => array(planned, found, target),
+        (Content::Array(planned), Content::Array(found)) => array(planned, found, rule),
         (_, Content::NotUnderstood(_, error)) => Some(error.detail().to_owned()),
         (Content::Group(_), Content::Array(_)) => Some("an array, not a group".to_owned()),
         (Content::Array(_) | Content::NotUnderstood(..), _) => {
@@ -28,7 +55,7 @@ pub fn difference(planned: &Content, found: Option<&Node>, target: Target) -> Op
     }
 }
 
-fn array(planned: &Array, found: &Array, target: Target) -> Option<String> {
+fn array(planned: &Array, found: &Array, rule: Rule) -> Option<String> {
     if let Some(error) = found.not_understood() {
         return Some(error.detail().to_owned());
     }
@@ -36,22 +63,61 @@ fn array(planned: &Array, found: &Array, target: Target) -> Option<String> {
     let fill = || {
         let is_same = old.fill.item(&old.dtype) == new.fill.item(&new.dtype);
         let (old, new) = (old.fill.to_json(&old.dtype), new.fill.to_json(&new.dtype));
+        // zarr-python 3 copies the 0 of strings of zarr-python 2 as a string.
+        let is_zero = |value: &Value| matches!(value.as_str(), Some("" | "0"));
+        let is_same = is_same || (rule == Rule::Meaning && is_zero(&old) && is_zero(&new));
         (!is_same).then(|| format!("fill_value {new}, not {old}"))
     };
-    let layout = || match target {
-        Target::Mount => None,
-        Target::Directory => other("shard shape", &old.chunk_shape, &new.chunk_shape)
-            .or_else(|| other("codecs", &old.codecs, &new.codecs))
+    let codecs = || match rule {
+        Rule::Meaning => are_equivalent(&old.codecs, &new.codecs),
+        Rule::Shown | Rule::Stored => old.codecs == new.codecs,
+    };
+    let spelled = |codecs: &[CodecSpec]| Value::from_iter(codecs.iter().map(CodecSpec::to_json));
+    let layout = || match rule {
+        Rule::Shown => None,
+        Rule::Stored | Rule::Meaning => other("shard shape", &old.chunk_shape, &new.chunk_shape)
+            .or_else(|| {
+                let (old, new) = (spelled(&old.codecs), spelled(&new.codecs));
+                (!codecs()).then(|| format!("codecs {new}, not {old}"))
+            })
             .or_else(|| other("chunk keys", &old.key_encoding, &new.key_encoding)),
     };
+    let types = || {
+        let [old, new] = [&old.dtype, &new.dtype].map(|dtype| dtype.name());
+        let named = || format!("data type {new}, not {old}");
+        (planned.model().dtype != found.model().dtype).then(named)
+    };
+    let names = || {
+        let (old, new) = (json!(old.dimension_names), json!(new.dimension_names));
+        (old != new).then(|| format!("dimension names {new}, not {old}"))
+    };
     other("shape", &old.shape, &new.shape)
-        .or_else(|| other("data type", &old.dtype, &new.dtype))
+        .or_else(types)
         .or_else(|| other("chunk shape", planned.chunk_shape(), found.chunk_shape()))
         .or_else(|| other("chunks", &old.rectilinear, &new.rectilinear))
-        .or_else(|| other("dimension names", &old.dimension_names, &new.dimension_names))
+        .or_else(names)
         .or_else(fill)
         .or_else(layout)
         .or_else(|| attributes(&old.attributes, &new.attributes, &new.dtype))
+}
+
+/// Whether two lists of codecs are equal, if options that one of them leaves out are off: false, 0
+/// or null.
+fn are_equivalent(one: &[CodecSpec], other: &[CodecSpec]) -> bool {
+    let is_off = |value: &Value| {
+        matches!(value, Value::Null | Value::Bool(false)) || value.as_u64() == Some(0)
+    };
+    let has_all = |one: &CodecSpec, other: &CodecSpec| {
+        let mut options = one.configuration.iter();
+        options.all(|(name, value)| match other.configuration.get(name) {
+            Some(found) => json::same(found, value),
+            None => is_off(value),
+        })
+    };
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(one, other)| {
+            one.name == other.name && has_all(one, other) && has_all(other, one)
+        })
 }
 
 /// Describes the difference between the attributes of two arrays. Zarr 2 stores the masked value of
@@ -70,7 +136,23 @@ fn attributes(planned: &Object, found: &Object, dtype: &DType) -> Option<String>
         attributes.retain(|name, _| name != FILL && name != DIMENSIONS);
         attributes
     };
-    other("attributes", &others(planned), &others(found))
+    member("attributes", &others(planned), &others(found))
+}
+
+/// Describes the first member that differs.
+fn member(what: &str, planned: &Object, found: &Object) -> Option<String> {
+    let names = planned.keys().chain(found.keys());
+    let mut pairs = names.map(|name| (name, planned.get(name), found.get(name)));
+    let is_same = |old: Option<&Value>, new: Option<&Value>| match (old, new) {
+        (Some(old), Some(new)) => json::same(old, new),
+        (old, new) => old == new,
+    };
+    let (name, old, new) = pairs.find(|(_, old, new)| !is_same(*old, *new))?;
+    let shown = |value: Option<&Value>| match value {
+        Some(value) => json::describe(value),
+        None => "missing".to_owned(),
+    };
+    Some(format!("{what}: {name:?} is {}, not {}", shown(new), shown(old)))
 }
 
 fn other<T: PartialEq + Debug + ?Sized>(what: &str, planned: &T, found: &T) -> Option<String> {

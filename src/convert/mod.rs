@@ -32,7 +32,7 @@ use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
 pub use chunks::Copied;
-pub use compare::difference;
+pub use compare::{difference, difference_of_copy};
 pub use mark::{Claim, Mark, is_ignored};
 pub use options::{CopyOptions, Target, TargetState, Verify};
 pub use plan::{Chunks, Plan, Requested, plan};

@@ -136,7 +136,7 @@ fn compare(
     if model_one.shape != model_two.shape {
         differ("shape", [json!(model_one.shape), json!(model_two.shape)]);
     }
-    if model_one.dtype != model_two.dtype {
+    if !values::is_same_type(&model_one.dtype, &model_two.dtype) {
         differ("data_type", [model_one.dtype.to_json(), model_two.dtype.to_json()]);
     }
     let names = |array: &Arc<Array>| -> Vec<Option<String>> {

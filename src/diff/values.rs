@@ -24,6 +24,12 @@ const MOST_CHUNKS: u64 = 1 << 27;
 /// The most chunks of the second array to remember as done.
 const MOST_KNOWN: usize = 1 << 20;
 
+/// Whether two types are the same as Zarr 3 describes them. It has no structures with an array in a
+/// field: these become raw bytes.
+pub fn is_same_type(one: &DType, two: &DType) -> bool {
+    one == two || (one.item_len() == two.item_len() && one.to_json() == two.to_json())
+}
+
 /// Whether elements of two types can be compared.
 pub fn are_comparable(one: &DType, two: &DType) -> bool {
     let is_number = |dtype: &DType| {
@@ -35,7 +41,7 @@ pub fn are_comparable(one: &DType, two: &DType) -> bool {
     let is_complex = |dtype: &DType| matches!(dtype, DType::Complex(_) | DType::ComplexNarrow(_));
     let is_text = |dtype: &DType| matches!(dtype, DType::String | DType::Utf32(_));
     let is_bytes = |dtype: &DType| matches!(dtype, DType::VariableBytes | DType::Bytes(_));
-    one == two
+    is_same_type(one, two)
         || (is_number(one) && is_number(two))
         || (is_complex(one) && is_complex(two))
         || (is_text(one) && is_text(two))
@@ -75,24 +81,24 @@ pub fn compare(
     let units = Mutex::new(units);
     let failure: Mutex<Option<Error>> = Mutex::default();
     let has_failed = || failure.lock().is_some();
-    thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
-            scope.spawn(|| {
-                let _busy = parallel::busy();
-                while !watch.is_stopped() && !has_failed() {
-                    let next = units.lock().next();
-                    let done = match next {
-                        Some(Ok(coords)) => comparison.compare_chunk(&coords),
-                        Some(Err(error)) => Err(error),
-                        None => return,
-                    };
-                    watch.advance();
-                    if let Err(error) = done {
-                        failure.lock().get_or_insert(error);
-                    }
-                }
-            });
+    let work = || {
+        let _busy = parallel::busy();
+        while !watch.is_stopped() && !has_failed() {
+            let next = units.lock().next();
+            let done = match next {
+                Some(Ok(coords)) => comparison.compare_chunk(&coords),
+                Some(Err(error)) => Err(error),
+                None => return,
+            };
+            watch.advance();
+            if let Err(error) = done {
+                failure.lock().get_or_insert(error);
+            }
         }
+    };
+    thread::scope(|scope| {
+        parallel::spawn(scope, options.jobs.saturating_sub(1), &work);
+        work();
     });
     if let Some(error) = failure.into_inner() {
         return Err(error);
@@ -175,7 +181,7 @@ impl Comparison<'_> {
             }
             return Ok(());
         }
-        if self.one.model().dtype == self.two.model().dtype
+        if is_same_type(&self.one.model().dtype, &self.two.model().dtype)
             && let (Some(Elements::Fixed(found)), Some(Elements::Fixed(other))) = (&found, &other)
             && found == other
         {
@@ -191,7 +197,9 @@ impl Comparison<'_> {
                 None => Some(fill.clone()),
             };
             let is_same = match (&found, &other) {
-                (Some(found), Some(other)) if self.one.model().dtype == self.two.model().dtype => {
+                (Some(found), Some(other))
+                    if is_same_type(&self.one.model().dtype, &self.two.model().dtype) =>
+                {
                     found.item(index, len_one) == other.item(index, len_two)
                 }
                 _ => false,

@@ -84,8 +84,8 @@ pub(super) struct DocumentStore {
 }
 
 impl DocumentStore {
-    /// Reads the document at `key`, one of the keys of `path`.
-    pub fn get(&self, path: &NodePath, key: &Key) -> Result<Option<Document>> {
+    /// Reads the document at `key`, one of the keys that `path` has in its dialect.
+    pub fn get(&self, dialect: &Dialect, path: &NodePath, key: &Key) -> Result<Option<Document>> {
         let Some(found) = skim::get(&self.store, key)? else { return Ok(None) };
         let document = Document {
             key: key.clone(),
@@ -94,7 +94,7 @@ impl DocumentStore {
             attributes: None,
             is_whole: found.is_whole,
         };
-        let Some(attributes) = self.dialect.attributes_key(path)? else {
+        let Some(attributes) = dialect.attributes_key(path)? else {
             return Ok(Some(document));
         };
         let found = self.store.get(&attributes, json::MAX_DOCUMENT_LEN)?;

@@ -32,7 +32,10 @@ impl Changes<'_> {
         match self.hierarchy.documents.set(path, &key, &text, Replaced::Absent) {
             Err(error) if error.kind() == Kind::Exists => {
                 // Another program created a node here.
-                self.hierarchy.documents.get(path, &key)?.ok_or_else(|| Error::not_found().at(&key))
+                self.hierarchy
+                    .documents
+                    .get(self.hierarchy.dialect(), path, &key)?
+                    .ok_or_else(|| Error::not_found().at(&key))
             }
             stored => stored,
         }

@@ -122,7 +122,7 @@ impl Changes<'_> {
     /// Reads the stored document of a group.
     fn document_of(self, path: &NodePath) -> Result<Option<Document>> {
         let key = self.hierarchy.documents.key_of(path, NodeKind::Group)?;
-        self.hierarchy.documents.get(path, &key)
+        self.hierarchy.documents.get(self.hierarchy.dialect(), path, &key)
     }
 
     /// Updates consolidated metadata, and completes the move.

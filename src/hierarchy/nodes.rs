@@ -227,7 +227,7 @@ impl Hierarchy {
             {
                 return Ok(Some(Arc::clone(kept)));
             }
-            let document = match self.documents.get(path, &key) {
+            let document = match self.documents.get(self.dialect_of(path), path, &key) {
                 Ok(Some(document)) => document,
                 Ok(None) => continue,
                 // The node stays visible; its content is the error.

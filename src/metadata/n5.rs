@@ -120,6 +120,10 @@ fn data_type(value: &Value) -> Result<DType> {
     }
 }
 
+/// The shortest block of Java's `LZ4BlockOutputStream`. z5py writes a level in its place, and chunks
+/// in a format of its own.
+const MIN_LZ4_BLOCK: u64 = 64;
+
 /// Returns the compressor, with the name and parameters of released v3.
 fn compression(document: &Object) -> Result<Option<CodecSpec>> {
     // Before N5 2.0 there is only a name.
@@ -154,8 +158,17 @@ fn compression(document: &Object) -> Result<Option<CodecSpec>> {
             let preset = parameters.get("preset").filter(|preset| preset.as_u64().is_some());
             codec("numcodecs.lzma", json!({"format": 1, "preset": preset.unwrap_or(&json!(6))}))
         }
+        // zarr-python 2 stores a codec of numcodecs that N5 lacks with its own parameters.
+        Some("lz4") if parameters.get("id").is_some_and(|id| id == "lz4") => {
+            codec("numcodecs.lz4", json!({"acceleration": 1}))
+        }
         Some("lz4") => {
             let size = parameters.get("blockSize").filter(|size| size.as_u64().is_some());
+            if let Some(len) = size.and_then(Value::as_u64).filter(|len| *len < MIN_LZ4_BLOCK) {
+                return Err(Error::unsupported(format!(
+                    "compression lz4 with blocks of {len} bytes is not known"
+                )));
+            }
             codec("lz4_block_stream", json!({"blockSize": size.unwrap_or(&json!(65536))}))
         }
         Some("zstd") => codec("zstd", json!({"level": level(3), "checksum": false})),

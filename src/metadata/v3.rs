@@ -87,6 +87,44 @@ fn check_document(document: &Object) -> Result<()> {
     }
 }
 
+/// The members of an array that Zarr 3 requires, but that drafts of the year before its release and
+/// GDAL before 3.13 leave out.
+const LATER_MEMBERS: [&str; 2] = ["codecs", "chunk_key_encoding"];
+
+/// Where a metadata file departs from the specification, although it can be read.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// It is of a draft: these members are missing or empty.
+    Draft(Vec<&'static str>),
+    /// A member is missing or wrong.
+    Wrong(String),
+}
+
+/// Returns where the metadata file of a node departs from v3 core 3.0 ("Array metadata", "Group
+/// metadata").
+pub fn departure(document: &Object) -> Option<Departure> {
+    let wrong = |what: String| Some(Departure::Wrong(what));
+    if !document.contains_key("shape") {
+        let has_type = document.contains_key("node_type");
+        return if has_type { None } else { wrong("node_type is missing".to_owned()) };
+    }
+    let is_empty = |name: &str| match document.get(name) {
+        Some(Value::Array(items)) => items.is_empty(),
+        found => found.is_none_or(Value::is_null),
+    };
+    let later: Vec<&str> = LATER_MEMBERS.into_iter().filter(|name| is_empty(name)).collect();
+    if !later.is_empty() {
+        return Some(Departure::Draft(later));
+    }
+    let missing =
+        ["node_type", "fill_value"].into_iter().find(|name| !document.contains_key(*name));
+    match (missing, document.get("fill_value")) {
+        (Some(name), _) => wrong(format!("{name} is missing")),
+        (None, Some(Value::Null)) => wrong("fill_value is null".to_owned()),
+        _ => None,
+    }
+}
+
 /// Fails for unknown members, unless they are marked as ignorable ("extension points", v3 core).
 fn check_members(document: &Object, known: &[&str]) -> Result<()> {
     check_extensions(document)?;

@@ -259,7 +259,7 @@ def zarr3_names_that_differ_in_case(path):
     fill(root, "S")
 
 
-@writer(arrays=2)
+@writer("unknown")
 def zarr3_names_that_begin_with_underscores(path):
     """The specification reserves them, but zarr-python writes and lists them."""
     root = group3(path)
@@ -741,7 +741,7 @@ def gdal_multidimensional(path):
         run("gdalmdimtranslate", "-q", "-of", "Zarr", "-co", f"FORMAT={format}", f"{path}.nc", path / format)
 
 
-@writer(arrays=3)
+@writer("provisional", arrays=3)
 def rasterio_grids(path):
     import rasterio
 
