@@ -137,9 +137,6 @@ fn serve(
 ) -> Result<(), Failure> {
     // Do this before any thread starts, so that only the waiting thread receives signals.
     sys::block_signals()?;
-    if args.daemon {
-        setsid().map_err(io::Error::from)?;
-    }
     logger::start(args.log_level, log_sink(args)?)?;
     let descriptors = resources::raise_descriptor_limit();
     // The daemon changes its working directory, from which relative paths start.
@@ -161,6 +158,9 @@ fn serve(
         raise_readahead(&device);
     }
     if args.daemon {
+        // Not before the mount: autofs lets only processes in the group of systemd use a mountpoint
+        // that it waits for.
+        setsid().map_err(io::Error::from)?;
         daemon::report_ready()?;
     } else {
         notify::send(notify::READY);
@@ -442,6 +442,10 @@ fn check_mountpoint(args: &Mount, flags: &Flags) -> Result<PathBuf, Failure> {
         return Err(failed(format!(
             "{shown}: something is already mounted there; run zarrfs umount {shown} first"
         )));
+    }
+    if umount::is_on_demand(&mountpoint)? {
+        // The directory is empty, and opening it would wait for this mount.
+        return Ok(mountpoint);
     }
     let mut entries =
         std::fs::read_dir(&mountpoint).map_err(|e| failed(format!("{shown}: {e}")))?;

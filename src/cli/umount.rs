@@ -18,6 +18,9 @@ use super::stats::Stats;
 /// The longest time that the daemon may take to end after the mount has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The type of a mount that waits until a program uses its directory.
+const AUTOFS: &str = "autofs";
+
 /// The treatment of a mount that is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Busy {
@@ -196,9 +199,14 @@ fn in_use(mountpoint: &Path) -> Failure {
     ))
 }
 
-/// Whether anything is mounted at exactly this path.
+/// Whether anything is mounted at exactly this path, apart from autofs, which waits for a mount.
 pub fn is_mounted(mountpoint: &Path) -> Result<bool, Failure> {
-    Ok(mounts()?.iter().any(|mount| mount.path == mountpoint))
+    Ok(mounts()?.iter().any(|mount| mount.path == mountpoint && mount.kind != AUTOFS))
+}
+
+/// Whether the path mounts something when a program uses it: an automount unit of systemd.
+pub fn is_on_demand(mountpoint: &Path) -> Result<bool, Failure> {
+    Ok(mounts()?.iter().any(|mount| mount.path == mountpoint && mount.kind == AUTOFS))
 }
 
 /// Whether the path is a FUSE mount. With `-o subtype`, a zarrfs mount has another type than
