@@ -35,12 +35,14 @@ pub fn man(args: &ManArgs) -> Result<(), Failure> {
         return print::output(&page(&command, "zarrfs")?);
     };
     write(dir, "zarrfs.1", &page(&command, "zarrfs")?)?;
-    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+    let is_shown = |below: &&Command| below.get_name() != "help" && !below.is_hide_set();
+    for below in command.get_subcommands().filter(is_shown) {
         let name = format!("zarrfs-{}", below.get_name());
         write(dir, &format!("{name}.1"), &page(below, &name)?)?;
     }
     write(dir, "zarrfs-formats.5", &formats())?;
-    write(dir, "mount.zarrfs.8", MOUNT_HELPER)
+    write(dir, "mount.zarrfs.8", MOUNT_HELPER)?;
+    write(dir, "mount.fuse.zarrfs.8", ".so man8/mount.zarrfs.8\n")
 }
 
 /// Returns the man page of a command.
@@ -49,7 +51,9 @@ fn page(command: &Command, name: &str) -> Result<String, Failure> {
     let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
     let command = command.clone().name(name).display_name(name);
     let mut text = Vec::new();
-    Man::new(command).section("1").manual("zarrfs").render(&mut text)?;
+    let version = concat!("zarrfs ", env!("CARGO_PKG_VERSION"));
+    // clap_mangen writes an empty date as nothing, and man(1) takes the next word for the date.
+    Man::new(command).section("1").date(" ").source(version).manual("zarrfs").render(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
