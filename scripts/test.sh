@@ -3,7 +3,8 @@
 # For a fresh Debian machine with a Rust toolchain and a C compiler, as root or with fusermount3.
 #
 #   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the concurrency tests run for a minute each,
-#   and those that kill, cut the power and fail calls try every one; the oldest Rust version is installed and tried
+#   and those that kill, cut the power and fail calls try every one; the oldest Rust version is installed and tried;
+#   packages are built, and installed in fresh trees of Debian (as root)
 #
 # Python environments are kept in ${ZARRFS_TEST_CACHE:-~/.cache/zarrfs-tests}. No mount, process or file stays.
 set -euo pipefail
@@ -88,6 +89,8 @@ need zip zip
 need vim vim
 need fio fio
 need patch patch
+need mandoc mandoc
+need systemd-analyze systemd
 need strace strace
 need mkfs.ext4 e2fsprogs
 need mkfs.xfs xfsprogs
@@ -170,6 +173,7 @@ fi
 run cargo check --locked -q --no-default-features
 say "licences of the dependencies"
 scripts/check-licences
+scripts/licences "$work/licences"
 say "oldest Rust version"
 if [ "${ZARRFS_LONG:-}" = 1 ]; then
     run scripts/msrv
@@ -194,3 +198,8 @@ run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n "$(nproc)" -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
 
 [ $# -gt 0 ] || { say "object stores"; run scripts/stores.sh; }
+[ $# -gt 0 ] || [ "${ZARRFS_LONG:-}" != 1 ] || {
+    say "packages"
+    run scripts/package.sh --no-publish
+    run scripts/package-test.sh
+}

@@ -32,6 +32,7 @@ mod memory;
 mod nodes;
 mod outside;
 mod outside_model;
+mod packages;
 mod pages;
 mod passthrough;
 mod pictures;
