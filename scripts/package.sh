@@ -45,7 +45,7 @@ tools() {
     "$cache/bin/python" -m pip install -q --disable-pip-version-check "${python[@]}"
     local crate
     for crate in "${crates[@]}"; do
-        # Both programs are small; a thin build takes half of the time.
+        # Their speed does not matter, so they are not optimised when they are linked.
         CARGO_TARGET_DIR=$cache/build CARGO_PROFILE_RELEASE_LTO=off cargo install -q --locked --root "$cache" "$crate"
     done
     rm -rf "${cache:?}/build"
