@@ -141,12 +141,32 @@ impl<'k> Keys<'k> {
             let error = Error::too_large(format!("directories nested more than {MAX_DEPTH} deep"));
             return self.report(&error, shown);
         }
+        for name in self.names_below(list, prefix, around) {
+            match prefix.join(&name) {
+                Ok(below) => self.walk(list, &below, around, depth.saturating_add(1), queue),
+                Err(error) => self.report(&error, shown),
+            }
+        }
+    }
+
+    /// Says to what each file in a directory belongs. Returns the names of the directories in it to
+    /// go on with, in order.
+    fn names_below(
+        &self,
+        list: &dyn ListableStore,
+        prefix: &Prefix,
+        around: Around,
+    ) -> Vec<String> {
+        let shown = prefix.as_str().trim_end_matches('/');
+        let mut below = Vec::new();
         let entries = match list.list_dir(prefix) {
             Ok(entries) => entries,
-            Err(error) => return self.report(&error, shown),
+            Err(error) => {
+                self.report(&error, shown);
+                return below;
+            }
         };
         let mut by_case: HashMap<String, String> = HashMap::new();
-        let mut below = Vec::new();
         for entry in entries {
             let entry = match entry {
                 Ok(entry) => entry,
@@ -167,26 +187,28 @@ impl<'k> Keys<'k> {
                 },
             }
             if self.watch.is_stopped() {
-                return;
+                return Vec::new();
             }
         }
         drop(by_case);
         below.sort_unstable();
-        let dialect = self.dialect_at(prefix);
-        let is_node = |name: &String| dialect.child(&Entry::Prefix(name.clone())).is_some();
         let is_group = around == Around::Known && self.nodes.by_prefix.contains_key(prefix);
-        for name in below {
-            if is_group && name.starts_with("__") && !is_node(&name) {
-                let reason = "names that begin with __ are reserved in Zarr 3, so zarrfs shows no \
-                              node here, and checks nothing below it";
-                self.find(Finding::new(Code::Unknown, format!("{prefix}{name}"), reason));
-                continue;
-            }
-            match prefix.join(&name) {
-                Ok(below) => self.walk(list, &below, around, depth.saturating_add(1), queue),
-                Err(error) => self.report(&error, shown),
-            }
+        if is_group {
+            below.retain(|name| !self.is_reserved(prefix, name));
         }
+        below
+    }
+
+    /// Reports a directory below a group whose name no node can have. Returns whether it is one.
+    fn is_reserved(&self, prefix: &Prefix, name: &str) -> bool {
+        let is_node = self.dialect_at(prefix).child(&Entry::Prefix(name.to_owned())).is_some();
+        let is_reserved = name.starts_with("__") && !is_node;
+        if is_reserved {
+            let reason = "names that begin with __ are reserved in Zarr 3, so zarrfs shows no node \
+                          here, and checks nothing below it";
+            self.find(Finding::new(Code::Unknown, format!("{prefix}{name}"), reason));
+        }
+        is_reserved
     }
 
     fn compare_case(&self, prefix: &Prefix, name: &str, known: &mut HashMap<String, String>) {

@@ -62,7 +62,7 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
     if printer.is_stopped() {
         let shown = args.source.display();
         return match printer.lines.is_closed() {
-            // Nobody reads the rest.
+            // The reader of the output wants no more of it.
             true if damaged > 0 => Err(Failure::Damaged),
             true => Ok(()),
             false => Err(failed(format!(

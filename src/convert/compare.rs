@@ -72,7 +72,8 @@ fn array(planned: &Array, found: &Array, rule: Rule) -> Option<String> {
         Rule::Meaning => are_equivalent(&old.codecs, &new.codecs),
         Rule::Shown | Rule::Stored => old.codecs == new.codecs,
     };
-    let spelled = |codecs: &[CodecSpec]| Value::from_iter(codecs.iter().map(CodecSpec::to_json));
+    let spelled =
+        |codecs: &[CodecSpec]| Value::Array(codecs.iter().map(CodecSpec::to_json).collect());
     let layout = || match rule {
         Rule::Shown => None,
         Rule::Stored | Rule::Meaning => other("shard shape", &old.chunk_shape, &new.chunk_shape)
@@ -83,7 +84,7 @@ fn array(planned: &Array, found: &Array, rule: Rule) -> Option<String> {
             .or_else(|| other("chunk keys", &old.key_encoding, &new.key_encoding)),
     };
     let types = || {
-        let [old, new] = [&old.dtype, &new.dtype].map(|dtype| dtype.name());
+        let [old, new] = [&old.dtype, &new.dtype].map(DType::name);
         let named = || format!("data type {new}, not {old}");
         (planned.model().dtype != found.model().dtype).then(named)
     };

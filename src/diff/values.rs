@@ -97,7 +97,7 @@ pub fn compare(
         }
     };
     thread::scope(|scope| {
-        parallel::spawn(scope, options.jobs.saturating_sub(1), &work);
+        parallel::spawn(scope, options.jobs.saturating_sub(1), work);
         work();
     });
     if let Some(error) = failure.into_inner() {

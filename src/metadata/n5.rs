@@ -120,8 +120,8 @@ fn data_type(value: &Value) -> Result<DType> {
     }
 }
 
-/// The shortest block of Java's `LZ4BlockOutputStream`. z5py writes a level in its place, and chunks
-/// in a format of its own.
+/// The shortest block of Java's `LZ4BlockOutputStream`. z5py writes a level in its place, and its
+/// chunks have a format of their own.
 const MIN_LZ4_BLOCK: u64 = 64;
 
 /// Returns the compressor, with the name and parameters of released v3.

@@ -84,7 +84,7 @@ fn a_line_of_fstab_mounts_and_umount_stores() {
     );
     fs::write(dir.join("fstab"), line).unwrap();
     let script = "mount -a -T fstab; findmnt -n -t fuse.zarrfs -o FSTYPE,SOURCE 'm t'; \
-                  df -t fuse.zarrfs >/dev/null; stat -c %a 'm t/c/0/0'; \
+                  df -t fuse.zarrfs 'm t' >/dev/null; stat -c %a 'm t/c/0/0'; \
                   printf x >'m t/notes.txt'; \
                   mount -o remount,ro -T fstab 'm t' && exit 9; umount 'm t'; \
                   mountpoint -q 'm t' && exit 8; \

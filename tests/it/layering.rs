@@ -43,6 +43,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "error",
             "json",
             "buffer",
+            "parallel",
             "resources",
             "dtype",
             "store",

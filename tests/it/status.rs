@@ -10,6 +10,23 @@ fn signal(name: &str, process: u64) {
     assert!(killed.success());
 }
 
+/// Lets a stopped process go on, also if the test fails: its mount holds up other programs.
+struct Stopped(u64);
+
+impl Stopped {
+    fn new(process: u64) -> Self {
+        signal("-STOP", process);
+        Self(process)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // The test may have killed it.
+        let _gone = Command::new("kill").args(["-CONT", &self.0.to_string()]).output();
+    }
+}
+
 #[test]
 fn status_describes_every_mount_also_one_that_is_dead_or_silent() {
     let mut mount =
@@ -51,7 +68,7 @@ fn status_describes_every_mount_also_one_that_is_dead_or_silent() {
     assert!(all.contains(&path) && all.contains("1 pending file ("), "{all}");
     assert!(all.contains(&format!("1 error, see {path}/.zarrfs/errors")), "{all}");
     let process = stat(&mount, "zarrfs_process_id ");
-    signal("-STOP", process);
+    let _stopped = Stopped::new(process);
     let text = printed(&[&path]);
     assert!(text.contains("does not answer within 3 s"), "{text}");
     signal("-KILL", process);
