@@ -375,5 +375,5 @@ fn no_message_has_a_phrase_that_must_be_read_twice() {
 fn the_readme_is_short() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let count = readme.lines().count();
-    assert!(count <= 120, "{count} lines: move details to docs/usage.md");
+    assert!(count <= 120, "{count} lines: move details to docs");
 }
