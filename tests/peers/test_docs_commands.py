@@ -233,6 +233,15 @@ def test_every_block_is_run_or_is_no_command():
             assert languages <= {"console", "text"}, page
 
 
+def test_the_picture_shows_what_the_commands_print():
+    for needed in ("ncdump", "cdo"):
+        if not shutil.which(needed):
+            pytest.skip(f"{needed} is not there")
+    command = [sys.executable, ROOT / "scripts/picture.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+
+
 def test_elisions_and_volatile_parts_are_understood():
     assert is_as_shown(["a ... c", "...", "z"], ["a b c", "1", "2", "z"])
     assert is_as_shown(["a", "...", "z"], ["a", "z"])
