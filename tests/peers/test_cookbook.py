@@ -52,6 +52,17 @@ PROGRAMS = {
 ENDINGS = {"fortran": "f90", "idl": "pro", "octave": "m"}
 
 
+def test_the_table_has_the_versions_that_are_tested():
+    """Those of Debian's programs are the ones that Debian 12 has."""
+    rows = re.findall(r"^\|[^|]*\| ([^|]+) \| ([^|]+) \| `[^|]*\|$", TEXT, re.MULTILINE)
+    listed = dict(rows)
+    pinned = (Path(__file__).parent / "requirements-py3.txt").read_text()
+    pinned = dict(line.split("==") for line in pinned.splitlines() if "==" in line)
+    python = {name: version for name, version in listed.items() if name in pinned}
+    assert len(rows) > 20 and len(python) > 10, rows
+    assert python == {name: pinned[name] for name in python}
+
+
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_a_recipe_does_what_it_says(tmp_path, number):
     language, text = BLOCKS[number]
