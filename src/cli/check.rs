@@ -12,7 +12,7 @@ use super::failure::{Failure, failed};
 use super::interrupt::stop_on_signals;
 use super::open::Access;
 use super::progress::{Bar, SharedLines};
-use super::{logger, open, print, remote, repair};
+use super::{logger, open, print, remote, repair, size};
 use crate::check::{self, Finding, Options, Severity, Summary, Watch};
 use crate::error::Result;
 use crate::hierarchy::Hierarchy;
@@ -231,11 +231,15 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
         });
         return print::error(&json!({ "summary": summary }).to_string());
     }
-    let mut parts = vec![format!("{} groups, {} arrays", summary.groups, summary.arrays)];
+    let mut parts = vec![format!(
+        "{}, {}",
+        size::counted(summary.groups, "group"),
+        size::counted(summary.arrays, "array")
+    )];
     if !args.metadata_only {
         let Summary { chunks_stored, chunks_missing, chunks_read, .. } = summary;
         let mut chunks = vec![
-            format!("{chunks_stored} chunks stored"),
+            format!("{} stored", size::counted(*chunks_stored, "chunk")),
             format!("{chunks_missing} missing"),
             format!("{chunks_read} checked"),
         ];
@@ -249,9 +253,10 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
             ));
         }
         parts.push(chunks.join(", "));
-        parts.push(format!("{} MB decoded", summary.decoded_len / 1_000_000));
+        parts.push(format!("{} decoded", size::human(summary.decoded_len)));
     }
-    parts.push(format!("{damaged} damaged, {suspect} suspect, {notes} notes"));
+    let notes = size::counted(notes, "note");
+    parts.push(format!("{damaged} damaged, {suspect} suspect, {notes}"));
     let tenths = elapsed.as_millis() / 100;
     parts.push(format!("{}.{} s", tenths / 10, tenths % 10));
     let text = format!("{}: {}", args.source.display(), parts.join("; "));

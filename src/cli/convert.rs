@@ -17,7 +17,7 @@ use super::interrupt::stop_on_signals;
 use super::mounted::{self, Mounted};
 use super::open::Location;
 use super::progress::Bar;
-use super::{open, print, remote};
+use super::{open, print, remote, size};
 use crate::array::FillChunks;
 use crate::codec::CodecSpec;
 use crate::convert::{
@@ -55,7 +55,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
         count => Err(failed(format!(
             "{}: complete, but without {} of the source (above), which have the fill value",
             args.dest.display(),
-            counted(count, "damaged value")
+            size::counted(count, "damaged value")
         ))),
     }
 }
@@ -294,7 +294,7 @@ fn prepare(
             "{}: {} (listed above) cannot be converted to {}: leave out such nodes with \
              --skip-unsupported, select others with --only, or choose another --format",
             args.source.display(),
-            counted(count, "node"),
+            size::counted(count, "node"),
             args.format.name()
         )));
     }
@@ -413,11 +413,6 @@ fn arguments(args: &Convert, requested: &Requested) -> Result<Value, Failure> {
     }))
 }
 
-/// Returns a count with its noun, in the plural unless the count is 1.
-fn counted(count: usize, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
-}
-
 /// Returns a string that changes when the machine restarts, since a crash may lose bytes.
 fn session() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -446,13 +441,13 @@ fn report(
     let tenths = begun.elapsed().as_millis() / 100;
     let last = format!(
         "{}: {}, {} in {}; {stored} chunks and shards \
-         stored{found}{verified}; {} MB decoded, \
+         stored{found}{verified}; {} decoded, \
          {}.{} s\n",
         args.dest.display(),
-        counted(groups, "group"),
-        counted(arrays, "array"),
+        size::counted(groups, "group"),
+        size::counted(arrays, "array"),
         args.format.name(),
-        bytes / 1_000_000,
+        size::human(bytes),
         tenths / 10,
         tenths % 10
     );

@@ -1,5 +1,7 @@
 //! Sizes and counts as the command prints them.
 
+use std::fmt::Display;
+
 use crate::dtype::to_float;
 
 /// The units above bytes, each 1024 times the one before.
@@ -87,6 +89,12 @@ pub fn part(part: u64, whole: u64) -> String {
         percent => format!("{}%", three_digits(percent)),
     };
     format!("{part} of {whole} ({percent})")
+}
+
+/// Returns a count with its noun, in the plural unless the count is 1.
+pub fn counted<N: Display + PartialEq + From<u8>>(count: N, thing: &str) -> String {
+    let ending = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {thing}{ending}")
 }
 
 #[cfg(test)]
