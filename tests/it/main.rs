@@ -26,6 +26,7 @@ mod imports;
 mod kernel_writes;
 mod layering;
 mod lengths;
+mod links;
 mod locks;
 mod logs;
 mod memory;
