@@ -12,7 +12,7 @@ use super::failure::{Failure, failed};
 use crate::fuse::{Answered, Read, ReadLog};
 use crate::vfs::timestamp;
 
-/// The file of reads.
+/// The open log of reads.
 #[derive(Debug)]
 pub struct AccessLog {
     file: Mutex<File>,

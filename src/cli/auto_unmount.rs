@@ -1,8 +1,8 @@
 //! `-o auto_unmount`: a second process that ends the mount of a killed daemon.
 //!
-//! It waits for the end of its standard input, whose other end only the daemon has. The kernel
-//! closes that end however the daemon dies. The process works without fusermount3 for root, and
-//! with any choice of users who may access the mount.
+//! It waits for the end of its standard input, a pipe whose other end only the daemon holds: the
+//! kernel closes that end however the daemon dies. For root, the process needs no fusermount3, and
+//! it works with or without `allow_other` and `allow_root`.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::args::AutoUnmount;
 use super::failure::Failure;
 use super::umount;
 
-/// The longest time between the end of the daemon and the end of its connection to the kernel.
+/// How long to wait for the connection to the kernel to end after the daemon has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Starts the process. It ends soon after the returned value is dropped.
@@ -32,9 +32,9 @@ pub fn start(mountpoint: &Path) -> Result<Child, Failure> {
     Ok(guard)
 }
 
-/// Waits until the daemon ends, and removes its mount if that is dead.
+/// Waits until the daemon ends, and removes its mount if no process serves it.
 pub fn run(args: &AutoUnmount) -> Result<(), Failure> {
-    // A signal from the terminal ends the daemon, not this process.
+    // A signal from the terminal must end the daemon, not this process.
     setsid().map_err(io::Error::from)?;
     let mut nothing = Vec::new();
     io::stdin().lock().read_to_end(&mut nothing)?;

@@ -1,4 +1,4 @@
-//! `zarrfs check`: damage in metadata, keys and chunks, and its repair.
+//! `zarrfs check`: finds damage in metadata, keys and chunks, and repairs it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use crate::store::Store;
 /// The most findings to keep for a repair.
 const MOST_KEPT: usize = 1_000_000;
 
-/// Checks a hierarchy, and prints what it finds.
+/// Checks a hierarchy, and prints the findings.
 pub fn run(args: &Check) -> std::result::Result<(), Failure> {
     logger::start(log::LevelFilter::Warn, logger::Sink::Command)?;
     let begun = Instant::now();
@@ -93,7 +93,7 @@ fn opened(args: &Check, access: Access) -> std::result::Result<(Hierarchy, NodeP
         if args.from.is_some() || !is_damaged {
             return Err(failure);
         }
-        // The drafts have the metadata files of nodes in a directory of their own.
+        // The drafts keep the metadata files of nodes in a directory of their own.
         let is_draft = args.source.join("meta/root").is_dir();
         let dialect = Dialect::parse_name(if is_draft { "d2020-10" } else { "v3" });
         open_as(dialect.as_ref())
@@ -105,10 +105,10 @@ struct Printer {
     form: Form,
     bar: Bar,
     lines: SharedLines,
-    /// The last key that was printed alone. A leaf lock.
+    /// The last key that was printed in the form `Keys`. A leaf lock.
     last_key: Mutex<String>,
     counts: [AtomicU64; 3],
-    /// What can be repaired. A leaf lock.
+    /// The findings that can be repaired. A leaf lock.
     kept: Option<Mutex<Vec<Finding>>>,
     is_stopped: Arc<AtomicBool>,
 }
@@ -182,7 +182,7 @@ impl Watch for Printer {
                 let last = std::mem::replace(&mut *self.last_key.lock(), finding.key.clone());
                 (last != finding.key).then(|| finding.key.clone())
             }
-            // The others are about files that can be read.
+            // Other findings are about files that can be read.
             Form::Keys => None,
         };
         if let Some(line) = line {
@@ -248,7 +248,7 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
         }
         if summary.chunks_unknown > 0 {
             chunks.push(format!(
-                "{} chunks or shards of unknown codecs not checked",
+                "{} chunks or shards with unknown codecs not checked",
                 summary.chunks_unknown
             ));
         }

@@ -23,7 +23,7 @@ pub struct ChunkMap {
     layout: Layout,
     counts: Vec<u64>,
     cells: Mutex<Vec<Cell>>,
-    /// Whether chunks with only fill values are known.
+    /// Whether the map knows which chunks have only fill values.
     is_decoded: bool,
 }
 
@@ -36,7 +36,7 @@ impl ChunkMap {
         Self { layout, counts, cells, is_decoded: true }
     }
 
-    /// Adds a chunk, with whether it has only fill values; `None` if it is missing.
+    /// Adds a chunk, and whether it has only fill values; `None` if it is missing.
     pub fn add(&self, coords: &Coords, is_fill: Option<bool>) {
         let at = self.layout.cell_of(&self.counts, coords.indices());
         let mut cells = self.cells.lock();
@@ -46,7 +46,8 @@ impl ChunkMap {
         }
     }
 
-    /// Adds all stored chunks of an array. Decodes them, unless they are too many.
+    /// Adds all stored chunks of an array. Decodes them if they have at most [`MOST_DECODED`]
+    /// bytes.
     pub fn fill(&mut self, array: &Arc<Array>, source: &Path) -> Result<(), Failure> {
         let stored = stored::Stored::of(array)?.chunks;
         let decoded = array.longest_chunk_len().longest().checked_mul(stored);
@@ -61,8 +62,8 @@ impl ChunkMap {
         Ok(())
     }
 
-    /// Returns how many chunks are stored, how many of these have only fill values, if that is
-    /// known, and how many are missing.
+    /// Returns how many chunks are stored, how many of these have only fill values (`None` if that
+    /// is not known), and how many are missing.
     fn sums(&self) -> (u64, Option<u64>, u128) {
         let cells = self.cells.lock();
         let sum = |of: fn(&Cell) -> u64| cells.iter().map(of).fold(0_u64, u64::saturating_add);
@@ -89,7 +90,7 @@ impl ChunkMap {
         let all = u64::try_from(self.layout.chunks).unwrap_or(u64::MAX);
         let fill = match fill {
             Some(fill) => format!("{fill} of them with only fill values"),
-            None => "not decoded to look for fill values (--stats does)".to_owned(),
+            None => "not decoded to look for fill values (--stats decodes them)".to_owned(),
         };
         let counts = self.counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
         let counts = if counts.is_empty() { "1".to_owned() } else { counts };

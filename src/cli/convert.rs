@@ -53,7 +53,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     match watch.damaged_count() {
         0 => Ok(()),
         count => Err(failed(format!(
-            "{}: complete, but without {} of the source (above), which have the fill value",
+            "{}: complete, except for {} of the source (see above): the copy has the fill value there",
             args.dest.display(),
             size::counted(count, "damaged value")
         ))),
@@ -180,8 +180,8 @@ fn copy(
 fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
     if !watch.is_stopped() && watch.damaged_count() > 0 {
         return failed(format!(
-            "{}: stopped at a damaged chunk of the source (above); --keep-going leaves such chunks \
-             out, and `zarrfs check {}` lists them all",
+            "{}: stopped at a damaged chunk of the source (see above); --keep-going leaves out such \
+             chunks, and `zarrfs check {}` lists them all",
             args.dest.display(),
             args.source.display()
         ));
@@ -301,7 +301,7 @@ fn prepare(
     Ok((dest, plan))
 }
 
-/// Fails if `--chunks` or `--shards` has a shape for no array.
+/// Fails if `--chunks` or `--shards` has a shape that fits no array.
 fn check_ranks(args: &Convert, plan: &Plan) -> Result<(), Failure> {
     let shards = match &args.shards {
         Some(Shards::Shape(shape)) => Some(shape),

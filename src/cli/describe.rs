@@ -55,8 +55,8 @@ fn length(value: &Value) -> String {
     }
 }
 
-/// Describes codecs in a line: `zstd(3) in shards of 64`, `transpose + blosc(lz4, 5, shuffle)`.
-/// Returns `none` without any.
+/// Describes codecs in a line: `zstd(3) in shards of 64`, `transpose + blosc(lz4, 5, shuffle)`, or
+/// `none`.
 pub fn codec_line(array: &Array) -> String {
     let names = codec_names(&array.model().codecs);
     let mut line = if names.is_empty() { "none".to_owned() } else { names.join(" + ") };
@@ -69,8 +69,8 @@ pub fn codec_line(array: &Array) -> String {
     line
 }
 
-/// Returns the names of the codecs that are more than a byte order, those inside of shards too,
-/// with the options that people compare.
+/// Returns the names of the codecs, including those inside shards, with the options that people
+/// compare. Leaves out `bytes` unless it is big endian.
 fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
     let mut names = Vec::new();
     for codec in codecs {

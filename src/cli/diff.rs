@@ -19,7 +19,7 @@ pub fn run(args: &Diff) -> Result<(), Failure> {
     let printer = Printer::new(args.json)?;
     let compared = compare(args, &printer);
     printer.bar.end();
-    // For this command, 1 means that they differ.
+    // For this command, exit code 1 means that the hierarchies differ.
     let as_usage = |failure: Failure| Failure::Usage(failure.message().to_owned());
     let summary = compared.map_err(as_usage)?;
     printer.lines.end().map_err(as_usage)?;
@@ -30,7 +30,7 @@ pub fn run(args: &Diff) -> Result<(), Failure> {
     }
     let failures = printer.failures.load(Ordering::Relaxed);
     if failures > 0 {
-        let text = format!("{one} and {two}: {failures} nodes (see above) cannot be compared");
+        let text = format!("{one} and {two}: {failures} nodes cannot be compared (see above)");
         return Err(Failure::Usage(text));
     }
     let differences = printer.differences.load(Ordering::Relaxed);
@@ -67,7 +67,7 @@ fn compare(args: &Diff, printer: &Printer) -> Result<Summary, Failure> {
             Ok::<_, Failure>(hierarchy.node(&top.join(path.as_str())?)?.is_some())
         };
         if !is_in(&one, &top_one)? && !is_in(&two, &top_two)? {
-            return Err(failed(format!("there is no node {path} (--only) in any of them")));
+            return Err(failed(format!("neither hierarchy has a node {path} (--only)")));
         }
     }
     let one = Side { hierarchy: &one, top: &top_one };

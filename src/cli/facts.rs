@@ -25,10 +25,10 @@ const CACHE_LEN: u64 = 64 << 20;
 /// The default `--cache-size` of a mount.
 const MOUNT_CACHE_LEN: u64 = 256 << 20;
 
-/// Chunks of fewer bytes get a remark.
+/// Chunks of fewer decoded bytes get a remark.
 const SMALL_CHUNK: u64 = 64 << 10;
 
-/// Chunks of more bytes get a remark.
+/// Chunks of more decoded bytes get a remark.
 const LARGE_CHUNK: u64 = 256 << 20;
 
 /// Returns the facts about a node. `typed` is the path that the user typed.
@@ -54,8 +54,8 @@ pub fn facts(hierarchy: &Hierarchy, node: &Node, typed: &Path) -> Result<Object,
     Ok(facts)
 }
 
-/// Adds the formats that the node has, the memory that reading one needs, and why it lacks the
-/// others.
+/// Adds the formats that the node has, the memory that reading one needs, and why the node lacks
+/// the other formats.
 fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Value)) {
     let cache = ChunkCache::new(CACHE_LEN);
     let get: &GetChunk<'_> = &|elements, coords, _| {
@@ -130,7 +130,7 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
     if let Some(error) = array.not_understood() {
         add("not_understood", json!(error.to_string()));
     }
-    // The length of elements of variable length is unknown without reading all of them.
+    // The size of an array with elements of variable length is unknown until all of them are read.
     if let Some(longest) = array.longest_chunk_len().exactly() {
         add("size", json!(stored::len_of(array)));
         if array.grid().is_regular() {
@@ -154,8 +154,8 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
     Ok(())
 }
 
-/// Returns how many bytes are decoded to read a byte of a view in order, with the default cache of
-/// a mount; `None` for an empty view.
+/// Returns how many bytes a sequential read of a view decodes for each byte of the view, with the
+/// default cache of a mount; `None` for an empty view.
 fn read_amplification(view: &View) -> Option<f64> {
     if view.is_empty() {
         return None;
@@ -167,7 +167,8 @@ fn read_amplification(view: &View) -> Option<f64> {
         let all = chunks.checked_mul(array.longest_chunk_len().exactly()?)?;
         // Chunks at the edges have more elements than the array.
         let each = to_float(all.into()) / to_float(stored::len_of(array)?.max(1).into());
-        // If the cache holds no row of chunks, each row of elements decodes these chunks again.
+        // If the cache cannot hold a row of chunks, each row of elements decodes these chunks
+        // again.
         let is_cached = elements.slab_len().is_some_and(|slab| slab <= MOUNT_CACHE_LEN);
         let rows = array.chunk_shape().iter().find(|len| **len > 1).copied().unwrap_or(1);
         let times = match is_cached {

@@ -43,7 +43,7 @@ pub fn run(args: &Info) -> Result<(), Failure> {
     print::output(&format!("{first}\n{}", sections.text))
 }
 
-/// What options ask for instead of the properties: as text, and as JSON.
+/// The output of options that replace the properties: as text, and as JSON.
 #[derive(Debug, Default)]
 struct Sections {
     text: String,
@@ -132,9 +132,9 @@ pub fn dialect_name(hierarchy: &Hierarchy, path: &NodePath) -> &'static str {
     hierarchy.dialect_of(path).name()
 }
 
-/// Returns the facts as lines of a label and words.
+/// Formats the facts as lines, each with a label.
 fn facts_text(node: &Node, facts: &Object, sizes: Sizes, terminal: &Terminal) -> String {
-    // These are parts of other lines.
+    // These facts are parts of other lines.
     let is_line = |name: &str| !matches!(name, "path" | "chunks" | "read_amplification" | "ratio");
     let width = facts.keys().map(|name| name.chars().count()).max().unwrap_or_default();
     let mut text = String::new();

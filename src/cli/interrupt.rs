@@ -1,4 +1,4 @@
-//! Ctrl-C and other signals that end a command which has to clean up.
+//! Ctrl-C and other signals to a command that has to clean up before it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +8,8 @@ use super::failure::Failure;
 use crate::store::Store;
 use crate::sys;
 
-/// Sets `is_stopped` at the first signal, and ends all waits for the stores. Call it before any
-/// other thread starts, so that only the waiting thread receives signals.
+/// Sets `is_stopped` at the first signal, and interrupts all waits for the stores. Call it before
+/// any other thread starts, so that only the waiting thread receives signals.
 pub fn stop_on_signals(is_stopped: &Arc<AtomicBool>, stores: Vec<Store>) -> Result<(), Failure> {
     sys::block_signals()?;
     let is_stopped = Arc::clone(is_stopped);

@@ -1,7 +1,7 @@
-//! Log lines: to standard error, to a file, or to the system's log.
+//! Log lines: to standard error, to a file, or to the system log.
 //!
-//! Equal messages are logged once a minute, with their number. A line in a file or on standard
-//! error is `2026-11-24T23:59:59Z zarrfs: warn: MESSAGE`.
+//! A message that repeats is logged once a minute, with the number of times. A line in a file or on
+//! standard error is `2026-11-24T23:59:59Z zarrfs: warn: MESSAGE`.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -28,10 +28,10 @@ const TICK: Duration = Duration::from_secs(5);
 /// The most messages whose repetitions are counted. Others are logged each time.
 const CAPACITY: usize = 256;
 
-/// The socket of the system's log.
+/// The socket of the system log.
 const SYSLOG: &str = "/dev/log";
 
-/// The facility of a daemon in the system's log.
+/// The facility of a daemon in the system log.
 const FACILITY: u8 = 3;
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
@@ -45,7 +45,7 @@ pub enum Sink {
     Stderr,
     /// The file with this path.
     File(PathBuf),
-    /// The log of the system.
+    /// The system log.
     System,
 }
 
@@ -108,7 +108,7 @@ impl Logger {
     }
 }
 
-/// Sends a line to the system's log.
+/// Sends a line to the system log.
 fn send(level: Level, name: &str, message: &str) -> io::Result<()> {
     let severity = match level {
         Level::Error => 3,
@@ -119,7 +119,7 @@ fn send(level: Level, name: &str, message: &str) -> io::Result<()> {
     let priority = FACILITY * 8 + severity;
     let line = format!("<{priority}>zarrfs[{}]: {name}: {message}", std::process::id());
     let socket = UnixDatagram::unbound()?;
-    // A log that is not read must not stop the mount.
+    // A system log that does not read its socket must not stop the mount.
     socket.set_nonblocking(true)?;
     socket.send_to(line.as_bytes(), SYSLOG).map(drop)
 }
@@ -130,7 +130,7 @@ struct Line {
     text: String,
 }
 
-/// The last messages, with the number of times that each was not logged.
+/// The latest messages, with the number of times that each was not logged.
 #[derive(Debug, Default)]
 struct Repeats {
     messages: HashMap<String, Repeat>,
@@ -165,7 +165,7 @@ impl Repeats {
         Some(message)
     }
 
-    /// Takes the lines of messages that were logged at least `age` ago.
+    /// Takes the lines for messages that were last logged at least `age` ago.
     fn take(&mut self, now: Instant, age: Duration) -> Vec<Line> {
         let is_due = |repeat: &Repeat| now.duration_since(repeat.logged) >= age;
         let mut due = Vec::new();
@@ -220,17 +220,19 @@ pub fn start(level: LevelFilter, sink: Sink) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens the log file by its name again, so that it can be rotated.
+/// Reopens the log file by its name, so that it can be rotated.
 pub fn reopen() {
     let Some(logger) = LOGGER.get() else { return };
     let Sink::File(path) = &logger.sink else { return };
     match open(path) {
         Ok(file) => *logger.file.lock() = Some(file),
-        Err(error) => log::error!("{}: {error}; the old log file is used", path.display()),
+        Err(error) => {
+            log::error!("{}: {error}; the old log file stays in use", path.display());
+        }
     }
 }
 
-/// Logs a line at any level, however often.
+/// Logs a line at any level, and even if it repeats.
 pub fn report(line: &str) {
     if let Some(logger) = LOGGER.get() {
         logger.write(Level::Info, line);

@@ -37,7 +37,7 @@ const SHORTEST_FOR_COPIES: Duration = Duration::from_secs(1);
 /// The lifetime of cached names and attributes of a directory.
 const LOCAL_TTL: Duration = Duration::from_secs(1);
 
-/// The type of a mount is `fuse.` and this.
+/// The type of a mount, after `fuse.`.
 const SUBTYPE: &str = "zarrfs";
 
 /// The threads over a store that takes long for each answer.
@@ -167,7 +167,7 @@ fn serve(
     }
     let (shown, place) = (source.spelled(), mountpoint.display());
     log::info!("{shown} is mounted on {place}");
-    // A terminal that is closed sends SIGHUP, too.
+    // A terminal also sends SIGHUP when it is closed.
     let hang_up = match (&args.log_file, args.foreground && io::stdin().is_terminal()) {
         (Some(_), false) => HangUp::ReopenLog,
         _ => HangUp::Stop,
@@ -245,7 +245,8 @@ fn mount_options(
     })
 }
 
-/// Returns the place for log lines. The daemon changes its working directory.
+/// Returns the destination of log lines, with an absolute path: the daemon changes its working
+/// directory.
 fn log_sink(args: &Mount) -> Result<logger::Sink, Failure> {
     Ok(match &args.log_file {
         Some(path) => logger::Sink::File(std::path::absolute(path)?),
@@ -309,9 +310,9 @@ fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure
 /// The effect of SIGHUP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HangUp {
-    /// The log file is opened again.
+    /// Reopen the log file.
     ReopenLog,
-    /// The mount ends.
+    /// End the mount.
     Stop,
 }
 

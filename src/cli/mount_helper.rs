@@ -1,15 +1,15 @@
 //! `mount.zarrfs SOURCE DIR [-sfnv] [-o OPTIONS]`: this program as mount(8) and fstab start it.
 //!
-//! mount(8) runs `/sbin/mount.TYPE` for a type, and `mount.fuse.zarrfs` for `fuse.zarrfs`. It has
-//! decoded the octal characters of fstab by then. Here the letters mean what mount(8) means by
-//! them: `-f` is not the foreground.
+//! mount(8) runs `/sbin/mount.TYPE` for a type, and `mount.fuse.zarrfs` for `fuse.zarrfs`. By then
+//! it has decoded the octal escapes of fstab. The letters have the meaning that they have for
+//! mount(8): `-f` is not the foreground.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use super::failure::Failure;
 
-/// The names of the program for mount(8).
+/// The names under which mount(8) starts the program.
 const NAMES: [&str; 2] = ["mount.zarrfs", "mount.fuse.zarrfs"];
 
 const USAGE: &str = "mount.zarrfs SOURCE DIR [-sfnv] [-o OPTIONS]";

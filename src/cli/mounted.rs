@@ -30,7 +30,7 @@ pub fn find(path: &Path) -> Result<Option<Mounted>, Failure> {
         return Ok(None);
     }
     let Some(stats) = Stats::of(&mount.path) else { return Ok(None) };
-    // The table of mounts has another name if the mount has `-o fsname`.
+    // With `-o fsname`, the mount table has another name.
     let source = stats.label("source").map_or(mount.source, PathBuf::from);
     let is_zarr3 = mount.path.join("zarr.json").is_file();
     Ok(Some(Mounted { root: mount.path, source, is_zarr3 }))

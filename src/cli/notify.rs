@@ -1,4 +1,4 @@
-//! Reports to systemd that a foreground mount is ready or ends, as `Type=notify` needs it
+//! Reports to systemd that a foreground mount is ready or stops, as `Type=notify` requires
 //! (`sd_notify(3)`).
 
 use std::io;
@@ -9,13 +9,13 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// The mount answers.
 pub const READY: &str = "READY=1";
 
-/// The mount ends.
+/// The mount is about to end.
 pub const STOPPING: &str = "STOPPING=1";
 
 /// Sends a state to the supervisor, if there is one.
 pub fn send(state: &str) {
     if let Err(error) = try_send(state) {
-        log::warn!("the supervisor does not receive {state}: {error}");
+        log::warn!("cannot send {state} to the supervisor: {error}");
     }
 }
 

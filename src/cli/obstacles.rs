@@ -1,7 +1,7 @@
 //! The causes that keep a hierarchy from being mounted, each with its remedy.
 //!
-//! Causes that can be seen in advance are checked before the mount; the others are recognised by
-//! what fusermount3 says.
+//! zarrfs checks before the mount for the causes that it can see in advance; it recognises the
+//! others by the messages of fusermount3.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -16,7 +16,7 @@ const NO_DEVICE: &str = "/dev/fuse: missing, so nothing can be mounted; load the
     (modprobe fuse), or give the container the device (--device /dev/fuse --cap-add SYS_ADMIN)";
 
 const NO_ACCESS: &str = "/dev/fuse: permission denied, so nothing can be mounted; run as root, or \
-    give all users access, as is usual (chmod 666 /dev/fuse)";
+    give all users access, which is usual (chmod 666 /dev/fuse)";
 
 const NO_MODULE: &str = "/dev/fuse: the kernel module fuse is not loaded, so nothing can be \
     mounted; load it (modprobe fuse)";
@@ -24,10 +24,10 @@ const NO_MODULE: &str = "/dev/fuse: the kernel module fuse is not loaded, so not
 const NO_FUSERMOUNT: &str = "fusermount3: not found, and only root can mount without it; install \
     it (Debian: apt install fuse3), or run as root";
 
-const NO_ALLOW_OTHER: &str = "/etc/fuse.conf: a line user_allow_other is missing, so only root may \
+const NO_ALLOW_OTHER: &str = "/etc/fuse.conf: the line user_allow_other is missing, so only root may \
     use -o allow_other and -o allow_root; add the line, or mount without these options";
 
-/// Parts of what fusermount3 says, with the sentence that follows the mountpoint.
+/// Parts of the messages of fusermount3, each with the sentence that follows the mountpoint.
 const REFUSALS: &[(&str, &str)] = &[
     (
         "no write access to mountpoint",
@@ -61,7 +61,7 @@ const REFUSALS: &[(&str, &str)] = &[
 /// The programs that mount for a user.
 const FUSERMOUNT: [&str; 2] = ["fusermount3", "fusermount"];
 
-/// Fails if something is known that keeps this user from mounting.
+/// Fails if something is known to keep this user from mounting.
 pub fn check(flags: &Flags) -> Result<(), Failure> {
     let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
     match device {

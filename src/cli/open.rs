@@ -48,7 +48,7 @@ pub fn is_empty(store: &Store) -> crate::error::Result<bool> {
     }
 }
 
-/// Whether a command changes what it opens.
+/// Whether a command changes the hierarchy that it opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// It only reads.

@@ -1,7 +1,7 @@
 //! `zarrfs man` and `zarrfs completions`: pages and completions that packages install.
 //!
 //! The pages of the commands come from the definitions of their arguments, and zarrfs-formats(5)
-//! from the tables of dialects, codecs and views, so no page can be outdated. That of
+//! from the tables of dialects, codecs and views, so these pages cannot be outdated. The page of
 //! mount.zarrfs(8) is written by hand.
 
 use std::fs;
@@ -79,8 +79,8 @@ fn formats() -> String {
     };
     section(
         "DIALECTS",
-        "A dialect is a version of the Zarr format on disk. zarrfs detects which one a hierarchy has; \
-         the option --from names it.",
+        "A dialect is a version of the Zarr format on disk. zarrfs detects the dialect of a hierarchy; \
+         the option --from sets it.",
         Dialect::all().into_iter().map(dialect).collect(),
     );
     let names = |format: &'static Format| {
@@ -104,7 +104,7 @@ fn formats() -> String {
     page
 }
 
-/// Escapes a text for troff.
+/// Escapes text for troff.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     // A dot at the start of a line is a request.

@@ -20,10 +20,10 @@ const MOST_READ: u64 = 48 << 20;
 /// The cache size in bytes for values in headers.
 const CACHE_LEN: u64 = 16 << 20;
 
-/// The least and the greatest number of lines of a picture.
+/// The smallest and the largest number of lines of a picture.
 const LINES: (usize, usize) = (12, 50);
 
-/// Draws a slice of a node. Returns the lines, and the facts as JSON.
+/// Draws a slice of a node. Returns the lines, and the properties of the picture as JSON.
 pub fn draw(
     hierarchy: &Hierarchy,
     node: &Node,
@@ -104,7 +104,7 @@ fn lines(raster: &Raster, node: &Node, gutter: usize, terminal: &Terminal) -> Ve
     lines
 }
 
-/// Says which array and indices a picture shows.
+/// Describes the array and the indices that a picture shows.
 fn heading(raster: &Raster, node: &Node) -> String {
     let names = [&raster.down, &raster.across].map(|side| side.name.clone());
     let names: Vec<String> = names.into_iter().filter(|name| !name.is_empty()).collect();
@@ -118,7 +118,7 @@ fn heading(raster: &Raster, node: &Node) -> String {
     text
 }
 
-/// Says how much was read, and what the cells are.
+/// Describes how much was read, and what the cells show.
 fn read(raster: &Raster) -> String {
     let Raster { down, across, chunks: (read, needed), .. } = raster;
     let all = down.len.saturating_mul(across.len);
@@ -129,8 +129,8 @@ fn read(raster: &Raster) -> String {
     let text = format!("{elements}; {read} {chunk} read, {} decoded", size::human(raster.len));
     if read < needed {
         return format!(
-            "{text}: reading all {needed} chunks takes too long, so cells show the nearest \
-             element of these"
+            "{text}: reading all {needed} chunks would take too long, so cells show the nearest \
+             element that was read"
         );
     }
     text

@@ -56,8 +56,8 @@ impl Lines {
     }
 }
 
-/// Returns a text without characters that would end the line or control the terminal: names in a
-/// hierarchy may have any.
+/// Escapes characters that would end the line or control the terminal: names in a hierarchy may
+/// have any characters.
 pub fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -70,7 +70,7 @@ pub fn plain(text: &str) -> String {
     shown
 }
 
-/// As [`plain`], but keeps colours (`ESC [ 1 ; 34 m`).
+/// Like [`plain`], but keeps colours (`ESC [ 1 ; 34 m`).
 pub fn colored(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
     let mut rest = line;

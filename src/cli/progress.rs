@@ -1,4 +1,4 @@
-//! Progress bars on a terminal, and lines for a batch job, which has none.
+//! Progress bars on a terminal. A batch job has no terminal, and prints lines instead.
 //!
 //! [`Progress`] is for commands that only read: its bar appears after a second. Such a command has
 //! nothing to clean up, so Ctrl-C ends it as it ends any program. The others use a [`Bar`] that
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::failure::{Failure, failed};
 use super::print;
 
-/// How long a command works without a bar.
+/// How long a command runs before it shows a bar.
 const DELAY: Duration = Duration::from_secs(1);
 
 /// How often a command without a terminal prints a line.
@@ -32,7 +32,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Returns a bar that looks like `template`, without steps.
+    /// Returns a bar that looks like `template`, with no steps yet.
     pub fn new(template: &str) -> Result<Self, Failure> {
         let (shown, has_terminal) = (ProgressBar::new(0), std::io::stderr().is_terminal());
         if has_terminal {
@@ -44,7 +44,7 @@ impl Bar {
         Ok(Self { shown, begun: Instant::now(), lines: AtomicU64::new(0), has_terminal })
     }
 
-    /// Begins with `len` steps of `what`.
+    /// Starts over with `len` steps of `what`.
     pub fn begin(&self, what: String, len: u64) {
         self.shown.set_prefix(what);
         self.shown.reset();
@@ -56,7 +56,8 @@ impl Bar {
         self.shown.inc_length(more);
     }
 
-    /// Counts a step, which is done in the words of `done`. Any thread may call it.
+    /// Counts a step. `done` is the participle for a line: `checked`, `copied`. Any thread may call
+    /// it.
     pub fn advance(&self, done: &str) {
         self.shown.inc(1);
         if self.has_terminal {
@@ -87,7 +88,7 @@ impl Bar {
 pub struct SharedLines {
     /// A leaf lock.
     state: Mutex<State>,
-    /// Set when nothing can be printed any more, since the work is useless then.
+    /// Set when a line cannot be printed, because the work is useless then.
     is_stopped: Arc<AtomicBool>,
 }
 
@@ -99,7 +100,7 @@ struct State {
 }
 
 impl SharedLines {
-    /// Returns a printer that sets `is_stopped` when nothing can be printed any more.
+    /// Returns a printer that sets `is_stopped` when a line cannot be printed.
     pub fn new(is_stopped: Arc<AtomicBool>) -> Self {
         let state = State { lines: print::Lines::new(), failure: None, is_closed: false };
         Self { state: Mutex::new(state), is_stopped }
@@ -148,7 +149,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns the progress of `len` steps, with a few words that stand before the bar.
+    /// Returns the progress of `len` steps, with a label in front of the bar.
     pub fn new(what: impl Into<String>, len: u64) -> Self {
         Self {
             begun: Instant::now(),

@@ -12,7 +12,7 @@ use crate::store::Store;
 /// How long names and sizes of a store at a URL are cached.
 pub const TTL: Duration = Duration::from_secs(60);
 
-/// The fewest threads that read chunks from a server: they wait most of the time.
+/// The fewest threads that read chunks from a server: most of the time they wait.
 const THREADS: usize = 16;
 
 /// The most threads that read chunks, whatever the user typed: more only take memory.

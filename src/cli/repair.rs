@@ -1,4 +1,4 @@
-//! `zarrfs check --repair`: prints what can be repaired, and does it.
+//! `zarrfs check --repair`: prints the repairs, and makes them.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::store::{ByteRange, Key, Prefix, Store};
 /// The number of bytes to copy into quarantine at a time.
 const STEP: u64 = 16 << 20;
 
-/// Fails if the hierarchy cannot be repaired now, before anything is read.
+/// Fails if the hierarchy cannot be repaired now. Runs before anything is read.
 pub fn check(args: &Check, hierarchy: &Hierarchy) -> std::result::Result<(), Failure> {
     check_writers(args, hierarchy)?;
     args.quarantine.as_deref().map_or(Ok(()), check_apart)
@@ -32,7 +32,7 @@ fn check_apart(dir: &Path) -> std::result::Result<(), Failure> {
     for above in found.iter().flat_map(|found| found.ancestors()) {
         if names.iter().any(|name| above.join(name).exists()) {
             return Err(failed(format!(
-                "{}: lies in the hierarchy {}: name a directory outside of it (--quarantine)",
+                "{}: lies in the hierarchy {}: name a directory outside it (--quarantine)",
                 dir.display(),
                 above.display()
             )));
@@ -68,7 +68,7 @@ fn check_writers(args: &Check, hierarchy: &Hierarchy) -> std::result::Result<(),
     Ok(())
 }
 
-/// What a check has found.
+/// The results of a check.
 pub struct Found<'f> {
     /// The findings that can be repaired.
     pub repairable: &'f [Finding],
@@ -78,7 +78,7 @@ pub struct Found<'f> {
     pub is_stopped: &'f dyn Fn() -> bool,
 }
 
-/// Prints the plan of a repair, and does it if `--yes` was given.
+/// Prints the plan of a repair, and carries it out if the user gave `--yes`.
 pub fn run(
     args: &Check,
     hierarchy: &Hierarchy,
@@ -99,14 +99,14 @@ pub fn run(
     let left = damaged.saturating_sub(handled);
     let ended = |left: u64| if left == 0 { Ok(()) } else { Err(Failure::Damaged) };
     if steps.is_empty() {
-        print::error(&format!("{shown}: nothing can be repaired without a guess"));
+        print::error(&format!("{shown}: nothing can be repaired without guessing"));
         return ended(*damaged);
     }
     if !args.yes {
         for step in &steps {
             print::error(&format!("would {step}"));
         }
-        print::error(&format!("{shown}: nothing was changed; add --yes to do this"));
+        print::error(&format!("{shown}: nothing was changed; add --yes to make these repairs"));
         return ended(*damaged);
     }
     check_writers(args, hierarchy)?;
@@ -119,7 +119,9 @@ pub fn run(
     for step in &steps {
         if is_stopped() {
             hierarchy.release_idle(Duration::ZERO);
-            return Err(failed(format!("{shown}: interrupted; run the same command to go on")));
+            return Err(failed(format!(
+                "{shown}: interrupted; run the same command again to continue"
+            )));
         }
         match repair::take(hierarchy, step, quarantine) {
             Ok(()) => print::error(&format!("done: {step}")),
@@ -135,7 +137,7 @@ pub fn run(
     }
     let done = format!("{shown}: {} repairs done; check it again", steps.len());
     if left > 0 {
-        print::error(&format!("{done}: {left} damaged files are left"));
+        print::error(&format!("{done}: {left} damaged files remain"));
     } else {
         print::error(&done);
     }
@@ -151,7 +153,7 @@ impl Quarantine for Folder {
         let above = path.parent().unwrap_or(&self.0);
         std::fs::create_dir_all(above)?;
         let Some(stat) = store.stat(key)? else { return Ok(()) };
-        // Another value of the same key stays.
+        // Keep earlier values of the same key.
         let mut number = 0_u32;
         let mut place = path.clone();
         while place.exists() {
@@ -197,7 +199,7 @@ fn same(path: &Path, key: &Key, store: &Store, len: u64) -> Result<bool> {
     })
 }
 
-/// Reads a value part by part, until `take` returns false. Returns whether all were taken.
+/// Reads a value part by part, until `take` returns false. Returns whether `take` took all parts.
 fn each_part(
     key: &Key,
     store: &Store,
@@ -209,7 +211,8 @@ fn each_part(
         let range = ByteRange::Span { offset, len: STEP };
         let mut found = store.read().get_partial_values(&[(key.clone(), range)])?;
         let value = found.pop().flatten().filter(|value| !value.bytes.is_empty());
-        let changed = || Error::new(Kind::Stale, "another program changed the value meanwhile");
+        let changed =
+            || Error::new(Kind::Stale, "another program changed the value during the copy");
         let value = value.ok_or_else(changed)?;
         if !take(&value.bytes)? {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Sizes and counts as the command prints them.
+//! Formats sizes and counts for output.
 
 use std::fmt::Display;
 
@@ -65,8 +65,7 @@ fn three_digits(size: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Formats how many times larger the first size is than the second: `3.9x`; `None` without a second
-/// one.
+/// Formats the first size as a multiple of the second: `3.9x`; `None` if the second is 0.
 pub fn ratio(decoded: u64, stored: u64) -> Option<String> {
     if stored == 0 {
         return None;
@@ -75,7 +74,7 @@ pub fn ratio(decoded: u64, stored: u64) -> Option<String> {
     Some(if ratio < 1000.0 { format!("{}x", three_digits(ratio)) } else { format!("{ratio:.0}x") })
 }
 
-/// Formats a part of a whole: `12 of 16 (75%)`. Only all is 100%, and only none is 0%.
+/// Formats a part of a whole: `12 of 16 (75%)`. Rounding never gives 100% or 0%.
 pub fn part(part: u64, whole: u64) -> String {
     if whole == 0 {
         return format!("{part} of {whole}");

@@ -18,10 +18,10 @@ use crate::json::Object;
 use crate::picture::{bars, significant};
 use crate::stats::{self, Average, Chosen, Range, Summary};
 
-/// The part of the line that a histogram leaves for its limits.
+/// The columns of the line that a histogram leaves for its limits.
 const LIMITS_WIDTH: usize = 45;
 
-/// Computes the statistics of an array. `seen` is called after each chunk.
+/// Computes the statistics of an array. Calls `seen` after each chunk.
 pub fn compute(
     array: &Arc<Array>,
     source: &Path,
@@ -45,7 +45,7 @@ pub fn compute(
         progress.advance();
     };
     stats::of(array, chosen, remote::reading_threads(None, [source]), &counted).map_err(|error| {
-        failed(format!("{shown}: {error}; chunks that cannot be decoded have no statistics"))
+        failed(format!("{shown}: {error}; no statistics, because a chunk cannot be decoded"))
     })
 }
 
@@ -174,7 +174,7 @@ pub fn lines(
     lines
 }
 
-/// Describes which elements were counted, and what their type has no statistics for.
+/// Describes which elements were counted, and which statistics their type lacks.
 fn scope(array: &Array, summary: &Summary, sample: Option<Sample>) -> String {
     let count = summary.elements;
     let elements = if count == 1 { "1 element".to_owned() } else { format!("{count} elements") };
@@ -190,17 +190,17 @@ fn scope(array: &Array, summary: &Summary, sample: Option<Sample>) -> String {
             "complex numbers have no order: the range is that of their absolute values"
         }
         DType::Struct(_) | DType::Raw(_) => {
-            "elements of this type are no numbers: zarrfs only counts fill values"
+            "elements of this type are not numbers: zarrfs only counts fill values"
         }
         DType::Bytes(_) | DType::Utf32(_) | DType::String | DType::VariableBytes => {
-            "elements of this type are no numbers: zarrfs counts fill values and measures lengths"
+            "elements of this type are not numbers: zarrfs counts fill values and measures lengths"
         }
         _ => return scope,
     };
     format!("{scope}; {lacks}")
 }
 
-/// Returns the lines with counts. Those of rare kinds are left out if there are none.
+/// Returns the lines with counts. Leaves out the lines of rare kinds whose count is 0.
 fn counts(array: &Array, summary: &Summary) -> Vec<(&'static str, String)> {
     let model = array.model();
     let all = summary.elements;
@@ -208,7 +208,7 @@ fn counts(array: &Array, summary: &Summary) -> Vec<(&'static str, String)> {
     if let (DType::Bool, Some(Average::Real(_)), Some(columns)) =
         (&model.dtype, summary.average, &summary.histogram)
     {
-        // The columns are those of false and true, or one of them.
+        // The columns are for false and true, or for one of them.
         let last_is_true = matches!(summary.range, Some(Range::Ints(_, 1)));
         let count = if last_is_true { columns.counts.last().copied().unwrap_or(0) } else { 0 };
         lines.push(("true", size::part(count, all)));
@@ -282,7 +282,7 @@ fn float(float: f64, dtype: &DType) -> Value {
     }
 }
 
-/// Returns a float of 64 bits as metadata files have it.
+/// Returns a float of 64 bits as metadata files spell it.
 fn wide(float: f64) -> Value {
     FillValue::from_item(&float.to_le_bytes()).to_json(&DType::Float(8))
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 pub struct Stats(String);
 
 impl Stats {
-    /// Returns those of the mount at a mountpoint; `None` if it is no zarrfs mount, or does not
-    /// answer.
+    /// Reads the counters of the mount at a mountpoint; `None` if it is not a zarrfs mount, or does
+    /// not answer.
     pub fn of(mountpoint: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(mountpoint.join(".zarrfs/stats")).ok()?;
         text.contains("zarrfs_process_id ").then_some(Self(text))

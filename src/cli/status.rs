@@ -1,6 +1,6 @@
-//! `zarrfs status`: the mounts of this machine, and what is not stored yet.
+//! `zarrfs status`: the mounts on this machine, and their pending changes.
 //!
-//! Each mount is asked by a thread of its own, because a mount that hangs does not answer.
+//! A separate thread asks each mount, because a mount that hangs does not answer.
 
 use std::fmt::Write;
 use std::io;
@@ -22,7 +22,7 @@ use crate::vfs::timestamp;
 /// The longest time to wait for the answers of all mounts.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The type of mounts that are listed if none is named.
+/// The type of the mounts to list if the user names none.
 const KIND: &str = "fuse.zarrfs";
 
 /// The answer of a mount.
@@ -33,7 +33,7 @@ enum State {
     Dead,
     /// It does not answer in time.
     Silent,
-    /// It refuses to answer, for this reason.
+    /// It refused to answer, for this reason.
     Refused(String),
     /// Another file system.
     Foreign,
@@ -69,7 +69,7 @@ pub fn run(args: &Status) -> Result<(), Failure> {
     print::output(&shown.iter().map(|(mount, state)| as_text(mount, state)).collect::<String>())
 }
 
-/// Returns the mounts that are named, or all.
+/// Returns the mounts that the user named, or all.
 fn selected(args: &Status) -> Result<Vec<MountLine>, Failure> {
     let mut mounts = umount::mounts()?;
     if args.mountpoints.is_empty() {
@@ -134,14 +134,14 @@ impl Serving {
         self.stats.label("form").unwrap_or_default()
     }
 
-    /// Returns the time of the mount as in RFC 3339.
+    /// Returns the time of the mount in RFC 3339.
     fn since(&self) -> String {
         let since = Duration::from_secs(self.number("start_time_seconds"));
         timestamp(SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH))
     }
 }
 
-/// Returns the name of a user, or the number.
+/// Returns the name of a user, or the number if there is no name.
 fn user_name(uid: u32) -> String {
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let name = users.lines().find_map(|line| {

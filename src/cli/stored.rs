@@ -1,4 +1,4 @@
-//! How much of an array is stored.
+//! The part of an array that is stored.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::array::Array;
 /// The stored chunks of an array.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
-    /// The number of chunks, also of those in shards.
+    /// The number of chunks, including those in shards.
     pub chunks: u64,
     /// The number of shards.
     pub shards: u64,
-    /// The length of all stored values in bytes.
+    /// The size of all stored values in bytes.
     pub len: u64,
 }
 
@@ -40,12 +40,12 @@ impl Stored {
     }
 }
 
-/// Returns the number of chunks in the grid of an array, `None` beyond 64 bits.
+/// Returns the number of chunks in the grid of an array, `None` if it exceeds 64 bits.
 pub fn chunks_of(array: &Array) -> Option<u64> {
     array.grid().counts().iter().try_fold(1_u64, |all, n| all.checked_mul(*n))
 }
 
-/// Returns the decoded length of an array in bytes; `None` if it depends on the elements, or beyond
+/// Returns the decoded size of an array in bytes; `None` if it depends on the elements, or exceeds
 /// 64 bits.
 pub fn len_of(array: &Array) -> Option<u64> {
     array.longest_chunk_len().exactly()?;

@@ -1,4 +1,4 @@
-//! What standard output can show: its width, its colours and its characters.
+//! The width, the colours and the characters of standard output.
 
 use std::io::{self, IsTerminal};
 
@@ -6,13 +6,13 @@ use clap::ValueEnum;
 
 use crate::picture::{Colors, Glyphs};
 
-/// The width of output that is no terminal, in columns.
+/// The width of output that is not a terminal, in columns.
 const WIDTH: usize = 80;
 
-/// The least width that output adapts to.
+/// The smallest width that output adapts to.
 const LEAST_WIDTH: usize = 20;
 
-/// The greatest width; wider pictures are not easier to read.
+/// The largest width; wider pictures are not easier to read.
 const GREATEST_WIDTH: usize = 400;
 
 /// When to print colours.
@@ -20,13 +20,13 @@ const GREATEST_WIDTH: usize = 400;
 pub enum When {
     /// On a terminal, unless `NO_COLOR` is set.
     Auto,
-    /// Also into pipes and files.
+    /// Even in pipes and files.
     Always,
     /// Never.
     Never,
 }
 
-/// What standard output can show.
+/// The properties of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terminal {
     /// The colours.
@@ -65,7 +65,7 @@ impl Terminal {
     }
 }
 
-/// Returns the colours to use. An option is stronger than the environment.
+/// Returns the colours to use. The option overrides the environment.
 fn colors(
     when: When,
     is_terminal: bool,
@@ -102,7 +102,7 @@ pub enum Style {
     Dim,
     /// A remark.
     Remark,
-    /// Something that is wrong.
+    /// An error.
     Wrong,
 }
 

@@ -58,15 +58,15 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
     Err(failed(format!("{title}: the list is incomplete: {}", drawn.why)))
 }
 
-/// How the tree looks, and the sizes so far.
+/// The options of the tree, and the sizes so far.
 struct Look {
     terminal: Terminal,
-    /// How to print sizes, if at all.
+    /// How to print sizes; `None` if the user did not ask for them.
     sizes: Option<Sizes>,
     /// How many levels of nodes to draw below the first.
     depth: usize,
     total: Stored,
-    /// The decoded size of all arrays; `None` if that of one is unknown.
+    /// The decoded size of all arrays; `None` if the size of one is unknown.
     decoded_len: Option<u64>,
 }
 

@@ -209,8 +209,8 @@ pub fn is_on_demand(mountpoint: &Path) -> Result<bool, Failure> {
     Ok(mounts()?.iter().any(|mount| mount.path == mountpoint && mount.kind == AUTOFS))
 }
 
-/// Whether the path is a FUSE mount. With `-o subtype`, a zarrfs mount has another type than
-/// `fuse.zarrfs`; the files in the mount show what it is.
+/// Whether the path is a FUSE mount. With `-o subtype`, the type of a zarrfs mount is not
+/// `fuse.zarrfs`; the files in the mount identify it.
 fn is_fuse(mountpoint: &Path) -> Result<bool, Failure> {
     let mounts = mounts()?;
     let found = mounts.iter().rev().find(|mount| mount.path == mountpoint);
@@ -240,12 +240,12 @@ impl MountLine {
         &self.kind
     }
 
-    /// Returns the user who mounted it, if the file system has one.
+    /// Returns the user who mounted it, if the mount table names one.
     pub fn user(&self) -> Option<u32> {
         self.user
     }
 
-    /// Whether nothing can be written.
+    /// Whether the mount is read-only.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }

@@ -1,4 +1,4 @@
-//! Values of options: how a user types them, and what is wrong with others.
+//! Parses the values of options, and says what is wrong with invalid ones.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The facts about a node in words.
+//! Formats the facts about a node for people.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use super::describe::shape;
 use super::size::{self, Sizes};
 use crate::json::Object;
 
-/// A read amplification that users should know about.
+/// Print a read amplification of at least this factor.
 const WORTH_SAYING: f64 = 1.05;
 
-/// Formats a fact for people.
+/// Formats a fact.
 pub fn for_people(name: &str, value: &Value, facts: &Object, sizes: Sizes) -> String {
     match (name, value) {
         ("shape" | "chunk_shape" | "shard_shape", Value::Array(lens)) => shape(lens),
@@ -38,7 +38,7 @@ pub fn for_people(name: &str, value: &Value, facts: &Object, sizes: Sizes) -> St
             names.iter().map(|name| name.as_str().unwrap_or("-")).collect::<Vec<_>>().join(" ")
         }
         ("no_views" | "left_out", Value::Object(others)) => {
-            // Formats with the same reason share it.
+            // Formats that are missing for the same reason share it.
             let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
             for (format, why) in others {
                 let why = why.as_str().unwrap_or_default();
@@ -62,7 +62,7 @@ fn size(value: &Value, sizes: Sizes) -> String {
     value.as_u64().map_or_else(|| "more than 2^64 bytes".to_owned(), |len| sizes.text(len))
 }
 
-/// Lists views with their sizes. Views of about the same size share it.
+/// Lists views with their sizes. Views of about the same size share the size.
 fn views_line(views: &Object, facts: &Object, sizes: Sizes) -> String {
     let times = |name: &str| facts.get("read_amplification")?.get(name)?.as_f64();
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();

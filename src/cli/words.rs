@@ -1,5 +1,5 @@
-//! The words of `-o`: flags of the mount, long options, and words that only mount(8) or the kernel
-//! needs.
+//! The options in `-o`: flags of the mount, long options, and options that only mount(8) or the
+//! kernel needs.
 
 use std::ffi::OsString;
 
@@ -47,7 +47,7 @@ const IGNORED: &[&str] = &[
     "default_permissions",
 ];
 
-/// The flags in `-o` besides long options.
+/// The flags in `-o`, as opposed to long options.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of -o")]
 pub struct Flags {
@@ -66,14 +66,14 @@ pub struct Flags {
     pub gid: Option<u32>,
     /// The permissions that no file has.
     pub umask: Option<u16>,
-    /// The source in the table of mounts, if it differs from the one that is mounted.
+    /// The source in the mount table, if it differs from the one that is mounted.
     pub fsname: Option<String>,
-    /// The type in the table of mounts, after `fuse.`.
+    /// The type in the mount table, after `fuse.`.
     pub subtype: Option<String>,
 }
 
 impl Flags {
-    /// Takes one word. Returns false if it is no flag.
+    /// Takes one option. Returns false if it is not a flag.
     fn take(&mut self, name: &str, value: Option<&str>) -> Result<bool, String> {
         match (name, value) {
             ("ro", None) => self.read_only = true,
@@ -113,8 +113,8 @@ fn umask(value: Option<&str>) -> Result<u16, String> {
     bits.ok_or_else(|| "expected an octal number from 0 to 777, such as 022".to_owned())
 }
 
-/// Returns the arguments with the long options that `-o` names, and the rest of `-o`. `typed` is
-/// the command line.
+/// Returns the arguments, with the long options from `-o`, and the flags. `typed` is the command
+/// line.
 pub fn with_options(args: &Mount, typed: &[OsString]) -> Result<(Mount, Flags), Failure> {
     let mut flags = Flags::default();
     let mut more: Vec<String> = Vec::new();
@@ -160,6 +160,6 @@ fn reparse(typed: &[OsString], more: &[String]) -> Result<Mount, Failure> {
     let args = Args::from_arg_matches(&matches).map_err(|error| usage(&error))?;
     match args.command {
         Command::Mount(mount) => Ok(mount),
-        _ => Err(Failure::Usage("-o belongs to mount".to_owned())),
+        _ => Err(Failure::Usage("-o is an option of mount".to_owned())),
     }
 }

@@ -538,7 +538,7 @@ fn a_user_who_may_not_mount_learns_why_and_what_to_do() {
         eprintln!("not root: there is no other user, so this shows nothing");
         return;
     }
-    // The user can reach this directory and the program in it, whatever TMPDIR is.
+    // The user can enter this directory and run the program in it, wherever TMPDIR is.
     let place = tempfile::tempdir_in("/tmp").unwrap();
     let dir = place.path();
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
@@ -585,7 +585,7 @@ fn a_user_who_may_not_mount_learns_why_and_what_to_do() {
         (none, mount, "/dev/fuse: missing, so nothing can be mounted; load the kernel module"),
         (readable, mount, "/dev/fuse: permission denied, so nothing can be mounted; run as root"),
         (device, mount, "mnt: the mountpoint is not writable for this user; use a directory"),
-        (device, others, "/etc/fuse.conf: a line user_allow_other is missing, so only root"),
+        (device, others, "/etc/fuse.conf: the line user_allow_other is missing, so only root"),
     ] {
         let sentence = by_user(setup, dir, &args);
         assert!(sentence.contains(part), "{sentence}");

@@ -1,4 +1,4 @@
-"""`zarrfs info --stats` of every data type, against NumPy; maps and plots of hierarchies of zarr-python."""
+"""Compares `zarrfs info --stats` with NumPy for every data type; tests maps and plots of hierarchies that zarr-python wrote."""
 
 import json
 import os
@@ -68,7 +68,7 @@ INTS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
 def test_the_statistics_of_real_numbers_agree_with_numpy_in_every_digit(tmp_path, dtype):
     fill = {"f": 7.5, "b": True}.get(np.dtype(dtype).kind, 3)
     path, values = stored(tmp_path, numbers(dtype), 20, fill_value=fill)
-    # NumPy's sums of 64-bit integers overflow, and those of halves round; long doubles hold both.
+    # In NumPy, sums of 64-bit integers overflow, and sums of float16 round; long doubles hold both.
     wide = values.astype("g")
     there = wide[~np.isnan(wide)]
     found, text = facts(path), words(path)
@@ -161,7 +161,7 @@ def test_other_types_say_which_statistics_they_have(tmp_path):
     for name, values in [("s", texts.astype(np.dtypes.StringDType())), ("u", texts.astype("U9"))]:
         zarr.create_array(tmp_path / f"{name}.zarr", data=values, chunks=(6, 5))
         found, text = facts(tmp_path / f"{name}.zarr"), words(tmp_path / f"{name}.zarr")
-        assert "no numbers" in text["statistics"] and "mean" not in found
+        assert "not numbers" in text["statistics"] and "mean" not in found
         assert (found["shortest"], found["longest"]) == (0, 9)
         assert found["empty"] == found["fill"] == (texts == "").sum()
     pairs = np.zeros(SHAPE, [("a", "i4"), ("b", "f4")])

@@ -12,13 +12,13 @@ use crate::metadata::{Dialect, NodePath};
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 #[command(after_help = "\
-Each line of the output is a finding: how bad it is (damaged, suspect or note), a code, the key of the file, \
-and the reason. The codes are explained in docs/check.md. A chunk that is not stored has the fill value; it is \
-no finding unless you give --expect-all.
+Each line of the output is a finding: its severity (damaged, suspect or note), a code, the key of the file, and \
+the reason. docs/check.md explains the codes. A chunk that is not stored has the fill value; it is not a finding \
+unless you give --expect-all.
 
---repair removes temporary files that programs left, makes outdated consolidated metadata again, and stores \
-shards again without unused bytes. With --quarantine it also moves damaged chunks out of the hierarchy, which \
-then have the fill value. It prints what it would do, and does it only with --yes.
+--repair removes temporary files that programs left behind, rebuilds outdated consolidated metadata, and \
+rewrites shards without unused bytes. With --quarantine it also moves damaged chunks out of the hierarchy; they \
+then have the fill value. It prints the repairs, and makes them only with --yes.
 
   zarrfs check climate.zarr
   zarrfs check climate.zarr --sample 5%
@@ -32,14 +32,14 @@ pub struct Check {
     /// Check only metadata, and read no chunks.
     #[arg(long, conflicts_with_all = ["sample", "expect_all"])]
     pub metadata_only: bool,
-    /// Decode only a part of the chunks: a share such as 5%, or this many. The indexes of shards
-    /// are always read.
+    /// Decode only a sample of the chunks: a percentage such as 5%, or a number of chunks. The
+    /// indexes of shards are always read.
     #[arg(long, value_name = "5%|N", value_parser = sample)]
     pub sample: Option<Chunks>,
     /// Check only this node and everything below it. Can be repeated.
     #[arg(long, value_name = "PATH", value_parser = node_path)]
     pub only: Vec<NodePath>,
-    /// Report chunks that are not stored, as damage.
+    /// Treat chunks that are not stored as damage.
     #[arg(long)]
     pub expect_all: bool,
     /// Chunks to decode at the same time [default: the number of processors; at least 16 for a
@@ -52,10 +52,10 @@ pub struct Check {
     /// Print only the keys of damaged files.
     #[arg(long, conflicts_with = "json")]
     pub keys: bool,
-    /// Print what can be repaired without a guess.
+    /// Print the repairs that take no guessing.
     #[arg(long)]
     pub repair: bool,
-    /// Do the repairs.
+    /// Make the repairs.
     #[arg(long, requires = "repair")]
     pub yes: bool,
     /// Also move damaged chunks and shards into this directory.
@@ -71,12 +71,12 @@ pub struct Check {
 
 /// Compare two hierarchies: nodes, shapes, data types, attributes and values.
 ///
-/// How they are stored does not matter: dialect, chunks, shards, codecs and fill values.
+/// How they are stored (dialect, chunks, shards, codecs, fill values) does not matter.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line of the output is a difference. For an array with other values it says how many elements differ, the \
-index of the first one with both values, and the largest difference. NaN equals NaN. Arrays with different \
-shapes, or with types that cannot be compared, are reported without a comparison of values.
+Each line of the output is a difference. If the values of an array differ, it says how many elements do, the \
+index of the first one with both values, and the largest difference. NaN equals NaN. If two arrays have \
+different shapes, or types that cannot be compared, their values are not compared.
 
 Two numbers a and b are equal if |a - b| <= TOLERANCE + RTOL * |b|.
 
@@ -87,12 +87,12 @@ Exit codes: 0 equal; 1 different; 2 failure or invalid arguments.")]
 pub struct Diff {
     /// A hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
     pub a: PathBuf,
-    /// The other one.
+    /// The hierarchy, group or array to compare it with.
     pub b: PathBuf,
-    /// Largest absolute difference of equal numbers.
+    /// Largest absolute difference at which two numbers count as equal.
     #[arg(long, value_name = "NUMBER", value_parser = tolerance, default_value = "0")]
     pub tolerance: f64,
-    /// Largest difference of equal numbers, relative to that in B.
+    /// Largest difference at which two numbers count as equal, relative to the number in B.
     #[arg(long, value_name = "NUMBER", value_parser = tolerance, default_value = "0")]
     pub rtol: f64,
     /// Compare only metadata, and read no chunks.
@@ -121,9 +121,9 @@ pub struct Diff {
     pub remote: Remote,
 }
 
-/// Parses a part of all chunks: `5%`, `0.1%`, or a count.
+/// Parses the size of a sample: `5%`, `0.1%`, or a count.
 fn sample(text: &str) -> Result<Chunks, String> {
-    let wrong = || "expected a share such as 5% or 0.1%, or a number of chunks".to_owned();
+    let wrong = || "expected a percentage such as 5% or 0.1%, or a number of chunks".to_owned();
     let Some(share) = text.strip_suffix('%') else {
         return text.parse().map(Chunks::Count).map_err(|_| wrong());
     };

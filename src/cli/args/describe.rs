@@ -43,8 +43,8 @@ With --stats, --plot or --chunks, info prints these instead of the properties; w
 them.
 
 The mean and the standard deviation (with the number of elements as divisor, as in NumPy) are computed \
-without rounding errors. NaN and times that are none count separately. Elements of missing chunks are \
-fill values, and fill values are elements like any others.
+without rounding errors. NaN and NaT (not-a-time) are counted separately. Elements of missing chunks are \
+fill values, and fill values count like any other elements.
 
   zarrfs info climate.zarr/t2m --stats
   zarrfs info climate.zarr/t2m --plot=0,:,: --color always | less -R
@@ -77,11 +77,11 @@ pub struct Info {
         requires = "stats"
     )]
     pub sample: Option<Sample>,
-    /// Draw a slice with two dimensions. REGION has an index for each dimension, as in `cat
-    /// --region` [default: the last two dimensions of space].
+    /// Draw a two-dimensional slice. REGION has an index for each dimension, as in `cat --region`
+    /// [default: the last two spatial dimensions].
     ///
     /// zarrfs reads one element for each character or half of it, from the smallest level of an
-    /// OME-Zarr image that has enough, and at most 48 MiB of chunks.
+    /// OME-Zarr image that has enough, and decodes at most 48 MiB of chunks.
     #[arg(
         long,
         value_name = "REGION",
@@ -91,8 +91,8 @@ pub struct Info {
         default_missing_value = "",
     )]
     pub plot: Option<Plot>,
-    /// Draw a map of the chunks: stored, missing, or with only fill values. zarrfs looks for fill
-    /// values in at most 1 GiB of decoded chunks, or in all with --stats.
+    /// Draw a map of the chunks: stored, missing, or with only fill values. zarrfs decodes the
+    /// chunks to look for fill values if they have at most 1 GiB in all, or with --stats.
     #[arg(long)]
     pub chunks: bool,
     /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
@@ -133,7 +133,7 @@ pub struct Cat {
 /// The slice to draw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plot {
-    /// The usual one for the array.
+    /// The default slice of the array.
     Usual,
     /// A region with two dimensions.
     Of(Region),

@@ -37,23 +37,23 @@ pub struct Completions {
   zarrfs man | man -l -
   zarrfs man /usr/local/share/man     # man1/zarrfs.1, man1/zarrfs-mount.1, ..., man8/mount.zarrfs.8")]
 pub struct Man {
-    /// The directory, which has the man pages in `man1`, `man5` and `man8`.
+    /// The directory; the man pages go to `man1`, `man5` and `man8` in it.
     pub dir: Option<PathBuf>,
 }
 
 /// List uploads to a bucket that were not completed, and end old ones.
 ///
-/// Objects of more than 64 MiB are uploaded in parts. If a program is killed meanwhile, the server
-/// keeps the parts, and you pay for them, until the upload is ended.
+/// Objects of more than 64 MiB are uploaded in parts. If a program is killed during an upload, the
+/// server keeps the parts, and you pay for them, until the upload is ended.
 #[cfg(feature = "remote")]
 #[derive(Debug, clap::Args)]
 pub struct Uploads {
     /// The URL below which to look: s3://bucket/climate.zarr, or s3://bucket.
     pub source: PathBuf,
-    /// End those that are old, and remove their parts.
+    /// End old uploads, and remove their parts.
     #[arg(long)]
     pub end: bool,
-    /// The age of an upload that is old; a younger one may still be under way.
+    /// Age at which an upload is old; a younger one may still be in progress.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "24h")]
     pub older_than: Duration,
     #[command(flatten)]

@@ -58,16 +58,16 @@ pub struct Create {
     pub remote: Remote,
 }
 
-/// Copy a hierarchy, or a part of it, into another dialect, other codecs, chunks or shards.
+/// Copy a hierarchy, or a part of it, into another dialect, or with other codecs, chunks or shards.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 #[command(after_help = "\
-If DEST cannot hold everything, zarrfs says what, and stops before it stores anything.
+If DEST cannot hold everything, zarrfs names what it cannot hold, and stops before it stores anything.
 
 All chunks are stored first and all metadata files last. Until then no program finds groups or arrays in \
 DEST; its file .zarrfs/convert marks it as incomplete. If a conversion is interrupted, run the same command \
-again: it continues. If chunks of an array change meanwhile, zarrfs compares the array once more, and warns if \
-they keep changing; if metadata change, the command fails and names the node.
+again: it continues. If chunks of an array change during the copy, zarrfs compares the array once more, and \
+warns if they keep changing; if metadata change, the command fails and names the node.
 
 Encoded chunks are copied unchanged if neither their shape nor their codecs change. Ordinary files in \
 SOURCE are not copied. DEST may be a directory in a mount; the mount then decides how it is stored.
@@ -104,13 +104,13 @@ pub struct Convert {
     /// Leave out nodes that DEST cannot hold, and convert the rest.
     #[arg(long)]
     pub skip_unsupported: bool,
-    /// Leave out chunks that SOURCE lacks, also if DEST cannot have a fill value for the array
+    /// Leave out chunks that SOURCE lacks, even if DEST cannot have a fill value for the array
     /// (Zarr 2 with named dimensions); zarr-python 2 then reads arbitrary values from them.
     #[arg(long, alias = "skip-fill-chunks")]
     pub skip_missing_chunks: bool,
-    /// Leave out chunks of SOURCE that are damaged, and list them. The copy then has the fill value
-    /// there, and the exit code is 1. Otherwise the first one ends the command. Encoded chunks
-    /// that are copied unchanged are decoded only with --verify.
+    /// Leave out damaged chunks of SOURCE, and list them: the copy has the fill value there, and
+    /// the exit code is 1. Without this option, the first damaged chunk ends the command. Encoded
+    /// chunks that are copied unchanged are decoded only with --verify.
     #[arg(long)]
     pub keep_going: bool,
     /// Read every chunk back and compare it with SOURCE.

@@ -1,6 +1,6 @@
 //! The command line: commands, options and their help.
 //!
-//! A command and its options are a type in one of the modules below.
+//! Each command and its options are a type in one of the modules below.
 mod check;
 mod describe;
 mod extras;

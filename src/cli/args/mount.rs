@@ -52,9 +52,9 @@ pub struct Mount {
     /// These are `ro`, `rw`, `allow_other`, `allow_root`, `nonempty`, `direct_io` (bypass the page
     /// cache; faster for programs that read in megabytes), `nopassthrough` (disable FUSE
     /// passthrough), `uid=N` and `gid=N` (the owner of all files), `umask=M` (the permissions that
-    /// no file has, in octal), `quiet` (chmod and chown that would be refused have no effect),
+    /// no file has, in octal), `quiet` (ignore chmod and chown instead of refusing them),
     /// `auto_unmount` (unmount if zarrfs is killed), `fsname=NAME` and `subtype=NAME` (source and
-    /// type in the table of mounts), and every long option below without its dashes, such as
+    /// type in the mount table), and every long option below without its dashes, such as
     /// `cache-size=1G`. Options that only fstab needs (`_netdev`, `x-*`, ...) have no effect.
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
@@ -113,16 +113,16 @@ pub struct Mount {
     /// limit.
     #[arg(long, conflicts_with = "metadata_ttl")]
     pub immutable: bool,
-    /// Read each metadata file. Otherwise a read-only mount of a URL uses consolidated
-    /// metadata, which programs that do not know them may have left outdated.
+    /// Read each metadata file. Otherwise a read-only mount of a URL uses consolidated metadata,
+    /// which may be outdated if a program that does not update them changed the hierarchy.
     #[arg(long, help_heading = "Options for URLs")]
     pub no_consolidated: bool,
     /// Do not store a chunk whose elements all equal the fill value bit for bit; erase it instead.
     #[arg(long)]
     pub skip_fill_chunks: bool,
-    /// Store encoded chunks that programs write without decoding them first. It is faster, also
-    /// because the kernel can write them by itself, but a damaged chunk is found only when it is
-    /// read.
+    /// Store encoded chunks that programs write without decoding them first. This is faster, also
+    /// because the kernel can write them without zarrfs, but damage is detected only when a chunk
+    /// is read.
     #[arg(long)]
     pub trust_encoded: bool,
     /// When to store a chunk that a program has closed. Metadata files are always stored at close.
@@ -146,24 +146,24 @@ pub struct Mount {
     /// Log level: off, error, warn, info or debug.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     pub log_level: LevelFilter,
-    /// Log file [default: standard error with --foreground, otherwise the log of the system].
-    /// SIGHUP opens it again, and SIGUSR1 logs the counters of .zarrfs/stats.
+    /// Log file [default: standard error with --foreground, otherwise the system log]. SIGHUP
+    /// reopens it, and SIGUSR1 logs the counters of .zarrfs/stats.
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
     /// Append a line of JSON to FILE for each read: time, path, offset, length, how it was answered
-    /// (hit, decode or unknown), microseconds. Reads by the kernel itself have no line; -o
-    /// nopassthrough and -o direct_io make all reads visible.
+    /// (hit, decode or unknown), microseconds. Reads that the kernel answers itself have no line;
+    /// -o nopassthrough and -o direct_io make all reads visible.
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
     #[command(flatten)]
     pub remote: Remote,
-    /// The mount is a child process that reports to its parent when it answers.
+    /// Run as a child process that reports to its parent when the mount answers.
     #[arg(long, hide = true)]
     pub daemon: bool,
     /// Check everything, but mount nothing.
     #[arg(long, hide = true)]
     pub fake: bool,
-    /// Ignore unknown words of -o.
+    /// Ignore unknown options in -o.
     #[arg(long, hide = true)]
     pub sloppy: bool,
     /// Print that the source is mounted.
@@ -182,7 +182,7 @@ pub struct Umount {
     pub rescue: Option<PathBuf>,
 }
 
-/// List the mounts: their sources, since when, by which user, pending changes and errors.
+/// List the mounts: source, start time, user, pending changes and errors.
 #[derive(Debug, clap::Args)]
 pub struct Status {
     /// The mountpoints [default: all mounts of the type fuse.zarrfs].

@@ -1,4 +1,4 @@
-//! Words that clap would not understand as users mean them.
+//! Rewrites arguments that clap would not understand as users mean them.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -26,8 +26,8 @@ pub fn normalize(mut args: Vec<OsString>, program: &Command) -> Vec<OsString> {
     with_values(args)
 }
 
-/// Joins `--plot 0,:,:` and `--sample 5%` to one word. The values are optional, so clap would take
-/// the next word for SOURCE.
+/// Joins `--plot 0,:,:` and `--sample 5%` into one word. The values are optional, so clap would
+/// take the next word for SOURCE.
 fn with_values(args: Vec<OsString>) -> Vec<OsString> {
     let is_value = |option: &OsString, word: &OsString| {
         let Some(word) = word.to_str() else { return false };
