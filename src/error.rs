@@ -60,14 +60,14 @@ pub enum Kind {
     Os(i32),
 }
 
-/// The fault of stored bytes that violate their specification, if it is one of these.
+/// The fault of stored bytes that violate their specification, if it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// A stored checksum is not that of the bytes.
+    /// A stored checksum does not match the bytes.
     Checksum,
     /// There are more or fewer bytes than the metadata need.
     Length,
-    /// The name belongs to something that holds no bytes, or to a file outside of the store.
+    /// The name belongs to something that holds no bytes, or to a file outside the store.
     File,
 }
 

@@ -200,7 +200,7 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
         shard.clone()
     }
 
-    /// Stores a shard again without bytes that no entry of its index uses, unless another program
+    /// Rewrites a shard without the bytes that no entry of its index uses, unless another program
     /// changes it in the meantime. Does nothing if this store has no shards.
     fn compact(&self, _shard: &Coords) -> Result<()> {
         Ok(())

@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// All encodings, and that of a metadata file that names none.
+    /// All encodings, including that of a metadata file that names none.
     fn all() -> Vec<KeyEncoding> {
         KeyEncoding::ALL.into_iter().chain([KeyEncoding::V2Undeclared]).collect()
     }

@@ -10,7 +10,7 @@ use crate::error::{Error, Fault, Kind};
 use crate::shard::Usage;
 use crate::store::{Entry, Store};
 
-/// The unused bytes of a shard to ignore: writers may align chunks.
+/// The number of unused bytes in a shard that is not worth reporting: writers may align chunks.
 const SLACK: u64 = 64;
 
 /// Counters of all threads.
@@ -20,13 +20,13 @@ pub struct Counters {
     pub read: AtomicU64,
     /// The chunks that a sample left out.
     pub skipped: AtomicU64,
-    /// The chunks of arrays that cannot be decoded.
+    /// The chunks and shards of arrays that zarrfs cannot decode.
     pub unknown: AtomicU64,
     /// The decoded bytes.
     pub decoded_len: AtomicU64,
 }
 
-/// What the threads share.
+/// The state that all threads share.
 pub struct Reader<'c> {
     pub queue: &'c Queue,
     pub counters: &'c Counters,
@@ -37,12 +37,12 @@ pub struct Reader<'c> {
 }
 
 impl Reader<'_> {
-    /// Checks what is in the queue, until there is no more.
+    /// Takes work from the queue and checks it, until none is left.
     pub fn work(&self) {
         while let Some(work) = self.queue.next() {
             match work {
                 _ if self.watch.is_stopped() => {
-                    // The others are not needed either.
+                    // Take the rest of the shard, too, so that the queue drops it.
                     if let Work::Part(part) = work {
                         while !part.take().is_empty() {}
                     }
@@ -118,7 +118,7 @@ impl Reader<'_> {
         let is_inside = |slot: &usize| chunks.grid().contains(&chunks.in_slot(&unit.coords, *slot));
         let (inside, beyond): (Vec<usize>, Vec<usize>) = present.into_iter().partition(is_inside);
         if !beyond.is_empty() {
-            let reason = format!("{} of its chunks lie outside of the array", beyond.len());
+            let reason = format!("{} of its chunks lie outside the array", beyond.len());
             self.find(&unit, Code::ShardOutside, reason, None);
         }
         let is_innermost = unit.level.saturating_add(2) == array.levels().len();
@@ -181,9 +181,9 @@ impl Reader<'_> {
                 count(&self.counters.decoded_len, len(&decoded));
                 count(&self.counters.read, 1);
             }
-            // Another program has removed it, or it is a link that leads nowhere.
+            // Another program removed it after it was listed, or it is a dangling link.
             Ok(None) if unit.level == 0 && self.is_listed(unit) => {
-                let reason = "it is listed, but cannot be opened: a link that leads nowhere";
+                let reason = "listed in its directory, but cannot be opened: a dangling link";
                 self.find(unit, Code::Unreadable, reason.to_owned(), None);
             }
             Ok(None) => {}
@@ -193,7 +193,7 @@ impl Reader<'_> {
                     Code::Undecodable | Code::Length | Code::Checksum if is_empty(unit) => {
                         Code::Empty
                     }
-                    // The codecs are known, so these are no bytes of theirs.
+                    // zarrfs knows the codecs of this array, so the bytes are wrong.
                     Code::Unknown => Code::Undecodable,
                     code => code,
                 };
@@ -239,7 +239,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the code for an error while reading a chunk, or `damage` if it cannot be decoded.
+/// Returns the code for an error of reading a chunk: `damage` if the bytes cannot be decoded.
 pub fn code_of(error: &Error, damage: Code) -> Code {
     match (error.kind(), error.fault_of_bytes()) {
         (_, Some(Fault::Checksum)) => Code::Checksum,

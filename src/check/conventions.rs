@@ -1,5 +1,5 @@
-//! Conventions of attributes that programs rely on: dimension names of xarray, and the images of
-//! OME-Zarr.
+//! Checks attributes against the conventions that programs rely on: the dimension names of xarray,
+//! and the images of OME-Zarr.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,10 +12,10 @@ use crate::metadata::{DIMENSIONS, NodePath};
 /// The most members of a group to compare.
 const MOST_MEMBERS: usize = 1000;
 
-/// The most images, and resolutions of one, to look at.
+/// The most images of a group to check, and the most resolutions of each.
 const MOST_IMAGES: usize = 100;
 
-/// Returns what is wrong with the attributes of a node, in words.
+/// Returns a reason for each convention that the attributes of a node break.
 pub fn broken(hierarchy: &Hierarchy, node: &Node) -> Vec<String> {
     match node.content() {
         Content::Array(array) => {
@@ -24,7 +24,7 @@ pub fn broken(hierarchy: &Hierarchy, node: &Node) -> Vec<String> {
             let wrong = names.filter(|names| names.len() != model.shape.len());
             let reason = wrong.map(|names| {
                 format!(
-                    "{DIMENSIONS} names {} dimensions, the array has {}",
+                    "{DIMENSIONS} names {} dimensions, but the array has {}",
                     names.len(),
                     model.shape.len()
                 )
@@ -48,7 +48,7 @@ fn levels(attributes: &Object) -> HashSet<&str> {
     levels.filter_map(|level| level.get("path")?.as_str()).collect()
 }
 
-/// Returns the dimensions that have several lengths in a group: xarray does not open it.
+/// Finds dimensions that have several lengths in a group: xarray cannot open such a group.
 fn dimensions(hierarchy: &Hierarchy, group: &NodePath, levels: &HashSet<&str>) -> Vec<String> {
     let Ok(names) = hierarchy.child_names(group) else { return Vec::new() };
     let mut known: HashMap<String, (u64, String)> = HashMap::new();
@@ -64,7 +64,7 @@ fn dimensions(hierarchy: &Hierarchy, group: &NodePath, levels: &HashSet<&str>) -
             let (first, by) = known.entry(dimension.clone()).or_insert((*len, name.clone()));
             if first != len {
                 reasons.push(format!(
-                    "dimension {dimension} has the length {first} in {by} and {len} in {name}"
+                    "dimension {dimension} has length {first} in {by}, but {len} in {name}"
                 ));
             }
         }
@@ -72,7 +72,8 @@ fn dimensions(hierarchy: &Hierarchy, group: &NodePath, levels: &HashSet<&str>) -
     reasons
 }
 
-/// Checks the resolutions of images (<https://ngff.openmicroscopy.org/0.5/#multiscale-md>).
+/// Checks that each resolution of an image is an array with as many dimensions as the image has
+/// axes (<https://ngff.openmicroscopy.org/0.5/#multiscale-md>).
 fn images(hierarchy: &Hierarchy, group: &NodePath, attributes: &Object) -> Vec<String> {
     let attributes = attributes.get("ome").and_then(Value::as_object).unwrap_or(attributes);
     let images = attributes.get("multiscales").and_then(Value::as_array);

@@ -1,4 +1,4 @@
-//! What a check reports: a code, the key, and the reason in words.
+//! The findings of a check: a code, the key, and the reason in words.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::store::Key;
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Some values cannot be read, or are read wrong.
+    /// Some values cannot be read, or would be read wrong.
     Damaged,
     /// Something is probably wrong, but all values that readers look for are there.
     Suspect,
@@ -31,14 +31,14 @@ impl Severity {
 
 macro_rules! codes {
     ($($(#[doc = $what:literal])+ $code:ident = $name:literal, $severity:ident;)+) => {
-        /// What was found. The names are a contract: they never change their meaning.
+        /// The kind of a finding. The names are a contract: they never change their meaning.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $($(#[doc = $what])+ $code,)+
         }
 
         impl Code {
-            /// All codes, the worst first.
+            /// All codes, worst first.
             pub const ALL: &'static [Self] = &[$(Self::$code),+];
 
             /// Returns its name in the output.
@@ -84,15 +84,15 @@ codes! {
     Undecodable = "undecodable", Damaged;
     /// The index of a shard cannot be read.
     ShardIndex = "shard-index", Damaged;
-    /// The index of a shard puts a chunk outside of the shard or into the index.
+    /// The index of a shard places a chunk outside the shard or inside the index.
     ShardRange = "shard-range", Damaged;
     /// A chunk is not stored (only with --expect-all).
     Missing = "missing", Damaged;
     /// Two chunks of a shard share some of their bytes.
     ShardOverlap = "shard-overlap", Suspect;
-    /// A chunk lies outside of its array.
+    /// A chunk lies outside its array.
     OutsideGrid = "outside-grid", Suspect;
-    /// A file has the key of a chunk in another spelling, so no reader finds it.
+    /// A file spells the key of a chunk in another way, so no reader finds it.
     OtherSpelling = "other-spelling", Suspect;
     /// A file has the key of a chunk, but belongs to no array.
     NoArray = "no-array", Suspect;
@@ -100,7 +100,7 @@ codes! {
     Contradiction = "contradiction", Suspect;
     /// A node lies below an array.
     NodeInArray = "node-in-array", Suspect;
-    /// A conversion or another change of several files was interrupted.
+    /// A conversion, or another change to several files, was interrupted.
     Unfinished = "unfinished", Suspect;
     /// A chunk or metadata file was not checked, because it is larger than the limit of zarrfs.
     TooLarge = "too-large", Suspect;
@@ -110,15 +110,15 @@ codes! {
     Provisional = "provisional", Note;
     /// A shard has bytes that belong to no chunk.
     ShardUnused = "shard-unused", Note;
-    /// A shard holds chunks that lie outside of the array.
+    /// A shard holds chunks that lie outside the array.
     ShardOutside = "shard-outside", Note;
-    /// A program left a temporary file.
+    /// A program left a temporary file behind.
     Leftover = "leftover", Note;
-    /// Names differ only in case, so they are one on macOS and Windows.
+    /// Two names differ only in case, so they collide on macOS and Windows.
     Case = "case", Note;
     /// An attribute breaks its convention.
     Convention = "convention", Note;
-    /// A node has metadata of another version of Zarr, too.
+    /// A node also has metadata of another version of Zarr.
     OtherMetadata = "other-metadata", Note;
     /// A file belongs neither to a node nor to a chunk.
     Foreign = "foreign", Note;
@@ -130,31 +130,31 @@ impl fmt::Display for Code {
     }
 }
 
-/// Something that was found.
+/// A finding of a check.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    /// What it is.
+    /// Its kind.
     pub code: Code,
     /// The key of the value, or the prefix of a directory.
     pub key: String,
     /// The reason in words.
     pub reason: String,
-    /// How to repair it without a guess.
+    /// How to repair it, if that takes no guessing.
     pub repair: Option<Repair>,
 }
 
-/// A repair that needs no guess.
+/// A repair that takes no guessing.
 #[derive(Debug, Clone)]
 pub enum Repair {
-    /// Remove a file that a program left.
+    /// Remove a file that a program left behind.
     Remove(Key),
     /// Remove the lock file of a dead writer, which has no key.
     RemoveLock(String),
     /// Finish or undo interrupted changes.
     Recover,
-    /// Make the consolidated metadata of a group again.
+    /// Rebuild the consolidated metadata of a group.
     Consolidate(NodePath),
-    /// Store a shard again without unused bytes.
+    /// Rewrite a shard without its unused bytes.
     Compact(Place),
     /// Move a damaged chunk or shard out of the store.
     Quarantine(Place),
@@ -165,7 +165,7 @@ pub enum Repair {
 pub struct Place {
     /// Its array.
     pub array: Arc<Array>,
-    /// The number of levels of shards around it.
+    /// The number of levels of shards that contain it.
     pub level: usize,
     /// Its coordinates in that level.
     pub coords: Coords,

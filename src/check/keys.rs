@@ -1,4 +1,4 @@
-//! Lists every key, and says to what it belongs: to a node, to a chunk, or to nothing.
+//! Lists every key and determines what it belongs to: a node, a chunk, or nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::metadata::NodePath;
 use crate::metadata::model::KeyEncoding;
 use crate::store::{Entry, Key, ListableStore, PRIVATE, Prefix};
 
-/// The most nested directories to list.
+/// The deepest nesting of directories to list.
 const MAX_DEPTH: usize = 256;
 
-/// The most names in a directory to compare without regard to case.
+/// The most names of a directory to compare without regard to case.
 const MOST_NAMES: usize = 1 << 20;
 
-/// The most chunks of an array whose missing ones are reported one by one.
+/// The most chunks of an array whose missing chunks are reported one by one.
 const MOST_POSSIBLE: u64 = 1 << 30;
 
-/// The keys of a hierarchy.
+/// Lists and classifies the keys of a hierarchy.
 pub struct Keys<'k> {
     hierarchy: &'k Hierarchy,
     nodes: &'k Nodes<'k>,
@@ -56,7 +56,7 @@ impl<'k> Keys<'k> {
         Self { hierarchy, nodes, expects_all, lists_chunks, watch }
     }
 
-    /// Lists what belongs to the node at `path` and to those below it.
+    /// Lists the keys of the node at `path` and of the nodes below it.
     pub fn list(&self, path: &NodePath, queue: &Queue) {
         let Some(list) = self.hierarchy.store().list() else { return };
         let listed = self.prefixes(path).and_then(|prefixes| {
@@ -71,7 +71,7 @@ impl<'k> Keys<'k> {
         }
     }
 
-    /// Returns the prefixes of all that belongs to a node and those below it.
+    /// Returns the prefixes that hold all keys of a node and of the nodes below it.
     fn prefixes(&self, path: &NodePath) -> Result<Vec<Prefix>> {
         if path.is_root() && self.hierarchy.dialect().base().is_root() {
             return Ok(vec![Prefix::root()]);
@@ -97,7 +97,7 @@ impl<'k> Keys<'k> {
                 continue;
             }
             let (reason, repair) = if file.is_session {
-                ("a zarrfs that was killed while it wrote", Repair::Recover)
+                ("a zarrfs process that was killed while writing", Repair::Recover)
             } else {
                 (
                     "a writer that was killed (zarrfs or TensorStore)",
@@ -110,7 +110,7 @@ impl<'k> Keys<'k> {
         Ok(())
     }
 
-    /// Lists the directory at `prefix` and those below it, up to arrays.
+    /// Lists the directory at `prefix` and everything below it.
     fn walk(
         &self,
         list: &dyn ListableStore,
@@ -230,7 +230,7 @@ impl<'k> Keys<'k> {
         }
     }
 
-    /// Reports what changes of several keys have left.
+    /// Reports the files that unfinished changes of several keys left behind.
     fn list_private(&self, list: &dyn ListableStore) {
         let listed = || -> Result<()> {
             for entry in list.list_dir(&Prefix::parse(PRIVATE)?)? {
@@ -242,8 +242,8 @@ impl<'k> Keys<'k> {
                                   command again";
                     Finding::new(Code::Unfinished, key, reason)
                 } else {
-                    let reason = "a change of several files was interrupted, or another mount is \
-                                  making it";
+                    let reason = "a change to several files was interrupted, or another mount is \
+                                  still making it";
                     Finding::new(Code::Unfinished, key, reason).repaired_by(Repair::Recover)
                 };
                 self.find(finding);
@@ -255,13 +255,13 @@ impl<'k> Keys<'k> {
         }
     }
 
-    /// Says to what a key outside of arrays belongs.
+    /// Classifies a key outside all arrays, and reports it if it belongs to no node.
     fn classify(&self, key: &Key, prefix: &Prefix, around: Around) {
         let dialect = self.dialect_at(prefix);
         if self.nodes.documents.contains(key) || self.is_entry_point(key) {
             return;
         }
-        if self.report_common(key) {
+        if self.report_leftover(key) {
             return;
         }
         if dialect.may_be_of_other(key) && self.report_other(key, prefix) {
@@ -271,14 +271,14 @@ impl<'k> Keys<'k> {
             return;
         }
         if is_like_chunk(key.name()) {
-            let reason = "has the name of a chunk, but there is no array";
+            let reason = "has the name of a chunk, but belongs to no array";
             self.find(Finding::new(Code::NoArray, key, reason));
         } else {
             let reason = match self.hierarchy.store().stat(key) {
                 Ok(Some(_)) => "belongs neither to a node nor to a chunk",
-                Ok(None) => "a link that leads nowhere",
+                Ok(None) => "a dangling link",
                 Err(error) if error.kind() == Kind::Os(libc::ELOOP) => "a circular symbolic link",
-                // It may be the directory of a node, which other programs find.
+                // Another program may follow the link, and find the directory of a node.
                 Err(error) => return self.report(&error, key.as_str()),
             };
             self.find(Finding::new(Code::Foreign, key, reason));
@@ -298,14 +298,14 @@ impl<'k> Keys<'k> {
         if above.is_root() {
             return self.hierarchy.dialect().is_entry_point(key.name());
         }
-        // A folder has several hierarchies.
+        // In a folder of hierarchies, each has an entry point of its own.
         self.hierarchy.is_in_folder(&NodePath::root())
             && NodePath::parse(above.as_str().trim_end_matches('/'))
                 .is_ok_and(|path| self.hierarchy.dialect_of(&path).is_entry_point(key.name()))
     }
 
-    /// Reports temporary files. Returns whether the key is one.
-    fn report_common(&self, key: &Key) -> bool {
+    /// Reports a temporary file. Returns whether the key is one.
+    fn report_leftover(&self, key: &Key) -> bool {
         let Some(program) = leftover_of(key.name()) else { return false };
         let finding = Finding::new(Code::Leftover, key, format!("left by {program}"));
         self.find(finding.repaired_by(Repair::Remove(key.clone())));
@@ -350,20 +350,19 @@ impl<'k> Keys<'k> {
                 Some(Finding::new(Code::Contradiction, key, reason))
             }
             (Some(Err(error)), _) => {
-                let reason =
-                    format!("metadata of {} that no reader understands: {error}", other.dialect);
+                let reason = format!("invalid {} metadata: {error}", other.dialect);
                 Some(Finding::new(Code::OtherMetadata, key, reason))
             }
             _ => None,
         };
         self.find(finding.unwrap_or_else(|| {
-            let reason = format!("metadata of {} beside those of {}", other.dialect, own.name());
+            let reason = format!("{} metadata beside the {} metadata", other.dialect, own.name());
             Finding::new(Code::OtherMetadata, key, reason)
         }));
         true
     }
 
-    /// Lists the keys of an array, and puts its values into the queue.
+    /// Lists the keys of an array, and queues its stored values.
     fn list_array(
         &self,
         list: &dyn ListableStore,
@@ -403,7 +402,7 @@ impl<'k> Keys<'k> {
             if rank == 0
                 && let Some(other) = scalar.replace(key.clone())
             {
-                let reason = format!("the same chunk as {other}");
+                let reason = format!("names the same chunk as {other}");
                 self.find(Finding::new(Code::OtherSpelling, &key, reason));
                 continue;
             }
@@ -421,7 +420,7 @@ impl<'k> Keys<'k> {
         Ok(())
     }
 
-    /// Says to what a key belongs that lies in an array, but is not that of a chunk.
+    /// Classifies a key in an array that is not the key of a chunk.
     fn classify_in_array(&self, key: &Key, text: &str, target: &Target) {
         let (prefix, rank) = (target.array.prefix(), target.array.levels().first());
         let rank = rank.map_or(0, |direct| direct.grid().rank());
@@ -431,11 +430,12 @@ impl<'k> Keys<'k> {
         }
         if is_private {
             let name = text.split('/').nth(1).unwrap_or_default();
-            let reason = "a change of several files was interrupted, or another mount is making it";
+            let reason = "a change to several files was interrupted, or another mount is still \
+                          making it";
             let finding = Finding::new(Code::Unfinished, format!("{PRIVATE}/{name}"), reason);
             return self.find(finding.repaired_by(Repair::Recover));
         }
-        if self.report_common(key) {
+        if self.report_leftover(key) {
             return;
         }
         let own = target.array.model().key_encoding;
@@ -443,7 +443,7 @@ impl<'k> Keys<'k> {
             let found = target.array.levels().first().map(|direct| direct.key(&coords));
             let reason = match found {
                 Some(Ok(right)) => format!("readers look for this chunk at {right}"),
-                _ => "a chunk outside of the array, in another spelling".to_owned(),
+                _ => "a chunk outside the array, in another spelling".to_owned(),
             };
             return self.find(Finding::new(Code::OtherSpelling, key, reason));
         }
@@ -480,18 +480,18 @@ impl<'k> Keys<'k> {
     }
 }
 
-/// Returns the coordinates of a chunk whose key has another spelling than those of its array.
+/// Returns the coordinates of a chunk whose key is not spelled as its array requires.
 fn spelled_otherwise(own: KeyEncoding, text: &str, rank: usize) -> Option<Coords> {
     let plain = without_zeros(text);
     KeyEncoding::ALL
         .iter()
         .filter(|encoding| **encoding != own || plain != text)
-        // An index is a file of that name in too many other ways.
+        // In one dimension, a key of N5 is a bare number, which any file may have as its name.
         .filter(|encoding| rank > 1 || !matches!(encoding, KeyEncoding::N5))
         .find_map(|encoding| decode_key(*encoding, &plain, rank))
 }
 
-/// Returns a key with indices without leading zeros.
+/// Removes leading zeros from the indices in a key.
 fn without_zeros(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut in_number = false;
@@ -506,7 +506,7 @@ fn without_zeros(text: &str) -> String {
     plain
 }
 
-/// The stored values of an array: a bit for each place of its grid, in C order.
+/// The stored values of an array: a bit for each position in its grid, in C order.
 struct Seen {
     bits: Vec<u64>,
     possible: u64,

@@ -1,11 +1,11 @@
 //! Checks a hierarchy: every metadata file, every key and every chunk.
 //!
 //! First all nodes are read (`nodes`), because keys mean nothing without them. Then all keys are
-//! listed (`keys`): each belongs to a node or a chunk, or is reported. The chunks go through a
-//! queue (`queue`) to several threads, which decode them (`chunks`). Memory does not grow with the
-//! number of chunks.
+//! listed (`keys`): each belongs to a node or a chunk, or is reported. The stored values go through
+//! a queue (`queue`) to several threads, which decode their chunks (`chunks`). Memory does not grow
+//! with the number of chunks.
 //!
-//! `repair` does what needs no guess.
+//! `repair` makes the repairs that take no guessing.
 
 mod chunks;
 mod conventions;
@@ -92,14 +92,15 @@ pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Resul
     Ok(summary)
 }
 
-/// Returns a sample of `count` chunks; `None` if there are no more.
+/// Returns a sample of `count` chunks; `None` if there are no more, or if the user stopped the
+/// check.
 fn sample_of_count(count: u64, targets: &[Arc<Target>], watch: &dyn Watch) -> Option<Sample> {
     let most = usize::try_from(count).unwrap_or(usize::MAX);
-    // The least digests so far.
+    // The smallest digests so far.
     let mut chosen: BinaryHeap<u64> = BinaryHeap::new();
     let mut all: u64 = 0;
     for target in targets.iter().filter(|target| target.array.not_understood().is_none()) {
-        // What cannot be listed is reported later.
+        // The check itself reports an array that cannot be listed.
         let Ok(listed) = Arc::clone(target.array.chunks()).list() else { continue };
         for coords in listed.flatten() {
             if watch.is_stopped() {

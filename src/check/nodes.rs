@@ -1,4 +1,4 @@
-//! Reads every node, and reports metadata that are damaged or contradict others.
+//! Reads every node, and reports metadata that are damaged or contradict other metadata.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,9 +24,9 @@ pub struct Nodes<'h> {
     pub tops: Vec<NodePath>,
     /// The arrays by the prefix of their chunks, in order.
     pub targets: BTreeMap<Prefix, Arc<Target>>,
-    /// All nodes by the prefix of the files beside them.
+    /// All nodes, by the prefix of their ordinary files.
     pub by_prefix: HashMap<Prefix, NodePath>,
-    /// The prefixes of nodes that are not understood: any file may belong to them.
+    /// The prefixes of nodes that zarrfs does not understand: any file may belong to them.
     pub unclear: HashSet<Prefix>,
     /// The keys of metadata files.
     pub documents: HashSet<Key>,
@@ -42,7 +42,7 @@ impl<'h> Nodes<'h> {
             tops.push(NodePath::root());
         }
         tops.sort_by(|one, other| one.as_str().cmp(other.as_str()));
-        // A node below another one is checked with that.
+        // A node below another chosen node is checked with it.
         let all = tops.clone();
         tops.dedup();
         tops.retain(|path| !path.ancestors().iter().any(|above| all.contains(above)));
@@ -77,7 +77,7 @@ impl<'h> Nodes<'h> {
         Ok(nodes)
     }
 
-    /// Checks the file at the root of a draft.
+    /// Checks the entry point of a draft.
     fn check_entry_point(&self) -> Result<()> {
         let Some((key, _)) = self.hierarchy.dialect().new_entry_point().ok().flatten() else {
             return Ok(());
@@ -102,7 +102,7 @@ impl<'h> Nodes<'h> {
         if let Some(document) = node.stored() {
             self.documents.extend(document.keys());
         }
-        // One that cannot be read is a metadata file, too.
+        // A metadata file that cannot be read is one, too.
         let dialect = hierarchy.dialect_of(path);
         self.documents.extend(dialect.document_keys(path)?.into_iter().map(|(_, key)| key));
         self.documents.extend(dialect.attributes_key(path)?);
@@ -141,11 +141,12 @@ impl<'h> Nodes<'h> {
         Ok(())
     }
 
-    /// Returns an array whose file of attributes is damaged: its chunks can be checked without it.
+    /// Returns an array whose attributes file is damaged: its chunks can be checked without that
+    /// file.
     fn without_attributes(&self, path: &NodePath, error: &Error) -> Result<Option<Arc<Array>>> {
         let attributes = self.hierarchy.dialect_of(path).attributes_key(path)?;
         let is_at_fault = attributes.is_some_and(|key| error.subject() == Some(key.as_str()));
-        // If the metadata file is damaged, too, its error is reported by readers.
+        // If the metadata file is damaged, too, its chunks cannot be checked.
         Ok(if is_at_fault { self.hierarchy.without_attributes(path).ok().flatten() } else { None })
     }
 
@@ -180,9 +181,9 @@ impl<'h> Nodes<'h> {
         Ok(())
     }
 
-    /// Reports a metadata file that is not understood.
+    /// Reports a metadata file that zarrfs does not understand.
     fn report_metadata(&self, key: &str, error: &Error) -> Result<()> {
-        // The subject may be the file of its attributes, or a member.
+        // The subject may be the attributes file, or a member.
         let subject = error.subject().and_then(|subject| Key::parse(subject).ok());
         let subject = subject.filter(|subject| self.documents.contains(subject));
         let key = subject.map_or_else(|| key.to_owned(), |key| key.to_string());
@@ -207,8 +208,8 @@ impl<'h> Nodes<'h> {
         Ok(value.is_none_or(|value| json::parse_object(&value.bytes).is_ok()))
     }
 
-    /// Whether a node has metadata that are understood, or is gone with all its files. Otherwise
-    /// the copy may be the only metadata that are left.
+    /// Whether zarrfs understands the metadata of a node, or the node is gone with all its files.
+    /// Otherwise the copy may be the only metadata left.
     fn is_sound(&self, path: &NodePath, found: Option<&Node>) -> Result<bool> {
         if let Some(found) = found.filter(|found| found.document().is_some()) {
             return Ok(match found.content() {
@@ -222,8 +223,8 @@ impl<'h> Nodes<'h> {
         Ok(list.list_prefix(&prefix)?.next().transpose()?.is_none())
     }
 
-    /// Returns what is wrong with the copies in a group, and whether all metadata files are there,
-    /// so that new copies lose nothing.
+    /// Returns the faults of the copies in a group, and whether all metadata files are there, so
+    /// that new copies lose nothing.
     fn stale_copies(
         &self,
         path: &NodePath,
@@ -266,7 +267,8 @@ impl<'h> Nodes<'h> {
             if found.as_ref().is_some_and(|found| found.document().is_some()) {
                 are_sound &= self.is_sound(node, found.as_deref())?;
                 let shown = node.relative_to(path).unwrap_or_default();
-                stale.push(format!("{shown}: has no copy, so readers do not find it"));
+                stale
+                    .push(format!("{shown}: has no copy, so readers of the copies do not find it"));
             }
         }
         Ok((stale, are_sound))

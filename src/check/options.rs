@@ -1,4 +1,4 @@
-//! What to check, and what was checked.
+//! The options of a check, and its results.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -11,15 +11,15 @@ use crate::metadata::NodePath;
 pub enum Chunks {
     /// All.
     All,
-    /// None, and no keys of chunks are listed.
+    /// None. The keys of chunks are not listed either.
     None,
-    /// This many of a million.
+    /// This many chunks in a million.
     PerMillion(u64),
-    /// This many.
+    /// This many chunks.
     Count(u64),
 }
 
-/// A part of all chunks, by a digest of their keys.
+/// A sample of all chunks, chosen by a digest of their paths and coordinates.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     /// The greatest digest of a chunk in it.
@@ -29,17 +29,17 @@ pub struct Sample {
 /// What to check.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The nodes to check, with all below them.
+    /// The nodes to check, with everything below them.
     pub only: Vec<NodePath>,
     /// The chunks to decode.
     pub chunks: Chunks,
-    /// Whether a missing chunk is reported.
+    /// Whether to report missing chunks.
     pub expects_all: bool,
     /// The number of threads.
     pub jobs: usize,
 }
 
-/// Watches a check, and may end it.
+/// Receives the findings and the progress of a check, and may stop it.
 pub trait Watch: Sync {
     /// Reports a finding.
     fn find(&self, finding: Finding);
@@ -47,24 +47,24 @@ pub trait Watch: Sync {
     fn expect(&self, values: u64);
     /// Reports that a value was checked.
     fn advance(&self);
-    /// Whether to end early.
+    /// Whether to stop early.
     fn is_stopped(&self) -> bool;
 }
 
-/// What was checked.
+/// Counts of what a check has read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The groups, with implicit ones.
+    /// The groups, including implicit ones.
     pub groups: u64,
     /// The arrays.
     pub arrays: u64,
-    /// The stored chunks, those in shards too.
+    /// The stored chunks, including those in shards.
     pub chunks_stored: u64,
-    /// The chunks that are not stored, so they have the fill value.
+    /// The chunks that are not stored, and thus have the fill value.
     pub chunks_missing: u64,
     /// The chunks that were decoded.
     pub chunks_read: u64,
-    /// The stored chunks that were left out of a sample.
+    /// The stored chunks that the sample left out.
     pub chunks_skipped: u64,
     /// The stored chunks or shards of arrays that zarrfs cannot decode.
     pub chunks_unknown: u64,
@@ -75,13 +75,13 @@ pub struct Summary {
 }
 
 impl Sample {
-    /// Returns a sample of `part` in `whole`.
+    /// Returns a sample of `part` chunks in `whole`.
     pub fn of(part: u64, whole: u64) -> Self {
         let share = u128::from(u64::MAX) * u128::from(part.min(whole)) / u128::from(whole.max(1));
         Self { threshold: u64::try_from(share).unwrap_or(u64::MAX) }
     }
 
-    /// Whether it contains a chunk: the same one each time.
+    /// Whether the sample contains a chunk. The answer is the same each time.
     pub fn has(self, path: &NodePath, coords: &Coords) -> bool {
         digest(path, coords) <= self.threshold
     }

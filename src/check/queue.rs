@@ -1,8 +1,8 @@
-//! Work that several threads share: stored values as they are listed, and the chunks of the shards
+//! The work that several threads share: the stored values of arrays, and the chunks of the shards
 //! among them.
 //!
-//! A thread takes chunks of a shard that another one has opened before it takes the next value. So
-//! all processors work on one large shard, and few shards are open at a time.
+//! A thread takes chunks of an open shard before it takes the next stored value. So all processors
+//! work on one large shard, and few shards are open at a time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use parking_lot::{Condvar, Mutex};
 use super::target::Target;
 use crate::array::Coords;
 
-/// The most values that are listed in advance.
+/// The most values to list in advance.
 const LISTED: usize = 4096;
 
 /// The number of chunks of a shard that a thread takes at a time.
 const BATCH: usize = 8;
 
-/// The most values that are put into the queue, or taken from it, at a time.
+/// The most values to add to the queue, or to take from it, at a time.
 const MOST_AT_ONCE: usize = 64;
 
-/// A thread takes this part of what is listed, so that the others have work until the end.
+/// A thread takes 1/SHARE of the listed values, so that the others have work until the end.
 const SHARE: usize = 16;
 
 /// A stored value, or a shard in one: the chunk at `coords` of a level of an array.
@@ -40,7 +40,7 @@ pub struct Opened {
     /// The slots of the chunks to read.
     slots: Vec<usize>,
     next: AtomicUsize,
-    /// How many chunks to take at a time: one, if they are shards themselves.
+    /// The number of chunks to take at a time: one if they are shards themselves.
     batch: usize,
 }
 
@@ -51,7 +51,7 @@ impl Opened {
         Self { shard, slots, next: AtomicUsize::new(0), batch }
     }
 
-    /// Takes the next slots, none if all are taken.
+    /// Takes the next slots; the slice is empty if all are taken.
     pub fn take(&self) -> &[usize] {
         let start = self.next.fetch_add(self.batch, Ordering::Relaxed);
         let end = start.saturating_add(self.batch).min(self.slots.len());
@@ -72,7 +72,7 @@ pub enum Work {
     Part(Arc<Opened>),
 }
 
-/// The work of several threads.
+/// A queue of work for several threads.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// A leaf lock.
@@ -80,7 +80,7 @@ pub struct Queue {
     changed: Condvar,
 }
 
-/// The values of an array while they are listed.
+/// Adds the values of an array to the queue in batches.
 #[derive(Debug)]
 pub struct Lister<'q> {
     queue: &'q Queue,
@@ -88,7 +88,7 @@ pub struct Lister<'q> {
 }
 
 impl Lister<'_> {
-    /// Adds a value. Waits if many are there.
+    /// Adds a value. Waits while the queue is full.
     pub fn add(&mut self, unit: Unit) {
         self.units.push(unit);
         if self.units.len() >= MOST_AT_ONCE {
@@ -112,7 +112,7 @@ struct State {
 }
 
 impl Queue {
-    /// Returns what adds values.
+    /// Returns a lister, which adds values.
     pub fn lister(&self) -> Lister<'_> {
         Lister { queue: self, units: Vec::with_capacity(MOST_AT_ONCE) }
     }
@@ -138,8 +138,8 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Returns the next work; waits for it. `None` if there will be no more. Call [`Self::done`]
-    /// after each.
+    /// Waits for the next work, and returns it; `None` if there will be no more. Call
+    /// [`Self::done`] when it is done.
     pub fn next(&self) -> Option<Work> {
         let mut state = self.state.lock();
         loop {
@@ -163,7 +163,7 @@ impl Queue {
                 state.active_count = state.active_count.saturating_add(1);
                 return work;
             }
-            // A thread that still works may open a shard.
+            // A thread that is still working may open a shard.
             if state.is_complete && state.active_count == 0 {
                 return None;
             }
@@ -171,7 +171,7 @@ impl Queue {
         }
     }
 
-    /// Notes that the work of a thread is done.
+    /// Notes that a thread has finished its work.
     pub fn done(&self) {
         let mut state = self.state.lock();
         state.active_count = state.active_count.saturating_sub(1);

@@ -1,8 +1,8 @@
-//! Repairs that need no guess: what programs left is removed, consolidated metadata are made again,
-//! shards are stored without unused bytes, and damaged chunks are moved out of the store.
+//! Repairs that take no guessing: they remove leftover files, rebuild consolidated metadata,
+//! rewrite shards without unused bytes, and move damaged chunks out of the store.
 //!
-//! Each step is complete or without effect, so a repair that was killed can be run again. All
-//! other values stay as they are.
+//! Each step is complete or has no effect, so a repair that was killed can be run again. No other
+//! value changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,10 +19,10 @@ use crate::store::{Condition, Key, Store};
 /// How long a temporary file must have been unchanged before it is removed.
 const LEFTOVER_AGE: Duration = Duration::from_secs(3);
 
-/// The most chunks that the line for a step names.
+/// The most chunks to name in the line for a step.
 const MOST_NAMED: usize = 8;
 
-/// Puts values that are moved out of the store somewhere.
+/// Receives values that a repair moves out of the store.
 pub trait Quarantine {
     /// Keeps a copy of a value. It must be on disk when this returns.
     fn keep(&self, key: &Key, store: &Store) -> Result<()>;
@@ -31,7 +31,7 @@ pub trait Quarantine {
 /// A step of a repair.
 #[derive(Debug)]
 pub enum Step {
-    /// Finish or undo interrupted changes, and remove what killed mounts left.
+    /// Finish or undo interrupted changes, and remove the files that killed mounts left.
     Recover,
     /// Remove a temporary file.
     Remove(Key),
@@ -44,36 +44,36 @@ pub enum Step {
         /// The chunks or shards in it.
         damaged: Vec<Place>,
     },
-    /// Store a shard again.
+    /// Rewrite a shard without its unused bytes.
     Compact {
         /// The stored value.
         key: Key,
-        /// The shard, which may lie in another one.
+        /// The shard, which may be nested in another one.
         shard: Place,
     },
-    /// Make consolidated metadata again.
+    /// Rebuild consolidated metadata.
     Consolidate(NodePath),
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Recover => f.write_str("finish or undo changes that were interrupted"),
+            Self::Recover => f.write_str("finish or undo interrupted changes"),
             Self::Remove(key) => write!(f, "remove {key}"),
             Self::RemoveLock(path) => write!(f, "remove {path}"),
             Self::Quarantine { key, damaged } => {
                 let inner = damaged.iter().filter(|place| place.level > 0);
                 let inner: Vec<String> = inner.map(|place| place.coords.to_string()).collect();
                 if inner.len() < damaged.len() {
-                    return write!(f, "move {key} into quarantine");
+                    return write!(f, "move {key} to quarantine");
                 }
                 let named = inner.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(" ");
                 let more = inner.len().saturating_sub(MOST_NAMED);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                write!(f, "copy {key} into quarantine, and remove {named}{more} from it")
+                write!(f, "copy {key} to quarantine, and remove {named}{more} from the shard")
             }
-            Self::Compact { key, .. } => write!(f, "store {key} again without unused bytes"),
-            Self::Consolidate(path) => write!(f, "make the consolidated metadata of {path} again"),
+            Self::Compact { key, .. } => write!(f, "rewrite {key} without unused bytes"),
+            Self::Consolidate(path) => write!(f, "rebuild the consolidated metadata of {path}"),
         }
     }
 }
@@ -119,7 +119,7 @@ pub fn plan(findings: &[Finding], moves_damaged: bool) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// Does one step.
+/// Takes one step.
 pub fn take(hierarchy: &Hierarchy, step: &Step, quarantine: Option<&dyn Quarantine>) -> Result<()> {
     let store = hierarchy.store();
     match step {
@@ -147,15 +147,14 @@ pub fn take(hierarchy: &Hierarchy, step: &Step, quarantine: Option<&dyn Quaranti
             let above = shard.array.levels().get(shard.level.saturating_add(1));
             above.map_or(Ok(()), |chunks| chunks.compact(&shard.coords)).at(key)
         }
-        Step::Consolidate(path) => hierarchy.copies().consolidate_again(path),
+        Step::Consolidate(path) => hierarchy.copies().rebuild(path),
     }
 }
 
 /// Removes a temporary file, unless a program is writing it.
 fn remove_leftover(store: &Store, key: &Key) -> Result<()> {
     let Some(stat) = store.stat(key)? else { return Ok(()) };
-    let in_use =
-        || Error::new(Kind::Busy, "a program is writing this file: it is not left over yet");
+    let in_use = || Error::new(Kind::Busy, "a program is still writing this file");
     // zarr-python closes the file before it renames it.
     let age = stat.modified.elapsed().unwrap_or_default();
     if age < LEFTOVER_AGE {
@@ -174,8 +173,8 @@ fn remove_leftover(store: &Store, key: &Key) -> Result<()> {
     store.write()?.erase_unchanged(key, now.version)
 }
 
-/// Returns the removal of a chunk or shard if it is still damaged, and only as long as no program
-/// changes it.
+/// Returns the change that removes a chunk or shard, if it is still damaged. The change fails if
+/// another program replaces the value first.
 fn still_damaged(place: &Place) -> Result<Option<Change>> {
     let levels = place.array.levels();
     let Some(chunks) = levels.get(place.level) else { return Ok(None) };
@@ -202,7 +201,7 @@ fn erase(changes: Vec<(&Place, Change)>) -> Result<()> {
     for (place, change) in changes {
         by_level.entry(place.level).or_insert((place, Vec::new())).1.push(change);
     }
-    // One level changes the version of the others: the next repair removes those.
+    // A change in one level changes the versions in the others: the next repair erases those.
     let Some((level, (place, changes))) = by_level.into_iter().next() else { return Ok(()) };
     let Some(chunks) = place.array.levels().get(level) else { return Ok(()) };
     chunks.update(changes).map(drop)

@@ -1,4 +1,4 @@
-//! An array, and what was counted of it.
+//! An array to check, with its counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -19,7 +19,7 @@ pub struct Target {
     pub is_misread: AtomicBool,
     /// The stored values: chunks or shards.
     pub value_count: AtomicU64,
-    /// The stored chunks inside of the array, those in shards too.
+    /// The stored chunks inside the array, including those in shards.
     pub chunk_count: AtomicU64,
 }
 

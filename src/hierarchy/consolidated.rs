@@ -272,7 +272,7 @@ impl Copies<'_> {
 /// The consolidated metadata of a group.
 #[derive(Debug)]
 pub struct GroupCopies {
-    /// The key of the value that has them.
+    /// The key of the value that holds them.
     pub key: Key,
     /// The copy of each node.
     pub nodes: Vec<NodeCopy>,
@@ -285,12 +285,12 @@ pub struct NodeCopy {
     pub path: NodePath,
     /// The copy, with the attributes of the node.
     pub text: String,
-    /// What it says.
+    /// The parsed copy.
     pub content: Result<Content>,
 }
 
 impl Copies<'_> {
-    /// Returns the consolidated metadata of a group as they are stored, `None` if it has none.
+    /// Returns the consolidated metadata that a group has in the store, `None` if it has none.
     pub fn in_group(self, group: &NodePath) -> Result<Option<GroupCopies>> {
         let dialect = self.hierarchy.dialect_of(group);
         let (key, text) = if let Some(key) = dialect.shared_copies(group)? {
@@ -320,8 +320,8 @@ impl Copies<'_> {
         Ok(Some(GroupCopies { key, nodes }))
     }
 
-    /// Makes the consolidated metadata of a group again, from the metadata files below it.
-    pub fn consolidate_again(self, group: &NodePath) -> Result<()> {
+    /// Rebuilds the consolidated metadata of a group from the metadata files below it.
+    pub fn rebuild(self, group: &NodePath) -> Result<()> {
         if self.hierarchy.dialect_of(group).shared_copies(group)?.is_some() {
             return self.set_shared_copies(group, true);
         }

@@ -337,8 +337,8 @@ impl Hierarchy {
         Ok(keys.map(|key| (key, ByteRange::first(MAX_DOCUMENT_LEN))).collect())
     }
 
-    /// Returns an array by its metadata file alone, without the file of its attributes (Zarr 2);
-    /// `None` if the node is no array.
+    /// Reads an array from its metadata file alone, without its attributes file (Zarr 2); `None` if
+    /// the node is not an array.
     pub fn without_attributes(&self, path: &NodePath) -> Result<Option<Arc<Array>>> {
         let dialect = self.dialect_of(path);
         for (kind, key) in dialect.document_keys(path)? {

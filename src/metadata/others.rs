@@ -1,5 +1,5 @@
-//! Metadata files of other dialects beside those of a node: programs that migrate a store leave
-//! them, and others write both.
+//! Metadata files of other dialects beside those of a node: tools that migrate a store leave them
+//! behind, and some programs write both.
 
 use super::dialect::Dialect;
 use super::model::{self, NodeKind};
@@ -18,7 +18,7 @@ pub struct OtherFile {
 }
 
 impl Dialect {
-    /// Whether a file may be a metadata file of another dialect, by its key.
+    /// Whether a metadata file of another dialect may have this key.
     pub fn may_be_of_other(&self, key: &Key) -> bool {
         let is_own = |name| self.is_reserved(&super::NodePath::root(), name);
         !is_own(key.name())
@@ -28,7 +28,7 @@ impl Dialect {
             )
     }
 
-    /// Returns the metadata file of another dialect in `text`, `None` if it is of no dialect.
+    /// Parses a metadata file of another dialect; `None` if the file is not one.
     pub fn other_file(&self, key: &Key, text: &[u8]) -> Option<OtherFile> {
         let (dialect, kind) = match key.name() {
             v3::DOCUMENT => (Self::V3, None),

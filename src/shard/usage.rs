@@ -1,17 +1,17 @@
-//! What the index of a shard says of its bytes: entries that no reader can use, bytes that several
-//! entries share, and bytes that none uses.
+//! How the index of a shard uses its bytes: entries that no reader can use, bytes that several
+//! entries share, and bytes that no entry uses.
 
 use std::ops::Range;
 
 use super::index::{Index, Span};
 use crate::error::Error;
 
-/// The uses of the bytes of a shard.
+/// The usage of the bytes of a shard.
 #[derive(Debug)]
 pub struct Usage {
     /// The slots whose inner chunks lie in the shard.
     pub present: Vec<usize>,
-    /// The slots with an entry that lies outside of the shard or in its index.
+    /// The slots whose entry lies outside the shard or inside its index.
     pub outside: Vec<(usize, Error)>,
     /// Pairs of slots that share some of their bytes, but not all.
     pub overlapping: Vec<(usize, usize)>,
@@ -20,7 +20,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the uses of a shard of `shard_len` bytes with its index at `index_at`.
+    /// Returns the usage of a shard of `shard_len` bytes with its index at `index_at`.
     pub fn of(index: &Index, shard_len: u64, index_at: &Range<u64>) -> Self {
         let mut usage = Self {
             present: Vec::new(),
@@ -41,7 +41,7 @@ impl Usage {
         }
         spans.sort_unstable_by_key(|(span, slot)| (span.offset, span.len, *slot));
         let mut used_len = index_at.end.saturating_sub(index_at.start);
-        // The end of all spans so far, and the one that reaches it.
+        // The end of all spans so far, and the span that ends there.
         let mut last: Option<(u64, Span, usize)> = None;
         for (span, slot) in spans {
             let end = span.offset.saturating_add(span.len);

@@ -324,10 +324,10 @@ impl Entry {
     }
 }
 
-/// A file that a writer keeps for itself: a lock file, or its session.
+/// A private file of a writer: a lock file, or its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriterFile {
-    /// Its path in the store. No key has it.
+    /// Its path in the store, which is not a key.
     pub path: String,
     /// Whether it is a session, not the lock file of a key.
     pub is_session: bool,
@@ -561,8 +561,7 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
     /// Lists every key with this `prefix`.
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys>;
 
-    /// Returns the files below `prefix` that writers keep for themselves, which the other listings
-    /// leave out.
+    /// Returns the private files of writers below `prefix`, which the other listings leave out.
     fn writer_files(&self, _prefix: &Prefix) -> Result<Vec<WriterFile>> {
         Ok(Vec::new())
     }

@@ -1,4 +1,4 @@
-//! `docs/check.md` says what `zarrfs check` reports.
+//! `docs/check.md` lists every code that `zarrfs check` reports.
 
 use std::fs;
 use std::path::Path;

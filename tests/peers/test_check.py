@@ -1,4 +1,4 @@
-"""What `zarrfs check` finds in damaged hierarchies, and that it finds nothing in healthy ones."""
+"""`zarrfs check` finds every kind of damage, and finds nothing in healthy hierarchies."""
 
 import json
 import os
@@ -135,14 +135,14 @@ def check(path, *options):
 
 @dataclass
 class Damage:
-    """A kind of damage: `do` makes it and returns the key where it must be found."""
+    """A kind of damage: `do` makes it, and returns the key that the finding must have."""
 
     code: str
     reason: str
     do: Callable
     only: tuple = tuple(DIALECTS)
     options: tuple = ()
-    # Whether it hides other damage when all are made at once.
+    # Whether it hides other damage if all kinds are made at once.
     alone: bool = False
 
 
@@ -431,7 +431,7 @@ def test_each_kind_of_damage_is_named_with_its_key_and_reason(healthy, dialect, 
 
 @pytest.mark.parametrize("dialect", [name for name in DIALECTS if name != "d2020-10"])
 def test_all_damage_at_once_is_named_as_each_alone(healthy, dialect, tmp_path):
-    """Each kind of damage in a hierarchy of its own below one root; a draft has only one root."""
+    """All kinds of damage at once, each in its own hierarchy below one root; a draft has only one root."""
     (tmp_path / "store").mkdir()
     found, options = {}, set()
     for number, (name, damage) in enumerate(DAMAGES.items()):
@@ -470,7 +470,7 @@ def test_every_flipped_bit_in_a_chunk_with_a_checksum_is_found(tmp_path):
 
 @pytest.mark.parametrize("codec", ["raw", "gzip", "zstd", "blosc"])
 def test_flipped_bits_without_a_checksum_are_found_as_often_as_the_codec_notices(codec, tmp_path):
-    """The rates in docs/check.md are these."""
+    """Measures the rates in docs/check.md."""
     codecs = {
         "raw": None,
         "gzip": zarr.codecs.GzipCodec(),
@@ -645,7 +645,7 @@ def test_a_file_that_a_program_is_still_writing_is_no_leftover(healthy, tmp_path
     store = copied(healthy, "v3", tmp_path)
     key = DAMAGES["a file of zarr-python"].do(store)
     with open(store.at(key), "ab"):
-        assert "open" in repaired(store.path, "--yes", code=1)
+        assert "is still writing this file" in repaired(store.path, "--yes", code=1)
     assert store.at(key).exists()
     repaired(store.path, "--yes")
     assert not store.at(key).exists()
@@ -662,8 +662,8 @@ def test_keys_of_damaged_files_alone_are_printed_for_other_programs(healthy, tmp
 def test_wrong_arguments_are_refused_with_a_sentence(healthy, tmp_path):
     path = healthy["v3"].path
     for words, code, said in [
-        (["--sample", "120%"], 2, "expected a share"),
-        (["--sample", "some"], 2, "expected a share"),
+        (["--sample", "120%"], 2, "expected a percentage"),
+        (["--sample", "some"], 2, "expected a percentage"),
         (["--only", "nowhere"], 1, "there is no node /nowhere"),
         (["--yes"], 2, "--repair"),
         (["--metadata-only", "--expect-all"], 2, "cannot be used with"),
@@ -692,7 +692,7 @@ def test_copies_of_lost_metadata_are_kept(healthy, dialect, tmp_path):
     store.at(store.meta("raw")).unlink()
     before = store.at(key).read_bytes()
     assert ("stale-copy", key) in check(store.path).named()
-    assert "without a guess" in repaired(store.path, "--yes", code=3)
+    assert "without guessing" in repaired(store.path, "--yes", code=3)
     assert store.at(key).read_bytes() == before
 
 
@@ -700,7 +700,7 @@ def test_a_repair_that_leaves_damage_exits_with_3(healthy, tmp_path):
     store = copied(healthy, "v3", tmp_path)
     DAMAGES["half of a compressed chunk"].do(store)
     DAMAGES["a file of zarr-python"].do(store)
-    assert "1 damaged files are left" in repaired(store.path, "--yes", code=3)
+    assert "1 damaged files remain" in repaired(store.path, "--yes", code=3)
 
 
 def test_files_of_the_user_are_no_leftovers(healthy, tmp_path):

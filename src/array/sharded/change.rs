@@ -145,7 +145,7 @@ impl Sharded {
         Ok(planned)
     }
 
-    /// Stores a shard again with the same inner chunks and nothing else.
+    /// Rewrites a shard with the same inner chunks and nothing else.
     pub(super) fn rewrite(&self, shard: &Coords) -> Result<()> {
         let Some(old) = self.read_indexes(std::slice::from_ref(shard))?.pop().flatten() else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Finds the files that writers keep for themselves: lock files and sessions, of live and of dead
-//! writers. The other listings of the store leave them out.
+//! Finds the private files of writers: lock files and sessions, of live and of dead writers. The
+//! other listings of the store leave them out.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -46,7 +46,7 @@ fn add_below(dir: &OwnedFd, at: &str, level: usize, found: &mut Vec<WriterFile>)
         {
             match sys::open_beneath(dir, name, flags, Links::Refuse) {
                 Ok(below) => add_below(&below, &format!("{at}{text}/"), level + 1, found)?,
-                // Listing the keys reports what cannot be read.
+                // The listing of keys reports a directory that cannot be read.
                 Err(Errno::NOTDIR | Errno::NOENT | Errno::ACCESS | Errno::LOOP) => {}
                 Err(error) => return Err(Error::from(error).at(format!("{at}{text}"))),
             }
@@ -55,7 +55,7 @@ fn add_below(dir: &OwnedFd, at: &str, level: usize, found: &mut Vec<WriterFile>)
     Ok(())
 }
 
-/// Whether a writer holds the lock of a file; `None` if it is gone, or no file.
+/// Whether a writer holds the lock of a file; `None` if it is gone, or is not a file.
 fn is_held(dir: &OwnedFd, name: &CStr) -> Result<Option<bool>> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let read_only = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
@@ -66,14 +66,14 @@ fn is_held(dir: &OwnedFd, name: &CStr) -> Result<Option<bool>> {
     let file = match opened {
         Ok(fd) => File::from(fd),
         Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Ok(None),
-        // Another user's.
+        // The file of another user may be in use.
         Err(Errno::ACCESS) => return Ok(Some(true)),
         Err(error) => return Err(error.into()),
     };
     if !file.metadata()?.is_file() {
         return Ok(None);
     }
-    // Only a file that can be written can be locked.
+    // zarrfs can lock only a file that it can write to.
     Ok(Some(!sys::try_lock(&file).unwrap_or(false)))
 }
 
