@@ -25,7 +25,7 @@
 //! | [`check`] | damage in metadata, keys and chunks, and its repair |
 //! | [`view`] | a node as one file in a format other than Zarr |
 //! | [`stats`] | statistics of the elements of an array |
-//! | [`raster`] | a slice of an array with few elements |
+//! | [`raster`] | a slice of an array for a picture, with few elements |
 //! | [`picture`] | from numbers to pictures on a terminal |
 //! | [`vfs`] | the tree: names, inodes, handles, unstored bytes |
 //! | [`fuse`] | kernel requests |

@@ -216,7 +216,7 @@ impl Work<'_> {
         let ranges: Vec<_> =
             inner.iter().map(|coords| (coords.clone(), ByteRange::first(u64::MAX))).collect();
         let values = match self.source().chunks().get_partial_values(&ranges) {
-            // One of them may be damaged, so each is read by itself.
+            // A damaged chunk may be among them, so each is read by itself.
             Err(error) if error.is_of_data() => {
                 let each = ranges.iter().map(|range| {
                     let values =
@@ -280,8 +280,8 @@ impl Work<'_> {
         Ok(found)
     }
 
-    /// Returns what was read of the source; `None` for a damaged chunk if the copy goes on without
-    /// it.
+    /// Returns a value read from the source; `None` for a damaged chunk if the copy continues
+    /// without it.
     fn of_source<T>(&self, read: Result<Option<T>>) -> Result<Option<T>> {
         match read {
             Err(error) if error.is_of_data() && self.watch.go_on_without(&error) => Ok(None),
@@ -369,7 +369,7 @@ impl Work<'_> {
 
     /// Reads a chunk of the target back and compares it with its expected contents.
     fn verify(&self, coords: &Coords) -> Result<()> {
-        // The source comes first, so that its damage is not reported as that of the target.
+        // Read the source first, so that its damage is not reported as damage of the target.
         let expected = self.elements(coords)?;
         let found = self.dest().read_chunk(coords);
         if expected.is_none() && self.chunks.form == Form::Encoded {

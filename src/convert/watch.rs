@@ -10,7 +10,7 @@ pub trait Watch: Sync {
     /// Reports that a value is done.
     fn advance(&self);
     /// Reports a chunk of the source that cannot be decoded, with its key. Returns whether the copy
-    /// goes on without it.
+    /// continues without it.
     fn go_on_without(&self, damaged: &Error) -> bool;
     /// Whether to end early.
     fn is_stopped(&self) -> bool;

@@ -1,5 +1,4 @@
-//! Chunks of two arrays of the same shape that lie over each other, and boxes of elements made of
-//! them.
+//! Boxes of elements: which chunks of an array overlap them, and how to read them.
 
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ impl Span {
         self.extent.iter().fold(1, |all, len| all.saturating_mul(*len))
     }
 
-    /// Returns the chunks of a grid that share elements with the box, in order.
+    /// Returns the chunks of a grid that overlap the box, in order.
     pub fn chunks(&self, grid: &Grid) -> impl Iterator<Item = Coords> + use<> {
         let index = |axis: usize, element: u64| grid.index_of(axis, element).unwrap_or_default();
         let (mut first, mut counts) = (Vec::new(), Vec::new());
@@ -53,8 +52,8 @@ impl Span {
         })
     }
 
-    /// Returns the elements that both boxes have.
-    fn with(&self, other: &Self) -> Self {
+    /// Returns the elements that both boxes contain.
+    fn intersection(&self, other: &Self) -> Self {
         let ends = |span: &Self| -> Vec<u64> {
             span.start.iter().zip(&span.extent).map(|(s, n)| s.saturating_add(*n)).collect()
         };
@@ -64,7 +63,7 @@ impl Span {
         Self { start, extent }
     }
 
-    /// Returns the first element relative to that of another box.
+    /// Returns the start of the box, relative to the start of `other`.
     fn within(&self, other: &Self) -> Vec<u64> {
         self.start.iter().zip(&other.start).map(|(a, b)| a.saturating_sub(*b)).collect()
     }
@@ -98,7 +97,7 @@ pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Optio
     let is_variable = array.model().dtype.is_variable();
     let count = usize::try_from(span.count()).map_err(|_| too_large())?;
     let fill = array.model().fill.item(&array.model().dtype);
-    // Elements of variable length are numbers of items first.
+    // Elements of variable length are copied as indices into `items` first.
     let mut items: Vec<Box<[u8]>> = vec![fill.to_vec().into()];
     let len = count.checked_mul(if is_variable { 8 } else { item_len }).ok_or_else(too_large)?;
     let mut target: Option<Buffer> = None;
@@ -120,7 +119,7 @@ pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Optio
             }
             target.insert(new)
         };
-        let shared = span.with(&whole);
+        let shared = span.intersection(&whole);
         let (from, to) = (shared.within(&whole), shared.within(span));
         let from = Place { shape: &shape, start: &from };
         let to = Place { shape: &span.extent, start: &to };

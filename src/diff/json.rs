@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::json::same;
 
-/// Reports a difference: its path, and both values; `None` if one is missing.
+/// Reports a difference: its path, and both values; `None` for a value that is missing.
 pub type Differ<'d> = dyn FnMut(String, [Option<Value>; 2]) + 'd;
 
 /// Compares two values at `path`.

@@ -1,5 +1,5 @@
-//! Compares two hierarchies: which nodes they have, shapes, data types, dimension names, attributes
-//! and values. How they are stored (dialect, chunks, shards, codecs, fill values) does not matter.
+//! Compares two hierarchies: their nodes, shapes, data types, dimension names, attributes and
+//! values. How they are stored (dialect, chunks, shards, codecs, fill values) does not matter.
 //!
 //! `values` compares two arrays chunk by chunk, `json` compares attributes.
 
@@ -24,7 +24,7 @@ pub use options::{Difference, Largest, Options, Summary, ValueDifference, Watch}
 pub struct Side<'h> {
     /// The hierarchy.
     pub hierarchy: &'h Hierarchy,
-    /// The node that is compared.
+    /// The node to compare.
     pub top: &'h NodePath,
 }
 
@@ -68,7 +68,7 @@ pub fn run(one: Side<'_>, two: Side<'_>, options: &Options, watch: &dyn Watch) -
     Ok(summary)
 }
 
-/// Returns the paths of all nodes below the top, and of the top itself, which is empty.
+/// Returns the chosen paths relative to the top, whose own path is empty.
 fn paths(side: Side<'_>, options: &Options, watch: &dyn Watch) -> Result<BTreeSet<String>> {
     let Side { hierarchy, top } = side;
     hierarchy.existing(top)?;
@@ -161,8 +161,8 @@ fn compare(
     Ok(Some(elements))
 }
 
-/// Returns the attributes of a node as a mount shows them: conventions of a version of Zarr are
-/// translated.
+/// Returns the attributes of a node as a mount shows them: the mount translates conventions that
+/// depend on the version of Zarr.
 fn attributes(hierarchy: &Hierarchy, node: &Node) -> Result<Map<String, Value>> {
     let text = hierarchy.shown(node, Wanted::Text)?;
     let document: Value = serde_json::from_str(&text)

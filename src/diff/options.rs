@@ -1,31 +1,32 @@
-//! How to compare, and what differs.
+//! The options of a comparison, and its results.
 
 use serde_json::Value;
 
 use crate::error::Error;
 use crate::metadata::NodePath;
 
-/// How to compare.
+/// The options of a comparison.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The largest absolute difference of equal numbers.
+    /// The largest absolute difference at which two numbers count as equal.
     pub tolerance: f64,
-    /// The largest difference of equal numbers, relative to that of the second hierarchy.
+    /// The largest difference at which two numbers count as equal, relative to the number in the
+    /// second hierarchy.
     pub relative: f64,
-    /// Whether values are compared.
+    /// Whether to compare values.
     pub compares_values: bool,
     /// The nodes to compare, relative to the top; all if it is empty.
     pub only: Vec<NodePath>,
     /// The number of threads.
     pub jobs: usize,
-    /// The memory for decoded chunks in bytes.
+    /// The memory for decoded chunks, in bytes.
     pub cache_len: u64,
 }
 
 /// A difference.
 #[derive(Debug, Clone)]
 pub enum Difference {
-    /// A node is only in one of them: whether it is the first.
+    /// A node is in only one of the hierarchies: true if that is the first.
     OnlyIn(bool),
     /// A member of the metadata differs, named by its path: `attributes.units`.
     Metadata {
@@ -38,9 +39,9 @@ pub enum Difference {
     Values(ValueDifference),
 }
 
-/// Watches a comparison, and may end it.
+/// Receives the differences and the progress of a comparison, and may stop it.
 pub trait Watch: Sync {
-    /// Reports a difference of the node at a path below the top.
+    /// Reports a difference at the node with this path below the top.
     fn differ(&self, path: &str, difference: Difference);
     /// Reports that a node cannot be compared.
     fn fail(&self, path: &str, error: &Error);
@@ -48,14 +49,14 @@ pub trait Watch: Sync {
     fn expect(&self, path: &str, chunks: u64);
     /// Reports that a chunk was compared.
     fn advance(&self);
-    /// Whether to end early.
+    /// Whether to stop early.
     fn is_stopped(&self) -> bool;
 }
 
-/// What was compared.
+/// Counts of what was compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The nodes that are in both.
+    /// The nodes that are in both hierarchies.
     pub nodes: u64,
     /// The arrays whose values were compared.
     pub arrays: u64,
@@ -77,11 +78,11 @@ pub enum Largest {
 pub struct ValueDifference {
     /// How many elements differ.
     pub count: u64,
-    /// How many there are.
+    /// How many elements each array has.
     pub elements: u64,
-    /// The index of the first one that differs, in C order, and both elements as JSON.
+    /// The index of the first element that differs, in C order, and both elements as JSON.
     pub first: Option<(Vec<u64>, [Value; 2])>,
-    /// The largest difference, and its index; `None` if elements are no numbers, or differ only
-    /// where one of them is NaN.
+    /// The largest difference, and its index; `None` if the elements are not numbers, or if one of
+    /// each differing pair is NaN.
     pub largest: Option<(Largest, Vec<u64>)>,
 }

@@ -1,7 +1,8 @@
 //! Compares the elements of two arrays of the same shape.
 //!
-//! The first array is read chunk by chunk, and of the second one those chunks that lie over it.
-//! Chunks that neither has stored are equal if the fill values are, and are not read.
+//! The comparison goes through the chunks of the first array, and reads the chunks of the second
+//! array that overlap them. If the fill values are equal, it skips chunks that neither array has
+//! stored.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -21,7 +22,7 @@ use crate::parallel;
 /// The most chunks to compare one by one if the fill values differ.
 const MOST_CHUNKS: u64 = 1 << 27;
 
-/// The most chunks of the second array to remember as done.
+/// The most chunks found through the second array to remember, so that each is compared once.
 const MOST_KNOWN: usize = 1 << 20;
 
 /// Whether two types are the same as Zarr 3 describes them. It has no structures with an array in a
@@ -52,7 +53,7 @@ pub fn are_comparable(one: &DType, two: &DType) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Compared {
     Equal,
-    /// The difference, `None` if there is no number for it.
+    /// The difference, `None` if it is not a number.
     Different(Option<Largest>),
 }
 
@@ -113,7 +114,7 @@ struct Comparison<'c> {
     two: &'c Arc<Array>,
     options: &'c Options,
     cache: ChunkCache,
-    /// The fill values as elements.
+    /// The fill values, encoded as elements.
     fill: [Vec<u8>; 2],
     /// A leaf lock.
     tally: Mutex<ValueDifference>,
@@ -131,8 +132,8 @@ impl Comparison<'_> {
         if self.compare_items(fill_one, fill_two) != Compared::Equal {
             if count > MOST_CHUNKS {
                 return Err(Error::too_large(format!(
-                    "the fill values differ, so all {count} chunks have to be compared, and \
-                     {MOST_CHUNKS} is the limit"
+                    "the fill values differ, so all {count} chunks would be compared: the limit \
+                     is {MOST_CHUNKS}"
                 )));
             }
             watch.expect(path, count);
@@ -220,7 +221,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Counts all elements of a box, which are the fill values.
+    /// Counts the elements of a box in which both arrays have only fill values.
     fn add_all(&self, span: &Span, one: &[u8], two: &[u8]) {
         let mut all = ValueDifference::default();
         if let Compared::Different(largest) = self.compare_items(one, two) {
@@ -263,7 +264,7 @@ impl Comparison<'_> {
             all.first = Some((place, values));
         }
         if let Some((largest, place)) = more.largest {
-            // The first place of equal differences, whatever the order of the threads.
+            // Of equal differences, keep the first in C order: threads finish in any order.
             let is_better = all.largest.as_ref().is_none_or(|(known, at)| {
                 is_greater(largest, *known) || (largest == *known && place < *at)
             });
@@ -279,8 +280,8 @@ impl Comparison<'_> {
         let numbers = (Element::of(dtype_one, one), Element::of(dtype_two, two));
         match numbers {
             (Element::Int(one), Element::Int(two)) if is_time(dtype_one) => {
-                // One that is no time equals no time.
-                match (one == NO_TIME, two == NO_TIME) {
+                // Not-a-time equals only not-a-time.
+                match (one == NOT_A_TIME, two == NOT_A_TIME) {
                     (true, true) => Compared::Equal,
                     (false, false) => self.ints(one, two),
                     _ => Compared::Different(None),
@@ -334,7 +335,7 @@ impl Comparison<'_> {
         Compared::Different(Some(Largest::Int(difference)))
     }
 
-    /// Returns the largest difference of a number from one of this size that equals it.
+    /// Returns the largest difference at which a number of this size counts as equal.
     fn limit(&self, size: f64) -> f64 {
         self.options.tolerance + self.options.relative * size
     }
@@ -346,8 +347,8 @@ impl Comparison<'_> {
     }
 }
 
-/// The integer of a time that is none.
-const NO_TIME: i128 = -(1 << 63);
+/// The integer that means not-a-time.
+const NOT_A_TIME: i128 = -(1 << 63);
 
 fn is_time(dtype: &DType) -> bool {
     matches!(dtype, DType::Time(_))
@@ -358,7 +359,7 @@ fn is_equal(one: f64, two: f64) -> bool {
     one.partial_cmp(&two).is_some_and(Ordering::is_eq) || (one.is_nan() && two.is_nan())
 }
 
-/// Returns a float that is an integer.
+/// Returns the integer that a float is equal to.
 fn as_int(float: f64) -> Option<i128> {
     if !float.is_finite() || float.fract() != 0.0 || float.abs() >= 2.0_f64.powi(100) {
         return None;
@@ -374,7 +375,7 @@ fn is_greater(one: Largest, other: Largest) -> bool {
     }
 }
 
-/// Returns an element that is no number in a form without padding.
+/// Returns an element that is not a number, without its padding.
 fn text(dtype: &DType, item: &[u8]) -> Vec<u8> {
     match dtype {
         DType::Bytes(_) => {

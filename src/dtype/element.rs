@@ -13,7 +13,7 @@ pub enum Element {
     Float(f64),
     /// A complex number: its real and its imaginary part.
     Complex(f64, f64),
-    /// Bytes that are no number.
+    /// Bytes that are not a number.
     Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! Types that count time, and times in words, as NumPy writes them.
+//! Types that count time, and how to print times as NumPy does.
 
 /// The units of `numpy.datetime64` and `numpy.timedelta64`; `generic` means no unit.
 pub const TIME_UNITS: [&str; 14] =
@@ -7,7 +7,7 @@ pub const TIME_UNITS: [&str; 14] =
 /// A type that counts time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Time {
-    /// A span (`numpy.timedelta64`), or a time (`numpy.datetime64`).
+    /// Whether this is a span (`numpy.timedelta64`), and not a point in time (`numpy.datetime64`).
     pub is_span: bool,
     /// One of [`TIME_UNITS`].
     pub unit: &'static str,
@@ -15,8 +15,8 @@ pub struct Time {
     pub scale: u32,
 }
 
-/// Units shorter than a second: their name, the number of digits after the point, and how many are
-/// in a second.
+/// Units shorter than a second: the name, the number of digits after the point, and the number of
+/// units in a second.
 const FRACTIONS: [(&str, usize, i128); 6] = [
     ("ms", 3, 1_000),
     ("us", 6, 1_000_000),
@@ -26,8 +26,8 @@ const FRACTIONS: [(&str, usize, i128); 6] = [
     ("as", 18, 1_000_000_000_000_000_000),
 ];
 
-/// Formats a count of the steps of a type: a time as in ISO 8601 (`2020-02-29T12:00`), a span with
-/// its unit (`90 s`).
+/// Formats a count of the steps of a type: a time in ISO 8601 (`2020-02-29T12:00`), a span with its
+/// unit (`90 s`).
 pub fn time_text(count: i128, time: Time) -> String {
     let count = count.saturating_mul(time.scale.into());
     if time.is_span || time.unit == "generic" {
@@ -63,7 +63,7 @@ fn year_text(year: i128) -> String {
     if year < 0 { format!("-{:04}", year.unsigned_abs()) } else { format!("{year:04}") }
 }
 
-/// Formats seconds since 1970 with the first `parts` of hours, minutes and seconds.
+/// Formats seconds since 1970 with the date and the first `parts` of hours, minutes and seconds.
 fn of_seconds(seconds: i128, parts: usize, day: impl Fn(i128) -> String) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let clock = [second / 3600, second / 60 % 60, second % 60];

@@ -30,8 +30,8 @@ pub enum DType {
     Narrow(&'static Narrow),
     /// Two such floats, real then imaginary.
     ComplexNarrow(&'static Narrow),
-    /// A time or a span of time in 64 bits, counted in `scale` of a unit; the least number is not a
-    /// time.
+    /// A time or a span of time in 64 bits, counted in `scale` of a unit; the smallest number means
+    /// not-a-time.
     Time(Time),
     /// This many bytes, padded with NUL (`null_terminated_bytes`).
     Bytes(u32),
@@ -68,7 +68,7 @@ impl Field {
         self.dtype.item_len().saturating_mul(self.count())
     }
 
-    /// Whether the field has no bytes, as an empty array has.
+    /// Whether the field has no bytes, like an array without elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -98,9 +98,8 @@ impl DType {
         matches!(self, Self::String | Self::VariableBytes)
     }
 
-    /// Returns the length of the units that byte order reverses; 1 if byte order has no meaning. In
-    /// a complex number the unit is each part. For a structure this is the longest unit of its
-    /// fields.
+    /// Returns the size of the units that byte order reverses; 1 if byte order has no meaning. In a
+    /// complex number the unit is each part; in a structure it is the longest unit of the fields.
     pub fn component_len(&self) -> usize {
         match self {
             Self::Bool | Self::Raw(_) | Self::Bytes(_) | Self::String | Self::VariableBytes => 1,
@@ -171,8 +170,8 @@ impl DType {
         }
     }
 
-    /// Returns the type as in v3 metadata: a name, with a configuration if one is needed. If the
-    /// registry and the libraries differ, this is the form that more libraries read.
+    /// Returns the type as in v3 metadata: a name, with a configuration if it needs one. If the
+    /// registry and the libraries differ, this is the form that more libraries can read.
     pub fn to_json(&self) -> Value {
         let configuration = match self {
             // Neither zarr-python nor `TensorStore` reads `r24`, the name of the core
@@ -200,8 +199,8 @@ impl DType {
         json!({"name": self.name(), "configuration": configuration})
     }
 
-    /// Returns the units that byte order reverses in an element, in order: each run as the number
-    /// of units and their length in bytes.
+    /// Returns the runs of units that byte order reverses in an element, in order: the number of
+    /// units and their size.
     pub fn components(&self) -> Vec<(usize, usize)> {
         match self {
             Self::Struct(fields) => {

@@ -1,4 +1,4 @@
-//! A log of reads, for users who want to know how their programs read. `cli` owns its file.
+//! A log of reads, for users who want to know how their programs read. `cli` owns the log file.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A read that was answered.
 #[derive(Debug)]
 pub struct Read {
-    /// The path in the mount; `None` if the file has no name any more.
+    /// The path in the mount; `None` if the file has been removed.
     pub path: Option<String>,
     /// The offset, in bytes.
     pub offset: u64,
@@ -14,7 +14,7 @@ pub struct Read {
     pub len: usize,
     /// The source of the answer.
     pub answered: Answered,
-    /// The time until the answer.
+    /// The time from the request to the answer.
     pub took: Duration,
 }
 
@@ -29,7 +29,7 @@ pub enum Answered {
     Unknown,
 }
 
-/// The log.
+/// A log of reads.
 pub trait ReadLog: Debug + Send + Sync {
     /// Adds a read.
     fn note(&self, read: &Read);

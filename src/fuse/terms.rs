@@ -15,9 +15,9 @@ pub struct Owner {
     pub uid: u32,
     /// The group.
     pub gid: u32,
-    /// The permissions that no file has. Without it, only the owner can write.
+    /// The permissions that no file has. If it is `None`, only the owner can write.
     pub umask: Option<u16>,
-    /// Whether nothing can be written.
+    /// Whether the mount is read-only.
     pub read_only: bool,
     /// The answer to changes of modes and owners.
     pub changes: ModeChanges,
@@ -28,7 +28,7 @@ pub struct Owner {
 pub enum ModeChanges {
     /// An error.
     Refuse,
-    /// Success, without an effect.
+    /// Success, but nothing changes.
     Ignore,
 }
 
@@ -75,10 +75,7 @@ impl Owner {
             let (uid, gid) = (self.uid, self.gid);
             return Err(Error::new(
                 Kind::NotPermitted,
-                format!(
-                    "owners cannot change: every file of the mount belongs to \
-                     {uid}:{gid}"
-                ),
+                format!("owners cannot change: every file in the mount belongs to {uid}:{gid}"),
             ));
         }
         Ok(())

@@ -282,8 +282,7 @@ impl Dialect {
         }
     }
 
-    /// Whether `name` at the root of a store is a file of the hierarchy besides metadata files of
-    /// nodes.
+    /// Whether `name` at the root of a store is a file of the hierarchy that belongs to no node.
     pub fn is_entry_point(&self, name: &str) -> bool {
         match self {
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => false,

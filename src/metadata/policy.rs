@@ -166,20 +166,21 @@ fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: &DType) -> Vec
     shards
 }
 
-/// The members of configurations that say how much to compress.
+/// The members of configurations that set the level of compression.
 const LEVELS: [&str; 3] = ["level", "clevel", "preset"];
 
-/// Returns a codec by its plain name, with or without `numcodecs.` in front, and perhaps with a
-/// level behind: `zstd:19`.
+/// Parses a plain name of a codec, with or without the prefix `numcodecs.`, and with an optional
+/// level: `zstd:19`.
 fn plain(text: &str) -> Result<CodecSpec> {
     let Some((name, level)) = text.split_once(':') else { return named(text) };
     let mut codec = named(name)?;
     let member = LEVELS.into_iter().find(|member| codec.configuration.contains_key(*member));
-    let member = member
-        .ok_or_else(|| Error::invalid(format!("{name} has no level, so {text:?} is no codec")))?;
-    let level: i64 = level
-        .parse()
-        .map_err(|_| Error::invalid(format!("{text:?}: the level of a codec is an integer")))?;
+    let member = member.ok_or_else(|| {
+        Error::invalid(format!("{name} has no level, so {text:?} is not a codec"))
+    })?;
+    let level: i64 = level.parse().map_err(|_| {
+        Error::invalid(format!("{text:?}: the level of a codec must be an integer"))
+    })?;
     codec.configuration.insert(member.to_owned(), json!(level));
     Ok(codec)
 }

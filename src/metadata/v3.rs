@@ -74,7 +74,7 @@ fn check_document(document: &Object) -> Result<()> {
     let number = format.as_number().and_then(|number| integer(number.as_str()));
     if number != Some(3) {
         let detail = format!("zarr_format is {}, not 3", describe(format));
-        // A later version is no mistake.
+        // A later version is not an error in the metadata.
         let is_later = number.is_some_and(|number| number > 3);
         return Err(if is_later { Error::unsupported(detail) } else { Error::invalid(detail) });
     }

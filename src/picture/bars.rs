@@ -6,7 +6,7 @@ use crate::dtype::{to_float, to_index};
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
 
-/// Draws a bar for each count, in at most `width` columns. A count above 0 is always seen.
+/// Draws a bar for each count, in at most `width` columns. A count above 0 is always visible.
 pub fn bars(counts: &[u64], width: usize, glyphs: Glyphs) -> String {
     let per = counts.len().div_ceil(width.max(1)).max(1);
     let sum = |some: &[u64]| some.iter().fold(0_u64, |all, count| all.saturating_add(*count));

@@ -1,7 +1,7 @@
 //! A map of the chunks of an array.
 //!
-//! A line has all indices of the last dimension, or of the last ones as long as they fit. Short
-//! rows share a line. If there are too many chunks, a cell of the map has several.
+//! A line shows all indices of the last dimension, or of as many of the last dimensions as fit.
+//! Short rows share a line. If there are too many chunks, a cell of the map stands for several.
 
 use super::colors::{Colors, Glyphs};
 use crate::dtype::{to_float, to_index};
@@ -16,16 +16,16 @@ pub struct Layout {
     pub chunks: u128,
     /// The number of chunks in a row, one after another in C order.
     pub row: u128,
-    /// How many chunks of a row a cell has.
+    /// The number of chunks of a row in a cell.
     pub across: u128,
-    /// How many rows a line of cells has.
+    /// The number of rows in a line of cells.
     pub down: u128,
 }
 
-/// How many chunks of a cell are of a kind.
+/// The number of chunks of each kind in a cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// Stored, and some element differs from the fill value, or that is not known.
+    /// Stored, and not known to have only fill values.
     pub stored: u64,
     /// Stored, with only fill values.
     pub fill: u64,
@@ -48,7 +48,7 @@ impl Layout {
             row = next;
         }
         if several().count() == 1 {
-            // Chunks along a single dimension go from line to line.
+            // The chunks along a single dimension wrap from line to line.
             row = row.min(width);
         }
         if row <= width / 2 && row < chunks {
@@ -65,7 +65,7 @@ impl Layout {
         (rows.div_ceil(self.down), self.row.min(self.chunks).div_ceil(self.across))
     }
 
-    /// Returns the cells without chunks that are stored, line by line.
+    /// Returns the cells line by line, without any stored chunks.
     pub fn cells(&self) -> Vec<Cell> {
         let (lines, columns) = self.size();
         let cell = |line: u128, column: u128| {
@@ -80,7 +80,7 @@ impl Layout {
         (0..lines).flat_map(|line| (0..columns).map(move |column| cell(line, column))).collect()
     }
 
-    /// Returns the number of the cell with the chunk at `coords` in a grid.
+    /// Returns the index of the cell of the chunk at `coords` in a grid.
     pub fn cell_of(&self, counts: &[u64], coords: &[u64]) -> usize {
         let index = coords.iter().zip(counts).fold(0_u128, |index, (at, count)| {
             index.saturating_mul((*count).into()).saturating_add((*at).into())
@@ -108,7 +108,7 @@ impl Layout {
     }
 }
 
-/// Characters for missing, fill, and one to four quarters of the chunks stored.
+/// Characters for missing chunks, for fill values, and for one to four quarters stored.
 const BLOCKS: [char; 6] = ['·', 'o', '░', '▒', '▓', '█'];
 const ASCII: [char; 6] = ['.', 'o', '-', '+', '*', '#'];
 
@@ -142,7 +142,7 @@ fn draw_line(line: &[Cell], colors: Colors, glyphs: Glyphs) -> String {
     text
 }
 
-/// Returns what the characters of a map mean.
+/// Explains the characters of a map.
 pub fn legend(glyphs: Glyphs) -> String {
     let all = if glyphs == Glyphs::Ascii { ASCII } else { BLOCKS };
     let [missing, fill, some, _, most, full] = all;

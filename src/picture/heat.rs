@@ -3,8 +3,8 @@
 use super::colors::{Colors, Glyphs};
 use crate::dtype::{to_float, to_index};
 
-/// The colours from the least to the greatest number: viridis, which also shows its order to people
-/// who see few colours.
+/// The colours from the smallest to the largest number: viridis, whose order people with colour
+/// blindness can see, too.
 const SCALE: [[u8; 3]; 11] = [
     [68, 1, 84],
     [72, 36, 117],
@@ -19,10 +19,10 @@ const SCALE: [[u8; 3]; 11] = [
     [253, 231, 37],
 ];
 
-/// The same scale in the colours that every terminal has.
+/// The scale in the colours that every terminal has.
 const SIXTEEN: [u8; 6] = [5, 4, 6, 2, 10, 11];
 
-/// The same scale without colours.
+/// The scale without colours.
 const ASCII: [char; 9] = ['.', ':', '-', '=', '+', '*', '#', '%', '@'];
 
 /// The steps between two colours of the scale.
@@ -31,7 +31,7 @@ const STEPS: usize = 16;
 /// How a picture is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Heat {
-    /// The least and the greatest number.
+    /// The smallest and the largest number.
     pub range: (f64, f64),
     /// The colours of the terminal.
     pub colors: Colors,
@@ -49,7 +49,7 @@ impl Heat {
         Some(Self { range, colors, glyphs })
     }
 
-    /// Returns how many rows of cells a line has.
+    /// Returns how many rows of cells share a line.
     pub fn rows_in_line(colors: Colors, glyphs: Glyphs) -> usize {
         if colors != Colors::None && glyphs == Glyphs::Blocks { 2 } else { 1 }
     }
@@ -65,7 +65,7 @@ impl Heat {
         rows.chunks(Self::rows_in_line(self.colors, self.glyphs)).map(line).collect()
     }
 
-    /// Draws the scale in a line: the least number at the left.
+    /// Draws the scale in a line, with the smallest number at the left.
     pub fn scale(&self, width: usize) -> String {
         let (low, high) = self.range;
         let last = to_float(i128::try_from(width.saturating_sub(1).max(1)).unwrap_or(1));
@@ -99,13 +99,13 @@ impl Heat {
         pen.end()
     }
 
-    /// Returns the colour of a number, `None` for NaN. Infinity has the colour of the end.
+    /// Returns the colour of a number, `None` for NaN. Infinities have the colours of the ends.
     fn color(&self, value: f64) -> Option<Color> {
         if value.is_nan() {
             return None;
         }
         let (low, high) = self.range;
-        // Halves, since the difference of two floats may be infinite.
+        // Use halves, since the difference of two floats may be infinite.
         let part = (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
         let part = if part.is_nan() { 0.5 } else { part.clamp(0.0, 1.0) };
         let of = |count: usize| {
@@ -130,7 +130,7 @@ enum Color {
     True([u8; 3]),
 }
 
-/// Returns the colour at a part of the scale.
+/// Returns the colour at a position on the scale, from 0 to 1.
 fn mixed(part: f64) -> [u8; 3] {
     let steps = STEPS * (SCALE.len() - 1);
     let at = to_index((part * to_float(i128::try_from(steps).unwrap_or(1))).round());
@@ -144,7 +144,7 @@ fn mixed(part: f64) -> [u8; 3] {
     [mix(r, to_r), mix(g, to_g), mix(b, to_b)]
 }
 
-/// Returns the nearest colour of the cube of 6 x 6 x 6 colours of xterm.
+/// Returns the nearest colour in the 6 x 6 x 6 colour cube of xterm.
 fn indexed([r, g, b]: [u8; 3]) -> u8 {
     let level = |part: u8| match part {
         0..48 => 0,
@@ -154,7 +154,7 @@ fn indexed([r, g, b]: [u8; 3]) -> u8 {
     16 + 36 * level(r) + 6 * level(g) + level(b)
 }
 
-/// A line with colours, which are written only where they change.
+/// A line in colours. It writes a colour only where the colour changes.
 #[derive(Debug, Default)]
 struct Pen {
     text: String,
@@ -189,7 +189,7 @@ impl Pen {
     }
 }
 
-/// What a colour is for.
+/// The use of a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ground {
     /// The character.

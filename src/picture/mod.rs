@@ -1,4 +1,4 @@
-//! Pictures in text: from numbers to lines for a terminal. No I/O: the caller knows the terminal.
+//! Draws numbers as text for a terminal. No I/O: the caller knows the terminal.
 
 mod bars;
 mod colors;

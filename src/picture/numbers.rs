@@ -1,4 +1,4 @@
-//! Numbers as pictures and statistics show them.
+//! Formats numbers for pictures and statistics.
 
 /// Formats a number with at most six significant digits, as `%.6g` does.
 pub fn significant(number: f64) -> String {

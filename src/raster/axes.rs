@@ -1,4 +1,4 @@
-//! The dimensions of a slice: which two it has, and which elements of these.
+//! Chooses the two dimensions of a picture, and the elements that it shows.
 
 use crate::array::{Array, Coords};
 use crate::dtype::to_float;
@@ -14,19 +14,19 @@ const MAX_COORDINATES_LEN: u64 = 4 << 20;
 /// The least number of cells along a side that is much shorter than the other one.
 const LEAST: u64 = 4;
 
-/// How many times a small slice is enlarged at most.
+/// The largest factor by which to enlarge a small slice.
 const MOST_TIMES: u64 = 4;
 
-/// How large a picture may be, and how much may be read for it.
+/// Limits for the size of a picture, and for the bytes to read.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The most cells in a row.
     pub columns: u64,
     /// The most cells in a column.
     pub rows: u64,
-    /// How often a row is as high as a column is wide: 1 if cells are squares.
+    /// The height of a row divided by the width of a column: 1 if cells are squares.
     pub height_of_row: u64,
-    /// The most decoded bytes of chunks to read, unless one chunk has more.
+    /// The most bytes to decode, unless a single chunk has more.
     pub len: u64,
 }
 
@@ -45,7 +45,7 @@ pub struct Side {
     pub unit: Option<String>,
 }
 
-/// A dimension with one index in the slice.
+/// A dimension that the slice fixes at one index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fixed {
     /// The name.
@@ -69,19 +69,19 @@ pub struct Size {
 /// column.
 #[derive(Debug)]
 pub struct Slice {
-    /// The dimension that goes down, `None` for a single row.
+    /// The vertical dimension, `None` for a single row.
     pub down: Option<usize>,
-    /// The dimension that goes to the right.
+    /// The horizontal dimension.
     pub across: usize,
     /// The indices of the rows.
     pub rows: Vec<u64>,
     /// The indices of the columns.
     pub columns: Vec<u64>,
-    /// The index along each dimension; that of `down` and `across` has no meaning.
+    /// The index along each dimension, ignored for `down` and `across`.
     pub at: Vec<u64>,
 }
 
-/// What is selected of the dimensions.
+/// The selected part of each dimension, and the two dimensions of the picture.
 #[derive(Debug, Clone)]
 pub struct Plan {
     shape: Vec<u64>,
@@ -91,7 +91,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns what `region` selects, or what is usual.
+    /// Returns the plan for `region`, or for the default slice.
     pub fn new(source: &Source<'_>, region: Option<&Region>) -> Result<Self> {
         let array = source.array()?;
         check(array)?;
@@ -120,7 +120,7 @@ impl Plan {
             }
             more => {
                 return Err(Error::invalid(format!(
-                    "the region has {} dimensions, a plot has two: give an index for the others",
+                    "the region has {} dimensions, but a plot has two: give an index for the others",
                     more.len()
                 )));
             }
@@ -141,7 +141,7 @@ impl Plan {
             (u128::from(self.len(self.down)), u128::from(self.len(Some(self.across))));
         let (most_rows, most_columns) = (u128::from(limits.rows), u128::from(limits.columns));
         let height = u128::from(limits.height_of_row.max(1));
-        // Small slices are enlarged as a whole.
+        // Enlarge a small slice by an integer factor.
         let times = (most_columns / columns).min(most_rows * height / rows);
         if times >= 1 {
             let times = times.min(MOST_TIMES.into());
@@ -160,13 +160,13 @@ impl Plan {
             return false;
         }
         let plan = self.clone().in_level(shape);
-        // A level must not be worse than the first one.
+        // A level needs no more elements than the first level has.
         let is_enough =
             |axis: Option<usize>, cells: u64| plan.len(axis) >= cells.min(self.len(axis));
         is_enough(self.down, size.down) && is_enough(Some(self.across), size.across)
     }
 
-    /// Returns the same part of a level of this shape.
+    /// Returns the plan for the same part of a level of this shape.
     #[must_use]
     pub fn in_level(mut self, shape: &[u64]) -> Self {
         let all = self.selected.iter_mut().zip(self.shape.iter().zip(shape));
@@ -236,7 +236,7 @@ impl Plan {
 }
 
 impl Side {
-    /// Whether a picture with the first row at the top has the south at the top.
+    /// Whether the first row is the southernmost, so that a picture would be upside down.
     pub fn is_southward(&self) -> bool {
         let [first, last] = self.ends;
         let is_latitude = self.name.starts_with("lat")
@@ -244,7 +244,7 @@ impl Side {
         is_latitude && first < last
     }
 
-    /// Returns the dimension in the other direction.
+    /// Returns the dimension with its direction reversed.
     #[must_use]
     pub fn reversed(mut self) -> Self {
         self.ends.reverse();
@@ -256,15 +256,15 @@ fn narrow(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// Returns what is selected by default, and the dimensions of the picture.
+/// Returns the default slice, and the dimensions of the picture.
 fn usual(axes: &[Axis]) -> (Vec<Selected>, Vec<usize>) {
     let of_kind = |kind: Kind| axes.iter().position(|axis| axis.kind == Some(kind));
     let is_other = |axis: &Axis| matches!(axis.kind, Some(Kind::Time | Kind::Channel));
     let mut kept: Vec<usize> = if let (Some(y), Some(x)) = (of_kind(Kind::Y), of_kind(Kind::X)) {
         vec![y, x]
     } else {
-        // Dimensions with several elements come first, then those that are neither time nor
-        // channels, then the last ones.
+        // Prefer dimensions with several elements, then those that are neither time nor channel,
+        // then the last ones.
         let mut all: Vec<usize> = (0..axes.len()).rev().collect();
         let rank =
             |at: &usize| axes.get(*at).map_or((true, true), |axis| (axis.len <= 1, is_other(axis)));
@@ -315,7 +315,7 @@ fn coordinates(
     Some(([first?, last?], shown))
 }
 
-/// Returns an element of an array with one dimension as a number.
+/// Returns an element of a one-dimensional array as a number.
 fn element(array: &Array, index: u64) -> Option<f64> {
     let dtype = &array.model().dtype;
     if dtype.is_variable() {
@@ -338,7 +338,7 @@ fn check(array: &Array) -> Result<()> {
     }
     let fill = model.fill.item(&model.dtype);
     if model.dtype.is_variable() || number(&model.dtype, &fill).is_none() {
-        let detail = format!("elements of {} are no numbers", model.dtype.name());
+        let detail = format!("elements of type {} are not numbers", model.dtype.name());
         return Err(Error::unsupported(detail));
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! A slice of an array with few elements, for a picture.
+//! Reads a slice of an array for a picture, with few elements.
 //!
-//! A slice has two dimensions. A cell of the picture is the element in its middle, so at most one
-//! chunk is read for each cell. An OME-Zarr image is read from the smallest level that has enough
-//! elements. If the chunks of all cells have more decoded bytes than a limit, only some of them are
-//! read, and a cell has the nearest element of these.
+//! A slice has two dimensions. Each cell of the picture shows the element in its middle, so at most
+//! one chunk is read for each cell. An OME-Zarr image is read from the smallest level that has
+//! enough elements. If the chunks of all cells exceed a limit of decoded bytes, only some of them
+//! are read, and a cell shows the nearest element of those.
 
 mod axes;
 mod read;
@@ -22,32 +22,33 @@ pub use axes::{Fixed, Limits, Side};
 pub struct Raster {
     /// The array that was read: the named one, or a smaller level of the image.
     pub path: NodePath,
-    /// The dimension that goes down.
+    /// The vertical dimension.
     pub down: Side,
-    /// The dimension that goes to the right.
+    /// The horizontal dimension.
     pub across: Side,
-    /// The indices of the other dimensions.
+    /// The dimensions that are fixed at one index.
     pub fixed: Vec<Fixed>,
-    /// The cells, row by row; NaN without a number.
+    /// The cells, row by row; NaN for a cell without a number.
     pub values: Vec<f64>,
     /// The unit of the values.
     pub unit: Option<String>,
-    /// How many chunks were read, and how many the cells lie in.
+    /// The number of chunks that were read, and the number that contain the cells.
     pub chunks: (u64, u64),
-    /// How many decoded bytes were read.
+    /// The number of decoded bytes.
     pub len: u64,
 }
 
-/// Reads a slice of an array, or of the image in a group. Without a region this is the last two
-/// dimensions of space; of other dimensions of space the middle, and the first index otherwise.
+/// Reads a slice of an array, or of the image in a group. Without a region, the slice has the last
+/// two spatial dimensions, and lies in the middle of other spatial dimensions and at index 0 of the
+/// rest.
 pub fn of(source: &Source<'_>, region: Option<&Region>, limits: &Limits) -> Result<Raster> {
     let all = match source.kind() {
         NodeKind::Group => levels(source).map_err(|error| {
-            Error::unsupported(format!("{}: name an array in it", error.detail()))
+            Error::unsupported(format!("{}; name an array in the group", error.detail()))
         })?,
         NodeKind::Array => levels_from(source),
     };
-    let first = all.first().ok_or_else(|| Error::unsupported("an image without arrays"))?;
+    let first = all.first().ok_or_else(|| Error::unsupported("the image has no arrays"))?;
     let plan = axes::Plan::new(first, region)?;
     let size = plan.size(limits);
     // The smallest level with an element for each cell.

@@ -1,4 +1,4 @@
-//! Reads the elements of cells, from as few chunks as the limit allows.
+//! Reads the elements of cells, and no more chunks than the limit allows.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::stats::number;
 pub struct Cells {
     /// The numbers, row by row.
     pub values: Vec<f64>,
-    /// How many chunks were looked for, and how many the cells lie in.
+    /// The number of chunks that were read, and the number that contain the cells.
     pub chunks: (u64, u64),
-    /// How many decoded bytes were read.
+    /// The number of decoded bytes.
     pub len: u64,
 }
 
-/// The cells along a dimension that one chunk has: the number of each, and its element.
+/// The cells along a dimension that lie in one chunk: the index of each cell, and of its element.
 #[derive(Debug, Clone)]
 struct Along {
     /// The index of the chunk.
@@ -32,13 +32,13 @@ struct Along {
 struct Wanted {
     coords: Coords,
     shape: Vec<u64>,
-    /// The element in the chunk along each dimension.
+    /// The index in the chunk along each dimension.
     at: Vec<u64>,
     rows: Vec<(usize, u64)>,
     columns: Vec<(usize, u64)>,
 }
 
-/// Reads the cells of a slice, and at most `limit` decoded bytes, unless a chunk has more.
+/// Reads the cells of a slice. Decodes at most `limit` bytes, unless a single chunk has more.
 pub fn cells(array: &Arc<Array>, slice: &Slice, limit: u64) -> Result<Cells> {
     let rows = match slice.down {
         Some(axis) => along(array, axis, &slice.rows)?,
@@ -77,10 +77,10 @@ fn count(all: &[Along]) -> u64 {
 }
 
 fn outside() -> Error {
-    Error::new(Kind::Internal, "an element outside of its array")
+    Error::new(Kind::Internal, "an element outside its array")
 }
 
-/// Returns the decoded bytes that reading a chunk takes at most.
+/// Returns the most bytes that reading the cells of one chunk decodes.
 fn cost(array: &Array, slice: &Slice) -> u64 {
     let longest = array.longest_chunk_len().longest();
     if !array.is_by_element() {
@@ -106,8 +106,8 @@ fn along(array: &Array, axis: usize, elements: &[u64]) -> Result<Vec<Along>> {
     Ok(all)
 }
 
-/// Leaves out chunks until there are at most `most`. Their cells go to the nearest chunk that is
-/// left, as its nearest element.
+/// Leaves out chunks until there are at most `most`. Cells of these chunks take the nearest element
+/// of a chunk that is left.
 fn thinned(
     array: &Array,
     slice: &Slice,
@@ -122,7 +122,7 @@ fn thinned(
     let kept = |of: &[Along]| to_index(to_float(count(of).into()) * factor).max(1);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let kept_rows = kept(&rows).min(most);
-    // One side may have fewer chunks than its share.
+    // A side may have fewer chunks than its share.
     let kept_columns = (most / kept_rows).clamp(1, columns.len());
     let kept_rows = (most / kept_columns).clamp(1, rows.len());
     let rows = match slice.down {
@@ -132,7 +132,7 @@ fn thinned(
     Ok((rows, some_of(array, slice.across, &columns, kept_columns)?))
 }
 
-/// Returns `kept` of the chunks along a dimension, with all cells.
+/// Returns `kept` of the chunks along a dimension, with the cells of all chunks.
 fn some_of(array: &Array, axis: usize, all: &[Along], kept: usize) -> Result<Vec<Along>> {
     let mut some = Vec::with_capacity(kept);
     for part in 0..kept {
@@ -181,7 +181,7 @@ impl Wanted {
         })
     }
 
-    /// Returns the numbers of the cells, and how many bytes were decoded.
+    /// Returns the index and the value of each cell, and the number of decoded bytes.
     fn read(self, array: &Array, slice: &Slice, width: usize) -> Result<(Vec<(usize, f64)>, u64)> {
         let dtype = &array.model().dtype;
         let item_len = dtype.item_len();
@@ -211,8 +211,8 @@ impl Wanted {
         Ok((cells.into_iter().map(value).collect(), len))
     }
 
-    /// Returns decoded bytes of the chunk with their offset, and how many were decoded; no bytes if
-    /// the chunk is not stored.
+    /// Returns decoded bytes of the chunk, their offset in it, and the number of decoded bytes; no
+    /// bytes if the chunk is not stored.
     fn bytes(
         &self,
         array: &Array,

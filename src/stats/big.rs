@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// A natural number: digits of 32 bits, the lowest first, without zeros at the end.
+/// A natural number: digits of 32 bits, the lowest first, without trailing zeros.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Big(Vec<u32>);
 
@@ -91,8 +91,8 @@ impl Big {
         by_len.then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
     }
 
-    /// Returns the leading bits, at most 96 and at least 65 of a longer number, and the number of
-    /// bits that follow them.
+    /// Returns the leading bits, and the number of bits that follow them. A number of more than 96
+    /// bits has 65 to 96 leading bits.
     pub fn leading(&self) -> (i128, i32) {
         let skipped = self.0.len().saturating_sub(3);
         let digits = self.0.iter().skip(skipped).rev();

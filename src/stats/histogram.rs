@@ -1,8 +1,8 @@
 //! A histogram that grows with the numbers, so that one pass is enough.
 //!
-//! A bin is two to the power of `exponent` wide and begins at a multiple of that. If the numbers
-//! need more than [`MOST`] bins, each pair of bins becomes one. Hence the bins depend on the least
-//! and the greatest number only, not on the order of the numbers.
+//! A bin is 2^`exponent` wide and begins at a multiple of its width. If the numbers need more than
+//! [`MOST`] bins, each pair of bins becomes one. Hence the bins depend only on the smallest and the
+//! largest number, and not on their order.
 
 use serde_json::Value;
 
@@ -16,27 +16,27 @@ const MOST: i64 = 4096;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     exponent: i32,
-    /// The number of the first bin.
+    /// The index of the first bin.
     first: i64,
     counts: Vec<u64>,
 }
 
-/// A histogram with fewer bins for people.
+/// A histogram with few enough bins for people to read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Columns {
-    /// The numbers where columns begin, and where the last one ends.
+    /// The start of each column, and the end of the last one.
     pub edges: Vec<Value>,
-    /// How many numbers each column has; those at its end belong to the next one.
+    /// How many numbers each column has. A number at its end belongs to the next column.
     pub counts: Vec<u64>,
 }
 
-/// Returns `mantissa` divided by two to the power of `bits`, rounded down.
+/// Returns `mantissa` divided by 2^`bits`, rounded down.
 fn floored(mantissa: i64, bits: i32) -> i64 {
     mantissa >> bits.clamp(0, 63)
 }
 
 impl Histogram {
-    /// Adds the number `mantissa` times two to the power of `unit`, `count` times.
+    /// Adds the number `mantissa` times 2^`unit`, `count` times.
     pub fn add(&mut self, mantissa: i64, unit: i32, count: u64) {
         if unit <= self.exponent {
             let at = floored(mantissa, self.exponent - unit).wrapping_sub(self.first);
@@ -81,7 +81,7 @@ impl Histogram {
         i64::try_from(self.counts.len()).unwrap_or(i64::MAX)
     }
 
-    /// Makes bins wider by two to the power of `bits`.
+    /// Makes the bins wider by a factor of 2^`bits`.
     fn widen(&mut self, bits: i32) {
         if bits <= 0 {
             return;
@@ -109,8 +109,8 @@ impl Histogram {
         }
     }
 
-    /// Returns at most `most` columns with the bins, `None` without any number. Adds `offset` to
-    /// each edge.
+    /// Groups the bins into at most `most` columns; `None` without numbers. Adds `offset` to each
+    /// edge.
     pub fn columns(&self, most: usize, offset: i128) -> Option<Columns> {
         let per = self.counts.len().div_ceil(most.max(1)).max(1);
         let counts: Vec<u64> = self.counts.chunks(per).map(|bins| bins.iter().sum()).collect();

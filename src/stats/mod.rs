@@ -2,8 +2,8 @@
 //!
 //! Sums are exact until the end, and so are the limits of the bins of the histogram. Hence neither
 //! the number of threads nor the order of the chunks changes a result. A missing chunk counts as
-//! fill values, without decoding. Elements of a chunk outside of the array do not count.
-//! The caller decides how many threads read; each thread holds one chunk.
+//! fill values and is not decoded. Elements of a chunk that lie outside the array do not count. The
+//! caller decides how many threads read; each thread holds one chunk.
 
 mod big;
 mod histogram;
@@ -33,14 +33,15 @@ pub enum Chosen {
     Sample(u64),
 }
 
-/// The least and the greatest element.
+/// The smallest and the largest element.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Range {
     /// Of integers, Boolean values and times.
     Ints(i128, i128),
-    /// Of floats, also infinite ones; of the absolute values of complex numbers.
+    /// Of floats, including infinities, or of the absolute values of complex numbers.
     Floats(f64, f64),
-    /// Of the lengths of strings and bytes: characters of strings of fixed length, otherwise bytes.
+    /// Of the lengths of strings and bytes: in characters for strings of fixed length, otherwise in
+    /// bytes.
     Lens(u64, u64),
 }
 
@@ -66,11 +67,11 @@ pub struct Summary {
     pub chunks_read: u64,
     /// How many equal the fill value.
     pub fill: u64,
-    /// How many are NaN, or no time; `None` if the type has neither.
+    /// How many are NaN or not-a-time; `None` if the type has neither.
     pub nan: Option<u64>,
     /// How many are negative and positive infinity; `None` if the type has no infinity.
     pub infinite: Option<[u64; 2]>,
-    /// How many are finite numbers; `None` if elements are no numbers.
+    /// How many are finite numbers; `None` if elements are not numbers.
     pub finite: Option<u64>,
     /// How many are empty; `None` if elements have no length.
     pub empty: Option<u64>,
@@ -90,8 +91,8 @@ struct Part {
     chunks: u64,
 }
 
-/// Computes the statistics of an array. Calls `seen` after each chunk, with whether it has only
-/// fill values, or `None` if it is not stored.
+/// Computes the statistics of an array. Calls `seen` after each chunk with its coordinates, and
+/// with whether it has only fill values (`None` if it is not stored).
 pub fn of(
     array: &Arc<Array>,
     chosen: Chosen,
@@ -121,7 +122,7 @@ pub fn of(
         sum.chunks = sum.chunks.saturating_add(part.chunks);
     }
     if chosen == Chosen::All {
-        // Chunks that were removed since they were listed are missing, too.
+        // Chunks that were removed after they were listed are missing, too.
         sum.missing = all.saturating_sub(sum.elements);
     }
     reader.add_fill(&mut sum.tally, sum.missing);
@@ -164,7 +165,7 @@ fn summary(sum: Part, reader: &Reader) -> Summary {
             summary.finite = Some(ints.sums.count());
             summary.range = ints.range.map(|(low, high)| Range::Ints(low, high));
             let moments = ints.sums.moments();
-            // A float does not have the digits of a time in nanoseconds.
+            // A float cannot hold all digits of a time in nanoseconds.
             summary.average = if reader.has_nan() {
                 let mean = ints.sums.mean_rounded_down();
                 mean.zip(moments).map(|(mean, moments)| Average::Time(mean, moments.deviation))
@@ -205,7 +206,7 @@ impl Summary {
     }
 }
 
-/// Returns the average of floats with infinities, as IEEE 754 has it.
+/// Returns the average of floats that may include infinities, by the rules of IEEE 754.
 fn average(floats: Floats) -> Option<Moments> {
     let mean = match floats.infinite {
         [0, 0] => return floats.sums.moments(),

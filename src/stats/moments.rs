@@ -1,20 +1,20 @@
-//! Sums of numbers and of their squares, without rounding, so that neither the order of the numbers
+//! Sums of numbers and of their squares. They are not rounded, so neither the order of the numbers
 //! nor their size matters.
 
 use super::big::Big;
 use crate::dtype::to_float;
 
-/// The exponents of floats: a float is an integer of 53 bits times two to the power of an exponent,
-/// and these count from [`LEAST`].
+/// The number of exponents: a float is an integer of 53 bits times 2 to the power of an exponent.
+/// Exponents count from [`LEAST`].
 const EXPONENTS: usize = 2048;
 
-/// The exponent of the least float.
+/// The smallest exponent of a float.
 const LEAST: i32 = -1074;
 
 /// The most squares that can be added before [`FloatSums::carry`]: each has 106 bits.
 const MOST_SQUARES: u32 = 1 << 21;
 
-/// A float in parts: `mantissa` times two to the power of `exponent` + [`LEAST`].
+/// A float in parts: `mantissa` times 2 to the power of `exponent` + [`LEAST`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
     /// The signed integer, of 53 bits.
@@ -29,7 +29,8 @@ impl Parts {
         let bits = float.to_bits();
         let biased = (bits >> 52) & 0x7ff;
         let fraction = bits & ((1 << 52) - 1);
-        // Subnormal numbers have the exponent of the least normal ones, without the leading bit.
+        // Subnormal numbers have the exponent of the smallest normal numbers, but no implicit
+        // leading bit.
         let (size, exponent) =
             if biased == 0 { (fraction, 0) } else { (fraction | 1 << 52, biased - 1) };
         let size = size.cast_signed();
@@ -45,7 +46,7 @@ impl Parts {
     }
 }
 
-/// The mean of numbers and their standard deviation, with the number of numbers as divisor.
+/// The mean and the standard deviation of numbers. The divisor of the variance is their count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moments {
     /// The mean.
@@ -63,7 +64,7 @@ pub struct FloatSums {
     /// For each exponent, the sum of their squares since the last carry.
     squares: Box<[u128]>,
     uncarried: u32,
-    /// The sum of the other squares, in units of two to the power of twice [`LEAST`].
+    /// The sum of the other squares, in units of 2 to the power of twice [`LEAST`].
     carried: Big,
 }
 
@@ -115,7 +116,7 @@ impl FloatSums {
         self.carried.add(&other.carried);
     }
 
-    /// Moves the squares to the sum of any length.
+    /// Adds the squares to `carried`, which cannot overflow.
     fn carry(&mut self) {
         for (at, squares) in self.squares.iter_mut().enumerate().filter(|(_, sum)| **sum > 0) {
             let squares = Big::from(std::mem::take(squares));
@@ -124,7 +125,7 @@ impl FloatSums {
         self.uncarried = 0;
     }
 
-    /// Returns the moments, `None` without any number.
+    /// Returns the moments, `None` without numbers.
     pub fn moments(mut self) -> Option<Moments> {
         self.carry();
         let (mut above, mut below) = (Big::default(), Big::default());
@@ -182,17 +183,17 @@ impl IntSums {
         self.many.add(&other.many);
     }
 
-    /// Returns the number of numbers.
+    /// Returns how many numbers were added.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the greatest integer that is not more than the mean, `None` without any number.
+    /// Returns the largest integer that is not above the mean, `None` without numbers.
     pub fn mean_rounded_down(&self) -> Option<i128> {
         self.sum.checked_div_euclid(self.count.into())
     }
 
-    /// Returns the moments, `None` without any number.
+    /// Returns the moments, `None` without numbers.
     pub fn moments(&self) -> Option<Moments> {
         let mut squares = Big::from(self.squares);
         squares.add(&self.many);
@@ -201,8 +202,8 @@ impl IntSums {
     }
 }
 
-/// Returns the moments of `count` numbers with this sum and sum of squares, in units of two to the
-/// power of `exponent` and twice that.
+/// Returns the moments of `count` numbers with this sum, in units of 2 to the power of `exponent`,
+/// and this sum of squares, in units of 2 to the power of twice that.
 fn moments(
     count: u64,
     (is_negative, sum): (bool, &Big),
@@ -218,7 +219,7 @@ fn moments(
     // The variance times the square of the count.
     let spread = squares.times(&number).minus(&sum.times(sum));
     let (leading, follow) = spread.leading();
-    // The root needs an even exponent.
+    // The square root needs an even exponent.
     let (leading, follow) =
         if follow % 2 == 0 { (leading, follow) } else { (leading << 1, follow - 1) };
     let root = to_float(leading).sqrt() / divisor;
@@ -226,14 +227,14 @@ fn moments(
     Some(Moments { mean: if is_negative { -mean } else { mean }, deviation })
 }
 
-/// Applies `change` to the leading bits of a number, and returns the result in units of two to the
+/// Applies `change` to the leading bits of a number, and returns the result in units of 2 to the
 /// power of `exponent`.
 fn scaled(number: &Big, exponent: i32, change: impl Fn(f64) -> f64) -> f64 {
     let (leading, follow) = number.leading();
     times_power(change(to_float(leading)), follow + exponent)
 }
 
-/// Returns `float` times two to the power of `exponent`, rounded once.
+/// Returns `float` times 2 to the power of `exponent`, rounded once.
 pub fn times_power(float: f64, exponent: i32) -> f64 {
     // A power of two beyond the range of floats is applied in steps; only the last one rounds.
     let (mut float, mut left) = (float, exponent);

@@ -1,4 +1,4 @@
-//! What is counted of the elements of an array, by data type.
+//! Counts the elements of an array, by data type.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::codec::vlen_items;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 
-/// Added to unsigned integers of 64 bits for bins, which are signed; subtracted from the edges.
+/// Subtracted from unsigned 64-bit integers for the bins, which are signed; added to the edges.
 const OFFSET: i128 = 1 << 63;
 
 /// The counts of elements so far.
@@ -22,20 +22,20 @@ pub enum Tally {
     Floats(Box<Floats>),
     /// Complex numbers.
     Complex(Box<Complex>),
-    /// Elements that are no numbers.
+    /// Elements that are not numbers.
     Others(Others),
 }
 
 /// Counts of integers.
 #[derive(Debug, Clone, Default)]
 pub struct Ints {
-    /// The least and the greatest one.
+    /// The minimum and the maximum.
     pub range: Option<(i128, i128)>,
     /// The sums.
     pub sums: IntSums,
-    /// The histogram; with [`OFFSET`] if they are unsigned of 64 bits.
+    /// The histogram; shifted by [`OFFSET`] for unsigned 64-bit integers.
     pub histogram: Histogram,
-    /// How many elements are no time.
+    /// How many elements are not-a-time.
     pub nan: u64,
     /// How many equal the fill value.
     pub fill: u64,
@@ -44,7 +44,7 @@ pub struct Ints {
 /// Counts of floats.
 #[derive(Debug, Clone, Default)]
 pub struct Floats {
-    /// The least and the greatest one, infinities too.
+    /// The minimum and the maximum, including infinities.
     pub range: Option<(f64, f64)>,
     /// The sums of the finite ones.
     pub sums: FloatSums,
@@ -54,7 +54,7 @@ pub struct Floats {
     pub finite: u64,
     /// How many are NaN.
     pub nan: u64,
-    /// How many are infinite: negative and positive ones.
+    /// How many are negative infinity, and how many are positive infinity.
     pub infinite: [u64; 2],
     /// How many equal the fill value.
     pub fill: u64,
@@ -69,10 +69,10 @@ pub struct Complex {
     pub parts: [Floats; 2],
 }
 
-/// Counts of elements that are no numbers.
+/// Counts of elements that are not numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Others {
-    /// The least and the greatest length in bytes, without padding, if elements have a length.
+    /// The minimum and the maximum length in bytes, without padding, if elements have a length.
     pub lens: Option<(u64, u64)>,
     /// How many are empty.
     pub empty: u64,
@@ -80,7 +80,7 @@ pub struct Others {
     pub fill: u64,
 }
 
-/// How elements are read.
+/// Reads elements of a type, and adds them to tallies.
 #[derive(Debug, Clone)]
 pub struct Reader {
     dtype: DType,
@@ -99,7 +99,7 @@ enum Fill {
 }
 
 impl Reader {
-    /// Returns the reader of elements of a type. `fill` is the fill value as an element.
+    /// Returns a reader of elements of a type. `fill` is the fill value as an element.
     pub fn new(dtype: &DType, fill: &[u8]) -> Self {
         let dtype = dtype.clone();
         let number = match Element::of(&dtype, fill) {
@@ -141,7 +141,7 @@ impl Reader {
         }
     }
 
-    /// Adds elements that lie one after another, each of the same length.
+    /// Adds contiguous elements of the same length.
     fn add(&self, tally: &mut Tally, bytes: &[u8]) {
         match (tally, self.number) {
             (Tally::Ints(ints), Fill::Int(fill)) => self.add_ints(ints, bytes, fill),
@@ -197,7 +197,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether elements may be NaN, or no time.
+    /// Whether elements may be NaN or not-a-time.
     pub fn has_nan(&self) -> bool {
         matches!(self.dtype, DType::Time(_)) || !matches!(self.number, Fill::Int(_) | Fill::Bytes)
     }
@@ -269,7 +269,7 @@ impl Reader {
 }
 
 /// Returns an element as a number for a picture: times as counts, complex numbers as their absolute
-/// value; `None` if it is no number.
+/// value; `None` if it is not a number.
 pub fn number(dtype: &DType, item: &[u8]) -> Option<f64> {
     match Element::of(dtype, item) {
         Element::Int(int) if is_no_time(dtype, int) => Some(f64::NAN),
@@ -284,7 +284,7 @@ fn is_no_time(dtype: &DType, int: i128) -> bool {
     matches!(dtype, DType::Time(_)) && int == i128::from(i64::MIN)
 }
 
-/// Whether two floats are equal, NaN with any NaN.
+/// Whether two floats are equal; NaN equals NaN.
 fn same(one: f64, other: f64) -> bool {
     one.partial_cmp(&other).is_some_and(Ordering::is_eq) || (one.is_nan() && other.is_nan())
 }
@@ -329,12 +329,12 @@ impl Ints {
 }
 
 impl Reader {
-    /// Returns the number of an integer in the histogram.
+    /// Returns the number in the histogram that an integer counts as.
     fn bin(&self, int: i128) -> i64 {
         i64::try_from(int - self.offset()).unwrap_or_default()
     }
 
-    /// Returns what is added to numbers of the histogram.
+    /// Returns the offset to add to the edges of the histogram.
     pub fn offset(&self) -> i128 {
         if self.dtype == DType::Uint(8) { OFFSET } else { 0 }
     }
@@ -372,7 +372,8 @@ impl Floats {
     }
 
     fn widen(&mut self, float: f64) {
-        // Zero has no sign here: the order of elements would decide which zero is the least.
+        // Drop the sign of zero: otherwise the order of elements would decide which zero is the
+        // minimum.
         let float = float + 0.0;
         let (low, high) = self.range.unwrap_or((float, float));
         self.range = Some((low.min(float), high.max(float)));

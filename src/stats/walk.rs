@@ -11,21 +11,21 @@ use crate::array::{Array, Coords, CoordsList};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 
-/// A chunk that is visited.
+/// A chunk to visit.
 #[derive(Debug)]
 pub struct Visited {
     /// The coordinates.
     pub coords: Coords,
     /// The shape.
     pub shape: Vec<u64>,
-    /// The number of its elements in the array, along each dimension.
+    /// The number of its elements that lie in the array, along each dimension.
     pub extent: Vec<u64>,
     /// The decoded elements; `None` if it is not stored.
     pub bytes: Option<Buffer>,
 }
 
 impl Visited {
-    /// Returns the number of its elements in the array.
+    /// Returns the number of its elements that lie in the array.
     pub fn count(&self) -> u64 {
         self.extent.iter().copied().fold(1, u64::saturating_mul)
     }
@@ -33,7 +33,7 @@ impl Visited {
     /// Returns the ranges of its elements that lie in the array, in order.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let lens = self.shape.iter().zip(&self.extent).rev();
-        // Dimensions that lie in the array as a whole form one range with the next one.
+        // Inner dimensions that lie in the array as a whole form one range with the next outer one.
         let whole = lens.clone().take_while(|(shape, extent)| shape == extent).count();
         let index = |len: u64| usize::try_from(len).unwrap_or(usize::MAX);
         let mut run = lens.clone().take(whole).map(|(len, _)| index(*len)).product::<usize>();
@@ -104,7 +104,7 @@ fn read(array: &Array, coords: Coords) -> Result<Visited> {
 }
 
 /// Returns `count` of the chunks of an array, spread over the whole grid: one from each of `count`
-/// equal parts. The same arguments give the same chunks.
+/// equal parts. Equal arguments give equal chunks.
 pub fn sample(array: &Array, count: u64) -> CoordsList {
     let counts = array.grid().counts().to_vec();
     let all = counts.iter().fold(1_u128, |all, len| all.saturating_mul(u128::from(*len)));
@@ -125,7 +125,7 @@ pub fn sample(array: &Array, count: u64) -> CoordsList {
     Box::new((0..u64::try_from(count).unwrap_or(u64::MAX)).map(coords))
 }
 
-/// Returns a number that looks random, the same for the same argument (splitmix64).
+/// Returns a pseudorandom number that depends only on the argument (splitmix64).
 fn scattered(number: u64) -> u64 {
     let mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -19,7 +19,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns the name that `--as` has for it.
+    /// Returns its name as a value of `--as`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Zarr3 => "zarr",
@@ -58,7 +58,7 @@ pub struct Options {
     pub writeback_delay: Duration,
     /// The form of the tree.
     pub form: Form,
-    /// The mounted hierarchy as typed, for reports.
+    /// The mounted hierarchy as the user typed it, for reports.
     pub source: String,
     /// Which views are listed.
     pub listed_views: ListedViews,

@@ -1,5 +1,5 @@
-//! What `zarrfs info` and `tree` print, as whole pictures in `tests/pictures`. With the variable
-//! `ZARRFS_BLESS` the test writes them.
+//! The complete output of `zarrfs info` and `tree`, compared with the files in `tests/pictures`. If
+//! the variable `ZARRFS_BLESS` is set, the test writes these files.
 
 use std::fs;
 use std::path::Path;
@@ -16,8 +16,8 @@ fn element(plane: usize, row: usize, column: usize) -> f32 {
     280.0 + single(plane) - (distance / 10.0).floor()
 }
 
-/// Makes `a.zarr/x` in `dir`. The second plane lacks a chunk and has one of fill values; the third
-/// is missing.
+/// Makes `a.zarr/x` in `dir`. The second plane lacks a chunk and has a chunk of fill values; the
+/// third plane is missing.
 fn make(dir: &Path) {
     let source = dir.join("a.zarr/x");
     let source = source.to_str().unwrap();
@@ -123,8 +123,8 @@ fn sections_refuse_what_they_cannot_show_in_one_sentence() {
     let x = path("a.zarr/x");
     for (words, parts) in [
         (vec!["info", &group, "--stats"], ["not an array", "`zarrfs tree` lists"]),
-        (vec!["info", &group, "--plot"], ["no plot", "name an array in it"]),
-        (vec!["info", &text, "--plot"], ["no plot", "elements of string are no numbers"]),
+        (vec!["info", &group, "--plot"], ["no plot", "name an array in the group"]),
+        (vec!["info", &text, "--plot"], ["no plot", "elements of type string are not numbers"]),
         (vec!["info", &x, "--plot", ":,:,:"], ["has 3 dimensions", "give an index for the others"]),
         (vec!["info", &x, "--plot=9,:,:"], ["no plot", "dimension 0 has 3 elements"]),
     ] {

@@ -1,4 +1,4 @@
-"""What `zarrfs diff` says of two hierarchies, compared with numpy."""
+"""`zarrfs diff` finds the differences that numpy finds."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def values(rng, dtype, shape):
 
 
 def expected(one, two, tolerance, rtol):
-    """The count, the first index, and the largest difference, as numpy has them."""
+    """The count, the first index, and the largest difference, as numpy computes them."""
     kind = one.dtype.kind
     if kind in "biu":
         wide = [np.array([int(x) for x in part.ravel()], dtype=object) for part in (one, two)]
