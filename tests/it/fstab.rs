@@ -1,4 +1,4 @@
-//! mount(8) and fstab: this program as `mount.zarrfs`, and what `-o` means to it.
+//! mount(8) and fstab: the program under the name `mount.zarrfs`, and its options in `-o`.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -18,7 +18,7 @@ fn is_root() -> bool {
     is_root
 }
 
-/// A directory whose mount `m t` ends with the test, also if that fails.
+/// A directory whose mount `m t` ends with the test, even if the test fails.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -29,7 +29,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Says that nothing is mounted if the test has passed.
+        // Fails if the test has passed: nothing is mounted then.
         let _not_mounted = Command::new("umount").arg("-l").arg(self.path().join("m t")).output();
     }
 }
@@ -37,7 +37,7 @@ impl Drop for Place {
 /// A directory that every user may enter, with a store `a b.zarr`, a mountpoint `m t`, and the
 /// program as `mount.zarrfs`.
 fn place() -> Place {
-    // Other users can reach this directory, whatever TMPDIR is.
+    // Other users can enter this directory, wherever TMPDIR is.
     let dir = tempfile::tempdir_in("/tmp").unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(FIXTURE);

@@ -1,4 +1,4 @@
-//! What the daemon logs, and where.
+//! The log of the daemon, and its destinations.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;

@@ -1,4 +1,4 @@
-//! Man pages, completions and `docs/commands.md` say the same as `--help`.
+//! Man pages, completions and `docs/commands.md` match `--help`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -60,13 +60,13 @@ fn each_command_has_a_man_page_with_all_its_options() {
     }
 }
 
-/// The text of `--help`, of a command or of the program.
+/// The text of `--help` for a command or for the program.
 fn help_of(command: Option<&str>) -> String {
     let done = zarrfs().args(command).arg("--help").env("COLUMNS", "100").output().unwrap();
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// What the brackets of `[default: zstd]` and the like have in a text without line breaks.
+/// The contents of brackets such as `[default: zstd]`, with line breaks joined.
 fn in_brackets(text: &str, word: &str) -> BTreeSet<String> {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let start = format!("[{word}: ");
@@ -74,7 +74,8 @@ fn in_brackets(text: &str, word: &str) -> BTreeSet<String> {
     parts.filter_map(|part| Some(part.split_once(']')?.0.to_owned())).collect()
 }
 
-/// The names in lists of possible values: `- zarr2: the hierarchy as Zarr 2`, `[possible values: v3, v2]`.
+/// The names in lists of possible values: `- zarr2: the hierarchy as Zarr 2` or `[possible values:
+/// v3, v2]`.
 fn values(help: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for list in in_brackets(help, "possible values") {

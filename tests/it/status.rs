@@ -56,7 +56,7 @@ fn status_describes_every_mount_also_one_that_is_dead_or_silent() {
     assert!(found["pending_bytes"].as_u64().unwrap() >= 1000, "{json}");
     let since = found["since"].as_str().unwrap();
     assert!(since.starts_with("20") && since.ends_with('Z'), "{json}");
-    // A mount is in use while it is asked. In another mount namespace, those of other tests are not.
+    // A query keeps a mount busy. A separate mount namespace spares the mounts of other tests.
     let mut all = Command::new("unshare");
     all.args(["-m", "--propagation", "private", env!("CARGO_BIN_EXE_zarrfs"), "status"]);
     // SAFETY: the call cannot fail or touch memory.

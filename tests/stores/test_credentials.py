@@ -192,7 +192,7 @@ def test_keys_are_renewed_once_before_they_end(proxy, mount, way):
             read(m, next(rows))
             return way.given[before] in keys_of(proxy.take())
 
-        # A program has given keys a moment before zarrfs has received them.
+        # The program ends a moment before zarrfs has read the keys that it printed.
         assert wait_until(are_used, 5)
         assert len(way.given) == before + 1
 
