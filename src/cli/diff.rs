@@ -9,7 +9,7 @@ use super::args::Diff;
 use super::failure::{Failure, failed};
 use super::interrupt::stop_on_signals;
 use super::progress::{Bar, SharedLines};
-use super::{logger, open, print, remote};
+use super::{logger, open, print, remote, size};
 use crate::diff::{self, Difference, Largest, Options, Side, Summary, ValueDifference, Watch};
 use crate::error::Error;
 use crate::resources;
@@ -39,10 +39,13 @@ pub fn run(args: &Diff) -> Result<(), Failure> {
         let found = if differences == 0 {
             "equal".to_owned()
         } else {
-            format!("{differences} differences")
+            size::counted(differences, "difference")
         };
         print::error(&format!(
-            "{one} and {two}: {found}; {nodes} nodes compared, {elements} elements in {arrays} arrays"
+            "{one} and {two}: {found}; {} compared, {} in {}",
+            size::counted(nodes, "node"),
+            size::counted(elements, "element"),
+            size::counted(arrays, "array")
         ));
     }
     if differences > 0 { Err(Failure::Different) } else { Ok(()) }

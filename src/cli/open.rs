@@ -23,7 +23,7 @@ pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {
             return Err(failed(format!(
-                "{shown}: not a directory; zarrfs can only open directories so far"
+                "{shown}: not a directory; zarrfs opens directories and s3:// URLs, and no other files or URLs"
             )));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

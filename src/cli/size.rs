@@ -91,7 +91,7 @@ pub fn part(part: u64, whole: u64) -> String {
 }
 
 /// Returns a count with its noun, in the plural unless the count is 1.
-pub fn counted<N: Display + PartialEq + From<u8>>(count: N, thing: &str) -> String {
+pub fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, thing: &str) -> String {
     let ending = if count == N::from(1) { "" } else { "s" };
     format!("{count} {thing}{ending}")
 }

@@ -12,7 +12,7 @@ fn root() -> &'static Path {
 fn docs() -> BTreeSet<String> {
     let entries = fs::read_dir(root().join("docs")).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.ends_with(".md")).collect()
+    names.filter(|name| Path::new(name).extension().is_some_and(|end| end == "md")).collect()
 }
 
 /// The lines of a page outside of code blocks.
