@@ -102,7 +102,7 @@ cp "$share/completions/zarrfs.zsh" "$tree/share/zsh/site-functions/_zarrfs"
 cp "$share/completions/zarrfs.fish" "$tree/share/fish/vendor_completions.d/"
 cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$share/third-party-licences.txt" packaging/apparmor/zarrfs.apparmor \
     "$tree/share/doc/zarrfs/"
-cp docs/*.md "$tree/share/doc/zarrfs/docs/"
+cp docs/*.md docs/*.svg "$tree/share/doc/zarrfs/docs/"
 cp packaging/systemd/*mount "$tree/share/doc/zarrfs/examples/"
 # The archive is for /usr/local.
 sed 's|/usr/bin/zarrfs|/usr/local/bin/zarrfs|' packaging/systemd/zarrfs@.service > "$tree/lib/systemd/system/zarrfs@.service"
