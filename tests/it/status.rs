@@ -16,7 +16,17 @@ struct Stopped(u64);
 impl Stopped {
     fn new(process: u64) -> Self {
         signal("-STOP", process);
-        Self(process)
+        let stopped = Self(process);
+        // A thread that still runs may take a request: the program that waits for the answer cannot
+        // even be killed then.
+        until("all threads have stopped", || {
+            let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+            threads.map(|thread| thread.unwrap().path().join("stat")).all(|stat| {
+                let stat = fs::read_to_string(stat).unwrap_or_default();
+                stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+            })
+        });
+        stopped
     }
 }
 
