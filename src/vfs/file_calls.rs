@@ -33,13 +33,13 @@ impl Vfs {
                 continue;
             };
             match opened {
-                // Another file just took the name. For passthrough, only the kernel can look up the
-                // new inode.
+                // Another file just took the name. If the kernel reads the old one by passthrough,
+                // the next attempt opens that, or fails so that the kernel looks up the new one.
                 Err(error)
                     if error.kind() == Kind::NotFound
                         && (known.is_replaced() || known.place() != place)
-                        && !Passthrough::uses_passthrough(&known)
-                        && !Names::is_orphaned(&known)
+                        && (Passthrough::uses_passthrough(&known)
+                            || !Names::is_orphaned(&known))
                         && attempts < ATTEMPTS => {}
                 opened => return opened,
             }
