@@ -33,13 +33,14 @@ impl Vfs {
                 continue;
             };
             match opened {
-                // Another file just took the name. If the kernel reads the old one by passthrough,
-                // the next attempt opens that, or fails so that the kernel looks up the new one.
+                // Another file just took the name. If the kernel reads the replaced file by
+                // passthrough, the next attempt opens that. A file that was given a new inode fails,
+                // so that the kernel looks it up.
                 Err(error)
                     if error.kind() == Kind::NotFound
                         && (known.is_replaced() || known.place() != place)
-                        && (Passthrough::uses_passthrough(&known)
-                            || !Names::is_orphaned(&known))
+                        && !(known.was_renewed() && Passthrough::uses_passthrough(&known))
+                        && !Names::is_orphaned(&known)
                         && attempts < ATTEMPTS => {}
                 opened => return opened,
             }
