@@ -34,8 +34,8 @@ impl Vfs {
             };
             match opened {
                 // Another file just took the name. If the kernel reads the replaced file by
-                // passthrough, the next attempt opens that. A file that was given a new inode fails,
-                // so that the kernel looks it up.
+                // passthrough, the next attempt opens that. If this open gave the name to a new
+                // inode, it fails, so that the kernel looks up the name.
                 Err(error)
                     if error.kind() == Kind::NotFound
                         && (known.is_replaced() || known.place() != place)
