@@ -59,15 +59,15 @@ impl<'k> Keys<'k> {
     /// Lists the keys of the node at `path` and of the nodes below it.
     pub fn list(&self, path: &NodePath, queue: &Queue) {
         let Some(list) = self.hierarchy.store().list() else { return };
-        let listed = self.prefixes(path).and_then(|prefixes| {
-            for prefix in &prefixes {
-                self.report_writer_files(list, prefix)?;
-                self.walk(list, prefix, Around::Known, 0, queue);
+        let prefixes = match self.prefixes(path) {
+            Ok(prefixes) => prefixes,
+            Err(error) => return self.report(&error, path.as_str()),
+        };
+        for prefix in &prefixes {
+            if let Err(error) = self.report_writer_files(list, prefix) {
+                self.report(&error, path.as_str());
             }
-            Ok(())
-        });
-        if let Err(error) = listed {
-            self.report(&error, path.as_str());
+            self.walk(list, prefix, Around::Known, 0, queue);
         }
     }
 

@@ -10,10 +10,10 @@ use super::options::Watch;
 use super::target::Target;
 use crate::array::Array;
 use crate::convert::difference_of_copy;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, NodeCopy};
 use crate::json::{self, MAX_DOCUMENT_LEN};
-use crate::metadata::{Departure, Dialect, NodeKind, NodePath, departure};
+use crate::metadata::{Departure, NodeKind, NodePath};
 use crate::store::{Key, Prefix};
 
 /// The nodes of a hierarchy.
@@ -150,14 +150,12 @@ impl<'h> Nodes<'h> {
         Ok(if is_at_fault { self.hierarchy.without_attributes(path).ok().flatten() } else { None })
     }
 
-    /// Reports a metadata file of Zarr 3 that departs from its specification. Returns its key if it
-    /// names no codecs.
+    /// Reports a metadata file that departs from its specification. Returns its key if it names no
+    /// codecs.
     fn report_departure(&self, node: &Node) -> Option<Key> {
         let document = node.document()?;
-        if *self.hierarchy.dialect_of(node.path()) != Dialect::V3 {
-            return None;
-        }
-        match departure(&json::parse_object(&document.text).ok()?)? {
+        let dialect = self.hierarchy.dialect_of(node.path());
+        match dialect.departure(&json::parse_object(&document.text).ok()?)? {
             Departure::Draft(members) => {
                 let reason = format!(
                     "{} missing or empty: GDAL before 3.13 writes this, other programs refuse it",
@@ -201,10 +199,8 @@ impl<'h> Nodes<'h> {
 
     fn is_json(&self, key: &str) -> Result<bool> {
         let Ok(key) = Key::parse(key) else { return Ok(true) };
-        let value = match self.hierarchy.store().get(&key, MAX_DOCUMENT_LEN) {
-            Err(error) if error.kind() == Kind::TooLarge => return Ok(true),
-            value => value?,
-        };
+        // If it cannot be read, the error of the node says so.
+        let value = self.hierarchy.store().get(&key, MAX_DOCUMENT_LEN).unwrap_or_default();
         Ok(value.is_none_or(|value| json::parse_object(&value.bytes).is_ok()))
     }
 
@@ -220,7 +216,8 @@ impl<'h> Nodes<'h> {
         }
         let prefix = self.hierarchy.ordinary_prefix(path)?;
         let Some(list) = self.hierarchy.store().list() else { return Ok(false) };
-        Ok(list.list_prefix(&prefix)?.next().transpose()?.is_none())
+        // If a directory cannot be read, there may be files in it.
+        Ok(list.list_prefix(&prefix).is_ok_and(|mut keys| keys.next().is_none()))
     }
 
     /// Returns the faults of the copies in a group, and whether all metadata files are there, so
@@ -235,8 +232,12 @@ impl<'h> Nodes<'h> {
         let mut stale = Vec::new();
         let mut are_sound = true;
         for NodeCopy { path: node, text, content } in copies {
-            let found = self.hierarchy.node(&node)?;
             copied.insert(node.clone());
+            // The walk over all nodes has reported one that cannot be read.
+            let Ok(found) = self.hierarchy.node(&node) else {
+                are_sound = false;
+                continue;
+            };
             let shown = node.relative_to(path).unwrap_or_default().to_owned();
             let document = found.as_ref().and_then(|found| found.document());
             if document.is_some_and(|document| is_same_json(&document.text, &text)) {
@@ -263,7 +264,10 @@ impl<'h> Nodes<'h> {
             .collect();
         left_out.sort_by(|one, other| one.as_str().cmp(other.as_str()));
         for node in left_out {
-            let found = self.hierarchy.node(node)?;
+            let Ok(found) = self.hierarchy.node(node) else {
+                are_sound = false;
+                continue;
+            };
             if found.as_ref().is_some_and(|found| found.document().is_some()) {
                 are_sound &= self.is_sound(node, found.as_deref())?;
                 let shown = node.relative_to(path).unwrap_or_default();

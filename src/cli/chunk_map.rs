@@ -23,8 +23,17 @@ pub struct ChunkMap {
     layout: Layout,
     counts: Vec<u64>,
     cells: Mutex<Vec<Cell>>,
-    /// Whether the map knows which chunks have only fill values.
-    is_decoded: bool,
+    fill_values: FillValues,
+}
+
+/// Whether a map knows which chunks have only fill values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FillValues {
+    Known,
+    /// The chunks were not decoded.
+    Undecoded,
+    /// A chunk cannot be decoded.
+    Damaged,
 }
 
 impl ChunkMap {
@@ -33,7 +42,7 @@ impl ChunkMap {
         let counts = array.grid().counts().to_vec();
         let layout = Layout::new(&counts, width);
         let cells = Mutex::new(layout.cells());
-        Self { layout, counts, cells, is_decoded: true }
+        Self { layout, counts, cells, fill_values: FillValues::Known }
     }
 
     /// Adds a chunk, and whether it has only fill values; `None` if it is missing.
@@ -52,10 +61,15 @@ impl ChunkMap {
         let stored = stored::Stored::of(array)?.chunks;
         let decoded = array.longest_chunk_len().longest().checked_mul(stored);
         if decoded.is_some_and(|len| len <= MOST_DECODED) && array.not_understood().is_none() {
-            return statistics::compute(array, source, None, &|coords, is| self.add(coords, is))
-                .map(drop);
+            let add = |coords: &Coords, is_fill| self.add(coords, is_fill);
+            if statistics::compute(array, source, None, &add).is_ok() {
+                return Ok(());
+            }
+            *self.cells.lock() = self.layout.cells();
+            self.fill_values = FillValues::Damaged;
+        } else {
+            self.fill_values = FillValues::Undecoded;
         }
-        self.is_decoded = false;
         for coords in Arc::clone(array.chunks()).list()? {
             self.add(&coords?, Some(false));
         }
@@ -70,7 +84,7 @@ impl ChunkMap {
         let (stored, fill) = (sum(|cell| cell.stored), sum(|cell| cell.fill));
         let all = stored.saturating_add(fill);
         let missing = self.layout.chunks.saturating_sub(all.into());
-        (all, self.is_decoded.then_some(fill), missing)
+        (all, (self.fill_values == FillValues::Known).then_some(fill), missing)
     }
 
     /// Returns the counts as JSON.
@@ -88,9 +102,17 @@ impl ChunkMap {
     pub fn lines(&self, terminal: &Terminal) -> Vec<String> {
         let (stored, fill, missing) = self.sums();
         let all = u64::try_from(self.layout.chunks).unwrap_or(u64::MAX);
-        let fill = match fill {
-            Some(fill) => format!("{fill} of them with only fill values"),
-            None => "not decoded to look for fill values (--stats decodes them)".to_owned(),
+        let fill = match self.fill_values {
+            FillValues::Known => {
+                format!("{} of them with only fill values", fill.unwrap_or_default())
+            }
+            FillValues::Undecoded => {
+                "not decoded to look for fill values (--stats decodes them)".to_owned()
+            }
+            FillValues::Damaged => {
+                "not searched for fill values, because one cannot be decoded (see zarrfs check)"
+                    .to_owned()
+            }
         };
         let counts = self.counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
         let counts = if counts.is_empty() { "1".to_owned() } else { counts };

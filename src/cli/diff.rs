@@ -19,10 +19,8 @@ pub fn run(args: &Diff) -> Result<(), Failure> {
     let printer = Printer::new(args.json)?;
     let compared = compare(args, &printer);
     printer.bar.end();
-    // For this command, exit code 1 means that the hierarchies differ.
-    let as_usage = |failure: Failure| Failure::Usage(failure.message().to_owned());
-    let summary = compared.map_err(as_usage)?;
-    printer.lines.end().map_err(as_usage)?;
+    let summary = compared.map_err(exit_2)?;
+    printer.lines.end().map_err(exit_2)?;
     let names = [args.a.display(), args.b.display()];
     let [one, two] = &names;
     if printer.is_stopped.load(Ordering::Relaxed) && !printer.lines.is_closed() {
@@ -49,6 +47,12 @@ pub fn run(args: &Diff) -> Result<(), Failure> {
         ));
     }
     if differences > 0 { Err(Failure::Different) } else { Ok(()) }
+}
+
+/// Gives a failure the exit code 2, because 1 means here that the hierarchies differ.
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+pub fn exit_2(failure: Failure) -> Failure {
+    Failure::Usage(failure.message().to_owned())
 }
 
 fn compare(args: &Diff, printer: &Printer) -> Result<Summary, Failure> {

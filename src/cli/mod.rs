@@ -76,7 +76,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
     if !matches!(command, Command::Mount(_) | Command::Umount(_) | Command::AutoUnmount(_)) {
-        print::check()?;
+        let is_diff = matches!(command, Command::Diff(_));
+        print::check().map_err(|failure| if is_diff { diff::exit_2(failure) } else { failure })?;
     }
     match command {
         Command::Mount(mount) => mount::run(&mount, typed),

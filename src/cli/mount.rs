@@ -55,7 +55,12 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
     }
     let source = match remote::url(&args.source) {
         Some(_) => open::Source::parse(&args.source)?,
-        None => open::Source::parse(&args.source).map_err(|_| missing_source(&args.source))?,
+        None => open::Source::parse(&args.source).map_err(|failure| {
+            match args.source.canonicalize() {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => failure,
+                _ => missing_source(&args.source),
+            }
+        })?,
     };
     if let Some(directory) = source.root.directory() {
         check_apart(directory, &mountpoint)?;

@@ -1,6 +1,7 @@
 //! Opens a hierarchy, and a node in it, by a path or a URL from the command line.
 
 use std::fmt::{self, Display};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
                 "{shown}: not a directory; zarrfs opens directories and s3:// URLs, and no other files or URLs"
             )));
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(failed(format!("{shown}: no such directory")));
         }
         Err(error) => return Err(failed(format!("{shown}: {error}"))),
@@ -117,8 +118,15 @@ impl Source {
         if let Some(url) = remote::url(path) {
             return Self::parse_url(url);
         }
-        if let Ok(root) = path.canonicalize() {
-            return Ok(Self::of_draft(&root).unwrap_or_else(|| Self::of_directory(&root)));
+        match path.canonicalize() {
+            Ok(root) => {
+                return Ok(Self::of_draft(&root).unwrap_or_else(|| Self::of_directory(&root)));
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(failed(format!("{}: {error}", path.display())));
+            }
+            // It may be the path of a directory and that of a node.
+            Err(_) => {}
         }
         let missing = || failed(format!("{}: no such directory", path.display()));
         let (root, node) =

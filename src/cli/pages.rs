@@ -29,13 +29,13 @@ pub fn completions(args: &Completions) -> Result<(), Failure> {
 
 /// Writes the man pages into a directory, or prints that of zarrfs.
 pub fn man(args: &ManArgs) -> Result<(), Failure> {
-    let mut command = Args::command();
+    let mut command = Args::command().disable_help_subcommand(true);
     command.build();
     let Some(dir) = &args.dir else {
         return print::output(&page(&command, "zarrfs")?);
     };
     write(dir, "zarrfs.1", &page(&command, "zarrfs")?)?;
-    let is_shown = |below: &&Command| below.get_name() != "help" && !below.is_hide_set();
+    let is_shown = |below: &&Command| !below.is_hide_set();
     for below in command.get_subcommands().filter(is_shown) {
         let name = format!("zarrfs-{}", below.get_name());
         write(dir, &format!("{name}.1"), &page(below, &name)?)?;
@@ -54,7 +54,24 @@ fn page(command: &Command, name: &str) -> Result<String, Failure> {
     let version = concat!("zarrfs ", env!("CARGO_PKG_VERSION"));
     // clap_mangen writes an empty date as nothing, and man(1) takes the next word for the date.
     Man::new(command).section("1").date(" ").source(version).manual("zarrfs").render(&mut text)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    Ok(keep_lines(&String::from_utf8_lossy(&text)))
+}
+
+/// Keeps the lines of tables and examples, which are indented, in the last section of a page.
+/// Without this, man(1) fills all lines.
+fn keep_lines(page: &str) -> String {
+    let Some((page, notes)) = page.split_once(".SH EXTRA\n") else { return page.to_owned() };
+    let mut kept = format!("{page}.SH NOTES\n");
+    let mut is_kept = false;
+    for line in notes.lines() {
+        let is_indented = line.starts_with(' ');
+        if is_indented != is_kept {
+            kept.push_str(if is_indented { ".nf\n" } else { ".fi\n" });
+            is_kept = is_indented;
+        }
+        kept.extend([if line.is_empty() { ".PP" } else { line }, "\n"]);
+    }
+    kept
 }
 
 /// Returns the page about what zarrfs reads and writes.
@@ -118,4 +135,19 @@ fn write(dir: &Path, name: &str, text: &str) -> Result<(), Failure> {
     let path = dir.join(name);
     let written = fs::create_dir_all(&dir).and_then(|()| fs::write(&path, text));
     written.map_err(|error| failed(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_and_examples_keep_their_lines_and_sentences_are_filled() {
+        let page =
+            ".SH NAME\nx\n.SH EXTRA\nExamples:\n  x a   does a\n  x b   does b\n\nThe end.\n";
+        let kept = ".SH NAME\nx\n.SH NOTES\nExamples:\n.nf\n  x a   does a\n  x b   does b\n.fi\n.PP\nThe \
+                    end.\n";
+        assert_eq!(keep_lines(page), kept);
+        assert_eq!(keep_lines(".SH NAME\nx\n"), ".SH NAME\nx\n");
+    }
 }

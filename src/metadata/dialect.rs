@@ -9,8 +9,10 @@ use serde_json::json;
 use super::era::{Draft, Era};
 use super::model::{Lowered, NodeKind};
 use super::path::NodePath;
+use super::v3::Departure;
 use super::{d2023, draft, n5, v2, v3};
 use crate::error::{Error, Kind, Result};
+use crate::json::Object;
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 
 /// A child that an entry of a listing indicates.
@@ -242,6 +244,16 @@ impl Dialect {
             Self::Draft(_) => {
                 self.child(&Entry::Key(key.name().to_owned())).is_some_and(|child| child.certain)
             }
+        }
+    }
+
+    /// Returns where a metadata file, with its attributes, departs from its specification although
+    /// it can be read.
+    pub fn departure(&self, document: &Object) -> Option<Departure> {
+        match self {
+            Self::V3 => v3::departure(document),
+            Self::V2 => v2::departure(document).map(Departure::Wrong),
+            Self::N5 | Self::D2023_02 | Self::Draft(_) => None,
         }
     }
 

@@ -52,7 +52,7 @@ pub use others::OtherFile;
 pub use path::NodePath;
 pub use policy::{Policy, Shards};
 pub use rectilinear::chunk_shapes;
-pub use v3::{Departure, departure};
+pub use v3::Departure;
 
 /// Parses a typestring of NumPy or a list of fields. Returns the type, and its byte order in the
 /// form of the codec `bytes`.

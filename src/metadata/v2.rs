@@ -38,6 +38,10 @@ pub(super) const ZATTRS: &str = ".zattrs";
 /// The copies of all metadata files below a group.
 pub(super) const ZMETADATA: &str = ".zmetadata";
 
+/// The members that every array has (v2, "Metadata").
+const MEMBERS: [&str; 8] =
+    ["zarr_format", "shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters"];
+
 /// Lowers a metadata file of a node of `kind`.
 pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
     let node = json::parse_object(text).and_then(|document| {
@@ -48,6 +52,21 @@ pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
         }
     });
     Lowered { kind, node }
+}
+
+/// Returns where the metadata of an array that zarrfs can read depart from v2 ("Metadata"). Other
+/// programs refuse them.
+pub(super) fn departure(document: &Object) -> Option<String> {
+    if !document.contains_key("shape") {
+        return None;
+    }
+    let missing = MEMBERS.into_iter().find(|name| !document.contains_key(*name));
+    let order = document.get("order").and_then(Value::as_str);
+    match missing {
+        Some(name) => Some(format!("{name} is missing")),
+        None if !matches!(order, Some("C" | "F")) => Some("order is neither C nor F".to_owned()),
+        None => None,
+    }
 }
 
 fn check_format(document: &Object) -> Result<()> {

@@ -102,11 +102,17 @@ pub enum Departure {
 
 /// Returns where the metadata file of a node departs from v3 core 3.0 ("Array metadata", "Group
 /// metadata").
-pub fn departure(document: &Object) -> Option<Departure> {
+pub(super) fn departure(document: &Object) -> Option<Departure> {
     let wrong = |what: String| Some(Departure::Wrong(what));
     if !document.contains_key("shape") {
-        let has_type = document.contains_key("node_type");
-        return if has_type { None } else { wrong("node_type is missing".to_owned()) };
+        let copies = document.get("consolidated_metadata").unwrap_or(&Value::Null);
+        return if !document.contains_key("node_type") {
+            wrong("node_type is missing".to_owned())
+        } else if copies.is_null() || copies.is_object() {
+            None
+        } else {
+            wrong(format!("consolidated_metadata is {}, not an object", describe(copies)))
+        };
     }
     let is_empty = |name: &str| match document.get(name) {
         Some(Value::Array(items)) => items.is_empty(),

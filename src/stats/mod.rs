@@ -52,7 +52,7 @@ pub enum Average {
     Real(Moments),
     /// Of complex numbers: the imaginary part of the mean, and the other moments.
     Complex(Moments, f64),
-    /// Of times: the mean, rounded down, and the standard deviation.
+    /// Of times: the mean, rounded towards zero, and the standard deviation.
     Time(i128, f64),
 }
 
@@ -167,7 +167,7 @@ fn summary(sum: Part, reader: &Reader) -> Summary {
             let moments = ints.sums.moments();
             // A float cannot hold all digits of a time in nanoseconds.
             summary.average = if reader.has_nan() {
-                let mean = ints.sums.mean_rounded_down();
+                let mean = ints.sums.mean_towards_zero();
                 mean.zip(moments).map(|(mean, moments)| Average::Time(mean, moments.deviation))
             } else {
                 moments.map(Average::Real)

@@ -188,9 +188,9 @@ impl IntSums {
         self.count
     }
 
-    /// Returns the largest integer that is not above the mean, `None` without numbers.
-    pub fn mean_rounded_down(&self) -> Option<i128> {
-        self.sum.checked_div_euclid(self.count.into())
+    /// Returns the mean, rounded towards zero as `NumPy` does; `None` without numbers.
+    pub fn mean_towards_zero(&self) -> Option<i128> {
+        self.sum.checked_div(self.count.into())
     }
 
     /// Returns the moments, `None` without numbers.

@@ -473,6 +473,10 @@ fn output_that_cannot_be_printed_is_an_error() {
         drop(fs::remove_dir_all(&new));
         drop(fs::remove_dir_all(&copy));
     }
+    // For diff, 1 means that the hierarchies differ.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" diff \"$1\" \"$1\" >&-", env!("CARGO_BIN_EXE_zarrfs"), &array]);
+    assert_eq!(shell.output().unwrap().status.code(), Some(2));
 }
 
 /// Shows: rescue.

@@ -74,6 +74,10 @@ def member(**members):
     return lambda s: s.edit(s.meta("raw"), lambda document: document.update(members))
 
 
+def without(name):
+    return lambda s: s.edit(s.meta("raw"), lambda document: document.pop(name))
+
+
 def metadata_of_group(data):
     return lambda s: s.put("g/zarr.json", data)
 
@@ -99,6 +103,12 @@ def dangling(store):
     path = store.at(store.chunk("raw"))
     path.unlink()
     os.symlink("gone", path)
+
+
+def endless(store):
+    path = store.at(store.chunk("raw"))
+    path.unlink()
+    os.symlink(path.name, path)
 
 
 def stream(codec, change):
@@ -192,6 +202,7 @@ KINDS = {
         lambda s: s.put(s.chunk("packed"), gzip.compress(bytes(40))), at_chunk("length"), "40 bytes", ("v3", "v2")
     ),
     "a link that leads nowhere": Kind(dangling, at_chunk("unreadable", "raw"), "dangling link", ("v3", "v2", "n5")),
+    "a link that leads to itself": Kind(endless, at_chunk("unreadable", "raw"), "circular", ("v3", "v2", "n5")),
     "garbage behind gzip": Kind(
         lambda s: s.change(s.chunk("packed"), lambda d: d + b"garbage"), at_chunk("undecodable"), "gzip", PLAIN
     ),
@@ -283,6 +294,15 @@ KINDS = {
     "a newline behind the end": Kind(lambda s: s.change(s.meta("raw"), lambda d: d + b"\n\n"), nothing, only=ALL),
     "a byte order mark": Kind(
         lambda s: s.change(s.meta("raw"), lambda d: b"\xef\xbb\xbf" + d), nothing, only=("v3", "v2")
+    ),
+    "no order": Kind(without("order"), at_meta("metadata"), "order is missing", ("v2",)),
+    "no filters": Kind(without("filters"), at_meta("metadata"), "filters is missing", ("v2",)),
+    "an unknown order": Kind(member(order="K"), at_meta("metadata"), "order", ("v2",)),
+    "copies that are no object": Kind(
+        lambda s: s.edit("zarr.json", lambda document: document.update(consolidated_metadata=5)),
+        only_key("metadata", "zarr.json"),
+        "consolidated_metadata is 5, not an object",
+        V3,
     ),
     "an unknown node type": Kind(member(node_type="arry"), at_meta("metadata"), "arry", V3),
     "a shape of strings": Kind(member(shape=["6", "8"]), at_meta("metadata"), "shape", ("v3", "sharded", "v2")),
@@ -467,6 +487,28 @@ def test_what_may_not_be_read_is_reported(shared, closed, said):
     done = unprivileged(program, "check", store.path)
     assert done.returncode == 3, done.stderr
     assert sorted(done.stdout.splitlines()) == sorted(f"damaged unreadable {key}: Permission denied" for key in said)
+
+
+@pytest.mark.parametrize("closed", ["raw/c/0", "raw"])
+def test_a_directory_that_may_not_be_searched_hides_no_other_damage(shared, closed):
+    program, store = shared
+    store.put("packed/c/0/0", b"bad")
+    store.at(closed).chmod(0o744)
+    done = unprivileged(program, "check", store.path)
+    assert done.returncode == 3, done.stderr
+    assert "damaged undecodable packed/c/0/0:" in done.stdout and "damaged unreadable raw/" in done.stdout, done.stdout
+
+
+def test_an_unreadable_metadata_file_hides_no_other_damage_if_there_are_copies(shared):
+    program, store = shared
+    zarr.consolidate_metadata(str(store.path), zarr_format=3)
+    store.put("packed/c/0/0", b"bad")
+    store.at("raw/zarr.json").chmod(0)
+    done = unprivileged(program, "check", store.path)
+    assert done.returncode == 3, done.stderr
+    lines = done.stdout.splitlines()
+    assert "damaged unreadable raw/zarr.json: Permission denied" in lines and len(lines) == 2, lines
+    assert any(line.startswith("damaged undecodable packed/c/0/0:") for line in lines), lines
 
 
 def test_a_store_that_may_not_be_changed_is_not_repaired(shared):

@@ -29,8 +29,12 @@ pub(super) fn writer_files(root: &Root, prefix: &Prefix) -> Result<Vec<WriterFil
 
 fn add_below(dir: &OwnedFd, at: &str, level: usize, found: &mut Vec<WriterFile>) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let list = sys::open_beneath(dir, c".", flags, Links::Refuse).map_err(Error::from);
-    for entry in Dir::new(list.at(at)?)? {
+    let list = match sys::open_beneath(dir, c".", flags, Links::Refuse) {
+        // The listing of keys reports a directory that cannot be read or searched.
+        Err(Errno::ACCESS) => return Ok(()),
+        list => list.map_err(Error::from).at(at)?,
+    };
+    for entry in Dir::new(list)? {
         if found.len() >= MOST {
             return Ok(());
         }
@@ -46,7 +50,6 @@ fn add_below(dir: &OwnedFd, at: &str, level: usize, found: &mut Vec<WriterFile>)
         {
             match sys::open_beneath(dir, name, flags, Links::Refuse) {
                 Ok(below) => add_below(&below, &format!("{at}{text}/"), level + 1, found)?,
-                // The listing of keys reports a directory that cannot be read.
                 Err(Errno::NOTDIR | Errno::NOENT | Errno::ACCESS | Errno::LOOP) => {}
                 Err(error) => return Err(Error::from(error).at(format!("{at}{text}"))),
             }

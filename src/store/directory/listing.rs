@@ -6,11 +6,12 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use rustix::fs::{DirEntry, FileType, OFlags};
+use rustix::fs::{AtFlags, DirEntry, FileType, OFlags, statat};
+use rustix::io::Errno;
 
 use super::circles::Root;
 use super::names::{LOCK_SUFFIX, is_session};
-use super::opening::{check_root, kind_of, open_at, open_by};
+use super::opening::{check_root, kind_of, open_at, open_by, open_dir};
 use crate::error::{At, Error, Result};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 use crate::sys::Dir;
@@ -71,6 +72,8 @@ impl Listing {
             FileType::Directory if self.is_linked => self.target(name),
             known => (known, false),
         };
+        // A link that leads to itself is no directory. Reading it reports an error.
+        let is_circle = is_circle && !self.leads_nowhere(name);
         let name = name.to_owned();
         let is_linked_dir =
             is_circle || (entry.file_type() == FileType::Symlink && kind == FileType::Directory);
@@ -85,6 +88,14 @@ impl Listing {
         let below = self.prefix.join(name).and_then(|prefix| Self::open(&self.root, &prefix));
         // List an unreadable directory, so that opening it reports an error.
         below.map_or(true, |below| below.is_none_or(|below| below.shown().next().is_some()))
+    }
+
+    /// Whether a name is a link that leads to itself, or to another link that does.
+    fn leads_nowhere(&self, name: &str) -> bool {
+        let dir = open_dir(&self.root, &self.prefix);
+        dir.is_ok_and(|dir| {
+            dir.is_some_and(|dir| statat(&dir, name, AtFlags::empty()).err() == Some(Errno::LOOP))
+        })
     }
 
     /// Returns the type of the file that a name leads to, and whether it is a parent directory.
