@@ -116,7 +116,7 @@ impl<'h> Nodes<'h> {
         };
         match node.content() {
             Content::NotUnderstood(_, error) => {
-                self.report_metadata(&key(), error)?;
+                self.report_metadata(&key(), error);
                 match self.without_attributes(path, error)? {
                     Some(array) => {
                         let target = Arc::new(Target::new(path.clone(), array, None));
@@ -127,7 +127,7 @@ impl<'h> Nodes<'h> {
             }
             Content::Array(array) => {
                 if let Some(error) = array.not_understood() {
-                    self.report_metadata(&key(), error)?;
+                    self.report_metadata(&key(), error);
                 }
                 let lacks_codecs = self.report_departure(node);
                 let target = Target::new(path.clone(), Arc::clone(array), lacks_codecs);
@@ -180,7 +180,7 @@ impl<'h> Nodes<'h> {
     }
 
     /// Reports a metadata file that zarrfs does not understand.
-    fn report_metadata(&self, key: &str, error: &Error) -> Result<()> {
+    fn report_metadata(&self, key: &str, error: &Error) {
         // The subject may be the attributes file, or a member.
         let subject = error.subject().and_then(|subject| Key::parse(subject).ok());
         let subject = subject.filter(|subject| self.documents.contains(subject));
@@ -190,18 +190,17 @@ impl<'h> Nodes<'h> {
             _ => error.detail().to_owned(),
         };
         let code = match code_of(error, Code::Metadata) {
-            Code::Metadata if !self.is_json(&key)? => Code::NotJson,
+            Code::Metadata if !self.is_json(&key) => Code::NotJson,
             code => code,
         };
         self.find(Finding::new(code, key, reason));
-        Ok(())
     }
 
-    fn is_json(&self, key: &str) -> Result<bool> {
-        let Ok(key) = Key::parse(key) else { return Ok(true) };
+    fn is_json(&self, key: &str) -> bool {
+        let Ok(key) = Key::parse(key) else { return true };
         // If it cannot be read, the error of the node says so.
         let value = self.hierarchy.store().get(&key, MAX_DOCUMENT_LEN).unwrap_or_default();
-        Ok(value.is_none_or(|value| json::parse_object(&value.bytes).is_ok()))
+        value.is_none_or(|value| json::parse_object(&value.bytes).is_ok())
     }
 
     /// Whether zarrfs understands the metadata of a node, or the node is gone with all its files.
@@ -288,7 +287,7 @@ impl<'h> Nodes<'h> {
                 Err(error) => {
                     let key = error.subject().unwrap_or(path.as_str()).to_owned();
                     let code = match code_of(&error, Code::Metadata) {
-                        Code::Metadata if !self.is_json(&key)? => Code::NotJson,
+                        Code::Metadata if !self.is_json(&key) => Code::NotJson,
                         code => code,
                     };
                     self.documents.extend(Key::parse(&key));
