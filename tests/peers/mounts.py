@@ -101,9 +101,9 @@ class Mount:
         while True:
             try:
                 command = [BIN, "umount", str(self.path)]
-                done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE)  # it syncs the disk
+                done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
             except subprocess.TimeoutExpired:
-                return f"zarrfs umount did not return in {4 * PATIENCE} s"
+                return f"zarrfs umount did not return in {PATIENCE} s"
             if done.returncode == 0:
                 return None
             # TensorStore closes its files a moment after it has said what is in them.
