@@ -63,7 +63,7 @@ impl Opened {
     }
 }
 
-/// What a thread does next.
+/// The next work of a thread.
 #[derive(Debug)]
 pub enum Work {
     /// Check some values.

@@ -56,9 +56,10 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
     let source = match remote::url(&args.source) {
         Some(_) => open::Source::parse(&args.source)?,
         None => open::Source::parse(&args.source).map_err(|failure| {
-            match args.source.canonicalize() {
-                Err(error) if error.kind() == ErrorKind::PermissionDenied => failure,
-                _ => missing_source(&args.source),
+            // Nothing is known of a source below a directory that this user may not enter.
+            match args.source.try_exists() {
+                Err(_) => failure,
+                Ok(_) => missing_source(&args.source),
             }
         })?,
     };

@@ -511,6 +511,16 @@ def test_an_unreadable_metadata_file_hides_no_other_damage_if_there_are_copies(s
     assert any(line.startswith("damaged undecodable packed/c/0/0:") for line in lines), lines
 
 
+def test_a_store_in_a_closed_directory_is_not_called_missing(shared):
+    program, store = shared
+    closed = store.path.parent / "closed"
+    shutil.copytree(store.path, closed / "store")
+    closed.chmod(0)
+    for command in (["check"], ["cat", "--as", "npy"]):
+        done = unprivileged(program, *command, closed / "store/raw")
+        assert done.returncode == 1 and "Permission denied" in done.stderr, done
+
+
 def test_a_store_that_may_not_be_changed_is_not_repaired(shared):
     program, store = shared
     store.put("packed/c/0/0", b"bad")

@@ -73,7 +73,7 @@ impl Listing {
             known => (known, false),
         };
         // A link that leads to itself is no directory. Reading it reports an error.
-        let is_circle = is_circle && !self.leads_nowhere(name);
+        let is_circle = is_circle && !self.leads_to_itself(name);
         let name = name.to_owned();
         let is_linked_dir =
             is_circle || (entry.file_type() == FileType::Symlink && kind == FileType::Directory);
@@ -91,7 +91,7 @@ impl Listing {
     }
 
     /// Whether a name is a link that leads to itself, or to another link that does.
-    fn leads_nowhere(&self, name: &str) -> bool {
+    fn leads_to_itself(&self, name: &str) -> bool {
         let dir = open_dir(&self.root, &self.prefix);
         dir.is_ok_and(|dir| {
             dir.is_some_and(|dir| statat(&dir, name, AtFlags::empty()).err() == Some(Errno::LOOP))

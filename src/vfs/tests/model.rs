@@ -480,7 +480,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 bed.vfs.write(handle, u64::try_from(at).expect("small"), data).expect("written");
             }
             let closed = bed.close(handle);
-            // What was skipped is zero.
+            // Skipped bytes are zero.
             let (data, offset) = match cut {
                 true => ([vec![0; *offset], data.clone()].concat(), 0),
                 false => (data.clone(), *offset),

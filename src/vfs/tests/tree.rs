@@ -64,7 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a directory is.
+/// The state of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dir {
     /// Made, and a group in time.
