@@ -29,6 +29,8 @@ pub enum Failure {
     Damaged,
     /// Two hierarchies differ, and the differences are printed.
     Different,
+    /// A command that zarrfs ran ended with this exit code, or could not be run for this reason.
+    Command(u8, String),
 }
 
 impl Failure {
@@ -39,13 +41,17 @@ impl Failure {
             Self::Usage(_) => USAGE,
             Self::Rescued(_) => RESCUED,
             Self::Damaged => DAMAGED,
+            Self::Command(code, _) => *code,
         })
     }
 
     /// Returns the sentence for the user; empty if the command has printed everything.
     pub fn message(&self) -> &str {
         match self {
-            Self::Failed(message) | Self::Usage(message) | Self::Rescued(message) => message,
+            Self::Failed(message)
+            | Self::Usage(message)
+            | Self::Rescued(message)
+            | Self::Command(_, message) => message,
             Self::Damaged | Self::Different => "",
         }
     }

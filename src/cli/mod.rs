@@ -12,6 +12,7 @@ mod daemon;
 mod demo;
 mod describe;
 mod diff;
+mod exec;
 mod facts;
 mod failure;
 mod folder;
@@ -31,6 +32,7 @@ mod progress;
 mod remote;
 mod repair;
 mod rescue;
+mod serving;
 mod size;
 mod statistics;
 mod stats;
@@ -38,6 +40,7 @@ mod status;
 mod stored;
 mod terminal;
 mod tree;
+mod typed;
 mod umount;
 #[cfg(feature = "remote")]
 mod uploads;
@@ -75,13 +78,18 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
-    if !matches!(command, Command::Mount(_) | Command::Umount(_) | Command::AutoUnmount(_)) {
+    let prints_nothing = matches!(
+        command,
+        Command::Mount(_) | Command::Umount(_) | Command::Exec(_) | Command::AutoUnmount(_)
+    );
+    if !prints_nothing {
         let is_diff = matches!(command, Command::Diff(_));
         print::check().map_err(|failure| if is_diff { diff::exit_2(failure) } else { failure })?;
     }
     match command {
         Command::Mount(mount) => mount::run(&mount, typed),
         Command::AutoUnmount(args) => auto_unmount::run(&args),
+        Command::Exec(exec) => exec::run(&exec, typed),
         Command::Umount(umount) => umount::run(&umount),
         Command::Status(status) => status::run(&status),
         Command::Tree(tree) => tree::run(&tree),

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use super::args::{Args, Command, Mount};
+use super::args::{Args, Command, Exec, Mount, MountOptions};
 use super::failure::Failure;
 
 /// Options of fstab and flags of the kernel that change nothing in a zarrfs mount. `user` and
@@ -113,14 +113,64 @@ fn umask(value: Option<&str>) -> Result<u16, String> {
     bits.ok_or_else(|| "expected an octal number from 0 to 777, such as 022".to_owned())
 }
 
+/// A command that takes the options of a mount.
+pub trait Mounts {
+    /// Its name on the command line.
+    const NAME: &str;
+
+    /// Returns its options.
+    fn options(&self) -> &MountOptions;
+
+    /// Returns the arguments of `command`, if it is this one.
+    fn of(command: Command) -> Option<Self>
+    where
+        Self: Sized;
+
+    /// Whether unknown options in `-o` are ignored.
+    fn is_sloppy(&self) -> bool {
+        false
+    }
+}
+
+impl Mounts for Mount {
+    const NAME: &str = "mount";
+
+    fn options(&self) -> &MountOptions {
+        &self.options
+    }
+
+    fn of(command: Command) -> Option<Self> {
+        if let Command::Mount(mount) = command { Some(mount) } else { None }
+    }
+
+    fn is_sloppy(&self) -> bool {
+        self.sloppy
+    }
+}
+
+impl Mounts for Exec {
+    const NAME: &str = "exec";
+
+    fn options(&self) -> &MountOptions {
+        &self.options
+    }
+
+    fn of(command: Command) -> Option<Self> {
+        if let Command::Exec(exec) = command { Some(exec) } else { None }
+    }
+}
+
 /// Returns the arguments, with the long options from `-o`, and the flags. `typed` is the command
 /// line.
-pub fn with_options(args: &Mount, typed: &[OsString]) -> Result<(Mount, Flags), Failure> {
+pub fn with_options<M: Mounts + Clone>(
+    args: &M,
+    typed: &[OsString],
+) -> Result<(M, Flags), Failure> {
     let mut flags = Flags::default();
     let mut more: Vec<String> = Vec::new();
-    let command = Args::command();
-    let mount = command.find_subcommand("mount");
-    for option in args.options.iter().filter(|option| !option.is_empty()) {
+    let program = Args::command();
+    let command = program.find_subcommand(M::NAME);
+    for option in args.options().words.iter().filter(|option| !option.is_empty()) {
         let (name, value) =
             option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
         let is_flag = flags.take(name, value);
@@ -133,13 +183,14 @@ pub fn with_options(args: &Mount, typed: &[OsString]) -> Result<(Mount, Flags), 
             name => name.replace('_', "-"),
         };
         let is_long = |arg: &clap::Arg| arg.get_long() == Some(long.as_str()) && !arg.is_hide_set();
-        if mount.is_some_and(|mount| mount.get_arguments().any(is_long)) {
+        if command.is_some_and(|command| command.get_arguments().any(is_long)) {
             more.push(
                 value.map_or_else(|| format!("--{long}"), |value| format!("--{long}={value}")),
             );
-        } else if !args.sloppy {
+        } else if !args.is_sloppy() {
             return Err(Failure::Usage(format!(
-                "-o {option}: unknown option; see zarrfs mount --help"
+                "-o {option}: unknown option; see zarrfs {} --help",
+                M::NAME
             )));
         }
     }
@@ -149,17 +200,17 @@ pub fn with_options(args: &Mount, typed: &[OsString]) -> Result<(Mount, Flags), 
     Ok((reparse(typed, &more)?, flags))
 }
 
-/// Parses the command line again, with `more` added to the end.
-fn reparse(typed: &[OsString], more: &[String]) -> Result<Mount, Failure> {
-    let all = typed.iter().cloned().chain(more.iter().map(Into::into));
+/// Parses the command line again, with `more` at the end of its options.
+fn reparse<M: Mounts>(typed: &[OsString], more: &[String]) -> Result<M, Failure> {
+    let end = typed.iter().position(|word| word == "--").unwrap_or(typed.len());
+    let (options, rest) = typed.split_at_checked(end).unwrap_or((typed, &[]));
+    let all = options.iter().cloned().chain(more.iter().map(Into::into));
+    let all = all.chain(rest.iter().cloned());
     let usage = |error: &clap::Error| {
         Failure::Usage(error.to_string().trim_start_matches("error: ").trim_end().to_owned())
     };
     let matches = Args::command().args_override_self(true).try_get_matches_from(all);
     let matches = matches.map_err(|error| usage(&error))?;
     let args = Args::from_arg_matches(&matches).map_err(|error| usage(&error))?;
-    match args.command {
-        Command::Mount(mount) => Ok(mount),
-        _ => Err(Failure::Usage("-o is an option of mount".to_owned())),
-    }
+    M::of(args.command).ok_or_else(|| Failure::Usage(format!("expected the command {}", M::NAME)))
 }

@@ -6,6 +6,7 @@
 //! fails only the request.
 
 mod answer;
+mod device;
 mod fs;
 mod listing;
 mod passthrough;
@@ -14,8 +15,9 @@ mod requests;
 mod session;
 mod terms;
 
+pub use device::mount_device;
 pub use read_log::{Answered, Read, ReadLog};
-pub use session::{MountOptions, Mounted, Others, mount};
+pub use session::{MountEntry, MountOptions, Mounted, Others, Place, Stopper, mount};
 pub use terms::{ModeChanges, Owner};
 
 /// The prefix of the log targets of the protocol library.

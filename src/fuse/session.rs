@@ -2,6 +2,7 @@
 //! ends it.
 
 use std::mem::ManuallyDrop;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -19,9 +20,9 @@ use crate::vfs::Vfs;
 /// The interval of storing pending scratch files and dropping unused inodes.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The options of the mount.
+/// The entry of a mount in the mount table.
 #[derive(Debug, Clone)]
-pub struct MountOptions {
+pub struct MountEntry {
     /// The source in `mount` and `df`.
     pub source: String,
     /// The type of the mount, after `fuse.`.
@@ -30,6 +31,13 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Users who may access the mount besides the one who mounts it.
     pub others: Others,
+}
+
+/// The options of the mount.
+#[derive(Debug, Clone)]
+pub struct MountOptions {
+    /// The entry in the mount table.
+    pub entry: MountEntry,
     /// Whether reads and writes bypass the page cache, in the sizes that programs request.
     pub direct_io: bool,
     /// The number of threads that receive requests.
@@ -55,11 +63,34 @@ pub enum Others {
     Everybody,
 }
 
+/// The place of a mount.
+#[derive(Debug)]
+pub enum Place<'p> {
+    /// The directory to mount on.
+    Directory(&'p Path),
+    /// The FUSE device of a mount that another process has made, and ends.
+    Device(OwnedFd),
+}
+
 /// A running mount.
 #[derive(Debug)]
 pub struct Mounted {
-    session: BackgroundSession,
-    stop: mpsc::Sender<Wake>,
+    ended: mpsc::Receiver<Result<()>>,
+    stopper: Stopper,
+    wake: mpsc::Sender<Wake>,
+}
+
+/// Ends the service of a mount.
+#[derive(Debug, Clone)]
+pub struct Stopper(mpsc::Sender<Result<()>>);
+
+impl Stopper {
+    /// Makes [`Mounted::wait`] return, although the mount is still there. Programs that use it get
+    /// `ENOTCONN` when this process has ended.
+    pub fn stop(&self) {
+        // If the receiver is gone, the mount has ended.
+        let _ended = self.0.send(Ok(()));
+    }
 }
 
 enum Wake {
@@ -67,32 +98,43 @@ enum Wake {
     Stop,
 }
 
-/// Mounts `vfs` at `mountpoint`.
-pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Result<Mounted> {
+/// Mounts `vfs`, and serves it.
+pub fn mount(vfs: &Arc<Vfs>, place: Place<'_>, options: &MountOptions) -> Result<Mounted> {
     let pool = Arc::new(Pool::new(options.workers, options.ahead)?);
     vfs.use_pool(Arc::clone(&pool));
     let fs =
         Fs::new(Arc::clone(vfs), pool, options.owner, options.direct_io, options.read_log.clone());
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
+        MountOption::FSName(options.entry.source.clone()),
         // fuser gives the kernel no subtype, only fusermount3. Both take it in this form.
-        MountOption::CUSTOM(format!("subtype={}", options.subtype)),
+        MountOption::CUSTOM(format!("subtype={}", options.entry.subtype)),
         // The kernel checks the mode bits.
         MountOption::DefaultPermissions,
         MountOption::NoDev,
         MountOption::NoSuid,
         MountOption::NoAtime,
-        if options.read_only { MountOption::RO } else { MountOption::RW },
+        if options.entry.read_only { MountOption::RO } else { MountOption::RW },
     ];
-    config.acl = match options.others {
+    config.acl = match options.entry.others {
         Others::Nobody => SessionACL::Owner,
         Others::Root => SessionACL::RootAndOwner,
         Others::Everybody => SessionACL::All,
     };
     config.n_threads = Some(options.event_loops.max(1));
     config.clone_fd = true;
-    let session = Session::new(fs, mountpoint, &config).map_err(|error| refused(&error))?;
+    let session = match place {
+        Place::Directory(mountpoint) => {
+            Session::new(fs, mountpoint, &config).map_err(|error| refused(&error))?
+        }
+        Place::Device(device) => {
+            // Only a process in the user namespace of the mount may clone its device.
+            config.clone_fd = false;
+            // The process that mounted has decided which users may access it.
+            let acl = SessionACL::All;
+            Session::from_fd(fs, device, acl, config).map_err(|error| not_mounted(&error))?
+        }
+    };
     let notifier = session.notifier();
     let session = session.spawn()?;
     let (stop, wakes) = mpsc::channel();
@@ -119,27 +161,53 @@ pub fn mount(vfs: &Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Resul
             vfs.tick();
         }
     })?;
-    Ok(Mounted { session, stop })
+    let (ends, ended) = mpsc::channel();
+    let stopper = Stopper(ends.clone());
+    std::thread::Builder::new().name("waiter".to_owned()).spawn(move || {
+        // If the receiver is gone, nobody waits any more.
+        let _gone = ends.send(join(session));
+    })?;
+    Ok(Mounted { ended, stopper, wake: stop })
+}
+
+/// Waits until the mount is gone.
+fn join(mut session: BackgroundSession) -> Result<()> {
+    let nothing = std::thread::Builder::new().spawn(|| Ok(()))?;
+    match std::mem::replace(&mut session.guard, nothing).join() {
+        Ok(Ok(())) => {
+            // fuser 0.18 would unmount the path again, where another file system may be mounted by
+            // now.
+            let _unmounted = ManuallyDrop::new(session);
+            Ok(())
+        }
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(Error::new(Kind::Internal, "the event loop panicked")),
+    }
 }
 
 impl Mounted {
-    /// Waits until the mount is gone, however it was unmounted, and pending data are stored as far
-    /// as possible.
-    pub fn wait(mut self) -> Result<()> {
-        let nothing = std::thread::Builder::new().spawn(|| Ok(()))?;
-        let ended = std::mem::replace(&mut self.session.guard, nothing).join();
-        let _gone = self.stop.send(Wake::Stop);
-        match ended {
-            Ok(Ok(())) => {
-                // fuser 0.18 would unmount the path again, where another file system may be mounted
-                // by now.
-                let _unmounted = ManuallyDrop::new(self.session);
-                Ok(())
-            }
-            Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(Error::new(Kind::Internal, "the event loop panicked")),
-        }
+    /// Returns a handle that ends the service of the mount.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
     }
+
+    /// Waits until the mount is gone, however it was unmounted, and pending data are stored as far
+    /// as possible; or until the service is stopped.
+    pub fn wait(self) -> Result<()> {
+        let ended = self.ended.recv();
+        let _gone = self.wake.send(Wake::Stop);
+        ended.unwrap_or_else(|_| Err(Error::new(Kind::Internal, "the event loop is gone")))
+    }
+}
+
+fn not_mounted(error: &std::io::Error) -> Error {
+    let why = match error.raw_os_error() {
+        // The device is open, but not mounted.
+        Some(libc::EPERM) => "nothing is mounted with this FUSE device".to_owned(),
+        Some(libc::EINVAL) => "not a FUSE device".to_owned(),
+        _ => format!("the mount cannot be served: {error}"),
+    };
+    Error::new(Kind::Os(error.raw_os_error().unwrap_or(libc::EIO)), why)
 }
 
 fn refused(error: &std::io::Error) -> Error {

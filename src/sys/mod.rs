@@ -6,9 +6,13 @@
 #![expect(unsafe_code, reason = "this module is where it is allowed")]
 
 mod dir;
+mod flock;
+mod fuse_device;
 mod large_pages;
 mod limits;
+mod namespace;
 mod process;
+mod signals;
 mod stdout;
 
 use std::ffi::CStr;
@@ -26,12 +30,19 @@ use rustix::mount::{
 };
 
 pub use dir::{Dir, open_directories};
+pub use flock::{Lock, lock_now, wait_for_lock};
+pub use fuse_device::{inherited, is_fuse_device, open_fuse_device};
 pub use large_pages::LargePages;
 pub use limits::{
     descriptor_limit, in_use, memory_limit, raise_descriptor_limit, set_descriptor_limit,
     thread_limit,
 };
+pub use namespace::{Forked, Namespaces, Refused, fork, make_mounts_private};
 pub use process::process_of;
+pub use signals::{
+    Blocked, Signal, SignalToParent, block_signals, block_signals_as_parent, wait_as_parent,
+    wait_for_signal,
+};
 pub use stdout::was_stdout_closed;
 
 /// The links that [`open_beneath`] follows.
@@ -243,50 +254,7 @@ pub fn kernel_release() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Blocks SIGINT, SIGTERM and SIGHUP in this thread and those that it starts, so that
-/// [`wait_for_signal`] receives them. Must be called before any thread is started.
-pub fn block_signals() -> io::Result<()> {
-    let set = awaited_signals();
-    // SAFETY: the set outlives the call; no old set is requested.
-    let code =
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
-    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
-}
-
-/// A signal for the daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
-    /// SIGINT or SIGTERM.
-    Stop,
-    /// SIGHUP.
-    HangUp,
-    /// SIGUSR1.
-    Report,
-}
-
-/// Waits for one of these signals, which must be blocked.
-pub fn wait_for_signal() -> io::Result<Signal> {
-    let set = awaited_signals();
-    let mut signal = 0;
-    // SAFETY: set and signal outlive the call.
-    let code = unsafe { libc::sigwait(&raw const set, &raw mut signal) };
-    match (code, signal) {
-        (0, libc::SIGHUP) => Ok(Signal::HangUp),
-        (0, libc::SIGUSR1) => Ok(Signal::Report),
-        (0, _) => Ok(Signal::Stop),
-        (code, _) => Err(io::Error::from_raw_os_error(code)),
-    }
-}
-
-fn awaited_signals() -> libc::sigset_t {
-    // SAFETY: sigset_t is plain memory that sigemptyset sets up; the signal numbers are valid.
-    unsafe {
-        let mut set: libc::sigset_t = mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGINT);
-        libc::sigaddset(&raw mut set, libc::SIGTERM);
-        libc::sigaddset(&raw mut set, libc::SIGHUP);
-        libc::sigaddset(&raw mut set, libc::SIGUSR1);
-        set
-    }
+/// Writes the pages that programs have changed in mapped files of a file system. `path` is in it.
+pub fn write_back(path: &std::path::Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(path)?)?)
 }

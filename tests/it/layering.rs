@@ -120,7 +120,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "resources",
         ],
     ),
-    ("fuse", &["error", "vfs", "pool", "backing"]),
+    ("fuse", &["error", "sys", "vfs", "pool", "backing"]),
     ("stats", &["error", "buffer", "dtype", "codec", "array"]),
     (
         "raster",

@@ -18,6 +18,7 @@ mod dialects;
 mod documents;
 mod encoded;
 mod english;
+mod exec;
 mod formats;
 mod fstab;
 mod identity;

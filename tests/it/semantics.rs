@@ -871,6 +871,7 @@ fn every_paragraph_has_a_test() {
         "dialects",
         "documents",
         "encoded",
+        "exec",
         "fstab",
         "identity",
         "kernel_writes",

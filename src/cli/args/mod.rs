@@ -15,7 +15,9 @@ pub use describe::{Cat, Info, Sample, Tree};
 pub use extras::Uploads;
 pub use extras::{Completions, Demo, Man};
 pub use make::{Convert, Create};
-pub use mount::{AutoUnmount, Durability, Mount, ShardWriteArg, Status, Umount, Writeback};
+pub use mount::{
+    AutoUnmount, Durability, Exec, Mount, MountOptions, ShardWriteArg, Status, Umount, Writeback,
+};
 pub use normalize::normalize;
 
 const EXAMPLES: &str = "\
@@ -25,6 +27,8 @@ Examples:
   zarrfs climate.zarr /mnt/zarr         short for `zarrfs mount`
   zarrfs status                         list the mounts, pending changes and errors
   zarrfs umount /mnt/zarr               store pending changes, and unmount
+  zarrfs exec climate.zarr -- ncdump -h {}/__root__.nc
+                                        mount for one command, without root
   zarrfs tree climate.zarr              list all groups and arrays
   zarrfs info climate.zarr/t2m          describe one array: shape, chunks, shards, codecs
   zarrfs cat climate.zarr/t2m --as npy > t2m.npy
@@ -54,6 +58,7 @@ pub struct Args {
 pub enum Command {
     Mount(Mount),
     Umount(Umount),
+    Exec(Exec),
     Status(Status),
     Tree(Tree),
     Info(Info),
@@ -112,7 +117,9 @@ mod tests {
     #[test]
     fn codecs_and_shards_are_given_to_the_policy() {
         let mount = |more: &[&str]| match parse(&[&["a.zarr", "mnt"], more].concat()) {
-            Ok(Args { command: Command::Mount(mount) }) => Ok((mount.codecs, mount.shards)),
+            Ok(Args { command: Command::Mount(mount) }) => {
+                Ok((mount.options.codecs, mount.options.shards))
+            }
             Ok(other) => panic!("{other:?} is no mount"),
             Err(error) => Err(error.to_string()),
         };

@@ -1,6 +1,7 @@
 //! Commands for mounts.
 #![expect(clippy::doc_markdown, reason = "these comments are printed as help, with their marks")]
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -47,6 +48,26 @@ pub struct Mount {
     /// Stay in the foreground. Ctrl-C stores pending changes and unmounts.
     #[arg(short, long)]
     pub foreground: bool,
+    #[command(flatten)]
+    pub options: MountOptions,
+    /// Run as a child process that reports to its parent when the mount answers.
+    #[arg(long, hide = true)]
+    pub daemon: bool,
+    /// Check everything, but mount nothing.
+    #[arg(long, hide = true)]
+    pub fake: bool,
+    /// Ignore unknown options in -o.
+    #[arg(long, hide = true)]
+    pub sloppy: bool,
+    /// Print that the source is mounted.
+    #[arg(long, hide = true)]
+    pub verbose: bool,
+}
+
+/// The options that `mount` and `exec` share.
+#[derive(Debug, Clone, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
+pub struct MountOptions {
     /// Mount options as in fstab, separated by commas.
     ///
     /// These are `ro`, `rw`, `allow_other`, `allow_root`, `nonempty`, `direct_io` (bypass the page
@@ -56,8 +77,8 @@ pub struct Mount {
     /// `auto_unmount` (unmount if zarrfs is killed), `fsname=NAME` and `subtype=NAME` (source and
     /// type in the mount table), and every long option below without its dashes, such as
     /// `cache-size=1G`. Options that only fstab needs (`_netdev`, `x-*`, ...) have no effect.
-    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
-    pub options: Vec<String>,
+    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
+    pub words: Vec<String>,
     /// The form of the mount: a Zarr hierarchy, or a tree of files of one format.
     #[arg(long = "as", value_name = "FORMAT", value_parser = form_values(), default_value = "zarr")]
     pub form: Form,
@@ -157,18 +178,36 @@ pub struct Mount {
     pub access_log: Option<PathBuf>,
     #[command(flatten)]
     pub remote: Remote,
-    /// Run as a child process that reports to its parent when the mount answers.
-    #[arg(long, hide = true)]
-    pub daemon: bool,
-    /// Check everything, but mount nothing.
-    #[arg(long, hide = true)]
-    pub fake: bool,
-    /// Ignore unknown options in -o.
-    #[arg(long, hide = true)]
-    pub sloppy: bool,
-    /// Print that the source is mounted.
-    #[arg(long, hide = true)]
-    pub verbose: bool,
+}
+
+/// Run a command with a hierarchy mounted that only this command sees. Needs neither root nor
+/// fusermount3.
+///
+/// When COMMAND has ended, zarrfs stores pending changes, unmounts, and exits with the exit code of
+/// COMMAND: 128+N if signal N ended it, 127 if it was not found, or 1 with the reason if some
+/// changes could not be stored.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "\
+  zarrfs exec climate.zarr -- ncdump -h {}/__root__.nc
+  zarrfs exec climate.zarr -- sh -c 'cdo timmean $ZARRFS/__root__.nc mean.nc'
+  srun zarrfs exec --join climate.zarr -o ro -- ./model {}")]
+pub struct Exec {
+    /// What to mount, as for `zarrfs mount`.
+    pub source: PathBuf,
+    /// The directory to mount it on; it must exist and be empty [default: a new directory in
+    /// `$XDG_RUNTIME_DIR` or `$TMPDIR`, which zarrfs removes at the end].
+    #[arg(short, long, value_name = "DIR")]
+    pub mountpoint: Option<PathBuf>,
+    /// Share one mount with the commands that the same user and job run on this machine by `exec
+    /// --join` with the same SOURCE and options. It ends with the last of them.
+    #[arg(long)]
+    pub join: bool,
+    #[command(flatten)]
+    pub options: MountOptions,
+    /// The command and its arguments. The mountpoint replaces each `{}` in them, and is in the
+    /// environment variable ZARRFS.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
 }
 
 /// Store pending changes, unmount, and return when the background process has exited.

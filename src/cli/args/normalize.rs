@@ -38,8 +38,11 @@ fn with_values(args: Vec<OsString>) -> Vec<OsString> {
         is_region || (option == "--sample" && is_of(b".%"))
     };
     let mut joined: Vec<OsString> = Vec::with_capacity(args.len());
+    let mut is_foreign = false;
     for word in args {
-        match joined.last_mut() {
+        // After `--`, the words of another program may follow.
+        is_foreign |= word == "--";
+        match joined.last_mut().filter(|_| !is_foreign) {
             Some(option) if is_value(option, &word) => {
                 option.push("=");
                 option.push(word);

@@ -1,0 +1,248 @@
+//! Serves a mount until it ends: what `mount` and `exec` have in common.
+
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use rustix::process::setsid;
+
+use super::exec::server::Server;
+use super::failure::{Failure, failed};
+use super::open;
+use super::typed::Typed;
+use super::{auto_unmount, daemon, logger, notify, obstacles, rescue, umount};
+use crate::fuse::{self, Mounted, Place, Stopper};
+use crate::resources;
+use crate::sys::{self, Signal};
+use crate::vfs::{self, Vfs};
+
+/// The process that started this one, and waits for it.
+#[derive(Debug)]
+pub enum Starter {
+    /// A shell or a supervisor.
+    Foreground,
+    /// `zarrfs mount`, until the mount answers.
+    Mount,
+    /// `zarrfs exec`.
+    Exec(Arc<Server>),
+}
+
+/// The place of the mount.
+#[derive(Debug)]
+pub enum Target<'p> {
+    /// A directory.
+    Directory(&'p Path),
+    /// The FUSE device of a mount that another process has made, and the path to call it by.
+    Device(OwnedFd, &'p Path),
+}
+
+impl Typed<'_> {
+    /// Mounts the source, and returns when the mount has ended.
+    pub fn serve(
+        &self,
+        source: &open::Source,
+        target: Target<'_>,
+        starter: &Starter,
+    ) -> Result<(), Failure> {
+        // Do this before any thread starts, so that only the waiting thread receives signals.
+        sys::block_signals()?;
+        logger::start(self.options.log_level, self.log_sink(starter)?)?;
+        let descriptors = resources::raise_descriptor_limit();
+        // The daemon changes its working directory, from which relative paths start.
+        let rescue = self.options.rescue.as_ref().map(std::path::absolute).transpose()?;
+        let hierarchy = self.open_hierarchy(source)?;
+        let is_remote = source.root.directory().is_none();
+        if !is_remote {
+            hierarchy.recovery().recover();
+        }
+        let vfs = Arc::new(Vfs::new(hierarchy, self.vfs_options(source, descriptors)));
+        let (place, path, directory) = match target {
+            Target::Directory(path) => (Place::Directory(path), path, Some(path)),
+            Target::Device(device, path) => (Place::Device(device), path, None),
+        };
+        let mounted = fuse::mount(&vfs, place, &self.mount_options(source)?)
+            .map_err(|error| obstacles::explain(path, &error))?;
+        let guard = directory.filter(|_| self.flags.auto_unmount).map(auto_unmount::start);
+        let guard = guard.transpose()?;
+        // The parent checks whether the mount answers: a process that waits for an answer from
+        // itself cannot be killed.
+        if let Some(directory) = directory {
+            raise_readahead(directory);
+        }
+        match starter {
+            Starter::Foreground => notify::send(notify::READY),
+            Starter::Mount => {
+                // Not before the mount: autofs lets only processes in the group of systemd use a
+                // mountpoint that it waits for.
+                setsid().map_err(io::Error::from)?;
+                daemon::report_ready()?;
+            }
+            Starter::Exec(server) => server.open(&vfs, mounted.stopper())?,
+        }
+        let (shown, place) = (source.spelled(), path.display());
+        log::info!("{shown} is mounted on {place}");
+        let ending = match directory {
+            Some(directory) => Ending::Unmount(directory.to_owned()),
+            None => Ending::Stop(mounted.stopper()),
+        };
+        answer_signals(ending, Arc::clone(&vfs), self.hang_up(starter));
+        if is_remote && !self.flags.read_only {
+            recover_beside(Arc::clone(&vfs));
+        }
+        let ended = end(mounted, &vfs, rescue.as_deref());
+        drop(guard);
+        match &ended {
+            Ok(()) => log::info!("{shown} is unmounted from {place}"),
+            Err(failure) => report(starter, failure),
+        }
+        log::logger().flush();
+        ended
+    }
+
+    /// Returns the destination of log lines, with an absolute path: the daemon changes its working
+    /// directory.
+    fn log_sink(&self, starter: &Starter) -> Result<logger::Sink, Failure> {
+        Ok(match (&self.options.log_file, starter) {
+            (Some(path), _) => logger::Sink::File(std::path::absolute(path)?),
+            (None, Starter::Mount) => logger::Sink::System,
+            (None, Starter::Foreground | Starter::Exec(_)) => logger::Sink::Stderr,
+        })
+    }
+
+    fn hang_up(&self, starter: &Starter) -> HangUp {
+        // A terminal also sends SIGHUP when it is closed.
+        let of_terminal = matches!(starter, Starter::Foreground) && io::stdin().is_terminal();
+        match (&self.options.log_file, of_terminal) {
+            (Some(_), false) => HangUp::ReopenLog,
+            _ => HangUp::Stop,
+        }
+    }
+}
+
+/// Finishes or undoes interrupted changes while the mount answers requests: on a server it takes a
+/// minute to see that a writer is dead.
+fn recover_beside(vfs: Arc<Vfs>) {
+    let recover = move || vfs.recover();
+    if let Err(error) = thread::Builder::new().name("recovery".to_owned()).spawn(recover) {
+        log::error!("cannot look for interrupted changes: {error}");
+    }
+}
+
+/// Waits until the mount has ended, and stores what is left.
+fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure> {
+    mounted.wait()?;
+    let Err(error) = vfs.sync() else { return Ok(()) };
+    let unstored = vfs.unstored();
+    Err(failed(if let Some(dir) = rescue {
+        let mut rescue = rescue::Rescue::default();
+        for vfs::Unstored { path, bytes, .. } in unstored {
+            let file = rescue::Unstored { path, removed: bytes.is_none() };
+            rescue.add(dir, &file, || match bytes {
+                Some(bytes) => Ok(bytes.to_buffer(u64::MAX).map_err(io::Error::other)?.into_vec()),
+                None => Ok(Vec::new()),
+            });
+        }
+        format!("not everything is stored: {error}; {}", rescue.summary(dir))
+    } else {
+        let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
+        format!("not everything is stored: {error}; unstored: {}", rescue::named(&paths))
+    }))
+}
+
+/// Logs why the mount ended badly: a daemon can report only in its log.
+fn report(starter: &Starter, failure: &Failure) {
+    // `zarrfs exec` prints it.
+    if !matches!(starter, Starter::Exec(_)) {
+        log::error!("{}", failure.message());
+    }
+}
+
+/// The effect of SIGHUP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HangUp {
+    /// Reopen the log file.
+    ReopenLog,
+    /// End the mount.
+    Stop,
+}
+
+/// How a signal ends the mount.
+#[derive(Debug)]
+enum Ending {
+    /// The mount at this path is detached.
+    Unmount(PathBuf),
+    /// The mount stays, but is not served any more: only the process that made it can unmount it.
+    Stop(Stopper),
+}
+
+fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
+    let wait = move || {
+        while let Ok(signal) = sys::wait_for_signal() {
+            match (signal, hang_up) {
+                (Signal::Report, _) => {
+                    report_counters(&vfs);
+                    continue;
+                }
+                (Signal::HangUp, HangUp::ReopenLog) => {
+                    logger::reopen();
+                    continue;
+                }
+                (Signal::HangUp, HangUp::Stop) | (Signal::Stop, _) => {
+                    notify::send(notify::STOPPING);
+                }
+            }
+            if let Err(error) = vfs.sync() {
+                vfs.note("stop", &error);
+            }
+            vfs.stop_waiting();
+            let ended = match &ending {
+                Ending::Unmount(path) => umount::now(path, umount::Busy::Detach),
+                Ending::Stop(stopper) => {
+                    stopper.stop();
+                    Ok(())
+                }
+            };
+            match ended {
+                Ok(()) => return,
+                Err(failure) => log::error!("{}", failure.message()),
+            }
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("signals".to_owned()).spawn(wait) {
+        log::error!("cannot wait for signals: {error}");
+    }
+}
+
+/// Logs the counters of `.zarrfs/stats` in one line.
+fn report_counters(vfs: &Vfs) {
+    let stats = vfs.stats();
+    let counters = stats.lines().filter(|line| !line.starts_with('#'));
+    let counters = counters.filter_map(|line| line.strip_prefix("zarrfs_"));
+    let counters: Vec<String> = counters.map(|line| line.replace(' ', "=")).collect();
+    logger::report(&format!("counters: {}", counters.join(" ")));
+}
+
+/// Returns the device number of the mount at `mountpoint`, as `MAJOR:MINOR`, without sending a
+/// request to the mount.
+fn device_of(mountpoint: &Path) -> Option<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let of = |line: &str| {
+        let mut words = line.split(' ').skip(2);
+        let (device, path) = (words.next()?, words.nth(1)?);
+        (umount::unescape(path) == mountpoint).then(|| device.to_owned())
+    };
+    mounts.lines().rev().find_map(of)
+}
+
+/// Sets the read-ahead of a mount to 1 MiB, the largest size that the kernel uses, so that reads
+/// take a quarter of the requests. Needs root.
+pub fn raise_readahead(mountpoint: &Path) {
+    let Some(device) = device_of(mountpoint) else { return };
+    let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    let opened = std::fs::OpenOptions::new().write(true).open(&path);
+    if let Err(error) = opened.and_then(|mut file| file.write_all(b"1024")) {
+        log::debug!("{path}: {error}");
+    }
+}

@@ -1,0 +1,239 @@
+//! A mount as the user typed it, in the terms of the modules below.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{getegid, geteuid};
+
+use super::access_log::AccessLog;
+use super::args;
+use super::failure::{Failure, failed};
+use super::open::{self, Location};
+use super::words::Flags;
+use super::{print, remote};
+use crate::array::{FillChunks, ShardLayout, ShardWrite};
+use crate::error::Kind;
+use crate::fuse::{ModeChanges, MountEntry, MountOptions, Others, Owner, ReadLog};
+use crate::hierarchy;
+use crate::metadata::Policy;
+use crate::resources;
+use crate::store::Condition;
+use crate::store::directory::Durability;
+use crate::vfs::{self, PassthroughOptions, Writeback};
+
+/// The lifetime of cached names and attributes if no other program changes anything.
+const UNLIMITED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// The shortest time for which metadata must be cached where consolidated metadata are used: the
+/// groups above are looked up for each array.
+const SHORTEST_FOR_COPIES: Duration = Duration::from_secs(1);
+
+/// The lifetime of cached names and attributes of a directory.
+const LOCAL_TTL: Duration = Duration::from_secs(1);
+
+/// The type of a mount, after `fuse.`.
+const SUBTYPE: &str = "zarrfs";
+
+/// The threads over a store that takes long for each answer.
+const REMOTE_THREADS: usize = 64;
+
+/// A mount as the user typed it.
+#[derive(Debug, Clone, Copy)]
+pub struct Typed<'t> {
+    /// The path or URL of the source.
+    pub path: &'t Path,
+    /// The long options.
+    pub options: &'t args::MountOptions,
+    /// The flags in `-o`.
+    pub flags: &'t Flags,
+}
+
+impl Typed<'_> {
+    /// Creates the source, if that was requested.
+    pub fn create_if_asked(&self) -> Result<(), Failure> {
+        if self.options.create { self.create() } else { Ok(()) }
+    }
+
+    /// Finds the source.
+    pub fn source(&self) -> Result<open::Source, Failure> {
+        open::Source::parse(self.path).map_err(|failure| {
+            // Nothing is known of a source below a directory that this user may not enter.
+            match (remote::url(self.path), self.path.try_exists()) {
+                (Some(_), _) | (None, Err(_)) => failure,
+                (None, Ok(_)) => missing_source(self.path),
+            }
+        })
+    }
+
+    /// Opens the hierarchy.
+    pub fn open_hierarchy(&self, source: &open::Source) -> Result<hierarchy::Hierarchy, Failure> {
+        let (args, flags) = (self.options, self.flags);
+        let durability = match args.durability {
+            args::Durability::Always => Durability::Synced,
+            args::Durability::Fsync => Durability::Buffered,
+        };
+        let ttl = match &source.root {
+            Location::Directory(_) => LOCAL_TTL,
+            Location::Url(_) => remote::TTL,
+        };
+        let ttl = args.metadata_ttl.unwrap_or(ttl);
+        let metadata_ttl = if args.immutable { UNLIMITED } else { ttl };
+        let mut store = match &source.root {
+            Location::Directory(directory) => open::store(directory, durability)?,
+            Location::Url(url) => args.remote.store(url, metadata_ttl)?,
+        };
+        if flags.read_only {
+            store = store.read_only();
+        }
+        let policy = Policy { codecs: args.codecs.clone(), shards: args.shards.clone() };
+        let write = match args.shard_write {
+            args::ShardWriteArg::Rewrite => ShardWrite::Rewrite,
+            args::ShardWriteArg::Append => ShardWrite::Append,
+        };
+        let layout = ShardLayout { order: args.shard_order, write };
+        let max_chunk_len = resources::within_memory(args.max_chunk_size, 8);
+        let trusts_encoded = args.trust_encoded;
+        let is_remote = source.root.directory().is_none();
+        let reads_copies = is_remote && flags.read_only && metadata_ttl >= SHORTEST_FOR_COPIES;
+        let reads_copies = reads_copies && !args.no_consolidated;
+        let options = hierarchy::Options {
+            metadata_ttl,
+            max_chunk_len,
+            layout,
+            policy,
+            trusts_encoded,
+            reads_copies,
+        };
+        open::hierarchy(store, source, args.from.clone(), options)
+    }
+
+    /// Returns the options of the tree of files.
+    pub fn vfs_options(&self, source: &open::Source, descriptors: u64) -> vfs::Options {
+        let (args, flags) = (self.options, self.flags);
+        vfs::Options {
+            cache_len: resources::within_memory(args.cache_size, 4),
+            kernel_keeps: !flags.direct_io,
+            dirty_limit: resources::within_memory(args.dirty_limit, 4),
+            fill_chunks: if args.skip_fill_chunks { FillChunks::Skip } else { FillChunks::Store },
+            writeback: match args.writeback {
+                args::Writeback::Sync => Writeback::Sync,
+                args::Writeback::Delay => Writeback::Delay,
+                args::Writeback::All => Writeback::All,
+            },
+            writeback_delay: args.writeback_delay,
+            source: source.spelled(),
+            form: args.form,
+            listed_views: args.views.clone(),
+            passthrough: (!flags.no_passthrough).then(PassthroughOptions::default),
+            descriptors: usize::try_from(descriptors).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Returns the options of the mount, with its log of reads.
+    pub fn mount_options(&self, source: &open::Source) -> Result<MountOptions, Failure> {
+        let flags = self.flags;
+        let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let (workers, ahead) = self.threads(source, processors);
+        let read_log = self.options.access_log.as_deref().map(AccessLog::open).transpose()?;
+        let read_log = read_log.map(|log| -> Arc<dyn ReadLog> { Arc::new(log) });
+        Ok(MountOptions {
+            entry: self.mount_entry(source.spelled()),
+            direct_io: flags.direct_io,
+            event_loops: processors.clamp(2, 4),
+            workers,
+            ahead,
+            owner: Owner {
+                uid: flags.uid.unwrap_or_else(|| geteuid().as_raw()),
+                gid: flags.gid.unwrap_or_else(|| getegid().as_raw()),
+                umask: flags.umask,
+                read_only: flags.read_only,
+                changes: if flags.quiet { ModeChanges::Ignore } else { ModeChanges::Refuse },
+            },
+            read_log,
+        })
+    }
+
+    /// Returns the entry in the mount table.
+    pub fn mount_entry(&self, source: String) -> MountEntry {
+        let flags = self.flags;
+        MountEntry {
+            source: flags.fsname.clone().unwrap_or(source),
+            subtype: flags.subtype.clone().unwrap_or_else(|| SUBTYPE.to_owned()),
+            read_only: flags.read_only,
+            others: match (flags.allow_other, flags.allow_root) {
+                (true, _) => Others::Everybody,
+                (false, true) => Others::Root,
+                (false, false) => Others::Nobody,
+            },
+        }
+    }
+
+    /// Returns how many threads decode and store, and how many of them may do so in advance. One is
+    /// left for requests that arrive meanwhile. Over a store that takes long, most threads wait.
+    fn threads(&self, source: &open::Source, processors: usize) -> (usize, usize) {
+        let (workers, ahead) = match &source.root {
+            Location::Directory(_) => (processors.saturating_add(2).max(4), processors),
+            Location::Url(_) => (REMOTE_THREADS, REMOTE_THREADS / 4),
+        };
+        let workers = self.options.threads.unwrap_or(workers).max(1);
+        (workers, ahead.min(workers.saturating_sub(1)).max(1))
+    }
+
+    /// Prints why a mount will be read-only, if it will.
+    pub fn say_if_read_only(&self, source: &open::Source) -> Result<(), Failure> {
+        if source.root.directory().is_some()
+            && self.options.from.is_none()
+            && open::is_folder(source)?
+        {
+            let why = "a folder of hierarchies in several dialects is mounted read-only";
+            print::error(&format!("zarrfs: {}: {why}", self.path.display()));
+        }
+        Ok(())
+    }
+
+    /// Creates the root of a new hierarchy.
+    fn create(&self) -> Result<(), Failure> {
+        let shown = self.path.display();
+        let refused = |error: &dyn fmt::Display| failed(format!("{shown}: {error}"));
+        let (store, is_empty) = if let Some(url) = remote::url(self.path) {
+            let store = self.options.remote.store(url, remote::TTL)?;
+            let is_empty = open::is_empty(&store).map_err(|error| refused(&error.detail()))?;
+            (store, is_empty)
+        } else {
+            std::fs::create_dir_all(self.path).map_err(|error| refused(&error))?;
+            let mut entries = std::fs::read_dir(self.path).map_err(|error| refused(&error))?;
+            (open::store(self.path, Durability::Synced)?, entries.next().is_none())
+        };
+        if !is_empty {
+            // A second run of the same command uses the hierarchy that the first one created.
+            let source = open::Source::parse(self.path)?;
+            let flags = Flags::default();
+            return Typed { flags: &flags, ..*self }.open_hierarchy(&source).map(drop).map_err(
+                |failure| {
+                    failed(format!("--create needs an empty directory: {}", failure.message()))
+                },
+            );
+        }
+        let mut keys = Vec::new();
+        for (key, text) in self.options.format.new_root()? {
+            match store.write()?.set(&key, &[bytes::Bytes::from(text).into()], Condition::Absent) {
+                // Another machine has just created it.
+                Err(error) if error.kind() == Kind::Exists => {}
+                set => drop(set?),
+            }
+            keys.push(key);
+        }
+        store.write()?.sync(&keys)?;
+        Ok(())
+    }
+}
+
+fn missing_source(source: &Path) -> Failure {
+    failed(format!(
+        "{}: no such directory; use --create to create a hierarchy there",
+        source.display()
+    ))
+}
