@@ -1,13 +1,13 @@
 #!/bin/bash
-# Builds the packages of zarrfs into target/packages: a Debian package, an rpm, and an archive for other systems. All
-# hold the same program, which needs no glibc newer than 2.28 (RHEL 8, Debian 10, Ubuntu 20.04).
+# Builds the packages of zarrfs into target/packages: a Debian package, an rpm, a Python wheel, and an archive for other
+# systems. All hold the same program, which needs no glibc newer than 2.28 (RHEL 8, Debian 10, Ubuntu 20.04).
 #
 #   scripts/package.sh                build everything
 #   scripts/package.sh --no-publish   the same, without the check that crates.io would accept the source
 #   scripts/package.sh --share        make only what the packages hold beside the program, with a debug build
 #
-# It installs its tools into ${ZARRFS_TEST_CACHE:-~/.cache/zarrfs-tests}/package: ziglang and cargo-zigbuild from the
-# Python registry, and cargo-deb and cargo-generate-rpm from crates.io. scripts/package-test.sh installs the packages.
+# It installs its tools into ${ZARRFS_TEST_CACHE:-~/.cache/zarrfs-tests}/package: ziglang, cargo-zigbuild and maturin
+# from the Python registry, and cargo-deb and cargo-generate-rpm from crates.io. scripts/package-test.sh installs the packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,7 +37,7 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}/package
 mkdir -p "$cache"
 tools() {
-    local python=(ziglang==0.17.1 cargo-zigbuild==0.24.1) crates=(cargo-deb@3.8.0 cargo-generate-rpm@0.21.1)
+    local python=(ziglang==0.17.1 cargo-zigbuild==0.24.1 maturin==1.16.0) crates=(cargo-deb@3.8.0 cargo-generate-rpm@0.21.1)
     local stamp="${python[*]} ${crates[*]}"
     [ "$(cat "$cache/zarrfs-stamp" 2> /dev/null)" != "$stamp" ] || return 0
     say "installing into $cache: $stamp (some minutes)"
@@ -82,11 +82,19 @@ scripts/glibc "$program" "$glibc"
 make_share "$program"
 
 say "Debian package"
-rm -f "$packages"/*.deb "$packages"/*.rpm "$packages"/*.tar.gz
+rm -f "$packages"/*.deb "$packages"/*.rpm "$packages"/*.whl "$packages"/*.tar.gz
 cargo deb -q --no-build --no-strip --target "$triple" --profile dist -o "$packages/"
 
 say "rpm"
 cargo generate-rpm --auto-req builtin --target "$triple" --profile dist -o "$packages/"
+
+say "Python wheel"
+# The licences of the dependencies, beside the module.
+licences=python/zarrfs/third-party-licences.txt
+trap 'rm -f "$licences"' EXIT
+cp "$share/third-party-licences.txt" "$licences"
+maturin --quiet build --locked --profile dist --zig --target "$triple" --compatibility "manylinux_${glibc/./_}" --out "$packages"
+rm -f "$licences"
 
 say "archive"
 name=zarrfs-$version-x86_64-linux
@@ -117,4 +125,4 @@ if [ -n "$publish" ]; then
 fi
 
 say "built"
-(cd "$packages" && ls -l ./*.deb ./*.rpm ./*.tar.gz)
+(cd "$packages" && ls -l ./*.deb ./*.rpm ./*.whl ./*.tar.gz)

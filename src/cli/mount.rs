@@ -46,7 +46,11 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
             Some(number) => Target::Device(inherited(number)?, &mountpoint),
             None => Target::Directory(&mountpoint),
         };
-        let starter = if args.daemon { Starter::Mount } else { Starter::Foreground };
+        let starter = if args.daemon {
+            Starter::Mount
+        } else {
+            Starter::Foreground { until_eof: args.until_eof }
+        };
         return mount.serve(&source, target, &starter);
     }
     daemon::start(typed, &source.spelled(), &mountpoint)?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use rustix::process::setsid;
+use rustix::process::{getpid, kill_process, setsid};
 
 use super::exec::server::Server;
 use super::failure::{Failure, failed};
@@ -21,8 +21,11 @@ use crate::vfs::{self, Vfs};
 /// The process that started this one, and waits for it.
 #[derive(Debug)]
 pub enum Starter {
-    /// A shell or a supervisor.
-    Foreground,
+    /// A shell, a supervisor or another program.
+    Foreground {
+        /// Whether the mount ends with standard input.
+        until_eof: bool,
+    },
     /// `zarrfs mount`, until the mount answers.
     Mount,
     /// `zarrfs exec`.
@@ -72,7 +75,7 @@ impl Typed<'_> {
             raise_readahead(directory);
         }
         match starter {
-            Starter::Foreground => notify::send(notify::READY),
+            Starter::Foreground { .. } => notify::send(notify::READY),
             Starter::Mount => {
                 // Not before the mount: autofs lets only processes in the group of systemd use a
                 // mountpoint that it waits for.
@@ -88,6 +91,9 @@ impl Typed<'_> {
             None => Ending::Stop(mounted.stopper()),
         };
         answer_signals(ending, Arc::clone(&vfs), self.hang_up(starter));
+        if matches!(starter, Starter::Foreground { until_eof: true }) {
+            end_with_input();
+        }
         if is_remote && !self.flags.read_only {
             recover_beside(Arc::clone(&vfs));
         }
@@ -107,13 +113,14 @@ impl Typed<'_> {
         Ok(match (&self.options.log_file, starter) {
             (Some(path), _) => logger::Sink::File(std::path::absolute(path)?),
             (None, Starter::Mount) => logger::Sink::System,
-            (None, Starter::Foreground | Starter::Exec(_)) => logger::Sink::Stderr,
+            (None, Starter::Foreground { .. } | Starter::Exec(_)) => logger::Sink::Stderr,
         })
     }
 
     fn hang_up(&self, starter: &Starter) -> HangUp {
         // A terminal also sends SIGHUP when it is closed.
-        let of_terminal = matches!(starter, Starter::Foreground) && io::stdin().is_terminal();
+        let of_terminal =
+            matches!(starter, Starter::Foreground { .. }) && io::stdin().is_terminal();
         match (&self.options.log_file, of_terminal) {
             (Some(_), false) => HangUp::ReopenLog,
             _ => HangUp::Stop,
@@ -212,6 +219,19 @@ fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
     };
     if let Err(error) = thread::Builder::new().name("signals".to_owned()).spawn(wait) {
         log::error!("cannot wait for signals: {error}");
+    }
+}
+
+/// Ends the mount when standard input ends, as SIGTERM does.
+fn end_with_input() {
+    let wait = || {
+        if let Err(error) = io::copy(&mut io::stdin().lock(), &mut io::sink()) {
+            log::warn!("standard input: {error}");
+        }
+        kill_process(getpid(), rustix::process::Signal::TERM)
+    };
+    if let Err(error) = thread::Builder::new().name("input".to_owned()).spawn(wait) {
+        log::error!("cannot wait for the end of standard input: {error}");
     }
 }
 

@@ -48,6 +48,10 @@ pub struct Mount {
     /// Stay in the foreground. Ctrl-C stores pending changes and unmounts.
     #[arg(short, long)]
     pub foreground: bool,
+    /// With --foreground: also unmount when standard input ends. For programs that start zarrfs and
+    /// hold the other end of a pipe: the mount ends with them, even if they are killed.
+    #[arg(long, requires = "foreground")]
+    pub until_eof: bool,
     #[command(flatten)]
     pub options: MountOptions,
     /// Run as a child process that reports to its parent when the mount answers.
