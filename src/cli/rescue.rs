@@ -23,8 +23,19 @@ pub struct Rescue {
 pub struct Unstored {
     /// The path in the mount.
     pub path: String,
-    /// Whether it was removed, but is still in the store.
-    pub removed: bool,
+    /// The kind of change.
+    pub change: Change,
+}
+
+/// The kind of an unstored change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// A file was created or written.
+    Written,
+    /// A file was removed, but is still in the store.
+    Removed,
+    /// A directory was created.
+    Directory,
 }
 
 impl Unstored {
@@ -53,8 +64,13 @@ impl Unstored {
     fn of_line(line: &Value) -> io::Result<Self> {
         let path = line.get("path").and_then(Value::as_str);
         let path = path.ok_or_else(|| io::Error::other("a line without a path"))?.to_owned();
-        let removed = line.get("removed").and_then(Value::as_bool).unwrap_or_default();
-        Ok(Self { path, removed })
+        let states = |name: &str| line.get(name).and_then(Value::as_bool).unwrap_or_default();
+        let change = match (states("removed"), states("directory")) {
+            (true, _) => Change::Removed,
+            (false, true) => Change::Directory,
+            (false, false) => Change::Written,
+        };
+        Ok(Self { path, change })
     }
 }
 
@@ -75,20 +91,22 @@ pub fn named(paths: &[String]) -> String {
 }
 
 impl Rescue {
-    /// Records an unstored file, and writes its `bytes` below `dir` unless it was removed.
+    /// Records an unstored change, and makes it below `dir`: writes the `bytes` of a file, or
+    /// creates a directory. A file that was removed has nothing to write.
     pub fn add(
         &mut self,
         dir: &Path,
         file: &Unstored,
         bytes: impl FnOnce() -> io::Result<Vec<u8>>,
     ) {
-        if file.removed {
-            return self.removed.push(file.path.clone());
-        }
-        let outside = || io::Error::other("not a path below the mount");
-        let written = is_below(&file.path).then_some(()).ok_or_else(outside);
-        let written = written.and_then(|()| bytes());
-        match written.and_then(|bytes| write(&dir.join(&file.path), &bytes)) {
+        let target = dir.join(&file.path);
+        let saved = match file.change {
+            Change::Removed => return self.removed.push(file.path.clone()),
+            _ if !is_below(&file.path) => Err(io::Error::other("not a path below the mount")),
+            Change::Written => bytes().and_then(|bytes| write(&target, &bytes)),
+            Change::Directory => create_directory(&target).map(|()| 0),
+        };
+        match saved {
             Ok(number) => self.written.push(numbered(&file.path, number)),
             Err(error) => self.lost.push(format!("{} ({error})", file.path)),
         }
@@ -99,7 +117,7 @@ impl Rescue {
         self.lost.is_empty()
     }
 
-    /// Describes the files in `dir`, the lost ones, and those that the store still has.
+    /// Describes the changes saved in `dir`, the lost ones, and those that the store still has.
     pub fn summary(&self, dir: &Path) -> String {
         let mut summary = Vec::new();
         for (what, paths) in [
@@ -144,6 +162,13 @@ fn write(at: &Path, bytes: &[u8]) -> io::Result<u32> {
     Ok(number)
 }
 
+/// Creates a directory unless it exists, and returns when it would survive a power cut.
+fn create_directory(at: &Path) -> io::Result<()> {
+    fs::create_dir_all(at)?;
+    fs::File::open(at)?.sync_all()?;
+    at.parent().map_or(Ok(()), |above| fs::File::open(above)?.sync_all())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,23 +179,30 @@ mod tests {
             "{\"path\":\"a/c/0\",\"len\":3}\n",
             "\n{\n",
             "{\"path\":\"b\",\"removed\":true,\"len\":0}\n",
+            "{\"directory\":true,\"path\":\"d\",\"len\":0}\n",
         ];
         let text = lines.concat();
         let found = Unstored::parse_with_bytes(text.as_bytes()).expect("whole");
         let found: Vec<_> =
-            found.iter().map(|(file, b)| (file.path.as_str(), file.removed, *b)).collect();
-        assert_eq!(found, [("a/c/0", false, &b"\n{\n"[..]), ("b", true, b"")]);
+            found.iter().map(|(file, b)| (file.path.as_str(), file.change, *b)).collect();
+        assert_eq!(
+            found,
+            [
+                ("a/c/0", Change::Written, &b"\n{\n"[..]),
+                ("b", Change::Removed, b""),
+                ("d", Change::Directory, b""),
+            ]
+        );
+        let second = lines[0].len() + 3;
+        let whole = [second, second + lines[2].len()];
         for len in 1..text.len() {
             let cut = Unstored::parse_with_bytes(&text.as_bytes()[..len]);
-            assert!(
-                cut.is_err() || len == lines[0].len() + 3,
-                "{len} bytes of it are taken for all"
-            );
+            assert!(cut.is_err() || whole.contains(&len), "{len} bytes of it are taken for all");
         }
     }
 
     fn unstored(path: &str) -> Unstored {
-        Unstored { path: path.to_owned(), removed: false }
+        Unstored { path: path.to_owned(), change: Change::Written }
     }
 
     #[test]
@@ -180,7 +212,7 @@ mod tests {
         rescue.add(dir.path(), &unstored("a/c/0"), || Ok(b"one".to_vec()));
         rescue.add(dir.path(), &unstored("a/c/0"), || Ok(b"two".to_vec()));
         rescue.add(dir.path(), &unstored("b\n../c"), || Ok(b"three".to_vec()));
-        let gone = Unstored { removed: true, ..unstored("a/c/1") };
+        let gone = Unstored { change: Change::Removed, ..unstored("a/c/1") };
         rescue.add(dir.path(), &gone, || panic!("it has no bytes"));
         assert!(rescue.is_whole());
         let read = |name: &str| fs::read(dir.path().join(name)).expect("there");
@@ -200,6 +232,26 @@ mod tests {
             "{summary}"
         );
         assert_eq!(removed, "removed in the mount, but still in the store: a/c/1");
+    }
+
+    #[test]
+    fn a_directory_is_created_unless_it_exists() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let mut rescue = Rescue::default();
+        let made = |path: &str| Unstored { change: Change::Directory, ..unstored(path) };
+        for path in ["d", "d/e/f", "d/e"] {
+            rescue.add(dir.path(), &made(path), || panic!("it has no bytes"));
+            assert!(dir.path().join(path).is_dir(), "{path}");
+        }
+        fs::write(dir.path().join("file"), "").expect("written");
+        for path in ["../out", "file", "file/below"] {
+            rescue.add(dir.path(), &made(path), || panic!("it has no bytes"));
+        }
+        let summary = rescue.summary(Path::new("/r"));
+        let (there, lost) = summary.split_once("; not saved: ").expect("some are lost");
+        assert_eq!(there, "saved in /r: d, d/e/f, d/e");
+        let lost: Vec<_> = lost.split(", ").filter_map(|lost| lost.split(' ').next()).collect();
+        assert_eq!(lost, ["../out", "file", "file/below"], "{summary}");
     }
 
     #[test]

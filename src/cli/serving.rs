@@ -144,9 +144,13 @@ fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure
     let unstored = vfs.unstored();
     Err(failed(if let Some(dir) = rescue {
         let mut rescue = rescue::Rescue::default();
-        for vfs::Unstored { path, bytes, .. } in unstored {
-            let file = rescue::Unstored { path, removed: bytes.is_none() };
-            rescue.add(dir, &file, || match bytes {
+        for vfs::Unstored { path, change, .. } in unstored {
+            let (change, bytes) = match change {
+                vfs::Change::Bytes(bytes) => (rescue::Change::Written, Some(bytes)),
+                vfs::Change::Removed => (rescue::Change::Removed, None),
+                vfs::Change::Directory => (rescue::Change::Directory, None),
+            };
+            rescue.add(dir, &rescue::Unstored { path, change }, || match bytes {
                 Some(bytes) => Ok(bytes.to_buffer(u64::MAX).map_err(io::Error::other)?.into_vec()),
                 None => Ok(Vec::new()),
             });

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::args::Status;
 use super::failure::{Failure, failed};
-use super::rescue::Unstored;
+use super::rescue::{Change, Unstored};
 use super::stats::Stats;
 use super::umount::{self, MountLine};
 use super::{print, size};
@@ -44,6 +44,7 @@ enum State {
 struct Serving {
     stats: Stats,
     pending_files: usize,
+    pending_directories: usize,
 }
 
 /// Prints the mounts.
@@ -120,7 +121,12 @@ fn state(mountpoint: &Path) -> State {
     let Some(stats) = Stats::of(mountpoint) else { return State::Foreign };
     let pending = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored"));
     match pending.and_then(|text| Unstored::parse(&text)) {
-        Ok(pending) => State::Serving(Serving { stats, pending_files: pending.len() }),
+        Ok(pending) => {
+            let is_directory = |unstored: &&Unstored| unstored.change == Change::Directory;
+            let pending_directories = pending.iter().filter(is_directory).count();
+            let pending_files = pending.len().saturating_sub(pending_directories);
+            State::Serving(Serving { stats, pending_files, pending_directories })
+        }
         Err(error) => State::Refused(error.to_string()),
     }
 }
@@ -132,6 +138,23 @@ impl Serving {
 
     fn form(&self) -> String {
         self.stats.label("form").unwrap_or_default()
+    }
+
+    /// Describes the pending changes.
+    fn pending(&self) -> String {
+        let len = size::human(self.number("unstored_bytes"));
+        let files = match self.pending_files {
+            0 => None,
+            1 => Some(format!("1 pending file ({len})")),
+            count => Some(format!("{count} pending files ({len})")),
+        };
+        let directories = match self.pending_directories {
+            0 => None,
+            1 => Some("1 pending directory".to_owned()),
+            count => Some(format!("{count} pending directories")),
+        };
+        let pending: Vec<String> = files.into_iter().chain(directories).collect();
+        if pending.is_empty() { "nothing pending".to_owned() } else { pending.join(", ") }
     }
 
     /// Returns the time of the mount in RFC 3339.
@@ -164,13 +187,7 @@ fn as_text(mount: &MountLine, state: &State) -> String {
                 1 => format!("1 error, see {path}/.zarrfs/errors"),
                 count => format!("{count} errors, see {path}/.zarrfs/errors"),
             };
-            let len = size::human(serving.number("unstored_bytes"));
-            let pending = match serving.pending_files {
-                0 => "nothing pending".to_owned(),
-                1 => format!("1 pending file ({len})"),
-                count => format!("{count} pending files ({len})"),
-            };
-            let (form, since) = (serving.form(), serving.since());
+            let (form, since, pending) = (serving.form(), serving.since(), serving.pending());
             let process = serving.number("process_id");
             format!(
                 "as {form}, {access}, since {since}{user}, process {process}; {pending}; {errors}"
@@ -210,6 +227,7 @@ fn as_json(mount: &MountLine, state: &State) -> Value {
             ("since", json!(serving.since())),
             ("process", json!(serving.number("process_id"))),
             ("pending_files", json!(serving.pending_files)),
+            ("pending_directories", json!(serving.pending_directories)),
             ("pending_bytes", json!(serving.number("unstored_bytes"))),
             ("errors", json!(serving.number("errors_total"))),
         ];

@@ -64,7 +64,7 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         let named = rescue::named(&paths);
         return Err(failed(format!(
             "{shown}: not everything is stored, so it stays mounted: {error}: {named}; free some \
-             space and unmount again, or save these files elsewhere with --rescue DIR"
+             space and unmount again, or save these changes elsewhere with --rescue DIR"
         )));
     };
     // The daemon has them in memory; their paths in the mount cannot be read if the store is gone.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::node::{Node, NodeState};
+use crate::error::Error;
 use crate::metadata::NodePath;
 
 /// The directories by path.
@@ -27,6 +28,8 @@ struct Known {
     node: Arc<Node>,
     /// The time of the last activity in it.
     touched: Instant,
+    /// The error of the last attempt to store it as a group.
+    failure: Option<Error>,
 }
 
 impl Directories {
@@ -38,7 +41,7 @@ impl Directories {
     /// Adds a directory, or replaces its state.
     pub(super) fn insert(&self, node: Node) {
         let path = node.path().clone();
-        let known = Known { node: Arc::new(node), touched: Instant::now() };
+        let known = Known { node: Arc::new(node), touched: Instant::now(), failure: None };
         self.known.lock().insert(path, known);
     }
 
@@ -89,15 +92,37 @@ impl Directories {
         let is_quiet =
             |path: &NodePath| all.get(path).is_none_or(|known| known.touched.elapsed() >= delay);
         let quiet = all.iter().filter(|(path, known)| {
-            let is_made = matches!(known.node.state, NodeState::Bare(_));
-            // Hidden directories belong to other programs: repositories, scratch files.
-            let is_hidden = path.components().any(|name| name.starts_with('.'));
             // While a program fills one directory, it may still write documents into the siblings.
             let mut above = std::iter::successors(Some((*path).clone()), NodePath::parent);
-            (is_made && !is_hidden && above.all(|path| is_quiet(&path)))
+            (becomes_group(path, known) && above.all(|path| is_quiet(&path)))
                 // The root stays a group after its document was removed.
                 || (path.is_root() && delay.is_zero())
         });
         quiet.map(|(path, _)| path.clone()).collect()
     }
+
+    /// Records why the directory at `path` could not be stored as a group, and restarts its delay.
+    pub fn note_failure(&self, path: &NodePath, error: &Error) {
+        self.touch(path);
+        if let Some(known) = self.known.lock().get_mut(path) {
+            known.failure = Some(error.clone());
+        }
+    }
+
+    /// Returns the directories that are to become groups and have no document in the store yet,
+    /// each with the error of the last attempt to store it. Parents come first.
+    pub fn unstored(&self) -> Vec<(NodePath, Option<Error>)> {
+        let all = self.known.lock();
+        let unstored = all.iter().filter(|(path, known)| {
+            becomes_group(path, known) && matches!(known.node.state, NodeState::Bare(None))
+        });
+        unstored.map(|(path, known)| (path.clone(), known.failure.clone())).collect()
+    }
+}
+
+/// Whether a directory becomes a group by itself. Hidden ones do not, because they belong to other
+/// programs: repositories, scratch files.
+fn becomes_group(path: &NodePath, known: &Known) -> bool {
+    let is_hidden = path.components().any(|name| name.starts_with('.'));
+    matches!(known.node.state, NodeState::Bare(_)) && !is_hidden
 }

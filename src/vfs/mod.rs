@@ -66,7 +66,7 @@ use names::place::{Place, check_writable};
 use names::views::{Views, is_view_name};
 use opening::Opener;
 use opening::passthrough::Passthrough;
-pub use opening::unstored::Unstored;
+pub use opening::unstored::{Change, Unstored};
 pub use options::{Form, ListedViews, Options, PassthroughOptions, Writeback};
 
 /// The most keys to keep for a later `fsync` before syncing them anyway.
@@ -177,7 +177,7 @@ impl Vfs {
         self.opener.reports.stats()
     }
 
-    /// Returns all files with unstored changes, by path.
+    /// Returns all files and directories with unstored changes, by path.
     pub fn unstored(&self) -> Vec<Unstored> {
         self.opener.reports.unstored()
     }
@@ -373,6 +373,7 @@ impl Vfs {
             !self.core.cache.due(Due::All).is_empty()
                 || !self.names.overlay.files().is_empty()
                 || !self.opener.handles.written_files().is_empty()
+                || !self.core.hierarchy.directories.unstored().is_empty()
         };
         if self.is_remote() && !(self.core.hierarchy.store().is_writable() && may_store()) {
             self.core.hierarchy.store().read().stop();

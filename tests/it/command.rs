@@ -378,6 +378,53 @@ fn unmount_names_files_that_cannot_be_stored_and_rescues_them_if_requested() {
     drop(small);
 }
 
+/// Shows: rescue.
+#[test]
+fn unmount_names_a_directory_that_cannot_be_stored_and_rescues_it_if_requested() {
+    // SAFETY: the call cannot fail or touch memory.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("not root: no small file system can be mounted, so this shows nothing");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (disk, mnt, saved) = (path("disk"), path("mnt"), path("saved"));
+    for name in [&disk, &mnt] {
+        fs::create_dir(name).unwrap();
+    }
+    let small = Tmpfs::mount(Path::new(&disk), "1m,nr_inodes=16");
+    let store = path("disk/store");
+    assert_eq!(said(&["create", &store]).0, 0);
+    let mut ballast = 0;
+    while fs::write(path(&format!("disk/{ballast}")), "").is_ok() {
+        ballast += 1;
+    }
+    assert_eq!(said(&["mount", &store, &mnt, "--rescue", &path("by-daemon")]).0, 0);
+    fs::create_dir_all(path("mnt/new/below")).unwrap();
+    let status = || {
+        let output = zarrfs().args(["status", &mnt]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(status().contains("; 2 pending directories; no errors"), "{}", status());
+    let (code, sentence) = said(&["umount", &mnt]);
+    assert_eq!(code, 1, "{sentence}");
+    assert!(sentence.contains("so it stays mounted: No space left"), "{sentence}");
+    assert!(sentence.contains(": new, new/below; free some space"), "{sentence}");
+    let unstored = fs::read_to_string(path("mnt/.zarrfs/unstored")).unwrap();
+    let first = unstored.lines().next().unwrap();
+    assert_eq!(
+        first, r#"{"path":"new","reason":"No space left on device","directory":true}"#,
+        "{unstored}"
+    );
+    let (code, sentence) = said(&["umount", &mnt, "--rescue", &saved]);
+    assert_eq!(code, 3, "{sentence}");
+    assert!(sentence.ends_with(&format!("saved in {saved}: new, new/below")), "{sentence}");
+    for at in ["saved", "by-daemon"] {
+        assert!(dir.path().join(at).join("new/below").is_dir(), "{at}");
+    }
+    drop(small);
+}
+
 /// The program, for a user who may not read everything: not even root, who may otherwise.
 fn unprivileged() -> Command {
     let bound = ["--bounding-set", "-dac_override,-dac_read_search"];

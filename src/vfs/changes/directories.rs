@@ -252,7 +252,16 @@ impl Directories {
             .any(|inode| inode.place().is_some_and(|place| is_below(&place)))
     }
 
+    /// Stores a made directory as a group. If that fails, the directory stays pending.
     pub fn store_as_group(&self, path: &NodePath) -> Result<()> {
+        self.try_store_as_group(path).map_err(|error| {
+            let error = error.at(path);
+            self.core.hierarchy.directories.note_failure(path, &error);
+            error
+        })
+    }
+
+    fn try_store_as_group(&self, path: &NodePath) -> Result<()> {
         if self.core.hierarchy.node(path)?.is_none_or(|node| !node.is_bare()) {
             return Ok(());
         }
@@ -274,11 +283,7 @@ impl Directories {
                 self.core.note("write back", &error);
                 self.core.hierarchy.changes().forget_directories(path);
             }
-            Err(error) => {
-                // Restart the delay before the next attempt.
-                self.core.hierarchy.directories.touch(path);
-                return Err(error.at(path));
-            }
+            Err(error) => return Err(error),
         }
         Ok(())
     }

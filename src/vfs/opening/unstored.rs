@@ -1,4 +1,4 @@
-//! Reports the unstored files.
+//! Reports the unstored files and directories.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,41 +6,67 @@ use serde_json::{Value, json};
 
 use super::reports::Reports;
 use crate::budget::Purpose;
+use crate::buffer::Buffer;
 use crate::cache::Due;
 use crate::error::{Error, Kind, Result};
 use crate::vfs::names::file::Content;
 use crate::vfs::names::held::Held;
 use crate::vfs::names::place::Place;
 
-/// A file with unstored changes.
+/// A file or directory with an unstored change.
 #[derive(Debug)]
 pub struct Unstored {
     /// Its path in the mount.
     pub path: String,
-    /// Its bytes, decoded for a chunk; `None` if it was removed here but is still in the store.
-    pub bytes: Option<Held>,
+    /// The change.
+    pub change: Change,
     /// The error of the last attempt to store it.
     pub failure: Option<Error>,
 }
 
+/// An unstored change.
+#[derive(Debug)]
+pub enum Change {
+    /// A file has these bytes; those of a chunk are decoded.
+    Bytes(Held),
+    /// A file was removed here but is still in the store.
+    Removed,
+    /// A new directory, which becomes a group.
+    Directory,
+}
+
 impl Unstored {
-    /// Returns its path, the error of the last attempt, and whether it was removed.
+    /// Returns its path, the error of the last attempt, and whether it was removed or is a
+    /// directory.
     fn line(&self) -> Value {
         let mut line = json!({"path": self.path});
         if let Some(error) = &self.failure {
             line["reason"] = error.detail().into();
         }
-        if self.bytes.is_none() {
-            line["removed"] = true.into();
+        match self.change {
+            Change::Bytes(_) => {}
+            Change::Removed => line["removed"] = true.into(),
+            Change::Directory => line["directory"] = true.into(),
         }
         line
     }
 }
 
 impl Reports {
-    /// Returns all files with unstored changes, by path.
+    /// Returns all files and directories with unstored changes, by path.
     pub fn unstored(&self) -> Vec<Unstored> {
         let mut all = BTreeMap::new();
+        for (path, failure) in self.core.hierarchy.directories.unstored() {
+            let attributes = self.names.zarr2.early_attributes.lock().get(&path).cloned();
+            if let Some(text) = attributes {
+                let path = Place::Attributes(path.clone()).shown();
+                let bytes = Buffer::from(text.into_bytes());
+                let (change, failure) = (Change::Bytes(bytes.into()), failure.clone());
+                all.insert(path.clone(), Unstored { path, change, failure });
+            }
+            let path = Place::Node(path).shown();
+            all.insert(path.clone(), Unstored { path, change: Change::Directory, failure });
+        }
         for key in self.core.cache.due(Due::All) {
             let failure = self.core.cache.failure(&key);
             // Partially written chunks whose other bytes cannot be read.
@@ -52,8 +78,8 @@ impl Reports {
             for (coords, bytes) in chunks {
                 let failure = unread.remove(&coords).or_else(|| failure.clone());
                 let path = Place::Chunk(path.clone(), coords).shown();
-                let bytes = bytes.map(Held::Memory);
-                all.insert(path.clone(), Unstored { path, bytes, failure });
+                let change = bytes.map_or(Change::Removed, |bytes| Change::Bytes(bytes.into()));
+                all.insert(path.clone(), Unstored { path, change, failure });
             }
         }
         for inode in self.names.overlay.files().into_iter().chain(self.handles.written_files()) {
@@ -61,16 +87,17 @@ impl Reports {
             if let Content::Unstored(unstored) = &inode.file().lock().content
                 && unstored.changed
             {
-                let (path, bytes) = (place.shown(), Some(unstored.bytes.clone()));
+                let (path, change) = (place.shown(), Change::Bytes(unstored.bytes.clone()));
                 let failure = unstored.refused.clone();
-                all.insert(path.clone(), Unstored { path, bytes, failure });
+                all.insert(path.clone(), Unstored { path, change, failure });
             }
         }
         all.into_values().collect()
     }
 
-    /// Returns the text of `.zarrfs/unstored`: a JSON object in a line for each file, with its
-    /// path, the error of the last attempt, and whether it was removed.
+    /// Returns the text of `.zarrfs/unstored`: a JSON object in a line for each file or
+    /// directory, with its path, the error of the last attempt, and whether it was removed or is a
+    /// directory.
     pub fn unstored_text(&self) -> String {
         let lines = self.unstored();
         let lines: Vec<String> = lines.iter().map(|file| format!("{}\n", file.line())).collect();
@@ -82,9 +109,11 @@ impl Reports {
     pub fn unstored_bytes(&self) -> Result<Vec<u8>> {
         let mut made = Vec::new();
         for file in self.unstored() {
-            let bytes = match &file.bytes {
-                Some(bytes) => bytes.to_buffer(self.core.budget.limit(Purpose::Unstored))?,
-                None => Vec::new().into(),
+            let bytes = match &file.change {
+                Change::Bytes(bytes) => {
+                    bytes.to_buffer(self.core.budget.limit(Purpose::Unstored))?
+                }
+                Change::Removed | Change::Directory => Vec::new().into(),
             };
             let mut line = file.line();
             line["len"] = bytes.len().into();

@@ -73,7 +73,8 @@ fn a_failure_comes_out_of_the_next_close_and_fsync_in_that_shard_and_of_unmount(
     let unstored = bed.vfs.unstored();
     assert_eq!(unstored.len(), 1);
     assert_eq!(unstored[0].path, "sharded/c/0");
-    let bytes = unstored[0].bytes.as_ref().expect("not removed").to_buffer(99).expect("read");
+    let crate::vfs::Change::Bytes(bytes) = &unstored[0].change else { panic!("{unstored:?}") };
+    let bytes = bytes.to_buffer(99).expect("read");
     assert_eq!(&*bytes, b"aaaa");
     assert_eq!(unstored[0].failure.as_ref().map(crate::error::Error::errno), Some(libc::ENOSPC));
     let closed = bed.write("sharded/c/1", b"bbbb").expect_err("the shard could not be stored");

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::bed::Bed;
 use crate::error::Kind;
-use crate::vfs::{Access, Pages};
+use crate::vfs::{Access, Change, Pages, ROOT};
 
 #[test]
 fn a_rewritten_ordinary_file_is_stored_after_the_kernel_forgot_it() {
@@ -121,4 +121,52 @@ fn an_open_after_a_refused_close_reads_the_stored_bytes() {
         bed.vfs.release(writer);
         assert_eq!(bed.read(path).expect("read"), before, "{path}");
     }
+}
+
+#[test]
+fn a_directory_that_the_store_rejects_stays_pending_with_the_error() {
+    let bed = Bed::new();
+    let made = bed.vfs.mkdir(ROOT, "new").expect("made").number;
+    bed.vfs.mkdir(made, "below").expect("made");
+    bed.vfs.mkdir(ROOT, ".hidden").expect("made");
+    let paths = |wanted_errno: Option<i32>| -> Vec<String> {
+        let of = |unstored: crate::vfs::Unstored| {
+            assert!(matches!(unstored.change, Change::Directory), "{unstored:?}");
+            assert_eq!(unstored.failure.map(|error| error.errno()), wanted_errno);
+            unstored.path
+        };
+        bed.vfs.unstored().into_iter().map(of).collect()
+    };
+    assert_eq!(paths(None), ["new", "new/below"], "before the first attempt");
+    bed.store.broken.store(1, Ordering::Relaxed);
+    bed.vfs.sync().expect_err("the store is full");
+    assert_eq!(paths(Some(libc::ENOSPC)), ["new", "new/below"]);
+    bed.vfs.tick();
+    assert_eq!(paths(Some(libc::ENOSPC)), ["new", "new/below"]);
+    let lines = bed.read(".zarrfs/unstored-bytes").expect("read");
+    let wanted = concat!(
+        r#"{"path":"new","reason":"no space left on device","directory":true,"len":0}"#,
+        "\n",
+        r#"{"path":"new/below","reason":"no space left on device","directory":true,"len":0}"#,
+        "\n"
+    );
+    assert_eq!(String::from_utf8_lossy(&lines), wanted);
+    bed.store.broken.store(0, Ordering::Relaxed);
+    bed.vfs.sync().expect("stored");
+    assert!(bed.vfs.unstored().is_empty() && bed.stored("new/below/zarr.json").is_some());
+}
+
+#[test]
+fn attributes_that_wait_for_their_directory_are_pending_with_it() {
+    let bed = Bed::new();
+    bed.write("new/.zattrs", br#"{"units":"K"}"#).expect("kept");
+    bed.store.broken.store(1, Ordering::Relaxed);
+    bed.vfs.sync().expect_err("the store is full");
+    let paths = || -> Vec<String> {
+        bed.vfs.unstored().into_iter().map(|unstored| unstored.path).collect()
+    };
+    assert_eq!(paths(), ["new", "new/.zattrs"]);
+    bed.store.broken.store(0, Ordering::Relaxed);
+    bed.vfs.sync().expect("stored");
+    assert!(paths().is_empty(), "{:?}", paths());
 }
