@@ -17,7 +17,7 @@ const DESCRIPTORS: &str = "/dev/fd/";
 
 /// Mounts. `typed` is the whole command line, which begins with the name of the program.
 pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
-    let (args, flags) = with_options(args, typed)?;
+    let (args, mut flags) = with_options(args, typed)?;
     let device = device_number(&args.mountpoint)?;
     let mountpoint = match device {
         Some(_) => args.mountpoint.clone(),
@@ -38,10 +38,13 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
         drop(mount.open_hierarchy(&source)?);
         return report_mounted(&args, &source, "would be mounted");
     }
+    let unwritable = mount.why_unwritable(&source);
     if args.foreground || args.daemon {
-        if !args.daemon && !flags.read_only {
-            mount.say_if_read_only(&source)?;
+        if !args.daemon {
+            mount.say_if_read_only(&source, unwritable)?;
         }
+        flags.read_only |= unwritable.is_some();
+        let mount = Typed { path: &args.source, options: &args.options, flags: &flags };
         let target = match device {
             Some(number) => Target::Device(inherited(number)?, &mountpoint),
             None => Target::Directory(&mountpoint),
@@ -51,11 +54,11 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
         } else {
             Starter::Foreground { until_eof: args.until_eof }
         };
-        return mount.serve(&source, target, &starter);
+        return mount.serve(&source, target, &starter, unwritable);
     }
     daemon::start(typed, &source.spelled(), &mountpoint)?;
     report_mounted(&args, &source, "is mounted")?;
-    if flags.read_only { Ok(()) } else { mount.say_if_read_only(&source) }
+    mount.say_if_read_only(&source, unwritable)
 }
 
 /// Returns the number of an inherited descriptor, for a mountpoint such as `/dev/fd/3`.

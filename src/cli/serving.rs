@@ -42,16 +42,24 @@ pub enum Target<'p> {
 }
 
 impl Typed<'_> {
-    /// Mounts the source, and returns when the mount has ended.
+    /// Mounts the source, and returns when the mount has ended. `unwritable` is the reason why it is
+    /// read-only, if the user has not asked for that.
     pub fn serve(
         &self,
         source: &open::Source,
         target: Target<'_>,
         starter: &Starter,
+        unwritable: Option<&str>,
     ) -> Result<(), Failure> {
         // Do this before any thread starts, so that only the waiting thread receives signals.
         sys::block_signals()?;
         logger::start(self.options.log_level, self.log_sink(starter)?)?;
+        // Without a log file, the user has seen this on standard error already.
+        if let Some(why) = unwritable
+            && (matches!(starter, Starter::Mount) || self.options.log_file.is_some())
+        {
+            log::warn!("{}: {why}", source.spelled());
+        }
         let descriptors = resources::raise_descriptor_limit();
         // The daemon changes its working directory, from which relative paths start.
         let rescue = self.options.rescue.as_ref().map(std::path::absolute).transpose()?;

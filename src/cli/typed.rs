@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
 use super::access_log::AccessLog;
@@ -22,6 +23,7 @@ use crate::metadata::Policy;
 use crate::resources;
 use crate::store::Condition;
 use crate::store::directory::Durability;
+use crate::sys;
 use crate::vfs::{self, PassthroughOptions, Writeback};
 
 /// The lifetime of cached names and attributes if no other program changes anything.
@@ -182,15 +184,38 @@ impl Typed<'_> {
         (workers, ahead.min(workers.saturating_sub(1)).max(1))
     }
 
-    /// Prints why a mount will be read-only, if it will.
-    pub fn say_if_read_only(&self, source: &open::Source) -> Result<(), Failure> {
-        if source.root.directory().is_some()
-            && self.options.from.is_none()
-            && open::is_folder(source)?
-        {
-            let why = "a folder of hierarchies in several dialects is mounted read-only";
-            print::error(&format!("zarrfs: {}: {why}", self.path.display()));
+    /// Returns why the store cannot be written, as the end of a sentence about its directory. Only
+    /// the directory itself is checked; errors of a later write are reported when they occur.
+    pub fn why_unwritable(&self, source: &open::Source) -> Option<&'static str> {
+        if self.flags.read_only {
+            return None;
         }
+        match sys::check_writable(source.root.directory()?) {
+            Err(Errno::ROFS) => Some("mounted read-only, because its file system is read-only"),
+            Err(Errno::ACCESS | Errno::PERM) => {
+                Some("mounted read-only, because this user may not write to it")
+            }
+            _ => None,
+        }
+    }
+
+    /// Prints why the mount is read-only, if the user has not asked for that. `unwritable` is the
+    /// reason if the store cannot be written.
+    pub fn say_if_read_only(
+        &self,
+        source: &open::Source,
+        unwritable: Option<&str>,
+    ) -> Result<(), Failure> {
+        let is_typed = self.flags.read_only;
+        let may_be_folder = source.root.directory().is_some() && self.options.from.is_none();
+        let why = match unwritable {
+            Some(why) => why,
+            None if !is_typed && may_be_folder && open::is_folder(source)? => {
+                "a folder of hierarchies in several dialects is mounted read-only"
+            }
+            None => return Ok(()),
+        };
+        print::error(&format!("zarrfs: {}: {why}", self.path.display()));
         Ok(())
     }
 

@@ -61,10 +61,10 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
             return end_without_sync(&mountpoint, daemon, &error);
         }
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
-        let named = rescue::named(&paths);
+        let (named, remedy) = (rescue::named(&paths), remedy(&error));
         return Err(failed(format!(
-            "{shown}: not everything is stored, so it stays mounted: {error}: {named}; free some \
-             space and unmount again, or save these changes elsewhere with --rescue DIR"
+            "{shown}: not everything is stored, so it stays mounted: {error}: {named}; \
+             {remedy}save these changes elsewhere with --rescue DIR"
         )));
     };
     // The daemon has them in memory; their paths in the mount cannot be read if the store is gone.
@@ -103,6 +103,18 @@ fn end_without_sync(mountpoint: &Path, daemon: u32, error: &std::io::Error) -> R
          mounted: {error}; try again, or unmount with umount(8)",
         mountpoint.display()
     )))
+}
+
+/// Returns the remedy for an error of the store, followed by "or"; empty if none is known.
+fn remedy(error: &std::io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => "free some space and unmount again, or ",
+        Some(libc::EACCES | libc::EPERM) => {
+            "give the user of the mount permission to write to the store and unmount again, or "
+        }
+        Some(libc::EROFS) => "make the file system of the store writable and unmount again, or ",
+        _ => "",
+    }
 }
 
 /// Returns the failure for an unreadable list of unstored files.

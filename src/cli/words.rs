@@ -48,7 +48,7 @@ const IGNORED: &[&str] = &[
 ];
 
 /// The flags in `-o`, as opposed to long options.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of -o")]
 pub struct Flags {
     pub read_only: bool,

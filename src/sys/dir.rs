@@ -1,9 +1,10 @@
-//! Reads a directory by descriptor, entry by entry.
+//! Reads a directory by descriptor, entry by entry, and checks whether it can be written.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::fs::DirEntry;
+use rustix::fs::{Access, AtFlags, CWD, DirEntry, accessat};
 use rustix::io;
 
 /// An open directory, read lazily, without `.` and `..`.
@@ -16,6 +17,12 @@ static OPEN: AtomicUsize = AtomicUsize::new(0);
 /// Returns the number of directories being read, each with a descriptor.
 pub fn open_directories() -> usize {
     OPEN.load(Ordering::Relaxed)
+}
+
+/// Fails if this process may not create files in a directory: with `EROFS` if the file system is
+/// read-only, otherwise with `EACCES` or `EPERM`.
+pub fn check_writable(directory: &Path) -> io::Result<()> {
+    accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS)
 }
 
 impl Dir {

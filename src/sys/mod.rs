@@ -29,7 +29,7 @@ use rustix::mount::{
     fsopen,
 };
 
-pub use dir::{Dir, open_directories};
+pub use dir::{Dir, check_writable, open_directories};
 pub use flock::{Lock, lock_now, wait_for_lock};
 pub use fuse_device::{inherited, is_fuse_device, open_fuse_device};
 pub use large_pages::LargePages;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Mount, Second, Tmpfs, copy, names, said, until, zarrfs};
+use crate::support::{Mount, Second, Tmpfs, copy, errno, names, said, until, zarrfs};
 
 /// A temporary directory with a v3 hierarchy `a.zarr` and an empty directory `mnt`.
 fn place() -> tempfile::TempDir {
@@ -435,6 +435,116 @@ fn unprivileged() -> Command {
     }
     command.args(bound).arg(env!("CARGO_BIN_EXE_zarrfs"));
     command
+}
+
+/// Mounts by a user who may not write everything, and returns the message on standard error.
+fn mounted_by_user(args: &[&str]) -> String {
+    let output = unprivileged().arg("mount").args(args).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
+}
+
+/// Shows: read-only.
+#[test]
+fn a_store_that_the_user_may_not_write_is_mounted_read_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (disk, mnt, log) = (path("disk"), path("mnt"), path("log"));
+    for name in [&disk, &mnt] {
+        fs::create_dir(name).unwrap();
+    }
+    // SAFETY: the call cannot fail or touch memory.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let _small = is_root.then(|| Tmpfs::mount(Path::new(&disk), "1m"));
+    let store = path("disk/store");
+    assert_eq!(said(&["create", &format!("{store}/a"), "--shape", "2", "--dtype", "i1"]).0, 0);
+    let check = |sentence: &str, why: &str| {
+        assert_eq!(sentence, format!("zarrfs: {store}: mounted read-only, because {why}"));
+        let line = fs::read_to_string("/proc/self/mounts").unwrap();
+        let line = line.lines().find(|line| line.contains(&mnt)).unwrap().to_owned();
+        assert!(line.contains(" fuse.zarrfs ro,"), "{line}");
+        assert_eq!(errno(fs::write(path("mnt/a/notes"), "a note")), libc::EROFS);
+        let logged = fs::read_to_string(&log).unwrap();
+        assert!(logged.contains(&format!("{store}: mounted read-only, because {why}")), "{logged}");
+        assert_eq!(said(&["umount", &mnt]), (0, String::new()));
+    };
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o555)).unwrap();
+    for options in ["rw", "defaults"] {
+        let sentence = mounted_by_user(&[&store, &mnt, "--log-file", &log, "-o", options]);
+        check(&sentence, "this user may not write to it");
+        fs::remove_file(&log).unwrap();
+    }
+    assert_eq!(mounted_by_user(&[&store, &mnt, "-o", "ro"]), "", "the user asked for it");
+    assert_eq!(said(&["umount", &mnt]), (0, String::new()));
+    // A node below it that the user may write can be mounted by itself.
+    let node = format!("{store}/a");
+    assert_eq!(mounted_by_user(&[&node, &mnt]), "");
+    fs::write(path("mnt/notes"), "a note").unwrap();
+    assert_eq!(said(&["umount", &mnt]), (0, String::new()));
+    if !is_root {
+        eprintln!("not root: no file system can be made read-only, so that is not shown");
+        return;
+    }
+    // Root may write anything, except on a read-only file system.
+    assert_eq!(said(&["mount", &store, &mnt]), (0, String::new()));
+    fs::write(path("mnt/notes"), "a note").unwrap();
+    assert_eq!(said(&["umount", &mnt]), (0, String::new()));
+    let remount = |how: &str| {
+        let done = Command::new("mount").args(["-o", how, &disk]).status().unwrap();
+        assert!(done.success(), "{how}");
+    };
+    remount("remount,ro");
+    let (code, sentence) = said(&["mount", &store, &mnt, "--log-file", &log]);
+    assert_eq!(code, 0, "{sentence}");
+    check(&sentence, "its file system is read-only");
+}
+
+/// Shows: rescue.
+#[test]
+fn the_advice_of_umount_depends_on_the_error_of_the_store() {
+    // SAFETY: the call cannot fail or touch memory.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("not root: no file system can be made read-only, so this shows nothing");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (disk, mnt) = (path("disk"), path("mnt"));
+    for name in [&disk, &mnt] {
+        fs::create_dir(name).unwrap();
+    }
+    let _small = Tmpfs::mount(Path::new(&disk), "1m");
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/z316__shard_end/store");
+    copy(&fixture, &dir.path().join("disk/store"));
+    let store = path("disk/store");
+    let remount = |how: &str| {
+        let done = Command::new("mount").args(["-o", how, &disk]).status().unwrap();
+        assert!(done.success(), "{how}");
+    };
+    let chunks = path("disk/store/c/0");
+    let set_mode = |mode| fs::set_permissions(&chunks, fs::Permissions::from_mode(mode)).unwrap();
+    let check = |refuse: &dyn Fn(), permit: &dyn Fn(), advice: &str| {
+        assert_eq!(mounted_by_user(&[&store, &mnt, "--writeback-delay", "1h"]), "");
+        fs::write(path("mnt/c/0/0"), [1; 48]).unwrap();
+        refuse();
+        let (code, sentence) = said(&["umount", &mnt]);
+        assert_eq!(code, 1, "{sentence}");
+        let end = format!(": c/0/0; {advice}, or save these changes elsewhere with --rescue DIR");
+        assert!(sentence.ends_with(&end), "{sentence}");
+        permit();
+        assert_eq!(said(&["umount", &mnt]), (0, String::new()));
+    };
+    check(
+        &|| set_mode(0o555),
+        &|| set_mode(0o755),
+        "give the user of the mount permission to write to the store and unmount again",
+    );
+    check(
+        &|| remount("remount,ro"),
+        &|| remount("remount,rw"),
+        "make the file system of the store writable and unmount again",
+    );
 }
 
 #[test]

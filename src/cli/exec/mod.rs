@@ -265,12 +265,13 @@ fn serve(
     mount.create_if_asked()?;
     let source = mount.source()?;
     check_apart(&source, &mountpoint)?;
-    if !flags.read_only {
-        mount.say_if_read_only(&source)?;
-    }
+    let unwritable = mount.why_unwritable(&source);
+    mount.say_if_read_only(&source, unwritable)?;
+    let flags = Flags { read_only: flags.read_only || unwritable.is_some(), ..flags.clone() };
+    let mount = Typed { flags: &flags, ..mount };
     let server = Arc::new(Server::new(task, mountpoint.clone(), door, namespaces));
     let target = Target::Device(device, &mountpoint);
-    let ended = mount.serve(&source, target, &Starter::Exec(Arc::clone(&server)));
+    let ended = mount.serve(&source, target, &Starter::Exec(Arc::clone(&server)), unwritable);
     place.remove();
     if server.finish(&ended) { Ok(()) } else { ended }
 }
