@@ -17,9 +17,11 @@ pub fn start(typed: &[OsString], source: &str, mountpoint: &Path) -> Result<(), 
     let program = std::env::current_exe()?;
     // The word `mount` comes first; options are always valid after it.
     let mut typed = typed.iter().skip(1);
+    let mut daemon = OsString::from("--daemon=");
+    daemon.push(mountpoint);
     let mut child = Command::new(program)
         .args(typed.next())
-        .arg("--daemon")
+        .arg(daemon)
         .args(typed)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -28,6 +28,7 @@ mod open;
 mod pages;
 mod plot;
 mod print;
+mod processes;
 mod progress;
 mod remote;
 mod repair;

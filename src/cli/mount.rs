@@ -24,7 +24,7 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
         None => check_mountpoint(&args.mountpoint, &flags)?,
     };
     let mount = Typed { path: &args.source, options: &args.options, flags: &flags };
-    if !args.daemon {
+    if args.daemon.is_none() {
         mount.create_if_asked()?;
         if device.is_none() {
             obstacles::check(&flags)?;
@@ -39,8 +39,8 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
         return report_mounted(&args, &source, "would be mounted");
     }
     let unwritable = mount.why_unwritable(&source);
-    if args.foreground || args.daemon {
-        if !args.daemon {
+    if args.foreground || args.daemon.is_some() {
+        if args.daemon.is_none() {
             mount.say_if_read_only(&source, unwritable)?;
         }
         flags.read_only |= unwritable.is_some();
@@ -49,7 +49,7 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
             Some(number) => Target::Device(inherited(number)?, &mountpoint),
             None => Target::Directory(&mountpoint),
         };
-        let starter = if args.daemon {
+        let starter = if args.daemon.is_some() {
             Starter::Mount
         } else {
             Starter::Foreground { until_eof: args.until_eof }

@@ -12,7 +12,7 @@ use super::exec::server::Server;
 use super::failure::{Failure, failed};
 use super::open;
 use super::typed::Typed;
-use super::{auto_unmount, daemon, logger, notify, obstacles, rescue, umount};
+use super::{auto_unmount, daemon, logger, notify, obstacles, processes, rescue, umount};
 use crate::fuse::{self, Mounted, Place, Stopper};
 use crate::resources;
 use crate::sys::{self, Signal};
@@ -217,7 +217,9 @@ fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
             }
             vfs.stop_waiting();
             let ended = match &ending {
-                Ending::Unmount(path) => umount::now(path, umount::Busy::Detach),
+                Ending::Unmount(path) => {
+                    umount::now(path, umount::Busy::Refuse).or_else(|_in_use| detach(path))
+                }
                 Ending::Stop(stopper) => {
                     stopper.stop();
                     Ok(())
@@ -232,6 +234,25 @@ fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
     if let Err(error) = thread::Builder::new().name("signals".to_owned()).spawn(wait) {
         log::error!("cannot wait for signals: {error}");
     }
+}
+
+/// Detaches a mount that is in use, and logs which programs it waits for: afterwards no path leads
+/// to the files that they have open.
+fn detach(mountpoint: &Path) -> Result<(), Failure> {
+    let users = processes::users_of(mountpoint);
+    umount::now(mountpoint, umount::Busy::Detach)?;
+    let programs = match users.as_slice() {
+        [] => "the programs that use it",
+        _ => "these programs",
+    };
+    let named =
+        if users.is_empty() { String::new() } else { format!(": {}", rescue::named(&users)) };
+    log::warn!(
+        "{}: in use, so it is detached; zarrfs ends when {programs} have closed their files or \
+         ended{named}",
+        mountpoint.display()
+    );
+    Ok(())
 }
 
 /// Ends the mount when standard input ends, as SIGTERM does.

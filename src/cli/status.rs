@@ -15,15 +15,12 @@ use super::args::Status;
 use super::failure::{Failure, failed};
 use super::rescue::{Change, Unstored};
 use super::stats::Stats;
-use super::umount::{self, MountLine};
+use super::umount::{self, KIND, MountLine, user_name};
 use super::{print, size};
 use crate::vfs::timestamp;
 
 /// The longest time to wait for the answers of all mounts.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// The type of the mounts to list if the user names none.
-const KIND: &str = "fuse.zarrfs";
 
 /// The answer of a mount.
 #[derive(Debug)]
@@ -162,17 +159,6 @@ impl Serving {
         let since = Duration::from_secs(self.number("start_time_seconds"));
         timestamp(SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH))
     }
-}
-
-/// Returns the name of a user, or the number if there is no name.
-fn user_name(uid: u32) -> String {
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
-    });
-    name.unwrap_or_else(|| uid.to_string())
 }
 
 fn as_text(mount: &MountLine, state: &State) -> String {

@@ -5,18 +5,26 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::geteuid;
 
 use super::args::Umount;
 use super::failure::{Failure, failed};
-use super::rescue;
 use super::stats::Stats;
+use super::{print, processes, rescue};
 
 /// The longest time that the daemon may take to end after the mount has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The time after which `zarrfs umount` reports that it is still waiting.
+const NOTICE: Duration = Duration::from_secs(5);
+
+/// The type of a mount, unless another one was given with `-o subtype`.
+pub const KIND: &str = "fuse.zarrfs";
 
 /// The type of a mount that waits until a program uses its directory.
 const AUTOFS: &str = "autofs";
@@ -33,6 +41,7 @@ pub enum Busy {
 /// Unmounts.
 pub fn run(args: &Umount) -> Result<(), Failure> {
     let shown = args.mountpoint.display();
+    let _unmounting = report_if_slow(&args.mountpoint);
     match alive(&args.mountpoint) {
         Ok(_) => {}
         // A killed daemon has left this mount.
@@ -41,6 +50,9 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         }
         // The directory of the store was removed.
         Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {}
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return unmount_unseen(args, &error);
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(failed(format!("{shown}: no such directory, so nothing is mounted there")));
         }
@@ -103,6 +115,83 @@ fn end_without_sync(mountpoint: &Path, daemon: u32, error: &std::io::Error) -> R
          mounted: {error}; try again, or unmount with umount(8)",
         mountpoint.display()
     )))
+}
+
+/// Starts a thread that prints a sentence if unmounting takes long. The thread ends when the result
+/// is dropped.
+fn report_if_slow(mountpoint: &Path) -> Option<Sender<()>> {
+    let (unmounting, ended) = mpsc::channel();
+    let mountpoint = mountpoint.to_owned();
+    let wait = move || {
+        if ended.recv_timeout(NOTICE) == Err(RecvTimeoutError::Timeout) {
+            print::error(&format!("zarrfs: {}", notice_of_wait(&mountpoint)));
+        }
+    };
+    let started = std::thread::Builder::new().name("notice".to_owned()).spawn(wait);
+    started.map(|_thread| unmounting).ok()
+}
+
+/// Describes the process that `zarrfs umount` waits for, without a request to the mount.
+fn notice_of_wait(mountpoint: &Path) -> String {
+    let shown = mountpoint.display();
+    let process = located(mountpoint).ok().and_then(|path| processes::daemon_of(&path));
+    let Some(process) = process else {
+        return format!("{shown}: waiting for the daemon, which stores pending changes or hangs");
+    };
+    let waiting = format!("{shown}: waiting for process {process}, which");
+    match processes::state_of(process).as_deref() {
+        Some("stopped") => format!("{waiting} is stopped; kill -CONT {process} resumes it"),
+        Some(state) => {
+            format!("{waiting} stores pending changes or hangs; its state is {state}")
+        }
+        None => format!("{waiting} stores pending changes or hangs"),
+    }
+}
+
+/// Unmounts a mount that refuses this user every request. Its daemon stores pending changes after
+/// the mount has ended. `error` is that of the refused request.
+fn unmount_unseen(args: &Umount, error: &std::io::Error) -> Result<(), Failure> {
+    let shown = args.mountpoint.display();
+    let refused = || failed(format!("{shown}: {error}"));
+    let mountpoint = located(&args.mountpoint).map_err(|_| refused())?;
+    let mount = mount_at(&mountpoint)?.filter(|mount| mount.kind == KIND).ok_or_else(refused)?;
+    let user = geteuid();
+    if !user.is_root() && mount.user != Some(user.as_raw()) {
+        return Err(of_another_user(&mountpoint, &mount));
+    }
+    if args.rescue.is_some() {
+        let owner = mount.user.map_or_else(|| "the user of the mount".to_owned(), user_name);
+        return Err(failed(format!(
+            "{shown}: {error}, so --rescue cannot read the pending changes; run zarrfs umount as \
+             {owner}"
+        )));
+    }
+    let daemon = processes::daemon_of(&mountpoint);
+    now(&mountpoint, Busy::Refuse)?;
+    let Some(daemon) = daemon else {
+        print::error(&format!(
+            "zarrfs: {shown}: unmounted, but its process was not found, and may still be storing \
+             pending changes"
+        ));
+        return Ok(());
+    };
+    wait_for(daemon)?;
+    print::error(&format!(
+        "zarrfs: {shown}: unmounted, and process {daemon} has ended; changes that it could not \
+         store are named in its log"
+    ));
+    Ok(())
+}
+
+/// Returns the failure for a mount that only another user and root can unmount.
+fn of_another_user(mountpoint: &Path, mount: &MountLine) -> Failure {
+    let shown = mountpoint.display();
+    let (user, permitted) = match mount.user.map(user_name) {
+        Some(user) if user == "root" => (user, "root".to_owned()),
+        Some(user) => (user.clone(), format!("{user} or root")),
+        None => ("another user".to_owned(), "root".to_owned()),
+    };
+    failed(format!("{shown}: {user} has mounted it; run zarrfs umount as {permitted}"))
 }
 
 /// Returns the remedy for an error of the store, followed by "or"; empty if none is known.
@@ -198,9 +287,15 @@ pub fn now(mountpoint: &Path, busy: Busy) -> Result<(), Failure> {
     }
     let output = String::from_utf8_lossy(&done.stderr).trim().to_owned();
     if output.contains("busy") {
-        Err(in_use(mountpoint))
-    } else {
-        Err(failed(format!("{shown}: {output}")))
+        return Err(in_use(mountpoint));
+    }
+    // fusermount3 finds only the mounts of its user.
+    let own = Some(geteuid().as_raw());
+    match mount_at(mountpoint)? {
+        Some(mount) if mount.is_fuse() && mount.user != own => {
+            Err(of_another_user(mountpoint, &mount))
+        }
+        _ => Err(failed(format!("{shown}: {output}"))),
     }
 }
 
@@ -224,9 +319,23 @@ pub fn is_on_demand(mountpoint: &Path) -> Result<bool, Failure> {
 /// Whether the path is a FUSE mount. With `-o subtype`, the type of a zarrfs mount is not
 /// `fuse.zarrfs`; the files in the mount identify it.
 fn is_fuse(mountpoint: &Path) -> Result<bool, Failure> {
-    let mounts = mounts()?;
-    let found = mounts.iter().rev().find(|mount| mount.path == mountpoint);
-    Ok(found.is_some_and(MountLine::is_fuse))
+    Ok(mount_at(mountpoint)?.is_some_and(|mount| mount.is_fuse()))
+}
+
+/// Returns the line of the uppermost mount at exactly this path.
+fn mount_at(mountpoint: &Path) -> Result<Option<MountLine>, Failure> {
+    Ok(mounts()?.into_iter().rev().find(|mount| mount.path == mountpoint))
+}
+
+/// Returns the name of a user, or the number if there is no name.
+pub fn user_name(uid: u32) -> String {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| uid.to_string())
 }
 
 /// A line in the table of mounts.

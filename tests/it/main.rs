@@ -43,4 +43,5 @@ mod sources;
 mod status;
 mod support;
 mod sweeps;
+mod unmount;
 mod views;

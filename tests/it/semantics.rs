@@ -882,6 +882,7 @@ fn every_paragraph_has_a_test() {
         "outside_model",
         "passthrough",
         "sweeps",
+        "unmount",
         "views",
     ] {
         let text = fs::read_to_string(root.join(format!("tests/it/{file}.rs"))).unwrap();

@@ -11,10 +11,10 @@ fn signal(name: &str, process: u64) {
 }
 
 /// Lets a stopped process go on, also if the test fails: its mount holds up other programs.
-struct Stopped(u64);
+pub struct Stopped(u64);
 
 impl Stopped {
-    fn new(process: u64) -> Self {
+    pub fn new(process: u64) -> Self {
         signal("-STOP", process);
         let stopped = Self(process);
         // A thread that still runs may take a request: the program that waits for the answer cannot

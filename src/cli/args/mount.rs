@@ -54,9 +54,10 @@ pub struct Mount {
     pub until_eof: bool,
     #[command(flatten)]
     pub options: MountOptions,
-    /// Run as a child process that reports to its parent when the mount answers.
-    #[arg(long, hide = true)]
-    pub daemon: bool,
+    /// Run as a child process that reports to its parent when the mount answers. The value is the
+    /// mountpoint without links, by which other processes find this one.
+    #[arg(long, hide = true, value_name = "MOUNTPOINT")]
+    pub daemon: Option<PathBuf>,
     /// Check everything, but mount nothing.
     #[arg(long, hide = true)]
     pub fake: bool,

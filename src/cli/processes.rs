@@ -1,0 +1,89 @@
+//! Finds in `/proc` the daemon of a mount, and the programs that use a mount.
+//!
+//! `zarrfs umount` and the daemon use it, because a mount that does not answer, or that the caller
+//! may not look into, cannot name its daemon. Nothing here sends a request to a mount.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, Parser};
+
+use super::args::{self, Args, Command};
+use super::umount;
+
+/// The name of a program in the foreground that serves a mount.
+const NAME: &str = "zarrfs";
+
+/// Returns the process that serves the mount at `mountpoint`, according to its command line. `None`
+/// if there is none that this user can see.
+pub fn daemon_of(mountpoint: &Path) -> Option<u32> {
+    let own = std::process::id();
+    let serving = |process: &u32| *process != own && serves(*process, mountpoint);
+    // A mount that was detached from the same path may still have an older daemon.
+    all().into_iter().filter(serving).max()
+}
+
+/// Returns the programs that have files open or their working directory below `mountpoint`, each
+/// as `ID (NAME)`, as far as this user can see them.
+pub fn users_of(mountpoint: &Path) -> Vec<String> {
+    let own = std::process::id();
+    let users = all().into_iter().filter(|process| *process != own && uses(*process, mountpoint));
+    let described = users.map(|process| match fs::read_to_string(of(process, "comm")) {
+        Ok(name) => format!("{process} ({})", name.trim_end()),
+        Err(_) => process.to_string(),
+    });
+    described.collect()
+}
+
+/// Returns the state of a process in the words of the kernel, such as "stopped" or "disk sleep".
+pub fn state_of(process: u32) -> Option<String> {
+    let status = fs::read_to_string(of(process, "status")).ok()?;
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"))?;
+    Some(state.split_once('(')?.1.split_once(')')?.0.to_owned())
+}
+
+fn of(process: u32, file: &str) -> PathBuf {
+    format!("/proc/{process}/{file}").into()
+}
+
+/// Returns all processes.
+fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn serves(process: u32, mountpoint: &Path) -> bool {
+    let Ok(line) = fs::read(of(process, "cmdline")) else { return false };
+    let line = line.strip_suffix(b"\0").unwrap_or(&line);
+    let typed: Vec<OsString> =
+        line.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect();
+    let is_named = typed.first().is_some_and(|program| {
+        Path::new(program).file_name().is_some_and(|name| name == OsStr::new(NAME))
+    });
+    let is_daemon = typed.iter().any(|word| word.as_bytes().starts_with(b"--daemon="));
+    if !is_named && !is_daemon {
+        return false;
+    }
+    let typed = args::normalize(typed, &Args::command());
+    let Ok(Args { command: Command::Mount(mount) }) = Args::try_parse_from(typed) else {
+        return false;
+    };
+    match &mount.daemon {
+        Some(path) => path == mountpoint,
+        // A foreground mount stays in the working directory where the path starts.
+        None if is_named && mount.foreground => fs::read_link(of(process, "cwd"))
+            .and_then(|above| umount::located(&above.join(&mount.mountpoint)))
+            .is_ok_and(|path| path == mountpoint),
+        None => false,
+    }
+}
+
+fn uses(process: u32, mountpoint: &Path) -> bool {
+    let files = fs::read_dir(of(process, "fd")).into_iter().flatten().flatten();
+    let links = ["cwd", "root", "exe"].map(|name| of(process, name));
+    let mut links = links.into_iter().chain(files.map(|file| file.path()));
+    // The kernel writes the path of the link without asking the mount.
+    links.any(|link| fs::read_link(link).is_ok_and(|path| path.starts_with(mountpoint)))
+}
