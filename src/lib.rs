@@ -29,6 +29,7 @@
 //! | [`picture`] | from numbers to pictures on a terminal |
 //! | [`vfs`] | the tree: names, inodes, handles, unstored bytes |
 //! | [`fuse`] | kernel requests |
+//! | `serve` | the tree over HTTP, with the feature of that name |
 //! | [`cli`] | the command |
 
 #![cfg_attr(
@@ -66,6 +67,8 @@ pub mod picture;
 pub mod pool;
 pub mod raster;
 pub mod resources;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod shard;
 pub mod stats;
 pub mod store;

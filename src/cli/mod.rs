@@ -33,6 +33,8 @@ mod progress;
 mod remote;
 mod repair;
 mod rescue;
+#[cfg(feature = "serve")]
+mod serve;
 mod serving;
 mod size;
 mod statistics;
@@ -100,6 +102,8 @@ fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
         Command::Create(create) => create::run(&create),
         Command::Convert(convert) => convert::run(&convert),
         Command::Diff(diff) => diff::run(&diff),
+        #[cfg(feature = "serve")]
+        Command::Serve(serve) => serve::run(&serve),
         Command::Demo(demo) => demo::run(&demo),
         Command::Completions(completions) => pages::completions(&completions),
         Command::Man(man) => pages::man(&man),

@@ -42,8 +42,8 @@ pub enum Target<'p> {
 }
 
 impl Typed<'_> {
-    /// Mounts the source, and returns when the mount has ended. `unwritable` is the reason why it is
-    /// read-only, if the user has not asked for that.
+    /// Mounts the source, and returns when the mount has ended. `unwritable` is the reason why it
+    /// is read-only, if the user has not asked for that.
     pub fn serve(
         &self,
         source: &open::Source,
@@ -53,16 +53,16 @@ impl Typed<'_> {
     ) -> Result<(), Failure> {
         // Do this before any thread starts, so that only the waiting thread receives signals.
         sys::block_signals()?;
-        logger::start(self.options.log_level, self.log_sink(starter)?)?;
+        logger::start(self.options.tree.log_level, self.log_sink(starter)?)?;
         // Without a log file, the user has seen this on standard error already.
         if let Some(why) = unwritable
-            && (matches!(starter, Starter::Mount) || self.options.log_file.is_some())
+            && (matches!(starter, Starter::Mount) || self.options.tree.log_file.is_some())
         {
             log::warn!("{}: {why}", source.spelled());
         }
         let descriptors = resources::raise_descriptor_limit();
         // The daemon changes its working directory, from which relative paths start.
-        let rescue = self.options.rescue.as_ref().map(std::path::absolute).transpose()?;
+        let rescue = self.options.write.rescue.as_ref().map(std::path::absolute).transpose()?;
         let hierarchy = self.open_hierarchy(source)?;
         let is_remote = source.root.directory().is_none();
         if !is_remote {
@@ -118,7 +118,7 @@ impl Typed<'_> {
     /// Returns the destination of log lines, with an absolute path: the daemon changes its working
     /// directory.
     fn log_sink(&self, starter: &Starter) -> Result<logger::Sink, Failure> {
-        Ok(match (&self.options.log_file, starter) {
+        Ok(match (&self.options.tree.log_file, starter) {
             (Some(path), _) => logger::Sink::File(std::path::absolute(path)?),
             (None, Starter::Mount) => logger::Sink::System,
             (None, Starter::Foreground { .. } | Starter::Exec(_)) => logger::Sink::Stderr,
@@ -129,7 +129,7 @@ impl Typed<'_> {
         // A terminal also sends SIGHUP when it is closed.
         let of_terminal =
             matches!(starter, Starter::Foreground { .. }) && io::stdin().is_terminal();
-        match (&self.options.log_file, of_terminal) {
+        match (&self.options.tree.log_file, of_terminal) {
             (Some(_), false) => HangUp::ReopenLog,
             _ => HangUp::Stop,
         }

@@ -56,7 +56,7 @@ pub struct Typed<'t> {
 impl Typed<'_> {
     /// Creates the source, if that was requested.
     pub fn create_if_asked(&self) -> Result<(), Failure> {
-        if self.options.create { self.create() } else { Ok(()) }
+        if self.options.write.create { self.create() } else { Ok(()) }
     }
 
     /// Finds the source.
@@ -73,7 +73,7 @@ impl Typed<'_> {
     /// Opens the hierarchy.
     pub fn open_hierarchy(&self, source: &open::Source) -> Result<hierarchy::Hierarchy, Failure> {
         let (args, flags) = (self.options, self.flags);
-        let durability = match args.durability {
+        let durability = match args.write.durability {
             args::Durability::Always => Durability::Synced,
             args::Durability::Fsync => Durability::Buffered,
         };
@@ -81,26 +81,27 @@ impl Typed<'_> {
             Location::Directory(_) => LOCAL_TTL,
             Location::Url(_) => remote::TTL,
         };
-        let ttl = args.metadata_ttl.unwrap_or(ttl);
-        let metadata_ttl = if args.immutable { UNLIMITED } else { ttl };
+        let ttl = args.tree.metadata_ttl.unwrap_or(ttl);
+        let metadata_ttl = if args.tree.immutable { UNLIMITED } else { ttl };
         let mut store = match &source.root {
             Location::Directory(directory) => open::store(directory, durability)?,
-            Location::Url(url) => args.remote.store(url, metadata_ttl)?,
+            Location::Url(url) => args.tree.remote.store(url, metadata_ttl)?,
         };
         if flags.read_only {
             store = store.read_only();
         }
-        let policy = Policy { codecs: args.codecs.clone(), shards: args.shards.clone() };
-        let write = match args.shard_write {
+        let policy =
+            Policy { codecs: args.write.codecs.clone(), shards: args.write.shards.clone() };
+        let write = match args.write.shard_write {
             args::ShardWriteArg::Rewrite => ShardWrite::Rewrite,
             args::ShardWriteArg::Append => ShardWrite::Append,
         };
-        let layout = ShardLayout { order: args.shard_order, write };
-        let max_chunk_len = resources::within_memory(args.max_chunk_size, 8);
-        let trusts_encoded = args.trust_encoded;
+        let layout = ShardLayout { order: args.write.shard_order, write };
+        let max_chunk_len = resources::within_memory(args.tree.max_chunk_size, 8);
+        let trusts_encoded = args.write.trust_encoded;
         let is_remote = source.root.directory().is_none();
         let reads_copies = is_remote && flags.read_only && metadata_ttl >= SHORTEST_FOR_COPIES;
-        let reads_copies = reads_copies && !args.no_consolidated;
+        let reads_copies = reads_copies && !args.tree.no_consolidated;
         let options = hierarchy::Options {
             metadata_ttl,
             max_chunk_len,
@@ -109,26 +110,30 @@ impl Typed<'_> {
             trusts_encoded,
             reads_copies,
         };
-        open::hierarchy(store, source, args.from.clone(), options)
+        open::hierarchy(store, source, args.tree.from.clone(), options)
     }
 
     /// Returns the options of the tree of files.
     pub fn vfs_options(&self, source: &open::Source, descriptors: u64) -> vfs::Options {
         let (args, flags) = (self.options, self.flags);
         vfs::Options {
-            cache_len: resources::within_memory(args.cache_size, 4),
+            cache_len: resources::within_memory(args.tree.cache_size, 4),
             kernel_keeps: !flags.direct_io,
-            dirty_limit: resources::within_memory(args.dirty_limit, 4),
-            fill_chunks: if args.skip_fill_chunks { FillChunks::Skip } else { FillChunks::Store },
-            writeback: match args.writeback {
+            dirty_limit: resources::within_memory(args.write.dirty_limit, 4),
+            fill_chunks: if args.write.skip_fill_chunks {
+                FillChunks::Skip
+            } else {
+                FillChunks::Store
+            },
+            writeback: match args.write.writeback {
                 args::Writeback::Sync => Writeback::Sync,
                 args::Writeback::Delay => Writeback::Delay,
                 args::Writeback::All => Writeback::All,
             },
-            writeback_delay: args.writeback_delay,
+            writeback_delay: args.write.writeback_delay,
             source: source.spelled(),
-            form: args.form,
-            listed_views: args.views.clone(),
+            form: args.tree.form,
+            listed_views: args.tree.views.clone(),
             passthrough: (!flags.no_passthrough).then(PassthroughOptions::default),
             descriptors: usize::try_from(descriptors).unwrap_or(usize::MAX),
         }
@@ -137,14 +142,13 @@ impl Typed<'_> {
     /// Returns the options of the mount, with its log of reads.
     pub fn mount_options(&self, source: &open::Source) -> Result<MountOptions, Failure> {
         let flags = self.flags;
-        let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let (workers, ahead) = self.threads(source, processors);
-        let read_log = self.options.access_log.as_deref().map(AccessLog::open).transpose()?;
+        let (workers, ahead) = self.threads(source);
+        let read_log = self.options.tree.access_log.as_deref().map(AccessLog::open).transpose()?;
         let read_log = read_log.map(|log| -> Arc<dyn ReadLog> { Arc::new(log) });
         Ok(MountOptions {
             entry: self.mount_entry(source.spelled()),
             direct_io: flags.direct_io,
-            event_loops: processors.clamp(2, 4),
+            event_loops: processors().clamp(2, 4),
             workers,
             ahead,
             owner: Owner {
@@ -175,12 +179,13 @@ impl Typed<'_> {
 
     /// Returns how many threads decode and store, and how many of them may do so in advance. One is
     /// left for requests that arrive meanwhile. Over a store that takes long, most threads wait.
-    fn threads(&self, source: &open::Source, processors: usize) -> (usize, usize) {
+    pub fn threads(&self, source: &open::Source) -> (usize, usize) {
+        let processors = processors();
         let (workers, ahead) = match &source.root {
             Location::Directory(_) => (processors.saturating_add(2).max(4), processors),
             Location::Url(_) => (REMOTE_THREADS, REMOTE_THREADS / 4),
         };
-        let workers = self.options.threads.unwrap_or(workers).max(1);
+        let workers = self.options.tree.threads.unwrap_or(workers).max(1);
         (workers, ahead.min(workers.saturating_sub(1)).max(1))
     }
 
@@ -207,7 +212,7 @@ impl Typed<'_> {
         unwritable: Option<&str>,
     ) -> Result<(), Failure> {
         let is_typed = self.flags.read_only;
-        let may_be_folder = source.root.directory().is_some() && self.options.from.is_none();
+        let may_be_folder = source.root.directory().is_some() && self.options.tree.from.is_none();
         let why = match unwritable {
             Some(why) => why,
             None if !is_typed && may_be_folder && open::is_folder(source)? => {
@@ -224,7 +229,7 @@ impl Typed<'_> {
         let shown = self.path.display();
         let refused = |error: &dyn fmt::Display| failed(format!("{shown}: {error}"));
         let (store, is_empty) = if let Some(url) = remote::url(self.path) {
-            let store = self.options.remote.store(url, remote::TTL)?;
+            let store = self.options.tree.remote.store(url, remote::TTL)?;
             let is_empty = open::is_empty(&store).map_err(|error| refused(&error.detail()))?;
             (store, is_empty)
         } else {
@@ -243,7 +248,7 @@ impl Typed<'_> {
             );
         }
         let mut keys = Vec::new();
-        for (key, text) in self.options.format.new_root()? {
+        for (key, text) in self.options.write.format.new_root()? {
             match store.write()?.set(&key, &[bytes::Bytes::from(text).into()], Condition::Absent) {
                 // Another machine has just created it.
                 Err(error) if error.kind() == Kind::Exists => {}
@@ -254,6 +259,10 @@ impl Typed<'_> {
         store.write()?.sync(&keys)?;
         Ok(())
     }
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 fn missing_source(source: &Path) -> Failure {

@@ -49,6 +49,16 @@ impl Heat {
         Some(Self { range, colors, glyphs })
     }
 
+    /// Returns the colours of pixels for these numbers; `None` if none of them is finite.
+    pub fn in_true_colors(values: &[f64]) -> Option<Self> {
+        Self::of(values, Colors::True, Glyphs::Blocks)
+    }
+
+    /// Returns the colour of a pixel, `None` for NaN.
+    pub fn rgb(&self, value: f64) -> Option<[u8; 3]> {
+        self.part(value).map(mixed)
+    }
+
     /// Returns how many rows of cells share a line.
     pub fn rows_in_line(colors: Colors, glyphs: Glyphs) -> usize {
         if colors != Colors::None && glyphs == Glyphs::Blocks { 2 } else { 1 }
@@ -101,13 +111,7 @@ impl Heat {
 
     /// Returns the colour of a number, `None` for NaN. Infinities have the colours of the ends.
     fn color(&self, value: f64) -> Option<Color> {
-        if value.is_nan() {
-            return None;
-        }
-        let (low, high) = self.range;
-        // Use halves, since the difference of two floats may be infinite.
-        let part = (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
-        let part = if part.is_nan() { 0.5 } else { part.clamp(0.0, 1.0) };
+        let part = self.part(value)?;
         let of = |count: usize| {
             let count = to_float(i128::try_from(count).unwrap_or_default());
             to_index((part * count).min(count - 1.0))
@@ -118,6 +122,19 @@ impl Heat {
             Colors::Indexed => Some(Color::Indexed(indexed(mixed(part)))),
             Colors::True => Some(Color::True(mixed(part))),
         }
+    }
+}
+
+impl Heat {
+    /// Returns the position of a number on the scale, from 0 to 1; `None` for NaN.
+    fn part(&self, value: f64) -> Option<f64> {
+        if value.is_nan() {
+            return None;
+        }
+        let (low, high) = self.range;
+        // Use halves, since the difference of two floats may be infinite.
+        let part = (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
+        Some(if part.is_nan() { 0.5 } else { part.clamp(0.0, 1.0) })
     }
 }
 

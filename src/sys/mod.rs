@@ -258,3 +258,16 @@ pub fn kernel_release() -> (u32, u32) {
 pub fn write_back(path: &std::path::Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(path)?)?)
 }
+
+/// Fills `bytes` with random ones that nobody can guess (getrandom(2)).
+pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty()) {
+            Ok(len) => filled = filled.saturating_add(len),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

@@ -30,6 +30,7 @@ mod names;
 mod opening;
 mod options;
 mod reader;
+mod version;
 mod view_writers;
 mod xattr;
 

@@ -121,6 +121,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("fuse", &["error", "sys", "vfs", "pool", "backing"]),
+    (
+        "serve",
+        &["error", "pool", "metadata", "hierarchy", "cache", "view", "vfs", "raster", "picture"],
+    ),
     ("stats", &["error", "buffer", "dtype", "codec", "array"]),
     (
         "raster",
@@ -150,6 +154,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "stats",
             "raster",
             "picture",
+            "serve",
         ],
     ),
 ];
@@ -173,6 +178,7 @@ const ROOMS: &[&str] = &[
     "file_calls",
     "name_calls",
     "xattr",
+    "version",
 ];
 
 /// Words that only one place may say, and that place.
@@ -180,7 +186,8 @@ const OWNED: &[(&str, &[&str])] = &[
     ("fuser::", &["src/fuse/"]),
     ("rayon::", &["src/parallel.rs"]),
     ("object_store::", &["src/store/object"]),
-    ("tokio::", &["src/store/object"]),
+    ("tokio::", &["src/store/object", "src/serve/"]),
+    ("hyper::", &["src/serve/"]),
     (
         "std::fs",
         &[

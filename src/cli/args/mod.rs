@@ -7,6 +7,8 @@ mod extras;
 mod make;
 mod mount;
 mod normalize;
+#[cfg(feature = "serve")]
+mod serve;
 
 pub use check::{Check, Diff};
 use clap::{Parser, Subcommand};
@@ -19,6 +21,8 @@ pub use mount::{
     AutoUnmount, Durability, Exec, Mount, MountOptions, ShardWriteArg, Status, Umount, Writeback,
 };
 pub use normalize::normalize;
+#[cfg(feature = "serve")]
+pub use serve::Serve;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,6 +33,7 @@ Examples:
   zarrfs umount /mnt/zarr               store pending changes, and unmount
   zarrfs exec climate.zarr -- ncdump -h {}/__root__.nc
                                         mount for one command, without root
+  zarrfs serve climate.zarr             show every file in a browser, and to programs over HTTP
   zarrfs tree climate.zarr              list all groups and arrays
   zarrfs info climate.zarr/t2m          describe one array: shape, chunks, shards, codecs
   zarrfs cat climate.zarr/t2m --as npy > t2m.npy
@@ -67,6 +72,8 @@ pub enum Command {
     Create(Create),
     Convert(Convert),
     Diff(Diff),
+    #[cfg(feature = "serve")]
+    Serve(Serve),
     Demo(Demo),
     Completions(Completions),
     Man(Man),
@@ -118,7 +125,7 @@ mod tests {
     fn codecs_and_shards_are_given_to_the_policy() {
         let mount = |more: &[&str]| match parse(&[&["a.zarr", "mnt"], more].concat()) {
             Ok(Args { command: Command::Mount(mount) }) => {
-                Ok((mount.options.codecs, mount.options.shards))
+                Ok((mount.options.write.codecs, mount.options.write.shards))
             }
             Ok(other) => panic!("{other:?} is no mount"),
             Err(error) => Err(error.to_string()),

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{Args as _, FromArgMatches as _, ValueEnum};
 use log::LevelFilter;
 
 use crate::array::ShardOrder;
+use crate::cli::failure::{Failure, failed};
 use crate::cli::remote::Remote;
 use crate::cli::values::{
     Codecs, codecs, dialects, duration, form_values, listed_views, new_dialects, shard_orders, size,
@@ -71,7 +72,6 @@ pub struct Mount {
 
 /// The options that `mount` and `exec` share.
 #[derive(Debug, Clone, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 pub struct MountOptions {
     /// Mount options as in fstab, separated by commas.
     ///
@@ -84,6 +84,26 @@ pub struct MountOptions {
     /// `cache-size=1G`. Options that only fstab needs (`_netdev`, `x-*`, ...) have no effect.
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub words: Vec<String>,
+    #[command(flatten)]
+    pub write: WriteOptions,
+    #[command(flatten)]
+    pub tree: TreeOptions,
+}
+
+impl MountOptions {
+    /// Returns these options of a tree, and the defaults for writing.
+    pub fn of_tree(tree: TreeOptions) -> Result<Self, Failure> {
+        let write = WriteOptions::augment_args(clap::Command::new("write"));
+        let write = write.try_get_matches_from(["write"]);
+        let write = write.and_then(|typed| WriteOptions::from_arg_matches(&typed));
+        let write = write.map_err(|error| failed(error.to_string()))?;
+        Ok(Self { words: Vec::new(), write, tree })
+    }
+}
+
+/// The options for the tree of files, also of one that is only read.
+#[derive(Debug, Clone, clap::Args)]
+pub struct TreeOptions {
     /// The form of the mount: a Zarr hierarchy, or a tree of files of one format.
     #[arg(long = "as", value_name = "FORMAT", value_parser = form_values(), default_value = "zarr")]
     pub form: Form,
@@ -98,6 +118,47 @@ pub struct MountOptions {
     /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
     pub from: Option<Dialect>,
+    /// Memory for decoded chunks.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    pub cache_size: u64,
+    /// Size limit for decoded chunks and for ordinary files. Larger ones cannot be read or written.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
+    pub max_chunk_size: u64,
+    /// How long to cache names, sizes and metadata [default: 1s, or 1m for a URL].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub metadata_ttl: Option<Duration>,
+    /// Assume that nothing else changes the hierarchy: cache names, sizes and metadata without
+    /// limit.
+    #[arg(long, conflicts_with = "metadata_ttl")]
+    pub immutable: bool,
+    /// Read each metadata file. Otherwise a read-only mount of a URL uses consolidated metadata,
+    /// which may be outdated if a program that does not update them changed the hierarchy.
+    #[arg(long, help_heading = "Options for URLs")]
+    pub no_consolidated: bool,
+    /// Threads that decode and store [default: the number of processors plus 2, at least 4;
+    /// 64 for a URL].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Log level: off, error, warn, info or debug.
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    pub log_level: LevelFilter,
+    /// Log file [default: standard error with --foreground, otherwise the system log]. SIGHUP
+    /// reopens it, and SIGUSR1 logs the counters of .zarrfs/stats.
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// Append a line of JSON to FILE for each read: time, path, offset, length, how it was answered
+    /// (hit, decode or unknown), microseconds. Reads that the kernel answers itself have no line;
+    /// -o nopassthrough and -o direct_io make all reads visible.
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Option<PathBuf>,
+    #[command(flatten)]
+    pub remote: Remote,
+}
+
+/// The options for writing.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Options for writing")]
+pub struct WriteOptions {
     /// Create an empty hierarchy if SOURCE is missing or an empty directory.
     #[arg(long)]
     pub create: bool,
@@ -123,26 +184,9 @@ pub struct MountOptions {
     /// How to update a shard if only some of its chunks change.
     #[arg(long, value_name = "HOW", value_enum, default_value = "rewrite")]
     pub shard_write: ShardWriteArg,
-    /// Memory for decoded chunks.
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
-    pub cache_size: u64,
     /// Memory for changes that are not stored yet. If they exceed it, writes fail with ENOMEM.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
     pub dirty_limit: u64,
-    /// Size limit for decoded chunks and for ordinary files. Larger ones cannot be read or written.
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
-    pub max_chunk_size: u64,
-    /// How long to cache names, sizes and metadata [default: 1s, or 1m for a URL].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub metadata_ttl: Option<Duration>,
-    /// Assume that nothing else changes the hierarchy: cache names, sizes and metadata without
-    /// limit.
-    #[arg(long, conflicts_with = "metadata_ttl")]
-    pub immutable: bool,
-    /// Read each metadata file. Otherwise a read-only mount of a URL uses consolidated metadata,
-    /// which may be outdated if a program that does not update them changed the hierarchy.
-    #[arg(long, help_heading = "Options for URLs")]
-    pub no_consolidated: bool,
     /// Do not store a chunk whose elements all equal the fill value bit for bit; erase it instead.
     #[arg(long)]
     pub skip_fill_chunks: bool,
@@ -165,24 +209,6 @@ pub struct MountOptions {
     /// at its path in the mount, chunks decoded [default: discard them; --log-file names them].
     #[arg(long, value_name = "DIR")]
     pub rescue: Option<PathBuf>,
-    /// Threads that decode and store [default: the number of processors plus 2, at least 4;
-    /// 64 for a URL].
-    #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
-    /// Log level: off, error, warn, info or debug.
-    #[arg(long, value_name = "LEVEL", default_value = "warn")]
-    pub log_level: LevelFilter,
-    /// Log file [default: standard error with --foreground, otherwise the system log]. SIGHUP
-    /// reopens it, and SIGUSR1 logs the counters of .zarrfs/stats.
-    #[arg(long, value_name = "FILE")]
-    pub log_file: Option<PathBuf>,
-    /// Append a line of JSON to FILE for each read: time, path, offset, length, how it was answered
-    /// (hit, decode or unknown), microseconds. Reads that the kernel answers itself have no line;
-    /// -o nopassthrough and -o direct_io make all reads visible.
-    #[arg(long, value_name = "FILE")]
-    pub access_log: Option<PathBuf>,
-    #[command(flatten)]
-    pub remote: Remote,
 }
 
 /// Run a command with a hierarchy mounted that only this command sees. Needs neither root nor

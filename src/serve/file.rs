@@ -1,0 +1,165 @@
+//! Answers with the bytes of a file.
+
+use std::ops::Range;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use hyper::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderValue, LAST_MODIFIED,
+    RANGE,
+};
+use hyper::{HeaderMap, Response, StatusCode};
+
+use super::body::{self, BLOCK, Blocks, Produce};
+use super::conditions::{self, Version, Wanted};
+use super::range::{self, Asked};
+use super::reply::{self, Body, Reply};
+use super::tree::Open;
+use crate::error::Result;
+
+/// The answer to a request for a file, up to its first bytes.
+#[derive(Debug)]
+pub struct Answer {
+    open: Open,
+    version: Version,
+    status: StatusCode,
+    part: Range<u64>,
+    first: Bytes,
+}
+
+impl Answer {
+    /// Reads what is needed before the first header can be sent: if it fails, the client gets an
+    /// error and not a file. Waits for the store.
+    pub fn prepare(open: Open, headers: &HeaderMap, is_head: bool) -> Result<Self> {
+        let version = version_of(&open)?;
+        let whole = 0..open.attr().len;
+        let (status, part) = match conditions::wanted(headers, &version) {
+            Wanted::Nothing => (StatusCode::NOT_MODIFIED, 0..0),
+            Wanted::Another => (StatusCode::PRECONDITION_FAILED, 0..0),
+            Wanted::File => match asked(headers, &version, whole.end) {
+                Asked::Whole => (StatusCode::OK, whole),
+                Asked::Part(part) => (StatusCode::PARTIAL_CONTENT, part),
+                Asked::Beyond => (StatusCode::RANGE_NOT_SATISFIABLE, 0..0),
+            },
+        };
+        let mut answer = Self { open, version, status, part, first: Bytes::new() };
+        if !is_head {
+            let mut rest = Rest { open: &answer.open, part: answer.part.clone() };
+            answer.first = rest.next()?.unwrap_or_default();
+        }
+        Ok(answer)
+    }
+
+    /// Returns the reply, whose body is read while the client takes it.
+    pub fn reply(self, kind: &'static str, is_head: bool, blocks: Blocks) -> Reply {
+        let len = self.part.end.saturating_sub(self.part.start);
+        let total = self.open.attr().len;
+        let mut reply = match self.status {
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
+                let mut reply = reply::of(self.status, kind, Body::default());
+                reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(len));
+                if self.status == StatusCode::PARTIAL_CONTENT {
+                    let last = self.part.end.saturating_sub(1);
+                    insert(
+                        reply.headers_mut(),
+                        CONTENT_RANGE,
+                        &format!("bytes {}-{last}/{total}", self.part.start),
+                    );
+                }
+                reply
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE => {
+                let why = format!("the file has {total} bytes, and the range begins past its end");
+                let mut reply = reply::sentence(self.status, &why);
+                insert(reply.headers_mut(), CONTENT_RANGE, &format!("bytes */{total}"));
+                reply
+            }
+            StatusCode::PRECONDITION_FAILED => {
+                reply::sentence(self.status, "the file has changed, or has no version to compare")
+            }
+            status => {
+                let mut reply = Response::new(Body::default());
+                *reply.status_mut() = status;
+                reply
+            }
+        };
+        let headers = reply.headers_mut();
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        // A client may keep the file, but has to ask whether it has changed.
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        if let Some(tag) = &self.version.tag {
+            insert(headers, ETAG, tag);
+            insert(headers, LAST_MODIFIED, &httpdate::fmt_http_date(self.version.modified));
+        }
+        if !is_head && matches!(self.status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
+            let first = (!self.first.is_empty()).then_some(self.first);
+            *reply.body_mut() =
+                body::of(Transfer { open: self.open, part: self.part, first }, blocks);
+        }
+        reply
+    }
+}
+
+fn asked(headers: &HeaderMap, version: &Version, len: u64) -> Asked {
+    match headers.get(RANGE).and_then(|range| range.to_str().ok()) {
+        Some(range) if conditions::allows_part(headers, version) => range::asked(range, len),
+        _ => Asked::Whole,
+    }
+}
+
+fn version_of(open: &Open) -> Result<Version> {
+    let attr = open.attr();
+    let since = attr.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (time, len) = (since.as_nanos(), attr.len);
+    let tag = match open.version()? {
+        Some(version) => format!("\"{time:x}-{len:x}-{version:x}\""),
+        None => format!("W/\"{time:x}-{len:x}\""),
+    };
+    Ok(Version { tag: Some(tag), modified: attr.modified })
+}
+
+fn insert(headers: &mut HeaderMap, name: hyper::header::HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// The bytes of a file that are not read yet.
+struct Rest<'o> {
+    open: &'o Open,
+    part: Range<u64>,
+}
+
+impl Rest<'_> {
+    fn next(&mut self) -> Result<Option<Bytes>> {
+        let left = self.part.end.saturating_sub(self.part.start);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK);
+        if len == 0 {
+            return Ok(None);
+        }
+        let bytes = self.open.read(self.part.start, len)?;
+        self.part.start = self.part.start.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        Ok(Some(bytes))
+    }
+}
+
+/// A file on its way to the client.
+struct Transfer {
+    open: Open,
+    part: Range<u64>,
+    first: Option<Bytes>,
+}
+
+impl Produce for Transfer {
+    fn next(&mut self) -> Result<Option<Bytes>> {
+        if let Some(first) = self.first.take() {
+            let len = u64::try_from(first.len()).unwrap_or(u64::MAX);
+            self.part.start = self.part.start.saturating_add(len);
+            return Ok(Some(first));
+        }
+        let mut rest = Rest { open: &self.open, part: self.part.clone() };
+        let next = rest.next();
+        self.part.start = rest.part.start;
+        next
+    }
+}

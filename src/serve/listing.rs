@@ -1,0 +1,160 @@
+//! Listings of directories: JSON in the form that nginx has, or HTML.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::body::{BLOCK, Produce};
+use super::page;
+use super::tree::Found;
+use crate::error::Result;
+use crate::vfs::{Attr, DirHandle};
+
+/// The form of a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `[{"name": ..., "type": "directory", "mtime": ...}, ...]`.
+    Json,
+    /// A page with links.
+    Html,
+}
+
+impl Form {
+    /// Returns the form that a client prefers, by its `Accept` header. Clients that list by links
+    /// in HTML (fsspec, GDAL) accept everything.
+    pub fn of(accept: Option<&str>) -> Self {
+        let quality = |kind: &str| {
+            let listed = accept.unwrap_or_default().split(',').find_map(|entry| {
+                let mut parts = entry.split(';').map(str::trim);
+                let is_kind = parts.next()?.eq_ignore_ascii_case(kind);
+                let quality = parts.find_map(|part| part.strip_prefix("q="));
+                is_kind.then(|| quality.and_then(|text| text.parse().ok()).unwrap_or(1.0_f32))
+            });
+            listed.unwrap_or(0.0)
+        };
+        let json = quality("application/json");
+        if json > 0.0 && json >= quality("text/html") { Self::Json } else { Self::Html }
+    }
+
+    /// Returns the type of the body.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Html => "text/html; charset=utf-8",
+        }
+    }
+}
+
+/// A listing that is being sent.
+pub struct Listing {
+    found: Found,
+    dir: Arc<DirHandle>,
+    form: Form,
+    position: usize,
+    /// The beginning of the page, before it is sent.
+    head: Option<String>,
+    /// Whether an entry was sent.
+    is_begun: bool,
+    is_complete: bool,
+}
+
+impl Listing {
+    /// Opens a directory. `names` is its path.
+    pub fn new(found: Found, names: &[String], form: Form) -> Result<Self> {
+        let dir = Arc::new(found.vfs().listings().opendir(found.attr.number)?);
+        let head = match form {
+            Form::Json => "[".to_owned(),
+            Form::Html => page::head(found.vfs(), names),
+        };
+        Ok(Self {
+            found,
+            dir,
+            form,
+            position: 0,
+            head: Some(head),
+            is_begun: false,
+            is_complete: false,
+        })
+    }
+
+    fn entry(&self, name: &str, attr: &Attr) -> String {
+        match self.form {
+            Form::Html => page::entry(name, attr),
+            Form::Json => {
+                let comma = if self.is_begun { ",\n" } else { "\n" };
+                let kind = if attr.is_dir { "directory" } else { "file" };
+                let time = httpdate::fmt_http_date(at_least_epoch(attr.modified));
+                let mut entry = json!({"name": name, "type": kind, "mtime": time});
+                if !attr.is_dir {
+                    entry["size"] = attr.len.into();
+                }
+                format!("{comma}{entry}")
+            }
+        }
+    }
+}
+
+impl Produce for Listing {
+    fn next(&mut self) -> Result<Option<Bytes>> {
+        if self.is_complete {
+            return Ok(None);
+        }
+        let mut text = self.head.take().unwrap_or_default();
+        let listings = Arc::clone(self.found.vfs().listings());
+        while text.len() < BLOCK {
+            let Some(listed) = listings.readdir(&self.dir, self.position)? else {
+                self.is_complete = true;
+                text.push_str(match self.form {
+                    Form::Json => "\n]\n",
+                    Form::Html => page::END,
+                });
+                break;
+            };
+            self.position = self.position.saturating_add(1);
+            let vfs = self.found.vfs();
+            let attr = match listings.lookup_listed(&self.dir, &listed) {
+                // A listing does not generate metadata files, which their length needs.
+                Ok(Some(attr)) if attr.may_change => vfs.getattr(attr.number).unwrap_or(attr),
+                Ok(Some(attr)) => attr,
+                Ok(None) => continue,
+                Err(error) => {
+                    // A bad entry does not hide the others.
+                    vfs.note("list", &error);
+                    listings.lookup_listed_name(&listed)
+                }
+            };
+            vfs.forget(attr.number, 1);
+            text.push_str(&self.entry(&listed.name, &attr));
+            self.is_begun = true;
+        }
+        Ok(Some(text.into()))
+    }
+}
+
+/// Returns a time that a header can have.
+fn at_least_epoch(time: SystemTime) -> SystemTime {
+    time.max(SystemTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_is_json_for_clients_that_ask_for_it() {
+        for (accept, form) in [
+            (None, Form::Html),
+            (Some("*/*"), Form::Html),
+            (Some("text/html,application/xhtml+xml,*/*;q=0.8"), Form::Html),
+            (Some("application/json"), Form::Json),
+            (Some("application/json, text/plain, */*"), Form::Json),
+            (Some("text/html, application/json;q=0.5"), Form::Html),
+            (Some("text/html;q=0.1, application/json"), Form::Json),
+            (Some("application/json;q=0"), Form::Html),
+        ] {
+            assert_eq!(Form::of(accept), form, "{accept:?}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The tree of files over HTTP, read-only (RFC 9110 and 9112). Like `fuse`, it translates requests
+//! to calls of `vfs`; it is the only module that uses hyper.
+//!
+//! A request goes through `request`, which checks the token, the host and the method, and finds
+//! the file. `file` answers for a file, with ranges and conditions; `listing` and `page` answer for
+//! a directory, and `preview` draws an array. Calls that may read the store run on threads of their
+//! own (`tree`). A body is produced block by block while the client takes it (`body`), so memory
+//! does not depend on the length of a file or on the number of slow clients.
+
+mod body;
+mod conditions;
+mod file;
+mod listing;
+mod page;
+mod paths;
+mod preview;
+mod range;
+mod reply;
+mod request;
+mod server;
+mod tree;
+
+pub use server::{Bound, Options, Stopper};

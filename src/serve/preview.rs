@@ -1,0 +1,47 @@
+//! A picture of a slice of an array, as PNG.
+
+use bytes::Bytes;
+
+use crate::cache::ChunkCache;
+use crate::error::{Error, Kind, Result};
+use crate::metadata::NodePath;
+use crate::picture::Heat;
+use crate::raster::{self, Limits};
+use crate::vfs::Vfs;
+use crate::view::{GetChunk, Source};
+
+/// The limits of a picture. It decodes few chunks, since a page may have many pictures.
+const LIMITS: Limits = Limits { columns: 384, rows: 288, height_of_row: 1, len: 48 << 20 };
+
+/// The cache size in bytes for values in headers.
+const CACHE_LEN: u64 = 16 << 20;
+
+/// Draws the middle of the node at `names`, in the colours of `zarrfs info --plot`.
+pub fn png(vfs: &Vfs, names: &[String]) -> Result<Bytes> {
+    let path = NodePath::parse(&names.join("/")).map_err(|_| Error::not_found())?;
+    if vfs.hierarchy().node(&path)?.is_none() {
+        return Err(Error::not_found());
+    }
+    let cache = ChunkCache::new(CACHE_LEN);
+    let get: &GetChunk<'_> = &|elements, coords, _| {
+        Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
+    };
+    let raster = raster::of(&Source::new(vfs.hierarchy(), &path, get)?, None, &LIMITS)?;
+    let size = |cells: u64| u32::try_from(cells).unwrap_or(u32::MAX);
+    let heat = Heat::in_true_colors(&raster.values);
+    let pixel = |value: &f64| {
+        let color = heat.and_then(|heat| heat.rgb(*value));
+        color.map_or([0; 4], |[red, green, blue]| [red, green, blue, u8::MAX])
+    };
+    let pixels: Vec<u8> = raster.values.iter().flat_map(pixel).collect();
+    let mut png = Vec::new();
+    let mut encoder =
+        png::Encoder::new(&mut png, size(raster.across.cells), size(raster.down.cells));
+    encoder.set_color(png::ColorType::Rgba);
+    encoder.set_depth(png::BitDepth::Eight);
+    let encode = |error: png::EncodingError| Error::new(Kind::Internal, error.to_string());
+    let mut writer = encoder.write_header().map_err(encode)?;
+    writer.write_image_data(&pixels).map_err(encode)?;
+    writer.finish().map_err(encode)?;
+    Ok(png.into())
+}

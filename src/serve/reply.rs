@@ -1,0 +1,45 @@
+//! Answers without a file.
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::header::{self, HeaderValue};
+use hyper::{Response, StatusCode};
+
+use crate::error::{Error, Kind};
+
+/// The body of an answer.
+pub type Body = UnsyncBoxBody<Bytes, Error>;
+
+/// The answer to a request.
+pub type Reply = Response<Body>;
+
+/// Returns a body with these bytes.
+pub fn bytes(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Returns an answer with this type and body.
+pub fn of(status: StatusCode, kind: &'static str, body: Body) -> Reply {
+    let mut reply = Response::new(body);
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply
+}
+
+/// Returns an answer with one sentence.
+pub fn sentence(status: StatusCode, sentence: &str) -> Reply {
+    of(status, "text/plain; charset=utf-8", bytes(format!("{sentence}\n")))
+}
+
+/// Returns the answer for an error of the tree.
+pub fn error(error: &Error) -> Reply {
+    let status = match error.kind() {
+        Kind::NotFound | Kind::NotDirectory => StatusCode::NOT_FOUND,
+        Kind::NotPermitted => StatusCode::FORBIDDEN,
+        Kind::Unsupported => StatusCode::NOT_IMPLEMENTED,
+        Kind::NoMemory | Kind::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    sentence(status, &error.to_string())
+}

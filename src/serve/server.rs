@@ -1,0 +1,192 @@
+//! The connections of the server, and their limits.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+use tokio_io_timeout::TimeoutStream;
+
+use super::body::Blocks;
+use super::request::Context;
+use crate::pool::Pool;
+use crate::vfs::Vfs;
+
+/// The longest time that a client may take for the headers of a request.
+const HEADERS: Duration = Duration::from_secs(15);
+
+/// The longest time that a client may take nothing of an answer.
+const STALL: Duration = Duration::from_secs(60);
+
+/// The longest headers of a request, in bytes.
+const MAX_HEADERS_LEN: usize = 64 << 10;
+
+/// The most headers of a request.
+const MAX_HEADERS: usize = 100;
+
+/// The longest time for answers that are being sent when the server ends.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The interval of dropping inodes and memory that nobody uses.
+const TICK: Duration = Duration::from_millis(500);
+
+/// How to serve.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The address to listen on. Port 0 is any free port.
+    pub listen: SocketAddr,
+    /// The first name in each path, which only the user knows.
+    pub token: Option<String>,
+    /// The path before that, where a proxy shows the server.
+    pub base: String,
+    /// Further names of the host.
+    pub hosts: Vec<String>,
+    /// The threads that decode.
+    pub workers: usize,
+    /// The most of them that may decode in advance.
+    pub ahead: usize,
+    /// The most connections at a time. Others wait.
+    pub connections: usize,
+}
+
+/// A server that has its address, and does not answer yet.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    stopper: Stopper,
+    stopped: watch::Receiver<bool>,
+}
+
+/// Ends a server.
+#[derive(Debug, Clone)]
+pub struct Stopper(Arc<watch::Sender<bool>>);
+
+impl Stopper {
+    /// Ends the server soon.
+    pub fn stop(&self) {
+        // If there is no receiver, the server has ended.
+        let _ended = self.0.send(true);
+    }
+}
+
+impl Bound {
+    /// Takes the address.
+    pub fn new(listen: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(listen)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (sender, stopped) = watch::channel(false);
+        Ok(Self { listener, address, stopper: Stopper(Arc::new(sender)), stopped })
+    }
+
+    /// Returns the address, with the port that was chosen.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns a handle that ends the server.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Serves `vfs` until the server is stopped.
+    pub fn run(self, vfs: Arc<Vfs>, options: Options) -> io::Result<()> {
+        let pool = Arc::new(Pool::new(options.workers, options.ahead)?);
+        vfs.use_pool(Arc::clone(&pool));
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(options.workers)
+            .thread_name("http")
+            .enable_io()
+            .enable_time()
+            .build()?;
+        let tree = Arc::clone(&vfs);
+        let context =
+            Arc::new(Context { vfs, address: self.address, options, blocks: Blocks::default() });
+        let ended = runtime.block_on(accept(self.listener, self.stopped, context));
+        tree.stop_waiting();
+        runtime.shutdown_timeout(GRACE);
+        pool.close();
+        ended
+    }
+}
+
+/// Accepts connections until the server is stopped.
+async fn accept(
+    listener: TcpListener,
+    mut stopped: watch::Receiver<bool>,
+    context: Arc<Context>,
+) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let places = Arc::new(Semaphore::new(context.options.connections));
+    let tree = Arc::clone(&context.vfs);
+    let mut tick = tokio::time::interval(TICK);
+    loop {
+        let place = Arc::clone(&places).acquire_owned();
+        tokio::select! {
+            // It only fails when its sender is gone, and that also ends the server.
+            _ = stopped.changed() => break,
+            _ = tick.tick() => {
+                let tree = Arc::clone(&tree);
+                tokio::task::spawn_blocking(move || tree.tick());
+            }
+            accepted = async { (place.await, listener.accept().await) } => match accepted {
+                (Ok(place), Ok((stream, _))) => {
+                    let (context, stopped) = (Arc::clone(&context), stopped.clone());
+                    tokio::spawn(async move {
+                        serve(stream, context, stopped).await;
+                        drop(place);
+                    });
+                }
+                (Err(_), _) => break,
+                (_, Err(error)) => {
+                    // A client that has gone again is no reason to wait, but a lack of descriptors
+                    // is.
+                    log::debug!("accept: {error}");
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            },
+        }
+    }
+    // Those who are answered get the rest, if they take it soon.
+    let all = u32::try_from(context.options.connections).unwrap_or(u32::MAX);
+    let _late = timeout(GRACE, places.acquire_many(all)).await;
+    Ok(())
+}
+
+/// Answers the requests of a connection.
+async fn serve(stream: TcpStream, context: Arc<Context>, mut stopped: watch::Receiver<bool>) {
+    stream.set_nodelay(true).unwrap_or_else(|error| log::debug!("{error}"));
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(STALL));
+    let answer = service_fn(move |request| {
+        let context = Arc::clone(&context);
+        async move { Ok::<_, Infallible>(context.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .max_buf_size(MAX_HEADERS_LEN)
+        .max_headers(MAX_HEADERS)
+        .serve_connection(TokioIo::new(Box::pin(stream)), answer);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stopped.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        log::debug!("connection: {error}");
+    }
+}

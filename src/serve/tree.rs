@@ -1,0 +1,105 @@
+//! Files and directories of the tree, by path. All calls may wait for the store.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::{Error, Kind, Result};
+use crate::vfs::{Access, Attr, ROOT, Vfs};
+
+/// A file or directory that was found.
+#[derive(Debug)]
+pub struct Found {
+    vfs: Arc<Vfs>,
+    /// The inodes on the way, each with a reference.
+    numbers: Vec<u64>,
+    /// The attributes.
+    pub attr: Attr,
+}
+
+impl Found {
+    /// Finds the file with these names.
+    pub fn new(vfs: &Arc<Vfs>, names: &[String]) -> Result<Self> {
+        let attr = vfs.getattr(ROOT)?;
+        let mut found = Self { vfs: Arc::clone(vfs), numbers: Vec::new(), attr };
+        for name in names {
+            if !found.attr.is_dir {
+                return Err(Error::new(Kind::NotDirectory, "not a directory"));
+            }
+            let above = found.attr.number;
+            found.attr = vfs.lookup(above, name)?;
+            found.numbers.push(found.attr.number);
+        }
+        Ok(found)
+    }
+
+    /// Returns the tree.
+    pub fn vfs(&self) -> &Arc<Vfs> {
+        &self.vfs
+    }
+
+    /// Opens the file.
+    pub fn open(self) -> Result<Open> {
+        let handle = self.vfs.open(self.attr.number, Access::Read)?.handle;
+        let mut open = Open { found: self, handle };
+        // Opening a chunk may have decoded it, and thus found its length.
+        let attr = open.found.vfs.getattr(open.found.attr.number)?;
+        open.found.attr = attr;
+        Ok(open)
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        for number in &self.numbers {
+            self.vfs.forget(*number, 1);
+        }
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct Open {
+    found: Found,
+    handle: u64,
+}
+
+impl Open {
+    /// Returns the attributes.
+    pub fn attr(&self) -> &Attr {
+        &self.found.attr
+    }
+
+    /// Returns what changes with the bytes of the file; `None` if that is not known.
+    pub fn version(&self) -> Result<Option<u64>> {
+        self.found.vfs.version(self.handle)
+    }
+
+    /// Reads exactly `len` bytes.
+    pub fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
+        let mut bytes = self.found.vfs.read(self.handle, offset, len)?;
+        if bytes.len() < len {
+            // A read may end early where another part of a view begins.
+            let mut all = Vec::with_capacity(len);
+            while !bytes.is_empty() && all.len() < len {
+                all.extend_from_slice(&bytes);
+                let at = u64::try_from(all.len()).unwrap_or(u64::MAX);
+                let rest = len.saturating_sub(all.len());
+                bytes = self.found.vfs.read(self.handle, offset.saturating_add(at), rest)?;
+            }
+            all.extend_from_slice(&bytes);
+            bytes = all.into();
+        }
+        if bytes.len() == len {
+            Ok(bytes)
+        } else {
+            Err(Error::new(Kind::Stale, "the file became shorter while it was read"))
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.found.vfs.release(self.handle);
+    }
+}

@@ -1,0 +1,343 @@
+"""`zarrfs serve`: every file of the tree over HTTP, to raw sockets, curl and the libraries that read URLs."""
+
+import contextlib
+import email.utils
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import tifffile
+import xarray
+import zarr
+
+from mounts import BIN, PATIENCE, Mount, copy_of, is_alive, until_end, wait_until
+
+FIXTURES = sorted((Path(__file__).parent.parent / "fixtures").glob("*/store"))
+REJECTED = re.compile("reject")
+
+
+class Server:
+    """A server of a store, until `end`."""
+
+    def __init__(self, store, *options):
+        command = [BIN, "serve", str(store), "--listen", "127.0.0.1:0", *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().strip()
+        assert self.url.startswith("http://"), self.process.stderr.read()
+        self.port = int(self.url.split(":")[2].split("/")[0])
+        self.root = "/" + self.url.split("/", 3)[3]
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        started = time.monotonic()
+        _, said = self.process.communicate(timeout=PATIENCE)
+        assert self.process.returncode == 0, said
+        assert time.monotonic() - started < 2
+        return said
+
+    def get(self, path, method="GET", **headers):
+        """The status, the headers and the body of an answer."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(self.url + path, method=method, headers=sent)
+        opener = urllib.request.build_opener(NoRedirect)
+        try:
+            with opener.open(request, timeout=PATIENCE) as reply:
+                return reply.status, reply.headers, reply.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read()
+
+    def raw(self, request, patience=PATIENCE):
+        """All that comes for the bytes of a request."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=patience) as connection:
+            connection.sendall(request)
+            said = b""
+            while part := connection.recv(1 << 16):
+                said += part
+        return said
+
+    def memory(self):
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        return None
+
+
+@contextlib.contextmanager
+def serving(store, *options):
+    server = Server(store, *options)
+    try:
+        yield server
+    except BaseException:
+        server.process.kill()
+        server.process.communicate()
+        raise
+    server.end()
+
+
+@pytest.fixture
+def climate(tmp_path):
+    """A store with what the tests ask for."""
+    group = zarr.create_group(tmp_path / "climate.zarr", attributes={"title": "a < b"})
+    data = np.arange(64 * 96, dtype="f4").reshape(64, 96)
+    group.create_array("t2m", data=data, chunks=(16, 32), shards=(32, 96), dimension_names=["y", "x"])
+    group.create_array("big", shape=(1 << 30,), dtype="u1", chunks=(1 << 20,), fill_value=7, dimension_names=["n"])
+    group.create_group("a group").create_array("50%", data=np.arange(3, dtype="i2"))
+    return tmp_path / "climate.zarr"
+
+
+@pytest.fixture
+def server(climate):
+    with serving(climate) as server:
+        yield server
+
+
+def test_a_file_comes_whole_and_in_each_form_of_a_range(server):
+    status, headers, whole = server.get("t2m.npy")
+    assert (status, int(headers["Content-Length"]), headers["Accept-Ranges"]) == (200, len(whole), "bytes")
+    assert np.array_equal(np.frombuffer(whole[128:], "f4"), np.arange(64 * 96, dtype="f4"))
+    length = len(whole)
+    for asked, first, last in [("0-9", 0, 9), ("100-", 100, length - 1), ("-7", length - 7, length - 1), ("5-99999999", 5, length - 1)]:
+        status, headers, part = server.get("t2m.npy", Range=f"bytes={asked}")
+        assert (status, headers["Content-Range"]) == (206, f"bytes {first}-{last}/{length}"), asked
+        assert part == whole[first : last + 1]
+    for asked in [f"{length}-", f"{length}-{length + 5}", "-0"]:
+        status, headers, _ = server.get("t2m.npy", Range=f"bytes={asked}")
+        assert (status, headers["Content-Range"]) == (416, f"bytes */{length}"), asked
+    for ignored in ["bytes=9-5", "bytes=0-1,4-5", "lines=1-2"]:
+        assert server.get("t2m.npy", Range=ignored)[0] == 200
+    many = "bytes=" + ",".join("0-0" for _ in range(10_000))
+    assert server.get("t2m.npy", Range=many)[2] == whole
+
+
+def test_a_head_has_the_headers_of_the_get_and_no_body(server):
+    for path in ["t2m.nc", "t2m/c/0/0", "zarr.json", "", "missing"]:
+        head, get = server.get(path, "HEAD"), server.get(path)
+        assert head[0] == get[0] and head[2] == b"", path
+        assert head[1]["ETag"] == get[1]["ETag"] and head[1]["Content-Type"] == get[1]["Content-Type"]
+        if get[0] == 200 and get[1]["Content-Length"]:
+            assert head[1]["Content-Length"] == get[1]["Content-Length"], path
+
+
+@pytest.mark.parametrize("path", ["t2m.npy", "t2m/c/0/0", "t2m/zarr.json"])
+def test_a_tag_changes_with_the_bytes_and_conditions_are_kept(server, climate, path):
+    _, headers, before = server.get(path)
+    tag = headers["ETag"]
+    assert not tag.startswith("W/")
+    assert server.get(path)[1]["ETag"] == tag
+    assert server.get(path, If_None_Match=tag)[::2] == (304, b"")
+    assert server.get(path, If_Modified_Since=headers["Last-Modified"])[0] == 304
+    assert server.get(path, If_Match='"other"')[0] == 412
+    assert server.get(path, Range="bytes=0-3", If_Range=tag)[0] == 206
+    assert server.get(path, Range="bytes=0-3", If_Range='"other"')[0] == 200
+    array = zarr.open_array(climate / "t2m")
+    array[0, 0] = 5
+    array.attrs["changed"] = True
+
+    def has_changed():
+        return server.get(path)[1]["ETag"] != tag and server.get(path)[2] != before
+
+    assert wait_until(has_changed, 10)
+    assert server.get(path, If_None_Match=tag)[0] == 200
+    assert server.get(path, Range="bytes=0-3", If_Range=tag)[0] == 200
+
+
+def test_listings_are_json_or_html_and_names_survive_the_url(server):
+    status, headers, body = server.get("", Accept="application/json")
+    assert (status, headers["Content-Type"]) == (200, "application/json")
+    listed = {entry["name"]: entry for entry in json.loads(body)}
+    assert sorted(listed) == ["a group", "big", "t2m", "zarr.json"]
+    assert listed["t2m"]["type"] == "directory" and listed["zarr.json"]["type"] == "file"
+    assert listed["zarr.json"]["size"] == len(server.get("zarr.json")[2])
+    assert email.utils.parsedate(listed["t2m"]["mtime"])
+    page = server.get("")[2].decode()
+    assert '<a href="a%20group/">a group/</a>' in page and "__root__.nc" in page
+    assert server.get("a%20group")[0] == 301
+    assert server.get("a%20group")[1]["Location"] == "./a%20group/"
+    assert '<a href="50%25/">50%/</a>' in server.get("a%20group/")[2].decode()
+    assert server.get("a%20group/50%25/c/0")[2] == np.arange(3, dtype="<i2").tobytes()
+    page = server.get("t2m/")[2].decode()
+    assert "float32" in page and "64 &times; 96" in page and '"../t2m.npy"' in page
+    status, headers, png = server.get("t2m?preview")
+    assert (status, headers["Content-Type"], png[:4]) == (200, "image/png", b"\x89PNG")
+    assert server.get("a%20group?preview")[0] in (404, 501)
+
+
+def test_names_that_do_not_exist_or_lead_out_are_404(server):
+    for path in ["missing", "t2m/c/9/9", "..", "%2e%2e/climate.zarr", "a%2fgroup", "t2m.doc", "zarr.json/x", "%00", "%ff"]:
+        assert server.get(path)[0] == 404, path
+
+
+def test_other_methods_are_refused_and_other_origins_may_read(server):
+    for method in ["PUT", "POST", "DELETE", "PATCH", "PROPFIND"]:
+        status, headers, _ = server.get("zarr.json", method)
+        assert (status, headers["Allow"]) == (405, "GET, HEAD, OPTIONS"), method
+    status, headers, _ = server.get("zarr.json", "OPTIONS", Origin="https://example.org")
+    assert (status, headers["Access-Control-Allow-Origin"]) == (204, "*")
+    assert "Range" in headers["Access-Control-Allow-Headers"]
+    exposed = server.get("zarr.json")[1]["Access-Control-Expose-Headers"]
+    assert {"Content-Range", "Content-Length", "ETag", "Accept-Ranges"} <= set(exposed.split(", "))
+
+
+def test_a_request_needs_the_token_and_a_host_of_this_machine(server):
+    request = "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n"
+
+    def status(path, host="localhost"):
+        return int(server.raw(request.format(path, host).encode()).split()[1])
+
+    token = server.root.strip("/")
+    assert len(token) >= 20
+    good = f"/{token}/zarr.json"
+    assert status(good) == 200
+    for path in ["/", "/zarr.json", "/x/zarr.json", f"/{token[:-1]}/zarr.json", f"/{token}x/zarr.json", f"//{token[1:]}/"]:
+        assert status(path) == 403, path
+    for host in ["127.0.0.1", f"localhost:{server.port}", "[::1]:80"]:
+        assert status(good, host) == 200, host
+    for host in ["example.org", "localhost.example.org", "127.0.0.1.nip.io", "", "10.0.0.1"]:
+        assert status(good, host) in (400, 421), host
+    without = f"GET {good} HTTP/1.0\r\n\r\n"
+    assert int(server.raw(without.encode()).split()[1]) == 421
+
+
+def test_the_token_the_base_and_the_hosts_can_be_chosen(climate):
+    with serving(climate, "--token", "secret", "--base", "/user/me/proxy/8600", "--allow-host", "hub.example.org") as server:
+        assert server.url == f"http://127.0.0.1:{server.port}/user/me/proxy/8600/secret/"
+        # A proxy passes the whole path, or removes its own part.
+        assert server.get("zarr.json")[0] == 200
+        server.url = f"http://127.0.0.1:{server.port}/secret/"
+        assert server.get("zarr.json", Host="hub.example.org")[0] == 200
+        assert server.get("zarr.json", Host="example.org")[0] == 421
+    with serving(climate, "--no-token") as server:
+        assert server.root == "/"
+        assert server.get("t2m/zarr.json")[0] == 200
+
+
+def test_wrong_words_get_one_sentence(climate, server):
+    def refused(*words):
+        done = subprocess.run([BIN, "serve", *map(str, words)], capture_output=True, text=True, timeout=PATIENCE)
+        return done.returncode, done.stderr.strip()
+
+    code, said = refused(climate, "--listen", f"127.0.0.1:{server.port}")
+    assert code == 1 and f"127.0.0.1:{server.port}: another program listens there; choose another port" in said
+    code, said = refused(climate, "--listen", "192.0.2.1:0")
+    assert code == 1 and "this machine does not have the address" in said
+    assert refused("missing.zarr")[0] == 1
+    assert refused(climate, "--listen", "nowhere")[0] == 2
+    assert refused(climate, "--token", "a/b")[0] == 2
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.parent.name)
+def test_every_file_of_the_mount_is_the_same_over_http(fixture, tmp_path):
+    """Chunks come decoded and out of their shards, views as they are; what the mount refuses is an error."""
+    store = copy_of(fixture, tmp_path / "store")
+    if subprocess.run([BIN, "info", str(store)], capture_output=True).returncode != 0:
+        pytest.skip("it is no hierarchy")
+    with until_end(Mount(store, tmp_path / "mnt", "-o", "ro", "--views", "npy+nc+h5+tif")) as mount, serving(store) as server:
+        mount.allow(".*")
+        seen = 0
+        for at, _, names in os.walk(mount.path):
+            for name in names:
+                path = Path(at) / name
+                url = urllib.request.pathname2url(str(path.relative_to(mount.path)))
+                status, _, body = server.get(url)
+                try:
+                    expected = path.read_bytes()
+                except OSError:
+                    assert status in (404, 500, 501), f"{url}: {status}"
+                    continue
+                assert (status, body) == (200, expected), url
+                seen += 1
+        assert seen > 0
+
+
+def test_libraries_that_read_urls_read_arrays_and_views(server, climate):
+    expected = np.arange(64 * 96, dtype="f4").reshape(64, 96)
+    assert np.array_equal(zarr.open_group(server.url, mode="r")["t2m"][:], expected)
+    with xarray.open_zarr(server.url, consolidated=False, drop_variables=["big"]) as data:
+        assert np.array_equal(data["t2m"].values, expected)
+    import fsspec
+
+    with fsspec.open(server.url + "t2m.h5", "rb") as file, h5py.File(file) as data:
+        assert np.array_equal(data["t2m"][10:20, ::3], expected[10:20, ::3])
+    with fsspec.open(server.url + "t2m.tif", "rb") as file:
+        assert np.array_equal(tifffile.imread(file), expected)
+    names = fsspec.filesystem("http").ls(server.url, detail=False)
+    assert server.url + "t2m/" in names or server.url + "t2m" in names
+    variables = {**os.environ, "GDAL_HTTP_MAX_RETRY": "0"}
+    command = ["gdalinfo", "-checksum", f"/vsicurl/{server.url}t2m.tif"]
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=PATIENCE)
+    assert "Size is 96, 64" in done.stdout, done.stderr
+    done = subprocess.run(["curl", "-sS", "-r", "128-", server.url + "t2m.npy"], capture_output=True, timeout=PATIENCE)
+    assert done.stdout == expected.tobytes(), done.stderr
+
+
+def test_a_damaged_chunk_is_an_error_and_never_other_bytes(climate):
+    array = zarr.create_array(climate / "damaged", data=np.arange(4_000_000, dtype="i4"), chunks=(1_000_000,))
+    assert array.shape == (4_000_000,)
+    chunk = climate / "damaged/c/3"
+    chunk.write_bytes(chunk.read_bytes()[:-100])
+    with serving(climate) as server:
+        status, _, said = server.get("damaged/c/3")
+        assert status == 500 and b"damaged/c/3" in said
+        # The header is sent before the damage is found, so the body is cut.
+        said = server.raw(f"GET {server.root}damaged.raw HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        headers, body = said.split(b"\r\n\r\n", 1)
+        assert headers.startswith(b"HTTP/1.1 200") and b"content-length: 16000000" in headers
+        assert len(body) < 16_000_000
+        assert np.arange(4_000_000, dtype="<i4").tobytes().startswith(body)
+        assert server.get("damaged.raw", Range="bytes=-100")[0] == 500
+
+
+def test_hostile_clients_take_bounded_memory_and_others_are_served(climate):
+    with serving(climate) as server, contextlib.ExitStack() as stack:
+        def connect():
+            return stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE))
+
+        silent = [connect() for _ in range(1000)]
+        # Who takes nothing of a gigabyte, and who takes a byte now and then.
+        for _ in range(50):
+            connect().sendall(f"GET {server.root}big.raw HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        slow = connect()
+        slow.sendall(f"GET {server.root}big.raw HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert slow.recv(1)
+        # A header without an end.
+        endless = connect()
+        endless.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+        with contextlib.suppress(OSError):
+            for _ in range(1024):
+                endless.sendall(b"x" * (1 << 20))
+        assert server.get("t2m.npy")[0] == 200
+        assert slow.recv(1)
+        assert server.memory() < 600 << 20
+        threads = len(list(Path(f"/proc/{server.process.pid}/task").iterdir()))
+        assert threads < 60
+        assert len(silent) == 1000
+
+
+def test_the_server_ends_soon_although_clients_are_connected(climate):
+    server = Server(climate)
+    with socket.create_connection(("127.0.0.1", server.port)) as idle, socket.create_connection(("127.0.0.1", server.port)) as busy:
+        busy.sendall(f"GET {server.root}big.raw HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert busy.recv(1) and idle
+        assert server.end() == ""
+    assert not is_alive(server.process.pid)
+
+
+def test_nothing_is_written_to_the_store(climate):
+    shutil.copytree(climate, climate.with_name("before"))
+    with serving(climate) as server:
+        server.get("t2m.nc"), server.get("t2m/c/0/0"), server.get("")
+        assert server.get("new", "PUT")[0] == 405
+    assert subprocess.run(["diff", "-r", str(climate), str(climate.with_name("before"))]).returncode == 0
