@@ -147,8 +147,8 @@ fn recover_beside(vfs: Arc<Vfs>) {
 
 /// Waits until the mount has ended, and stores what is left.
 fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure> {
-    mounted.wait()?;
-    let Err(error) = vfs.sync() else { return Ok(()) };
+    let waited = mounted.wait();
+    let Err(error) = vfs.sync() else { return Ok(waited?) };
     let unstored = vfs.unstored();
     Err(failed(if let Some(dir) = rescue {
         let mut rescue = rescue::Rescue::default();

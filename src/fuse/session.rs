@@ -180,6 +180,11 @@ fn join(mut session: BackgroundSession) -> Result<()> {
             let _unmounted = ManuallyDrop::new(session);
             Ok(())
         }
+        // The kernel ends the connection of some unmounts in this way.
+        Ok(Err(error)) if error.raw_os_error() == Some(libc::ECONNABORTED) => {
+            let _unmounted = ManuallyDrop::new(session);
+            Ok(())
+        }
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(Error::new(Kind::Internal, "the event loop panicked")),
     }
