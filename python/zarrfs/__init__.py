@@ -30,6 +30,8 @@ PATIENCE = 2
 # The exit code of `zarrfs exec` if SIGTERM ends its command.
 ENDED = 128 + signal.SIGTERM
 
+_first = threading.Lock()
+
 
 class Error(RuntimeError):
     """What the program says when it fails."""
@@ -37,6 +39,12 @@ class Error(RuntimeError):
 
 def program():
     """Returns the path of the program `zarrfs`."""
+    # sysconfig of some versions cannot be asked by several threads the first time.
+    with _first:
+        return _program()
+
+
+def _program():
     home = Path(sysconfig.get_path("scripts"))
     user = Path(sysconfig.get_path("scripts", f"{os.name}_user"))
     # With `pip install --target`, the programs are beside the modules.
