@@ -93,7 +93,7 @@ say "Python wheel"
 licences=python/zarrfs/third-party-licences.txt
 trap 'rm -f "$licences"' EXIT
 cp "$share/third-party-licences.txt" "$licences"
-maturin --quiet build --locked --profile dist --zig --target "$triple" --compatibility "manylinux_${glibc/./_}" --out "$packages"
+maturin build --quiet --locked --profile dist --zig --target "$triple" --compatibility "manylinux_${glibc/./_}" --out "$packages"
 rm -f "$licences"
 
 say "archive"

@@ -192,7 +192,7 @@ wait "$installing" || { cat "$work/environments.log" >&2; fail "the Python envir
 cat "$work/environments.log"
 installing=
 say "Python wheel"
-run "$cache/py3/bin/python" -m maturin --quiet build --locked --profile dev --compatibility linux --out "$work/wheel"
+run "$cache/py3/bin/python" -m maturin build --quiet --locked --profile dev --compatibility linux --out "$work/wheel"
 # The wheel holds a copy without symbols.
 touch src/main.rs
 run cargo build --locked -q
