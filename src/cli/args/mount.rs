@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args as _, FromArgMatches as _, ValueEnum};
+use clap::ValueEnum;
 use log::LevelFilter;
 
 use crate::array::ShardOrder;
+#[cfg(feature = "serve")]
 use crate::cli::failure::{Failure, failed};
 use crate::cli::remote::Remote;
 use crate::cli::values::{
@@ -90,9 +91,11 @@ pub struct MountOptions {
     pub tree: TreeOptions,
 }
 
+#[cfg(feature = "serve")]
 impl MountOptions {
     /// Returns these options of a tree, and the defaults for writing.
     pub fn of_tree(tree: TreeOptions) -> Result<Self, Failure> {
+        use clap::{Args as _, FromArgMatches as _};
         let write = WriteOptions::augment_args(clap::Command::new("write"));
         let write = write.try_get_matches_from(["write"]);
         let write = write.and_then(|typed| WriteOptions::from_arg_matches(&typed));
