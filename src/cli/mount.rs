@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::Mount;
 use super::failure::{Failure, failed};
-use super::serving::{Starter, Target};
+use super::serving::{At, Starter};
 use super::typed::Typed;
 use super::words::{Flags, with_options};
 use super::{daemon, obstacles, open, print, umount};
@@ -45,16 +45,14 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
         }
         flags.read_only |= unwritable.is_some();
         let mount = Typed { path: &args.source, options: &args.options, flags: &flags };
-        let target = match device {
-            Some(number) => Target::Device(inherited(number)?, &mountpoint),
-            None => Target::Directory(&mountpoint),
-        };
+        let device = device.map(inherited).transpose()?;
+        let at = At { path: &mountpoint, device };
         let starter = if args.daemon.is_some() {
             Starter::Mount
         } else {
             Starter::Foreground { until_eof: args.until_eof }
         };
-        return mount.serve(&source, target, &starter, unwritable);
+        return mount.serve(&source, at, &starter, unwritable);
     }
     daemon::start(typed, &source.spelled(), &mountpoint)?;
     report_mounted(&args, &source, "is mounted")?;

@@ -10,6 +10,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
 use super::args::{MountOptions, Serve};
 use super::failure::{Failure, failed};
+use super::serving::report_counters;
 use super::typed::Typed;
 use super::words::Flags;
 use super::{logger, print};
@@ -56,7 +57,6 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
         usize::try_from((descriptors / 2).min(MOST_CONNECTIONS)).unwrap_or(usize::MAX);
     let address = bound.address();
     let options = Options {
-        listen: address,
         token,
         base: args.base.clone(),
         hosts: args.allow_host.clone(),
@@ -71,7 +71,7 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
             source.spelled()
         ));
     }
-    answer_signals(bound.stopper());
+    answer_signals(bound.stopper(), Arc::clone(&vfs));
     let served = bound.run(vfs, options);
     log::logger().flush();
     served.map_err(|error| failed(format!("{address}: {error}")))
@@ -118,13 +118,13 @@ fn random() -> Result<String, Failure> {
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
-fn answer_signals(stopper: Stopper) {
+fn answer_signals(stopper: Stopper, vfs: Arc<Vfs>) {
     let of_terminal = io::stdin().is_terminal();
     let wait = move || {
         while let Ok(signal) = sys::wait_for_signal() {
             match signal {
                 Signal::HangUp if !of_terminal => logger::reopen(),
-                Signal::Report => {}
+                Signal::Report => report_counters(&vfs),
                 Signal::HangUp | Signal::Stop => stopper.stop(),
             }
         }

@@ -34,11 +34,11 @@ pub enum Starter {
 
 /// The place of the mount.
 #[derive(Debug)]
-pub enum Target<'p> {
-    /// A directory.
-    Directory(&'p Path),
-    /// The FUSE device of a mount that another process has made, and the path to call it by.
-    Device(OwnedFd, &'p Path),
+pub struct At<'p> {
+    /// The mountpoint.
+    pub path: &'p Path,
+    /// The FUSE device, if another process has mounted it already.
+    pub device: Option<OwnedFd>,
 }
 
 impl Typed<'_> {
@@ -47,7 +47,7 @@ impl Typed<'_> {
     pub fn serve(
         &self,
         source: &open::Source,
-        target: Target<'_>,
+        at: At<'_>,
         starter: &Starter,
         unwritable: Option<&str>,
     ) -> Result<(), Failure> {
@@ -69,10 +69,9 @@ impl Typed<'_> {
             hierarchy.recovery().recover();
         }
         let vfs = Arc::new(Vfs::new(hierarchy, self.vfs_options(source, descriptors)));
-        let (place, path, directory) = match target {
-            Target::Directory(path) => (Place::Directory(path), path, Some(path)),
-            Target::Device(device, path) => (Place::Device(device), path, None),
-        };
+        let path = at.path;
+        let directory = at.device.is_none().then_some(path);
+        let place = at.device.map_or(Place::Directory(path), Place::Device);
         let mounted = fuse::mount(&vfs, place, &self.mount_options(source)?)
             .map_err(|error| obstacles::explain(path, &error))?;
         let guard = directory.filter(|_| self.flags.auto_unmount).map(auto_unmount::start);
@@ -269,7 +268,7 @@ fn end_with_input() {
 }
 
 /// Logs the counters of `.zarrfs/stats` in one line.
-fn report_counters(vfs: &Vfs) {
+pub fn report_counters(vfs: &Vfs) {
     let stats = vfs.stats();
     let counters = stats.lines().filter(|line| !line.starts_with('#'));
     let counters = counters.filter_map(|line| line.strip_prefix("zarrfs_"));

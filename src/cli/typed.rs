@@ -143,7 +143,7 @@ impl Typed<'_> {
     pub fn mount_options(&self, source: &open::Source) -> Result<MountOptions, Failure> {
         let flags = self.flags;
         let (workers, ahead) = self.threads(source);
-        let read_log = self.options.tree.access_log.as_deref().map(AccessLog::open).transpose()?;
+        let read_log = self.options.access_log.as_deref().map(AccessLog::open).transpose()?;
         let read_log = read_log.map(|log| -> Arc<dyn ReadLog> { Arc::new(log) });
         Ok(MountOptions {
             entry: self.mount_entry(source.spelled()),

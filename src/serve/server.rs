@@ -41,8 +41,6 @@ const TICK: Duration = Duration::from_millis(500);
 /// How to serve.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The address to listen on. Port 0 is any free port.
-    pub listen: SocketAddr,
     /// The first name in each path, which only the user knows.
     pub token: Option<String>,
     /// The path before that, where a proxy shows the server.
@@ -79,7 +77,7 @@ impl Stopper {
 }
 
 impl Bound {
-    /// Takes the address.
+    /// Takes the address. Port 0 is any free port.
     pub fn new(listen: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;

@@ -1,7 +1,6 @@
 """`zarrfs exec` by a user who has no capabilities and no fusermount3: what the command sees, what the store has
 afterwards, and what is left on the machine."""
 
-import contextlib
 import fcntl
 import os
 import re
@@ -17,19 +16,10 @@ import numpy as np
 import pytest
 import zarr
 
-from mounts import BIN, PATIENCE, is_alive, wait_until
-
-USER = 65534
-# A device that every user may open, as on most machines, and no fusermount3.
-MACHINE = """
-mount -t tmpfs none dev
-mknod -m 666 dev/fuse c 10 229
-mount --bind dev/fuse /dev/fuse
-for program in fusermount3 fusermount; do
-    if path=$(command -v $program); then mount --bind /dev/null "$path"; fi
-done
-"""
-AS_USER = f"setpriv --reuid={USER} --regid={USER} --clear-groups --inh-caps=-all --bounding-set=-all"
+import machines
+from machines import AS_USER, USER
+from machines import SETUP as MACHINE
+from mounts import BIN, PATIENCE, wait_until
 
 
 class Machine:
@@ -51,8 +41,7 @@ class Machine:
 
     def start_program(self, *words, setup=MACHINE, env=None, **options):
         """Starts a program in a mount namespace with another /dev/fuse."""
-        script = f'set -e; cd {self.at}; {setup}\ncd tmp; exec {AS_USER} "$@"'
-        command = ["unshare", "--mount", "sh", "-c", script, "sh", *words]
+        command = machines.words(self.at, *words, setup=setup)
         variables = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
         variables |= {"TMPDIR": str(self.at / "tmp"), "HOME": str(self.at), **(env or {})}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
@@ -68,12 +57,7 @@ class Machine:
 
     def processes(self):
         """The processes of the program, by number."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if entry.name.isdigit() and os.readlink(entry / "exe") == str(self.program):
-                    found.append(int(entry.name))
-        return sorted(pid for pid in found if is_alive(pid))
+        return machines.processes(self.program)
 
     def server(self):
         """The process that serves the mount: it leads a session of its own."""
@@ -101,8 +85,11 @@ def machine():
         group.create_array("t2m", data=np.arange(24, dtype="f4").reshape(4, 6), chunks=(2, 3), dimension_names=["y", "x"])
         group.create_array("packed", data=np.zeros((8, 8), "i4"), chunks=(2, 8), shards=(8, 8))
         subprocess.run(["chown", "-R", f"{USER}:{USER}", directory], check=True)
-        yield machine
-        assert wait_until(machine.is_clean, 5), f"left: {machine.processes()}, {os.listdir(machine.at / 'tmp')}"
+        try:
+            yield machine
+            assert wait_until(machine.is_clean, 5), f"left: {machine.processes()}, {os.listdir(machine.at / 'tmp')}"
+        finally:
+            machines.end(machine.program, directory)
 
 
 def test_a_command_reads_the_views_as_the_same_user_with_no_capability(machine):
@@ -421,3 +408,9 @@ def test_each_cause_of_a_refusal_is_named_with_its_remedy(machine, setup, forbid
     assert process.returncode == 1, failed
     assert said in failed
     assert len(failed.splitlines()) == 1 and failed.startswith("zarrfs: ")
+
+
+def test_a_join_that_fails_leaves_nothing(machine):
+    machine.run("--join", "missing.zarr", "--", "true", code=1)
+    assert "missing.zarr: no such directory" in machine.said
+    assert os.listdir(machine.at / "tmp") == []

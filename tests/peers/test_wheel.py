@@ -14,17 +14,10 @@ import numpy as np
 import pytest
 import zarr
 
-from mounts import BIN, PATIENCE, is_alive, wait_until
+import machines
+from mounts import BIN, PATIENCE, wait_until
 
 ROOT = Path(__file__).parent.parent.parent
-MACHINE = """
-mount -t tmpfs none dev
-mknod -m 666 dev/fuse c 10 229
-mount --bind dev/fuse /dev/fuse
-for program in fusermount3 fusermount; do
-    if path=$(command -v $program); then mount --bind /dev/null "$path"; fi
-done
-"""
 
 
 def built(directory):
@@ -75,9 +68,7 @@ class Environment:
         variables = {name: value for name, value in os.environ.items() if name not in ("XDG_RUNTIME_DIR", "VIRTUAL_ENV")}
         variables |= {"TMPDIR": str(self.at / "tmp"), "PYTHONDONTWRITEBYTECODE": "1"}
         if private:
-            user = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all"
-            script = f'set -e; cd {self.at}; {MACHINE}\ncd tmp; exec {user} "$@"'
-            command = ["unshare", "--mount", "sh", "-c", script, "sh", *command]
+            command = machines.words(self.at, *command)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(command, text=True, env=variables, cwd=self.at / "tmp", **{**pipes, **options})
 
@@ -90,12 +81,7 @@ class Environment:
 
     def processes(self):
         """The processes of the installed program that live."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if entry.name.isdigit() and os.readlink(entry / "exe") == str(self.at / "venv/bin/zarrfs"):
-                    found.append(int(entry.name))
-        return [pid for pid in found if is_alive(pid)]
+        return machines.processes(self.at / "venv/bin/zarrfs")
 
     def is_clean(self):
         mounted = str(self.at) in Path("/proc/mounts").read_text()
@@ -116,8 +102,11 @@ def environment(wheel):
         group = zarr.create_group(environment.store)
         group.create_array("t2m", data=np.arange(24, dtype="f4").reshape(4, 6), chunks=(2, 3), dimension_names=["y", "x"])
         subprocess.run(["chown", "-R", "65534:65534", directory], check=True)
-        yield environment
-        assert wait_until(environment.is_clean, 5), f"{environment.processes()}, {os.listdir(environment.at / 'tmp')}"
+        try:
+            yield environment
+            assert wait_until(environment.is_clean, 5), f"{environment.processes()}, {os.listdir(environment.at / 'tmp')}"
+        finally:
+            machines.end(environment.at / "venv/bin/zarrfs", directory)
 
 
 BOTH = pytest.mark.parametrize("private", [False, True], ids=["mount", "private"])
@@ -303,14 +292,9 @@ print(mount, zarrfs.program() == os.path.join(sys.prefix, "bin/zarrfs"))
 
 
 def test_where_nothing_can_be_mounted_the_error_says_what_to_do(environment):
-    code = "zarrfs.mount(store)"
-    process = environment.start(code, private=True)
-    process.communicate()
-    machine = MACHINE.replace("-m 666", "-m 600")
-    user = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all"
-    script = f'set -e; cd {environment.at}; {machine}\nexec {user} "$@"'
     code = f"import zarrfs; zarrfs.mount({str(environment.store)!r})"
-    command = ["unshare", "--mount", "sh", "-c", script, "sh", str(environment.python), "-c", code]
+    closed = machines.SETUP.replace("-m 666", "-m 600")
+    command = machines.words(environment.at, environment.python, "-c", code, setup=closed)
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
     last = done.stderr.rstrip().splitlines()[-1]

@@ -85,6 +85,11 @@ pub struct MountOptions {
     /// `cache-size=1G`. Options that only fstab needs (`_netdev`, `x-*`, ...) have no effect.
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub words: Vec<String>,
+    /// Append a line of JSON to FILE for each read: time, path, offset, length, how it was answered
+    /// (hit, decode or unknown), microseconds. Reads that the kernel answers itself have no line;
+    /// -o nopassthrough and -o direct_io make all reads visible.
+    #[arg(long, value_name = "FILE")]
+    pub access_log: Option<PathBuf>,
     #[command(flatten)]
     pub write: WriteOptions,
     #[command(flatten)]
@@ -100,7 +105,7 @@ impl MountOptions {
         let write = write.try_get_matches_from(["write"]);
         let write = write.and_then(|typed| WriteOptions::from_arg_matches(&typed));
         let write = write.map_err(|error| failed(error.to_string()))?;
-        Ok(Self { words: Vec::new(), write, tree })
+        Ok(Self { words: Vec::new(), access_log: None, write, tree })
     }
 }
 
@@ -145,15 +150,10 @@ pub struct TreeOptions {
     /// Log level: off, error, warn, info or debug.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     pub log_level: LevelFilter,
-    /// Log file [default: standard error with --foreground, otherwise the system log]. SIGHUP
+    /// Log file [default: standard error, or the system log for a mount in the background]. SIGHUP
     /// reopens it, and SIGUSR1 logs the counters of .zarrfs/stats.
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
-    /// Append a line of JSON to FILE for each read: time, path, offset, length, how it was answered
-    /// (hit, decode or unknown), microseconds. Reads that the kernel answers itself have no line;
-    /// -o nopassthrough and -o direct_io make all reads visible.
-    #[arg(long, value_name = "FILE")]
-    pub access_log: Option<PathBuf>,
     #[command(flatten)]
     pub remote: Remote,
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-use super::place::private_base;
+use super::mountpoint::private_base;
 use crate::cli::failure::{Failure, failed};
 use crate::sys;
 
@@ -35,13 +35,13 @@ const MACHINE: [&str; 3] = ["/proc/self/ns/mnt", "/proc/self/ns/user", "/proc/se
 
 /// The place where tasks meet that may share a mount.
 #[derive(Debug, Clone)]
-pub struct Meeting {
+pub struct Rendezvous {
     dir: PathBuf,
     socket: PathBuf,
     lock: PathBuf,
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Returns the place for tasks of this user and job with the same mount: `key` is all that
     /// determines the mount.
     pub fn new(key: &impl Hash) -> Self {
@@ -105,35 +105,35 @@ impl Meeting {
         UnixStream::connect(&self.socket).ok()
     }
 
-    /// Returns the door for a server that is about to start. The task must have its turn.
-    pub fn door(&self) -> Result<Door, Failure> {
+    /// Returns the listener of a server that is about to start. The task must have its turn.
+    pub fn listen(&self) -> Result<JoinListener, Failure> {
         let at = |error: io::Error| failed(format!("{}: {error}", self.socket.display()));
         // A server that was killed has left it.
         remove(&self.socket);
         let listener = UnixListener::bind(&self.socket).map_err(at)?;
-        Ok(Door { listener, meeting: self.clone() })
+        Ok(JoinListener { listener, rendezvous: self.clone() })
     }
 }
 
-/// Where tasks come to a server.
+/// The socket on which further tasks join a server.
 #[derive(Debug)]
-pub struct Door {
+pub struct JoinListener {
     listener: UnixListener,
-    meeting: Meeting,
+    rendezvous: Rendezvous,
 }
 
-impl Door {
+impl JoinListener {
     /// Returns the socket on which tasks come.
-    pub fn listener(&self) -> io::Result<UnixListener> {
+    pub fn socket(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }
 
-    /// Closes the door if nobody has come meanwhile. The next task waits until this process has
-    /// ended: then everything is stored.
+    /// Closes the socket unless a task has joined meanwhile. The next task waits until this process
+    /// has ended: then everything is stored.
     pub fn close(&self, is_empty: impl Fn() -> bool) -> bool {
-        match self.meeting.turn() {
+        match self.rendezvous.turn() {
             Ok(turn) if is_empty() => {
-                remove(&self.meeting.socket);
+                remove(&self.rendezvous.socket);
                 // The end of this process closes it.
                 std::mem::forget(turn);
                 true
@@ -141,17 +141,18 @@ impl Door {
             Ok(_) => false,
             Err(failure) => {
                 log::warn!("{}", failure.message());
-                remove(&self.meeting.socket);
+                remove(&self.rendezvous.socket);
                 is_empty()
             }
         }
     }
 
-    /// Removes the lock, and the directory unless other tasks meet there.
+    /// Removes the socket and the lock, and the directory unless other tasks meet there.
     pub fn remove(&self) {
-        remove(&self.meeting.lock);
-        if let Err(error) = fs::remove_dir(&self.meeting.dir) {
-            log::debug!("{}: {error}", self.meeting.dir.display());
+        remove(&self.rendezvous.socket);
+        remove(&self.rendezvous.lock);
+        if let Err(error) = fs::remove_dir(&self.rendezvous.dir) {
+            log::debug!("{}: {error}", self.rendezvous.dir.display());
         }
     }
 }

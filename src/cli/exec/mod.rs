@@ -11,7 +11,7 @@
 mod command;
 mod join;
 mod messages;
-mod place;
+mod mountpoint;
 pub mod server;
 
 use std::ffi::{OsStr, OsString};
@@ -28,14 +28,14 @@ use super::args::Exec;
 use super::failure::{Failure, failed};
 use super::mount::{check_apart, check_mountpoint};
 use super::obstacles;
-use super::serving::{Starter, Target, raise_readahead};
+use super::serving::{At, Starter, raise_readahead};
 use super::typed::Typed;
 use super::words::{Flags, with_options};
 use crate::fuse;
 use crate::sys::{self, Forked, Namespaces};
-use join::{Door, Meeting};
+use join::{JoinListener, Rendezvous};
 use messages::{END, FAILED, MOUNTED, Message, READY, STORED};
-use place::Place;
+use mountpoint::Mountpoint;
 use server::Server;
 
 /// Runs a command. `typed` is the whole command line.
@@ -46,11 +46,11 @@ pub fn run(args: &Exec, typed: &[OsString]) -> Result<(), Failure> {
     let existing = args.mountpoint.as_deref().map(|path| check_mountpoint(path, &flags));
     let existing = existing.transpose()?;
     let started = if args.join {
-        let meeting = Meeting::new(&key(&args, existing.as_deref(), typed));
-        let turn = meeting.turn()?;
-        match meeting.connect().map(join).transpose()?.flatten() {
+        let rendezvous = Rendezvous::new(&key(&args, existing.as_deref(), typed));
+        let turn = rendezvous.turn()?;
+        match rendezvous.connect().map(join).transpose()?.flatten() {
             Some(task) => Started::Task(task),
-            None => start(&args, &flags, existing, Some((meeting.door()?, turn)))?,
+            None => start(&args, &flags, existing, Some((rendezvous.listen()?, turn)))?,
         }
     } else {
         start(&args, &flags, existing, None)?
@@ -102,7 +102,7 @@ struct Task {
     server: UnixStream,
     mountpoint: PathBuf,
     /// The process of the server, and its directory, if they end with this task.
-    own: Option<(u32, Place)>,
+    own: Option<(u32, Mountpoint)>,
 }
 
 /// Starts a server, and mounts.
@@ -110,16 +110,16 @@ fn start(
     args: &Exec,
     flags: &Flags,
     existing: Option<PathBuf>,
-    shared: Option<(Door, std::fs::File)>,
+    shared: Option<(JoinListener, std::fs::File)>,
 ) -> Result<Started, Failure> {
-    let place = existing.map_or_else(Place::new, |path| Ok(Place::existing(path)))?;
+    let place = existing.map_or_else(Mountpoint::new, |path| Ok(Mountpoint::existing(path)))?;
     let (task_end, server_end) = UnixStream::pair()?;
-    let (door, turn) = shared.unzip();
+    let (joining, turn) = shared.unzip();
     let process = match sys::fork() {
         Ok(Forked::Child) => {
             // The turn is that of the task.
             drop((task_end, turn));
-            serve(args, flags, server_end, place, door)?;
+            serve(args, flags, server_end, place, joining)?;
             return Ok(Started::Server);
         }
         Ok(Forked::Parent(process)) => process,
@@ -130,23 +130,21 @@ fn start(
     };
     drop(server_end);
     let mountpoint = place.path().to_owned();
-    let is_shared = door.is_some();
+    let is_shared = joining.is_some();
     match mount(args, flags, &mountpoint, &task_end, is_shared) {
         Ok(true) => {
             let own = (!is_shared).then_some((process, place));
             Ok(Started::Task(Task { server: task_end, mountpoint, own }))
         }
-        // The server has printed why.
-        Ok(false) => {
-            wait_for(process);
-            place.remove();
-            Err(Failure::Command(1, String::new()))
-        }
-        Err(failure) => {
+        started => {
             drop(task_end);
             wait_for(process);
             place.remove();
-            Err(failure)
+            if let Some(joining) = joining {
+                joining.remove();
+            }
+            // Without a failure of the task, the server has printed its own.
+            started.and(Err(Failure::Command(1, String::new())))
         }
     }
 }
@@ -196,7 +194,8 @@ fn join(server: UnixStream) -> Result<Option<Task>, Failure> {
     let [user, mount]: [OwnedFd; 2] = descriptors
         .try_into()
         .map_err(|_| failed("the server of the shared mount did not send its namespaces"))?;
-    let working = std::env::current_dir()?;
+    let working = std::env::current_dir()
+        .map_err(|error| failed(format!("the working directory: {error}")))?;
     Namespaces { user, mount }
         .enter()
         .map_err(|error| failed(format!("the shared mount cannot be joined: {error}")))?;
@@ -244,12 +243,13 @@ fn serve(
     args: &Exec,
     flags: &Flags,
     task: UnixStream,
-    place: Place,
-    door: Option<Door>,
+    place: Mountpoint,
+    joining: Option<JoinListener>,
 ) -> Result<(), Failure> {
     // The terminal sends its signals to the command, which may go on after them.
     setsid().map_err(io::Error::from)?;
-    let nothing = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    let nothing = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null");
+    let nothing = nothing.map_err(|error| failed(format!("/dev/null: {error}")))?;
     rustix::stdio::dup2_stdin(&nothing).map_err(io::Error::from)?;
     rustix::stdio::dup2_stdout(&nothing).map_err(io::Error::from)?;
     let Some(Message { kind: MOUNTED, descriptors, .. }) = messages::receive(&task)? else {
@@ -269,9 +269,10 @@ fn serve(
     mount.say_if_read_only(&source, unwritable)?;
     let flags = Flags { read_only: flags.read_only || unwritable.is_some(), ..flags.clone() };
     let mount = Typed { flags: &flags, ..mount };
-    let server = Arc::new(Server::new(task, mountpoint.clone(), door, namespaces));
-    let target = Target::Device(device, &mountpoint);
-    let ended = mount.serve(&source, target, &Starter::Exec(Arc::clone(&server)), unwritable);
+    let server = Arc::new(Server::new(task, mountpoint.clone(), joining, namespaces));
+    let starter = Starter::Exec(Arc::clone(&server));
+    let ended =
+        mount.serve(&source, At { path: &mountpoint, device: Some(device) }, &starter, unwritable);
     place.remove();
     if server.finish(&ended) { Ok(()) } else { ended }
 }

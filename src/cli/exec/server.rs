@@ -10,7 +10,7 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use super::join::Door;
+use super::join::JoinListener;
 use super::messages::{self, END, FAILED, Message, READY, STORED};
 use crate::cli::failure::Failure;
 use crate::fuse::Stopper;
@@ -23,7 +23,7 @@ pub struct Server {
     mountpoint: PathBuf,
     tasks: Mutex<Tasks>,
     /// Where further tasks join, if they may.
-    door: Option<Door>,
+    joining: Option<JoinListener>,
     namespaces: Option<Namespaces>,
 }
 
@@ -41,11 +41,11 @@ impl Server {
     pub fn new(
         first: UnixStream,
         mountpoint: PathBuf,
-        door: Option<Door>,
+        joining: Option<JoinListener>,
         namespaces: Option<Namespaces>,
     ) -> Self {
         let tasks = Tasks { number: 1, first: Some(first), last: None };
-        Self { mountpoint, tasks: Mutex::new(tasks), door, namespaces }
+        Self { mountpoint, tasks: Mutex::new(tasks), joining, namespaces }
     }
 
     /// Lets the tasks in: the mount answers.
@@ -55,13 +55,13 @@ impl Server {
             messages::send(&first, READY, b"", &[])?;
             self.attend(first, vfs, stopper.clone())?;
         }
-        let Some(door) = &self.door else { return Ok(()) };
-        let listener = door.listener()?;
+        let Some(joining) = &self.joining else { return Ok(()) };
+        let listener = joining.socket()?;
         let (server, vfs) = (Arc::clone(self), Arc::clone(vfs));
-        thread::Builder::new().name("door".to_owned()).spawn(move || {
+        thread::Builder::new().name("joining".to_owned()).spawn(move || {
             for task in listener.incoming() {
-                let welcomed = task.and_then(|task| server.welcome(task, &vfs, stopper.clone()));
-                if let Err(error) = welcomed {
+                let admitted = task.and_then(|task| server.admit(task, &vfs, stopper.clone()));
+                if let Err(error) = admitted {
                     log::warn!("a task could not join: {error}");
                 }
             }
@@ -70,7 +70,7 @@ impl Server {
     }
 
     /// Lets another task in.
-    fn welcome(
+    fn admit(
         self: &Arc<Self>,
         task: UnixStream,
         vfs: &Arc<Vfs>,
@@ -120,7 +120,8 @@ impl Server {
             tasks.number = tasks.number.saturating_sub(1);
             tasks.number
         };
-        let closes = || self.door.as_ref().is_none_or(|door| door.close(|| self.is_empty()));
+        let closes =
+            || self.joining.as_ref().is_none_or(|joining| joining.close(|| self.is_empty()));
         left == 0 && closes()
     }
 
@@ -130,8 +131,8 @@ impl Server {
 
     /// Tells the last task how the mount has ended. Returns false if nobody waits for that.
     pub fn finish(&self, ended: &Result<(), Failure>) -> bool {
-        if let Some(door) = &self.door {
-            door.remove();
+        if let Some(joining) = &self.joining {
+            joining.remove();
         }
         let Some(task) = self.tasks.lock().last.take() else { return false };
         tell(&task, ended.as_ref().copied().map_err(|failure| failure.message().to_owned()));

@@ -21,13 +21,13 @@ const LEFT_OVER: Duration = Duration::from_secs(60);
 
 /// The directory that `exec` mounts on.
 #[derive(Debug)]
-pub struct Place {
+pub struct Mountpoint {
     path: PathBuf,
     /// The lock on a new directory, which ends with the last process that has it.
     lock: Option<File>,
 }
 
-impl Place {
+impl Mountpoint {
     /// Uses an existing directory.
     pub fn existing(path: PathBuf) -> Self {
         Self { path, lock: None }
