@@ -17,13 +17,15 @@ use crate::vfs::{Attr, DirHandle};
 pub enum Form {
     /// `[{"name": ..., "type": "directory", "mtime": ...}, ...]`.
     Json,
-    /// A page with links.
-    Html,
+    /// Links, in HTML. It lists the files that a mount lists, because programs follow all of them.
+    Links,
+    /// The same as a page for people, with the metadata and further files of a node.
+    Page,
 }
 
 impl Form {
-    /// Returns the form that a client prefers, by its `Accept` header. Clients that list by links
-    /// in HTML (fsspec, GDAL) accept everything.
+    /// Returns the form that a client prefers, by its `Accept` header. Browsers name HTML there;
+    /// programs that list by links (fsspec, GDAL, wget) accept everything.
     pub fn of(accept: Option<&str>) -> Self {
         let quality = |kind: &str| {
             let listed = accept.unwrap_or_default().split(',').find_map(|entry| {
@@ -35,14 +37,19 @@ impl Form {
             listed.unwrap_or(0.0)
         };
         let json = quality("application/json");
-        if json > 0.0 && json >= quality("text/html") { Self::Json } else { Self::Html }
+        let html = quality("text/html");
+        match (json > 0.0 && json >= html, html > 0.0) {
+            (true, _) => Self::Json,
+            (false, true) => Self::Page,
+            (false, false) => Self::Links,
+        }
     }
 
     /// Returns the type of the body.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Json => "application/json",
-            Self::Html => "text/html; charset=utf-8",
+            Self::Links | Self::Page => "text/html; charset=utf-8",
         }
     }
 }
@@ -66,7 +73,8 @@ impl Listing {
         let dir = Arc::new(found.vfs().listings().opendir(found.attr.number)?);
         let head = match form {
             Form::Json => "[".to_owned(),
-            Form::Html => page::head(found.vfs(), names),
+            Form::Links => page::head(names, None),
+            Form::Page => page::head(names, Some(found.vfs())),
         };
         Ok(Self {
             found,
@@ -81,7 +89,7 @@ impl Listing {
 
     fn entry(&self, name: &str, attr: &Attr) -> String {
         match self.form {
-            Form::Html => page::entry(name, attr),
+            Form::Links | Form::Page => page::entry(name, attr),
             Form::Json => {
                 let comma = if self.is_begun { ",\n" } else { "\n" };
                 let kind = if attr.is_dir { "directory" } else { "file" };
@@ -108,7 +116,7 @@ impl Produce for Listing {
                 self.is_complete = true;
                 text.push_str(match self.form {
                     Form::Json => "\n]\n",
-                    Form::Html => page::END,
+                    Form::Links | Form::Page => page::END,
                 });
                 break;
             };
@@ -145,14 +153,14 @@ mod tests {
     #[test]
     fn a_listing_is_json_for_clients_that_ask_for_it() {
         for (accept, form) in [
-            (None, Form::Html),
-            (Some("*/*"), Form::Html),
-            (Some("text/html,application/xhtml+xml,*/*;q=0.8"), Form::Html),
+            (None, Form::Links),
+            (Some("*/*"), Form::Links),
+            (Some("text/html,application/xhtml+xml,*/*;q=0.8"), Form::Page),
             (Some("application/json"), Form::Json),
             (Some("application/json, text/plain, */*"), Form::Json),
-            (Some("text/html, application/json;q=0.5"), Form::Html),
+            (Some("text/html, application/json;q=0.5"), Form::Page),
             (Some("text/html;q=0.1, application/json"), Form::Json),
-            (Some("application/json;q=0"), Form::Html),
+            (Some("application/json;q=0"), Form::Links),
         ] {
             assert_eq!(Form::of(accept), form, "{accept:?}");
         }

@@ -25,8 +25,9 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max
 const PICTURE: &str =
     "<p><img src=\"?preview\" alt=\"\" loading=\"lazy\" onerror=\"this.remove()\"></p>\n";
 
-/// Returns the beginning of the page of the directory at `names`.
-pub fn head(vfs: &Arc<Vfs>, names: &[String]) -> String {
+/// Returns the beginning of the page of the directory at `names`. If it is a node of `vfs`, the page
+/// describes it.
+pub fn head(names: &[String], vfs: Option<&Arc<Vfs>>) -> String {
     let title = names.last().map_or("zarrfs", String::as_str);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{}</title>\n\
@@ -35,7 +36,7 @@ pub fn head(vfs: &Arc<Vfs>, names: &[String]) -> String {
         escape(title),
         way(names)
     );
-    if let Some(node) = node_at(vfs, names) {
+    if let Some(node) = vfs.and_then(|vfs| node_at(vfs, names)) {
         page.push_str(&described(&node, names));
     }
     page.push_str("<table>\n");

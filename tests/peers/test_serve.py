@@ -162,13 +162,16 @@ def test_listings_are_json_or_html_and_names_survive_the_url(server):
     assert listed["t2m"]["type"] == "directory" and listed["zarr.json"]["type"] == "file"
     assert listed["zarr.json"]["size"] == len(server.get("zarr.json")[2])
     assert email.utils.parsedate(listed["t2m"]["mtime"])
-    page = server.get("")[2].decode()
+    page = server.get("", Accept="text/html,*/*;q=0.8")[2].decode()
     assert '<a href="a%20group/">a group/</a>' in page and "__root__.nc" in page
+    # A program that follows all links, such as wget -r, would copy each array twenty times.
+    links = re.findall('href="([^"]*)"', server.get("", Accept="*/*")[2].decode())
+    assert sorted(links) == ["a%20group/", "big/", "t2m/", "zarr.json"]
     assert server.get("a%20group")[0] == 301
     assert server.get("a%20group")[1]["Location"] == "./a%20group/"
     assert '<a href="50%25/">50%/</a>' in server.get("a%20group/")[2].decode()
     assert server.get("a%20group/50%25/c/0")[2] == np.arange(3, dtype="<i2").tobytes()
-    page = server.get("t2m/")[2].decode()
+    page = server.get("t2m/", Accept="text/html")[2].decode()
     assert "float32" in page and "64 &times; 96" in page and '"../t2m.npy"' in page
     status, headers, png = server.get("t2m?preview")
     assert (status, headers["Content-Type"], png[:4]) == (200, "image/png", b"\x89PNG")
