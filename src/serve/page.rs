@@ -25,8 +25,8 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max
 const PICTURE: &str =
     "<p><img src=\"?preview\" alt=\"\" loading=\"lazy\" onerror=\"this.remove()\"></p>\n";
 
-/// Returns the beginning of the page of the directory at `names`. If it is a node of `vfs`, the page
-/// describes it.
+/// Returns the beginning of the page of the directory at `names`. If it is a node of `vfs`, the
+/// page describes it.
 pub fn head(names: &[String], vfs: Option<&Arc<Vfs>>) -> String {
     let title = names.last().map_or("zarrfs", String::as_str);
     let mut page = format!(
