@@ -72,6 +72,11 @@ impl Buffer {
         Arc::strong_count(&self.0) > 1
     }
 
+    /// Whether two owners share the same bytes.
+    pub fn shares_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Returns a copy without other owners.
     pub fn copied(&self) -> Result<Self> {
         let mut bytes = reserve(self.len())?;

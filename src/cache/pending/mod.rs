@@ -36,7 +36,6 @@ use super::base::{Base, NewChunk};
 use crate::array::region::Cover;
 use crate::array::{Array, Coords};
 use crate::budget::Lease;
-use crate::buffer::Buffer;
 use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
 use crate::metadata::model::Levels;
@@ -246,14 +245,14 @@ impl PendingChunks {
         let table = self.table.lock();
         let pending = table.shards.get(key).and_then(|shard| shard.chunks.get(coords)).cloned();
         drop(table);
-        let Some(pending) = pending else { return Ok(()) };
-        let Some(own) = pending.bytes.as_ref().map(Buffer::copied).transpose()? else {
-            return Ok(());
-        };
+        let Some(copied) = pending.and_then(|pending| pending.bytes) else { return Ok(()) };
+        let own = copied.copied()?;
         let mut table = self.table.lock();
         let now = table.shards.get_mut(key).and_then(|shard| shard.chunks.get_mut(coords));
-        let now = now.filter(|now| now.stat.version.is_same(pending.stat.version));
-        let shared = now.and_then(|now| now.bytes.replace(own));
+        // If the chunk has other bytes by now, it was changed, or the rest of it was read, which
+        // does not change its version. The bytes that were copied cannot change: they are shared.
+        let now = now.and_then(|now| now.bytes.as_mut()).filter(|now| now.shares_with(&copied));
+        let shared = now.map(|now| std::mem::replace(now, own));
         drop(table);
         drop(shared); // Freeing memory takes time: not under the lock.
         Ok(())
