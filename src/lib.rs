@@ -24,6 +24,7 @@
 //! | [`diff`] | differences between two hierarchies |
 //! | [`check`] | damage in metadata, keys and chunks, and its repair |
 //! | [`view`] | a node as one file in a format other than Zarr |
+//! | [`dap`] | a node as a data set of OPeNDAP, for a server |
 //! | [`stats`] | statistics of the elements of an array |
 //! | [`raster`] | a slice of an array for a picture, with few elements |
 //! | [`picture`] | from numbers to pictures on a terminal |
@@ -55,6 +56,7 @@ pub mod check;
 pub mod cli;
 pub mod codec;
 pub mod convert;
+pub mod dap;
 pub mod diff;
 pub mod dtype;
 pub mod error;

@@ -144,6 +144,12 @@ impl Grid {
         self.axes.get(axis)?.count_in(element.checked_add(1)?).checked_sub(1)
     }
 
+    /// Returns the first element of the chunks with an index along dimension `axis`, and the number
+    /// of their elements along it.
+    pub fn span(&self, axis: usize, index: u64) -> Option<(u64, u64)> {
+        self.axes.get(axis)?.span(index)
+    }
+
     /// Returns the first element of the chunk at `coords` and the number of its elements, along
     /// each dimension.
     pub fn spans(&self, coords: &Coords) -> Result<Vec<(u64, u64)>> {

@@ -132,6 +132,58 @@ pub fn copy_from(
     }
 }
 
+/// A box of consecutive elements in C order.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first element along each dimension.
+    pub start: Vec<u64>,
+    /// The number of elements along each dimension.
+    pub extent: Vec<u64>,
+}
+
+/// Returns the elements from number `first` on and before `last` of an array of `shape` as
+/// consecutive boxes.
+pub fn runs(shape: &[u64], first: u64, last: u64) -> Vec<Run> {
+    let mut runs = Vec::new();
+    split(shape, &mut Vec::new(), (first, last), &mut runs);
+    runs
+}
+
+fn split(shape: &[u64], above: &mut Vec<u64>, (first, last): (u64, u64), runs: &mut Vec<Run>) {
+    if first >= last {
+        return;
+    }
+    let Some((_, below)) = shape.split_first() else {
+        let extent = vec![1; above.len()];
+        return runs.push(Run { start: above.clone(), extent });
+    };
+    let row = below.iter().fold(1, |all: u64, len| all.saturating_mul(*len)).max(1);
+    let (mut from, until) = (first / row, last / row);
+    let (skipped, rest) = (first % row, last % row);
+    let inner = |above: &mut Vec<u64>, index: u64, range: (u64, u64), runs: &mut Vec<Run>| {
+        above.push(index);
+        split(below, above, range, runs);
+        above.pop();
+    };
+    if from == until {
+        return inner(above, from, (skipped, rest), runs);
+    }
+    if skipped > 0 {
+        inner(above, from, (skipped, row), runs);
+        from = from.saturating_add(1);
+    }
+    if from < until {
+        let mut start = above.clone();
+        let mut extent = vec![1; above.len()];
+        start.push(from);
+        extent.push(until.saturating_sub(from));
+        start.extend(below.iter().map(|_| 0));
+        extent.extend(below);
+        runs.push(Run { start, extent });
+    }
+    inner(above, until, (0, rest), runs);
+}
+
 /// Steps to the next position in a box, the last dimension first; `false` after the last one.
 pub fn step(at: &mut [u64], extent: &[u64]) -> bool {
     for (index, len) in at.iter_mut().zip(extent).rev() {

@@ -2,19 +2,15 @@
 
 use bytes::Bytes;
 
-use crate::cache::ChunkCache;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::picture::Heat;
 use crate::raster::{self, Limits};
 use crate::vfs::Vfs;
-use crate::view::{GetChunk, Source};
+use crate::view::Source;
 
 /// The limits of a picture. It decodes few chunks, since a page may have many pictures.
 const LIMITS: Limits = Limits { columns: 384, rows: 288, height_of_row: 1, len: 48 << 20 };
-
-/// The cache size in bytes for values in headers.
-const CACHE_LEN: u64 = 16 << 20;
 
 /// Draws the middle of the node at `names`, in the colours of `zarrfs info --plot`.
 pub fn png(vfs: &Vfs, names: &[String]) -> Result<Bytes> {
@@ -22,10 +18,8 @@ pub fn png(vfs: &Vfs, names: &[String]) -> Result<Bytes> {
     if vfs.hierarchy().node(&path)?.is_none() {
         return Err(Error::not_found());
     }
-    let cache = ChunkCache::new(CACHE_LEN);
-    let get: &GetChunk<'_> = &|elements, coords, _| {
-        Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
-    };
+    let chunks = vfs.chunks();
+    let get = &|elements: &_, coords: &_, range: &_| chunks.get(elements, coords, range);
     let raster = raster::of(&Source::new(vfs.hierarchy(), &path, get)?, None, &LIMITS)?;
     let size = |cells: u64| u32::try_from(cells).unwrap_or(u32::MAX);
     let heat = Heat::in_true_colors(&raster.values);

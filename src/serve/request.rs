@@ -10,6 +10,7 @@ use tokio::task::spawn_blocking;
 use super::body::{self, Blocks};
 use super::file::Answer;
 use super::listing::{Form, Listing};
+use super::opendap;
 use super::paths::{self, Path};
 use super::preview;
 use super::reply::{self, Body, Reply};
@@ -25,8 +26,8 @@ const METHODS: &str = "GET, HEAD, OPTIONS";
 /// reading in ranges needs.
 const REQUEST_HEADERS: &str =
     "Range, If-Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, Accept";
-const RESPONSE_HEADERS: &str =
-    "Accept-Ranges, Content-Encoding, Content-Length, Content-Range, Date, ETag, Last-Modified";
+const RESPONSE_HEADERS: &str = "Accept-Ranges, Content-Description, Content-Encoding, \
+    Content-Length, Content-Range, Date, ETag, Last-Modified, XDODS-Server";
 
 /// How long a browser may keep the answer to OPTIONS, in seconds.
 const MAX_AGE: &str = "86400";
@@ -159,6 +160,7 @@ impl Context {
         match prepared {
             Err(error) => reply::error(&error),
             Ok(Prepared::Reply(reply)) => reply,
+            Ok(Prepared::DataSet(prepared)) => prepared.reply(self.blocks.clone()),
             Ok(Prepared::File(answer, kind)) => answer.reply(kind, is_head, self.blocks.clone()),
             Ok(Prepared::Listing(listing, form)) => {
                 let body = body::of(*listing, self.blocks.clone());
@@ -171,7 +173,8 @@ impl Context {
         }
     }
 
-    /// Finds a file or directory, and reads what must be known before the answer begins.
+    /// Finds a file or directory, or a data set of OPeNDAP, and reads what must be known before the
+    /// answer begins.
     fn prepare(
         &self,
         path: &Path,
@@ -179,7 +182,17 @@ impl Context {
         headers: &HeaderMap,
         is_head: bool,
     ) -> Result<Prepared> {
-        let found = Found::new(&self.vfs, &path.names)?;
+        // A group with the name `dap` has no files with such extensions.
+        if let Some(asked) = opendap::Asked::new(&path.names, query) {
+            return Ok(Prepared::DataSet(Box::new(asked.prepare(&self.vfs))));
+        }
+        let found = match Found::new(&self.vfs, &path.names) {
+            Err(error) if error.kind() == Kind::NotFound => {
+                let asked = opendap::Asked::without_extension(&path.names).ok_or(error)?;
+                return Ok(Prepared::DataSet(Box::new(asked.prepare(&self.vfs))));
+            }
+            found => found?,
+        };
         if !found.attr.is_dir {
             let kind = kind_of(path.names.last().map_or("", String::as_str));
             let answer = Answer::prepare(found.open()?, headers, is_head)?;
@@ -213,6 +226,7 @@ impl Context {
 
 enum Prepared {
     Reply(Reply),
+    DataSet(Box<opendap::Prepared>),
     File(Box<Answer>, &'static str),
     Listing(Box<Listing>, Form),
 }

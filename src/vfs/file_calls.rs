@@ -15,6 +15,7 @@ use super::names::inode::Inode;
 use super::names::overlay::Shown;
 use super::opening::handles::{Handle, Source};
 use super::opening::passthrough::Passthrough;
+use super::reader::ChunkReader;
 use super::{ATTEMPTS, Vfs};
 use crate::error::{At, Error, Kind, Result};
 
@@ -135,6 +136,11 @@ impl Vfs {
         if handle.may_write() && file.content.backing().is_some() {
             file.authors.note(by.thread);
         }
+    }
+
+    /// Returns a reader of the chunks of nodes.
+    pub fn chunks(&self) -> ChunkReader {
+        self.reader.chunks()
     }
 
     /// Reads up to `len` bytes at `offset`, fewer only at the end of the file.

@@ -47,6 +47,7 @@ use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::pool::Pool;
 use crate::store::Room;
+pub use crate::vfs::reader::ChunkReader;
 use crate::vfs::reader::Reader;
 pub use access::{Access, Opened, Pages, Presence, Replace};
 pub use authors::HandleUse;

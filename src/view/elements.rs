@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::layout::{Items, Layout};
-use crate::array::region::{self, Cover, Place};
+use crate::array::region::{self, Cover, Place, Run};
 use crate::array::{Array, Coords};
 use crate::buffer::{Buffer, reserve};
 use crate::error::{Error, Kind, Result};
@@ -75,13 +75,6 @@ pub struct Elements {
     len: u64,
 }
 
-/// A box of consecutive elements in C order.
-#[derive(Debug)]
-struct Run {
-    start: Vec<u64>,
-    extent: Vec<u64>,
-}
-
 impl Elements {
     /// Returns the elements of an array. Fails if they are of variable length or cannot be decoded.
     pub fn new(path: &NodePath, array: &Arc<Array>, layout: Layout, items: Items) -> Result<Self> {
@@ -130,7 +123,7 @@ impl Elements {
     }
 
     /// Returns the elements of an array of any type, to read its chunks.
-    pub(super) fn of_chunks(path: &NodePath, array: &Arc<Array>) -> Self {
+    pub(crate) fn of_chunks(path: &NodePath, array: &Arc<Array>) -> Self {
         Self {
             path: path.clone(),
             array: Arc::clone(array),
@@ -392,10 +385,8 @@ impl Elements {
         last: u64,
         each: &mut dyn FnMut(&Coords, Here<'_>) -> Walk,
     ) -> Walk {
-        let mut runs = Vec::new();
-        split(&self.array.model().shape, &mut Vec::new(), (first, last), &mut runs);
         let mut at = 0_usize;
-        for Run { start, extent } in runs {
+        for Run { start, extent } in region::runs(&self.array.model().shape, first, last) {
             let count = extent.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
             let count = count.and_then(|count| count.checked_mul(self.item_len));
             let run_len = count.and_then(|len| usize::try_from(len).ok()).ok_or_else(outside)?;
@@ -548,42 +539,6 @@ struct Here<'h> {
     extent: &'h [u64],
     cover: Cover,
     reach: Reach,
-}
-
-/// Splits the elements from number `first` to `last` of an array of `shape` into consecutive boxes.
-fn split(shape: &[u64], above: &mut Vec<u64>, (first, last): (u64, u64), runs: &mut Vec<Run>) {
-    if first >= last {
-        return;
-    }
-    let Some((_, below)) = shape.split_first() else {
-        let extent = vec![1; above.len()];
-        return runs.push(Run { start: above.clone(), extent });
-    };
-    let row = below.iter().fold(1, |all: u64, len| all.saturating_mul(*len)).max(1);
-    let (mut from, until) = (first / row, last / row);
-    let (skipped, rest) = (first % row, last % row);
-    let inner = |above: &mut Vec<u64>, index: u64, range: (u64, u64), runs: &mut Vec<Run>| {
-        above.push(index);
-        split(below, above, range, runs);
-        above.pop();
-    };
-    if from == until {
-        return inner(above, from, (skipped, rest), runs);
-    }
-    if skipped > 0 {
-        inner(above, from, (skipped, row), runs);
-        from = from.saturating_add(1);
-    }
-    if from < until {
-        let mut start = above.clone();
-        let mut extent = vec![1; above.len()];
-        start.push(from);
-        extent.push(until.saturating_sub(from));
-        start.extend(below.iter().map(|_| 0));
-        extent.extend(below);
-        runs.push(Run { start, extent });
-    }
-    inner(above, until, (0, rest), runs);
 }
 
 fn outside() -> Error {

@@ -14,7 +14,7 @@
 //! are cached, stored and rescued like any others. `GetChunk` requests the range of a chunk that a
 //! read needs, and returns that range or more (`Excerpt`).
 
-mod cf;
+pub(crate) mod cf;
 pub mod cut;
 mod elements;
 mod formats;

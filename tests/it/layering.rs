@@ -120,10 +120,22 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "resources",
         ],
     ),
+    ("dap", &["error", "buffer", "dtype", "metadata", "codec", "array", "view"]),
     ("fuse", &["error", "sys", "vfs", "pool", "backing"]),
     (
         "serve",
-        &["error", "pool", "metadata", "hierarchy", "cache", "view", "vfs", "raster", "picture"],
+        &[
+            "error",
+            "pool",
+            "metadata",
+            "hierarchy",
+            "cache",
+            "view",
+            "vfs",
+            "dap",
+            "raster",
+            "picture",
+        ],
     ),
     ("stats", &["error", "buffer", "dtype", "codec", "array"]),
     (

@@ -9,11 +9,13 @@ use super::mount::TreeOptions;
 ///
 /// The server prints its URL, and answers until Ctrl-C. A browser shows the groups and arrays;
 /// programs read every file of the tree that `zarrfs mount` would show, as a whole or in ranges,
-/// and programs that list follow the links.
+/// and programs that list follow the links. OPeNDAP clients (ncdump, CDO, NCO, R, Octave) read the
+/// group or array NODE at URL/dap/NODE.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
   zarrfs serve climate.zarr
   curl -O http://127.0.0.1:8600/TOKEN/t2m.nc
+  ncdump -h http://127.0.0.1:8600/TOKEN/dap
   ssh -L 8600:127.0.0.1:8600 server zarrfs serve /data/climate.zarr --listen 127.0.0.1:8600")]
 pub struct Serve {
     /// What to serve, as for `zarrfs mount`.

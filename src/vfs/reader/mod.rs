@@ -7,6 +7,7 @@
 //! never reads as the fill value.
 
 mod assemble;
+mod chunk_reader;
 mod decode;
 mod expect;
 mod files;
@@ -34,6 +35,7 @@ use crate::vfs::kernel::backing_files::BackingFiles;
 use crate::vfs::kernel::view_pages::Seen;
 use crate::view::View;
 use assemble::{Assembler, Execution};
+pub use chunk_reader::ChunkReader;
 use decode::{DecodeTo, Decoder};
 use files::{ChunkFiles, Followed};
 use long_parts::LongParts;

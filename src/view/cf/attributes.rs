@@ -13,9 +13,12 @@ use crate::metadata::{FILL, masked_value};
 const OF_THE_TYPE: [&str; 7] =
     [FILL, "missing_value", "valid_min", "valid_max", "valid_range", "flag_values", "flag_masks"];
 
+/// The attribute that marks signed integers as unsigned.
+pub(crate) const UNSIGNED: &str = "_Unsigned";
+
 /// An attribute.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::view) struct Attribute {
+pub(crate) struct Attribute {
     /// The name.
     pub name: String,
     /// The values.
@@ -26,7 +29,7 @@ pub(in crate::view) struct Attribute {
 
 /// The values of an attribute.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::view) enum Values {
+pub(crate) enum Values {
     /// A string.
     Text(String),
     /// Several strings.
@@ -41,7 +44,7 @@ pub(in crate::view) enum Values {
 
 /// Whether numbers are a list or a single number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::view) enum Many {
+pub(crate) enum Many {
     /// One number.
     No,
     /// A list.
@@ -58,7 +61,7 @@ impl Attribute {
 
 /// Returns the attributes of a node, without those that are null. Attributes of the array's type
 /// get the type `dtype`.
-pub(in crate::view) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec<Attribute> {
+pub(crate) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec<Attribute> {
     let attribute = |(name, value): (&String, &Value)| {
         let of_type = dtype.filter(|_| OF_THE_TYPE.contains(&name.as_str()));
         let elements = of_type.and_then(|dtype| elements(name, value, dtype));
@@ -70,13 +73,13 @@ pub(in crate::view) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec
 }
 
 /// Returns attributes with names that netCDF accepts, without an invalid `_FillValue`.
-pub(in crate::view) fn cleaned(mut attributes: Vec<Attribute>) -> Vec<Attribute> {
+pub(crate) fn cleaned(mut attributes: Vec<Attribute>) -> Vec<Attribute> {
     attributes.retain(|attribute| attribute.is_of_the_type || attribute.name != FILL);
     renamed(attributes, clean)
 }
 
 /// Renames attributes so that each has a unique name that fits a file.
-pub(in crate::view) fn renamed(
+pub(crate) fn renamed(
     mut attributes: Vec<Attribute>,
     fitting: impl Fn(&str) -> String,
 ) -> Vec<Attribute> {
@@ -185,8 +188,14 @@ fn double(value: &Value) -> Option<Vec<u8>> {
     Some(number.to_le_bytes().to_vec())
 }
 
+/// Returns strings as one string: joined by spaces if none has any, else a list in JSON.
+pub(crate) fn joined(texts: &[String]) -> String {
+    let is_plain = texts.iter().all(|text| !text.is_empty() && !text.contains(' '));
+    if is_plain { texts.join(" ") } else { Value::from(texts.to_vec()).to_string() }
+}
+
 /// Formats numbers as in JSON.
-pub(in crate::view) fn decimal(bytes: &[u8], dtype: &DType, many: Many) -> String {
+pub(crate) fn decimal(bytes: &[u8], dtype: &DType, many: Many) -> String {
     let numbers = bytes.chunks_exact(dtype.item_len().max(1));
     let numbers: Vec<String> =
         numbers.map(|item| FillValue::from_item(item).to_json(dtype).to_string()).collect();

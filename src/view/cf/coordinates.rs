@@ -9,7 +9,7 @@ use crate::view::source::Source;
 const MAX_NAMES: usize = 256;
 
 /// Whether an array has one dimension, which has the name of the array.
-pub(in crate::view) fn is_coordinate(array: &Source<'_>) -> bool {
+pub(crate) fn is_coordinate(array: &Source<'_>) -> bool {
     array.array().is_ok_and(|own| {
         let model = own.model();
         model.shape.len() == 1
@@ -20,7 +20,7 @@ pub(in crate::view) fn is_coordinate(array: &Source<'_>) -> bool {
 /// Returns an array with related arrays of its group, and the group. Related are the coordinates of
 /// its dimensions, the arrays in the attributes `coordinates` and `grid_mapping` if they have no
 /// other dimensions, and the `bounds` of these, which have one more dimension.
-pub(in crate::view) fn with_coordinates<'s>(
+pub(crate) fn with_coordinates<'s>(
     source: &Source<'s>,
 ) -> Result<(Vec<Source<'s>>, Option<Source<'s>>)> {
     let mut arrays = vec![source.clone()];

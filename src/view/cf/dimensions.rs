@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 /// A dimension.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::view) struct Dimension {
+pub(crate) struct Dimension {
     /// The name, which is unique.
     pub name: String,
     /// The length.
@@ -16,7 +16,7 @@ pub(in crate::view) struct Dimension {
 
 /// The dimensions of arrays, collected so far.
 #[derive(Debug, Default)]
-pub(in crate::view) struct Dimensions {
+pub(crate) struct Dimensions {
     list: Vec<Dimension>,
     /// The number of each dimension by name and length.
     numbers: HashMap<(String, u64), usize>,

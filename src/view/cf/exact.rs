@@ -3,7 +3,7 @@
 use crate::dtype::{DType, half_value};
 
 /// Converts the little-endian numbers in `bytes` to another type; `None` if any would change.
-pub(in crate::view) fn exactly(bytes: &[u8], from: &DType, to: &DType) -> Option<Vec<u8>> {
+pub(crate) fn exactly(bytes: &[u8], from: &DType, to: &DType) -> Option<Vec<u8>> {
     if from == to {
         return Some(bytes.to_vec());
     }

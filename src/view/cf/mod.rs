@@ -22,12 +22,16 @@ use std::collections::HashSet;
 use super::source::Source;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
-pub(super) use attributes::{Attribute, Many, Values, attributes, cleaned, decimal, renamed};
-pub(super) use coordinates::{is_coordinate, with_coordinates};
-pub(super) use dimensions::{Dimension, Dimensions};
-pub(super) use exact::exactly;
-pub(super) use names::{clean, distinct, unused};
-pub(super) use variable::{Data, Room, Variable, characters, set_aside};
+pub(crate) use attributes::{
+    Attribute, Many, UNSIGNED, Values, attributes, cleaned, decimal, joined, renamed,
+};
+pub(crate) use coordinates::{is_coordinate, with_coordinates};
+pub(crate) use dimensions::{Dimension, Dimensions};
+pub(crate) use exact::exactly;
+pub(crate) use names::{clean, distinct, unused};
+pub(crate) use variable::{
+    Data, ENCODING, Form, FormOf, Room, Variable, characters, set_aside, small_values,
+};
 
 /// The attribute that says which arrays are not in a file of a group, and why.
 const LEFT_OUT: &str = "zarrfs_left_out";
@@ -37,7 +41,7 @@ const MAX_REASONS: usize = 100;
 
 /// A group, or an array with its coordinates, as a netCDF data set.
 #[derive(Debug)]
-pub(super) struct Dataset<'s> {
+pub(crate) struct Dataset<'s> {
     /// The dimensions of the variables.
     pub dimensions: Vec<Dimension>,
     /// The arrays, by name.
@@ -52,8 +56,13 @@ pub(super) struct Dataset<'s> {
 
 impl<'s> Dataset<'s> {
     /// Returns the data set of the arrays directly in a group, or of one array with its
-    /// coordinates.
+    /// coordinates, in types of netCDF.
     pub fn of(source: &Source<'s>, room: &mut Room) -> Result<Self> {
+        Self::with_forms(source, &mut |array| Form::of(array, room))
+    }
+
+    /// Like [`Self::of`], in the types that `form_of` returns.
+    pub fn with_forms(source: &Source<'s>, form_of: &mut FormOf<'_, 's>) -> Result<Self> {
         let mut left_out = Vec::new();
         let (arrays, attributes_of) = match source.kind() {
             NodeKind::Array => with_coordinates(source)?,
@@ -71,7 +80,7 @@ impl<'s> Dataset<'s> {
             dimensions.claim(array)?;
         }
         for array in &arrays {
-            match Variable::of(array, &mut dimensions, room) {
+            match Variable::of(array, &mut dimensions, form_of) {
                 Ok(variable) => variables.push(variable),
                 Err(error)
                     if error.kind() == Kind::Unsupported && array.path() != source.path() =>
@@ -155,7 +164,7 @@ impl<'s> Dataset<'s> {
 }
 
 /// Returns the attribute that lists the arrays left out of a file; `None` if there are none.
-pub(super) fn left_out(reasons: &[(String, Error)]) -> Option<Attribute> {
+pub(crate) fn left_out(reasons: &[(String, Error)]) -> Option<Attribute> {
     let count = reasons.len().saturating_sub(MAX_REASONS);
     let reasons = reasons.iter().take(MAX_REASONS);
     let mut list: Vec<String> =

@@ -12,7 +12,7 @@ const MAX_UNDERSCORES: usize = 4;
 
 /// Returns a name that netCDF accepts: composed (NFC), without slashes and control characters,
 /// beginning with a letter, digit or underscore, not ending with a space, and not too long.
-pub(in crate::view) fn clean(name: &str) -> String {
+pub(crate) fn clean(name: &str) -> String {
     let trimmed = name.trim_end_matches(' ');
     let mut clean: String =
         trimmed.nfc().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
@@ -30,7 +30,7 @@ pub(in crate::view) fn clean(name: &str) -> String {
 /// Returns a unique name in a file for each of `names`, in order: the result of `fitting`, or a
 /// variant of it if another name or `taken` has it. A name that fits stays unchanged, so a program
 /// never finds a different object under it. Changed names are never in `avoided`.
-pub(in crate::view) fn distinct<'n>(
+pub(crate) fn distinct<'n>(
     names: impl Iterator<Item = &'n str> + Clone,
     taken: &mut HashSet<String>,
     avoided: &HashSet<String>,
@@ -49,7 +49,7 @@ pub(in crate::view) fn distinct<'n>(
 }
 
 /// Returns the name, with underscores appended if it is in use, or with a number after too many.
-pub(in crate::view) fn unused(names: &mut HashSet<String>, mut name: String) -> String {
+pub(crate) fn unused(names: &mut HashSet<String>, mut name: String) -> String {
     for _ in 0..MAX_UNDERSCORES {
         if names.insert(name.clone()) {
             return name;

@@ -17,6 +17,12 @@ use crate::view::source::Source;
 /// The attribute for a second missing value, beside [`FILL`].
 const MISSING: &str = "missing_value";
 
+/// The attribute with the encoding of strings that are stored as characters.
+pub(crate) const ENCODING: &str = "_Encoding";
+
+/// Returns the form of an array in a file format; fails if the format has none.
+pub(crate) type FormOf<'f, 's> = dyn FnMut(&Source<'s>) -> Result<Form> + 'f;
+
 /// Attributes by which readers decode numbers to other numbers or times.
 const OF_TIMES: [&str; 5] = ["units", "calendar", "scale_factor", "add_offset", "_Unsigned"];
 
@@ -31,7 +37,7 @@ const MAX_ROOM: u64 = 32 << 20;
 
 /// The number of bytes of converted values that a file can still take.
 #[derive(Debug)]
-pub(in crate::view) struct Room(u64);
+pub(crate) struct Room(u64);
 
 impl Default for Room {
     fn default() -> Self {
@@ -52,10 +58,10 @@ impl Room {
 
 /// A variable.
 #[derive(Debug, Clone)]
-pub(in crate::view) struct Variable<'s> {
+pub(crate) struct Variable<'s> {
     /// The name.
     pub name: String,
-    /// The type of its elements: integers and floats, or `Bytes(1)`, a character.
+    /// The type of its elements in the file: integers and floats, or `Bytes(1)`, a character.
     pub dtype: DType,
     /// The numbers of the dimensions.
     pub dimensions: Vec<usize>,
@@ -69,58 +75,88 @@ pub(in crate::view) struct Variable<'s> {
 
 /// The elements of a variable.
 #[derive(Debug, Clone)]
-pub(in crate::view) enum Data {
+pub(crate) enum Data {
     /// The elements of the array.
     Elements,
     /// Converted values, little endian and in C order.
     Values(Vec<u8>),
 }
 
+/// The form in which a file format holds the elements of an array.
+#[derive(Debug, Clone)]
+pub(crate) struct Form {
+    /// The type of the elements.
+    pub dtype: DType,
+    /// The elements.
+    pub data: Data,
+    /// The attributes that describe the conversion.
+    pub added: Vec<Attribute>,
+    /// The length of the dimension for the characters of strings, if the variable has one.
+    pub chars: Option<u64>,
+}
+
+impl Form {
+    /// Returns the form in netCDF. Fails if netCDF has no type for it.
+    pub fn of(source: &Source<'_>, room: &mut Room) -> Result<Self> {
+        let model = source.array()?.model();
+        let mut form = Self::elements(model.dtype.clone());
+        match &model.dtype {
+            DType::Int(_) | DType::Uint(_) | DType::Float(4 | 8) => {}
+            DType::Bool => {
+                form.added.push(Attribute::text("dtype", "bool"));
+                form.dtype = DType::Int(1);
+            }
+            DType::Float(2) => {
+                let (from, to) = (DType::Float(2), DType::Float(4));
+                let values = exactly(&small_values(source, room)?, &from, &to);
+                form.data = Data::Values(values.ok_or_else(|| Error::unsupported("no singles"))?);
+                form.dtype = to;
+            }
+            DType::Time(time) => {
+                form.added.extend(time_attributes(*time)?);
+                form.dtype = DType::Int(8);
+            }
+            DType::Bytes(len) => {
+                form.chars = Some(u64::from(*len));
+                form.dtype = DType::Bytes(1);
+            }
+            DType::Utf32(_) | DType::String => {
+                let (values, len) = characters(source, room)?;
+                form.data = Data::Values(values);
+                form.chars = Some(len);
+                form.added.push(Attribute::text(ENCODING, "utf-8"));
+                form.dtype = DType::Bytes(1);
+            }
+            other => {
+                return Err(Error::unsupported(format!("netCDF has no type for {}", other.name())));
+            }
+        }
+        if let Data::Elements = form.data {
+            // Fails if the array has no file of elements.
+            source.elements(Layout::Linear, Items::default())?;
+        }
+        Ok(form)
+    }
+
+    /// Returns the form of elements that are not converted.
+    pub fn elements(dtype: DType) -> Self {
+        Self { dtype, data: Data::Elements, added: Vec::new(), chars: None }
+    }
+}
+
 impl<'s> Variable<'s> {
-    /// Returns an array as a variable. Fails if netCDF has no type for it.
-    pub fn of(source: &Source<'s>, dimensions: &mut Dimensions, room: &mut Room) -> Result<Self> {
+    /// Returns an array as a variable. Fails if `form_of` does.
+    pub fn of(
+        source: &Source<'s>,
+        dimensions: &mut Dimensions,
+        form_of: &mut FormOf<'_, 's>,
+    ) -> Result<Self> {
         let array = source.array()?;
         if let Some(error) = array.not_understood() {
             return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
         }
         let model = array.model();
-        let mut data = Data::Elements;
-        let (mut added, mut chars) = (Vec::new(), None);
-        let dtype = match &model.dtype {
-            DType::Int(_) | DType::Uint(_) | DType::Float(4 | 8) => model.dtype.clone(),
-            DType::Bool => {
-                added.push(Attribute::text("dtype", "bool"));
-                DType::Int(1)
-            }
-            DType::Float(2) => {
-                let (from, to) = (DType::Float(2), DType::Float(4));
-                let values = exactly(&small_values(source, room)?, &from, &to);
-                data = Data::Values(values.ok_or_else(|| Error::unsupported("no singles"))?);
-                to
-            }
-            DType::Time(time) => {
-                added.extend(time_attributes(*time)?);
-                DType::Int(8)
-            }
-            DType::Bytes(len) => {
-                chars = Some(u64::from(*len));
-                DType::Bytes(1)
-            }
-            DType::Utf32(_) | DType::String => {
-                let (values, len) = characters(source, room)?;
-                data = Data::Values(values);
-                chars = Some(len);
-                added.push(Attribute::text("_Encoding", "utf-8"));
-                DType::Bytes(1)
-            }
-            other => {
-                return Err(Error::unsupported(format!("netCDF has no type for {}", other.name())));
-            }
-        };
-        if let Data::Elements = data {
-            // Fails if the array has no file of elements.
-            source.elements(Layout::Linear, Items::default())?;
-        }
+        let Form { dtype, data, added, chars } = form_of(source)?;
         if model.shape.iter().any(|len| i64::try_from(*len).is_err()) {
             return Err(Error::unsupported("it has more elements than netCDF can count"));
         }
@@ -128,7 +164,7 @@ impl<'s> Variable<'s> {
         if let Some(len) = chars {
             numbers.push(dimensions.number(format!("string{len}"), len));
         }
-        let is_number = !matches!(dtype, DType::Bytes(_));
+        let is_number = !matches!(dtype, DType::Bytes(_) | DType::String);
         let all = attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number));
         let mut all = cleaned(all);
         for attribute in &mut all {
@@ -199,7 +235,7 @@ fn add_converted(all: &mut Vec<Attribute>, mut added: Vec<Attribute>, dtype: &DT
 /// Appends an underscore to the names of attributes of an array that would be wrong in the file,
 /// because elements were converted: those that differ from the attributes in `added` and, for
 /// times, those by which readers decode numbers.
-pub(in crate::view) fn set_aside(all: &mut [Attribute], added: &[Attribute], dtype: &DType) {
+pub(crate) fn set_aside(all: &mut [Attribute], added: &[Attribute], dtype: &DType) {
     let of_times: &[&str] = match dtype {
         // Time spans without a unit are numbers.
         DType::Time(time) if time.unit != "generic" => &OF_TIMES,
@@ -247,7 +283,7 @@ fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
 
 /// Returns the strings of an array as characters in UTF-8, padded with NUL to the longest, and the
 /// length of the longest.
-pub(in crate::view) fn characters(source: &Source<'_>, room: &mut Room) -> Result<(Vec<u8>, u64)> {
+pub(crate) fn characters(source: &Source<'_>, room: &mut Room) -> Result<(Vec<u8>, u64)> {
     check_small(source)?;
     let texts = source.texts()?;
     let longest = texts.iter().map(Vec::len).max().unwrap_or_default().max(1);
@@ -266,7 +302,7 @@ pub(in crate::view) fn characters(source: &Source<'_>, room: &mut Room) -> Resul
 }
 
 /// Returns the values of a small array, little endian and in C order.
-fn small_values(source: &Source<'_>, room: &mut Room) -> Result<Vec<u8>> {
+pub(crate) fn small_values(source: &Source<'_>, room: &mut Room) -> Result<Vec<u8>> {
     check_small(source)?;
     let len = source.elements(Layout::Linear, Items::default())?.len();
     room.take(usize::try_from(len).unwrap_or(usize::MAX))?;

@@ -15,7 +15,9 @@
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodeKind;
-use crate::view::cf::{Attribute, Data, Dataset, Room, Values, Variable, decimal, exactly};
+use crate::view::cf::{
+    Attribute, Data, Dataset, Room, UNSIGNED, Values, Variable, decimal, exactly, joined,
+};
 use crate::view::layout::{Items, Layout};
 use crate::view::left_out::LeftOut;
 use crate::view::parts::{Part, View};
@@ -38,9 +40,6 @@ const MAX_DIMENSION: u64 = (1 << 31) - 4;
 /// the length of a longer one.
 const MAX_VSIZE: u64 = (1 << 32) - 4;
 const LONGER: u64 = (1 << 32) - 1;
-
-/// The attribute that marks signed integers as unsigned.
-const UNSIGNED: &str = "_Unsigned";
 
 /// The version of a file, which decides its lengths and types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -297,12 +296,7 @@ impl Header {
         let text = |text: &str| (DType::Bytes(1), text.as_bytes().to_vec());
         match values {
             Values::Text(value) => text(value),
-            Values::Texts(texts) => {
-                // Strings without spaces are joined by them; any others become a list in JSON.
-                let is_plain = texts.iter().all(|text| !text.is_empty() && !text.contains(' '));
-                let json = || serde_json::Value::from(texts.clone()).to_string();
-                text(&if is_plain { texts.join(" ") } else { json() })
-            }
+            Values::Texts(texts) => text(&joined(texts)),
             Values::Nothing => text("[]"),
             Values::Bools(bytes, _) => (DType::Int(1), bytes.clone()),
             Values::Numbers(dtype, bytes, many) => {

@@ -1,0 +1,218 @@
+//! A node as a data set of DAP2: the variables of the `nc` view, in types of DAP2.
+
+use std::collections::HashMap;
+
+use super::names::identifiers;
+use super::xdr::{Wire, double};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::metadata::NodeKind;
+use crate::view::cf::{self, Attribute, ENCODING, Form, Room, UNSIGNED, Values, small_values};
+use crate::view::{Elements, Source};
+
+/// A variable.
+#[derive(Debug)]
+pub(super) struct Variable<'s> {
+    /// The name in the `nc` view.
+    pub name: String,
+    /// The name that clients see.
+    pub identifier: String,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// The type that clients see.
+    pub wire: Wire,
+    /// The numbers of its dimensions.
+    pub dimensions: Vec<usize>,
+    /// The numbers of the variables with its coordinates, one for each dimension; empty unless all
+    /// dimensions have one. Then clients see a Grid.
+    pub maps: Vec<usize>,
+    pub attributes: Vec<Attribute>,
+    /// The array.
+    pub source: Source<'s>,
+}
+
+/// A data set.
+#[derive(Debug)]
+pub(super) struct Dataset<'s> {
+    pub name: String,
+    pub dimensions: Vec<cf::Dimension>,
+    /// The names of the dimensions that clients see.
+    pub dimension_identifiers: Vec<String>,
+    pub variables: Vec<Variable<'s>>,
+    /// The attributes of the group.
+    pub attributes: Vec<Attribute>,
+}
+
+/// The arrays that a data set has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrays {
+    /// All that DAP2 has a type for.
+    All,
+    /// Only those that clients can read. netCDF-C reads all small variables in one request, so a
+    /// single element that DAP2 cannot express would cost it all of them.
+    Readable,
+}
+
+impl<'s> Dataset<'s> {
+    /// Returns the data set of a node.
+    pub fn of(source: &Source<'s>, arrays: Arrays) -> Result<Self> {
+        let mut dataset = cf::Dataset::with_forms(source, &mut form)?;
+        if arrays == Arrays::Readable {
+            let mut room = Room::default();
+            let other = |variable: &cf::Variable<'s>| variable.source.path() != source.path();
+            let found = dataset.variables.iter().filter(|variable| other(variable));
+            let found = found.filter_map(|one| Some((one.name.clone(), unfit(one, &mut room)?)));
+            let unfit: HashMap<String, Error> = found.collect();
+            dataset.leave_out(|variable| {
+                other(variable).then(|| unfit.get(&variable.name).cloned()).flatten()
+            });
+            leave_out_empty(&mut dataset, other);
+        }
+        if source.kind() == NodeKind::Group {
+            for group in source.children()?.nodes {
+                if group.kind() == NodeKind::Group {
+                    let reason = "it is a group, and a DAP2 data set holds the arrays of one group";
+                    dataset.left_out.push((group.name().to_owned(), Error::unsupported(reason)));
+                }
+            }
+        }
+        let attributes = dataset.global_attributes();
+        let cf::Dataset { dimensions, variables, .. } = dataset;
+        let variables = variables.into_iter().map(Variable::of).collect::<Result<Vec<_>>>()?;
+        let dimension_identifiers = Vec::new();
+        let name = source.name().to_owned();
+        let mut dataset = Self { name, dimensions, dimension_identifiers, variables, attributes };
+        dataset.find_maps();
+        dataset.find_identifiers();
+        Ok(dataset)
+    }
+
+    /// Finds the coordinates of each variable.
+    fn find_maps(&mut self) {
+        let mut coordinates = HashMap::new();
+        for (number, variable) in self.variables.iter().enumerate() {
+            if let [dimension] = variable.dimensions.as_slice()
+                && self.dimensions.get(*dimension).is_some_and(|one| one.name == variable.name)
+            {
+                coordinates.insert(*dimension, number);
+            }
+        }
+        for (number, variable) in self.variables.iter_mut().enumerate() {
+            let maps = variable.dimensions.iter().map(|dimension| coordinates.get(dimension));
+            let maps: Option<Vec<usize>> = maps.map(Option::<&usize>::copied).collect();
+            let mut maps = maps.unwrap_or_default();
+            // The maps of a Grid have different names.
+            let mut sorted = maps.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            if sorted.len() != maps.len() || maps == [number] {
+                maps.clear();
+            }
+            variable.maps = maps;
+        }
+    }
+
+    /// Gives each variable and dimension an identifier. A dimension and its coordinates share one.
+    fn find_identifiers(&mut self) {
+        let variables = self.variables.iter().map(|variable| variable.name.as_str());
+        let dimensions = self.dimensions.iter().map(|dimension| dimension.name.as_str());
+        let found = identifiers(variables.chain(dimensions));
+        let of = |name: &str| found.get(name).cloned().unwrap_or_default();
+        self.dimension_identifiers = self.dimensions.iter().map(|one| of(&one.name)).collect();
+        for variable in &mut self.variables {
+            variable.identifier = of(&variable.name);
+        }
+    }
+}
+
+impl<'s> Variable<'s> {
+    fn of(variable: cf::Variable<'s>) -> Result<Self> {
+        let cf::Variable { name, dimensions, mut attributes, source, .. } = variable;
+        let mut dtype = source.array()?.model().dtype.clone();
+        let signs = attributes.iter().find(|one| one.name == UNSIGNED).map(|one| &one.values);
+        let signs = signs.and_then(|values| match values {
+            Values::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        // The attribute is about a width that the elements do not keep.
+        let other = match (&dtype, signs) {
+            (DType::Int(len @ (1 | 8)), Some("true")) => Some(DType::Uint(*len)),
+            (DType::Uint(8), Some("false")) => Some(DType::Int(8)),
+            _ => None,
+        };
+        if let Some(other) = other {
+            attributes.retain(|one| one.name != UNSIGNED || other == DType::Uint(1));
+            for attribute in attributes.iter_mut().filter(|one| one.is_of_the_type) {
+                if let Values::Numbers(of, ..) = &mut attribute.values {
+                    *of = other.clone();
+                }
+            }
+            dtype = other;
+        }
+        let wire = Wire::of(&dtype).ok_or_else(|| no_type(&dtype))?;
+        // netCDF-C reads unsigned numbers as signed ones, and then needs the attribute.
+        let is_unsigned = matches!(dtype, DType::Uint(1 | 2 | 4));
+        if is_unsigned && attributes.iter().all(|one| one.name != UNSIGNED) {
+            attributes.push(Attribute::text(UNSIGNED, "true"));
+        }
+        let (identifier, maps) = (String::new(), Vec::new());
+        Ok(Self { name, identifier, dtype, wire, dimensions, maps, attributes, source })
+    }
+
+    /// Returns the elements, to read chunks.
+    pub fn elements(&self) -> Result<Elements> {
+        Ok(Elements::of_chunks(self.source.path(), self.source.array()?))
+    }
+}
+
+/// Returns the error of the first element that DAP2 cannot express. Reads only small arrays; an
+/// array that cannot be read fails when a client asks for it.
+fn unfit(variable: &cf::Variable<'_>, room: &mut Room) -> Option<Error> {
+    let dtype = variable.source.array().ok()?.model().dtype.clone();
+    if !matches!(dtype, DType::Int(8) | DType::Uint(8) | DType::Time(_)) {
+        return None;
+    }
+    let values = small_values(&variable.source, room).ok()?;
+    values.chunks_exact(8).find_map(|item| double(&dtype, item).err())
+}
+
+/// Leaves out variables without elements: netCDF-C does not show them, and reads others wrongly.
+fn leave_out_empty<'s>(
+    dataset: &mut cf::Dataset<'s>,
+    may_leave_out: impl Fn(&cf::Variable<'s>) -> bool,
+) {
+    let empty: Vec<bool> = dataset.dimensions.iter().map(|dimension| dimension.len == 0).collect();
+    let is_empty = |number: &usize| empty.get(*number).copied().unwrap_or_default();
+    dataset.leave_out(|variable| {
+        let reason = "it has no elements, which clients of DAP2 cannot read beside others";
+        let is_out = may_leave_out(variable) && variable.dimensions.iter().any(is_empty);
+        is_out.then(|| Error::unsupported(reason))
+    });
+}
+
+/// Returns the form of an array in DAP2.
+fn form(source: &Source<'_>) -> Result<Form> {
+    let dtype = &source.array()?.model().dtype;
+    let with_utf8 = || {
+        let mut form = Form::elements(DType::String);
+        form.added.push(Attribute::text(ENCODING, "utf-8"));
+        form
+    };
+    match dtype {
+        DType::Utf32(_) | DType::String => Ok(with_utf8()),
+        DType::Bytes(_) => Ok(Form::elements(DType::String)),
+        DType::Float(2) => Ok(Form::elements(DType::Float(4))),
+        DType::Bool => {
+            let form = Form::of(source, &mut Room::default())?;
+            Ok(Form { dtype: DType::Uint(1), ..form })
+        }
+        DType::Int(_) | DType::Uint(_) | DType::Float(_) | DType::Time(_) => {
+            Form::of(source, &mut Room::default())
+        }
+        other => Err(no_type(other)),
+    }
+}
+
+fn no_type(dtype: &DType) -> Error {
+    Error::unsupported(format!("DAP2 has no type for {}", dtype.name()))
+}

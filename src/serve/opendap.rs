@@ -1,0 +1,169 @@
+//! Requests of OPeNDAP clients (DAP2): `dap/NODE.dods?t2m[0:9]` below the root.
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue};
+use percent_encoding::percent_decode_str;
+
+use super::body::{self, BLOCK, Blocks, Produce};
+use super::reply::{self, Body, Reply};
+use crate::dap::{self, Answer, DapError, Kind};
+use crate::error::Result;
+use crate::metadata::NodePath;
+use crate::vfs::{ChunkReader, Vfs};
+use crate::view::{ROOT_NAME, Source};
+
+/// The first name of the paths of data sets.
+const FIRST: &str = "dap";
+
+/// The bytes whose chunks are decoded in advance.
+const AHEAD: usize = 32 << 20;
+
+/// The headers of ESE-RFC-004, section 6: the version of the protocol, and the contents.
+const VERSION: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("xdods-server"), HeaderValue::from_static("dap/2.0"));
+const DESCRIPTION: HeaderName = HeaderName::from_static("content-description");
+
+/// A request for a data set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    path: NodePath,
+    kind: Kind,
+    /// The query, decoded.
+    constraint: String,
+}
+
+/// An answer, up to its first bytes.
+#[derive(Debug)]
+pub struct Prepared {
+    answer: Result<Answer, DapError>,
+    chunks: ChunkReader,
+}
+
+impl Asked {
+    /// Returns the request with this path below the root, whose last name has an extension of DAP2;
+    /// `None` if it is none.
+    pub fn new(names: &[String], query: &str) -> Option<Self> {
+        let (last, above) = names.split_last()?;
+        let (stem, extension) = last.rsplit_once('.')?;
+        let kind = Kind::of_extension(extension)?;
+        let path = path_of(above.iter().map(String::as_str).chain([stem]))?;
+        let constraint = percent_decode_str(query).decode_utf8_lossy().into_owned();
+        Some(Self { path, kind, constraint })
+    }
+
+    /// Returns the request of a person who follows the URL of a data set; `None` if it is none.
+    pub fn without_extension(names: &[String]) -> Option<Self> {
+        let path = path_of(names.iter().map(String::as_str))?;
+        Some(Self { path, kind: Kind::Help, constraint: String::new() })
+    }
+
+    /// Makes the first bytes of the answer. Waits for the store.
+    pub fn prepare(&self, vfs: &Vfs) -> Prepared {
+        let chunks = vfs.chunks();
+        let answer = self.answer(vfs, &chunks);
+        Prepared { answer, chunks }
+    }
+
+    fn answer(&self, vfs: &Vfs, chunks: &ChunkReader) -> Result<Answer, DapError> {
+        let get = &|elements: &_, coords: &_, range: &_| chunks.get(elements, coords, range);
+        let source = |path: &NodePath| Source::new(vfs.hierarchy(), path, get);
+        let source = source(&self.path).or_else(|error| match self.path.name() {
+            // The files of the root have this name, too.
+            Some(ROOT_NAME) => source(&self.path.parent().unwrap_or_else(NodePath::root)),
+            _ => Err(error),
+        });
+        dap::answer(&source?, self.kind, &self.constraint)
+    }
+}
+
+/// Returns the path of a node below [`FIRST`].
+fn path_of<'n>(names: impl Iterator<Item = &'n str>) -> Option<NodePath> {
+    // The URL of the root may end with a slash, before the extension.
+    let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    let (first, names) = names.split_first()?;
+    (*first == FIRST).then(|| NodePath::parse(&names.join("/")).ok()).flatten()
+}
+
+impl Prepared {
+    /// Returns the reply, whose body is made while the client takes it.
+    pub fn reply(self, blocks: Blocks) -> Reply {
+        let Self { answer, chunks } = self;
+        let mut reply = match answer {
+            Ok(answer) => {
+                let (kind, description) = (answer.content_type, answer.content_description);
+                let len = answer.len();
+                let body = body::of(Transfer { answer, chunks }, blocks);
+                let mut reply = with_description(StatusCode::OK, kind, description, body);
+                if let Some(len) = len {
+                    reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(len));
+                }
+                reply
+            }
+            Err(error) => {
+                let status = StatusCode::from_u16(error.http_status());
+                let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                let body = reply::bytes(error.document());
+                with_description(status, "text/plain; charset=utf-8", "dods_error", body)
+            }
+        };
+        let headers = reply.headers_mut();
+        headers.insert(VERSION.0, VERSION.1);
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        reply
+    }
+}
+
+fn with_description(
+    status: StatusCode,
+    kind: &'static str,
+    description: &'static str,
+    body: Body,
+) -> Reply {
+    let mut reply = reply::of(status, kind, body);
+    reply.headers_mut().insert(DESCRIPTION, HeaderValue::from_static(description));
+    reply
+}
+
+/// An answer on its way to the client.
+struct Transfer {
+    answer: Answer,
+    chunks: ChunkReader,
+}
+
+impl Produce for Transfer {
+    fn next(&mut self) -> Result<Option<Bytes>> {
+        let chunks = &self.chunks;
+        let get = &|elements: &_, coords: &_, range: &_| chunks.get(elements, coords, range);
+        chunks.expect(self.answer.ahead(AHEAD));
+        let bytes = self.answer.next(BLOCK, get);
+        let bytes = bytes.inspect_err(|error| log::warn!("serve: {error}"))?;
+        Ok((!bytes.is_empty()).then_some(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(path: &str) -> Option<(String, Kind)> {
+        let names: Vec<String> = path.split('/').map(str::to_owned).collect();
+        Asked::new(&names, "").map(|asked| (asked.path.as_str().to_owned(), asked.kind))
+    }
+
+    #[test]
+    fn the_path_of_a_data_set_ends_with_an_extension() {
+        for (path, node, kind) in [
+            ("dap.dds", "", Kind::Dds),
+            ("dap/.das", "", Kind::Das),
+            ("dap/t2m.dods", "t2m", Kind::Dods),
+            ("dap/a/b.nc.ascii", "a/b.nc", Kind::Ascii),
+            ("dap/a/.ver", "a", Kind::Ver),
+        ] {
+            assert_eq!(asked(path), Some((node.to_owned(), kind)), "{path}");
+        }
+        for other in ["dap", "dap/t2m", "dap/t2m.nc", "t2m.dds", "other/t2m.dds", "dapper.dds"] {
+            assert_eq!(asked(other), None, "{other}");
+        }
+    }
+}
