@@ -1,0 +1,137 @@
+"""Namespaces of mounts, processes and the network, for tests that start daemons of the system. In such a world `/etc`,
+`/var`, `/run`, `/tmp` and others can be written without a trace on the machine. Its processes and mounts end with it.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from mounts import BIN, wait_until
+
+# What each world has: its directory as /mnt, a device that every user may open, the program, and the user anna.
+SETUP = r"""
+set -e
+ip link set lo up
+mount --bind "$1" /mnt
+mkdir /mnt/layers
+mount -t tmpfs none /mnt/layers
+for at in etc var root home usr/local opt; do
+    mkdir -p /mnt/layers/$at/upper /mnt/layers/$at/work
+    mount -t overlay -o "lowerdir=/$at,upperdir=/mnt/layers/$at/upper,workdir=/mnt/layers/$at/work" none /$at
+done
+cp "$2" /usr/local/bin/zarrfs
+mount -t tmpfs -o mode=755 none /run
+mount -t tmpfs -o mode=1777 none /tmp
+mknod -m 666 /mnt/layers/fuse c 10 229
+mount --bind /mnt/layers/fuse /dev/fuse
+hostname node
+ip link add eth0 type veth peer name eth1
+ip address add 10.1.1.1/24 dev eth0
+ip link set eth0 up
+ip link set eth1 up
+printf '127.0.0.1 localhost\n10.1.1.1 node\n' > /etc/hosts
+chmod 755 /root
+echo user_allow_other >> /etc/fuse.conf
+useradd --create-home --shell /bin/bash anna
+cd /mnt
+zarrfs demo demo > /dev/null
+zarrfs umount demo/mnt
+mv demo/climate.zarr .
+mkdir mnt
+chown -R anna: /mnt/climate.zarr /mnt/mnt
+"""
+# The first process reaps those that daemons leave to it. It ends when the test closes its standard input.
+FIRST = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print('ready', flush=True); sys.stdin.read()"
+NAMESPACES = ["--mount", "--pid", "--net", "--uts", "--ipc", "--propagation", "private"]
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Seconds for a command.
+PATIENCE = 120
+
+
+class World:
+    """A world. `at` is its directory, which commands in the world see as /mnt."""
+
+    def __init__(self):
+        self.at = Path(tempfile.mkdtemp(prefix="zarrfs-world-", dir="/tmp"))
+        self.at.chmod(0o755)
+        script = f'{SETUP}\nexec /usr/bin/python3 -c "$3"'
+        words = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc"]
+        self.process = subprocess.Popen(
+            [*words, "sh", "-c", script, "sh", str(self.at), shutil.which(BIN), FIRST],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PATH": PATH},
+        )  # fmt: skip
+        try:
+            assert self.process.stdout.readline() == "ready\n", "the namespaces could not be set up"
+            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+            self.first = int(children.split()[0])
+        except BaseException:
+            self.end()
+            raise
+
+    def words(self, script, *arguments, user="root", env=None):
+        """The words that run a script of bash in the world, in /mnt, as a user."""
+        enter = ["nsenter", f"--target={self.first}", "--mount", "--pid", "--net", "--uts", "--ipc", "--wd=/mnt"]
+        home = "/root" if user == "root" else f"/home/{user}"
+        variables = {"PATH": PATH, "HOME": home, "USER": user, "LC_ALL": "C.UTF-8", **(env or {})}
+        clean = ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
+        # `nsenter --wd` enters the directory of the machine, which has no mounts of the world.
+        command = ["bash", "-c", f"cd /mnt\nset -eu -o pipefail\n{script}", "bash", *map(str, arguments)]
+        return [*enter, "runuser", "-u", user, "--", *clean, *command]
+
+    def start(self, script, *arguments, user="root", env=None, **options):
+        """Starts a script, such as a daemon. Its output is in `log` unless `options` say otherwise."""
+        with open(self.at / "log", "ab") as log:
+            pipes = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, **options}
+            return subprocess.Popen(self.words(script, *arguments, user=user, env=env), text=True, **pipes)
+
+    def run(self, script, *arguments, code=0, **options):
+        """What a script prints on both outputs. It must end with `code`."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with self.start(script, *arguments, **pipes, **options) as process:
+            try:
+                said, _ = process.communicate(timeout=PATIENCE)
+            except BaseException:
+                process.kill()
+                raise
+        assert process.returncode == code, f"exit code {process.returncode}: {said}\n{self.log()}"
+        return said
+
+    def until(self, script, seconds=30, **options):
+        """Runs a script until it succeeds. Returns what it prints then."""
+        said = []
+
+        def succeeds():
+            done = subprocess.run(self.words(script, **options), capture_output=True, text=True, timeout=PATIENCE)
+            said[:] = [done.stdout, done.stderr]
+            return done.returncode == 0
+
+        assert wait_until(succeeds, seconds), f"{script}: {said}\n{self.log()}"
+        return said[0]
+
+    def log(self):
+        """The end of what the daemons say."""
+        log = self.at / "log"
+        return log.read_text(errors="replace")[-4000:] if log.exists() else ""
+
+    def processes(self):
+        """The command lines of the processes of zarrfs in the world."""
+        script = "for p in /proc/[0-9]*; do [ \"$(readlink $p/exe)\" != /usr/local/bin/zarrfs ] || tr '\\0' ' ' < $p/cmdline; done"
+        return self.run(script)
+
+    def left(self):
+        """What mounts of zarrfs have left in the world: processes, mounts, directories."""
+        script = "grep fuse.zarrfs /proc/self/mounts || true; ls -d /tmp/*zarrfs* /run/user/*/*zarrfs* 2> /dev/null || true"
+        return self.processes() + self.run(script)
+
+    def end(self):
+        """Ends all processes of the world, and all mounts with them."""
+        self.process.stdin.close()
+        self.process.stdout.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.at)
