@@ -2,7 +2,7 @@
 `/var`, `/run`, `/tmp` and others can be written without a trace on the machine. Its processes and mounts end with it.
 """
 
-import os
+import contextlib
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +13,8 @@ from mounts import BIN, wait_until
 # What each world has: its directory as /mnt, a device that every user may open, the program, and the user anna.
 SETUP = r"""
 set -e
+# Copies of mounts of other programs would keep these from ending.
+awk '$3 ~ /^fuse/ { print $2 }' /proc/self/mounts | while read -r at; do umount -l "$at"; done
 ip link set lo up
 mount --bind "$1" /mnt
 mkdir /mnt/layers
@@ -26,6 +28,15 @@ mount -t tmpfs -o mode=755 none /run
 mount -t tmpfs -o mode=1777 none /tmp
 mknod -m 666 /mnt/layers/fuse c 10 229
 mount --bind /mnt/layers/fuse /dev/fuse
+# Containers get control groups below those of the world.
+for line in $(awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 ":" $3 ":" $4 }' /proc/self/mounts); do
+    IFS=: read -r at type options <<X
+$line
+X
+    options=$(echo "$options" | tr , '\n' | grep -vxE 'rw|ro|nosuid|nodev|noexec|relatime|nsdelegate|memory_recursiveprot' | paste -sd,)
+    umount -l "$at"
+    mount -t $type ${options:+-o "$options"} none "$at"
+done
 hostname node
 ip link add eth0 type veth peer name eth1
 ip address add 10.1.1.1/24 dev eth0
@@ -44,10 +55,22 @@ chown -R anna: /mnt/climate.zarr /mnt/mnt
 """
 # The first process reaps those that daemons leave to it. It ends when the test closes its standard input.
 FIRST = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print('ready', flush=True); sys.stdin.read()"
-NAMESPACES = ["--mount", "--pid", "--net", "--uts", "--ipc", "--propagation", "private"]
+NAMESPACES = ["--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup", "--propagation", "private"]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Seconds for a command.
 PATIENCE = 120
+
+
+def control_groups():
+    """The root of each hierarchy of control groups."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return [Path(path) for _, path, kind, *_ in mounts if kind in ("cgroup", "cgroup2")]
+
+
+def is_gone(group):
+    with contextlib.suppress(OSError):
+        group.rmdir()
+    return not group.exists()
 
 
 class World:
@@ -58,8 +81,16 @@ class World:
         self.at.chmod(0o755)
         script = f'{SETUP}\nexec /usr/bin/python3 -c "$3"'
         words = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc"]
+        words += ["sh", "-c", script, "sh", str(self.at), shutil.which(BIN), FIRST]
+        self.groups = [group / self.at.name for group in control_groups()]
+        for group in self.groups:
+            group.mkdir()
+            for name in ["cpuset.cpus", "cpuset.mems"]:
+                if (group / "cpuset.cpu_exclusive").exists():
+                    (group / name).write_text((group.parent / name).read_text())
+        enter = 'for group in $0; do echo 0 > "$group/cgroup.procs"; done; exec "$@"'
         self.process = subprocess.Popen(
-            [*words, "sh", "-c", script, "sh", str(self.at), shutil.which(BIN), FIRST],
+            ["sh", "-c", enter, " ".join(map(str, self.groups)), *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PATH": PATH},
         )  # fmt: skip
         try:
@@ -72,11 +103,12 @@ class World:
 
     def words(self, script, *arguments, user="root", env=None):
         """The words that run a script of bash in the world, in /mnt, as a user."""
-        enter = ["nsenter", f"--target={self.first}", "--mount", "--pid", "--net", "--uts", "--ipc", "--wd=/mnt"]
+        enter = ["nsenter", f"--target={self.first}", "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup"]
         home = "/root" if user == "root" else f"/home/{user}"
         variables = {"PATH": PATH, "HOME": home, "USER": user, "LC_ALL": "C.UTF-8", **(env or {})}
         clean = ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
-        # `nsenter --wd` enters the directory of the machine, which has no mounts of the world.
+        groups = 'for group in $0; do echo 0 > "$group/cgroup.procs"; done; exec "$@"'
+        enter = ["sh", "-c", groups, " ".join(map(str, self.groups)), *enter]
         command = ["bash", "-c", f"cd /mnt\nset -eu -o pipefail\n{script}", "bash", *map(str, arguments)]
         return [*enter, "runuser", "-u", user, "--", *clean, *command]
 
@@ -135,3 +167,8 @@ class World:
             self.process.kill()
             self.process.wait()
         shutil.rmtree(self.at)
+        for group in self.groups:
+            for below in sorted(group.rglob("*/"), reverse=True):
+                below.rmdir()
+            # The kernel may need a moment for processes that have ended.
+            wait_until(lambda: is_gone(group), 10)
