@@ -255,3 +255,304 @@ def test_ranks_of_mpi4py_read_a_view_and_write_chunks(world):
     run = f"cd work; mpirun --oversubscribe -n 4 zarrfs exec --join /mnt/climate.zarr -- {PYTHON} sums.py {{}}"
     assert len(re.findall("rank . of 4", world.run(run, user="anna"))) == 4
     assert chunks(world, 5) == expected[:1] * 4 + expected[4:]
+
+
+# --- Containers
+
+# An image that holds zarrfs, fusermount3 and a shell, for root and the user with the number 1000.
+IMAGE = r"""
+mkdir -p image/bin image/data image/dev image/etc image/mnt image/proc image/run image/sys image/tmp image/usr/bin
+chmod 1777 image/tmp
+for program in sh ls cat mkdir cmp fusermount3 zarrfs; do
+    file=$(readlink -f "$(command -v $program)")
+    cp -p "$file" image/usr/bin/$program
+    ldd "$file" | grep -o '/[^ ]*' | xargs -I LIBRARY cp -L --parents LIBRARY image
+done
+cp image/usr/bin/sh image/bin
+printf 'root:x:0:0::/root:/bin/sh\nme:x:1000:1000::/tmp:/bin/sh\n' > image/etc/passwd
+cp -r climate.zarr image/data
+tar -C image --owner=0 --group=0 --mode=a+rX -cf image.tar .
+chmod 644 image.tar
+"""
+MOUNT = "mkdir /tmp/mnt && zarrfs mount /data/climate.zarr /tmp/mnt && ls /tmp/mnt && zarrfs umount /tmp/mnt"
+EXEC = "zarrfs exec /data/climate.zarr -o ro -- ls {}"
+LISTING = "lat\nlon\nt2m\ntime\nzarr.json\n"
+FORBIDDEN = "mounting is not permitted; fusermount3 must belong to root"
+
+
+class Engine:
+    """An engine for containers, and the user who calls it."""
+
+    def __init__(self, world, name):
+        self.world = world
+        self.program, _, rootless = name.partition(" ")
+        self.user = "anna" if rootless else "root"
+        self.env = {"XDG_RUNTIME_DIR": "/run/user/anna"} if rootless else {}
+        world.run(IMAGE)
+        if self.program == "docker":
+            # There is no network, and /var is no file system for overlays.
+            world.start("exec dockerd --data-root=/mnt/docker --iptables=false --bridge=none")
+            world.until("docker info")
+        else:
+            (world.at / "storage.conf").write_text(
+                '[storage]\ndriver = "overlay"\ngraphroot = "/mnt/containers"\nrunroot = "/run/containers"\n'
+            )
+            (world.at / "containers.conf").write_text('[engine]\ncgroup_manager = "cgroupfs"\nruntime = "runc"\n')
+            world.run("""
+                mkdir -p /etc/containers /run/user/anna
+                cp storage.conf containers.conf /etc/containers
+                chown anna: /run/user/anna
+            """)
+        if rootless:
+            world.run("mkdir anna; chown anna: anna; sed -i 's/[/]mnt[/]/&anna\\//; /runroot/d' /etc/containers/storage.conf")
+        self.call("import /mnt/image.tar zarrfs:test")
+
+    def call(self, words, code=0):
+        return self.world.run(f"{self.program} {words}", user=self.user, env=self.env, code=code)
+
+    def run(self, options, script, code=0):
+        """What a container prints."""
+        self.world.run('printf "%s" "$1" > script', script)
+        return self.call(f'run --rm --network=none {options} zarrfs:test sh -c "$(cat script)"', code=code)
+
+
+@pytest.fixture(params=["docker", "podman", "podman rootless"])
+def engine(request, world):
+    return Engine(world, request.param)
+
+
+def test_a_container_mounts_with_the_device_and_one_capability(engine):
+    device = "--device /dev/fuse"
+    assert "/dev/fuse: missing" in engine.run("", MOUNT, code=1)
+    assert FORBIDDEN in engine.run(device, MOUNT, code=1)
+    assert FORBIDDEN in engine.run(f"{device} --security-opt seccomp=unconfined", MOUNT, code=1)
+    for user in ["--user 0", "--user 1000"]:
+        assert engine.run(f"{device} --cap-add SYS_ADMIN {user}", MOUNT) == LISTING
+
+
+def test_a_command_in_a_container_has_a_mount_without_a_capability(engine):
+    device = "--device /dev/fuse"
+    assert "/dev/fuse: missing" in engine.run("", EXEC, code=1)
+    for user in ["--user 0", "--user 1000"]:
+        if engine.program == "docker":
+            assert "a seccomp filter forbids private mounts" in engine.run(f"{device} {user}", EXEC, code=1)
+            assert engine.run(f"{device} {user} --security-opt seccomp=unconfined", EXEC) == LISTING
+        else:
+            assert engine.run(f"{device} {user}", EXEC) == LISTING
+
+
+def test_a_container_gets_a_mount_of_the_host_as_a_volume(engine):
+    engine.world.run("zarrfs mount climate.zarr mnt -o allow_other", user="anna")
+    for user in ["--user 0", "--user 1000"]:
+        assert engine.run(f"-v /mnt/mnt:/climate {user}", "ls /climate") == LISTING
+        assert engine.run(f"-v /mnt/mnt:/climate {user}", "cmp /climate/lat/c/0 /climate/lon/c/0", code=1)
+    # Owner of the mount: anna, who is root in a container of hers.
+    owner = 0 if engine.user == "anna" else engine.world.run("id -u anna").strip()
+    engine.run(f"-v /mnt/mnt:/climate --user {owner}", "mkdir /climate/group")
+    assert (engine.world.at / "climate.zarr/group/zarr.json").exists()
+
+
+def test_the_host_sees_the_mount_of_a_container_until_it_stops(world):
+    engine = Engine(world, "docker")
+    world.run("mkdir -p shared/climate; mount --make-rshared /")
+    volumes = "-v /mnt/climate.zarr:/climate.zarr -v /mnt/shared:/shared:rshared"
+    command = "zarrfs mount --foreground /climate.zarr /shared{} -o allow_other"
+    mounting = f"run --network=none --device /dev/fuse --cap-add SYS_ADMIN {volumes} --name"
+    assert "something is already mounted there" in engine.call(f"{mounting} refused zarrfs:test {command.format('')}", code=1)
+    engine.call(f"{mounting} server --detach zarrfs:test {command.format('/climate')}")
+    world.until("ls shared/climate/t2m", user="anna")
+    before = chunks(world, 2)
+    world.run("cp shared/climate/t2m/c/0/0/0 shared/climate/t2m/c/1/0/0")
+    engine.call("stop server")
+    assert engine.call("inspect --format {{.State.ExitCode}} server") == "0\n"
+    assert world.run("ls shared/climate") == ""
+    assert chunks(world, 2) == before[:1] * 2
+
+
+# --- Jupyter
+
+JUPYTER = """
+c.IdentityProvider.token = "secret"
+c.ServerProxy.servers = {{
+    "climate": {{
+        "command": [
+            "zarrfs", "serve", "/mnt/climate.zarr", "--listen=127.0.0.1:{{port}}", "--no-token",
+            "--base={{base_url}}climate", "--allow-host={host}",
+        ],
+    }},
+}}
+"""
+HUB = f"""
+c.JupyterHub.bind_url = "http://10.1.1.1:8000"
+c.JupyterHub.authenticator_class = "dummy"
+c.Authenticator.allow_all = True
+c.Spawner.cmd = ["{PYTHON}", "-m", "jupyterhub.singleuser"]
+c.Spawner.environment = {{"JUPYTERHUB_SINGLEUSER_APP": "jupyter_server.serverapp.ServerApp"}}
+c.ConfigurableHTTPProxy.command = ["{RECIPES}/node_modules/.bin/configurable-http-proxy"]
+c.JupyterHub.services = [{{"name": "test", "api_token": "secret-of-the-test"}}]
+c.JupyterHub.load_roles = [
+    {{"name": "test", "scopes": ["admin:users", "admin:servers", "access:servers"], "services": ["test"]}},
+]
+"""
+
+
+def links(page):
+    return re.findall('href="([^"]*)"', page)
+
+
+def shows_the_store(world, get, url):
+    """Follows the links of the pages at `url`, and compares a chunk and a view with those of the store."""
+    assert {"zarr.json", "t2m/", "__root__.nc"} <= set(links(world.run(f"{get} -H 'Accept: text/html' {url}")))
+    assert "c/" in links(world.run(f"{get} -H 'Accept: text/html' {url}t2m/"))
+    world.run(f"{get} {url}__root__.nc > got.nc; zarrfs cat climate.zarr --as nc > expected.nc; cmp got.nc expected.nc")
+    assert world.run(f"{get} {url}t2m/c/0/0/0 | md5sum").split()[0] == chunks(world, 1)[0]
+    assert world.run(f"{get} --range 1-5 {url}t2m.npy") == "NUMPY"
+
+
+@pytest.fixture
+def jupyter(world):
+    """A Jupyter server of anna."""
+    write(world, "config.py", JUPYTER.format(host="lab.example.org"))
+    world.start(f"cd work; exec {PYTHON} -m jupyter_server --config=config.py --no-browser --port=8888", user="anna")
+    world.until("curl -sf -H 'Authorization: token secret' http://localhost:8888/api/status")
+    return world
+
+
+def test_jupyter_server_proxy_shows_a_server_that_was_started_by_hand(jupyter):
+    jupyter.start("cd work; exec zarrfs serve /mnt/climate.zarr --base /proxy/8600 > url", user="anna")
+    url = jupyter.until("grep / work/url").strip()
+    assert url.startswith("http://127.0.0.1:8600/proxy/8600/")
+    url = url.replace(":8600/", ":8888/").replace("127.0.0.1", "localhost")
+    shows_the_store(jupyter, "curl -sfL -H 'Authorization: token secret'", url)
+    # Without the token of Jupyter, and without that of zarrfs.
+    assert "302" in jupyter.run(f"curl -sI {url}")
+    assert "404" in jupyter.run("curl -sI -H 'Authorization: token secret' http://localhost:8888/proxy/8600/t2m/zarr.json")
+    jupyter.run("kill $(pgrep -x zarrfs)")
+
+
+def test_jupyter_server_proxy_starts_a_server_and_ends_it(jupyter):
+    shows_the_store(jupyter, "curl -sfL -H 'Authorization: token secret'", "http://localhost:8888/climate/")
+    assert "302" in jupyter.run("curl -sI http://localhost:8888/climate/zarr.json")
+    jupyter.run("kill $(pgrep -f jupyter_server)")
+
+
+def test_users_of_jupyterhub_have_a_server_at_the_name_of_the_hub(world):
+    (world.at / "hub").mkdir()
+    (world.at / "hub/config.py").write_text(HUB)
+    (world.at / "hub/server.py").write_text(JUPYTER.format(host="hub.example.org"))
+    world.run("mkdir -p /etc/jupyter; sed 1,2d hub/server.py > /etc/jupyter/jupyter_server_config.py")
+    world.start(f"cd hub; exec {PYTHON} -m jupyterhub -f config.py")
+    get = "curl -sfL -H 'Authorization: token secret-of-the-test'"
+    user = "http://node:8000/hub/api/users/anna"
+    world.until(f"{get} -X POST {user} || {get} {user}")
+    world.run(f"{get} -X POST {user}/server")
+    world.until(f"{get} {user} | grep '\"ready\": true'")
+    url = "http://node:8000/user/anna/climate/"
+    # As a browser says it.
+    shows_the_store(world, f"{get} -H 'Host: hub.example.org'", url)
+    assert "421" in world.run(f"{get} -I {url}", code=22)
+    world.run(f"{get} -X DELETE {user}/server")
+
+
+# --- The Python package in a notebook
+
+NOTEBOOK = """
+import nbclient, nbformat
+
+cells = ['''
+import numpy, subprocess, zarrfs
+with zarrfs.mount("/mnt/climate.zarr", options="ro", private=PRIVATE) as path:
+    print(numpy.load(path / "t2m.npy", mmap_mode="r").shape, subprocess.run(["ls", path], capture_output=True).stdout)
+''']
+notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+nbclient.NotebookClient(notebook, kernel_name="python3").execute()
+print(notebook.cells[-1].outputs[0].text)
+"""
+# Interrupts a cell, and kills the kernel of another.
+KERNEL = """
+import os, time
+from jupyter_client.manager import start_new_kernel
+
+manager, client = start_new_kernel(kernel_name="python3")
+
+
+def start(cell):
+    client.execute(cell)
+    while True:
+        message = client.get_iopub_msg(timeout=30)
+        if message["msg_type"] == "stream" and "mounted" in message["content"]["text"]:
+            return
+        assert message["msg_type"] != "error", message
+
+
+def is_zarrfs(name):
+    try:
+        return name.isdigit() and open(f"/proc/{name}/comm").read() == "zarrfs\\n"
+    except OSError:
+        return False
+
+
+def no_process(what):
+    deadline = time.time() + 10
+    while left := [name for name in os.listdir("/proc") if is_zarrfs(name)]:
+        assert time.time() < deadline, f"{what}: left {left}"
+        time.sleep(0.05)
+    print(what)
+
+
+start('''
+import time, zarrfs
+with zarrfs.mount("/mnt/climate.zarr", private=PRIVATE) as path:
+    print("mounted", list(path.iterdir()), flush=True)
+    time.sleep(100)
+''')
+manager.interrupt_kernel()
+reply = client.get_shell_msg(timeout=30)
+assert reply["content"]["ename"] == "KeyboardInterrupt", reply
+no_process("interrupted")
+assert manager.is_alive()
+start('''
+mount = zarrfs.mount("/mnt/climate.zarr", private=PRIVATE)
+chunk = (mount.path / "t2m/c/0/0/0").read_bytes()
+(mount.path / "t2m/c/1/0/0").write_bytes(chunk)
+print("mounted", flush=True)
+''')
+manager.shutdown_kernel(now=True)
+no_process("killed")
+"""
+
+
+@pytest.mark.parametrize("private", [False, True], ids=["mount", "private"])
+def test_a_notebook_mounts_and_an_interrupt_or_a_killed_kernel_ends_the_mount(world, private):
+    write(world, "notebook.py", NOTEBOOK.replace("PRIVATE", str(private)))
+    write(world, "kernel.py", KERNEL.replace("PRIVATE", str(private)))
+    path = {"PYTHONPATH": str(ROOT / "python")}
+    said = world.run(f"cd work; {PYTHON} notebook.py", user="anna", env=path)
+    assert "(12, 36, 72) b'lat\\nlon\\nt2m\\ntime\\nzarr.json\\n'" in said
+    before = chunks(world, 2)
+    said = world.run(f"cd work; {PYTHON} kernel.py", user="anna", env=path)
+    assert said.split() == ["interrupted", "killed"]
+    assert chunks(world, 2) == before[:1] * 2
+
+
+# --- SSH
+
+
+def test_ssh_brings_a_server_and_ends_it(world):
+    world.run("mkdir -p work /run/sshd; chown anna: work; ssh-keygen -q -t ed25519 -N '' -f host; usermod -p '*' anna")
+    world.run("""
+        mkdir -m 700 ~/.ssh
+        ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519
+        cp ~/.ssh/id_ed25519.pub ~/.ssh/authorized_keys
+        printf 'Host server\\nHostname node\\nPort 2222\\nStrictHostKeyChecking accept-new\\n' > ~/.ssh/config
+    """, user="anna")
+    world.start("exec /usr/sbin/sshd -D -e -p 2222 -h /mnt/host")
+    world.until("ssh server true", user="anna")
+    # The same machine is both sides here, so the ports differ. -tt is -t without a terminal on this side.
+    command = "cd work; exec ssh -tt -L 8601:127.0.0.1:8600 server zarrfs serve /mnt/climate.zarr > url"
+    with world.start(command, user="anna") as client:
+        url = world.until("grep / work/url").strip().replace(":8600/", ":8601/")
+        shows_the_store(world, "curl -sfL", url)
+        world.run("kill $(pgrep -x ssh)")
+        client.wait(30)
+    world.until("! pgrep -x zarrfs")
