@@ -77,7 +77,7 @@ class World:
     """A world. `at` is its directory, which commands in the world see as /mnt."""
 
     def __init__(self):
-        self.at = Path(tempfile.mkdtemp(prefix="zarrfs-world-", dir="/tmp"))
+        self.at = Path(tempfile.mkdtemp(prefix="zarrfs-world-"))
         self.at.chmod(0o755)
         script = f'{SETUP}\nexec /usr/bin/python3 -c "$3"'
         words = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc"]
