@@ -19,10 +19,15 @@ cleanup() {
     trap '' INT TERM HUP
     [ -z "${tests:-}" ] || { kill "$tests" && wait "$tests"; } 2> /dev/null || true
     [ -z "$policy" ] || rm -f "$policy"
-    # If the tests were killed, their processes have ended, but not removed these.
+    # If the tests were killed, their worlds end a moment later, and leave these.
+    local world group
     for world in "$work"/pytest/zarrfs-world-*; do
         for group in /sys/fs/cgroup/"${world##*/}" /sys/fs/cgroup/*/"${world##*/}"; do
-            [ ! -d "$group" ] || find "$group" -depth -type d -exec rmdir {} + 2> /dev/null || true
+            for _ in {1..100}; do
+                [ -d "$group" ] || break
+                find "$group" -depth -type d -exec rmdir {} \; 2> /dev/null || true
+                sleep 0.1
+            done
         done
     done
     rm -rf --one-file-system "$work"
