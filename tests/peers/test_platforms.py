@@ -337,6 +337,9 @@ def test_a_container_mounts_with_the_device_and_one_capability(engine):
     assert FORBIDDEN in engine.run(f"{device} --security-opt seccomp=unconfined", MOUNT, code=1)
     for user in ["--user 0", "--user 1000"]:
         assert engine.run(f"{device} --cap-add SYS_ADMIN {user}", MOUNT) == LISTING
+    if engine.program == "docker":
+        options = f"{device} --cap-add SYS_ADMIN --user 1000 --security-opt no-new-privileges"
+        assert FORBIDDEN in engine.run(options, MOUNT, code=1)
 
 
 def test_a_command_in_a_container_has_a_mount_without_a_capability(engine):
@@ -564,11 +567,14 @@ def test_ssh_brings_a_server_and_ends_it(world):
     """, user="anna")
     world.start("exec /usr/sbin/sshd -D -e -p 2222 -h /mnt/host")
     world.until("ssh server true", user="anna")
-    # The same machine is both sides here, so the ports differ. -tt is -t without a terminal on this side.
-    command = "cd work; exec ssh -tt -L 8601:127.0.0.1:8600 server zarrfs serve /mnt/climate.zarr > url"
-    with world.start(command, user="anna") as client:
-        url = world.until("grep / work/url").strip().replace(":8600/", ":8601/")
-        shows_the_store(world, "curl -sfL", url)
-        world.run("kill $(pgrep -x ssh)")
-        client.wait(30)
-    world.until("! pgrep -x zarrfs")
+    # This machine is both sides, so the ports differ. -tt is -t without a terminal on this side.
+    command = "cd work; exec ssh {} -L 8601:127.0.0.1:8600 server zarrfs serve /mnt/climate.zarr > url"
+    for terminal, left in [("-tt", "0"), ("", "1")]:
+        with world.start(command.format(terminal), user="anna") as client:
+            url = world.until("grep / work/url").strip().replace(":8600/", ":8601/")
+            shows_the_store(world, "curl -sfL", url)
+            world.run("kill $(pgrep -x ssh)")
+            client.wait(30)
+        world.until("! pgrep -u anna -x sshd")
+        world.until(f"[ $(pgrep -c -x zarrfs) = {left} ]")
+    world.run("kill $(pgrep -x zarrfs)")
