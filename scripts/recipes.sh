@@ -1,11 +1,13 @@
 #!/bin/bash
-# The recipes of docs/platforms.md, with the programs that they are for: Samba, Slurm, Open MPI, Docker, Podman, Jupyter,
-# JupyterHub and SSH. For Debian, as root.
+# The recipes of docs/platforms.md, with the programs that they are for: Samba, Slurm, Open MPI,
+# Docker, Podman, Jupyter, JupyterHub and SSH. For Debian, as root.
 #
-#   scripts/recipes.sh [arguments for pytest]     ZARRFS_BIN: the program to test [default: it is built]
+#   scripts/recipes.sh [arguments for pytest]
+#   ZARRFS_BIN: the program to test [default: it is built]
 #
-# It installs these programs: Debian's and npm's stay installed, but their services are not started now. Everything runs
-# in namespaces of the tests, so that no process, mount, user or setting outlives it. It takes about 3 minutes.
+# It installs these programs. Those of Debian stay installed, but their services are not started.
+# Everything runs in namespaces of the tests, so that no process, mount, user or setting outlives
+# it. It takes about 3 minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fail() { printf 'scripts/recipes.sh: %s\n' "$*" >&2; exit 1; }
@@ -88,14 +90,16 @@ if [ "$(cat "$cache/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
 fi
 if [ -z "${ZARRFS_BIN:-}" ]; then
     cargo build --locked -q
-    target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
+    target=$(cargo metadata --format-version 1 --no-deps |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
     ZARRFS_BIN=$target/debug/zarrfs
 fi
 mkdir "$work/pytest"
 # The conftest of the other tests needs their environment.
-ZARRFS_BIN=$(realpath "$ZARRFS_BIN") ZARRFS_RECIPES=$cache PYTHONDONTWRITEBYTECODE=1 TMPDIR=$work/pytest \
-    timeout --kill-after=30 1800 "$cache/bin/python" -m pytest -v --noconftest --tb=short -p no:cacheprovider \
-    tests/peers/test_platforms.py "$@" &
+ZARRFS_BIN=$(realpath "$ZARRFS_BIN")
+export ZARRFS_BIN ZARRFS_RECIPES=$cache PYTHONDONTWRITEBYTECODE=1 TMPDIR=$work/pytest
+python=("$cache/bin/python" -m pytest -v --noconftest --tb=short -p no:cacheprovider)
+timeout --kill-after=30 1800 "${python[@]}" tests/peers/test_platforms.py "$@" &
 tests=$!
 code=0
 wait "$tests" || code=$?

@@ -1,6 +1,6 @@
-"""Namespaces of mounts, processes and the network, for tests that start daemons of the system. In such a world `/etc`,
-`/var`, `/run`, `/tmp` and others can be written without a trace on the machine. Its processes and mounts end with it.
-"""
+"""Namespaces of mounts, processes and the network, for tests that start daemons of the system. In
+such a world `/etc`, `/var`, `/run`, `/tmp` and others can be written without a trace on the
+machine. Its processes and mounts end with it."""
 
 import contextlib
 import shutil
@@ -10,7 +10,8 @@ from pathlib import Path
 
 from mounts import BIN, wait_until
 
-# What each world has: its directory as /mnt, a device that every user may open, the program, and the user anna.
+# What each world has: its directory as /mnt, a device that every user may open, the program, and
+# the user anna.
 SETUP = r"""
 set -e
 # Copies of mounts of other programs would keep these from ending.
@@ -20,8 +21,9 @@ mount --bind "$1" /mnt
 mkdir /mnt/layers
 mount -t tmpfs none /mnt/layers
 for at in etc var root home usr/local opt; do
-    mkdir -p /mnt/layers/$at/upper /mnt/layers/$at/work
-    mount -t overlay -o "lowerdir=/$at,upperdir=/mnt/layers/$at/upper,workdir=/mnt/layers/$at/work" none /$at
+    layer=/mnt/layers/$at
+    mkdir -p $layer/upper $layer/work
+    mount -t overlay -o lowerdir=/$at,upperdir=$layer/upper,workdir=$layer/work none /$at
 done
 cp "$2" /usr/local/bin/zarrfs
 mount -t tmpfs -o mode=755 none /run
@@ -29,11 +31,9 @@ mount -t tmpfs -o mode=1777 none /tmp
 mknod -m 666 /mnt/layers/fuse c 10 229
 mount --bind /mnt/layers/fuse /dev/fuse
 # Containers get control groups below those of the world.
-for line in $(awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 ":" $3 ":" $4 }' /proc/self/mounts); do
-    IFS=: read -r at type options <<X
-$line
-X
-    options=$(echo "$options" | tr , '\n' | grep -vxE 'rw|ro|nosuid|nodev|noexec|relatime|nsdelegate|memory_recursiveprot' | paste -sd,)
+general=rw,ro,nosuid,nodev,noexec,relatime,nsdelegate,memory_recursiveprot
+grep -E '^[^ ]+ [^ ]+ cgroup2? ' /proc/self/mounts | while read -r _ at type options _; do
+    options=$(echo "$options" | tr , '\n' | grep -vxE "$(echo $general | tr , '|')" | paste -sd,)
     umount -l "$at"
     mount -t $type ${options:+-o "$options"} none "$at"
 done
@@ -53,9 +53,15 @@ mv demo/climate.zarr .
 mkdir mnt
 chown -R anna: /mnt/climate.zarr /mnt/mnt
 """
-# The first process reaps those that daemons leave to it. It ends when the test closes its standard input.
-FIRST = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print('ready', flush=True); sys.stdin.read()"
-NAMESPACES = ["--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup", "--propagation", "private"]
+# The first process reaps those that daemons leave to it. It ends when the test closes its standard
+# input.
+FIRST = """
+import signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+NAMESPACES = ["--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup"]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Seconds for a command.
 PATIENCE = 120
@@ -81,6 +87,7 @@ class World:
         self.at.chmod(0o755)
         script = f'{SETUP}\nexec /usr/bin/python3 -c "$3"'
         words = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc"]
+        words += ["--propagation", "private"]
         words += ["sh", "-c", script, "sh", str(self.at), shutil.which(BIN), FIRST]
         self.groups = [group / self.at.name for group in control_groups()]
         for group in self.groups:
@@ -95,28 +102,30 @@ class World:
         )  # fmt: skip
         try:
             assert self.process.stdout.readline() == "ready\n", "the namespaces could not be set up"
-            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-            self.first = int(children.split()[0])
+            of_main_thread = Path(f"/proc/{self.process.pid}/task/{self.process.pid}")
+            self.first = int((of_main_thread / "children").read_text().split()[0])
         except BaseException:
             self.end()
             raise
 
     def words(self, script, *arguments, user="root", env=None):
         """The words that run a script of bash in the world, in /mnt, as a user."""
-        enter = ["nsenter", f"--target={self.first}", "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup"]
+        enter = ["nsenter", f"--target={self.first}", *NAMESPACES]
         home = "/root" if user == "root" else f"/home/{user}"
         variables = {"PATH": PATH, "HOME": home, "USER": user, "LC_ALL": "C.UTF-8", **(env or {})}
         clean = ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
         groups = 'for group in $0; do echo 0 > "$group/cgroup.procs"; done; exec "$@"'
         enter = ["sh", "-c", groups, " ".join(map(str, self.groups)), *enter]
-        command = ["bash", "-c", f"cd /mnt\nset -eu -o pipefail\n{script}", "bash", *map(str, arguments)]
+        script = f"cd /mnt\nset -eu -o pipefail\n{script}"
+        command = ["bash", "-c", script, "bash", *map(str, arguments)]
         return [*enter, "runuser", "-u", user, "--", *clean, *command]
 
     def start(self, script, *arguments, user="root", env=None, **options):
-        """Starts a script, such as a daemon. Its output is in `log` unless `options` say otherwise."""
+        """Starts a script, such as a daemon. Its output goes to `log`, or where `options` say."""
         with open(self.at / "log", "ab") as log:
             pipes = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, **options}
-            return subprocess.Popen(self.words(script, *arguments, user=user, env=env), text=True, **pipes)
+            words = self.words(script, *arguments, user=user, env=env)
+            return subprocess.Popen(words, text=True, **pipes)
 
     def run(self, script, *arguments, code=0, **options):
         """What a script prints on both outputs. It must end with `code`."""
@@ -135,7 +144,8 @@ class World:
         said = []
 
         def succeeds():
-            done = subprocess.run(self.words(script, **options), capture_output=True, text=True, timeout=PATIENCE)
+            words = self.words(script, **options)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
             said[:] = [done.stdout, done.stderr]
             return done.returncode == 0
 
@@ -149,13 +159,18 @@ class World:
 
     def processes(self):
         """The command lines of the processes of zarrfs in the world."""
-        script = "for p in /proc/[0-9]*; do [ \"$(readlink $p/exe)\" != /usr/local/bin/zarrfs ] || tr '\\0' ' ' < $p/cmdline; done"
-        return self.run(script)
+        return self.run("""
+            for at in /proc/[0-9]*; do
+                [ "$(readlink $at/exe)" != /usr/local/bin/zarrfs ] || tr '\\0' ' ' < $at/cmdline
+            done
+        """)
 
     def left(self):
         """What mounts of zarrfs have left in the world: processes, mounts, directories."""
-        script = "grep fuse.zarrfs /proc/self/mounts || true; ls -d /tmp/*zarrfs* /run/user/*/*zarrfs* 2> /dev/null || true"
-        return self.processes() + self.run(script)
+        return self.processes() + self.run("""
+            grep fuse.zarrfs /proc/self/mounts || true
+            ls -d /tmp/*zarrfs* /run/user/*/*zarrfs* 2> /dev/null || true
+        """)
 
     def end(self):
         """Ends all processes of the world, and all mounts with them."""
