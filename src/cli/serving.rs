@@ -93,9 +93,10 @@ impl Typed<'_> {
         }
         let (shown, place) = (source.spelled(), path.display());
         log::info!("{shown} is mounted on {place}");
-        let ending = match directory {
-            Some(directory) => Ending::Unmount(directory.to_owned()),
-            None => Ending::Stop(mounted.stopper()),
+        let ending = match (directory, starter) {
+            (Some(directory), _) => Ending::Unmount(directory.to_owned()),
+            (None, Starter::Exec(server)) => Ending::AfterTasks(Arc::clone(server)),
+            (None, _) => Ending::Stop(mounted.stopper()),
         };
         answer_signals(ending, Arc::clone(&vfs), self.hang_up(starter));
         if matches!(starter, Starter::Foreground { until_eof: true }) {
@@ -193,6 +194,9 @@ enum Ending {
     Unmount(PathBuf),
     /// The mount stays, but is not served any more: only the process that made it can unmount it.
     Stop(Stopper),
+    /// Not at all while there are tasks. The batch system that ends them may send the signal to all
+    /// processes of a job, and the tasks still save their files.
+    AfterTasks(Arc<Server>),
 }
 
 fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
@@ -214,6 +218,9 @@ fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
             if let Err(error) = vfs.sync() {
                 vfs.note("stop", &error);
             }
+            if matches!(&ending, Ending::AfterTasks(server) if !server.is_empty()) {
+                continue;
+            }
             vfs.stop_waiting();
             let ended = match &ending {
                 Ending::Unmount(path) => {
@@ -223,6 +230,8 @@ fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
                     stopper.stop();
                     Ok(())
                 }
+                // It ends with its last task.
+                Ending::AfterTasks(_) => Ok(()),
             };
             match ended {
                 Ok(()) => return,

@@ -19,7 +19,7 @@ import zarr
 import machines
 from machines import AS_USER, USER
 from machines import SETUP as MACHINE
-from mounts import BIN, PATIENCE, wait_until
+from mounts import BIN, PATIENCE, is_alive, wait_until
 
 
 class Machine:
@@ -247,6 +247,20 @@ def test_control_c_ends_a_command_that_does_not_expect_it(machine):
     os.write(ours, b"\x03")
     assert process.wait(PATIENCE) == 128 + signal.SIGINT
     os.close(ours)
+
+
+def test_signals_for_all_processes_of_a_job_leave_the_mount_to_the_command(machine):
+    script = "echo ready; read go; cp {}/t2m/c/0/0 {}/t2m/c/1/0; exit 7"
+    process = machine.start(machine.store, "--", "sh", "-c", script, stdin=subprocess.PIPE)
+    assert process.stdout.readline() == "ready\n"
+    server = machine.server()
+    for number in [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]:
+        os.kill(server, number)
+    time.sleep(0.3)
+    process.communicate("go\n", timeout=PATIENCE)
+    assert process.returncode == 7
+    assert np.array_equal(machine.array("t2m")[2:, :3], machine.array("t2m")[:2, :3])
+    assert wait_until(lambda: not is_alive(server), 5)
 
 
 def test_a_killed_server_is_an_error_for_the_command_and_for_the_user(machine):

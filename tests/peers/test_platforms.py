@@ -213,8 +213,7 @@ def test_a_job_of_slurm_reads_a_mount_and_leaves_nothing(cluster):
     assert cluster.left() == ""
 
 
-def test_scancel_leaves_nothing_and_the_store_has_what_was_written(cluster, request):
-    proctrack = request.node.callspec.params["cluster"]
+def test_scancel_leaves_nothing_and_the_store_has_what_was_written(cluster):
     write(cluster, "job", WRITING)
     write(cluster, "task", TRAP)
     before = chunks(cluster, 8)
@@ -226,9 +225,8 @@ def test_scancel_leaves_nothing_and_the_store_has_what_was_written(cluster, requ
     cluster.run(f"scancel {job}", user="anna")
     cluster.until("[ -z $(squeue -h) ]")
     assert wait_until(lambda: cluster.left() == "", 10), cluster.left()
-    # proctrack/linuxproc sends SIGTERM also to the process that serves the mount.
-    saved = 7 if proctrack == "cgroup" else 5
-    assert chunks(cluster, 8)[:saved] == before[:1] * saved
+    # With proctrack/linuxproc, SIGTERM also goes to the process that serves the mount.
+    assert chunks(cluster, 8)[:7] == before[:1] * 7
 
 
 # --- MPI

@@ -16,7 +16,7 @@ use super::mount::TreeOptions;
   zarrfs serve climate.zarr
   curl -O http://127.0.0.1:8600/TOKEN/t2m.nc
   ncdump -h http://127.0.0.1:8600/TOKEN/dap
-  ssh -L 8600:127.0.0.1:8600 server zarrfs serve /data/climate.zarr --listen 127.0.0.1:8600")]
+  ssh -t -L 8600:127.0.0.1:8600 server zarrfs serve /data/climate.zarr")]
 pub struct Serve {
     /// What to serve, as for `zarrfs mount`.
     pub source: PathBuf,

@@ -125,7 +125,8 @@ impl Server {
         left == 0 && closes()
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether all tasks have ended.
+    pub fn is_empty(&self) -> bool {
         self.tasks.lock().number == 0
     }
 
