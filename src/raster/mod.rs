@@ -38,6 +38,15 @@ pub struct Raster {
     pub len: u64,
 }
 
+/// Whether the array, or the image in the group, has a slice of numbers. Reads no chunks.
+pub fn is_possible(source: &Source<'_>) -> bool {
+    let first = match source.kind() {
+        NodeKind::Group => levels(source).ok().and_then(|all| all.into_iter().next()),
+        NodeKind::Array => Some(source.clone()),
+    };
+    first.is_some_and(|first| axes::Plan::new(&first, None).is_ok_and(|plan| !plan.is_empty()))
+}
+
 /// Reads a slice of an array, or of the image in a group. Without a region, the slice has the last
 /// two spatial dimensions, and lies in the middle of other spatial dimensions and at index 0 of the
 /// rest.

@@ -7,10 +7,12 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::body::{BLOCK, Produce};
+use super::names::Names;
 use super::page;
 use super::tree::Found;
 use crate::error::Result;
-use crate::vfs::{Attr, DirHandle};
+use crate::metadata::NodeKind;
+use crate::vfs::Attr;
 
 /// The form of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +59,8 @@ impl Form {
 /// A listing that is being sent.
 pub struct Listing {
     found: Found,
-    dir: Arc<DirHandle>,
+    entries: Names,
     form: Form,
-    position: usize,
     /// The beginning of the page, before it is sent.
     head: Option<String>,
     /// Whether an entry was sent.
@@ -70,21 +71,17 @@ pub struct Listing {
 impl Listing {
     /// Opens a directory. `names` is its path.
     pub fn new(found: Found, names: &[String], form: Form) -> Result<Self> {
-        let dir = Arc::new(found.vfs().listings().opendir(found.attr.number)?);
+        let dir = found.vfs().listings().opendir(found.attr.number)?;
+        let node = (form == Form::Page).then(|| page::node_at(found.vfs(), names)).flatten();
+        // Chunks are listed in the order of the grid.
+        let sorts = node.as_ref().is_some_and(|node| node.kind() == NodeKind::Group);
         let head = match form {
             Form::Json => "[".to_owned(),
             Form::Links => page::head(names, None),
-            Form::Page => page::head(names, Some(found.vfs())),
+            Form::Page => page::head(names, Some((found.vfs(), node))),
         };
-        Ok(Self {
-            found,
-            dir,
-            form,
-            position: 0,
-            head: Some(head),
-            is_begun: false,
-            is_complete: false,
-        })
+        let entries = Names::new(dir, sorts);
+        Ok(Self { found, entries, form, head: Some(head), is_begun: false, is_complete: false })
     }
 
     fn entry(&self, name: &str, attr: &Attr) -> String {
@@ -112,7 +109,7 @@ impl Produce for Listing {
         let mut text = self.head.take().unwrap_or_default();
         let listings = Arc::clone(self.found.vfs().listings());
         while text.len() < BLOCK {
-            let Some(listed) = listings.readdir(&self.dir, self.position)? else {
+            let Some(listed) = self.entries.next(&listings)? else {
                 self.is_complete = true;
                 text.push_str(match self.form {
                     Form::Json => "\n]\n",
@@ -120,9 +117,8 @@ impl Produce for Listing {
                 });
                 break;
             };
-            self.position = self.position.saturating_add(1);
             let vfs = self.found.vfs();
-            let attr = match listings.lookup_listed(&self.dir, &listed) {
+            let attr = match listings.lookup_listed(self.entries.dir(), &listed) {
                 // A listing does not generate metadata files, which their length needs.
                 Ok(Some(attr)) if attr.may_change => vfs.getattr(attr.number).unwrap_or(attr),
                 Ok(Some(attr)) => attr,

@@ -3,15 +3,17 @@
 //!
 //! A request goes through `request`, which checks the token, the host and the method, and finds
 //! the file. `file` answers for a file, with ranges and conditions; `listing` and `page` answer for
-//! a directory, `preview` draws an array, and `opendap` answers for a data set. Calls that may read
-//! the store run on threads of their own (`tree`). A body is produced block by block while the
-//! client takes it (`body`), so memory does not depend on the length of a file or on the number of
-//! slow clients.
+//! a directory (`names` has the order, `offers` the formats of a node), `preview` draws an array,
+//! and `opendap` answers for a data set. Calls that may read the store run on threads of their own
+//! (`tree`). A body is produced block by block while the client takes it (`body`), so memory does
+//! not depend on the length of a file or on the number of slow clients.
 
 mod body;
 mod conditions;
 mod file;
 mod listing;
+mod names;
+mod offers;
 mod opendap;
 mod page;
 mod paths;

@@ -7,10 +7,16 @@ use crate::metadata::NodePath;
 use crate::picture::Heat;
 use crate::raster::{self, Limits};
 use crate::vfs::Vfs;
-use crate::view::Source;
+use crate::view::{GetChunk, Source};
 
 /// The limits of a picture. It decodes few chunks, since a page may have many pictures.
 const LIMITS: Limits = Limits { columns: 384, rows: 288, height_of_row: 1, len: 48 << 20 };
+
+/// Whether the node can be drawn, by its metadata.
+pub fn is_possible(vfs: &Vfs, path: &NodePath) -> bool {
+    let get: &GetChunk<'_> = &|_, _, _| Ok(None);
+    Source::new(vfs.hierarchy(), path, get).is_ok_and(|source| raster::is_possible(&source))
+}
 
 /// Draws the middle of the node at `names`, in the colours of `zarrfs info --plot`.
 pub fn png(vfs: &Vfs, names: &[String]) -> Result<Bytes> {

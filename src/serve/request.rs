@@ -29,6 +29,10 @@ const REQUEST_HEADERS: &str =
 const RESPONSE_HEADERS: &str = "Accept-Ranges, Content-Description, Content-Encoding, \
     Content-Length, Content-Range, Date, ETag, Last-Modified, XDODS-Server";
 
+/// Neither the pages nor files of the tree that a browser shows run scripts or load anything.
+const POLICY: &str =
+    "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'";
+
 /// How long a browser may keep the answer to OPTIONS, in seconds.
 const MAX_AGE: &str = "86400";
 
@@ -75,6 +79,7 @@ impl Context {
         set(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
         // The URL has the token.
         set(headers, header::REFERRER_POLICY, "no-referrer");
+        set(headers, header::CONTENT_SECURITY_POLICY, POLICY);
         reply
     }
 

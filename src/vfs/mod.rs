@@ -49,6 +49,7 @@ use crate::pool::Pool;
 use crate::store::Room;
 pub use crate::vfs::reader::ChunkReader;
 use crate::vfs::reader::Reader;
+use crate::view::Format;
 pub use access::{Access, Opened, Pages, Presence, Replace};
 pub use authors::HandleUse;
 use changes::directories::Directories;
@@ -62,7 +63,7 @@ use kernel::backing_files::BackingFiles;
 use names::Names;
 pub use names::attr::Attr;
 pub use names::inode::ROOT;
-use names::listing::Listings;
+pub use names::listing::Listings;
 pub use names::open_directory::{DirHandle, Listed};
 use names::place::{Place, check_writable};
 use names::views::{Views, is_view_name};
@@ -199,6 +200,11 @@ impl Vfs {
         self.core.journal.text()
     }
 
+    /// Whether the tree has views of this format.
+    pub fn shows(&self, format: &Format) -> bool {
+        self.names.views.shows(format)
+    }
+
     /// Whether listings include views, which generates them.
     pub fn lists_views(&self) -> bool {
         self.core.options.lists_views()
@@ -213,8 +219,8 @@ impl Vfs {
     pub fn lookup(&self, parent: u64, name: &str) -> Result<Attr> {
         let directory = self.names.directory(parent)?;
         let Some(found) = self.names.find(&directory, name)? else {
-            self.names.views.note_refused_view(&directory, name);
-            return Err(Error::not_found());
+            let refusal = self.names.views.refusal(&directory, name);
+            return Err(refusal.unwrap_or_else(Error::not_found));
         };
         self.names.lookup_stored(&found.place, found.stored.as_ref())
     }

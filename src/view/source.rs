@@ -44,6 +44,9 @@ pub struct Source<'s> {
 /// The nodes of a file, and their size in memory.
 #[derive(Debug, Default)]
 struct Taken {
+    count: Cell<usize>,
+    /// The most nodes to read; `None` for no limit.
+    most: Option<usize>,
     len: Cell<u64>,
     visited: RefCell<Visited>,
 }
@@ -51,6 +54,10 @@ struct Taken {
 impl Taken {
     /// Counts a node. Fails if the file has too many.
     fn take(&self, node: &Node) -> Result<()> {
+        self.count.set(self.count.get().saturating_add(1));
+        if self.most.is_some_and(|most| self.count.get() > most) {
+            return Err(Error::new(Kind::Busy, "it has many nodes, and they were not read"));
+        }
         let len = u64::try_from(node.memory_len()).unwrap_or(u64::MAX);
         self.len.set(self.len.get().saturating_add(len));
         let limit = MAX_NODES_LEN.min(resources::memory_limit() / 8);
@@ -108,6 +115,12 @@ impl<'s> Source<'s> {
             return Err(Error::unsupported(format!("its metadata are not understood: {error}")));
         }
         Ok(Self { node, hierarchy, get, taken: Rc::default() })
+    }
+
+    /// Limits the nodes that may be read below this one. [`Kind::Busy`] if there are more.
+    #[must_use]
+    pub fn of_at_most(self, most: usize) -> Self {
+        Self { taken: Rc::new(Taken { most: Some(most), ..Taken::default() }), ..self }
     }
 
     /// Returns the path in the hierarchy.

@@ -126,8 +126,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "serve",
         &[
             "error",
+            "json",
             "pool",
             "metadata",
+            "array",
             "hierarchy",
             "cache",
             "view",

@@ -178,10 +178,11 @@ impl Views {
         Ok(None)
     }
 
-    /// Records, once for each name, why the file that a program looked up does not exist although
-    /// its node does.
-    pub fn note_refused_view(&self, directory: &Place, name: &str) {
-        let Place::Node(group) = directory else { return };
+    /// Returns why the file that a program looked up does not exist although its node does, if
+    /// that is the reason. Records it, once for each name.
+    pub fn refusal(&self, directory: &Place, name: &str) -> Option<Error> {
+        let Place::Node(group) = directory else { return None };
+        let mut found = None;
         for (stem, format) in Format::split(name) {
             let path = match stem {
                 ROOT_NAME if group.is_root() => Ok(NodePath::root()),
@@ -193,22 +194,31 @@ impl Views {
                 continue;
             }
             let Err(error) = self.view(&path, format) else { continue };
-            let name = (path.clone(), format.extension);
-            if error.kind() == Kind::Unsupported && is_first(&self.refused, name) {
-                let shown = Place::View(path, format).shown();
-                self.core.journal.note("lookup", &error.of_kind(Kind::NotFound).at(shown));
+            if error.kind() != Kind::Unsupported {
+                continue;
             }
+            let name = (path.clone(), format.extension);
+            let refusal = error.of_kind(Kind::NotFound).at(Place::View(path, format).shown());
+            if is_first(&self.refused, name) {
+                self.core.journal.note("lookup", &refusal);
+            }
+            found = found.or(Some(refusal));
+        }
+        found
+    }
+
+    /// Whether the tree has views of this format.
+    pub fn shows(&self, format: &Format) -> bool {
+        match self.core.options.form {
+            Form::View(only) => only == format,
+            Form::Zarr3 | Form::Zarr2 => true,
         }
     }
 
     fn has_view(&self, path: &NodePath, format: &'static Format) -> Result<bool> {
-        let shows = |format| match self.core.options.form {
-            Form::View(only) => only == format,
-            Form::Zarr3 | Form::Zarr2 => true,
-        };
         let node = self.core.hierarchy.node(path)?;
         let is_for = |node: &Arc<Node>| !node.is_bare() && format.is_for(node.kind());
-        if !shows(format) || !node.as_ref().is_some_and(is_for) {
+        if !self.shows(format) || !node.as_ref().is_some_and(is_for) {
             return Ok(false);
         }
         match self.view(path, format) {
