@@ -269,6 +269,50 @@ def test_hostile_clients_take_bounded_memory_and_others_are_served(climate):
         assert len(silent) == 1000
 
 
+def test_headers_longer_than_the_limit_are_refused_and_the_next_request_is_answered(server):
+    def asked(ranges):
+        """The answer to a request with so many ranges. The server closes the connection before it has read all."""
+        header = f"GET {server.root}t2m.npy HTTP/1.1\r\nHost: localhost\r\nRange: bytes={','.join(['0-0'] * ranges)}\r\n"
+        said = b""
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(header.encode() + b"Connection: close\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                while part := connection.recv(1 << 16):
+                    said += part
+        return said
+
+    whole = server.get("t2m.npy")[2]
+    assert asked(16_000).endswith(b"\r\n\r\n" + whole)
+    for ranges in [32_000, 1_000_000]:
+        said = asked(ranges)
+        assert said.startswith(b"HTTP/1.1 431 "), said[:100]
+        assert len(said) < 1000
+        assert server.get("t2m.npy", Range="bytes=0-3")[::2] == (206, whole[:4])
+    many = "".join(f"X-{number}: 1\r\n" for number in range(101))
+    said = server.raw(f"GET {server.root}t2m.npy HTTP/1.1\r\nHost: localhost\r\n{many}\r\n".encode())
+    assert said.startswith(b"HTTP/1.1 431 ")
+    assert server.memory() < 100 << 20
+
+
+def test_many_range_requests_on_one_connection_take_no_more_memory_than_a_few(server):
+    """As many as a client of a large view makes; a hundred are on their way at a time."""
+    request = f"GET {server.root}t2m.npy HTTP/1.1\r\nHost: localhost\r\nRange: bytes={{}}-{{}}\r\n\r\n"
+    values = np.arange(64 * 96, dtype="f4")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection, connection.makefile("rb") as answers:
+        first = None
+        for round in range(200):
+            begins = [128 + 4 * ((round * 100 + number) * 31 % values.size) for number in range(100)]
+            connection.sendall("".join(request.format(begin, begin + 3) for begin in begins).encode())
+            for begin in begins:
+                assert answers.readline() == b"HTTP/1.1 206 Partial Content\r\n"
+                while answers.readline() != b"\r\n":
+                    pass
+                assert answers.read(4) == values[(begin - 128) // 4].tobytes()
+            first = first or server.memory()
+        assert server.memory() - first < 16 << 20
+
+
 def test_the_server_ends_soon_although_clients_are_connected(climate):
     server = Server(climate)
     with socket.create_connection(("127.0.0.1", server.port)) as idle, socket.create_connection(("127.0.0.1", server.port)) as busy:
