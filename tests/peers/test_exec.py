@@ -4,6 +4,7 @@ afterwards, and what is left on the machine."""
 import fcntl
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -261,6 +262,138 @@ def test_signals_for_all_processes_of_a_job_leave_the_mount_to_the_command(machi
     assert process.returncode == 7
     assert np.array_equal(machine.array("t2m")[2:, :3], machine.array("t2m")[:2, :3])
     assert wait_until(lambda: not is_alive(server), 5)
+
+
+class Shell:
+    """An interactive bash with job control in a terminal of its own."""
+
+    PROMPT = "prompt> "
+
+    def __init__(self, machine):
+        self.ours, theirs = os.openpty()
+        self.process = machine.start_program(
+            "bash", "--norc", "--noprofile", "--noediting", "-i",
+            stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, env={"PS1": self.PROMPT, "TERM": "dumb"},
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        os.close(theirs)
+        self.said = ""
+        self.until(self.PROMPT)
+
+    def until(self, pattern):
+        """What comes up to the pattern, and that. It is looked for in what has not been returned yet."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := re.search(pattern, self.said)):
+            left = deadline - time.monotonic()
+            assert left > 0 and select.select([self.ours], [], [], left)[0], f"{pattern!r} did not come: {self.said!r}"
+            self.said += os.read(self.ours, 1000).decode()
+        said, self.said = self.said[: found.end()], self.said[found.end() :]
+        return said
+
+    def type(self, text):
+        os.write(self.ours, text.encode())
+
+    def run(self, line):
+        """What a line prints before the next prompt."""
+        self.type(line + "\n")
+        self.until(re.escape(line) + "\r?\n")
+        return self.until(self.PROMPT).removesuffix(self.PROMPT)
+
+    def end(self):
+        self.type("exit 0\n")
+        assert self.process.wait(PATIENCE) == 0
+        os.close(self.ours)
+
+
+@pytest.mark.parametrize("join", ["", "--join "], ids=["alone", "joined"])
+def test_control_z_stops_the_command_and_fg_continues_it(machine, join):
+    shell = Shell(machine)
+    command = f"{machine.program} exec {join}{machine.store} -- sh -c 'echo started; read word; cat {{}}/$word'"
+    shell.type(command + "\n")
+    shell.until("\r\nstarted\r\n")
+    for _ in range(2):
+        shell.type("\x1a")
+        shell.until(r"\[1\]\+ +Stopped ")
+        shell.until(shell.PROMPT)
+        assert re.search(r"\[1\]\+ +Stopped ", shell.run("jobs"))
+        assert "here" in shell.run("echo he''re")
+        shell.type("fg\n")
+        shell.until("exec [^\n]*\n")
+    shell.type("zarr.json\n")
+    assert '"node_type": "group"' in shell.until(shell.PROMPT)
+    assert shell.run("jobs") == ""
+    shell.end()
+
+
+def test_a_stopped_command_goes_on_in_the_background_and_can_be_ended(machine):
+    shell = Shell(machine)
+    command = f"{machine.program} exec {machine.store} -- sh -c 'echo started; sleep 1; cp {{}}/t2m/c/0/0 {{}}/t2m/c/1/0'"
+    shell.type(command + "\n")
+    shell.until("\r\nstarted\r\n")
+    shell.type("\x1a")
+    shell.until("Stopped ")
+    shell.until(shell.PROMPT)
+    shell.run("bg")
+    assert shell.run("wait %1; echo code=$?").endswith("code=0\r\n")
+    assert np.array_equal(machine.array("t2m")[2:, :3], machine.array("t2m")[:2, :3])
+    shell.type(f"{machine.program} exec {machine.store} -- sleep 100\n")
+    assert wait_until(lambda: len(machine.processes()) == 2)
+    assert wait_until(lambda: any("sleep" in Path(f"/proc/{pid}/comm").read_text() for pid in children(machine.processes())))
+    shell.type("\x1a")
+    shell.until("Stopped ")
+    shell.until(shell.PROMPT)
+    shell.run("kill %1")
+    assert "code=143" in shell.run("fg; echo code=$?")
+    assert wait_until(lambda: not machine.processes(), 5)
+    shell.end()
+
+
+def test_a_shell_as_the_command_has_job_control_of_its_own(machine):
+    shell = Shell(machine)
+    shell.type(f"{machine.program} exec {machine.store} -- bash --norc --noprofile --noediting -i\n")
+    shell.until("bash[^\n]*\n")
+    shell.until(shell.PROMPT)
+    shell.type("(echo go; read word; cat $ZARRFS/$word)\n")
+    shell.until("\r\ngo\r\n")
+    shell.type("\x1a")
+    shell.until("Stopped ")
+    shell.until(shell.PROMPT)
+    assert "Stopped " in shell.run("jobs")
+    shell.type("fg\n")
+    shell.until("echo go[^\n]*\n")
+    shell.type("t2m/zarr.json\n")
+    assert '"float32"' in shell.until(shell.PROMPT)
+    # This ends the inner shell.
+    assert "code=7" in shell.run("exit 7") + shell.run("echo code=$?")
+    shell.end()
+
+
+def children(pids):
+    """The processes whose parent is one of these."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) in pids:
+                found.append(int(entry.name))
+        except OSError:
+            pass
+    return found
+
+
+def test_allow_other_lets_a_command_of_root_run_as_another_user(machine):
+    command = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "ls", "{}"]
+    variables = {**os.environ, "TMPDIR": str(machine.at / "tmp")}
+
+    def run(*options):
+        words = [machine.program, "exec", machine.store, *options, "--", *command]
+        return subprocess.run(words, capture_output=True, text=True, env=variables, timeout=PATIENCE)
+
+    assert run("-o", "allow_other").stdout.split() == ["packed", "t2m", "zarr.json"]
+    refused = run()
+    assert (refused.returncode, refused.stdout) == (2, "") and "Permission denied" in refused.stderr
+    # A user has no others to allow, and needs no permission to say so.
+    assert machine.run(machine.store, "-o", "allow_other", "--", "ls", "{}").split() == ["packed", "t2m", "zarr.json"]
+    assert machine.said == ""
 
 
 def test_a_killed_server_is_an_error_for_the_command_and_for_the_user(machine):
