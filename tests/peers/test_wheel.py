@@ -42,7 +42,9 @@ def wheel(tmp_path_factory):
     with contextlib.suppress(FileExistsError):
         directory.mkdir()
         made = built(directory / "out")
-        (directory / "done").write_text(str(made))
+        # Other workers read it as soon as it has the name.
+        (directory / "made").write_text(str(made))
+        (directory / "made").rename(directory / "done")
     assert wait_until(lambda: (directory / "done").exists(), 900), "the wheel was not built"
     return Path((directory / "done").read_text())
 
@@ -53,7 +55,8 @@ class Environment:
     def __init__(self, directory, wheel):
         self.at = Path(directory)
         self.store = self.at / "climate.zarr"
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(self.at / "venv")], check=True)
+        # Another user may not run the interpreter of these tests, if it is in the home of root.
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", str(self.at / "venv")], check=True)
         self.python = self.at / "venv/bin/python"
         # Without the network, and with a PATH that has no compiler.
         pip = [sys.executable, "-m", "pip", "--python", str(self.python), "install", "-q", "--no-index", str(wheel)]
@@ -264,6 +267,78 @@ if __name__ == "__main__":
         print(read(path))
 """
     assert environment.run(code, private=private) == "[24, 24, 24]\n24\n"
+
+
+# A program of its own, because workers of `spawn` and `forkserver` import it.
+WORKERS = """
+import multiprocessing, os, sys, zarrfs
+from concurrent.futures import ProcessPoolExecutor
+
+store, method = sys.argv[1:]
+
+def mounted(number):
+    with zarrfs.mount(store, options="ro") as path:
+        return (path / "t2m.npy").read_bytes()[128:]
+
+def read(path):
+    return (path / "t2m/c/0/0").read_bytes()
+
+def write(name):
+    path, chunk = name
+    (path / chunk).write_bytes(b"\\1" * 24)
+    return os.getpid()
+
+def die(path):
+    with zarrfs.mount(store) as own:
+        print(own, (own / "zarr.json").exists(), flush=True)
+        os.kill(os.getpid(), 9)
+"""
+USE = """
+if __name__ == "__main__":
+    context = multiprocessing.get_context(method)
+    with context.Pool(3) as pool:
+        print(len(set(pool.map(mounted, range(6)))))
+    with zarrfs.mount(store) as path:
+        with context.Pool(2) as pool:
+            print(len(set(pool.map(read, [path] * 4))))
+        with ProcessPoolExecutor(2, mp_context=context) as executor:
+            chunks = [(path, f"t2m/c/{row}/{column}") for row in range(2) for column in range(2)]
+            print(os.getpid() not in executor.map(write, chunks))
+        assert read(path) == b"\\1" * 24
+"""
+
+
+KILL = """
+if __name__ == "__main__":
+    with zarrfs.mount(store) as path:
+        worker = multiprocessing.get_context(method).Process(target=die, args=[path])
+        worker.start()
+        worker.join()
+        print(worker.exitcode, len(read(path)))
+"""
+
+
+def run_workers(environment, main, method, private):
+    program = environment.at / "tmp/workers.py"
+    program.write_text(WORKERS + main)
+    code = f"sys.exit(subprocess.run([sys.executable, {str(program)!r}, store, {method!r}]).returncode)"
+    return environment.run(code, private=private)
+
+
+@BOTH
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_workers_of_each_kind_mount_and_use_the_mount_of_the_parent(environment, method, private):
+    assert run_workers(environment, USE, method, private) == "1\n1\nTrue\n"
+    assert (environment.array().view("u1") == 1).all()
+
+
+@BOTH
+def test_a_killed_worker_leaves_no_mount_and_the_mount_of_the_parent_goes_on(environment, private):
+    own, exists, code, length = run_workers(environment, KILL, "spawn", private).split()
+    assert (exists, code, length) == ("True", "-9", "24")
+    assert wait_until(lambda: own not in Path("/proc/mounts").read_text() and not environment.processes(), 5)
+    for left in (environment.at / "tmp").glob("zarrfs-*"):
+        left.rmdir()
 
 
 def test_a_file_that_is_still_open_after_the_block_can_be_read(environment):
