@@ -27,6 +27,8 @@ impl Vfs {
         let open = self.opener.handles.get(handle)?;
         let mut hasher = FixedState::default().build_hasher();
         if let Source::View(view) = &open.source {
+            // The header may have values of arrays that are not among the elements.
+            view.view.print().hash(&mut hasher);
             let mut left = MAX_VALUES;
             for elements in view.view.elements() {
                 if !self.add_versions(&elements.array, &mut left, &mut hasher)? {

@@ -5,9 +5,12 @@
 //! rewrite.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
+use std::sync::OnceLock;
 
 use bytes::Bytes;
+use foldhash::quality::FixedState;
 use parking_lot::Mutex;
 
 use super::elements::{ChangeChunk, EachChunk, Elements, GetChunk, Walk};
@@ -67,6 +70,8 @@ pub struct View {
     /// lock.
     overlay: Mutex<Overlay>,
     left_out: LeftOut,
+    /// A number that depends on all bytes that are not elements, once it is known.
+    print: OnceLock<u64>,
     /// What its header takes, given back with the last owner of the view.
     _memory: Option<Lease>,
 }
@@ -116,6 +121,7 @@ impl View {
             prefix_len,
             overlay: Mutex::default(),
             left_out: LeftOut::default(),
+            print: OnceLock::new(),
             _memory: None,
         })
     }
@@ -164,6 +170,22 @@ impl View {
             _ => false,
         };
         self.parts.len() == other.parts.len() && self.parts.iter().zip(&other.parts).all(is_like)
+    }
+
+    /// Returns a number that depends on all bytes that are not elements.
+    pub fn print(&self) -> u64 {
+        *self.print.get_or_init(|| {
+            let mut hasher = FixedState::default().build_hasher();
+            for (part, end) in &self.parts {
+                end.hash(&mut hasher);
+                match part {
+                    Part::Bytes(own) => own.hash(&mut hasher),
+                    Part::Derived(derived) => derived.print().hash(&mut hasher),
+                    Part::Zeros(_) | Part::Elements(_) => {}
+                }
+            }
+            hasher.finish()
+        })
     }
 
     /// Returns the number of bytes that the view keeps in memory.

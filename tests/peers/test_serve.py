@@ -94,6 +94,27 @@ def test_a_tag_changes_with_the_bytes_and_conditions_are_kept(server, climate, p
     assert server.get(path, Range="bytes=0-3", If_Range=tag)[0] == 200
 
 
+@pytest.mark.parametrize("view", ["words.nc", "words.h5", "count.txt", "__root__.nc"])
+def test_a_tag_changes_with_the_values_in_a_header(view, tmp_path):
+    """Strings and short texts are in the header, and a change of them leaves the metadata and the length as they were."""
+    group = zarr.create_group(tmp_path / "words.zarr")
+    words = group.create_array("words", shape=(2,), chunks=(2,), dtype=str)
+    words[:] = np.array(["one", "two"], dtype=object)
+    count = group.create_array("count", data=np.array([1, 2, 3]), chunks=(3,))
+    with serving(tmp_path / "words.zarr") as server:
+        _, headers, before = server.get(view)
+        tag = headers["ETag"]
+        words[0], count[1] = "six", 7
+
+        def has_changed():
+            status, _, body = server.get(view)
+            return status == 200 and body != before
+
+        assert wait_until(has_changed, 10)
+        assert server.get(view)[1]["ETag"] != tag
+        assert server.get(view, If_None_Match=tag)[0] == 200
+
+
 def test_listings_are_json_or_html_and_names_survive_the_url(server):
     status, headers, body = server.get("", Accept="application/json")
     assert (status, headers["Content-Type"]) == (200, "application/json")
