@@ -6,6 +6,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
 use super::body::{self, BLOCK, Blocks, Produce};
+use super::paths;
 use super::reply::{self, Body, Reply};
 use crate::dap::{self, Answer, DapError, Kind};
 use crate::error::Result;
@@ -77,6 +78,13 @@ impl Asked {
     }
 }
 
+/// Returns the URL of the data set of the node at `names`, relative to the page of the node.
+pub fn url_from_page(names: &[String]) -> String {
+    let names_of_url = std::iter::once(FIRST).chain(names.iter().map(String::as_str));
+    let names_of_url: Vec<String> = names_of_url.map(paths::encode).collect();
+    format!("{}{}", "../".repeat(names.len()), names_of_url.join("/"))
+}
+
 /// Returns the path of a node below [`FIRST`].
 fn path_of<'n>(names: impl Iterator<Item = &'n str>) -> Option<NodePath> {
     // The URL of the root may end with a slash, before the extension.
@@ -145,6 +153,13 @@ impl Produce for Transfer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_links_to_the_data_set_of_its_node() {
+        let names = ["a".to_owned(), "50%".to_owned()];
+        assert_eq!(url_from_page(&names), "../../dap/a/50%25");
+        assert_eq!(url_from_page(&[]), "dap");
+    }
 
     fn asked(path: &str) -> Option<(String, Kind)> {
         let names: Vec<String> = path.split('/').map(str::to_owned).collect();

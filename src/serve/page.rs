@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::paths::encode;
-use super::{offers, preview};
+use super::{offers, opendap, preview};
 use crate::array::Array;
 use crate::hierarchy::{Content, Node};
 use crate::json::Object;
@@ -138,6 +138,10 @@ fn description(vfs: &Vfs, node: &Node, names: &[String]) -> String {
         let all = links(&offers.possible);
         let why = "the answer gives the reason if not";
         let _never = writeln!(text, "<p>If its contents permit ({why}): {all}</p>");
+    }
+    if !matches!(node.content(), Content::NotUnderstood(..)) {
+        let url = opendap::url_from_page(names);
+        let _never = writeln!(text, "<p>For OPeNDAP clients: <a href=\"{url}\">this URL</a></p>");
     }
     text.push_str(&match node.content() {
         Content::Array(array) => table(&array.model().attributes),

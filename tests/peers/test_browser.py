@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 from browsers import CHROMIUM, DRIVER, PACKAGES, Browser, Site
-from test_serve import serving
+from serving import serving
 
 VALUES = np.random.default_rng(5).normal(280, 10, (64, 96)).astype("f4")
 # Names that mean something in a URL, in HTML or in a shell.

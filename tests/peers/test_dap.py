@@ -259,6 +259,8 @@ def test_wrong_requests_get_an_error_of_dap(server):
 
 
 def test_a_person_who_opens_the_url_is_told_what_it_is_for(server):
+    for path, url in [("", "dap"), ("deep/er/", "../../dap/deep/er"), ("t2m/", "../dap/t2m")]:
+        assert f'<a href="{url}">' in server.get(path, Accept="text/html")[2].decode()
     for path in ["dap", "dap/", "dap/t2m", "dap/t2m.html"]:
         status, headers, said = server.get(path)
         assert (status, headers["Content-Type"]) == (200, "text/plain; charset=utf-8") and b"OPeNDAP" in said, path
