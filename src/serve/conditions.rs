@@ -27,6 +27,12 @@ pub enum Wanted {
     Another,
 }
 
+/// Whether a request has conditions that decide whether it wants the file.
+pub fn are_given(headers: &HeaderMap) -> bool {
+    let names = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
+    names.iter().any(|name| headers.contains_key(name))
+}
+
 /// Evaluates the conditions of a request in the order of section 13.2.2.
 pub fn wanted(headers: &HeaderMap, version: &Version) -> Wanted {
     let tag = version.tag.as_deref();

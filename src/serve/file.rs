@@ -16,6 +16,7 @@ use super::range::{self, Asked};
 use super::reply::{self, Body, Reply};
 use super::tree::Open;
 use crate::error::Result;
+use crate::vfs::FileVersion;
 
 /// The answer to a request for a file, up to its first bytes.
 #[derive(Debug)]
@@ -27,11 +28,55 @@ pub struct Answer {
     first: Bytes,
 }
 
+/// The number of times that a part is read, because it may have another version than the rest of
+/// its file.
+const ATTEMPTS: usize = 3;
+
 impl Answer {
     /// Reads what is needed before the first header can be sent: if it fails, the client gets an
     /// error and not a file. Waits for the store.
-    pub fn prepare(open: Open, headers: &HeaderMap, is_head: bool) -> Result<Self> {
-        let version = version_of(&open)?;
+    pub fn prepare(mut open: Open, headers: &HeaderMap, is_head: bool) -> Result<Self> {
+        // Only a part is compared with a version that was read before. Conditions need the current
+        // one, and so do longer bodies: they are read while the client takes them, and have the
+        // version of their beginning.
+        if !is_head
+            && !conditions::are_given(headers)
+            && let Some(version) = open.last_version()
+        {
+            let mut answer = Self::plan(open, &version, headers);
+            if answer.status == StatusCode::PARTIAL_CONTENT && answer.is_one_block() {
+                answer.read_first()?;
+                if answer.is_of(&version)? {
+                    return Ok(answer);
+                }
+            }
+            open = answer.open;
+        }
+        for _ in 0..ATTEMPTS {
+            let version = open.version()?;
+            let mut answer = Self::plan(open, &version, headers);
+            if is_head {
+                return Ok(answer);
+            }
+            let is_checked = version.has_parts() && answer.is_one_block();
+            if is_checked {
+                answer.open.again()?;
+            }
+            answer.read_first()?;
+            if !is_checked || answer.is_of(&version)? {
+                return Ok(answer);
+            }
+            open = answer.open;
+        }
+        // It changes all the time. Parts with a weak version are not combined.
+        let mut answer = Self::plan(open, &FileVersion::default(), headers);
+        answer.read_first()?;
+        Ok(answer)
+    }
+
+    /// Decides what to answer.
+    fn plan(open: Open, version: &FileVersion, headers: &HeaderMap) -> Self {
+        let version = tagged(&open, version.number);
         let whole = 0..open.attr().len;
         let (status, part) = match conditions::wanted(headers, &version) {
             Wanted::Nothing => (StatusCode::NOT_MODIFIED, 0..0),
@@ -42,12 +87,26 @@ impl Answer {
                 Asked::Beyond => (StatusCode::RANGE_NOT_SATISFIABLE, 0..0),
             },
         };
-        let mut answer = Self { open, version, status, part, first: Bytes::new() };
-        if !is_head {
-            let mut rest = Rest { open: &answer.open, part: answer.part.clone() };
-            answer.first = rest.next()?.unwrap_or_default();
-        }
-        Ok(answer)
+        Self { open, version, status, part, first: Bytes::new() }
+    }
+
+    /// Reads the first bytes of the body.
+    fn read_first(&mut self) -> Result<()> {
+        let mut rest = Rest { open: &self.open, part: self.part.clone() };
+        self.first = rest.next()?.unwrap_or_default();
+        Ok(())
+    }
+
+    /// Whether the part that was read has this version.
+    fn is_of(&self, version: &FileVersion) -> Result<bool> {
+        let is_same_file = tagged(&self.open, version.number) == self.version;
+        Ok(is_same_file && self.open.is_part_of(version, self.part.clone())?)
+    }
+
+    /// Whether the first bytes are the whole body, and there are any.
+    fn is_one_block(&self) -> bool {
+        let len = self.part.end.saturating_sub(self.part.start);
+        len > 0 && usize::try_from(len).is_ok_and(|len| len <= BLOCK)
     }
 
     /// Returns the reply, whose body is read while the client takes it.
@@ -107,15 +166,16 @@ fn asked(headers: &HeaderMap, version: &Version, len: u64) -> Asked {
     }
 }
 
-fn version_of(open: &Open) -> Result<Version> {
+/// Returns the version of a file for headers.
+fn tagged(open: &Open, version: Option<u64>) -> Version {
     let attr = open.attr();
     let since = attr.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (time, len) = (since.as_nanos(), attr.len);
-    let tag = match open.version()? {
+    let tag = match version {
         Some(version) => format!("\"{time:x}-{len:x}-{version:x}\""),
         None => format!("W/\"{time:x}-{len:x}\""),
     };
-    Ok(Version { tag: Some(tag), modified: attr.modified })
+    Version { tag: Some(tag), modified: attr.modified }
 }
 
 fn insert(headers: &mut HeaderMap, name: hyper::header::HeaderName, value: &str) {

@@ -1,11 +1,13 @@
 //! Files and directories of the tree, by path. All calls may wait for the store.
 
+use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::error::{Error, Kind, Result};
-use crate::vfs::{Access, Attr, ROOT, Vfs};
+use crate::vfs::{Access, Attr, FileVersion, ROOT, Vfs};
 
 /// A file or directory that was found.
 #[derive(Debug)]
@@ -70,9 +72,28 @@ impl Open {
         &self.found.attr
     }
 
-    /// Returns what changes with the bytes of the file; `None` if that is not known.
-    pub fn version(&self) -> Result<Option<u64>> {
+    /// Returns the version of the file.
+    pub fn version(&self) -> Result<FileVersion> {
         self.found.vfs.version(self.handle)
+    }
+
+    /// Returns the version that a request read a short time ago, before this file was opened.
+    pub fn last_version(&self) -> Option<FileVersion> {
+        self.found.vfs.last_version(self.handle)
+    }
+
+    /// Whether a part that was read from this file has a version.
+    pub fn is_part_of(&self, version: &FileVersion, part: Range<u64>) -> Result<bool> {
+        self.found.vfs.is_part_of(self.handle, version, part)
+    }
+
+    /// Opens the file again, as it is now.
+    pub fn again(&mut self) -> Result<()> {
+        let number = self.found.attr.number;
+        let handle = self.found.vfs.open(number, Access::Read)?.handle;
+        self.found.vfs.release(mem::replace(&mut self.handle, handle));
+        self.found.attr = self.found.vfs.getattr(number)?;
+        Ok(())
     }
 
     /// Reads exactly `len` bytes.

@@ -49,6 +49,7 @@ use crate::pool::Pool;
 use crate::store::Room;
 pub use crate::vfs::reader::ChunkReader;
 use crate::vfs::reader::Reader;
+pub use crate::vfs::reader::stored_versions::FileVersion;
 use crate::view::Format;
 pub use access::{Access, Opened, Pages, Presence, Replace};
 pub use authors::HandleUse;

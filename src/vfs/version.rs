@@ -1,17 +1,40 @@
 //! The version of an open file: a number that changes when its bytes change, for clients that keep
 //! parts of it.
+//!
+//! A client may combine parts that have the same version. So each part of a view must consist of
+//! stored values that have the versions which the number was made from, although other programs may
+//! change them at any time, and although the versions of all values are not read for each part:
+//!
+//! 1. The versions of all values are read. The number is their hash, and they are kept.
+//! 2. After that, the view is opened. A handle takes chunks from the cache only if they were
+//!    compared with the store after it was opened.
+//! 3. The part is read.
+//! 4. The versions of the values in the part are read, and must be those of step 1.
+//!
+//! A value that has one version in steps 1 and 4 has not changed in between, so the part was made
+//! from this version. If step 4 fails, the steps are repeated. Values outside of the part do not
+//! matter: their parts are checked by their own requests. Bytes that are not elements do not change
+//! in an open view, and the number includes them.
+//!
+//! Step 1 is left out while the kept versions are younger than `--metadata-ttl` and the view is the
+//! same. They have at most [`MAX_VALUES`] entries, and go with the cached view.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::time::Instant;
 
 use foldhash::quality::FixedState;
 
 use super::Vfs;
 use super::names::place::Place;
 use super::opening::handles::Source;
+use super::reader::open_view::OpenView;
+use super::reader::stored_versions::{FileVersion, StoredVersions, of_key, of_stat};
 use crate::array::Array;
 use crate::error::{Error, Result};
-use crate::store::Key;
+use crate::store::{Key, Stat};
 
 /// The most stored values whose versions are read for one file.
 const MAX_VALUES: usize = 4096;
@@ -20,29 +43,22 @@ const MAX_VALUES: usize = 4096;
 const MAX_LEN: usize = 1 << 20;
 
 impl Vfs {
-    /// Returns the version of an open file, which another program may change at any time; `None` if
-    /// reading it would take too long. A file and its parts have their version from the
-    /// stored values that they are made of.
-    pub fn version(&self, handle: u64) -> Result<Option<u64>> {
+    /// Returns the version of an open file, which another program may change at any time. A file
+    /// and its parts have their version from the stored values that they are made of.
+    pub fn version(&self, handle: u64) -> Result<FileVersion> {
         let open = self.opener.handles.get(handle)?;
-        let mut hasher = FixedState::default().build_hasher();
         if let Source::View(view) = &open.source {
-            // The header may have values of arrays that are not among the elements.
-            view.view.print().hash(&mut hasher);
-            let mut left = MAX_VALUES;
-            for elements in view.view.elements() {
-                if !self.add_versions(&elements.array, &mut left, &mut hasher)? {
-                    return Ok(None);
-                }
-            }
-            view.modified.hash(&mut hasher);
-            return Ok(Some(hasher.finish()));
+            let stored = Arc::new(self.stored_versions(view)?);
+            *view.versions.lock() = Some(Arc::clone(&stored));
+            return Ok(FileVersion { number: stored.number, stored: Some(stored) });
         }
+        let mut hasher = FixedState::default().build_hasher();
         match open.inode.place() {
             Some(Place::Chunk(path, coords)) => {
                 let array = self.core.hierarchy.existing(&path)?;
                 let array = array.array().ok_or_else(Error::not_found)?;
-                self.add_version(&[array.key(&coords)?], &mut hasher)?;
+                let keys = [array.key(&coords)?];
+                hash(&keys, self.stats_of(&keys)?, &mut hasher);
             }
             Some(Place::Ordinary(path, relative)) => {
                 let stat = self.names.stat_ordinary(&path, &relative)?;
@@ -51,45 +67,113 @@ impl Vfs {
             _ => {
                 let bytes = self.read(handle, 0, MAX_LEN.saturating_add(1))?;
                 if bytes.len() > MAX_LEN {
-                    return Ok(None);
+                    return Ok(FileVersion::default());
                 }
                 bytes.hash(&mut hasher);
             }
         }
-        Ok(Some(hasher.finish()))
+        Ok(FileVersion { number: Some(hasher.finish()), stored: None })
     }
 
-    /// Adds the versions of all stored values of an array. Returns false if there are too many.
-    fn add_versions(
-        &self,
-        array: &Arc<Array>,
-        left: &mut usize,
-        hasher: &mut impl Hasher,
-    ) -> Result<bool> {
+    /// Returns the version of an open view that was read last, if it was read a short time ago and
+    /// before this handle was opened.
+    pub fn last_version(&self, handle: u64) -> Option<FileVersion> {
+        let open = self.opener.handles.get(handle).ok()?;
+        let Source::View(view) = &open.source else { return None };
+        let stored = view.versions.lock().clone()?;
+        let is_young = stored.since.elapsed() < self.core.hierarchy.options().metadata_ttl;
+        let number = stored.number;
+        (is_young && is_before(&stored, view))
+            .then_some(FileVersion { number, stored: Some(stored) })
+    }
+
+    /// Whether a part of an open view, which was read since `version` was, has this version.
+    pub fn is_part_of(&self, handle: u64, version: &FileVersion, part: Range<u64>) -> Result<bool> {
+        let open = self.opener.handles.get(handle)?;
+        let (Source::View(view), Some(stored)) = (&open.source, &version.stored) else {
+            return Ok(false);
+        };
+        if stored.number.is_none() {
+            return Ok(is_before(stored, view));
+        }
         let mut keys: Vec<Key> = Vec::new();
-        for coords in Arc::clone(array.chunks()).list()? {
-            let key = array.key(&coords?)?;
-            // The inner chunks of a shard are listed one after another.
-            if keys.last() == Some(&key) {
-                continue;
-            }
-            if keys.len() >= *left {
-                return Ok(false);
-            }
-            keys.push(key);
-        }
-        *left = left.saturating_sub(keys.len());
+        let walk =
+            view.view.for_each_chunk((part.start, part.end), &mut |elements, coords, _| {
+                let key = elements.array.key(coords)?;
+                if keys.last() != Some(&key) {
+                    keys.push(key);
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
         keys.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
-        self.add_version(&keys, hasher)?;
-        Ok(true)
+        keys.dedup();
+        let stats = self.stats_of(&keys)?;
+        Ok(walk.is_continue() && is_before(stored, view) && stored.hold(keys.iter().zip(stats)))
     }
 
-    fn add_version(&self, keys: &[Key], hasher: &mut impl Hasher) -> Result<()> {
-        let stats = self.core.hierarchy.store().read().stat(keys)?;
-        for (key, stat) in keys.iter().zip(stats) {
-            key.as_str().hash(hasher);
-            stat.map(|stat| (stat.len, stat.version.state())).hash(hasher);
+    /// Reads the versions of all stored values of a view.
+    fn stored_versions(&self, open: &OpenView) -> Result<StoredVersions> {
+        let (since, view) = (Instant::now(), Arc::clone(&open.view));
+        let mut hasher = FixedState::default().build_hasher();
+        // The header may have values of arrays that are not among the elements.
+        view.print().hash(&mut hasher);
+        let mut values = HashMap::new();
+        let mut left = MAX_VALUES;
+        for elements in view.elements() {
+            let Some(keys) = keys_of(&elements.array, left)? else {
+                let (view, values) = (Arc::clone(&open.view), HashMap::new());
+                return Ok(StoredVersions {
+                    since,
+                    until: Instant::now(),
+                    view,
+                    number: None,
+                    values,
+                });
+            };
+            left = left.saturating_sub(keys.len());
+            let stats = self.stats_of(&keys)?;
+            let stored = keys.iter().zip(&stats);
+            values.extend(
+                stored.filter_map(|(key, stat)| stat.map(|stat| (of_key(key), of_stat(stat)))),
+            );
+            hash(&keys, stats, &mut hasher);
         }
-        Ok(())
+        open.modified.hash(&mut hasher);
+        let (number, until) = (Some(hasher.finish()), Instant::now());
+        Ok(StoredVersions { since, until, view, number, values })
+    }
+
+    fn stats_of(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
+        self.core.hierarchy.store().read().stat(keys)
+    }
+}
+
+/// Whether the versions were read before a handle of the same view was opened.
+fn is_before(stored: &StoredVersions, open: &OpenView) -> bool {
+    Arc::ptr_eq(&stored.view, &open.view) && stored.until <= open.opened
+}
+
+/// Returns the keys of all stored values of an array; `None` if there are more than `most`.
+fn keys_of(array: &Arc<Array>, most: usize) -> Result<Option<Vec<Key>>> {
+    let mut keys: Vec<Key> = Vec::new();
+    for coords in Arc::clone(array.chunks()).list()? {
+        let key = array.key(&coords?)?;
+        // The inner chunks of a shard are listed one after another.
+        if keys.last() == Some(&key) {
+            continue;
+        }
+        if keys.len() >= most {
+            return Ok(None);
+        }
+        keys.push(key);
+    }
+    keys.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+    Ok(Some(keys))
+}
+
+fn hash(keys: &[Key], stats: Vec<Option<Stat>>, hasher: &mut impl Hasher) {
+    for (key, stat) in keys.iter().zip(stats) {
+        key.as_str().hash(hasher);
+        stat.map(|stat| (stat.len, stat.version.state())).hash(hasher);
     }
 }

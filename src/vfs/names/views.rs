@@ -23,6 +23,7 @@ use crate::vfs::core::Core;
 use crate::vfs::kernel::view_pages::{Generations, KernelPages, Seen};
 use crate::vfs::options::Form;
 use crate::vfs::reader::open_view::OpenView;
+use crate::vfs::reader::stored_versions::LastVersions;
 use crate::vfs::reader::{ReadState, Reader};
 use crate::vfs::view_writers::ViewWriters;
 use crate::view::{FORMATS, Format, GetChunk, ROOT_NAME, Source, View};
@@ -67,6 +68,8 @@ pub(in crate::vfs) struct Kept {
     /// The arrays with values in the header.
     used: Vec<Arc<Array>>,
     modified: SystemTime,
+    /// The versions of its stored values that were read last.
+    versions: LastVersions,
     /// The kernel's pages.
     pages: Option<KernelPages>,
 }
@@ -250,7 +253,8 @@ impl Views {
         let arrays = view.elements().map(|elements| &elements.array).chain(&used);
         let changed = arrays.filter_map(|array| self.core.cache.modified(array)).max();
         let modified = changed.map_or(modified, |changed| changed.max(modified));
-        let kept = Kept { view, made, moves, generations, used, modified, pages: None };
+        let versions = LastVersions::default();
+        let kept = Kept { view, made, moves, generations, used, modified, versions, pages: None };
         Ok(self.keep(path, format, kept))
     }
 
@@ -331,7 +335,7 @@ impl Views {
         if let (Some(writing), Access::Truncate) = (&writing, access) {
             writing.cut();
         }
-        let Kept { view, moves, generations, modified, .. } = kept;
+        let Kept { view, moves, generations, modified, versions, .. } = kept;
         let view = OpenView {
             view,
             path: path.clone(),
@@ -344,6 +348,7 @@ impl Views {
             seen,
             writing,
             is_cut: access == Access::Truncate,
+            versions,
             reads: ReadState::default(),
         };
         (Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop })

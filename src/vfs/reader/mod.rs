@@ -19,6 +19,7 @@ mod plan;
 mod request;
 mod span;
 mod state;
+pub(super) mod stored_versions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

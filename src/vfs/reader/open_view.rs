@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::state::ReadState;
+use super::stored_versions::LastVersions;
 use crate::metadata::NodePath;
 use crate::vfs::authors::Thread;
 use crate::vfs::kernel::view_pages::{Generations, Seen};
@@ -34,6 +35,8 @@ pub(in crate::vfs) struct OpenView {
     pub writing: Option<Arc<ViewWriters>>,
     /// Whether this open truncated it.
     pub is_cut: bool,
+    /// The versions of its stored values that were read last.
+    pub versions: LastVersions,
     /// How it is being read.
     pub reads: ReadState,
 }
