@@ -103,7 +103,8 @@ class Browser:
         for flag in [*FLAGS, *flags, f"--user-data-dir={self.directory}"]:
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        self.service = Service(DRIVER)
+        # All that they write is below the directory.
+        self.service = Service(DRIVER, env={**os.environ, "TMPDIR": self.directory})
         try:
             self.driver = webdriver.Chrome(options=options, service=self.service)
             self.driver.set_page_load_timeout(PATIENCE)
