@@ -420,8 +420,9 @@ def test_a_killed_server_is_an_error_for_the_command_and_for_the_user(machine):
     os.kill(machine.server(), signal.SIGKILL)
     _, said = process.communicate("go\n", timeout=PATIENCE)
     assert process.returncode == 1
-    # The first call learns that the connection has just been cut.
-    assert len(re.findall("connection abort|endpoint is not connected", said)) == 2
+    # The first call learns that the connection has just been cut, or that a dying thread had taken it.
+    assert re.search("connection abort|Input/output error|endpoint is not connected", said.splitlines()[0])
+    assert len(re.findall("connection abort|endpoint is not connected", said.split("\n", 1)[1])) == 1
     assert "zarrfs: the mount ended before the command" in said
     assert np.array_equal(machine.array("t2m"), np.arange(24, dtype="f4").reshape(4, 6))
 
