@@ -223,7 +223,7 @@ impl Listings {
     }
 
     /// Returns the attributes of a listed name and adds one to its lookup count; `None` if it is
-    /// gone. A caller that does not pass them to the kernel must call [`Vfs::forget`].
+    /// gone. A caller that does not pass them to the kernel must call [`crate::vfs::Vfs::forget`].
     pub fn lookup_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
         // The listing did not check whether a directory in a group is a node.
         let place = match &listed.place {
