@@ -56,7 +56,9 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
     let connections =
         usize::try_from((descriptors / 2).min(MOST_CONNECTIONS)).unwrap_or(usize::MAX);
     let address = bound.address();
+    let title = args.source.file_name();
     let options = Options {
+        title: title.map_or_else(|| source.spelled(), |name| name.to_string_lossy().into_owned()),
         token,
         base: args.base.clone(),
         hosts: args.allow_host.clone(),

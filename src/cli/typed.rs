@@ -65,9 +65,15 @@ impl Typed<'_> {
             // Nothing is known of a source below a directory that this user may not enter.
             match (remote::url(self.path), self.path.try_exists()) {
                 (Some(_), _) | (None, Err(_)) => failure,
-                (None, Ok(_)) => missing_source(self.path),
+                (None, Ok(_)) => self.missing_source(),
             }
         })
+    }
+
+    fn missing_source(&self) -> Failure {
+        let remedy =
+            if self.flags.read_only { "" } else { "; use --create to create a hierarchy there" };
+        failed(format!("{}: no such directory{remedy}", self.path.display()))
     }
 
     /// Opens the hierarchy.
@@ -263,11 +269,4 @@ impl Typed<'_> {
 
 fn processors() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
-fn missing_source(source: &Path) -> Failure {
-    failed(format!(
-        "{}: no such directory; use --create to create a hierarchy there",
-        source.display()
-    ))
 }

@@ -11,6 +11,8 @@ pub enum Code {
     NoSuchFile,
     /// The data set has no such variable.
     NoSuchVariable,
+    /// The client may not read it.
+    NotPermitted,
     /// The constraint is wrong, or DAP2 cannot express what it asks for.
     Malformed,
     /// The stored data cannot be read, or DAP2 cannot express an element.
@@ -27,7 +29,8 @@ pub struct DapError {
 }
 
 impl DapError {
-    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+    /// Returns an error.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
@@ -48,6 +51,7 @@ impl DapError {
             Code::Internal | Code::CannotRead => 500,
             Code::NoSuchFile | Code::NoSuchVariable => 404,
             Code::Malformed => 400,
+            Code::NotPermitted => 403,
         }
     }
 
@@ -57,6 +61,7 @@ impl DapError {
             Code::NoSuchFile => 1003,
             Code::NoSuchVariable => 1004,
             Code::Malformed => 1005,
+            Code::NotPermitted => 1006,
             Code::CannotRead => 1007,
         }
     }

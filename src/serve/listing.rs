@@ -69,16 +69,16 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Opens a directory. `names` is its path.
-    pub fn new(found: Found, names: &[String], form: Form) -> Result<Self> {
+    /// Opens a directory. `names` is its path, below a root with the name `root`.
+    pub fn new(found: Found, root: &str, names: &[String], form: Form) -> Result<Self> {
         let dir = found.vfs().listings().opendir(found.attr.number)?;
         let node = (form == Form::Page).then(|| page::node_at(found.vfs(), names)).flatten();
         // Chunks are listed in the order of the grid.
         let sorts = node.as_ref().is_some_and(|node| node.kind() == NodeKind::Group);
         let head = match form {
             Form::Json => "[".to_owned(),
-            Form::Links => page::head(names, None),
-            Form::Page => page::head(names, Some((found.vfs(), node))),
+            Form::Links => page::head(root, names, None),
+            Form::Page => page::head(root, names, Some((found.vfs(), node))),
         };
         let entries = Names::new(dir, sorts);
         Ok(Self { found, entries, form, head: Some(head), is_begun: false, is_complete: false })

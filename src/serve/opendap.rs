@@ -7,9 +7,9 @@ use percent_encoding::percent_decode_str;
 
 use super::body::{self, BLOCK, Blocks, Produce};
 use super::paths;
-use super::reply::{self, Body, Reply};
-use crate::dap::{self, Answer, DapError, Kind};
-use crate::error::Result;
+use super::reply::{self, Body, Reply, Sentence, TEXT};
+use crate::dap::{self, Answer, Code, DapError};
+use crate::error::{Kind, Result};
 use crate::metadata::NodePath;
 use crate::vfs::{ChunkReader, Vfs};
 use crate::view::{ROOT_NAME, Source};
@@ -24,12 +24,13 @@ const AHEAD: usize = 32 << 20;
 const VERSION: (HeaderName, HeaderValue) =
     (HeaderName::from_static("xdods-server"), HeaderValue::from_static("dap/2.0"));
 const DESCRIPTION: HeaderName = HeaderName::from_static("content-description");
+const ERROR: &str = "dods_error";
 
 /// A request for a data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     path: NodePath,
-    kind: Kind,
+    asked: dap::Kind,
     /// The query, decoded.
     constraint: String,
 }
@@ -47,16 +48,16 @@ impl Asked {
     pub fn new(names: &[String], query: &str) -> Option<Self> {
         let (last, above) = names.split_last()?;
         let (stem, extension) = last.rsplit_once('.')?;
-        let kind = Kind::of_extension(extension)?;
+        let asked = dap::Kind::of_extension(extension)?;
         let path = path_of(above.iter().map(String::as_str).chain([stem]))?;
         let constraint = percent_decode_str(query).decode_utf8_lossy().into_owned();
-        Some(Self { path, kind, constraint })
+        Some(Self { path, asked, constraint })
     }
 
     /// Returns the request of a person who follows the URL of a data set; `None` if it is none.
     pub fn without_extension(names: &[String]) -> Option<Self> {
         let path = path_of(names.iter().map(String::as_str))?;
-        Some(Self { path, kind: Kind::Help, constraint: String::new() })
+        Some(Self { path, asked: dap::Kind::Help, constraint: String::new() })
     }
 
     /// Makes the first bytes of the answer. Waits for the store.
@@ -74,7 +75,14 @@ impl Asked {
             Some(ROOT_NAME) => source(&self.path.parent().unwrap_or_else(NodePath::root)),
             _ => Err(error),
         });
-        dap::answer(&source?, self.kind, &self.constraint)
+        let source = source.map_err(|error| match error.kind() {
+            Kind::NotFound => {
+                let why = format!("there is no array or group {}", self.path);
+                DapError::new(Code::NoSuchFile, why)
+            }
+            _ => error.into(),
+        })?;
+        dap::answer(&source, self.asked, &self.constraint)
     }
 }
 
@@ -112,7 +120,7 @@ impl Prepared {
                 let status = StatusCode::from_u16(error.http_status());
                 let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
                 let body = reply::bytes(error.document());
-                with_description(status, "text/plain; charset=utf-8", "dods_error", body)
+                with_description(status, TEXT, ERROR, body)
             }
         };
         let headers = reply.headers_mut();
@@ -120,6 +128,26 @@ impl Prepared {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         reply
     }
+}
+
+/// Makes a document of DAP2 of an error that an OPeNDAP client gets for a URL without `dap/`, or
+/// without the token: clients print no other text.
+pub fn translate(reply: &mut Reply, path: &str) {
+    let is_of_client = [".dds", ".das", ".dods"].iter().any(|extension| path.ends_with(extension));
+    let Some(Sentence(why)) = reply.extensions().get().filter(|_| is_of_client) else { return };
+    let error = match reply.status() {
+        StatusCode::NOT_FOUND => DapError::new(
+            Code::NoSuchFile,
+            "there is no such data set; the URL of a group or array has dap/ before its path, as \
+             in http://127.0.0.1:8600/TOKEN/dap/NODE",
+        ),
+        StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => {
+            DapError::new(Code::NotPermitted, why.as_str())
+        }
+        _ => return,
+    };
+    *reply.body_mut() = reply::bytes(error.document());
+    reply.headers_mut().insert(DESCRIPTION, HeaderValue::from_static(ERROR));
 }
 
 fn with_description(
@@ -161,19 +189,19 @@ mod tests {
         assert_eq!(url_from_page(&[]), "dap");
     }
 
-    fn asked(path: &str) -> Option<(String, Kind)> {
+    fn asked(path: &str) -> Option<(String, dap::Kind)> {
         let names: Vec<String> = path.split('/').map(str::to_owned).collect();
-        Asked::new(&names, "").map(|asked| (asked.path.as_str().to_owned(), asked.kind))
+        Asked::new(&names, "").map(|asked| (asked.path.as_str().to_owned(), asked.asked))
     }
 
     #[test]
     fn the_path_of_a_data_set_ends_with_an_extension() {
         for (path, node, kind) in [
-            ("dap.dds", "", Kind::Dds),
-            ("dap/.das", "", Kind::Das),
-            ("dap/t2m.dods", "t2m", Kind::Dods),
-            ("dap/a/b.nc.ascii", "a/b.nc", Kind::Ascii),
-            ("dap/a/.ver", "a", Kind::Ver),
+            ("dap.dds", "", dap::Kind::Dds),
+            ("dap/.das", "", dap::Kind::Das),
+            ("dap/t2m.dods", "t2m", dap::Kind::Dods),
+            ("dap/a/b.nc.ascii", "a/b.nc", dap::Kind::Ascii),
+            ("dap/a/.ver", "a", dap::Kind::Ver),
         ] {
             assert_eq!(asked(path), Some((node.to_owned(), kind)), "{path}");
         }

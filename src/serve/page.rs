@@ -42,16 +42,16 @@ const ICON: &str = "<link rel=\"icon\" href=\"data:,\">\n";
 pub type Described<'v> = (&'v Vfs, Option<Arc<Node>>);
 
 /// Returns the beginning of the page of the directory at `names`, for people if they get a
-/// description.
-pub fn head(names: &[String], described: Option<Described<'_>>) -> String {
-    let title = names.last().map_or("zarrfs", String::as_str);
+/// description. The root has the name `root`.
+pub fn head(root: &str, names: &[String], described: Option<Described<'_>>) -> String {
+    let title = names.last().map_or(root, String::as_str);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{}</title>\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n{}<style>{STYLE}</style>\n\
          <main>\n<h1>{}</h1>\n",
         escape(title),
         if described.is_some() { ICON } else { "" },
-        way(names)
+        way(root, names)
     );
     if let Some((vfs, Some(node))) = described {
         page.push_str(&description(vfs, &node, names));
@@ -88,10 +88,9 @@ fn grouped(number: u64) -> String {
 }
 
 /// Returns the path as links to the directories above.
-fn way(names: &[String]) -> String {
+fn way(root: &str, names: &[String]) -> String {
     let mut way = String::new();
-    for (at, name) in std::iter::once("zarrfs").chain(names.iter().map(String::as_str)).enumerate()
-    {
+    for (at, name) in std::iter::once(root).chain(names.iter().map(String::as_str)).enumerate() {
         match names.len().saturating_sub(at) {
             0 => way.push_str(&escape(name)),
             up => {
@@ -141,7 +140,9 @@ fn description(vfs: &Vfs, node: &Node, names: &[String]) -> String {
     }
     if !matches!(node.content(), Content::NotUnderstood(..)) {
         let url = opendap::url_from_page(names);
-        let _never = writeln!(text, "<p>For OPeNDAP clients: <a href=\"{url}\">this URL</a></p>");
+        let shown = url.trim_start_matches("../");
+        let what = "For OPeNDAP clients, copy this link";
+        let _never = writeln!(text, "<p>{what}: <a href=\"{url}\">{shown}</a></p>");
     }
     text.push_str(&match node.content() {
         Content::Array(array) => table(&array.model().attributes),
@@ -224,9 +225,9 @@ mod tests {
     fn a_name_cannot_become_a_part_of_the_page() {
         assert_eq!(escape("<script>\"&'"), "&lt;script&gt;&quot;&amp;&#39;");
         let names = ["a".to_owned(), "<b>".to_owned()];
-        let expected = "<a href=\"../../\">zarrfs</a> / <a href=\"../\">a</a> / &lt;b&gt;";
-        assert_eq!(way(&names), expected);
-        assert_eq!(way(&[]), "zarrfs");
+        let expected = "<a href=\"../../\">x&amp;y</a> / <a href=\"../\">a</a> / &lt;b&gt;";
+        assert_eq!(way("x&y", &names), expected);
+        assert_eq!(way("<x>", &[]), "&lt;x&gt;");
     }
 
     #[test]

@@ -27,9 +27,18 @@ pub fn of(status: StatusCode, kind: &'static str, body: Body) -> Reply {
     reply
 }
 
+/// The type of plain text.
+pub const TEXT: &str = "text/plain; charset=utf-8";
+
+/// The sentence of an answer that has nothing else, for those who express it in another way.
+#[derive(Debug, Clone)]
+pub struct Sentence(pub String);
+
 /// Returns an answer with one sentence.
 pub fn sentence(status: StatusCode, sentence: &str) -> Reply {
-    of(status, "text/plain; charset=utf-8", bytes(format!("{sentence}\n")))
+    let mut reply = of(status, TEXT, bytes(format!("{sentence}\n")));
+    reply.extensions_mut().insert(Sentence(sentence.to_owned()));
+    reply
 }
 
 /// Returns the answer for an error of the tree.

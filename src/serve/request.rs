@@ -13,11 +13,14 @@ use super::listing::{Form, Listing};
 use super::opendap;
 use super::paths::{self, Path};
 use super::preview;
-use super::reply::{self, Body, Reply};
+use super::reply::{self, Body, Reply, TEXT};
 use super::server::Options;
 use super::tree::Found;
 use crate::error::{Error, Kind, Result};
-use crate::vfs::Vfs;
+use crate::vfs::{CONTROL, Vfs};
+
+/// The answer to other methods.
+const READ_ONLY: &str = "zarrfs serve is read-only; zarrfs mount can change data";
 
 /// The methods that are answered.
 const METHODS: &str = "GET, HEAD, OPTIONS";
@@ -65,6 +68,7 @@ impl Context {
                 }
             }
         };
+        opendap::translate(&mut reply, request.uri().path());
         if method == Method::HEAD {
             *reply.body_mut() = Body::default();
         }
@@ -97,7 +101,7 @@ impl Context {
             return Some(reply::sentence(StatusCode::MISDIRECTED_REQUEST, &why));
         }
         if ![Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method()) {
-            let mut reply = reply::sentence(StatusCode::METHOD_NOT_ALLOWED, "read-only");
+            let mut reply = reply::sentence(StatusCode::METHOD_NOT_ALLOWED, READ_ONLY);
             reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static(METHODS));
             return Some(reply);
         }
@@ -199,7 +203,7 @@ impl Context {
             found => found?,
         };
         if !found.attr.is_dir {
-            let kind = kind_of(path.names.last().map_or("", String::as_str));
+            let kind = kind_of(&path.names);
             let answer = Answer::prepare(found.open()?, headers, is_head)?;
             return Ok(Prepared::File(Box::new(answer), kind));
         }
@@ -213,7 +217,8 @@ impl Context {
         }
         let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
         let form = Form::of(accept);
-        Ok(Prepared::Listing(Box::new(Listing::new(found, &path.names, form)?), form))
+        let listing = Listing::new(found, &self.options.title, &path.names, form)?;
+        Ok(Prepared::Listing(Box::new(listing), form))
     }
 
     /// Returns a redirection to the URL of a directory with a slash, which relative links need.
@@ -262,11 +267,15 @@ fn bare(host: &str) -> &str {
 }
 
 /// Returns the type of a file, by its name.
-fn kind_of(name: &str) -> &'static str {
+fn kind_of(names: &[String]) -> &'static str {
+    if names.first().is_some_and(|first| first == CONTROL) {
+        return TEXT;
+    }
+    let name = names.last().map_or("", String::as_str);
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     match extension {
         "json" | "zarray" | "zgroup" | "zattrs" | "zmetadata" => "application/json",
-        "txt" | "md" | "csv" => "text/plain; charset=utf-8",
+        "txt" | "md" | "csv" => TEXT,
         "nc" | "nc4" => "application/x-netcdf",
         "h5" | "h5ad" => "application/x-hdf5",
         "tif" => "image/tiff",

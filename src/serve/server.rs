@@ -41,6 +41,8 @@ const TICK: Duration = Duration::from_millis(500);
 /// How to serve.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// The name of the root, on pages.
+    pub title: String,
     /// The first name in each path, which only the user knows.
     pub token: Option<String>,
     /// The path before that, where a proxy shows the server.

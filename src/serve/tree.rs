@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::vfs::{Access, Attr, FileVersion, ROOT, Vfs};
 
 /// A file or directory that was found.
@@ -29,7 +29,7 @@ impl Found {
                 return Err(Error::new(Kind::NotDirectory, "not a directory"));
             }
             let above = found.attr.number;
-            found.attr = vfs.lookup(above, name)?;
+            found.attr = vfs.lookup(above, name).at(name)?;
             found.numbers.push(found.attr.number);
         }
         Ok(found)
@@ -44,9 +44,7 @@ impl Found {
     pub fn open(self) -> Result<Open> {
         let handle = self.vfs.open(self.attr.number, Access::Read)?.handle;
         let mut open = Open { found: self, handle };
-        // Opening a chunk may have decoded it, and thus found its length.
-        let attr = open.found.vfs.getattr(open.found.attr.number)?;
-        open.found.attr = attr;
+        open.find_length()?;
         Ok(open)
     }
 }
@@ -92,7 +90,17 @@ impl Open {
         let number = self.found.attr.number;
         let handle = self.found.vfs.open(number, Access::Read)?.handle;
         self.found.vfs.release(mem::replace(&mut self.handle, handle));
-        self.found.attr = self.found.vfs.getattr(number)?;
+        self.find_length()
+    }
+
+    /// Sets the attributes of the open file: opening a chunk may have decoded it, and thus found
+    /// its length, and a file that is generated for each open has no length before.
+    fn find_length(&mut self) -> Result<()> {
+        let vfs = &self.found.vfs;
+        self.found.attr = vfs.getattr(self.found.attr.number)?;
+        if let Some(len) = vfs.generated_len(self.handle)? {
+            self.found.attr.len = len;
+        }
         Ok(())
     }
 

@@ -143,6 +143,16 @@ impl Vfs {
         self.reader.chunks()
     }
 
+    /// Returns the length of a file that was generated when it was opened; `None` for others, whose
+    /// length is among their attributes.
+    pub fn generated_len(&self, handle: u64) -> Result<Option<u64>> {
+        let handle = self.opener.handles.get(handle)?;
+        Ok(match &handle.source {
+            Source::Made(made) => u64::try_from(made.len()).ok(),
+            Source::File(_) | Source::View(_) | Source::Backing(_) => None,
+        })
+    }
+
     /// Reads up to `len` bytes at `offset`, fewer only at the end of the file.
     pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
         let handle = self.opener.handles.get(handle)?;

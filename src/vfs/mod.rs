@@ -66,6 +66,7 @@ pub use names::attr::Attr;
 pub use names::inode::ROOT;
 pub use names::listing::Listings;
 pub use names::open_directory::{DirHandle, Listed};
+pub use names::place::CONTROL;
 use names::place::{Place, check_writable};
 use names::views::{Views, is_view_name};
 use opening::Opener;

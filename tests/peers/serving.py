@@ -16,11 +16,12 @@ class Server:
     """A server of a store, until `end`."""
 
     def __init__(self, store, *options):
-        command = [BIN, "serve", str(store), "--listen", "127.0.0.1:0", *options]
+        listen = [] if "--listen" in options else ["--listen", "127.0.0.1:0"]
+        command = [BIN, "serve", str(store), *listen, *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip()
         assert self.url.startswith("http://"), self.process.stderr.read()
-        self.port = int(self.url.split(":")[2].split("/")[0])
+        self.port = int(re.search(r":(\d+)/", self.url)[1])
         self.root = "/" + self.url.split("/", 3)[3]
 
     def end(self):

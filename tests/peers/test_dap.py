@@ -268,6 +268,18 @@ def test_a_person_who_opens_the_url_is_told_what_it_is_for(server):
     assert server.get("dap/t2m.ver")[2].startswith(b"Core version: dap/2.0\n")
 
 
+def test_clients_print_why_a_url_is_wrong(server):
+    for url in ["t2m.nc", "t2m", "Dap"]:
+        status, code, message = document(server, f"{url}.dds")
+        assert (status, code) == (404, 1003) and "the URL of a group or array has dap/ before its path" in message
+    done = subprocess.run(["ncdump", "-h", server.url + "t2m.nc"], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 1 and "dap/ before its path" in done.stderr
+    wrong = server.url.replace(server.root, "/wrong/dap")
+    done = subprocess.run(["ncdump", "-h", wrong], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 1 and "the URL needs the token" in done.stderr
+    assert document(server, "dap/t2n.dds") == (404, 1003, "there is no array or group /t2n")
+
+
 def test_the_protocol_is_that_of_the_server(server):
     assert server.raw(b"GET /dap.dds HTTP/1.0\r\nHost: localhost\r\n\r\n").startswith(b"HTTP/1.0 403")
     status, headers, body = server.get("dap/t2m.dods", method="HEAD")

@@ -222,6 +222,26 @@ def test_a_request_needs_the_token_and_a_host_of_this_machine(server):
     assert int(server.raw(without.encode()).split()[1]) == 421
 
 
+@pytest.mark.parametrize("address", ["0", ":0", "localhost:0", "[::1]:0"])
+def test_a_port_alone_is_one_of_this_machine(climate, address):
+    with serving(climate, "--listen", address) as server:
+        assert server.url.startswith("http://[::1]:" if "::" in address else "http://127.0.0.1:")
+        assert server.get("t2m.npy", method="HEAD")[0] == 200
+
+
+def test_generated_files_have_their_text(server, climate):
+    status, headers, said = server.get(".zarrfs/views/t2m")
+    assert (status, headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
+    assert int(headers["Content-Length"]) == len(said) and b"t2m.npy  24704 bytes" in said
+    assert b"zarrfs_cache_limit_bytes" in server.get(".zarrfs/stats")[2]
+    assert server.get(".zarrfs/views/t2m", Range="bytes=0-2")[2] == said[:3]
+
+
+def test_a_sentence_names_what_is_not_there(server):
+    assert server.get("t2n.npy")[::2] == (404, b"t2n.npy: no such file or directory\n")
+    assert b"read-only" in server.get("t2m.npy", method="PUT")[2]
+
+
 def test_the_token_the_base_and_the_hosts_can_be_chosen(climate):
     with serving(climate, "--token", "secret", "--base", "/user/me/proxy/8600", "--allow-host", "hub.example.org") as server:
         assert server.url == f"http://127.0.0.1:{server.port}/user/me/proxy/8600/secret/"
@@ -244,8 +264,10 @@ def test_wrong_words_get_one_sentence(climate, server):
     assert code == 1 and f"127.0.0.1:{server.port}: another program listens there; choose another port" in said
     code, said = refused(climate, "--listen", "192.0.2.1:0")
     assert code == 1 and "this machine does not have the address" in said
-    assert refused("missing.zarr")[0] == 1
-    assert refused(climate, "--listen", "nowhere")[0] == 2
+    assert refused("missing.zarr") == (1, "zarrfs: missing.zarr: no such directory")
+    for address in ["nowhere", "127.0.0.1:80000", "localhost"]:
+        code, said = refused(climate, "--listen", address)
+        assert code == 2 and "expected an IP address and a port, such as 127.0.0.1:8600" in said
     assert refused(climate, "--token", "a/b")[0] == 2
 
 

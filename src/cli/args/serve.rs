@@ -1,11 +1,11 @@
 //! The server.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::mount::TreeOptions;
 
-/// Serve the files of a mount over HTTP, read-only, without a mount.
+/// Serve a hierarchy over HTTP, read-only: the files that a mount would show.
 ///
 /// The server prints its URL, and answers until Ctrl-C. A browser shows the groups and arrays;
 /// programs read every file of the tree that `zarrfs mount` would show, as a whole or in ranges,
@@ -20,9 +20,10 @@ use super::mount::TreeOptions;
 pub struct Serve {
     /// What to serve, as for `zarrfs mount`.
     pub source: PathBuf,
-    /// The address and port. Other machines can reach the server only if this is not a loopback
-    /// address; the connection is not encrypted.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8600")]
+    /// The address and port, or a port alone. Other machines can reach the server only if this is
+    /// not a loopback address, such as 0.0.0.0:8600, and only by the IP address unless --allow-host
+    /// has the name; the connection is not encrypted.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8600", value_parser = address)]
     pub listen: SocketAddr,
     /// The secret in each URL [default: a new random one].
     #[arg(long, value_name = "TOKEN", value_parser = token)]
@@ -44,6 +45,13 @@ pub struct Serve {
     pub connections: Option<usize>,
     #[command(flatten)]
     pub tree: TreeOptions,
+}
+
+fn address(typed: &str) -> Result<SocketAddr, String> {
+    let port = typed.strip_prefix("localhost:").unwrap_or(typed).trim_start_matches(':');
+    let of_port = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let address = typed.parse().or_else(|_| port.parse().map(of_port));
+    address.map_err(|_| "expected an IP address and a port, such as 127.0.0.1:8600".to_owned())
 }
 
 fn token(typed: &str) -> Result<String, String> {
