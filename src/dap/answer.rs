@@ -10,6 +10,7 @@ use super::dataset::{Arrays, Dataset};
 use super::dds;
 use super::error::{Code, DapError};
 use super::hyperslab::Hyperslab;
+use super::names::decoded;
 use super::select::{Base, Selected, select};
 use super::xdr::{MAX_LEN, Wire, numbers, padding, put_string, scalar, string};
 use crate::array::Coords;
@@ -77,6 +78,12 @@ enum Part {
     Elements(Elements),
 }
 
+impl Part {
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Bytes(bytes) if bytes.is_empty())
+    }
+}
+
 /// The elements of a variable.
 #[derive(Debug)]
 struct Elements {
@@ -97,29 +104,50 @@ enum Encoding {
     Ascii,
 }
 
-/// Returns the answer to a request for a node. `constraint` is the decoded query of the URL.
-pub fn answer(source: &Source<'_>, kind: Kind, constraint: &str) -> Result<Answer, DapError> {
+/// Returns the answer to a request for a node. `query` is that of the URL, percent-encoded.
+pub fn answer(source: &Source<'_>, kind: Kind, query: &str) -> Result<Answer, DapError> {
     let mut answer = match kind {
         Kind::Ver => return Ok(version()),
         Kind::Help => return Ok(help()),
         Kind::Das => {
-            Answer::of_text("dods_das", das::text(&Dataset::of(source, Arrays::Readable)?)?)
+            let dataset = match found(source, query) {
+                Ok((dataset, _)) => dataset,
+                // Attributes do not depend on the constraint, except that it may name arrays that
+                // are left out otherwise.
+                Err(_) => Dataset::of(source, Arrays::Readable)?,
+            };
+            Answer::of_text("dods_das", das::text(&dataset))
         }
         Kind::Dds => {
-            let dataset = Dataset::of(source, arrays(constraint))?;
-            let selected = select(&dataset, constraint)?;
+            let (dataset, selected) = found(source, query)?;
             Answer::of_text("dods_dds", dds::text(&dataset, &selected))
         }
-        Kind::Dods | Kind::Ascii => elements(source, kind, constraint)?,
+        Kind::Dods | Kind::Ascii => elements(source, kind, query)?,
     };
     answer.make(IN_ADVANCE, source.get_chunk())?;
     Ok(answer)
 }
 
-/// Returns the arrays of a data set for a constraint. A request for an array by its name fails with
-/// the reason if an element cannot be expressed.
-fn arrays(constraint: &str) -> Arrays {
-    if constraint.trim().is_empty() { Arrays::Readable } else { Arrays::All }
+/// Returns the data set, and what a constraint selects in it. Only a constraint that names an array
+/// that clients cannot read gets the data set with all arrays, and an error for its elements.
+fn found<'s>(source: &Source<'s>, query: &str) -> Result<(Dataset<'s>, Vec<Selected>), DapError> {
+    let dataset = Dataset::of(source, Arrays::Readable)?;
+    match selected(&dataset, query) {
+        Err(error) if error.code == Code::NoSuchVariable => {
+            let dataset = Dataset::of(source, Arrays::All)?;
+            let selected = selected(&dataset, query)?;
+            Ok((dataset, selected))
+        }
+        selected => selected.map(|selected| (dataset, selected)),
+    }
+}
+
+/// Returns what a constraint selects. Clients encode names and signs never, once or twice, so it is
+/// first taken as it is: identifiers have percent signs themselves.
+fn selected(dataset: &Dataset<'_>, query: &str) -> Result<Vec<Selected>, DapError> {
+    let decoded = decoded(query);
+    let as_it_is = select(dataset, query);
+    if decoded == query { as_it_is } else { as_it_is.or_else(|_| select(dataset, &decoded)) }
 }
 
 /// Returns the version of the server.
@@ -144,9 +172,8 @@ fn help() -> Answer {
 }
 
 /// Returns the elements of the selected variables.
-fn elements(source: &Source<'_>, kind: Kind, constraint: &str) -> Result<Answer, DapError> {
-    let dataset = Dataset::of(source, arrays(constraint))?;
-    let selected = select(&dataset, constraint)?;
+fn elements(source: &Source<'_>, kind: Kind, query: &str) -> Result<Answer, DapError> {
+    let (dataset, selected) = found(source, query)?;
     let declarations = dds::text(&dataset, &selected);
     let is_xdr = kind == Kind::Dods;
     let mut answer = if is_xdr {
@@ -178,6 +205,16 @@ impl Answer {
         Self { content_type: "text/plain; charset=utf-8", content_description, parts, len }
     }
 
+    /// Returns all that is left, if it is made already.
+    pub fn whole(&self) -> Option<Bytes> {
+        let mut parts = self.parts.iter().filter(|part| !part.is_empty());
+        match (parts.next(), parts.next()) {
+            (None, _) => Some(Bytes::new()),
+            (Some(Part::Bytes(bytes)), None) => Some(bytes.clone()),
+            _ => None,
+        }
+    }
+
     /// Returns the number of bytes that are left, if it is known.
     #[expect(clippy::len_without_is_empty, reason = "an unknown length is not empty")]
     pub fn len(&self) -> Option<u64> {
@@ -201,6 +238,21 @@ impl Answer {
             return Ok(bytes);
         }
         Ok(Bytes::new())
+    }
+
+    /// Whether making the next `step` bytes needs so many or such chunks that making more at a time
+    /// costs little more: strings, whose chunks are parsed each time, and chunks of more than
+    /// `cache_len` bytes in all, which are decoded each time.
+    pub fn has_costly_steps(&self, step: usize, cache_len: u64) -> bool {
+        let Some(Part::Elements(elements)) = self.parts.iter().find(|part| !part.is_empty()) else {
+            return false;
+        };
+        let step = u64::try_from(step).unwrap_or(u64::MAX);
+        let last = elements.next.saturating_add(step / elements.item_len());
+        let chunks = elements.slab.chunks(elements.next, elements.end.min(last));
+        let lens = chunks.iter().map(|(one, _)| one.array.longest_chunk_len().longest());
+        let len = lens.fold(0, u64::saturating_add);
+        elements.dtype == DType::String || len > cache_len
     }
 
     /// Returns the chunks with elements that the next calls of [`Self::next`] make, each once, in

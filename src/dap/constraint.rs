@@ -7,8 +7,8 @@
 //! ```
 //!
 //! An empty list of projections asks for all variables. Selections are conditions on sequences,
-//! and there are no sequences here. The server has decoded the query, and some clients encode
-//! names twice, so a name may have signs that end names. The known names decide.
+//! and there are no sequences here. Some clients encode names twice, others not at all, so a name
+//! may have signs that end names. The known names decide.
 
 use super::error::{Code, DapError};
 use super::hyperslab::Axis;
@@ -33,11 +33,23 @@ pub(super) struct Projection<T> {
     pub slices: Vec<Slice>,
 }
 
-/// Parses a constraint. `names` are all names that it may have, with their meaning.
-pub(super) fn parse<T: Copy>(
-    text: &str,
-    names: &[(String, T)],
-) -> Result<Vec<Projection<T>>, DapError> {
+/// All names that a constraint may have, with their meaning.
+#[derive(Debug)]
+pub(super) struct Names<T> {
+    /// Those that clients see. A name that could be one of these is one of these.
+    pub identifiers: Vec<(String, T)>,
+    /// Those that they encode.
+    pub decoded: Vec<(String, T)>,
+}
+
+impl<T> Default for Names<T> {
+    fn default() -> Self {
+        Self { identifiers: Vec::new(), decoded: Vec::new() }
+    }
+}
+
+/// Parses a constraint.
+pub(super) fn parse<T: Copy>(text: &str, names: &Names<T>) -> Result<Vec<Projection<T>>, DapError> {
     let mut projections = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() && !rest.starts_with('&') {
@@ -62,14 +74,17 @@ pub(super) fn parse<T: Copy>(
 }
 
 /// Returns the meaning of the name at the start, and the rest.
-fn name<'t, T: Copy>(text: &'t str, names: &[(String, T)]) -> Result<(T, &'t str), DapError> {
+fn name<'t, T: Copy>(text: &'t str, names: &Names<T>) -> Result<(T, &'t str), DapError> {
     let ended = |name: &str| {
         let rest = text.strip_prefix(name)?.trim_start();
         (rest.is_empty() || rest.starts_with(['[', ',', '&'])).then_some(rest)
     };
-    let known = names.iter().filter_map(|(name, target)| Some((name.len(), *target, ended(name)?)));
-    if let Some((_, target, rest)) = known.max_by_key(|(len, ..)| *len) {
-        return Ok((target, rest));
+    for names in [&names.identifiers, &names.decoded] {
+        let known = names.iter();
+        let known = known.filter_map(|(name, target)| Some((name.len(), *target, ended(name)?)));
+        if let Some((_, target, rest)) = known.max_by_key(|(len, ..)| *len) {
+            return Ok((target, rest));
+        }
     }
     let end = text.find(['[', ',', '&', '(']).unwrap_or(text.len());
     let (name, rest) = text.split_at_checked(end).unwrap_or((text, ""));
@@ -79,8 +94,8 @@ fn name<'t, T: Copy>(text: &'t str, names: &[(String, T)]) -> Result<(T, &'t str
     }
     let name = decoded(name.trim());
     // netCDF-C changes names that are words of DAP2, such as `Code`, to lower case.
-    let same = names.iter().find(|(known, _)| *known == name);
-    let like = || names.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
+    let same = names.decoded.iter().find(|(known, _)| *known == name);
+    let like = || names.decoded.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
     let (_, target) = same.or_else(like).ok_or_else(|| {
         let detail = format!("there is no variable {:?}", shown(&name));
         DapError::new(Code::NoSuchVariable, detail)

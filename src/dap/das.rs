@@ -20,24 +20,23 @@ use super::error::quoted;
 use super::names::encoded_attribute;
 use super::xdr::{Wire, is_exact};
 use crate::dtype::{DType, Element};
-use crate::error::{Kind, Result};
 use crate::metadata::FILL;
 use crate::view::cf::{Attribute, Many, Room, Values, characters, decimal, joined};
 
 /// Returns the attributes. Reads the strings of small arrays for their lengths.
-pub(super) fn text(dataset: &Dataset<'_>) -> Result<String> {
+pub(super) fn text(dataset: &Dataset<'_>) -> String {
     let mut parts = vec!["Attributes {\n".to_owned()];
     let mut room = Room::default();
     for variable in &dataset.variables {
         parts.push(format!("    {} {{\n", variable.identifier));
         parts.extend(variable.attributes.iter().map(|one| line(one, Some(&variable.dtype))));
-        parts.extend(longest(variable, &mut room)?.map(|len| of_characters(dataset, len)));
+        parts.extend(longest(variable, &mut room).map(|len| of_characters(dataset, len)));
         parts.push("    }\n".to_owned());
     }
     parts.push("    NC_GLOBAL {\n".to_owned());
     parts.extend(dataset.attributes.iter().map(|one| line(one, None)));
     parts.push("    }\n}\n".to_owned());
-    Ok(parts.concat())
+    parts.concat()
 }
 
 /// Returns the declaration of an attribute, of a variable with elements of type `dtype`.
@@ -100,20 +99,23 @@ fn number(dtype: &DType, item: &[u8]) -> String {
     }
 }
 
-/// Returns the length of the longest string, if the variable has strings and they are few.
-fn longest(variable: &Variable<'_>, room: &mut Room) -> Result<Option<u64>> {
+/// Returns the length of the longest string, if the variable has strings, and they are few and can
+/// be read. Damaged strings do not cost the attributes of other variables.
+fn longest(variable: &Variable<'_>, room: &mut Room) -> Option<u64> {
     match &variable.dtype {
-        DType::Bytes(len) => Ok(Some(u64::from(*len))),
-        DType::Utf32(_) | DType::String => match characters(&variable.source, room) {
-            Ok((_, len)) => Ok(Some(len)),
-            Err(error) if error.kind() == Kind::Unsupported => Ok(match &variable.dtype {
+        DType::Bytes(len) => Some(u64::from(*len)),
+        DType::Utf32(_) | DType::String => {
+            match (characters(&variable.source, room), &variable.dtype) {
+                (Ok((_, len)), _) => Some(len),
                 // A code point has at most four bytes in UTF-8.
-                DType::Utf32(len) => Some(u64::from(*len).saturating_mul(4)),
-                _ => None,
-            }),
-            Err(error) => Err(error),
-        },
-        _ => Ok(None),
+                (Err(_), DType::Utf32(len)) => Some(u64::from(*len).saturating_mul(4)),
+                (Err(error), _) => {
+                    log::debug!("lengths of strings: {error}");
+                    None
+                }
+            }
+        }
+        _ => None,
     }
 }
 

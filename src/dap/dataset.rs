@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 
+use super::hyperslab::{Axis, Hyperslab};
 use super::names::identifiers;
 use super::xdr::{Wire, double};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::NodeKind;
-use crate::view::cf::{self, Attribute, ENCODING, Form, Room, UNSIGNED, Values, small_values};
+use crate::view::cf::{self, Attribute, ENCODING, Form, Room, UNSIGNED, Values};
 use crate::view::{Elements, Source};
+
+/// The most elements of an array that netCDF-C may read together with those of others.
+const MAX_SMALL: u64 = 1 << 17;
 
 /// A variable.
 #[derive(Debug)]
@@ -57,12 +61,11 @@ impl<'s> Dataset<'s> {
     /// Returns the data set of a node.
     pub fn of(source: &Source<'s>, arrays: Arrays) -> Result<Self> {
         let mut dataset = cf::Dataset::with_forms(source, &mut form)?;
+        let other = |variable: &cf::Variable<'s>| variable.source.path() != source.path();
+        let found = dataset.variables.iter().filter(|variable| other(variable));
+        let found = found.filter_map(|one| Some((one.name.clone(), unfit(one)?)));
+        let unfit: HashMap<String, Error> = found.collect();
         if arrays == Arrays::Readable {
-            let mut room = Room::default();
-            let other = |variable: &cf::Variable<'s>| variable.source.path() != source.path();
-            let found = dataset.variables.iter().filter(|variable| other(variable));
-            let found = found.filter_map(|one| Some((one.name.clone(), unfit(one, &mut room)?)));
-            let unfit: HashMap<String, Error> = found.collect();
             dataset.leave_out(|variable| {
                 other(variable).then(|| unfit.get(&variable.name).cloned()).flatten()
             });
@@ -82,17 +85,19 @@ impl<'s> Dataset<'s> {
         let dimension_identifiers = Vec::new();
         let name = source.name().to_owned();
         let mut dataset = Self { name, dimensions, dimension_identifiers, variables, attributes };
-        dataset.find_maps();
+        dataset.find_maps(|variable| !unfit.contains_key(&variable.name));
         dataset.find_identifiers();
         Ok(dataset)
     }
 
-    /// Finds the coordinates of each variable.
-    fn find_maps(&mut self) {
+    /// Finds the coordinates of each variable among those that `may_be` maps: a Grid with one that
+    /// cannot be read could not be read, either.
+    fn find_maps(&mut self, may_be: impl Fn(&Variable<'_>) -> bool) {
         let mut coordinates = HashMap::new();
         for (number, variable) in self.variables.iter().enumerate() {
             if let [dimension] = variable.dimensions.as_slice()
                 && self.dimensions.get(*dimension).is_some_and(|one| one.name == variable.name)
+                && may_be(variable)
             {
                 coordinates.insert(*dimension, number);
             }
@@ -128,26 +133,15 @@ impl<'s> Dataset<'s> {
 impl<'s> Variable<'s> {
     fn of(variable: cf::Variable<'s>) -> Result<Self> {
         let cf::Variable { name, dimensions, mut attributes, source, .. } = variable;
-        let mut dtype = source.array()?.model().dtype.clone();
-        let signs = attributes.iter().find(|one| one.name == UNSIGNED).map(|one| &one.values);
-        let signs = signs.and_then(|values| match values {
-            Values::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        // The attribute is about a width that the elements do not keep.
-        let other = match (&dtype, signs) {
-            (DType::Int(len @ (1 | 8)), Some("true")) => Some(DType::Uint(*len)),
-            (DType::Uint(8), Some("false")) => Some(DType::Int(8)),
-            _ => None,
-        };
-        if let Some(other) = other {
-            attributes.retain(|one| one.name != UNSIGNED || other == DType::Uint(1));
+        let stored = source.array()?.model().dtype.clone();
+        let dtype = with_sign(&stored, &attributes);
+        if dtype != stored {
+            attributes.retain(|one| one.name != UNSIGNED || dtype == DType::Uint(1));
             for attribute in attributes.iter_mut().filter(|one| one.is_of_the_type) {
                 if let Values::Numbers(of, ..) = &mut attribute.values {
-                    *of = other.clone();
+                    *of = dtype.clone();
                 }
             }
-            dtype = other;
         }
         let wire = Wire::of(&dtype).ok_or_else(|| no_type(&dtype))?;
         // netCDF-C reads unsigned numbers as signed ones, and then needs the attribute.
@@ -165,15 +159,34 @@ impl<'s> Variable<'s> {
     }
 }
 
-/// Returns the error of the first element that DAP2 cannot express. Reads only small arrays; an
-/// array that cannot be read fails when a client asks for it.
-fn unfit(variable: &cf::Variable<'_>, room: &mut Room) -> Option<Error> {
-    let dtype = variable.source.array().ok()?.model().dtype.clone();
+/// Returns the type of elements with the sign that the attribute [`UNSIGNED`] gives them, if their
+/// width is not that of the type in DAP2: the attribute would not be about that one.
+fn with_sign(dtype: &DType, attributes: &[Attribute]) -> DType {
+    let sign = attributes.iter().find(|one| one.name == UNSIGNED).map(|one| &one.values);
+    let Some(Values::Text(sign)) = sign else { return dtype.clone() };
+    match (dtype, sign.as_str()) {
+        (DType::Int(len @ (1 | 8)), "true") => DType::Uint(*len),
+        (DType::Uint(8), "false") => DType::Int(8),
+        _ => dtype.clone(),
+    }
+}
+
+/// Returns the error of the first element that DAP2 cannot express, or that cannot be read. Reads
+/// only small arrays: clients read each of the others by itself, and get its error.
+fn unfit(variable: &cf::Variable<'_>) -> Option<Error> {
+    let array = variable.source.array().ok()?;
+    let dtype = with_sign(&array.model().dtype, &variable.attributes);
     if !matches!(dtype, DType::Int(8) | DType::Uint(8) | DType::Time(_)) {
         return None;
     }
-    let values = small_values(&variable.source, room).ok()?;
-    values.chunks_exact(8).find_map(|item| double(&dtype, item).err())
+    let axes = array.model().shape.iter().map(|len| Axis::all(*len)).collect();
+    let elements = Elements::of_chunks(variable.source.path(), array);
+    let slab = Hyperslab::new(elements, axes);
+    let count = slab.count().filter(|count| *count <= MAX_SMALL)?;
+    match slab.items(0, count, variable.source.get_chunk()) {
+        Ok(items) => items.chunks_exact(8).find_map(|item| double(&dtype, item).err()),
+        Err(error) => Some(error),
+    }
 }
 
 /// Leaves out variables without elements: netCDF-C does not show them, and reads others wrongly.

@@ -15,9 +15,13 @@ pub(super) fn encoded_attribute(name: &str) -> String {
     encode(name, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':'))
 }
 
+/// Names in a `das` that are not those of variables.
+const RESERVED: [&str; 4] = ["NC_GLOBAL", "DODS_EXTRA", "DODS", "HDF_GLOBAL"];
+
 /// Returns a unique identifier for each name.
 pub(super) fn identifiers<'n>(names: impl Iterator<Item = &'n str>) -> HashMap<String, String> {
-    let (mut taken, mut identifiers) = (HashSet::new(), HashMap::new());
+    let mut taken: HashSet<String> = RESERVED.map(str::to_owned).into();
+    let mut identifiers = HashMap::new();
     for name in names {
         if !identifiers.contains_key(name) {
             identifiers.insert(name.to_owned(), unused(&mut taken, encoded(name)));

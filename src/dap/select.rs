@@ -1,6 +1,6 @@
 //! The variables that a constraint selects, and the hyperslab of each.
 
-use super::constraint::{Projection, Slice, parse};
+use super::constraint::{Names, Projection, Slice, parse};
 use super::dataset::{Dataset, Variable};
 use super::error::DapError;
 use super::hyperslab::Axis;
@@ -46,16 +46,14 @@ pub(super) fn select(dataset: &Dataset<'_>, text: &str) -> Result<Vec<Selected>,
     selected(dataset, &projections)
 }
 
-/// Returns all names that a constraint may have, decoded and encoded.
-fn names(dataset: &Dataset<'_>) -> Vec<(String, Target)> {
-    let mut names = Vec::new();
+/// Returns all names that a constraint may have: identifiers, and the names that they encode.
+fn names(dataset: &Dataset<'_>) -> Names<Target> {
+    let mut names = Names::default();
     for (number, variable) in dataset.variables.iter().enumerate() {
-        let mut add = |name: String, other: String, member| {
+        let mut add = |name: String, identifier: String, member| {
             let target = Target { variable: number, member };
-            if name != other {
-                names.push((other, target));
-            }
-            names.push((name, target));
+            names.identifiers.push((identifier, target));
+            names.decoded.push((name, target));
         };
         let (name, identifier) = (&variable.name, &variable.identifier);
         add(name.clone(), identifier.clone(), None);

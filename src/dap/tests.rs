@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Kind, answer};
-use super::constraint::{Slice, parse};
+use super::constraint::{Names, Slice, parse};
 use super::error::{Code, DapError};
 use super::hyperslab::Hyperslab;
 use super::names::{decoded, encoded, identifiers};
@@ -465,6 +465,94 @@ fn a_double_is_exact_up_to_53_bits() {
     assert!(double(&DType::Uint(8), &((1_u64 << 53) + 2).to_le_bytes()).is_err());
 }
 
+fn integers(
+    name: &'static str,
+    values: &[i64],
+    dimensions: &'static [&'static str],
+) -> Array<'static> {
+    Array {
+        name,
+        dtype: json!("int64"),
+        shape: &[2],
+        chunks: &[2],
+        dimensions,
+        items: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        ..Array::default()
+    }
+}
+
+#[test]
+fn a_coordinate_that_clients_cannot_read_does_not_cost_the_array() {
+    let bed = Bed::new(&[
+        integers("time", &[1 << 53, (1 << 53) + 1], &["time"]),
+        integers("t2m", &[3, 4], &["time"]),
+    ]);
+    for constraint in ["", "t2m", "t2m[0:1]"] {
+        assert!(
+            bed.text(Kind::Dds, constraint).contains("    Float64 t2m[time = 2];"),
+            "{constraint}"
+        );
+    }
+    assert!(bed.xdr("t2m[1]").ends_with(&4_f64.to_be_bytes()));
+    assert_eq!(bed.error("time").code, Code::CannotRead);
+    // Each kind of answer has the arrays that the constraint names.
+    assert!(bed.text(Kind::Das, "time[0]").contains("    time {"));
+    assert!(!bed.text(Kind::Das, "").contains("    time {"));
+}
+
+#[test]
+fn signs_of_an_attribute_count_when_a_double_must_hold_the_integers() {
+    let unsigned =
+        Array { attributes: json!({"_Unsigned": "true"}), ..integers("u", &[-1, 2], &["x"]) };
+    let bed = Bed::new(&[unsigned, integers("v", &[1, 2], &["x"])]);
+    assert!(!bed.text(Kind::Dds, "").contains("Float64 u"));
+    assert_eq!(bed.error("u").code, Code::CannotRead);
+    assert!(bed.xdr("").ends_with(&2_f64.to_be_bytes()));
+}
+
+#[test]
+fn a_name_that_looks_like_a_part_of_another_is_only_the_other_one() {
+    let bed = Bed::new(&[
+        integers("t", &[1, 2], &["x"]),
+        integers("x", &[3, 4], &["x"]),
+        integers("t.x", &[5, 6], &["y"]),
+        integers("t[0]", &[7, 8], &["z"]),
+    ]);
+    for (constraint, last) in [
+        ("t.x", 4_f64),
+        ("t%2Ex", 6_f64),
+        ("t%252Ex", 6_f64),
+        ("t%5B0%5D", 8_f64),
+        ("t.t[0]", 1_f64),
+        ("t.t%5B0%5D", 1_f64),
+    ] {
+        assert!(bed.xdr(constraint).ends_with(&last.to_be_bytes()), "{constraint}");
+    }
+}
+
+#[test]
+fn no_variable_has_the_name_of_the_attributes_of_the_group() {
+    let bed = Bed::new(&[integers("NC_GLOBAL", &[1, 2], &["x"])]);
+    assert_eq!(bed.text(Kind::Das, "").matches("NC_GLOBAL {").count(), 1);
+    assert!(bed.text(Kind::Dds, "").contains("Float64 NC_GLOBAL_[x = 2]"));
+    assert!(bed.xdr("NC_GLOBAL_").ends_with(&2_f64.to_be_bytes()));
+}
+
+#[test]
+fn damaged_strings_do_not_cost_the_attributes_of_others() {
+    let strings = Array {
+        dtype: json!("string"),
+        shape: &[2],
+        chunks: &[2],
+        fill: json!(""),
+        items: vec![2, 0, 0, 0, 99, 0, 0, 0, b'x'],
+        ..Array::default()
+    };
+    let other = Array { attributes: json!({"units": "K"}), ..integers("t", &[1, 2], &["x"]) };
+    let said = Bed::new(&[strings, other]).text(Kind::Das, "");
+    assert!(said.contains("String units \"K\";"), "{said}");
+}
+
 proptest! {
     #[test]
     fn every_name_is_decoded_from_its_identifier(name in "[a-z0-9_]\\PC{0,20}") {
@@ -475,7 +563,8 @@ proptest! {
 
     #[test]
     fn no_constraint_panics(text in "[at\\[\\]:,.&%0-9*(]{0,30}") {
-        let names = [("a".to_owned(), 1), ("t.a".to_owned(), 2)];
+        let names = vec![("a".to_owned(), 1), ("t.a".to_owned(), 2)];
+        let names = Names { identifiers: names.clone(), decoded: names };
         let parsed = parse(&text, &names);
         prop_assert!(parsed.is_ok_and(|all| all.len() <= 30) || parse(&text, &names).is_err());
     }
@@ -483,7 +572,8 @@ proptest! {
     #[test]
     fn a_slice_has_the_elements_that_it_lists(start in 0_u64..9, stride in 1_u64..5, stop in 0_u64..9) {
         let text = format!("a[{start}:{stride}:{stop}]");
-        let names = [("a".to_owned(), ())];
+        let names = vec![("a".to_owned(), ())];
+        let names = Names { identifiers: names.clone(), decoded: names };
         let found = parse(&text, &names).expect("valid");
         let slice = Slice { start, stride, stop: Some(stop) };
         prop_assert_eq!(&found[0].slices, &vec![slice]);

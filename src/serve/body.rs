@@ -18,13 +18,26 @@ pub const BLOCK: usize = 512 << 10;
 /// The most blocks in memory.
 const BLOCKS: usize = 128;
 
+/// The bytes that are produced at a time where small blocks would cost much more.
+pub const LARGE: usize = 16 << 20;
+
+/// The most of these in memory.
+const MOST_LARGE: usize = 8;
+
 /// The memory for blocks that clients have not taken yet.
 #[derive(Debug, Clone)]
-pub struct Blocks(Arc<Semaphore>);
+pub struct Blocks(Arc<Semaphore>, Arc<Semaphore>);
 
 impl Default for Blocks {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(BLOCKS)))
+        Self(Arc::new(Semaphore::new(BLOCKS)), Arc::new(Semaphore::new(MOST_LARGE)))
+    }
+}
+
+impl Blocks {
+    /// Returns a place for [`LARGE`] bytes, if one is free.
+    pub fn large(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.1).try_acquire_owned().ok()
     }
 }
 

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue};
-use percent_encoding::percent_decode_str;
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::body::{self, BLOCK, Blocks, Produce};
+use super::body::{self, BLOCK, Blocks, LARGE, Produce};
 use super::paths;
 use super::reply::{self, Body, Reply, Sentence, TEXT};
 use crate::dap::{self, Answer, Code, DapError};
@@ -30,8 +30,8 @@ const ERROR: &str = "dods_error";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     path: NodePath,
-    asked: dap::Kind,
-    /// The query, decoded.
+    kind: dap::Kind,
+    /// The query.
     constraint: String,
 }
 
@@ -48,16 +48,16 @@ impl Asked {
     pub fn new(names: &[String], query: &str) -> Option<Self> {
         let (last, above) = names.split_last()?;
         let (stem, extension) = last.rsplit_once('.')?;
-        let asked = dap::Kind::of_extension(extension)?;
+        let kind = dap::Kind::of_extension(extension)?;
         let path = path_of(above.iter().map(String::as_str).chain([stem]))?;
-        let constraint = percent_decode_str(query).decode_utf8_lossy().into_owned();
-        Some(Self { path, asked, constraint })
+        let constraint = query.to_owned();
+        Some(Self { path, kind, constraint })
     }
 
     /// Returns the request of a person who follows the URL of a data set; `None` if it is none.
     pub fn without_extension(names: &[String]) -> Option<Self> {
         let path = path_of(names.iter().map(String::as_str))?;
-        Some(Self { path, asked: dap::Kind::Help, constraint: String::new() })
+        Some(Self { path, kind: dap::Kind::Help, constraint: String::new() })
     }
 
     /// Makes the first bytes of the answer. Waits for the store.
@@ -82,7 +82,7 @@ impl Asked {
             }
             _ => error.into(),
         })?;
-        dap::answer(&source, self.asked, &self.constraint)
+        dap::answer(&source, self.kind, &self.constraint)
     }
 }
 
@@ -109,7 +109,11 @@ impl Prepared {
             Ok(answer) => {
                 let (kind, description) = (answer.content_type, answer.content_description);
                 let len = answer.len();
-                let body = body::of(Transfer { answer, chunks }, blocks);
+                let body = if let Some(whole) = answer.whole() {
+                    reply::bytes(whole)
+                } else {
+                    body::of(Transfer::new(answer, chunks, blocks.clone()), blocks)
+                };
                 let mut reply = with_description(StatusCode::OK, kind, description, body);
                 if let Some(len) = len {
                     reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(len));
@@ -165,16 +169,40 @@ fn with_description(
 struct Transfer {
     answer: Answer,
     chunks: ChunkReader,
+    /// The bytes that are made, and not sent yet.
+    made: Bytes,
+    /// Their place in memory, if they are more than a block.
+    place: Option<OwnedSemaphorePermit>,
+    of: Blocks,
 }
 
 impl Produce for Transfer {
     fn next(&mut self) -> Result<Option<Bytes>> {
+        if self.made.is_empty() {
+            self.make()?;
+        }
+        let block = self.made.split_to(self.made.len().min(BLOCK));
+        Ok((!block.is_empty()).then_some(block))
+    }
+}
+
+impl Transfer {
+    fn new(answer: Answer, chunks: ChunkReader, of: Blocks) -> Self {
+        Self { answer, chunks, made: Bytes::new(), place: None, of }
+    }
+
+    fn make(&mut self) -> Result<()> {
+        self.place = None;
         let chunks = &self.chunks;
+        if self.answer.has_costly_steps(BLOCK, chunks.cache_len()) {
+            self.place = self.of.large();
+        }
+        let step = if self.place.is_some() { LARGE } else { BLOCK };
         let get = &|elements: &_, coords: &_, range: &_| chunks.get(elements, coords, range);
         chunks.expect(self.answer.ahead(AHEAD));
-        let bytes = self.answer.next(BLOCK, get);
-        let bytes = bytes.inspect_err(|error| log::warn!("serve: {error}"))?;
-        Ok((!bytes.is_empty()).then_some(bytes))
+        let made = self.answer.next(step, get);
+        self.made = made.inspect_err(|error| log::warn!("serve: {error}"))?;
+        Ok(())
     }
 }
 
@@ -191,7 +219,7 @@ mod tests {
 
     fn asked(path: &str) -> Option<(String, dap::Kind)> {
         let names: Vec<String> = path.split('/').map(str::to_owned).collect();
-        Asked::new(&names, "").map(|asked| (asked.path.as_str().to_owned(), asked.asked))
+        Asked::new(&names, "").map(|asked| (asked.path.as_str().to_owned(), asked.kind))
     }
 
     #[test]

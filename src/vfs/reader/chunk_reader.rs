@@ -93,6 +93,11 @@ impl ChunkReader {
         Ok(found.map(|found| found.bytes.into()))
     }
 
+    /// Returns the memory for chunks, in bytes.
+    pub fn cache_len(&self) -> u64 {
+        self.decoder.core.options.cache_len
+    }
+
     /// Whether only a range of a chunk is read. Notes that it is.
     fn is_for_range(&self, chunk: &ChunkRef, range: &Range<usize>) -> bool {
         let len = chunk.array.chunk_len(&chunk.coords).map_or(0, ChunkLen::longest);

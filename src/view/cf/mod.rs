@@ -29,9 +29,7 @@ pub(crate) use coordinates::{is_coordinate, with_coordinates};
 pub(crate) use dimensions::{Dimension, Dimensions};
 pub(crate) use exact::exactly;
 pub(crate) use names::{clean, distinct, unused};
-pub(crate) use variable::{
-    Data, ENCODING, Form, FormOf, Room, Variable, characters, set_aside, small_values,
-};
+pub(crate) use variable::{Data, ENCODING, Form, FormOf, Room, Variable, characters, set_aside};
 
 /// The attribute that says which arrays are not in a file of a group, and why.
 const LEFT_OUT: &str = "zarrfs_left_out";

@@ -302,7 +302,7 @@ pub(crate) fn characters(source: &Source<'_>, room: &mut Room) -> Result<(Vec<u8
 }
 
 /// Returns the values of a small array, little endian and in C order.
-pub(crate) fn small_values(source: &Source<'_>, room: &mut Room) -> Result<Vec<u8>> {
+fn small_values(source: &Source<'_>, room: &mut Room) -> Result<Vec<u8>> {
     check_small(source)?;
     let len = source.elements(Layout::Linear, Items::default())?.len();
     room.take(usize::try_from(len).unwrap_or(usize::MAX))?;
