@@ -501,6 +501,16 @@ fn a_coordinate_that_clients_cannot_read_does_not_cost_the_array() {
 }
 
 #[test]
+fn a_group_may_have_more_arrays_than_links_may_repeat() {
+    let names: Vec<String> = (0..10_001).map(|number| format!("v{number}")).collect();
+    let arrays: Vec<Array<'_>> =
+        names.iter().map(|name| Array { name, ..Array::default() }).collect();
+    let bed = Bed::new(&arrays);
+    assert_eq!(bed.text(Kind::Dds, "").matches("Int32 v").count(), names.len());
+    assert!(bed.xdr("v10000").len() == 4);
+}
+
+#[test]
 fn signs_of_an_attribute_count_when_a_double_must_hold_the_integers() {
     let unsigned =
         Array { attributes: json!({"_Unsigned": "true"}), ..integers("u", &[-1, 2], &["x"]) };

@@ -5,9 +5,12 @@
 //! number of names. So every walk has [`Bounds`], and ends with an error that names the limit it
 //! reached.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::vec::IntoIter;
+
+use foldhash::quality::FixedState;
 
 use super::node::Node;
 use super::nodes::Hierarchy;
@@ -43,19 +46,22 @@ impl Bounds {
 /// The nodes that a walk has visited, because links may repeat nodes.
 #[derive(Debug, Default)]
 pub struct Visited {
-    /// The versions of their documents, which include the identity of the file.
-    documents: HashSet<[u64; 4]>,
+    /// The versions of their documents, which include the identity of the file, with a hash of the
+    /// path at which each was visited first.
+    documents: HashMap<[u64; 4], u64>,
     repeated: usize,
 }
 
 impl Visited {
-    /// Records a node; an error after too many repetitions.
+    /// Records a node; an error after too many repetitions under other paths.
     pub fn visit(&mut self, node: &Node) -> Result<()> {
         let Some(document) = node.stored() else { return Ok(()) };
-        if self.documents.len() < MAX_REMEMBERED
-            && !self.documents.insert(document.stat.version.state())
-        {
-            self.repeated = self.repeated.saturating_add(1);
+        if self.documents.len() < MAX_REMEMBERED {
+            let path = FixedState::default().hash_one(node.path().as_str());
+            let first = self.documents.entry(document.stat.version.state()).or_insert(path);
+            if *first != path {
+                self.repeated = self.repeated.saturating_add(1);
+            }
         }
         if self.repeated <= MAX_REPEATED {
             return Ok(());
