@@ -308,7 +308,7 @@ class Shell:
         self.until(r"\[1\]\+ +Stopped ")
         self.until(self.PROMPT)
         # bash waits for its own child only. Another process of the job may still take what is typed.
-        assert wait_until(lambda: set(states(group)) <= {"T"})
+        assert wait_until(lambda: not {"R", "S"} & set(states(group)))
 
     def run(self, line):
         """What a line prints before the next prompt."""
