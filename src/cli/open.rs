@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::failure::{Failure, failed};
 use super::folder;
@@ -16,6 +17,9 @@ use crate::store::{Entry, PRIVATE, Prefix, Store};
 
 /// The most bytes of the entry point of a draft.
 const MAX_ENTRY_LEN: u64 = 1 << 20;
+
+/// How long names of a store in a directory are cached.
+const LOCAL_TTL: Duration = Duration::from_secs(1);
 
 /// Returns the store in a directory, which must exist.
 pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
@@ -84,6 +88,35 @@ pub enum Location {
 }
 
 impl Location {
+    /// Opens the store there. A store at a URL caches names for `ttl`.
+    pub fn store(
+        &self,
+        remote: &Remote,
+        ttl: Duration,
+        durability: Durability,
+    ) -> Result<Store, Failure> {
+        match self {
+            Self::Directory(path) => store(path, durability),
+            Self::Url(url) => remote.store(url, ttl),
+        }
+    }
+
+    /// Returns why no program can write there, as the end of a sentence about the store.
+    pub fn why_read_only(&self) -> Option<&'static str> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Url(url) => remote::why_read_only(url),
+        }
+    }
+
+    /// Returns how long names are cached, if the user did not type that.
+    pub fn ttl(&self) -> Duration {
+        match self {
+            Self::Directory(_) => LOCAL_TTL,
+            Self::Url(_) => remote::TTL,
+        }
+    }
+
     /// Returns the path, unless it is a URL.
     pub fn directory(&self) -> Option<&Path> {
         match self {

@@ -72,6 +72,11 @@ pub fn url(source: &Path) -> Option<&str> {
     source.to_str().filter(|text| text.contains("://"))
 }
 
+/// Returns why no program can write to the store at a URL, as the end of a sentence about it.
+pub fn why_read_only(_url: &str) -> Option<&'static str> {
+    None
+}
+
 impl Remote {
     /// Returns the store at a URL. It caches names for `ttl`.
     #[cfg(feature = "remote")]

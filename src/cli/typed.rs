@@ -33,9 +33,6 @@ const UNLIMITED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// groups above are looked up for each array.
 const SHORTEST_FOR_COPIES: Duration = Duration::from_secs(1);
 
-/// The lifetime of cached names and attributes of a directory.
-const LOCAL_TTL: Duration = Duration::from_secs(1);
-
 /// The type of a mount, after `fuse.`.
 const SUBTYPE: &str = "zarrfs";
 
@@ -83,16 +80,9 @@ impl Typed<'_> {
             args::Durability::Always => Durability::Synced,
             args::Durability::Fsync => Durability::Buffered,
         };
-        let ttl = match &source.root {
-            Location::Directory(_) => LOCAL_TTL,
-            Location::Url(_) => remote::TTL,
-        };
-        let ttl = args.tree.metadata_ttl.unwrap_or(ttl);
+        let ttl = args.tree.metadata_ttl.unwrap_or_else(|| source.root.ttl());
         let metadata_ttl = if args.tree.immutable { UNLIMITED } else { ttl };
-        let mut store = match &source.root {
-            Location::Directory(directory) => open::store(directory, durability)?,
-            Location::Url(url) => args.tree.remote.store(url, metadata_ttl)?,
-        };
+        let mut store = source.root.store(&args.tree.remote, metadata_ttl, durability)?;
         if flags.read_only {
             store = store.read_only();
         }
@@ -200,6 +190,9 @@ impl Typed<'_> {
     pub fn why_unwritable(&self, source: &open::Source) -> Option<&'static str> {
         if self.flags.read_only {
             return None;
+        }
+        if let Some(why) = source.root.why_read_only() {
+            return Some(why);
         }
         match sys::check_writable(source.root.directory()?) {
             Err(Errno::ROFS) => Some("mounted read-only, because its file system is read-only"),

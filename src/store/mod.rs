@@ -588,6 +588,12 @@ impl Store {
         Self { read, write: Some(write), list: Some(store) }
     }
 
+    /// Returns a store that cannot be written.
+    pub fn reading<S: ReadableStore + ListableStore + 'static>(store: Arc<S>) -> Self {
+        let read: Arc<dyn ReadableStore> = Arc::<S>::clone(&store);
+        Self { read, write: None, list: Some(store) }
+    }
+
     /// Makes the store read-only.
     #[must_use]
     pub fn read_only(mut self) -> Self {
