@@ -1,13 +1,15 @@
 //! Stores at URLs, and the options for reaching them.
 
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use super::failure::{Failure, failed};
 use super::values::{duration, size};
 use crate::store::Store;
+#[cfg(feature = "remote")]
+use crate::store::disk_cache::DiskCache;
 
 /// How long names and sizes of a store at a URL are cached.
 pub const TTL: Duration = Duration::from_secs(60);
@@ -59,6 +61,12 @@ pub struct Remote {
     /// The most requests at a time.
     #[arg(long, value_name = "N", default_value = "64")]
     pub max_requests: usize,
+    /// Keep the bytes that are read from URLs in this directory, also for later mounts.
+    #[arg(long, value_name = "DIR")]
+    pub disk_cache: Option<PathBuf>,
+    /// The most bytes in that directory.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "10G")]
+    pub disk_cache_size: u64,
     /// Nothing else writes to this hierarchy, so it may be on a server that ignores conditions.
     #[arg(long)]
     pub single_writer: bool,
@@ -94,9 +102,18 @@ impl Remote {
             is_single_writer: self.single_writer,
             ..Limits::DEFAULT
         };
-        let store = object::open(url, &self.options(), limits)
+        let store = object::open(url, &self.options(), limits, self.open_disk_cache()?)
             .map_err(|error| failed(format!("{url}: {}", error.detail())))?;
         Ok(Store::new(Arc::new(store)))
+    }
+
+    #[cfg(feature = "remote")]
+    fn open_disk_cache(&self) -> Result<Option<std::sync::Arc<DiskCache>>, Failure> {
+        let Some(directory) = &self.disk_cache else { return Ok(None) };
+        // The daemon changes its working directory.
+        let cache = DiskCache::open(&std::path::absolute(directory)?, self.disk_cache_size);
+        let cache = cache.map_err(|error| failed(format!("--disk-cache: {error}")))?;
+        Ok(Some(std::sync::Arc::new(cache)))
     }
 
     /// Returns the uploads to a URL.

@@ -21,6 +21,8 @@ mod aside;
 #[cfg(test)]
 pub(crate) mod counting;
 pub mod directory;
+#[cfg(any(test, feature = "remote"))]
+pub mod disk_cache;
 mod key;
 pub mod memory;
 mod new_file;
@@ -374,6 +376,10 @@ pub struct Requests {
     pub received_len: u64,
     /// The bytes of values that were sent.
     pub sent_len: u64,
+    /// Reads that the disk cache answered.
+    pub disk_hits: u64,
+    /// The bytes of values in them.
+    pub disk_len: u64,
 }
 
 /// A store that values can be read from.

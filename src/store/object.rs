@@ -33,8 +33,9 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
+use super::disk_cache::DiskCache;
 use super::remote::server::{Depth, Page, Report, Server, Start};
-use super::remote::{Limits, RemoteStore};
+use super::remote::{Limits, RemoteStore, ValueCache};
 use super::{ByteRange, Condition, Entry, Key, Prefix, Stat, Value, is_component, unique};
 use crate::error::{Error, Kind, Result};
 use client::{Clients, FIRST};
@@ -57,11 +58,19 @@ const PAGE_LEN: u64 = 1 << 20;
 /// The longest value that is read as a whole: only small ones of zarrfs itself are.
 const LONGEST: u64 = 1 << 20;
 
-/// Opens the store at a URL such as `s3://bucket/prefix`.
-pub fn open(url: &str, options: &Options, limits: Limits) -> Result<RemoteStore> {
+/// Opens the store at a URL such as `s3://bucket/prefix`. Its values are kept in `disk`, if there
+/// is such a cache.
+pub fn open(
+    url: &str,
+    options: &Options,
+    limits: Limits,
+    disk: Option<Arc<DiskCache>>,
+) -> Result<RemoteStore> {
     let (bucket, root) = parse(url)?;
     let server = ObjectServer::connect(bucket, root, options, limits)?;
-    let store = RemoteStore::new(Arc::new(server), limits);
+    let store = format!("{}/{}", server.clients.name, server.root);
+    let cache = disk.map(|disk| ValueCache { disk, store });
+    let store = RemoteStore::new(Arc::new(server), limits, cache)?;
     store.try_listing();
     Ok(store)
 }

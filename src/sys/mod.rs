@@ -254,6 +254,14 @@ pub fn kernel_release() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
+/// Returns how many bytes ordinary users may still write to the disk of a directory, and how many
+/// it has.
+pub fn disk_space(path: &std::path::Path) -> io::Result<(u64, u64)> {
+    let found = rustix::fs::statvfs(path)?;
+    let bytes = |units: u64| units.saturating_mul(found.f_frsize);
+    Ok((bytes(found.f_bavail), bytes(found.f_blocks)))
+}
+
 /// Writes the pages that programs have changed in mapped files of a file system. `path` is in it.
 pub fn write_back(path: &std::path::Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(path)?)?)

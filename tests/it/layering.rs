@@ -13,7 +13,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("pool", &[]),
     ("parallel", &["error"]),
     ("dtype", &["error"]),
-    ("store", &["error", "bounded", "buffer", "sys"]),
+    ("store", &["error", "bounded", "buffer", "pool", "sys"]),
     ("backing", &["error", "budget", "buffer", "resources", "store", "sys"]),
     ("shard", &["error"]),
     ("json", &["error", "resources"]),
@@ -206,6 +206,7 @@ const OWNED: &[(&str, &[&str])] = &[
         "std::fs",
         &[
             "src/store/directory",
+            "src/store/disk_cache",
             "src/store/new_file",
             "src/store/object/credentials",
             "src/sys/",

@@ -46,6 +46,8 @@ pub struct Options {
 /// The clients for a bucket.
 #[derive(Debug, Clone)]
 pub(super) struct Clients {
+    /// The server and the bucket.
+    pub name: String,
     /// The client for requests until the server has answered one: its name may be wrong.
     pub first: Arc<AmazonS3>,
     pub reader: Arc<AmazonS3>,
@@ -83,6 +85,9 @@ impl Clients {
             // This key comes before all others.
             builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
         }
+        let server = builder.get_config_value(&AmazonS3ConfigKey::S3Endpoint);
+        let server = server.or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
+        let name = format!("{}/{bucket}", server.as_deref().unwrap_or("s3://"));
         let mut credentials = None;
         if !options.anonymous {
             let impatient = builder
@@ -102,7 +107,7 @@ impl Clients {
         let writer = build(writer)?;
         let first = retries(MOST_TRIES, options.retry_for.min(FIRST));
         let first = build(builder.clone().with_retry(first))?;
-        Ok(Self { first, reader: build(builder)?, writer, credentials })
+        Ok(Self { name, first, reader: build(builder)?, writer, credentials })
     }
 }
 

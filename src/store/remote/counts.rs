@@ -43,6 +43,8 @@ impl Counted {
             deletes: count(&self.deletes),
             received_len: count(&self.received_len),
             sent_len: count(&self.sent_len),
+            disk_hits: 0,
+            disk_len: 0,
         }
     }
 }

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::server::{Depth, Page, Report, Server, Start};
-use super::{Limits, RemoteStore};
+use super::{Limits, RemoteStore, ValueCache};
 use crate::error::{Error, Kind, Result};
+use crate::store::disk_cache::DiskCache;
 use crate::store::memory::MemoryStore;
 use crate::store::{
     ByteRange, Condition, Entry, Key, ListableStore, Piece, Prefix, ReadableStore, Stat, Store,
@@ -68,7 +69,14 @@ impl MemoryServer {
     /// Returns another store on the server, as that of another machine.
     pub(crate) fn store(self: &Arc<Self>, limits: Limits) -> Store {
         let server = Arc::<Self>::clone(self) as Arc<dyn Server>;
-        Store::new(Arc::new(RemoteStore::new(server, limits)))
+        Store::new(Arc::new(RemoteStore::new(server, limits, None).expect("a store")))
+    }
+
+    /// Returns another store on the server, whose values are kept in a cache.
+    pub(crate) fn cached(self: &Arc<Self>, limits: Limits, disk: &Arc<DiskCache>) -> Store {
+        let server = Arc::<Self>::clone(self) as Arc<dyn Server>;
+        let cache = ValueCache { disk: Arc::clone(disk), store: "memory/".to_owned() };
+        Store::new(Arc::new(RemoteStore::new(server, limits, Some(cache)).expect("a store")))
     }
 
     /// Returns the requests since the last `take`.

@@ -1,8 +1,10 @@
 //! A store on a server, where each request takes a round trip.
 //!
 //! `server` has the requests. This store makes few of them: `names` remembers listings, `deep`
-//! lists subtrees, and `flights` requests a byte once for all its readers.
+//! lists subtrees, `flights` requests a byte once for all its readers, and `cached` has values on
+//! the local disk.
 
+mod cached;
 mod conditions;
 mod counts;
 mod deep;
@@ -11,6 +13,7 @@ mod listing;
 #[cfg(test)]
 pub(crate) mod memory;
 mod names;
+mod pages;
 mod permission;
 mod places;
 pub(crate) mod server;
@@ -28,15 +31,18 @@ use super::{
 };
 use crate::bounded::{self, Bounded};
 use crate::error::{At, Result};
+use cached::Cached;
+pub use cached::ValueCache;
 use conditions::Puts;
 use counts::Counted;
 use deep::{Visits, Walk};
 use flights::Flights;
-use listing::{Listed, Listing};
+use listing::Listing;
 use names::{Known, NameCache};
+use pages::Directory;
 use permission::Permission;
 use places::Places;
-use server::{Depth, Page, Server, Start, check_progress, wait};
+use server::{Depth, Page, Server, Start, wait};
 
 /// How many bytes of a value are requested together with its stat: what the kernel reads first.
 const FIRST_LEN: u64 = (1 << 20) + (128 << 10);
@@ -80,7 +86,9 @@ pub struct RemoteStore {
     counted: Arc<Counted>,
     names: Arc<NameCache>,
     flights: Flights,
-    visits: Visits,
+    /// What keeps values on disk, if something does.
+    cached: Option<Arc<Cached>>,
+    visits: Arc<Visits>,
     limits: Limits,
     puts: Arc<Puts>,
     places: Places,
@@ -92,22 +100,36 @@ pub struct RemoteStore {
 }
 
 impl RemoteStore {
-    /// Returns the store on `server`.
-    pub(crate) fn new(server: Arc<dyn Server>, limits: Limits) -> Self {
+    /// Returns the store on `server`, whose values are kept in a cache if there is one.
+    pub(crate) fn new(
+        server: Arc<dyn Server>,
+        limits: Limits,
+        cache: Option<ValueCache>,
+    ) -> Result<Self> {
         let counted = Arc::new(Counted::new(server));
         let server: Arc<dyn Server> = Arc::<Counted>::clone(&counted);
         let names = Arc::new(NameCache::new(limits.ttl));
-        let flights = Flights::new(Arc::clone(&server), Arc::clone(&names), limits);
+        let visits = Arc::new(Visits::new());
+        let with = |cache| {
+            let (names, visits) = (Arc::clone(&names), Arc::clone(&visits));
+            Cached::new(Arc::clone(&server), cache, names, visits).map(Arc::new)
+        };
+        let cached = cache.map(with).transpose()?;
+        let source: Arc<dyn Server> = match &cached {
+            Some(cached) => Arc::<Cached>::clone(cached),
+            None => Arc::clone(&server),
+        };
+        let flights = Flights::new(source, Arc::clone(&names), limits);
         let puts = Arc::new(Puts::new(Arc::clone(&server), limits.is_single_writer));
         let places = Places::new(Arc::clone(&server), Arc::clone(&puts), limits.lease);
         let conflicts = Mutex::new(Bounded::new(bounded::Limits::entries(MOST_CONFLICTS)));
-        let visits = Visits::new();
         let permission = Arc::default();
-        Self {
+        Ok(Self {
             server,
             counted,
             names,
             flights,
+            cached,
             visits,
             limits,
             puts,
@@ -115,7 +137,7 @@ impl RemoteStore {
             rewriting: Mutex::default(),
             conflicts,
             permission,
-        }
+        })
     }
 
     /// Lists the root beside other requests, which shows whether the server lists at all.
@@ -154,6 +176,14 @@ impl RemoteStore {
     }
 }
 
+impl Drop for RemoteStore {
+    fn drop(&mut self) {
+        if let Some(cached) = &self.cached {
+            cached.wait_until_written();
+        }
+    }
+}
+
 impl ReadableStore for RemoteStore {
     fn expect(&self, ranges: &[(Key, ByteRange)]) -> Expected {
         if !self.names.holds() {
@@ -166,13 +196,17 @@ impl ReadableStore for RemoteStore {
     }
 
     fn requests(&self) -> Option<Requests> {
-        Some(self.counted.requests())
+        let (disk_hits, disk_len) = self.cached.as_ref().map_or((0, 0), |cached| cached.hits());
+        Some(Requests { disk_hits, disk_len, ..self.counted.requests() })
     }
 
     fn stop(&self) {
         self.flights.stop();
         self.places.stop();
         self.server.stop();
+        if let Some(cached) = &self.cached {
+            cached.wait_until_written();
+        }
     }
 
     fn most_expected(&self) -> u64 {
@@ -285,21 +319,7 @@ impl ListableStore for RemoteStore {
         if listing.is_none() && matches!(self.names.prefix(prefix), Known::Absent) {
             return Ok(Box::new(std::iter::empty()));
         }
-        let (listing, next) = match listing {
-            Some(listing) => {
-                let next = listing.next().map(|next| Start::Continue(next.clone()));
-                (listing, next)
-            }
-            None => (Listing::new(), Some(Start::First)),
-        };
-        Ok(Box::new(Directory {
-            server: Arc::clone(&self.server),
-            names: Arc::clone(&self.names),
-            prefix: prefix.clone(),
-            rest: listing.names().collect(),
-            listing,
-            next,
-        }))
+        Ok(Box::new(Directory::continued(&self.server, &self.names, prefix)))
     }
 
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
@@ -327,61 +347,6 @@ impl ListableStore for RemoteStore {
                 }
             }
         })))
-    }
-}
-
-/// Lists the entries directly below a prefix, page by page.
-struct Directory {
-    server: Arc<dyn Server>,
-    names: Arc<NameCache>,
-    prefix: Prefix,
-    listing: Listing,
-    /// Where it continues; `None` at its end, or after an error.
-    next: Option<Start>,
-    /// The names that come next.
-    rest: VecDeque<Listed>,
-}
-
-impl Iterator for Directory {
-    type Item = Result<Entry>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some((entry, _)) = self.rest.pop_front() {
-                if self.is_empty(&entry) {
-                    continue;
-                }
-                return Some(Ok(entry));
-            }
-            let start = self.next.take()?;
-            if let Err(error) = self.read_page(&start).at(&self.prefix) {
-                return Some(Err(error));
-            }
-        }
-    }
-}
-
-impl Directory {
-    /// Whether a directory is known to be empty. Some servers list it in the one above.
-    fn is_empty(&self, entry: &Entry) -> bool {
-        let Entry::Prefix(name) = entry else { return false };
-        let directory = self.prefix.join(name);
-        directory.is_ok_and(|it| matches!(self.names.prefix(&it), Known::Absent))
-    }
-
-    fn read_page(&mut self, start: &Start) -> Result<()> {
-        let from = start.clone();
-        let page = wait(|report| self.server.list(&self.prefix, Depth::Directory, from, report))?;
-        let next = page.next.clone().map(Start::Continue);
-        check_progress(start, next.as_ref())?;
-        self.next = next;
-        if NameCache::is_long(&self.listing) {
-            self.rest.extend(page.entries);
-        } else {
-            self.rest.extend(self.listing.add(page));
-            self.names.keep(&self.prefix, &self.listing);
-        }
-        Ok(())
     }
 }
 

@@ -1,10 +1,12 @@
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::memory::{Made, MemoryServer};
 use super::*;
-use crate::store::{Condition, Store, WritableStore};
+use crate::store::disk_cache::DiskCache;
+use crate::store::{Condition, Piece, Store, WritableStore, suite, unique};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -256,7 +258,7 @@ fn without_a_lifetime_a_stat_brings_no_value() {
 #[test]
 fn a_store_on_a_server_passes_the_suite() {
     for ttl in [Duration::from_secs(60), Duration::ZERO] {
-        crate::store::suite::run(|| MemoryServer::new(ttl).0);
+        suite::run(|| MemoryServer::new(ttl).0);
     }
 }
 
@@ -265,10 +267,10 @@ fn a_server_that_refuses_to_list_is_found_out_beside_other_requests() {
     for refuses in [false, true] {
         let (_, server) = MemoryServer::new(TTL);
         put(&server, "a/zarr.json", 10);
-        server.refuses_lists.store(refuses, std::sync::atomic::Ordering::Relaxed);
+        server.refuses_lists.store(refuses, Ordering::Relaxed);
         *server.delay.lock() = Duration::from_millis(50);
         let on_server = Arc::<MemoryServer>::clone(&server) as Arc<dyn Server>;
-        let remote = RemoteStore::new(on_server, Limits::DEFAULT);
+        let remote = RemoteStore::new(on_server, Limits::DEFAULT, None).expect("a store");
         remote.try_listing();
         let store = Store::new(Arc::new(remote));
         assert_eq!(
@@ -286,4 +288,71 @@ fn a_server_that_refuses_to_list_is_found_out_beside_other_requests() {
             1 + usize::from(refuses)
         );
     }
+}
+
+/// A cache on disk.
+fn disk() -> (tempfile::TempDir, Arc<DiskCache>) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = DiskCache::open(directory.path(), 1 << 30).expect("a cache");
+    (directory, Arc::new(disk))
+}
+
+#[test]
+fn what_the_disk_has_is_requested_once_and_confirmed_by_listings() {
+    let (_first, server) = MemoryServer::with_page(Duration::from_secs(60), 1000);
+    let keys: Vec<Key> = (0..40).map(|at| key(&format!("a/c/{}/{}", at / 10, at % 10))).collect();
+    for (at, key) in keys.iter().enumerate() {
+        let bytes = vec![Piece::New(vec![at as u8; 5000].into())];
+        server.store.set(key, &bytes, Condition::Always).expect("set");
+    }
+    let (_directory, disk) = disk();
+    let read = |store: &Store| {
+        for (at, key) in keys.iter().enumerate() {
+            let value = store.get(key, 1 << 20).expect("read").expect("there");
+            assert_eq!(value.bytes, vec![at as u8; 5000]);
+        }
+    };
+    read(&server.cached(Limits::DEFAULT, &disk));
+    server.take();
+    let again = server.cached(Limits::DEFAULT, &disk);
+    read(&again);
+    let made = server.take();
+    assert!(made.len() <= 3 && made.iter().all(|it| matches!(it, Made::List(_))), "{made:?}");
+    assert_eq!(again.read().requests().map(|made| made.disk_hits), Some(40));
+    // A value that another program replaces is requested again, and nothing else.
+    let new = vec![Piece::New(vec![77; 6000].into())];
+    server.store.set(&keys[7], &new, Condition::Always).expect("set");
+    let third = server.cached(Limits::DEFAULT, &disk);
+    assert_eq!(third.get(&keys[7], 1 << 20).expect("read").expect("there").bytes, vec![77; 6000]);
+    assert!(third.get(&keys[8], 1 << 20).expect("read").is_some());
+    let gets = server.take().into_iter().filter(|it| !matches!(it, Made::List(_))).count();
+    assert_eq!(gets, 1);
+}
+
+#[test]
+fn a_server_that_does_not_list_is_asked_for_one_byte() {
+    let (_first, server) = MemoryServer::new(Duration::from_secs(60));
+    let pieces = vec![Piece::New(vec![7; 5000].into())];
+    server.store.set(&key("a"), &pieces, Condition::Always).expect("set");
+    server.refuses_lists.store(true, Ordering::Relaxed);
+    let (_directory, disk) = disk();
+    for _ in 0..2 {
+        let store = server.cached(Limits::DEFAULT, &disk);
+        assert_eq!(store.get(&key("a"), 1 << 20).expect("read").expect("there").bytes.len(), 5000);
+    }
+    let made = server.take();
+    let long = made.iter().filter(|it| matches!(it, Made::Get(_, Some((0, len))) if *len > 1));
+    assert_eq!(long.count(), 1, "{made:?}");
+}
+
+#[test]
+fn a_cached_store_is_a_store() {
+    let (_directory, disk) = disk();
+    suite::run(|| {
+        let (_first, server) = MemoryServer::new(Duration::from_secs(60));
+        let cache = ValueCache { disk: Arc::clone(&disk), store: unique::text() };
+        let server: Arc<dyn Server> = server;
+        let limits = Limits { lease: Duration::from_millis(60), ..Limits::DEFAULT };
+        Store::new(Arc::new(RemoteStore::new(server, limits, Some(cache)).expect("a store")))
+    });
 }

@@ -174,6 +174,8 @@ impl Reports {
             ("requests_delete_total", "Requests that erase values.", made.deletes),
             ("received_bytes_total", "Bytes of values that were received.", made.received_len),
             ("sent_bytes_total", "Bytes of values that were sent.", made.sent_len),
+            ("disk_cache_hits_total", "Reads that the disk cache answered.", made.disk_hits),
+            ("disk_cache_bytes_total", "Bytes of values in them.", made.disk_len),
         ]
     }
 

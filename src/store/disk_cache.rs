@@ -1,0 +1,333 @@
+//! Encoded bytes of remote values on a local disk, kept over restarts.
+//!
+//! Each value has a file, whose name is a hash of the name of the value; long values have one for
+//! each part. A file has bytes of one version, and contains that version (`file`), so bytes of
+//! another version are never read: they are replaced, or removed when they were not used for long
+//! (`tidy`). There is no index to load, and any number of processes share a directory: files are
+//! appended to, or replaced by renaming.
+//!
+//! Nothing here is needed. A file that is damaged is removed, and if the disk is full or fails, the
+//! bytes come from the server as they would without a cache.
+
+mod file;
+mod tidy;
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use twox_hash::XxHash3_128;
+
+use super::{Stat, unique};
+use crate::bounded::{Bounded, Limits};
+use crate::error::{At, Error, Kind, Result};
+use crate::sys;
+use file::{Found, Index, Owner};
+
+/// The bytes of a value in one file.
+const PART_LEN: u64 = 64 << 20;
+
+/// The most memory for the places of bytes in files.
+const MOST_INDEXES: u64 = 16 << 20;
+
+/// How often the use of a file is noted.
+const NOTED: Duration = Duration::from_secs(3600);
+
+/// The cache is tidied when `1/OFTEN` of its size was written.
+const OFTEN: u64 = 16;
+
+/// `1/FREE` of the disk stays free.
+const FREE: u64 = 20;
+
+/// How long a disk that is nearly full is not looked at again.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Files take the disk in units of about so many bytes.
+const UNIT: u64 = 4096;
+
+/// How the name of a temporary file begins.
+const TEMPORARY: &str = "new-";
+
+/// The format of the files.
+const FORMAT: &str = "v1";
+
+/// A cache in a directory.
+pub struct DiskCache {
+    /// The directory of this format.
+    root: PathBuf,
+    /// The most bytes in it.
+    most: u64,
+    /// The bytes that this process has written since it tidied the directory. Held while it does.
+    written: Mutex<u64>,
+    /// The places of bytes in files that were used recently. A leaf lock.
+    indexes: Mutex<Bounded<u128, Arc<Index>>>,
+    /// When a disk that is nearly full may be looked at again. A leaf lock.
+    full_until: Mutex<Option<Instant>>,
+    /// Whether the log has said that the cache cannot be written.
+    is_said: AtomicBool,
+}
+
+impl fmt::Debug for DiskCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DiskCache({})", self.root.display())
+    }
+}
+
+impl DiskCache {
+    /// Opens the cache in a directory, which is created if it does not exist. It has at most `most`
+    /// bytes.
+    pub fn open(directory: &Path, most: u64) -> Result<Self> {
+        let shown = directory.display().to_string();
+        let root = directory.join(FORMAT);
+        let mut private = DirBuilder::new();
+        private.recursive(true).mode(0o700);
+        private.create(&root).map_err(|error| Error::os(&error)).at(&shown)?;
+        let found = fs::metadata(&root).map_err(|error| Error::os(&error)).at(&shown)?;
+        let user = rustix::process::geteuid().as_raw();
+        if found.uid() != user || found.mode() & 0o022 != 0 {
+            return Err(Error::new(
+                Kind::NotPermitted,
+                "other users may write to it, who could change what is read; name a directory of \
+                 your own",
+            )
+            .at(&shown));
+        }
+        Ok(Self {
+            root,
+            most,
+            // The cache may have been larger before, so the first bytes tidy it.
+            written: Mutex::new(most),
+            indexes: Mutex::new(Bounded::new(Limits::bytes(MOST_INDEXES))),
+            full_until: Mutex::default(),
+            is_said: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether it may have bytes of a value, of any version.
+    pub fn may_have(&self, name: &str) -> bool {
+        fs::symlink_metadata(self.path(hash(name, 0))).is_ok()
+    }
+
+    /// Returns the bytes from `start` to `end` of a value, if it has all of them.
+    pub fn get(&self, name: &str, stat: Stat, start: u64, end: u64) -> Option<Bytes> {
+        if !stat.version.is_settled || start >= end || end > stat.len {
+            return None;
+        }
+        let mut pieces = Vec::new();
+        for (part, from, until) in parts(start, end) {
+            pieces.push(self.get_part(&Owner::new(name, part, stat), from, until)?);
+        }
+        Some(match <[Bytes; 1]>::try_from(pieces) {
+            Ok([only]) => only,
+            Err(pieces) => pieces.concat().into(),
+        })
+    }
+
+    /// Keeps bytes from `start` on of a value.
+    pub fn put(&self, name: &str, stat: Stat, start: u64, bytes: &Bytes) {
+        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let end = start.saturating_add(len);
+        // A value that fills the cache would only drive out others.
+        let is_worth = stat.version.is_settled && len > 0 && len <= self.most / 4;
+        if !is_worth || end > stat.len || !self.has_room(len) {
+            return;
+        }
+        let first = parts(start, end).next().map_or(0, |(part, ..)| part);
+        if first > 0 && !self.may_have(name) {
+            // That one looks for the first part.
+            self.note(self.replace(&Owner::new(name, 0, stat), 0, &[]));
+        }
+        for (part, from, until) in parts(start, end) {
+            let place = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
+            let Some(bytes) = bytes.get(place(from)..place(until)) else { return };
+            self.note(self.put_part(&Owner::new(name, part, stat), from, bytes));
+        }
+    }
+
+    /// Logs that something could not be written, for the first time.
+    fn note(&self, written: io::Result<()>) {
+        let Err(error) = written else { return };
+        if self.is_said.swap(true, Ordering::Relaxed) {
+            log::debug!("{}: {error}", self.root.display());
+        } else {
+            let reason = Error::os(&error);
+            log::warn!("{}: the disk cache cannot be written: {reason}", self.root.display());
+        }
+    }
+
+    fn path(&self, hash: u128) -> PathBuf {
+        let digits = format!("{hash:032x}");
+        let (directory, name) = digits.split_at_checked(2).unwrap_or(("00", &digits));
+        self.root.join(directory).join(name)
+    }
+
+    fn get_part(&self, owner: &Owner<'_>, start: u64, end: u64) -> Option<Bytes> {
+        let path = self.path(hash(owner.name, owner.part));
+        let found = self.read(&path, owner, start, end);
+        match found {
+            Ok(Found::This(bytes)) => return Some(bytes),
+            Ok(Found::Other) => {}
+            Ok(Found::Damaged) => {
+                log::debug!("{}: damaged, so it is removed", path.display());
+                drop(fs::remove_file(&path));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => log::debug!("{}: {error}", path.display()),
+        }
+        None
+    }
+
+    fn read(
+        &self,
+        path: &Path,
+        owner: &Owner<'_>,
+        start: u64,
+        end: u64,
+    ) -> io::Result<Found<Bytes>> {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+        let index = match self.index(&file, owner)? {
+            Found::This(index) => index,
+            Found::Other => return Ok(Found::Other),
+            Found::Damaged => return Ok(Found::Damaged),
+        };
+        let found = index.bytes(&file, start, end)?;
+        if matches!(found, Found::This(_)) {
+            let used = file.metadata()?.modified()?;
+            // A use in the future is one by a clock that was wrong.
+            if used.elapsed().map_or(true, |age| age > NOTED) {
+                file.set_modified(SystemTime::now())?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the places of bytes in a file.
+    fn index(&self, file: &File, owner: &Owner<'_>) -> io::Result<Found<Arc<Index>>> {
+        let hash = hash(owner.name, owner.part);
+        let known = self.indexes.lock().get(&hash).cloned();
+        Ok(match Index::read(file, owner, known.as_deref())? {
+            Found::This(index) => {
+                let memory = index.memory();
+                let index = Arc::new(index);
+                drop(self.indexes.lock().put(hash, Arc::clone(&index), memory));
+                Found::This(index)
+            }
+            Found::Other => Found::Other,
+            Found::Damaged => Found::Damaged,
+        })
+    }
+
+    /// Adds bytes to the file of a part, or replaces a file with bytes of another version.
+    fn put_part(&self, owner: &Owner<'_>, start: u64, bytes: &[u8]) -> io::Result<()> {
+        let path = self.path(hash(owner.name, owner.part));
+        let mut flags = OpenOptions::new();
+        let opened = flags.read(true).append(true).custom_flags(libc::O_NOFOLLOW).open(&path);
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return self.replace(owner, start, bytes);
+            }
+            Err(error) => return Err(error),
+        };
+        let end = start.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        match self.index(&file, owner)? {
+            Found::This(index) if index.is_whole(file.metadata()?.len()) => {
+                for (from, until) in index.gaps(start, end) {
+                    let at = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(0);
+                    let Some(bytes) = bytes.get(at(from)..at(until)) else { return Ok(()) };
+                    file::append(&mut file, &[], from, bytes)?;
+                }
+                Ok(())
+            }
+            Found::This(_) | Found::Other | Found::Damaged => self.replace(owner, start, bytes),
+        }
+    }
+
+    /// Makes a new file for a part, in place of another.
+    fn replace(&self, owner: &Owner<'_>, start: u64, bytes: &[u8]) -> io::Result<()> {
+        let Some(header) = owner.header() else { return Ok(()) };
+        let path = self.path(hash(owner.name, owner.part));
+        let Some(directory) = path.parent() else { return Ok(()) };
+        let new = directory.join(format!("{TEMPORARY}{}", unique::text()));
+        let create = || OpenOptions::new().append(true).create_new(true).mode(0o600).open(&new);
+        let mut file = match create() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+                create()?
+            }
+            created => created?,
+        };
+        let put = file::append(&mut file, &header, start, bytes);
+        let put = put.and_then(|()| fs::rename(&new, &path));
+        if put.is_err() {
+            drop(fs::remove_file(&new));
+        }
+        put
+    }
+
+    /// Makes room for bytes if the cache or the disk has too many, and returns whether there is
+    /// some.
+    fn has_room(&self, len: u64) -> bool {
+        let Ok((free, total)) = sys::disk_space(&self.root) else { return false };
+        let least = total / FREE;
+        if free < least.saturating_add(len) {
+            let mut full_until = self.full_until.lock();
+            if full_until.is_some_and(|until| Instant::now() < until) {
+                return false;
+            }
+            *full_until = Instant::now().checked_add(PAUSE);
+            drop(full_until);
+            let missing = least.saturating_add(len).saturating_sub(free);
+            self.tidy(|used| used.saturating_sub(missing.saturating_mul(2)));
+            return false;
+        }
+        let mut written = self.written.lock();
+        *written = written.saturating_add(len.next_multiple_of(UNIT).saturating_add(UNIT));
+        if *written >= self.most / OFTEN {
+            // Others wait, so that they do not write faster than this removes.
+            *written = 0;
+            self.tidy(|_| self.most.saturating_sub(self.most / OFTEN * 2));
+        }
+        true
+    }
+
+    /// Removes files until those left have as many bytes as `most` says of those there are, unless
+    /// another process does so now.
+    fn tidy(&self, most: impl Fn(u64) -> u64) {
+        let lock = self.root.join("tidying");
+        let opened =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock);
+        let tidied = opened.and_then(|file| {
+            if !sys::try_lock(&file)? {
+                return Ok(());
+            }
+            tidy::tidy(&self.root, |used| most(used).min(self.most)).map(drop)
+        });
+        if let Err(error) = tidied {
+            log::debug!("{}: {error}", self.root.display());
+        }
+    }
+}
+
+/// Returns the name of the file of a part of a value.
+fn hash(name: &str, part: u64) -> u128 {
+    XxHash3_128::oneshot_with_seed(part, name.as_bytes())
+}
+
+/// Returns the parts of a value that a range lies in, each with the range in it.
+fn parts(start: u64, end: u64) -> impl Iterator<Item = (u64, u64, u64)> {
+    (start / PART_LEN..end.div_ceil(PART_LEN)).map(move |part| {
+        let first = part.saturating_mul(PART_LEN);
+        (part, start.max(first), end.min(first.saturating_add(PART_LEN)))
+    })
+}
+
+#[cfg(test)]
+mod tests;

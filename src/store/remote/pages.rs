@@ -1,0 +1,90 @@
+//! The entries directly below a prefix, page by page.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::listing::{Listed, Listing};
+use super::names::{Known, NameCache};
+use super::server::{Depth, Server, Start, check_progress, wait};
+use crate::error::{At, Result};
+use crate::store::{Entry, Prefix};
+
+/// Lists the entries directly below a prefix.
+pub(super) struct Directory {
+    server: Arc<dyn Server>,
+    names: Arc<NameCache>,
+    prefix: Prefix,
+    listing: Listing,
+    /// Where it continues; `None` at its end, or after an error.
+    next: Option<Start>,
+    /// The names that come next.
+    rest: VecDeque<Listed>,
+}
+
+impl Directory {
+    /// Returns all entries: those that are known, and then those of the pages that are not.
+    pub(super) fn continued(
+        server: &Arc<dyn Server>,
+        names: &Arc<NameCache>,
+        prefix: &Prefix,
+    ) -> Self {
+        let (listing, next) = match names.listing(prefix) {
+            Some(listing) => {
+                let next = listing.next().map(|next| Start::Continue(next.clone()));
+                (listing, next)
+            }
+            None => (Listing::new(), Some(Start::First)),
+        };
+        Self {
+            server: Arc::clone(server),
+            names: Arc::clone(names),
+            prefix: prefix.clone(),
+            rest: listing.names().collect(),
+            listing,
+            next,
+        }
+    }
+
+    /// Reads the next page, unless all were read.
+    pub(super) fn read_next(&mut self) -> Result<()> {
+        let Some(start) = self.next.take() else { return Ok(()) };
+        let from = start.clone();
+        let page = wait(|report| self.server.list(&self.prefix, Depth::Directory, from, report))?;
+        let next = page.next.clone().map(Start::Continue);
+        check_progress(&start, next.as_ref())?;
+        self.next = next;
+        if NameCache::is_long(&self.listing) {
+            self.rest.extend(page.entries);
+        } else {
+            self.rest.extend(self.listing.add(page));
+            self.names.keep(&self.prefix, &self.listing);
+        }
+        Ok(())
+    }
+
+    /// Whether a directory is known to be empty. Some servers list it in the one above.
+    fn is_empty(&self, entry: &Entry) -> bool {
+        let Entry::Prefix(name) = entry else { return false };
+        let directory = self.prefix.join(name);
+        directory.is_ok_and(|it| matches!(self.names.prefix(&it), Known::Absent))
+    }
+}
+
+impl Iterator for Directory {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((entry, _)) = self.rest.pop_front() {
+                if self.is_empty(&entry) {
+                    continue;
+                }
+                return Some(Ok(entry));
+            }
+            self.next.as_ref()?;
+            if let Err(error) = self.read_next().at(&self.prefix) {
+                return Some(Err(error));
+            }
+        }
+    }
+}

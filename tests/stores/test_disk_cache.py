@@ -1,0 +1,201 @@
+"""The disk cache: bytes from S3 that later mounts read from a local disk."""
+
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+import zarr
+from zarr.storage import ObjectStore
+
+import servers
+from mounts import BIN
+
+SHAPE, CHUNKS = (40, 200, 100), (1, 100, 100)
+
+
+@pytest.fixture
+def root(prefix):
+    """A hierarchy at the prefix, written by zarr-python."""
+    return zarr.open_group(ObjectStore(servers.client(prefix)), mode="w")
+
+
+@pytest.fixture
+def cache(tmp_path):
+    """The directory of a cache."""
+    return tmp_path / "cache"
+
+
+def run(*arguments):
+    return subprocess.run([BIN, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+
+
+def values(seed=0):
+    return np.random.default_rng(seed).integers(0, 1 << 30, SHAPE, dtype="i4")
+
+
+def gets(proxy):
+    return [it for it in proxy.take() if it.method == "GET" and "list-type=2" not in it.path]
+
+
+def files(cache):
+    return [path for path in cache.rglob("*") if path.is_file() and path.name != "tidying"]
+
+
+@pytest.mark.parametrize("shards", [None, (20, 200, 100)])
+def test_a_later_mount_reads_from_the_disk_and_lists_to_see_that_nothing_changed(proxy, mount, root, cache, shards):
+    data = values()
+    root.create_array("x", data=data, chunks=CHUNKS, shards=shards)
+    for _ in range(2):
+        with mount("--disk-cache", cache) as m:
+            assert np.array_equal(servers.load(m / "x.npy"), data)
+    proxy.take()
+    with mount("--disk-cache", cache) as m:
+        assert np.array_equal(servers.load(m / "x.npy"), data)
+        assert m.stats()["zarrfs_disk_cache_hits_total"] > 0
+    made = proxy.take()
+    assert len(made) <= 8, [f"{it.method} {it.path} {it.length}" for it in made]
+    assert sum(it.length for it in made) < 100_000
+
+
+def test_a_value_that_changed_is_read_again(mount, root, cache):
+    array = root.create_array("x", data=values(), chunks=CHUNKS)
+    for seed in range(3):
+        data = values(seed)
+        array[...] = data
+        with mount("--disk-cache", cache) as m:
+            assert np.array_equal(servers.load(m / "x.npy"), data)
+
+
+def test_a_change_by_the_mount_is_seen_by_it(mount, root, cache):
+    data = values()
+    root.create_array("x", data=data, chunks=CHUNKS)
+    with mount("--disk-cache", cache) as m:
+        assert np.array_equal(servers.load(m / "x.npy"), data)
+        data[3, :100] = 7
+        (m / "x/c/3/0/0").write_bytes(data[3, :100].tobytes())
+        assert np.array_equal(servers.load(m / "x.npy"), data)
+    with mount("--disk-cache", cache) as m:
+        assert np.array_equal(servers.load(m / "x.npy"), data)
+
+
+def test_damaged_files_are_fetched_again(mount, root, cache):
+    data = values()
+    root.create_array("x", data=data, chunks=CHUNKS)
+    with mount("--disk-cache", cache) as m:
+        assert np.array_equal(servers.load(m / "x.npy"), data)
+    numbers = random.Random(7)
+    for path in files(cache):
+        content = bytearray(path.read_bytes())
+        match numbers.randrange(4):
+            case 0:
+                content[numbers.randrange(len(content))] ^= 1 << numbers.randrange(8)
+            case 1:
+                del content[numbers.randrange(len(content)) :]
+            case 2:
+                content += bytes(1000)
+            case _:
+                content = bytearray()
+        path.write_bytes(content)
+    for _ in range(2):
+        with mount("--disk-cache", cache) as m:
+            assert np.array_equal(servers.load(m / "x.npy"), data)
+
+
+def test_a_cache_of_a_killed_mount_is_good(mount, root, cache):
+    data = values()
+    root.create_array("x", data=data, chunks=CHUNKS)
+    for number in range(5):
+        with mount("--disk-cache", cache) as m:
+            reader = threading.Thread(target=lambda: subprocess.run(["cat", m / "x.npy"], capture_output=True))
+            reader.start()
+            time.sleep(0.02 * number)
+            os.kill(m.pid, signal.SIGKILL)
+            reader.join()
+    with mount("--disk-cache", cache) as m:
+        assert np.array_equal(servers.load(m / "x.npy"), data)
+
+
+def test_mounts_share_a_cache(proxy, mount, root, cache):
+    data = values()
+    root.create_array("x", data=data, chunks=CHUNKS)
+    with mount("--disk-cache", cache) as one, mount("--disk-cache", cache) as other:
+        found = {}
+
+        def read(m):
+            found[m] = servers.load(m / "x.npy")
+
+        readers = [threading.Thread(target=read, args=[m]) for m in (one, other)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        assert all(np.array_equal(found[m], data) for m in (one, other))
+    proxy.take()
+    with mount("--disk-cache", cache) as m:
+        assert np.array_equal(servers.load(m / "x.npy"), data)
+    assert len([it for it in gets(proxy) if "/c/" in it.path and it.length > 1]) <= 8
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_full_disk_only_costs_the_cache(mount, root, tmp_path):
+    data = values()
+    root.create_array("x", data=data, chunks=CHUNKS)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", disk], check=True)
+    try:
+        for _ in range(2):
+            with mount("--disk-cache", disk / "cache") as m:
+                assert np.array_equal(servers.load(m / "x.npy"), data)
+        assert os.statvfs(disk).f_bavail > 0
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_the_size_is_kept(mount, root, cache):
+    data = values()
+    root.create_array("x", data=data, chunks=CHUNKS)
+    for _ in range(2):
+        with mount("--disk-cache", cache, "--disk-cache-size", "1M") as m:
+            assert np.array_equal(servers.load(m / "x.npy"), data)
+        assert sum(path.stat().st_blocks * 512 for path in files(cache)) <= 1 << 20
+    assert files(cache)
+
+
+def test_commands_use_the_cache_too(proxy, prefix, root, cache):
+    data = values()
+    root.create_array("x", data=data, chunks=CHUNKS)
+    url = f"s3://{servers.BUCKET}/{prefix}"
+    options = ["--endpoint", proxy.url, "--disk-cache", str(cache)]
+    for command in [["check", url], ["check", url]]:
+        proxy.take()
+        assert run(*command, *options).returncode == 0
+    assert sum(it.length for it in proxy.take()) < 200_000
+
+
+def test_a_directory_that_others_may_write_to_is_refused(prefix, root, cache):
+    (cache / "v1").mkdir(parents=True)
+    (cache / "v1").chmod(0o777)
+    failed = run("tree", f"s3://{servers.BUCKET}/{prefix}", "--disk-cache", str(cache))
+    assert failed.returncode == 1
+    assert "other users may write to it" in failed.stderr and str(cache) in failed.stderr
+    failed = run("tree", f"s3://{servers.BUCKET}/{prefix}", "--disk-cache", "/proc/none")
+    assert failed.returncode == 1 and failed.stderr.count("\n") == 1
+
+
+def test_an_object_without_a_name_of_its_own_is_not_taken_for_another(mount, root, cache, prefix):
+    """Two buckets, or two prefixes, may have the same keys."""
+    data = values()
+    root.create_array("x", data=data, chunks=CHUNKS)
+    other = zarr.open_group(ObjectStore(servers.client(prefix + "/other")), mode="w")
+    other.create_array("x", data=data + 1, chunks=CHUNKS)
+    with mount("--disk-cache", cache) as m, mount("--disk-cache", cache, below="other") as n:
+        assert np.array_equal(servers.load(m / "x.npy"), data)
+        assert np.array_equal(servers.load(n / "x.npy"), data + 1)
+        # The same object by another URL is one object.
+        assert np.array_equal(servers.load(m / "other/x.npy"), data + 1)
