@@ -1,10 +1,11 @@
 #!/bin/bash
 # The tests of object stores: a server of S3 (SeaweedFS, from the Python registry) with a proxy before it, and every
-# hierarchy that another program wrote, mounted from there.
+# hierarchy that another program wrote, mounted from there. Then the tests of writing and of requests with Azure (Azurite,
+# from the npm registry) and Google (tests/stores/gcs.py).
 #
 #   scripts/stores.sh [arguments for pytest]     ZARRFS_BIN: the program to test [default: it is built]
-#   ZARRFS_LONG=1: also several machines (network namespaces, as root), and the same tests on Ceph (installs Debian's
-#   radosgw)
+#   ZARRFS_LONG=1: all tests with Azure and Google, several machines (network namespaces, as root), and the same tests on
+#   Ceph (installs Debian's radosgw)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
@@ -17,6 +18,12 @@ if [ "$(cat "$cache/stores/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
     "$cache/stores/bin/python" -m pip install -q --disable-pip-version-check -r tests/stores/requirements.txt
     echo "$stamp" > "$cache/stores/zarrfs-stamp"
 fi
+azurite=3.35.0
+if [ "$(cat "$cache/azurite/zarrfs-stamp" 2> /dev/null)" != "$azurite" ]; then
+    echo "installing into $cache/azurite"
+    npm install --prefix "$cache/azurite" --silent --no-audit --no-fund --no-save "azurite@$azurite"
+    echo "$azurite" > "$cache/azurite/zarrfs-stamp"
+fi
 if [ -z "${ZARRFS_BIN:-}" ]; then
     cargo build --locked -q
     target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
@@ -27,7 +34,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/zarrfs-stores.XXXXXX")
 cleanup() {
     code=$?
     trap '' INT TERM
-    for process in ${server:-} ${ceph:-}; do
+    for process in ${server:-} ${ceph:-} ${other:-}; do
         { kill "$process" 2> /dev/null && wait "$process" 2> /dev/null; } || true
     done
     rm -rf --one-file-system "$work"
@@ -42,13 +49,13 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 export AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=any
-read -r master volume filer s3 <<< "$(python3 - <<'PYTHON'
+read -r master volume filer s3 blob gcs <<< "$(python3 - <<'PYTHON'
 import socket
 # A port and that port plus 10000 are used by each part of the server. The kernel gives those from 32768 on to clients.
 def is_free(port):
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) != 0
-print(*[port for port in range(12000, 22000) if is_free(port) and is_free(port + 10000)][:4])
+print(*[port for port in range(12000, 22000) if is_free(port) and is_free(port + 10000)][:6])
 PYTHON
 )"
 "$cache/stores/bin/weed" server -dir="$work" -ip=127.0.0.1 -master.port="$master" -volume.port="$volume" \
@@ -74,7 +81,46 @@ all() {
     [ $# -gt 0 ] || timeout --kill-after=30 1200 $python --basetemp="$work/fixtures" tests/peers/test_fixtures.py
 }
 all "$@"
-[ "${ZARRFS_LONG:-}" = 1 ] && [ $# = 0 ] || exit 0
+[ $# = 0 ] || exit 0
+
+# Runs the tests with another provider, whose server the process $1 is and whose bucket "$3..." creates.
+provider() {
+    local process=$1 name=$2
+    shift 2
+    for _ in {1..600}; do
+        "$@" > "$work/answer" 2>&1 && break
+        kill -0 "$process" 2> /dev/null || { cat "$work/answer" "$work/$name.log" >&2; return 1; }
+        sleep 0.1
+    done
+    export ZARRFS_PROVIDER=$name
+    if [ "${ZARRFS_LONG:-}" = 1 ]; then
+        # These start a server of S3.
+        all_but="--ignore=tests/stores/test_credentials.py --ignore=tests/stores/test_pages.py" all
+    else
+        timeout --kill-after=30 1200 $python --basetemp="$work/pytest" tests/stores/test_requests.py tests/stores/test_writing.py \
+            tests/stores/test_disk_cache.py -k "not fault and not refusal and not wrong_range"
+    fi
+    unset ZARRFS_PROVIDER
+    kill "$process" && wait "$process" || true
+}
+s3_server=$ZARRFS_SERVER
+echo "== Azure"
+export AZURE_STORAGE_ACCOUNT=devstoreaccount1
+# The key of every emulator: https://learn.microsoft.com/azure/storage/common/storage-connect-azurite
+export AZURE_STORAGE_ACCOUNT_KEY=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==
+export ZARRFS_SERVER=http://127.0.0.1:$blob
+export AZURE_STORAGE_ENDPOINT=$ZARRFS_SERVER/$AZURE_STORAGE_ACCOUNT
+"$cache/azurite/node_modules/.bin/azurite-blob" --inMemoryPersistence --skipApiVersionCheck --silent --blobPort "$blob" > "$work/az.log" 2>&1 &
+other=$!
+provider "$other" az "$cache/stores/bin/python" tests/stores/azure.py "$ZARRFS_SERVER" zarrfs
+echo "== Google"
+export ZARRFS_SERVER=http://127.0.0.1:$gcs STORAGE_EMULATOR_HOST=http://127.0.0.1:$gcs
+"$cache/stores/bin/python" tests/stores/gcs.py "$gcs" > "$work/gs.log" 2>&1 &
+other=$!
+provider "$other" gs curl -sf -X PUT "$ZARRFS_SERVER/zarrfs"
+other=
+export ZARRFS_SERVER=$s3_server
+[ "${ZARRFS_LONG:-}" = 1 ] || exit 0
 
 echo "== several machines"
 command -v faketime > /dev/null || apt-get install -y -q --no-install-recommends faketime > /dev/null

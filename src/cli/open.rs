@@ -28,7 +28,7 @@ pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {
             return Err(failed(format!(
-                "{shown}: not a directory; zarrfs opens directories and s3:// URLs, and no other files or URLs"
+                "{shown}: not a directory; zarrfs opens directories and URLs (s3://, gs://, az://), and no other files"
             )));
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {

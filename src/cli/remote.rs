@@ -40,16 +40,17 @@ pub struct Remote {
     /// Do not sign requests, for buckets that all users may read.
     #[arg(long)]
     pub anonymous: bool,
-    /// URL of the server, if it is not Amazon (by default `AWS_ENDPOINT_URL`).
+    /// URL of the server, if it is not that of the provider (for S3 by default `AWS_ENDPOINT_URL`).
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
-    /// Region of the bucket (by default `AWS_REGION`, or us-east-1).
+    /// Region of a bucket in S3 (by default `AWS_REGION`, or us-east-1).
     #[arg(long, value_name = "NAME")]
     pub bucket_region: Option<String>,
-    /// Pay for the requests, as some buckets require.
+    /// Pay for the requests, as some buckets in S3 require.
     #[arg(long)]
     pub requester_pays: bool,
-    /// Profile with the credentials, in the files of the AWS tools (by default `AWS_PROFILE`).
+    /// Profile with the credentials for S3, in the files of the AWS tools (by default
+    /// `AWS_PROFILE`).
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// How long to try a request again after an error.

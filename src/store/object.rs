@@ -1,19 +1,26 @@
-//! Object stores: S3 and servers that speak its protocol.
+//! Object stores: S3 and servers that speak its protocol, Google Cloud Storage, and Azure Blob
+//! Storage. `place` parses their URLs, and `s3`, `google` and `azure` have the settings of each.
 //!
 //! Only this module names the crate `object_store` and the runtime that it needs. Requests run on
 //! the threads of the runtime, and report to the threads that wait for them; these never run one.
 
+mod azure;
 mod client;
 mod credentials;
+mod environment;
 mod failure;
+mod google;
 mod hidden;
+mod place;
 mod progress;
 mod put;
 mod renewal;
+mod s3;
+mod settings;
 mod uploads;
 mod version;
 
-pub use client::Options;
+pub use settings::Options;
 pub use uploads::{Upload, Uploads};
 
 use std::fmt;
@@ -25,10 +32,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use object_store::aws::AmazonS3;
-use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
+use object_store::list::{PaginatedListOptions, PaginatedListResult};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore as _};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt as _};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
@@ -41,8 +47,10 @@ use crate::error::{Error, Kind, Result};
 use client::{Clients, FIRST};
 use failure::error_of;
 use hidden::Hidden;
+use place::{Place, Provider};
 use progress::Progress;
 use put::Quoting;
+use settings::Client;
 use version::stat_of;
 
 /// How long to wait before a request is made again whose answer was cut.
@@ -51,6 +59,9 @@ const PAUSES: [Duration; 3] =
 
 /// The status of an answer to a request for a range that the value does not have.
 const RANGE_NOT_SATISFIABLE: u16 = 416;
+
+/// How often a read begins again because its object was replaced between two requests.
+const MOST_REPLACED: usize = 8;
 
 /// The length of an answer with 1,000 names, in bytes.
 const PAGE_LEN: u64 = 1 << 20;
@@ -66,8 +77,7 @@ pub fn open(
     limits: Limits,
     disk: Option<Arc<DiskCache>>,
 ) -> Result<RemoteStore> {
-    let (bucket, root) = parse(url)?;
-    let server = ObjectServer::connect(bucket, root, options, limits)?;
+    let server = ObjectServer::connect(Place::parse(url)?, options, limits)?;
     let store = format!("{}/{}", server.clients.name, server.root);
     let cache = disk.map(|disk| ValueCache { disk, store });
     let store = RemoteStore::new(Arc::new(server), limits, cache)?;
@@ -77,21 +87,7 @@ pub fn open(
 
 /// Returns the uploads to a URL.
 pub fn uploads(url: &str, options: &Options) -> Result<Uploads> {
-    let (bucket, root) = parse(url)?;
-    Uploads::open(bucket, root, options)
-}
-
-/// Returns the bucket of a URL and the prefix in it.
-fn parse(url: &str) -> Result<(&str, Prefix)> {
-    let invalid = |reason: String| Error::invalid(reason);
-    let rest = url.strip_prefix("s3://").ok_or_else(|| {
-        invalid("only URLs of the form s3://BUCKET/PREFIX are supported so far".to_owned())
-    })?;
-    let (bucket, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if bucket.is_empty() {
-        return Err(invalid("the URL names no bucket; write s3://BUCKET/PREFIX".to_owned()));
-    }
-    Ok((bucket, Prefix::parse(path.trim_end_matches('/'))?))
+    Uploads::open(Place::parse(url)?, options)
 }
 
 /// A bucket, from a prefix on.
@@ -112,7 +108,7 @@ struct ObjectServer {
 
 impl fmt::Debug for ObjectServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ObjectServer({}/{})", self.clients.reader, self.root)
+        write!(f, "ObjectServer({}/{})", self.clients.name, self.root)
     }
 }
 
@@ -123,8 +119,8 @@ impl Drop for ObjectServer {
 }
 
 impl ObjectServer {
-    fn connect(bucket: &str, root: Prefix, options: &Options, limits: Limits) -> Result<Self> {
-        let clients = Clients::new(bucket, options)?;
+    fn connect(place: Place, options: &Options, limits: Limits) -> Result<Self> {
+        let clients = Clients::new(&place, options)?;
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
         let runtime = Builder::new_multi_thread()
             .worker_threads((processors / 4).clamp(1, 4))
@@ -134,7 +130,7 @@ impl ObjectServer {
         let permits = Arc::new(Semaphore::new(limits.requests));
         Ok(Self {
             clients,
-            root,
+            root: place.root,
             permits,
             retry_for: options.retry_for,
             quoting: Arc::default(),
@@ -144,7 +140,7 @@ impl ObjectServer {
         })
     }
 
-    fn reader(&self) -> Arc<AmazonS3> {
+    fn reader(&self) -> Arc<dyn Client> {
         let has_answered = self.has_answered.load(Ordering::Relaxed);
         Arc::clone(if has_answered { &self.clients.reader } else { &self.clients.first })
     }
@@ -198,14 +194,17 @@ impl Server for ObjectServer {
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
         let (client, text) = (self.reader(), format!("{}{key}", self.root));
         let (hidden, root) = (Arc::clone(&self.hidden), self.root.clone());
+        let provider = self.clients.provider;
         let request = move |progress: Arc<Progress>| {
             let (client, path) = (Arc::clone(&client), Path::parse(&text));
             let (hidden, root) = (Arc::clone(&hidden), root.clone());
             async move {
                 let path = path?;
-                match get(&client, &path, range, &progress).await {
-                    Err(object_store::Error::PermissionDenied { .. })
-                        if hidden.is_missing(&client, &root, &path).await =>
+                let get = Get { client: &*client, provider, path: &path, progress: &progress };
+                match get.run(range).await {
+                    Err(failure)
+                        if failure::is_not_allowed(&failure)
+                            && hidden.is_missing(&*client, &root, &path).await =>
                     {
                         Ok(None)
                     }
@@ -348,71 +347,116 @@ async fn retried<T, F: Future<Output = object_store::Result<T>>>(
     request().await
 }
 
-async fn get(
-    client: &AmazonS3,
-    path: &Path,
-    range: Option<ByteRange>,
-    progress: &Progress,
-) -> object_store::Result<Option<Value>> {
-    let wanted = range.map(|range| match range {
-        ByteRange::Span { offset, len } => GetRange::Bounded(offset..offset.saturating_add(len)),
-        ByteRange::Suffix(len) => GetRange::Suffix(len),
-    });
-    let options = GetOptions { range: wanted, ..GetOptions::default() };
-    let got = match client.get_opts(path, options).await {
-        Ok(got) => got,
-        Err(object_store::Error::NotFound { .. }) => return Ok(None),
-        Err(failure) => return past_the_end(client, path, range, failure).await,
-    };
-    let (stat, expected) = (stat_of(&got.meta), got.range.end.saturating_sub(got.range.start));
-    let failed = |detail: String| {
-        let source = Box::new(Error::new(Kind::Os(libc::EIO), detail));
-        object_store::Error::Generic { store: "S3", source }
-    };
-    let longest = match range {
-        Some(ByteRange::Span { len, .. } | ByteRange::Suffix(len)) => len,
-        None => LONGEST,
-    };
-    if expected > longest {
-        return Err(failed(format!("the server sends {expected} bytes for {longest}")));
-    }
-    let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(usize::try_from(expected).unwrap_or(usize::MAX))
-        .map_err(|_| failed(format!("there is no memory for {expected} bytes")))?;
-    let mut pieces = got.into_stream();
-    while let Some(piece) = pieces.next().await.transpose()? {
-        progress.note();
-        bytes.extend_from_slice(&piece);
-    }
-    if u64::try_from(bytes.len()) != Ok(expected) {
-        return Err(failed(format!("the server sent {} of {expected} bytes", bytes.len())));
-    }
-    Ok(Some(Value { bytes: bytes.into(), stat }))
+/// A request for bytes of an object.
+#[derive(Clone, Copy)]
+struct Get<'g> {
+    client: &'g dyn Client,
+    provider: Provider,
+    path: &'g Path,
+    progress: &'g Progress,
 }
 
-/// Returns no bytes if a value has none in the range, for which servers send an error; else that
-/// error.
-async fn past_the_end(
-    client: &AmazonS3,
-    path: &Path,
-    range: Option<ByteRange>,
-    failure: object_store::Error,
-) -> object_store::Result<Option<Value>> {
-    let first = match range {
-        Some(ByteRange::Span { offset, .. }) => offset,
-        Some(ByteRange::Suffix(_)) => 0,
-        None => return Err(failure),
-    };
-    if failure::status_of(&failure) != Some(RANGE_NOT_SATISFIABLE) {
-        return Err(failure);
-    }
-    let options = GetOptions { head: true, ..GetOptions::default() };
-    match client.get_opts(path, options).await {
-        Ok(got) if got.meta.size <= first => {
-            Ok(Some(Value { bytes: Bytes::new(), stat: stat_of(&got.meta) }))
+impl Get<'_> {
+    /// Returns the bytes of a range, or of the whole object; `None` if there is no object.
+    async fn run(self, range: Option<ByteRange>) -> object_store::Result<Option<Value>> {
+        match range {
+            Some(ByteRange::Suffix(len)) if !self.provider.has_suffix_ranges() => {
+                self.suffix(len).await
+            }
+            range => self.get(range, None).await,
         }
-        Err(object_store::Error::NotFound { .. }) => Ok(None),
-        Ok(_) | Err(_) => Err(failure),
+    }
+
+    /// Returns the last bytes of an object from a server that must know where they begin.
+    async fn suffix(self, len: u64) -> object_store::Result<Option<Value>> {
+        let mut tries = 0;
+        loop {
+            let object = match self.client.head(self.path).await {
+                Ok(object) => object,
+                Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                Err(failure) => return Err(failure),
+            };
+            if object.size == 0 || len == 0 {
+                return Ok(Some(Value { bytes: Bytes::new(), stat: stat_of(&object) }));
+            }
+            let (offset, len) = ByteRange::Suffix(len).within(object.size);
+            match self.get(Some(ByteRange::Span { offset, len }), object.e_tag).await {
+                // It was replaced meanwhile.
+                Err(object_store::Error::Precondition { .. }) if tries < MOST_REPLACED => {
+                    tries += 1;
+                }
+                got => return got,
+            }
+        }
+    }
+
+    /// Returns the bytes of a range, of the object with this tag if one is given.
+    async fn get(
+        self,
+        range: Option<ByteRange>,
+        if_match: Option<String>,
+    ) -> object_store::Result<Option<Value>> {
+        let wanted = range.map(|range| match range {
+            ByteRange::Span { offset, len } => {
+                GetRange::Bounded(offset..offset.saturating_add(len))
+            }
+            ByteRange::Suffix(len) => GetRange::Suffix(len),
+        });
+        let options = GetOptions { range: wanted, if_match, ..GetOptions::default() };
+        let got = match self.client.get_opts(self.path, options).await {
+            Ok(got) => got,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(failure) => return self.past_the_end(range, failure).await,
+        };
+        let (stat, expected) = (stat_of(&got.meta), got.range.end.saturating_sub(got.range.start));
+        let failed = |detail: String| {
+            let source = Box::new(Error::new(Kind::Os(libc::EIO), detail));
+            object_store::Error::Generic { store: "S3", source }
+        };
+        let longest = match range {
+            Some(ByteRange::Span { len, .. } | ByteRange::Suffix(len)) => len,
+            None => LONGEST,
+        };
+        if expected > longest {
+            return Err(failed(format!("the server sends {expected} bytes for {longest}")));
+        }
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(usize::try_from(expected).unwrap_or(usize::MAX))
+            .map_err(|_| failed(format!("there is no memory for {expected} bytes")))?;
+        let mut pieces = got.into_stream();
+        while let Some(piece) = pieces.next().await.transpose()? {
+            self.progress.note();
+            bytes.extend_from_slice(&piece);
+        }
+        if u64::try_from(bytes.len()) != Ok(expected) {
+            return Err(failed(format!("the server sent {} of {expected} bytes", bytes.len())));
+        }
+        Ok(Some(Value { bytes: bytes.into(), stat }))
+    }
+
+    /// Returns no bytes if a value has none in the range, for which servers send an error; else
+    /// that error.
+    async fn past_the_end(
+        self,
+        range: Option<ByteRange>,
+        failure: object_store::Error,
+    ) -> object_store::Result<Option<Value>> {
+        let first = match range {
+            Some(ByteRange::Span { offset, .. }) => offset,
+            Some(ByteRange::Suffix(_)) => 0,
+            None => return Err(failure),
+        };
+        if failure::status_of(&failure) != Some(RANGE_NOT_SATISFIABLE) {
+            return Err(failure);
+        }
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        match self.client.get_opts(self.path, options).await {
+            Ok(got) if got.meta.size <= first => {
+                Ok(Some(Value { bytes: Bytes::new(), stat: stat_of(&got.meta) }))
+            }
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Ok(_) | Err(_) => Err(failure),
+        }
     }
 }

@@ -209,6 +209,7 @@ const OWNED: &[(&str, &[&str])] = &[
             "src/store/disk_cache",
             "src/store/new_file",
             "src/store/object/credentials",
+            "src/store/object/environment",
             "src/sys/",
             "src/cli/",
         ],

@@ -1,16 +1,18 @@
 """Object stores for the tests: real servers, and the proxy before them.
 
-With ZARRFS_SERVER set to the URL of a server of S3 (`scripts/stores.sh` starts one), each hierarchy that a test mounts
-is copied into a bucket there, and the URL of the copy is mounted.
+With ZARRFS_SERVER set to the URL of a server (`scripts/stores.sh` starts one), each hierarchy that a test mounts is
+copied into a bucket there, and the URL of the copy is mounted. ZARRFS_PROVIDER says what it serves: s3, gs or az.
 """
 
 import io
 import itertools
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SERVER = os.environ.get("ZARRFS_SERVER")
+PROVIDER = os.environ.get("ZARRFS_PROVIDER", "s3")
 BUCKET = "zarrfs"
 numbers = itertools.count()
 
@@ -23,19 +25,40 @@ def load(path):
     return numpy.load(io.BytesIO(Path(path).read_bytes()))
 
 
-def client(prefix=None, server=SERVER):
-    """A client of S3 that is not ours, of what lies below a prefix."""
-    import obstore.store
+def url(prefix, bucket=BUCKET):
+    """The URL of a prefix."""
+    return f"{PROVIDER}://{bucket}/{prefix}".rstrip("/")
 
-    return obstore.store.S3Store(
+
+def endpoint(server):
+    """What `--endpoint` names, for a server or a proxy before it."""
+    return f"{server}/{os.environ['AZURE_STORAGE_ACCOUNT']}" if PROVIDER == "az" else server
+
+
+def client(prefix=None, server=SERVER):
+    """A client that is not ours, of what lies below a prefix."""
+    from obstore import store
+
+    options = {"prefix": prefix, "client_options": {"allow_http": True}}
+    if PROVIDER == "az":
+        account, key = os.environ["AZURE_STORAGE_ACCOUNT"], os.environ["AZURE_STORAGE_ACCOUNT_KEY"]
+        return store.AzureStore(BUCKET, account_name=account, account_key=key, endpoint=endpoint(server), **options)
+    if PROVIDER == "gs":
+        account = {"disable_oauth": True, "gcs_base_url": server, "client_email": "", "private_key": "", "private_key_id": ""}
+        return store.GCSStore(BUCKET, service_account_key=json.dumps(account), **options)
+    return store.S3Store(
         BUCKET,
-        prefix=prefix,
         endpoint=server,
         access_key_id=os.environ["AWS_ACCESS_KEY_ID"],
         secret_access_key=os.environ["AWS_SECRET_ACCESS_KEY"],
         region="us-east-1",
-        client_options={"allow_http": True},
+        **options,
     )
+
+
+def is_listing(request):
+    """Whether a request asks for a page of a listing."""
+    return request.method == "GET" and ("list-type=2" in request.path or "comp=list" in request.path)
 
 
 def keys(prefix):
@@ -58,14 +81,14 @@ def upload(directory):
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(put, paths))
-    return f"s3://{BUCKET}/{prefix}"
+    return url(prefix)
 
 
-def download(url, directory):
+def download(source, directory):
     """Makes a directory have what is stored at a URL, and nothing else."""
     import obstore
 
-    server = client(prefix=url.removeprefix(f"s3://{BUCKET}/"))
+    server = client(prefix=source.removeprefix(url("") + "/"))
     there = {meta["path"]: meta for page in obstore.list(server) for meta in page}
     for path in sorted(Path(directory).rglob("*"), reverse=True):
         if path.is_symlink() or path.is_file():

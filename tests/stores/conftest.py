@@ -17,6 +17,16 @@ from proxy import running  # noqa: E402
 numbers = itertools.count()
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "s3: what only S3 has, or says in this way")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("s3") and servers.PROVIDER != "s3":
+            item.add_marker(pytest.mark.skip(reason="of S3"))
+
+
 @pytest.fixture
 def proxy():
     """The proxy, without delay or faults at first."""
@@ -38,8 +48,8 @@ def mount(proxy, prefix, tmp_path):
     @contextlib.contextmanager
     def mounted(*options, below=""):
         store, path = tmp_path / "none", tmp_path / f"mnt{next(count)}"
-        url = f"s3://{servers.BUCKET}/{prefix}/{below}".rstrip("/")
-        with until_end(Mount(store, path, "--endpoint", proxy.url, *options, source=url)) as made:
+        url = servers.url(f"{prefix}/{below}")
+        with until_end(Mount(store, path, "--endpoint", servers.endpoint(proxy.url), *options, source=url)) as made:
             yield made
 
     return mounted

@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from urllib.parse import urlparse
+from urllib.parse import unquote, urlparse
 
 
 @dataclasses.dataclass
@@ -157,7 +157,9 @@ class Proxy:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 method, path, _ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
-                request = Request(self.count, method, path, headers_of(head))
+                # The clients of Google escape each slash in a key.
+                name, mark, query = path.partition("?")
+                request = Request(self.count, method, unquote(name) + mark + query, headers_of(head))
                 self.count += 1
                 self.requests.append(request)
                 self.under_way += 1

@@ -40,7 +40,7 @@ def test_a_conversion_from_a_url_is_that_of_the_directory(tmp_path, case):
 @pytest.mark.parametrize("options", [("--codecs", "gzip"), ("--shards", "16K")])
 def test_a_conversion_to_a_url_is_that_to_a_directory(tmp_path, case, options, prefix):
     store = FIXTURES / case / "store"
-    url = f"s3://{servers.BUCKET}/{prefix}"
+    url = servers.url(prefix)
     for dest in [url, tmp_path / "here"]:
         code, _, said = zarrfs("convert", store, dest, *options)
         assert code == 0, said
@@ -54,7 +54,7 @@ def test_a_conversion_to_a_url_is_that_to_a_directory(tmp_path, case, options, p
 
 
 def test_nodes_are_created_at_urls(tmp_path, prefix):
-    url = f"s3://{servers.BUCKET}/{prefix}/new.zarr"
+    url = servers.url(f"{prefix}/new.zarr")
     for name in ["a/b", "c"]:
         for root in [url, tmp_path / "new.zarr"]:
             code, _, said = zarrfs("create", f"{root}/{name}", "--shape", "10,20", "--dtype", "float32", "--shards", "1K")
@@ -76,18 +76,20 @@ def test_tree_info_and_cat_read_urls(tmp_path):
     assert zarrfs("cat", f"{url}/gzip", "--as", "npy") == zarrfs("cat", store / "gzip", "--as", "npy")
 
 
+@pytest.mark.s3
 def test_a_sentence_says_what_is_missing(tmp_path):
     empty = {"AWS_ACCESS_KEY_ID": "", "AWS_PROFILE": "", "HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true"}
     code, _, said = zarrfs("tree", "s3://bucket/a.zarr", **empty)
     assert code == 1 and "no credentials: set AWS_ACCESS_KEY_ID" in said
     code, _, said = zarrfs("tree", "s3://no-such-bucket/a.zarr")
     assert code == 1 and "NoSuchBucket" in said
-    code, _, said = zarrfs("tree", f"s3://{servers.BUCKET}/no-such-prefix")
+    code, _, said = zarrfs("tree", servers.url("no-such-prefix"))
     assert code == 1 and "nothing is stored there" in said
     code, _, said = zarrfs("tree", "s3:///a.zarr")
     assert code == 1 and "names no bucket" in said
 
 
+@pytest.mark.s3
 def test_credentials_come_from_a_program_that_a_profile_names(tmp_path):
     config = tmp_path / "config"
     keys = '{"Version": 1, "AccessKeyId": "any", "SecretAccessKey": "any"}'
@@ -102,9 +104,10 @@ def test_credentials_come_from_a_program_that_a_profile_names(tmp_path):
     assert code == 1 and "credential_process: it printed no AccessKeyId" in said
 
 
+@pytest.mark.s3
 def test_unfinished_uploads_are_listed_and_old_ones_ended(proxy, mount, prefix):
     data = os.urandom(100 << 20)
-    url = f"s3://{servers.BUCKET}/{prefix}"
+    url = servers.url(prefix)
     assert zarrfs("uploads", url) == (0, "", "")
     code, _, said = zarrfs("create", f"{url}/x", "--shape", len(data), "--dtype", "uint8", "--chunks", len(data), "--codecs", "none")
     assert code == 0, said

@@ -39,7 +39,7 @@ def values(seed=0):
 
 
 def gets(proxy):
-    return [it for it in proxy.take() if it.method == "GET" and "list-type=2" not in it.path]
+    return [it for it in proxy.take() if it.method == "GET" and not servers.is_listing(it)]
 
 
 def files(cache):
@@ -170,8 +170,8 @@ def test_the_size_is_kept(mount, root, cache):
 def test_commands_use_the_cache_too(proxy, prefix, root, cache):
     data = values()
     root.create_array("x", data=data, chunks=CHUNKS)
-    url = f"s3://{servers.BUCKET}/{prefix}"
-    options = ["--endpoint", proxy.url, "--disk-cache", str(cache)]
+    url = servers.url(prefix)
+    options = ["--endpoint", servers.endpoint(proxy.url), "--disk-cache", str(cache)]
     for command in [["check", url], ["check", url]]:
         proxy.take()
         assert run(*command, *options).returncode == 0
@@ -181,10 +181,10 @@ def test_commands_use_the_cache_too(proxy, prefix, root, cache):
 def test_a_directory_that_others_may_write_to_is_refused(prefix, root, cache):
     (cache / "v1").mkdir(parents=True)
     (cache / "v1").chmod(0o777)
-    failed = run("tree", f"s3://{servers.BUCKET}/{prefix}", "--disk-cache", str(cache))
+    failed = run("tree", servers.url(prefix), "--disk-cache", str(cache))
     assert failed.returncode == 1
     assert "other users may write to it" in failed.stderr and str(cache) in failed.stderr
-    failed = run("tree", f"s3://{servers.BUCKET}/{prefix}", "--disk-cache", "/proc/none")
+    failed = run("tree", servers.url(prefix), "--disk-cache", "/proc/none")
     assert failed.returncode == 1 and failed.stderr.count("\n") == 1
 
 

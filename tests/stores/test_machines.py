@@ -95,7 +95,7 @@ class Writer:
     def __init__(self, machine, port, prefix, path, clock=""):
         """With a `clock` such as `-1h`, that of the machine is wrong by so much."""
         self.machine, self.path, self.count, self.clock = machine, path, 0, clock
-        self.url, self.endpoint = f"s3://{servers.BUCKET}/{prefix}", f"http://{machine.here}:{port}"
+        self.url, self.endpoint = servers.url(prefix), f"http://{machine.here}:{port}"
         self.mount = None
 
     def start(self):

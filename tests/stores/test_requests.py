@@ -17,6 +17,15 @@ import servers
 from proxy import Fault
 
 
+# Azure sends the last bytes only to clients that know the length, and a condition for Google names a generation.
+OF_SUFFIX = 1 if servers.PROVIDER == "az" else 0
+OF_GENERATION = 1 if servers.PROVIDER == "gs" else 0
+
+
+def is_deletion(request):
+    return request.method == "DELETE" or "?delete" in request.path or "comp=batch" in request.path
+
+
 @pytest.fixture
 def root(prefix):
     """A hierarchy at the prefix, written by zarr-python."""
@@ -213,7 +222,7 @@ def test_an_inner_chunk_is_a_request_for_the_index_and_one_for_its_bytes(proxy, 
         assert (m / "x/zarr.json").exists()
         proxy.take()
         assert (m / "x/c/2/0/0").read_bytes() == values(8, 300, 300)[2].tobytes()
-        took(proxy, 2)
+        took(proxy, 2 + OF_SUFFIX)
         assert (m / "x/c/5/0/0").read_bytes() == values(8, 300, 300)[5].tobytes()
         took(proxy, 1)
 
@@ -226,11 +235,12 @@ def test_the_change_of_an_inner_chunk_is_four_requests_and_the_next_one_three(pr
         proxy.take()
         (m / "x/c/30/0/0").write_bytes(data[0].tobytes())
         sync(m.path)
-        made = [it for it in proxy.take() if "/.zarrfs/probe-" not in it.path and "?delete" not in it.path]
-        assert len(made) <= 4, paths(made)
+        # Those that try the conditions are made once in a mount.
+        made = [it for it in proxy.take() if "/.zarrfs/probe-" not in it.path and not is_deletion(it)]
+        assert len(made) <= 4 + OF_SUFFIX + OF_GENERATION, paths(made)
         (m / "x/c/9/0/0").write_bytes(data[1].tobytes())
         sync(m.path)
-        took(proxy, 3)
+        took(proxy, 3 + OF_GENERATION)
     data[30], data[9] = data[0], data[1]
     assert np.array_equal(root["x"][...], data)
 

@@ -250,7 +250,7 @@ STAYS = {
     "503": (ONCE["503 for two seconds"], {errno.EIO}),
     "429": (ONCE["429"], {errno.EIO}),
     "403": (REFUSALS["403"], {errno.EACCES}),
-    "an expired token": (REFUSALS["an expired token"], {errno.EACCES}),
+    **({"an expired token": (REFUSALS["an expired token"], {errno.EACCES})} if "an expired token" in REFUSALS else {}),
     "409": (CONFLICTS["OperationAborted"], {errno.EIO, errno.EBUSY}),
     "412": ({"status": 412}, {errno.EIO, errno.EBUSY, errno.ESTALE}),
 }
@@ -360,5 +360,5 @@ def test_long_values_go_in_parts(proxy, mount, root, prefix, tmp_path):
         (m / "long/c").mkdir(exist_ok=True)
         (m / "long/c/0").mkdir(exist_ok=True)
         (m / "long/c/0/0").write_bytes(data.tobytes())
-        assert len([it for it in proxy.take() if "partNumber" in it.path]) == 7
+        assert len([it for it in proxy.take() if "partNumber" in it.path or "comp=block&" in it.path]) == 7
     assert np.array_equal(stored(prefix, "long"), data)

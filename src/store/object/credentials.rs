@@ -4,7 +4,6 @@
 //! <https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html>
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -15,7 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 use chrono::DateTime;
 use serde_json::Value;
 
-use crate::error::{Error, Kind, Result};
+use super::environment::{denied, firmware, variable};
+use crate::error::{Error, Result};
 use crate::sys::MemoryFile;
 
 /// The settings of a profile, by name.
@@ -52,14 +52,6 @@ impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keys").field("until", &self.until).finish_non_exhaustive()
     }
-}
-
-fn denied(detail: impl Into<String>) -> Error {
-    Error::new(Kind::Os(libc::EACCES), detail.into())
-}
-
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Returns the name of the profile in use: the one that the user named, or that of the environment.
@@ -116,7 +108,7 @@ fn is_machine_of_amazon() -> bool {
     if variable("AWS_EC2_METADATA_DISABLED").is_some_and(|value| value == "true") {
         return false;
     }
-    let vendor = fs::read_to_string("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
+    let vendor = firmware("sys_vendor");
     let uuid = fs::read_to_string("/sys/hypervisor/uuid").unwrap_or_default();
     vendor.trim() == "Amazon EC2" || uuid.starts_with("ec2")
 }

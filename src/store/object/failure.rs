@@ -51,11 +51,17 @@ pub(super) fn is_mended_by_renewal(failure: &Failure) -> bool {
         && !reason_of(failure).1.contains("AccessDenied")
 }
 
+/// Whether the user may not do something, or the credentials are not good. Google says the second
+/// to those who have none.
+pub(super) fn is_not_allowed(failure: &Failure) -> bool {
+    matches!(failure, Failure::PermissionDenied { .. } | Failure::Unauthenticated { .. })
+}
+
 /// Whether a request was refused.
 pub(super) fn is_refusal(failure: &Failure) -> bool {
     let is_expired = |reason: &str| EXPIRED.iter().any(|code| reason.contains(code));
     match failure {
-        Failure::PermissionDenied { .. } | Failure::Unauthenticated { .. } => true,
+        _ if is_not_allowed(failure) => true,
         Failure::Generic { .. } => {
             let (status, reason) = reason_of(failure);
             matches!(status, Some(401 | 403)) || status == Some(400) && is_expired(&reason)

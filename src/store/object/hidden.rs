@@ -7,13 +7,17 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use object_store::aws::AmazonS3;
-use object_store::list::{PaginatedListOptions, PaginatedListStore as _};
+use object_store::list::PaginatedListOptions;
 use object_store::path::Path;
 use object_store::{Error as Failure, ObjectStoreExt as _};
 use parking_lot::Mutex;
 
+use super::failure;
+use super::settings::Client;
 use crate::store::{Prefix, unique};
+
+/// The most pages that are read to see whether an object is listed.
+const MOST_PAGES: usize = 8;
 
 /// Where a hierarchy may have metadata at its root.
 const ENTRY_POINTS: [&str; 5] =
@@ -45,12 +49,12 @@ impl Hidden {
     }
 
     /// Whether an object is missing that the bucket has just refused.
-    pub(super) async fn is_missing(&self, client: &AmazonS3, root: &Prefix, path: &Path) -> bool {
+    pub(super) async fn is_missing(&self, client: &dyn Client, root: &Prefix, path: &Path) -> bool {
         if self.is_listed.load(Ordering::Relaxed) {
             return is_not_listed(client, path).await;
         }
         let refused =
-            |found: &Result<_, Failure>| matches!(found, Err(Failure::PermissionDenied { .. }));
+            |found: &Result<_, Failure>| found.as_ref().is_err_and(failure::is_not_allowed);
         let Ok(none) = Path::parse(format!("{root}.zarrfs/none-{}", unique::text())) else {
             return false;
         };
@@ -86,7 +90,7 @@ impl Hidden {
     }
 
     /// Finds an object that is there.
-    async fn find(client: &AmazonS3, root: &Prefix) -> Option<Path> {
+    async fn find(client: &dyn Client, root: &Prefix) -> Option<Path> {
         for name in ENTRY_POINTS {
             let path = Path::parse(format!("{root}{name}")).ok()?;
             if client.head(&path).await.is_ok() {
@@ -98,11 +102,22 @@ impl Hidden {
 }
 
 /// Whether a listing shows that an object is missing.
-async fn is_not_listed(client: &AmazonS3, path: &Path) -> bool {
-    let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
-    match client.list_paginated(Some(path.as_ref()), options).await {
-        // Of all keys that begin so, this one is the first.
-        Ok(page) => page.result.objects.first().is_none_or(|first| first.location != *path),
-        Err(_) => false,
+async fn is_not_listed(client: &dyn Client, path: &Path) -> bool {
+    // The client leaves out an object of Azure whose name is the prefix.
+    let mut prefix = path.as_ref().to_owned();
+    prefix.pop();
+    let mut options = PaginatedListOptions::default();
+    for _ in 0..MOST_PAGES {
+        let Ok(page) = client.list_paginated(Some(&prefix), options.clone()).await else {
+            return false;
+        };
+        if page.result.objects.iter().any(|object| object.location == *path) {
+            return false;
+        }
+        options.page_token = page.page_token;
+        if options.page_token.is_none() {
+            return true;
+        }
     }
+    false
 }

@@ -5,22 +5,24 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use object_store::multipart::{MultipartStore as _, PartId};
+use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::{
-    Attribute, Attributes, Error as Failure, GetOptions, GetResult, MultipartId, ObjectStore as _,
+    Attribute, Attributes, Error as Failure, GetOptions, GetResult, MultipartId, ObjectMeta,
     ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
     UpdateVersion,
 };
 
 use super::client::Clients;
 use super::failure::{self, SILENCE};
+use super::place::Provider;
 use super::progress::Progress;
 use super::version::{self, stat_of};
 use crate::store::{Condition, Stat, Version};
 
-/// The metadata of an object that names the put that stored it.
-const WRITE_ID: &str = "zarrfs-write-id";
+/// The metadata of an object that names the put that stored it. Azure takes no hyphens in it, and
+/// some servers no underscores.
+const WRITE_ID: &str = "zarrfswriteid";
 
 /// The longest value that is put in one request, if there is no condition, in bytes.
 const MOST_IN_ONE: u64 = 64 << 20;
@@ -217,10 +219,7 @@ impl Put<'_> {
         let mode = match condition {
             Condition::Always => PutMode::Overwrite,
             Condition::Absent => PutMode::Create,
-            Condition::Unchanged(version) => {
-                let tag = self.tag_of(version).await?;
-                PutMode::Update(UpdateVersion { e_tag: Some(tag), version: None })
-            }
+            Condition::Unchanged(version) => PutMode::Update(self.update_of(version).await?),
         };
         let options = PutOptions { mode, attributes: self.attributes(), ..PutOptions::default() };
         let put = self.clients.writer.put_opts(self.path, payload, options);
@@ -233,17 +232,23 @@ impl Put<'_> {
         Attributes::from_iter([id])
     }
 
-    /// Returns the tag of a version as it is sent.
-    async fn tag_of(self, version: Version) -> Result<String> {
-        if let Some(tag) = version::tag_of(version) {
-            return Ok(self.quoting.of(&tag));
+    /// Returns a version as it is sent: its tag, or for Google its generation, which the tag does
+    /// not show.
+    async fn update_of(self, version: Version) -> Result<UpdateVersion> {
+        let needs_generation = self.clients.provider == Provider::Google;
+        if let Some(tag) = version::tag_of(version).filter(|_| !needs_generation) {
+            return Ok(UpdateVersion { e_tag: Some(self.quoting.of(&tag)), version: None });
         }
         let found = self.look().await?.map(|found| found.meta);
         match found.filter(|object| version::of_object(object).is_same(version)) {
-            Some(object) => match &object.e_tag {
-                Some(tag) => Ok(self.quoting.of(version::bare(tag))),
-                None => Err(Failure::NotSupported { source: "objects have no ETag".into() }),
-            },
+            Some(ObjectMeta { version: Some(generation), .. }) if needs_generation => {
+                Ok(UpdateVersion { e_tag: None, version: Some(generation) })
+            }
+            Some(ObjectMeta { e_tag: Some(tag), .. }) if !needs_generation => {
+                let tag = self.quoting.of(version::bare(&tag));
+                Ok(UpdateVersion { e_tag: Some(tag), version: None })
+            }
+            Some(_) => Err(Failure::NotSupported { source: "objects have no versions".into() }),
             None => Err(Failure::Precondition {
                 path: self.path.to_string(),
                 source: "the object was replaced".into(),
@@ -269,8 +274,12 @@ impl Put<'_> {
     /// Puts an object of `len` bytes in parts. It appears when all of them are there.
     async fn in_parts(self, len: u64) -> Result<Stat> {
         let (reader, writer) = (&self.clients.reader, &self.clients.writer);
-        let options =
-            PutMultipartOptions { attributes: self.attributes(), ..PutMultipartOptions::default() };
+        let attributes = match self.clients.provider {
+            Provider::S3 | Provider::Google => self.attributes(),
+            // The client cannot send them in parts, but the last request can be made again.
+            Provider::Azure => Attributes::default(),
+        };
+        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
         let upload = reader.create_multipart_opts(self.path, options).await?;
         let stored = match self.put_parts(&upload).await {
             Ok(parts) => {

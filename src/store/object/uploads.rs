@@ -4,9 +4,11 @@
 //! <https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListMultipartUploads.html>
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use object_store::aws::AmazonS3;
 use object_store::multipart::MultipartStore as _;
 use object_store::path::Path;
 use object_store::signer::{SignedUrlOptions, Signer as _};
@@ -16,8 +18,10 @@ use quick_xml::events::{BytesRef, Event};
 use reqwest::redirect::Policy;
 use tokio::runtime::{Builder, Runtime};
 
-use super::client::{Clients, Options};
 use super::failure::{self, error_of};
+use super::place::{Place, Provider};
+use super::s3;
+use super::settings::Options;
 use crate::error::{Error, Kind, Result};
 use crate::store::Prefix;
 
@@ -50,7 +54,7 @@ impl Upload {
 /// The uploads to a prefix of a bucket.
 #[derive(Debug)]
 pub struct Uploads {
-    clients: Clients,
+    client: Arc<AmazonS3>,
     http: reqwest::Client,
     root: Prefix,
     runtime: Runtime,
@@ -65,9 +69,12 @@ struct Page {
 }
 
 impl Uploads {
-    /// Returns the uploads to the prefix `root` of `bucket`.
-    pub(super) fn open(bucket: &str, root: Prefix, options: &Options) -> Result<Self> {
-        let clients = Clients::new(bucket, options)?;
+    /// Returns the uploads to a prefix of a bucket.
+    pub(super) fn open(place: Place, options: &Options) -> Result<Self> {
+        if place.provider != Provider::S3 {
+            return Err(Error::unsupported("only s3:// has uploads that stay unfinished"));
+        }
+        let client = s3::signing(&place, options)?;
         let http = reqwest::Client::builder()
             .timeout(GOOD_FOR)
             .redirect(Policy::none())
@@ -75,7 +82,7 @@ impl Uploads {
             .build()
             .map_err(|error| unsent(&error))?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        Ok(Self { clients, http, root, runtime })
+        Ok(Self { client, http, root: place.root, runtime })
     }
 
     /// Returns all uploads that are not complete, 100,000 at most.
@@ -102,8 +109,7 @@ impl Uploads {
         }
         let options = SignedUrlOptions::new().with_query(query);
         let url = self
-            .clients
-            .reader
+            .client
             .signed_url_opts(reqwest::Method::GET, &Path::default(), GOOD_FOR, &options)
             .await
             .map_err(|error| error_of(&error))?;
@@ -128,7 +134,7 @@ impl Uploads {
     pub fn end(&self, upload: &Upload) -> Result<()> {
         let path = Path::parse(&upload.key).ok().filter(|path| path.as_ref() == upload.key);
         let path = path.ok_or_else(|| Error::unsupported("the key has an empty part"))?;
-        let ended = self.clients.reader.abort_multipart(&path, &upload.id);
+        let ended = self.client.abort_multipart(&path, &upload.id);
         match self.runtime.block_on(ended) {
             // Another program was faster.
             Err(object_store::Error::NotFound { .. }) => Ok(()),
