@@ -78,7 +78,10 @@ fn every_refusal_names_the_path_and_the_remedy() {
             ],
         ),
         (&["tree", "{}/file"], &["{}/file: not a directory; name the directory of a hierarchy"]),
-        (&["tree", "https://x.org/a.zarr"], &["https://x.org/a.zarr: only URLs", "s3://BUCKET"]),
+        (
+            &["tree", "ftp://x.org/a.zarr"],
+            &["ftp://x.org/a.zarr: this form of URL is not supported", "s3://BUCKET"],
+        ),
         (&["tree", "{}/a.zarr", "--from", "v2"], &["{}/a.zarr", "dialect v2", "without --from"]),
         (&["convert", "{}/a.zarr", "{}/file"], &["{}/file: not a directory"]),
         (&["demo", "{}/other"], &["{}/other: not empty"]),
