@@ -53,6 +53,8 @@ pub(super) fn tidy(root: &Path, most: impl Fn(u64) -> u64) -> io::Result<u64> {
                 used if newest => used == until,
                 used => used < until,
             };
+            // A temporary one is being written.
+            let is_candidate = is_candidate && !is_temporary(entry);
             if left > most && is_candidate && remove(&entry.path()) {
                 left = left.saturating_sub(len_of(found));
             }
@@ -113,9 +115,12 @@ fn is_in_future(found: &Metadata) -> bool {
     matches!((found.modified(), now), (Ok(used), Some(now)) if used > now)
 }
 
+fn is_temporary(entry: &DirEntry) -> bool {
+    entry.file_name().to_string_lossy().starts_with(TEMPORARY)
+}
+
 /// Whether a killed process has left a temporary file.
 fn is_left(entry: &DirEntry, found: &Metadata) -> bool {
     let age = found.modified().ok().and_then(|used| used.elapsed().ok());
-    let name = entry.file_name();
-    name.to_string_lossy().starts_with(TEMPORARY) && age.is_some_and(|age| age > LEFT)
+    is_temporary(entry) && age.is_some_and(|age| age > LEFT)
 }
