@@ -34,6 +34,8 @@ pub mod remote;
 pub(crate) mod suite;
 #[cfg(any(test, feature = "remote"))]
 pub(crate) mod unique;
+pub mod within;
+pub mod zip;
 
 use std::fmt;
 use std::os::fd::OwnedFd;
