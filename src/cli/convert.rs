@@ -278,7 +278,9 @@ fn prepare(
         Location::Directory(path) => {
             open::within_groups_above(open(open::store(path, Durability::Buffered)?)?, path)?
         }
-        Location::Url(url) => open(args.remote.store(url, remote::TTL)?)?,
+        location @ (Location::Archive(_) | Location::Url(_)) => {
+            open(location.store(&args.remote, remote::TTL, Durability::Buffered)?)?
+        }
     };
     let plan = convert::plan(source, from, &dest, requested, &|| false)?;
     check_ranks(args, &plan)?;

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
+use super::archive;
 use super::args::Create;
 use super::describe::describe;
 use super::failure::{Failure, failed};
@@ -18,9 +19,6 @@ use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, declared};
 use crate::store::PRIVATE;
 use crate::store::directory::{Durability, LOCK_SUFFIX};
 
-/// The suffixes of directories that become a hierarchy.
-const ENDINGS: [&str; 3] = ["zarr", "n5", "zr3"];
-
 /// The place of a new node.
 struct Place {
     /// Where the hierarchy is.
@@ -33,6 +31,7 @@ struct Place {
 
 /// Creates the node and the groups above it, and prints them.
 pub fn run(args: &Create) -> Result<(), Failure> {
+    archive::check_writable(&args.path)?;
     let shown = args.path.display();
     let place = match remote::url(&args.path) {
         Some(url) => find_at_url(url, &args.remote)?,
@@ -95,8 +94,9 @@ fn make(
             hierarchy.recovery().recover();
             hierarchy
         }
-        Location::Url(url) => {
-            let store = args.remote.store(url, remote::TTL)?;
+        // `check_writable` refuses archives.
+        Location::Archive(_) | Location::Url(_) => {
+            let store = place.root.store(&args.remote, place.root.ttl(), Durability::Synced)?;
             Hierarchy::open(store, Some(dialect), Options::default())?
         }
     };
@@ -279,7 +279,9 @@ fn node_of<'n>(names: impl IntoIterator<Item = &'n String>) -> Result<NodePath> 
 }
 
 fn is_named_as_root(path: &Path) -> bool {
-    path.extension().and_then(|end| end.to_str()).is_some_and(|end| ENDINGS.contains(&end))
+    path.extension()
+        .and_then(|end| end.to_str())
+        .is_some_and(|end| archive::ROOT_ENDINGS.contains(&end))
 }
 
 /// Returns how many of the names of new directories lead to the root of the new hierarchy.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::Mount;
 use super::failure::{Failure, failed};
+use super::open::Location;
 use super::serving::{At, Starter};
 use super::typed::Typed;
 use super::words::{Flags, with_options};
@@ -131,7 +132,10 @@ pub fn check_mountpoint(mountpoint: &Path, flags: &Flags) -> Result<PathBuf, Fai
 
 /// Fails for a mountpoint inside the source: the daemon would wait for itself without limit.
 pub fn check_apart(source: &open::Source, mountpoint: &Path) -> Result<(), Failure> {
-    let Some(source) = source.root.directory() else { return Ok(()) };
+    let source = match &source.root {
+        Location::Directory(path) | Location::Archive(path) => path,
+        Location::Url(_) => return Ok(()),
+    };
     if source.starts_with(mountpoint) || mountpoint.starts_with(source) {
         return Err(failed(format!(
             "{} and {}: a mount cannot be over, above or inside its own source; mount it elsewhere",

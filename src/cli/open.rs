@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::archive;
 use super::failure::{Failure, failed};
 use super::folder;
 use super::remote::{self, Remote};
@@ -28,7 +29,7 @@ pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {
             return Err(failed(format!(
-                "{shown}: not a directory; zarrfs opens directories and URLs (s3://, gs://, az://), and no other files"
+                "{shown}: not a directory; zarrfs opens directories, zip archives and URLs (s3://, gs://, az://), and no other files"
             )));
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -83,7 +84,9 @@ impl Access {
 pub enum Location {
     /// A directory, by its path without links.
     Directory(PathBuf),
-    /// A URL.
+    /// A zip archive, by its path without links.
+    Archive(PathBuf),
+    /// A URL, perhaps of a zip archive.
     Url(String),
 }
 
@@ -97,6 +100,7 @@ impl Location {
     ) -> Result<Store, Failure> {
         match self {
             Self::Directory(path) => store(path, durability),
+            Self::Archive(path) => archive::store(path, ttl),
             Self::Url(url) => remote.store(url, ttl),
         }
     }
@@ -105,6 +109,7 @@ impl Location {
     pub fn why_read_only(&self) -> Option<&'static str> {
         match self {
             Self::Directory(_) => None,
+            Self::Archive(_) => Some(archive::WHY_READ_ONLY),
             Self::Url(url) => remote::why_read_only(url),
         }
     }
@@ -112,24 +117,38 @@ impl Location {
     /// Returns how long names are cached, if the user did not type that.
     pub fn ttl(&self) -> Duration {
         match self {
-            Self::Directory(_) => LOCAL_TTL,
+            Self::Directory(_) | Self::Archive(_) => LOCAL_TTL,
             Self::Url(_) => remote::TTL,
         }
     }
 
-    /// Returns the path, unless it is a URL.
+    /// Returns the path of a directory.
     pub fn directory(&self) -> Option<&Path> {
         match self {
             Self::Directory(path) => Some(path),
-            Self::Url(_) => None,
+            Self::Archive(_) | Self::Url(_) => None,
         }
+    }
+
+    /// Whether it is a zip archive, also one at a URL.
+    pub fn is_archive(&self) -> bool {
+        match self {
+            Self::Directory(_) => false,
+            Self::Archive(_) => true,
+            Self::Url(url) => archive::split_url(url).is_some(),
+        }
+    }
+
+    /// Whether it is a URL.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::Url(_))
     }
 }
 
 impl Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Directory(path) => write!(f, "{}", path.display()),
+            Self::Directory(path) | Self::Archive(path) => write!(f, "{}", path.display()),
             Self::Url(url) => f.write_str(url),
         }
     }
@@ -145,11 +164,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// Parses a path from the command line: a directory of a hierarchy or of a node, or
-    /// `HIERARCHY#NODE`.
+    /// Parses a path from the command line: a directory of a hierarchy or of a node, a zip archive
+    /// or a node in one, or `HIERARCHY#NODE`.
     pub fn parse(path: &Path) -> Result<Self, Failure> {
         if let Some(url) = remote::url(path) {
             return Self::parse_url(url);
+        }
+        if let Some((archive, node)) = archive::find(path)? {
+            return Ok(Self { root: Location::Archive(archive), node });
         }
         match path.canonicalize() {
             Ok(root) => {
@@ -256,7 +278,14 @@ pub fn hierarchy(
         });
     }
     let no_node = || no_node(&source.spelled(), node, root);
-    let below = hierarchy.dialect().below(node).ok_or_else(no_node)?;
+    let (store, below) = match hierarchy.dialect().below(node) {
+        Some(below) => (store, below),
+        // In these dialects the directory of a node is a hierarchy by itself.
+        None if root.is_archive() => {
+            (archive::within(store, node.as_str())?, hierarchy.dialect().clone())
+        }
+        None => return Err(no_node()),
+    };
     let hierarchy = Hierarchy::open(store, Some(below), options)?;
     match hierarchy.node(&NodePath::root())? {
         Some(found) if !found.is_bare() && hierarchy.exists()? => Ok(hierarchy),
@@ -361,7 +390,30 @@ pub fn node_for(
         let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
         return Ok((hierarchy, NodePath::root()));
     }
-    node_in_directory(path, from, access)
+    match archive::find(path)? {
+        Some((archive, node)) => {
+            if access == Access::Write {
+                archive::check_writable(path)?;
+            }
+            node_in_archive(path, archive, node, from)
+        }
+        None => node_in_directory(path, from, access),
+    }
+}
+
+fn node_in_archive(
+    path: &Path,
+    archive: PathBuf,
+    node: NodePath,
+    from: Option<&Dialect>,
+) -> Result<(Hierarchy, NodePath), Failure> {
+    let store = archive::store(&archive, LOCAL_TTL)?;
+    let source = Source { root: Location::Archive(archive), node: NodePath::root() };
+    let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
+    match hierarchy.node(&node)? {
+        Some(found) if !found.is_bare() || node.is_root() => Ok((hierarchy, node)),
+        Some(_) | None => Err(no_node(&path.display().to_string(), &node, &source.root)),
+    }
 }
 
 fn node_in_directory(

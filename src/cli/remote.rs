@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use super::archive;
 use super::failure::{Failure, failed};
 use super::values::{duration, size};
 use crate::store::Store;
@@ -82,30 +83,41 @@ pub fn url(source: &Path) -> Option<&str> {
 }
 
 /// Returns why no program can write to the store at a URL, as the end of a sentence about it.
-pub fn why_read_only(_url: &str) -> Option<&'static str> {
-    None
+pub fn why_read_only(url: &str) -> Option<&'static str> {
+    archive::split_url(url).map(|_| archive::WHY_READ_ONLY)
 }
 
 impl Remote {
-    /// Returns the store at a URL. It caches names for `ttl`.
+    /// Returns the store at a URL, which may be that of a zip archive. It caches names for `ttl`.
     #[cfg(feature = "remote")]
     pub fn store(&self, url: &str, ttl: Duration) -> Result<Store, Failure> {
         use std::sync::Arc;
 
         use crate::store::object;
-        use crate::store::remote::Limits;
 
-        let limits = Limits {
+        let explain = |detail: &str| failed(format!("{url}: {detail}"));
+        if let Some((above, key)) = archive::split_url(url) {
+            let cache = self.open_disk_cache()?;
+            let below = object::connect(above, &self.options(), self.limits(ttl), cache);
+            let below = Store::new(Arc::new(below.map_err(|error| explain(error.detail()))?));
+            return archive::store_in(below.read_only(), key, ttl)
+                .map_err(|failure| explain(failure.message()));
+        }
+        let store = object::open(url, &self.options(), self.limits(ttl), self.open_disk_cache()?)
+            .map_err(|error| explain(error.detail()))?;
+        Ok(Store::new(Arc::new(store)))
+    }
+
+    #[cfg(feature = "remote")]
+    fn limits(&self, ttl: Duration) -> crate::store::remote::Limits {
+        crate::store::remote::Limits {
             ttl,
             memory: self.fetch_memory,
             requests: self.max_requests.max(1),
             rewrite: self.max_rewrite,
             is_single_writer: self.single_writer,
-            ..Limits::DEFAULT
-        };
-        let store = object::open(url, &self.options(), limits, self.open_disk_cache()?)
-            .map_err(|error| failed(format!("{url}: {}", error.detail())))?;
-        Ok(Store::new(Arc::new(store)))
+            ..crate::store::remote::Limits::DEFAULT
+        }
     }
 
     #[cfg(feature = "remote")]

@@ -64,7 +64,7 @@ impl Typed<'_> {
         // The daemon changes its working directory, from which relative paths start.
         let rescue = self.options.write.rescue.as_ref().map(std::path::absolute).transpose()?;
         let hierarchy = self.open_hierarchy(source)?;
-        let is_remote = source.root.directory().is_none();
+        let is_remote = source.root.is_remote();
         if !is_remote {
             hierarchy.recovery().recover();
         }

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
 use super::access_log::AccessLog;
+use super::archive;
 use super::args;
 use super::failure::{Failure, failed};
 use super::open::{self, Location};
@@ -68,6 +69,9 @@ impl Typed<'_> {
     }
 
     fn missing_source(&self) -> Failure {
+        if archive::is_named(self.path) {
+            return failed(format!("{}: no such file", self.path.display()));
+        }
         let remedy =
             if self.flags.read_only { "" } else { "; use --create to create a hierarchy there" };
         failed(format!("{}: no such directory{remedy}", self.path.display()))
@@ -95,7 +99,7 @@ impl Typed<'_> {
         let layout = ShardLayout { order: args.write.shard_order, write };
         let max_chunk_len = resources::within_memory(args.tree.max_chunk_size, 8);
         let trusts_encoded = args.write.trust_encoded;
-        let is_remote = source.root.directory().is_none();
+        let is_remote = source.root.is_remote();
         let reads_copies = is_remote && flags.read_only && metadata_ttl >= SHORTEST_FOR_COPIES;
         let reads_copies = reads_copies && !args.tree.no_consolidated;
         let options = hierarchy::Options {
@@ -178,7 +182,9 @@ impl Typed<'_> {
     pub fn threads(&self, source: &open::Source) -> (usize, usize) {
         let processors = processors();
         let (workers, ahead) = match &source.root {
-            Location::Directory(_) => (processors.saturating_add(2).max(4), processors),
+            Location::Directory(_) | Location::Archive(_) => {
+                (processors.saturating_add(2).max(4), processors)
+            }
             Location::Url(_) => (REMOTE_THREADS, REMOTE_THREADS / 4),
         };
         let workers = self.options.tree.threads.unwrap_or(workers).max(1);
@@ -225,6 +231,7 @@ impl Typed<'_> {
 
     /// Creates the root of a new hierarchy.
     fn create(&self) -> Result<(), Failure> {
+        archive::check_writable(self.path)?;
         let shown = self.path.display();
         let refused = |error: &dyn fmt::Display| failed(format!("{shown}: {error}"));
         let (store, is_empty) = if let Some(url) = remote::url(self.path) {

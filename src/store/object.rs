@@ -77,12 +77,22 @@ pub fn open(
     limits: Limits,
     disk: Option<Arc<DiskCache>>,
 ) -> Result<RemoteStore> {
+    let store = connect(url, options, limits, disk)?;
+    store.try_listing();
+    Ok(store)
+}
+
+/// Like [`open`], for a caller that knows the keys: makes no request.
+pub fn connect(
+    url: &str,
+    options: &Options,
+    limits: Limits,
+    disk: Option<Arc<DiskCache>>,
+) -> Result<RemoteStore> {
     let server = ObjectServer::connect(Place::parse(url)?, options, limits)?;
     let store = format!("{}/{}", server.clients.name, server.root);
     let cache = disk.map(|disk| ValueCache { disk, store });
-    let store = RemoteStore::new(Arc::new(server), limits, cache)?;
-    store.try_listing();
-    Ok(store)
+    RemoteStore::new(Arc::new(server), limits, cache)
 }
 
 /// Returns the uploads to a URL.
