@@ -86,6 +86,7 @@ need setfattr attr
 need rsync rsync
 need unzip unzip
 need zip zip
+need 7zz 7zip
 need vim vim
 need fio fio
 need patch patch

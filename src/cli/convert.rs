@@ -16,6 +16,7 @@ use super::failure::{Failure, failed};
 use super::interrupt::stop_on_signals;
 use super::mounted::{self, Mounted};
 use super::open::Location;
+use super::pack::Packing;
 use super::progress::Bar;
 use super::{open, print, remote, size};
 use crate::array::FillChunks;
@@ -41,15 +42,28 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     let (source, from) = open::node(&args.source, args.from.as_ref(), &args.remote)?;
     let dest = Dest::find(args)?;
     let requested = requested(args, dest.target);
+    let mut watch = Progress::new(args, &dest)?;
+    if dest.packing.is_some() {
+        // From here on there is something to remove.
+        stop_on_signals(&watch.is_stopped, Vec::new())?;
+    }
     // Planning needs a store, but stores nothing.
     dest.make_directory()?;
-    let (hierarchy, plan) =
-        prepare(args, &source, &from, &dest, &requested).inspect_err(|_| dest.remove_if_new())?;
-    let watch = Progress::new(args, plan.arrays().count())?;
+    let prepared = prepare(args, &source, &from, &dest, &requested, &watch);
+    let (hierarchy, plan) = prepared.inspect_err(|_| dest.remove_if_new())?;
+    watch.arrays = plan.arrays().count();
+    if dest.packing.is_none() {
+        stop_on_signals(&watch.is_stopped, Vec::new())?;
+    }
     let copied = copy(args, dest.target, &hierarchy, &plan, &requested, &watch);
+    let copied = copied.and_then(|copied| {
+        let nodes = described(&hierarchy, &plan)?;
+        dest.pack(args, &watch)?;
+        Ok((copied, nodes))
+    });
     watch.bar.end();
-    let copied = copied.inspect_err(|_| dest.remove_if_new())?;
-    report(args, &hierarchy, &plan, &copied, begun)?;
+    let (copied, nodes) = copied.inspect_err(|_| dest.remove_if_new())?;
+    report(args, &nodes, &plan, &copied, begun)?;
     match watch.damaged_count() {
         0 => Ok(()),
         count => Err(failed(format!(
@@ -66,11 +80,19 @@ struct Dest {
     target: Target,
     /// Whether its directory must be created.
     is_new: bool,
+    /// The archive that the copy becomes.
+    packing: Option<Packing>,
 }
 
 impl Dest {
     /// Returns the place of the copy. Fails if it has contents other than an unfinished conversion.
     fn find(args: &Convert) -> Result<Self, Failure> {
+        if let Some(packing) = Packing::find(args)? {
+            check_apart(&args.source, packing.dest())?;
+            let location = Location::Directory(packing.tree());
+            let packing = Some(packing);
+            return Ok(Self { location, target: Target::Directory, is_new: true, packing });
+        }
         if let Some(url) = remote::url(&args.dest) {
             check_apart_urls(&args.source, url)?;
             let store = args.remote.store(url, remote::TTL)?;
@@ -79,7 +101,7 @@ impl Dest {
                 is_empty.map_err(|error| failed(format!("{url}: {}", error.detail())))?;
             let location = Location::Url(url.to_owned());
             return if is_empty {
-                Ok(Self { location, target: Target::Directory, is_new: false })
+                Ok(Self { location, target: Target::Directory, is_new: false, packing: None })
             } else {
                 Err(not_empty(&args.dest))
             };
@@ -95,7 +117,19 @@ impl Dest {
             None => Target::Directory,
         };
         let is_new = check_dest(&args.dest, target)?;
-        Ok(Self { location: Location::Directory(path), target, is_new })
+        Ok(Self { location: Location::Directory(path), target, is_new, packing: None })
+    }
+
+    /// Packs the copy, if it becomes an archive.
+    fn pack(&self, args: &Convert, watch: &Progress) -> Result<(), Failure> {
+        let Some(packing) = &self.packing else { return Ok(()) };
+        let begin = |values| watch.bar.begin("packing".to_owned(), values);
+        packing.pack(args, &|| watch.is_stopped(), &begin, &|| watch.bar.advance("packed")).map_err(
+            |failure| match failure {
+                Failure::Failed(why) => failed(format!("{}: {why}", args.dest.display())),
+                other => other,
+            },
+        )
     }
 
     fn make_directory(&self) -> Result<(), Failure> {
@@ -187,7 +221,12 @@ fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
         ));
     }
     let why = if watch.is_stopped() { "interrupted".to_owned() } else { error.to_string() };
-    failed(format!("{}: {why}; run the same command again to continue", args.dest.display()))
+    let what = if watch.is_packing {
+        "no archive was made"
+    } else {
+        "run the same command again to continue"
+    };
+    failed(format!("{}: {why}; {what}", args.dest.display()))
 }
 
 fn requested(args: &Convert, target: Target) -> Requested {
@@ -271,18 +310,19 @@ fn prepare(
     from: &NodePath,
     dest: &Dest,
     requested: &Requested,
+    watch: &Progress,
 ) -> Result<(Hierarchy, Plan), Failure> {
     args.format.check_makes_nodes()?;
     let open = |store| Hierarchy::open(store, Some(args.format.clone()), Options::default());
-    let dest = match &dest.location {
-        Location::Directory(path) => {
-            open::within_groups_above(open(open::store(path, Durability::Buffered)?)?, path)?
-        }
-        location @ (Location::Archive(_) | Location::Url(_)) => {
-            open(location.store(&args.remote, remote::TTL, Durability::Buffered)?)?
-        }
+    let hierarchy = open(dest.location.store(&args.remote, remote::TTL, Durability::Buffered)?)?;
+    let dest = match dest.location.directory() {
+        Some(path) if dest.packing.is_none() => open::within_groups_above(hierarchy, path)?,
+        _ => hierarchy,
     };
-    let plan = convert::plan(source, from, &dest, requested, &|| false)?;
+    let plan = convert::plan(source, from, &dest, requested, &|| watch.is_stopped());
+    let plan = plan.map_err(|error| {
+        if watch.is_stopped() { cut_short(args, watch, &error) } else { error.into() }
+    })?;
     check_ranks(args, &plan)?;
     for (path, error) in &plan.unsupported {
         print::error(&format!("zarrfs: {path}: {}", error.detail()));
@@ -421,18 +461,23 @@ fn session() -> String {
     id.trim().to_owned()
 }
 
-fn report(
-    args: &Convert,
-    dest: &Hierarchy,
-    plan: &Plan,
-    copied: &Copied,
-    begun: Instant,
-) -> Result<(), Failure> {
+/// Returns a line for each array of the copy.
+fn described(dest: &Hierarchy, plan: &Plan) -> Result<String, Failure> {
     let mut text = String::new();
     for (path, chunks) in plan.arrays() {
         let line = format!("{path}  {}; {}", describe(&*dest.existing(path)?), chunks.described());
         text.extend([&print::plain(&line), "\n"]);
     }
+    Ok(text)
+}
+
+fn report(
+    args: &Convert,
+    nodes: &str,
+    plan: &Plan,
+    copied: &Copied,
+    begun: Instant,
+) -> Result<(), Failure> {
     let arrays = plan.arrays().count();
     let groups = plan.jobs().len().saturating_sub(arrays);
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
@@ -453,8 +498,7 @@ fn report(
         tenths / 10,
         tenths % 10
     );
-    text.push_str(&last);
-    print::output(&text)
+    print::output(&format!("{nodes}{last}"))
 }
 
 /// The progress bar on a terminal, and whether the user interrupted the copy.
@@ -463,6 +507,7 @@ struct Progress {
     arrays: usize,
     begun: std::sync::atomic::AtomicUsize,
     is_stopped: Arc<AtomicBool>,
+    is_packing: bool,
     source: String,
     keeps_going: bool,
     /// The errors for damaged chunks of the source. A leaf lock.
@@ -470,15 +515,13 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(args: &Convert, arrays: usize) -> Result<Self, Failure> {
-        let bar = Bar::new("{prefix} {wide_bar} {pos}/{len} {eta}")?;
-        let is_stopped = Arc::default();
-        stop_on_signals(&is_stopped, Vec::new())?;
+    fn new(args: &Convert, dest: &Dest) -> Result<Self, Failure> {
         Ok(Self {
-            bar,
-            arrays,
+            bar: Bar::new("{prefix} {wide_bar} {pos}/{len} {eta}")?,
+            arrays: 0,
             begun: std::sync::atomic::AtomicUsize::new(0),
-            is_stopped,
+            is_stopped: Arc::default(),
+            is_packing: dest.packing.is_some(),
             source: args.source.display().to_string(),
             keeps_going: args.keep_going,
             damaged: Mutex::default(),

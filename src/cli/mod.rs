@@ -26,6 +26,7 @@ mod mounted;
 mod notify;
 mod obstacles;
 mod open;
+mod pack;
 mod pages;
 mod plot;
 mod print;

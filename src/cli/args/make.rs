@@ -79,7 +79,7 @@ pub struct Convert {
     /// The hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
     pub source: PathBuf,
     /// The new hierarchy: a directory or URL that is missing, empty, or left by an interrupted
-    /// conversion.
+    /// conversion, or a new zip archive (.zip or .ozx).
     pub dest: PathBuf,
     /// Dialect of SOURCE [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]
