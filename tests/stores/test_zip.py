@@ -1,4 +1,4 @@
-"""Zip archives in a bucket of S3: how many requests they take, and what happens when one is replaced."""
+"""Zip archives in a bucket: how many requests they take, and what happens when one is replaced."""
 
 import contextlib
 import errno
@@ -48,6 +48,7 @@ def chunks(count):
     return make
 
 
+@pytest.mark.s3
 def test_a_chunk_of_an_archive_is_one_request(proxy, zipped):
     with zipped(chunks(40)) as m:
         # The end of the archive has all names; the metadata file of the root.
@@ -60,6 +61,7 @@ def test_a_chunk_of_an_archive_is_one_request(proxy, zipped):
         took(proxy, 0)
 
 
+@pytest.mark.s3
 def test_a_long_directory_is_one_request_more(proxy, zipped):
     def make(store):
         zarr.create_array(store, data=values(5000), chunks=(1,), compressors=None, filters=None)
@@ -72,6 +74,7 @@ def test_a_long_directory_is_one_request_more(proxy, zipped):
         took(proxy, 0)
 
 
+@pytest.mark.s3
 def test_an_inner_chunk_of_a_shard_is_one_request_after_the_index(proxy, zipped):
     def make(store):
         data = values(40, 100_000)
@@ -97,10 +100,10 @@ def test_commands_read_an_archive_at_a_url(proxy, prefix, zipped, tmp_path):
     def make(store):
         zarr.create_group(store).create_array("g/t2m", data=values(12), chunks=(4,))
 
-    url = f"s3://{servers.BUCKET}/{prefix}/made.zip"
+    url = servers.url(f"{prefix}/made.zip")
 
     def run(*words, code=0):
-        command = [BIN, *map(str, words), "--endpoint", proxy.url]
+        command = [BIN, *map(str, words), "--endpoint", servers.endpoint(proxy.url)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr
