@@ -1,11 +1,11 @@
 #!/bin/bash
 # The tests of object stores: a server of S3 (SeaweedFS, from the Python registry) with a proxy before it, and every
 # hierarchy that another program wrote, mounted from there. Then the tests of writing and of requests with Azure (Azurite,
-# from the npm registry) and Google (tests/stores/gcs.py).
+# from the npm registry) and Google (tests/stores/gcs.py), and those of web servers (nginx and others, of Debian).
 #
 #   scripts/stores.sh [arguments for pytest]     ZARRFS_BIN: the program to test [default: it is built]
-#   ZARRFS_LONG=1: all tests with Azure and Google, several machines (network namespaces, as root), and the same tests on
-#   Ceph (installs Debian's radosgw)
+#   ZARRFS_LONG=1: all tests with Azure and Google, every hierarchy on each web server, several machines (network
+#   namespaces, as root), and the same tests on Ceph (installs Debian's radosgw)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
@@ -31,10 +31,12 @@ if [ -z "${ZARRFS_BIN:-}" ]; then
 fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/zarrfs-stores.XXXXXX")
+# The users of web servers get to their files.
+chmod 755 "$work"
 cleanup() {
     code=$?
     trap '' INT TERM
-    for process in ${server:-} ${ceph:-} ${other:-}; do
+    for process in ${server:-} ${ceph:-} ${other:-} ${web:-}; do
         { kill "$process" 2> /dev/null && wait "$process" 2> /dev/null; } || true
     done
     rm -rf --one-file-system "$work"
@@ -74,14 +76,31 @@ make_bucket() {
     return 1
 }
 make_bucket "$server"
+for program in nginx:nginx-light apache2:apache2 lighttpd:lighttpd caddy:caddy; do
+    PATH=$PATH:/usr/sbin command -v "${program%:*}" > /dev/null || missing+=("${program#*:}")
+done
+# They are started by the tests alone.
+[ -z "${missing:-}" ] || RUNLEVEL=1 apt-get install -y -q --no-install-recommends "${missing[@]}" > /dev/null
+export PATH=$PATH:/usr/sbin
 python="$cache/stores/bin/python -m pytest -q -n $(nproc) -p no:cacheprovider"
 export PYTHONDONTWRITEBYTECODE=1
 all() {
     timeout --kill-after=30 2400 $python --basetemp="$work/pytest" tests/stores --ignore=tests/stores/test_machines.py ${all_but:-} "$@"
     [ $# -gt 0 ] || timeout --kill-after=30 1200 $python --basetemp="$work/fixtures" tests/peers/test_fixtures.py
 }
+# Mounts every hierarchy from a web server of the form $1.
+on_web() {
+    mkdir -m 755 "$work/web-$1"
+    "$cache/stores/bin/python" tests/stores/web.py "$1" "$work/web-$1" > "$work/url-$1" &
+    web=$!
+    until [ -s "$work/url-$1" ]; do kill -0 "$web"; sleep 0.1; done
+    ZARRFS_WEB="$(cat "$work/url-$1") $work/web-$1" timeout --kill-after=30 1200 $python --basetemp="$work/on-$1" tests/peers/test_fixtures.py
+    kill "$web" && { wait "$web" || true; }
+    web=
+}
 all "$@"
 [ $# = 0 ] || exit 0
+on_web nginx-json
 
 # Runs the tests with another provider, whose server the process $1 is and whose bucket "$3..." creates.
 provider() {
@@ -122,6 +141,10 @@ other=
 export ZARRFS_SERVER=$s3_server
 [ "${ZARRFS_LONG:-}" = 1 ] || exit 0
 
+for form in nginx-html nginx-whole apache apache-dav lighttpd python caddy; do
+    echo "== $form"
+    on_web "$form"
+done
 echo "== several machines"
 command -v faketime > /dev/null || apt-get install -y -q --no-install-recommends faketime > /dev/null
 timeout --kill-after=30 2400 $python -n 1 --basetemp="$work/pytest" tests/stores/test_machines.py

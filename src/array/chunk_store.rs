@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::coords::{Coords, Grid};
-use super::key_encoding;
+use super::{key_encoding, unlisted};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::KeyEncoding;
 use crate::shard::Usage;
@@ -356,6 +356,9 @@ impl ChunkStore for Direct {
 
     fn list_dir(self: Arc<Self>, prefix: &[u64]) -> Result<Indices> {
         let depth = prefix.len();
+        if self.store.list().is_none() {
+            return self.unlisted_dir(prefix);
+        }
         let Some((level, before)) = key_encoding::level(self.encoding, prefix) else {
             // All chunks lie directly below the array, so an index may occur many times.
             let mut seen = std::collections::HashSet::new();
@@ -384,6 +387,13 @@ impl ChunkStore for Direct {
             let is_stored = self.grid.contains(&coords)
                 && self.stat(std::slice::from_ref(&coords))?.iter().any(Option::is_some);
             return Ok(Box::new(is_stored.then_some(Ok(coords)).into_iter()));
+        }
+        if self.store.list().is_none() {
+            let (grid, of) = (self.grid.clone(), prefix.to_vec());
+            let stats = move |coords: &[Coords]| self.stat(coords);
+            let are_there =
+                move |coords: &[Coords]| Ok(stats(coords)?.iter().map(Option::is_some).collect());
+            return unlisted::list(&grid, &of, are_there);
         }
         let below = match key_encoding::level(self.encoding, prefix) {
             Some((level, _)) => self.prefix.join(&level)?,
@@ -416,6 +426,22 @@ impl ChunkStore for Direct {
 }
 
 impl Direct {
+    /// Returns the indices that follow `prefix` in a store that cannot list: of chunks those that
+    /// are there, else those of the grid.
+    fn unlisted_dir(self: Arc<Self>, prefix: &[u64]) -> Result<Indices> {
+        let depth = prefix.len();
+        let count = self.grid.counts().get(depth).copied().unwrap_or(0);
+        if depth.saturating_add(1) < self.grid.rank() {
+            unlisted::check(Some(count))?;
+            return Ok(Box::new((0..count).map(Ok)));
+        }
+        let chunks = self.list_prefix(prefix)?;
+        Ok(Box::new(chunks.filter_map(move |coords| match coords {
+            Ok(coords) => coords.indices().get(depth).copied().map(Ok),
+            Err(error) => Some(Err(error)),
+        })))
+    }
+
     /// Returns the index that an entry of a level adds to `prefix`, if it leads to a chunk of the
     /// grid.
     fn child(self: &Arc<Self>, prefix: &[u64], before: &str, entry: &Entry) -> Result<Option<u64>> {

@@ -18,6 +18,7 @@ mod open;
 pub mod region;
 mod shard_cache;
 mod sharded;
+mod unlisted;
 
 pub use bound::ChunkLen;
 pub use chunk_ref::{ChunkId, ChunkRef};

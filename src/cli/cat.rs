@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 
 use super::args::Cat;
 use super::failure::{Failure, failed};
-use super::{logger, open, print};
+use super::{logger, open, print, remote};
 use crate::cache::ChunkCache;
 use crate::resources;
 use crate::view::cut::Cut;
@@ -20,7 +20,7 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     // The other half is for the bytes in progress.
     let half = resources::within_memory(args.cache_size, 4) / 2;
     let cache = ChunkCache::new(half);
-    let shown = args.source.display();
+    let shown = remote::typed(&args.source);
     let extension = args.format.extension;
     let cut = args.region.as_ref().map(|region| Cut::new(&hierarchy, &path, region));
     let cut = cut.transpose().map_err(|error| failed(format!("{shown}: {}", error.detail())))?;

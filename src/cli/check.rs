@@ -32,7 +32,7 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
     let mut only: Vec<NodePath> = only.collect::<Result<_>>()?;
     for path in &only {
         if hierarchy.node(path)?.is_none() {
-            let shown = args.source.display();
+            let shown = remote::typed(&args.source);
             return Err(failed(format!("{shown}: there is no node {path} (--only)")));
         }
     }
@@ -60,7 +60,7 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
     printer.lines.end()?;
     let damaged = printer.count(Severity::Damaged);
     if printer.is_stopped() {
-        let shown = args.source.display();
+        let shown = remote::typed(&args.source);
         return match printer.lines.is_closed() {
             // The reader of the output wants no more of it.
             true if damaged > 0 => Err(Failure::Damaged),
@@ -259,6 +259,6 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
     parts.push(format!("{damaged} damaged, {suspect} suspect, {notes}"));
     let tenths = elapsed.as_millis() / 100;
     parts.push(format!("{}.{} s", tenths / 10, tenths % 10));
-    let text = format!("{}: {}", args.source.display(), parts.join("; "));
+    let text = format!("{}: {}", remote::typed(&args.source), parts.join("; "));
     print::error(&text);
 }

@@ -94,6 +94,7 @@ impl Dest {
             return Ok(Self { location, target: Target::Directory, is_new: true, packing });
         }
         if let Some(url) = remote::url(&args.dest) {
+            remote::check_writable(url)?;
             check_apart_urls(&args.source, url)?;
             let store = args.remote.store(url, remote::TTL)?;
             let is_empty = open::is_empty(&store).and_then(|is| Ok(is || Mark::is_in(&store)?));
@@ -217,7 +218,7 @@ fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
             "{}: stopped at a damaged chunk of the source (see above); --keep-going leaves out such \
              chunks, and `zarrfs check {}` lists them all",
             args.dest.display(),
-            args.source.display()
+            remote::typed(&args.source)
         ));
     }
     let why = if watch.is_stopped() { "interrupted".to_owned() } else { error.to_string() };
@@ -329,13 +330,13 @@ fn prepare(
     }
     let count = plan.unsupported.len();
     if plan.jobs().is_empty() {
-        return Err(failed(format!("{}: no node can be converted", args.source.display())));
+        return Err(failed(format!("{}: no node can be converted", remote::typed(&args.source))));
     }
     if count > 0 && !args.skip_unsupported {
         return Err(failed(format!(
             "{}: {} (listed above) cannot be converted to {}: leave out such nodes with \
              --skip-unsupported, select others with --only, or choose another --format",
-            args.source.display(),
+            remote::typed(&args.source),
             size::counted(count, "node"),
             args.format.name()
         )));
@@ -358,7 +359,7 @@ fn check_ranks(args: &Convert, plan: &Plan) -> Result<(), Failure> {
         let known: Vec<String> = ranks.iter().map(usize::to_string).collect();
         return Err(failed(format!(
             "{}: {option} {shape:?} fits no array: the arrays have {} dimensions",
-            args.source.display(),
+            remote::typed(&args.source),
             known.join(", ")
         )));
     }
@@ -424,7 +425,8 @@ fn check_apart_urls(source: &Path, dest: &str) -> Result<(), Failure> {
     let (from, to) = (directory(source), directory(dest));
     if from.starts_with(&to) || to.starts_with(&from) {
         return Err(failed(format!(
-            "{source} and {dest}: a hierarchy cannot be converted into itself; name another URL"
+            "{} and {dest}: a hierarchy cannot be converted into itself; name another URL",
+            remote::shown(source)
         )));
     }
     Ok(())
@@ -439,7 +441,8 @@ fn arguments(args: &Convert, requested: &Requested) -> Result<Value, Failure> {
         Shards::Shape(shape) => json!(shape),
     });
     let source = match remote::url(&args.source) {
-        Some(url) => url.to_owned(),
+        // It is stored beside the copy.
+        Some(url) => remote::shown(url).into_owned(),
         None => resolved(&args.source)?.display().to_string(),
     };
     Ok(json!({
@@ -522,7 +525,7 @@ impl Progress {
             begun: std::sync::atomic::AtomicUsize::new(0),
             is_stopped: Arc::default(),
             is_packing: dest.packing.is_some(),
-            source: args.source.display().to_string(),
+            source: remote::typed(&args.source),
             keeps_going: args.keep_going,
             damaged: Mutex::default(),
         })

@@ -34,7 +34,10 @@ pub fn run(args: &Create) -> Result<(), Failure> {
     archive::check_writable(&args.path)?;
     let shown = args.path.display();
     let place = match remote::url(&args.path) {
-        Some(url) => find_at_url(url, &args.remote)?,
+        Some(url) => {
+            remote::check_writable(url)?;
+            find_at_url(url, &args.remote)?
+        }
         None => find(&args.path)?,
     };
     let dialect = match (&place.dialect, &args.format) {

@@ -21,7 +21,7 @@ pub fn run(args: &Diff) -> Result<(), Failure> {
     printer.bar.end();
     let summary = compared.map_err(exit_2)?;
     printer.lines.end().map_err(exit_2)?;
-    let names = [args.a.display(), args.b.display()];
+    let names = [remote::typed(&args.a), remote::typed(&args.b)];
     let [one, two] = &names;
     if printer.is_stopped.load(Ordering::Relaxed) && !printer.lines.is_closed() {
         return Err(Failure::Usage(format!("{one} and {two}: interrupted")));

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::info::dialect_name;
+use super::remote;
 use super::stored::{self, Stored};
 use crate::array::Array;
 use crate::cache::ChunkCache;
@@ -35,7 +36,7 @@ const LARGE_CHUNK: u64 = 256 << 20;
 pub fn facts(hierarchy: &Hierarchy, node: &Node, typed: &Path) -> Result<Object, Failure> {
     let mut facts = Object::new();
     let mut add = |name: &str, value: Value| drop(facts.insert(name.to_owned(), value));
-    add("source", json!(typed.display().to_string()));
+    add("source", json!(remote::typed(typed)));
     add("path", json!(node.path().to_string()));
     add("dialect", json!(dialect_name(hierarchy, node.path())));
     if let Some(document) = node.document() {

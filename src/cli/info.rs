@@ -14,7 +14,7 @@ use super::size::Sizes;
 use super::statistics;
 use super::terminal::{Style, Terminal};
 use super::wording::for_people;
-use super::{open, print};
+use super::{open, print, remote};
 use crate::array::Coords;
 use crate::hierarchy::{Hierarchy, Node};
 use crate::json::Object;
@@ -38,7 +38,7 @@ pub fn run(args: &Info) -> Result<(), Failure> {
         facts.extend(sections.facts);
         return print::output(&format!("{:#}\n", Value::Object(facts)));
     }
-    let title = terminal.paint(Style::Array, &args.source.display().to_string());
+    let title = terminal.paint(Style::Array, &remote::typed(&args.source));
     let first = print::colored(&format!("{title}  {}", describe(&node)));
     print::output(&format!("{first}\n{}", sections.text))
 }
@@ -78,7 +78,7 @@ impl Sections {
             failed(format!(
                 "{}: not an array that zarrfs understands: --stats and --chunks need one; `zarrfs \
                  tree` lists the arrays of a group",
-                args.source.display()
+                remote::typed(&args.source)
             ))
         })?;
         let mut map = args.chunks.then(|| ChunkMap::new(array, terminal.width));

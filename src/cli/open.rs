@@ -29,7 +29,8 @@ pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {
             return Err(failed(format!(
-                "{shown}: not a directory; zarrfs opens directories, zip archives and URLs (s3://, gs://, az://), and no other files"
+                "{shown}: not a directory; zarrfs opens directories, zip archives and URLs (s3://, \
+                 gs://, az://, https://), and no other files"
             )));
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -149,7 +150,7 @@ impl Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(path) | Self::Archive(path) => write!(f, "{}", path.display()),
-            Self::Url(url) => f.write_str(url),
+            Self::Url(url) => f.write_str(&remote::shown(url)),
         }
     }
 }
@@ -355,8 +356,10 @@ fn explain(shown: &Location, error: &Error) -> Failure {
             "{shown}: an empty directory; use mount --create to create a \
              hierarchy in it"
         )),
-        (_, Some(subject)) => failed(format!("{shown}/{subject}: {}", error.detail())),
-        (_, None) => failed(format!("{shown}: {}", error.detail())),
+        (_, Some(subject)) if !subject.is_empty() => {
+            failed(format!("{shown}/{subject}: {}", error.detail()))
+        }
+        _ => failed(format!("{shown}: {}", error.detail())),
     }
 }
 
@@ -386,7 +389,7 @@ pub fn node_for(
 ) -> Result<(Hierarchy, NodePath), Failure> {
     if let Some(url) = remote::url(path) {
         let source = Source::parse_url(url)?;
-        let store = access.to(remote.store(&source.root.to_string(), remote::TTL)?);
+        let store = access.to(source.root.store(remote, remote::TTL, access.durability())?);
         let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
         return Ok((hierarchy, NodePath::root()));
     }

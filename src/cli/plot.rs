@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::failure::{Failure, failed};
-use super::size;
 use super::terminal::{Style, Terminal};
+use super::{remote, size};
 use crate::cache::ChunkCache;
 use crate::hierarchy::{Hierarchy, Node};
 use crate::picture::{Heat, significant};
@@ -31,7 +31,7 @@ pub fn draw(
     region: Option<&Region>,
     terminal: &Terminal,
 ) -> Result<(Vec<String>, Value), Failure> {
-    let shown = typed.display();
+    let shown = remote::typed(typed);
     let cache = ChunkCache::new(CACHE_LEN);
     let get: &GetChunk<'_> = &|elements, coords, _| {
         Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))

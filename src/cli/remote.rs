@@ -1,5 +1,7 @@
 //! Stores at URLs, and the options for reaching them.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -10,7 +12,7 @@ use super::failure::{Failure, failed};
 use super::values::{duration, size};
 use crate::store::Store;
 #[cfg(feature = "remote")]
-use crate::store::disk_cache::DiskCache;
+use crate::store::{disk_cache::DiskCache, http, object, remote::RemoteStore};
 
 /// How long names and sizes of a store at a URL are cached.
 pub const TTL: Duration = Duration::from_secs(60);
@@ -60,6 +62,9 @@ pub struct Remote {
     /// Memory for data that is requested in advance.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub fetch_memory: u64,
+    /// Send a header with each request to a web server, as for a token (repeatable).
+    #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
+    pub headers: Vec<Header>,
     /// The most requests at a time.
     #[arg(long, value_name = "N", default_value = "64")]
     pub max_requests: usize,
@@ -82,9 +87,71 @@ pub fn url(source: &Path) -> Option<&str> {
     source.to_str().filter(|text| text.contains("://"))
 }
 
+/// Whether a URL is that of a web server.
+fn is_web(url: &str) -> bool {
+    ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme))
+}
+
 /// Returns why no program can write to the store at a URL, as the end of a sentence about it.
 pub fn why_read_only(url: &str) -> Option<&'static str> {
-    archive::split_url(url).map(|_| archive::WHY_READ_ONLY)
+    if archive::split_url(url).is_some() {
+        return Some(archive::WHY_READ_ONLY);
+    }
+    is_web(url).then_some("mounted read-only, because zarrfs does not write to web servers")
+}
+
+/// Returns a URL as it may be shown: without a password or the query, which may have a token.
+pub fn shown(url: &str) -> Cow<'_, str> {
+    #[cfg(feature = "remote")]
+    if is_web(url) {
+        return http::shown(url).into();
+    }
+    url.into()
+}
+
+/// Returns what the user typed as it may be shown.
+pub fn typed(source: &Path) -> String {
+    url(source).map_or_else(|| source.display().to_string(), |url| shown(url).into_owned())
+}
+
+/// Fails if no program can write to the store at a URL.
+pub fn check_writable(url: &str) -> Result<(), Failure> {
+    if is_web(url) {
+        return Err(failed(format!("{}: zarrfs does not write to web servers", shown(url))));
+    }
+    Ok(())
+}
+
+/// A header of requests, which may be secret.
+#[derive(Clone)]
+pub struct Header {
+    name: String,
+    value: String,
+}
+
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ...", self.name)
+    }
+}
+
+/// Parses a header as `curl` takes it.
+fn header(text: &str) -> Result<Header, String> {
+    let parts = text.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
+    match parts.filter(|(name, _)| !name.is_empty()) {
+        Some((name, value)) => Ok(Header { name: name.to_owned(), value: value.to_owned() }),
+        None => Err("expected NAME:VALUE, such as Authorization: Bearer TOKEN".to_owned()),
+    }
+}
+
+/// How the names in a store are needed.
+#[cfg(feature = "remote")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// Programs will list them, so the root is listed beside the first request.
+    Listed,
+    /// One name is known.
+    ByName,
 }
 
 impl Remote {
@@ -93,19 +160,41 @@ impl Remote {
     pub fn store(&self, url: &str, ttl: Duration) -> Result<Store, Failure> {
         use std::sync::Arc;
 
-        use crate::store::object;
-
-        let explain = |detail: &str| failed(format!("{url}: {detail}"));
+        let explain = |detail: &str| failed(format!("{}: {detail}", shown(url)));
         if let Some((above, key)) = archive::split_url(url) {
-            let cache = self.open_disk_cache()?;
-            let below = object::connect(above, &self.options(), self.limits(ttl), cache);
-            let below = Store::new(Arc::new(below.map_err(|error| explain(error.detail()))?));
-            return archive::store_in(below.read_only(), key, ttl)
+            let below = self.server(above, ttl, Names::ByName)?;
+            let below = below.map_err(|error| explain(error.detail()))?;
+            return archive::store_in(Store::new(Arc::new(below)).read_only(), key, ttl)
                 .map_err(|failure| explain(failure.message()));
         }
-        let store = object::open(url, &self.options(), self.limits(ttl), self.open_disk_cache()?)
-            .map_err(|error| explain(error.detail()))?;
-        Ok(Store::new(Arc::new(store)))
+        let store = self.server(url, ttl, Names::Listed)?;
+        let store = Store::new(Arc::new(store.map_err(|error| explain(error.detail()))?));
+        Ok(if is_web(url) { store.read_only() } else { store })
+    }
+
+    /// Opens the store on the server of a URL.
+    #[cfg(feature = "remote")]
+    fn server(
+        &self,
+        url: &str,
+        ttl: Duration,
+        names: Names,
+    ) -> Result<crate::error::Result<RemoteStore>, Failure> {
+        let (limits, disk) = (self.limits(ttl), self.open_disk_cache()?);
+        let store = if is_web(url) {
+            let headers = self.headers.iter();
+            let headers = headers.map(|it| (it.name.clone(), it.value.clone())).collect();
+            let options = http::Options { headers, retry_for: self.retry_for };
+            http::connect(url, &options, limits, disk)
+        } else {
+            object::connect(url, &self.options(), limits, disk)
+        };
+        if let Ok(store) = &store
+            && names == Names::Listed
+        {
+            store.try_listing();
+        }
+        Ok(store)
     }
 
     #[cfg(feature = "remote")]
@@ -131,14 +220,14 @@ impl Remote {
 
     /// Returns the uploads to a URL.
     #[cfg(feature = "remote")]
-    pub fn uploads(&self, url: &str) -> Result<crate::store::object::Uploads, Failure> {
-        crate::store::object::uploads(url, &self.options())
+    pub fn uploads(&self, url: &str) -> Result<object::Uploads, Failure> {
+        object::uploads(url, &self.options())
             .map_err(|error| failed(format!("{url}: {}", error.detail())))
     }
 
     #[cfg(feature = "remote")]
-    fn options(&self) -> crate::store::object::Options {
-        crate::store::object::Options {
+    fn options(&self) -> object::Options {
+        object::Options {
             anonymous: self.anonymous,
             endpoint: self.endpoint.clone(),
             region: self.bucket_region.clone(),

@@ -28,7 +28,7 @@ pub fn compute(
     sample: Option<Sample>,
     seen: &(dyn Fn(&Coords, Option<bool>) + Sync),
 ) -> Result<Summary, Failure> {
-    let shown = source.display();
+    let shown = remote::typed(source);
     if let Some(error) = array.not_understood() {
         return Err(failed(format!(
             "{shown}: no statistics: its chunks cannot be decoded: {error}"

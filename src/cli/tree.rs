@@ -11,7 +11,7 @@ use super::info::dialect_name;
 use super::size::Sizes;
 use super::stored::{self, Stored};
 use super::terminal::{Style, Terminal};
-use super::{open, print};
+use super::{open, print, remote};
 use crate::error::Result as Found;
 use crate::hierarchy::{Hierarchy, Node, Visited};
 use crate::metadata::{NodeKind, NodePath};
@@ -26,7 +26,7 @@ const MAX_DEPTH: usize = 256;
 pub fn run(args: &Tree) -> Result<(), Failure> {
     let (hierarchy, path) = open::node(&args.source, args.from.as_ref(), &args.remote)?;
     let node = hierarchy.existing(&path)?;
-    let title = args.source.display().to_string();
+    let title = remote::typed(&args.source);
     let mut lines = print::Lines::new();
     let mut look = Look {
         terminal: Terminal::detect(args.color),

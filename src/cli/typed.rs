@@ -225,16 +225,17 @@ impl Typed<'_> {
             }
             None => return Ok(()),
         };
-        print::error(&format!("zarrfs: {}: {why}", self.path.display()));
+        print::error(&format!("zarrfs: {}: {why}", remote::typed(self.path)));
         Ok(())
     }
 
     /// Creates the root of a new hierarchy.
     fn create(&self) -> Result<(), Failure> {
         archive::check_writable(self.path)?;
-        let shown = self.path.display();
+        let shown = remote::typed(self.path);
         let refused = |error: &dyn fmt::Display| failed(format!("{shown}: {error}"));
         let (store, is_empty) = if let Some(url) = remote::url(self.path) {
+            remote::check_writable(url)?;
             let store = self.options.tree.remote.store(url, remote::TTL)?;
             let is_empty = open::is_empty(&store).map_err(|error| refused(&error.detail()))?;
             (store, is_empty)

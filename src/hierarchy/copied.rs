@@ -4,7 +4,7 @@
 //! Only where nothing can be changed: a copy may be outdated, and what a program writes by it would
 //! undo what others have stored. A group that is read from a copy shows no consolidated metadata.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -104,6 +104,33 @@ impl CopiedNodes {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the names directly below `path` of nodes that have copies in `group`, and of those
+    /// above such nodes.
+    pub fn names_below(
+        &self,
+        documents: &DocumentStore,
+        group: &NodePath,
+        path: &NodePath,
+        ttl: Duration,
+        node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
+    ) -> Result<BTreeSet<String>> {
+        let Some(below) = path.relative_to(group) else { return Ok(BTreeSet::new()) };
+        let known = self.get(group).filter(|known| known.checked.elapsed() < ttl);
+        let copies = match known {
+            Some(copies) => copies,
+            None => self.read(documents, group, node)?,
+        };
+        let name = |text: &String| {
+            let rest = if below.is_empty() {
+                text.as_str()
+            } else {
+                text.strip_prefix(below)?.strip_prefix('/')?
+            };
+            rest.split('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
+        };
+        Ok(copies.texts.keys().filter_map(name).collect())
     }
 
     /// Reads the copies that a group has, unless those that are known are current.

@@ -7,7 +7,7 @@ use super::node::Node;
 use super::nodes::Hierarchy;
 use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
-use crate::store::{Entry, ListableStore};
+use crate::store::Entry;
 
 /// The most bytes of all names in one group.
 const MAX_NAMES_LEN: usize = 64 << 20;
@@ -38,7 +38,10 @@ impl Hierarchy {
     }
 
     fn stored_members(&self, path: &NodePath) -> Result<Members<'static>> {
-        let list = self.listing()?;
+        let Some(list) = self.store().list() else {
+            let names = self.hinted_names(path)?.into_iter();
+            return Ok(Box::new(names.map(|name| Ok(Member::Directory(name)))));
+        };
         let nodes = self.dialect_of(path).children_prefix(path)?;
         let ordinary = self.ordinary_prefix(path)?;
         let (dialect, parent) = (self.dialect_of(path).clone(), path.clone());
@@ -75,8 +78,9 @@ impl Hierarchy {
 
     /// Returns the sorted names directly below a group that may be nodes.
     pub fn child_names(&self, path: &NodePath) -> Result<Vec<String>> {
+        let Some(list) = self.store().list() else { return self.hinted_names(path) };
         let (mut names, mut len) = (Vec::new(), 0_usize);
-        for entry in self.listing()?.list_dir(&self.dialect_of(path).children_prefix(path)?)? {
+        for entry in list.list_dir(&self.dialect_of(path).children_prefix(path)?)? {
             let Some(child) = self.dialect_of(path).child(&entry?) else { continue };
             len = len.saturating_add(child.name.capacity()).saturating_add(size_of::<String>());
             if len > MAX_NAMES_LEN {
@@ -107,10 +111,6 @@ impl Hierarchy {
             let path = path.child(&name);
             path.and_then(|path| self.child_node(&path)).transpose()
         }))
-    }
-
-    fn listing(&self) -> Result<&dyn ListableStore> {
-        self.store().list().ok_or_else(|| Error::unsupported("the store cannot list its keys"))
     }
 
     /// Whether the store holds a hierarchy: its root has a document, or nodes below it.

@@ -27,6 +27,7 @@ mod edit;
 mod folder;
 mod forms;
 mod groups;
+mod hinted;
 mod in_memory;
 mod intent;
 mod members;

@@ -1,6 +1,8 @@
 //! A hierarchy: nodes by path, read from their metadata files and cached for a while.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::copied::CopiedNodes;
@@ -61,7 +63,9 @@ pub struct Hierarchy {
     pub(super) options: Options,
     nodes: NodeCache,
     siblings: Siblings,
-    copied: CopiedNodes,
+    pub(super) copied: CopiedNodes,
+    /// Whether the log has said that the store cannot list.
+    pub(super) is_said: AtomicBool,
     /// Directories that only this mount knows.
     pub directories: Directories,
     /// The hierarchy around this one, if its root is a node of a larger one.
@@ -91,6 +95,7 @@ impl Hierarchy {
             options,
             nodes: NodeCache::default(),
             siblings: Siblings::default(),
+            is_said: AtomicBool::new(false),
             directories: Directories::default(),
             above: None,
             shown: TextCache::default(),
@@ -330,7 +335,7 @@ impl Hierarchy {
     }
 
     /// Returns the ranges that are read of the metadata files that a node may have.
-    fn document_ranges(&self, path: &NodePath) -> Result<Vec<(Key, ByteRange)>> {
+    pub(super) fn document_ranges(&self, path: &NodePath) -> Result<Vec<(Key, ByteRange)>> {
         let dialect = self.dialect_of(path);
         let documents = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
         let keys = documents.chain(dialect.attributes_key(path)?);
@@ -359,7 +364,8 @@ impl Hierarchy {
             model::Node::Array(mut array) => {
                 let prefix = self.dialect_of(path).chunk_prefix(path)?;
                 if array.key_encoding == KeyEncoding::V2Undeclared {
-                    array.key_encoding = KeyEncoding::V2(self.separator_in_use(&prefix)?);
+                    array.key_encoding =
+                        KeyEncoding::V2(self.separator_in_use(&prefix, array.shape.len())?);
                 }
                 let limit = self.options.max_chunk_len;
                 let array = Array::open(*array, self.store(), prefix, limit, self.options.layout)?;
@@ -369,9 +375,15 @@ impl Hierarchy {
     }
 
     /// Returns the separator of the chunk keys below `prefix` if the document does not name it: `/`
-    /// if there is a directory of chunks.
-    fn separator_in_use(&self, prefix: &Prefix) -> Result<Separator> {
-        let Some(list) = self.store().list() else { return Ok(Separator::Dot) };
+    /// if there is a directory of chunks, or the first chunk in a store that cannot list.
+    fn separator_in_use(&self, prefix: &Prefix, rank: usize) -> Result<Separator> {
+        let Some(list) = self.store().list() else {
+            let first = prefix.key(&vec!["0"; rank.max(1)].join("/"))?;
+            let wanted = [(first, ByteRange::first(1))];
+            let is_there = rank > 1
+                && self.store().read().get_partial_values(&wanted)?.iter().any(Option::is_some);
+            return Ok(if is_there { Separator::Slash } else { Separator::Dot });
+        };
         for entry in list.list_dir(prefix)?.take(IMPLICIT_GROUP_SEARCH) {
             let entry = entry?;
             let mut indices = entry.name().split('.');
@@ -395,7 +407,9 @@ impl Hierarchy {
             return Ok(Below::Node);
         }
         let Some(list) = self.store().list() else {
-            return Ok(if path.is_root() { Below::Node } else { Below::Nothing });
+            let is_group =
+                path.is_root() || dialect.has_implicit_groups() && self.is_hinted_group(path)?;
+            return Ok(if is_group { Below::Node } else { Below::Nothing });
         };
         self.expect_names_beside(path)?;
         let mut found = if path.is_root() { Below::Files } else { Below::Nothing };
@@ -407,6 +421,9 @@ impl Hierarchy {
                 }
                 found = Below::Files;
             }
+            if !list.lists_dotted_names() && self.any_below(path)? {
+                return Ok(Below::Node);
+            }
         }
         let ordinary = self.ordinary_prefix(path)?;
         if ordinary != nodes {
@@ -415,6 +432,32 @@ impl Hierarchy {
             found = if any { Below::Files } else { Below::Nothing };
         }
         Ok(found)
+    }
+
+    /// Whether a directory below `path` is a node, whose metadata file the store does not list.
+    fn any_below(&self, path: &NodePath) -> Result<bool> {
+        let Some(list) = self.store().list() else { return Ok(false) };
+        let (mut open, mut seen) = (VecDeque::from([path.clone()]), 0_usize);
+        while let Some(group) = open.pop_front() {
+            let nodes = self.dialect_of(&group).children_prefix(&group)?;
+            let mut keys = Vec::new();
+            for entry in list.list_dir(&nodes)? {
+                if let Entry::Prefix(name) = entry? {
+                    let child = group.child(&name)?;
+                    let documents = self.dialect_of(&child).document_keys(&child)?;
+                    keys.extend(documents.into_iter().map(|(_, key)| key));
+                    open.push_back(child);
+                }
+                seen = seen.saturating_add(1);
+                if seen > IMPLICIT_GROUP_SEARCH {
+                    return Ok(false);
+                }
+            }
+            if self.store().read().stat(&keys)?.iter().any(Option::is_some) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Has the store bring the names in the group of `path`: if this one is not there, programs ask

@@ -229,17 +229,25 @@ fn suffix_in_use(store: &Store) -> Result<String> {
 
 /// Searches for a first node below a root without a metadata file.
 fn search(store: &Store) -> Result<Dialect> {
-    if store.list().is_none() {
+    let Some(list) = store.list() else {
         return Err(Error::invalid(
-            "no Zarr metadata at the root, and the store cannot be listed: name the dialect with \
-             --from",
+            "no zarr.json, .zgroup, .zarray or attributes.json is there, and the server does not \
+             list names; check the URL, or name the dialect with --from",
         ));
-    }
+    };
+    let hides_v2 = !list.lists_dotted_names();
     let mut empty = true;
     let found = walk(store, &Prefix::root(), |prefix, entry| {
         empty = false;
-        let Entry::Key(name) = entry else {
-            return Ok(None);
+        let name = match entry {
+            Entry::Key(name) => name,
+            Entry::Prefix(name) if hides_v2 => {
+                let below = prefix.join(name)?;
+                let keys = [below.key(".zgroup")?, below.key(".zarray")?];
+                let is_v2 = store.read().stat(&keys)?.iter().any(Option::is_some);
+                return Ok(is_v2.then_some(Ok(Dialect::V2)));
+            }
+            Entry::Prefix(_) => return Ok(None),
         };
         Ok(match name.as_str() {
             v3::DOCUMENT => node_below(store, prefix)?,

@@ -23,6 +23,8 @@ pub(crate) mod counting;
 pub mod directory;
 #[cfg(any(test, feature = "remote"))]
 pub mod disk_cache;
+#[cfg(feature = "remote")]
+pub mod http;
 mod key;
 pub mod memory;
 mod new_file;
@@ -550,6 +552,11 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
 
     /// Whether a prefix may be listed although no key has it, as an empty directory is.
     fn lists_empty_prefixes(&self) -> bool {
+        true
+    }
+
+    /// Whether the names that begin with a dot are listed: many web servers hide them.
+    fn lists_dotted_names(&self) -> bool {
         true
     }
 

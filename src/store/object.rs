@@ -8,7 +8,7 @@ mod azure;
 mod client;
 mod credentials;
 mod environment;
-mod failure;
+pub(super) mod failure;
 mod google;
 mod hidden;
 mod place;
@@ -69,20 +69,8 @@ const PAGE_LEN: u64 = 1 << 20;
 /// The longest value that is read as a whole: only small ones of zarrfs itself are.
 const LONGEST: u64 = 1 << 20;
 
-/// Opens the store at a URL such as `s3://bucket/prefix`. Its values are kept in `disk`, if there
-/// is such a cache.
-pub fn open(
-    url: &str,
-    options: &Options,
-    limits: Limits,
-    disk: Option<Arc<DiskCache>>,
-) -> Result<RemoteStore> {
-    let store = connect(url, options, limits, disk)?;
-    store.try_listing();
-    Ok(store)
-}
-
-/// Like [`open`], for a caller that knows the keys: makes no request.
+/// Opens the store at a URL such as `s3://bucket/prefix`, and makes no request. Its values are kept
+/// in `disk`, if there is such a cache.
 pub fn connect(
     url: &str,
     options: &Options,

@@ -200,7 +200,8 @@ const OWNED: &[(&str, &[&str])] = &[
     ("fuser::", &["src/fuse/"]),
     ("rayon::", &["src/parallel.rs"]),
     ("object_store::", &["src/store/object"]),
-    ("tokio::", &["src/store/object", "src/serve/"]),
+    ("reqwest::", &["src/store/http", "src/store/object"]),
+    ("tokio::", &["src/store/http", "src/store/object", "src/serve/"]),
     ("hyper::", &["src/serve/"]),
     (
         "std::fs",

@@ -23,7 +23,7 @@ def mount(tmp_path):
         number = next(numbers)
         if copy:
             store = copy_of(store, tmp_path / f"store{number}")
-        url = servers.upload(store) if servers.SERVER else None
+        url = servers.upload(store) if servers.SERVER or servers.WEB else None
         with until_end(Mount(store, tmp_path / f"mnt{number}", *options, url=url)) as made:
             yield made
 

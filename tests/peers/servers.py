@@ -1,17 +1,20 @@
-"""Object stores for the tests: real servers, and the proxy before them.
+"""Object stores and web servers for the tests: real servers, and the proxy before them.
 
 With ZARRFS_SERVER set to the URL of a server (`scripts/stores.sh` starts one), each hierarchy that a test mounts is
-copied into a bucket there, and the URL of the copy is mounted. ZARRFS_PROVIDER says what it serves: s3, gs or az.
+copied into a bucket there, and the URL of the copy is mounted. ZARRFS_PROVIDER says what it serves: s3, gs or az. With
+ZARRFS_WEB set to the URL of a web server, a space and the directory that it serves, each is copied into that directory.
 """
 
 import io
 import itertools
 import json
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-SERVER = os.environ.get("ZARRFS_SERVER")
+WEB, _, WEB_DIRECTORY = os.environ.get("ZARRFS_WEB", "").partition(" ")
+SERVER = os.environ.get("ZARRFS_SERVER") if not WEB else None
 PROVIDER = os.environ.get("ZARRFS_PROVIDER", "s3")
 BUCKET = "zarrfs"
 numbers = itertools.count()
@@ -69,7 +72,11 @@ def keys(prefix):
 
 
 def upload(directory):
-    """Copies the files of a directory into the bucket, and returns the URL of the copy."""
+    """Copies the files of a directory to the server, and returns the URL of the copy."""
+    if WEB:
+        name = f"{os.getpid()}-{next(numbers)}"
+        shutil.copytree(directory, Path(WEB_DIRECTORY, name))
+        return f"{WEB}/{name}"
     import obstore
 
     prefix = f"{os.getpid()}-{next(numbers)}"
@@ -86,6 +93,8 @@ def upload(directory):
 
 def download(source, directory):
     """Makes a directory have what is stored at a URL, and nothing else."""
+    if WEB:
+        return
     import obstore
 
     server = client(prefix=source.removeprefix(url("") + "/"))

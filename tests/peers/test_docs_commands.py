@@ -52,7 +52,10 @@ NOT_RUN = {
 }
 
 # Pages whose commands other tests run.
-RUN_ELSEWHERE = {"docs/s3.md": "needs a server of S3: tests/stores/test_pages.py"}
+RUN_ELSEWHERE = {
+    "docs/s3.md": "needs a server of S3: tests/stores/test_pages.py",
+    "docs/http.md": "needs a web server: tests/stores/test_http.py",
+}
 
 HOME = "/home/me"
 # What differs each time, on both sides.

@@ -147,7 +147,7 @@ fn reason_of(failure: &Failure) -> (Option<u16>, String) {
 }
 
 /// Returns what the server answered.
-pub(super) fn sentence(status: &str, body: &str) -> String {
+pub(in crate::store) fn sentence(status: &str, body: &str) -> String {
     let parts = [element(body, "Code"), element(body, "Message")];
     let said: Vec<&str> = parts.into_iter().flatten().collect();
     let said = if said.is_empty() { String::new() } else { format!(": {}", said.join(": ")) };

@@ -239,6 +239,14 @@ impl Server for Cached {
         self.shared.server.stop();
     }
 
+    fn lists_subtrees(&self) -> bool {
+        self.shared.server.lists_subtrees()
+    }
+
+    fn lists_dotted_names(&self) -> bool {
+        self.shared.server.lists_dotted_names()
+    }
+
     fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
         self.shared.server.list(prefix, depth, start, report);
     }

@@ -82,6 +82,14 @@ impl Server for Counted {
         self.server.stop();
     }
 
+    fn lists_subtrees(&self) -> bool {
+        self.server.lists_subtrees()
+    }
+
+    fn lists_dotted_names(&self) -> bool {
+        self.server.lists_dotted_names()
+    }
+
     fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
         self.lists.fetch_add(1, Ordering::Relaxed);
         self.server.list(prefix, depth, start, report);

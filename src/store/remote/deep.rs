@@ -71,6 +71,9 @@ impl Visits {
     /// others beside it before, or beside a directory above, lists their subtree as far as this
     /// one. An error is no loss.
     pub(super) fn look_into(&self, directory: &Prefix, server: &dyn Server, names: &NameCache) {
+        if !server.lists_subtrees() {
+            return;
+        }
         let mut below = directory.clone();
         for _ in 0..LEVELS {
             let Some(key) = below.as_key().filter(|_| names.holds()) else { return };

@@ -39,6 +39,8 @@ pub(crate) struct MemoryServer {
     pub(crate) ignores_conditions: AtomicBool,
     /// Whether it refuses to list keys.
     pub(crate) refuses_lists: AtomicBool,
+    /// Whether it lists as web servers do: one directory at a time, without dotted names.
+    pub(crate) is_web: AtomicBool,
     made: Mutex<Vec<Made>>,
     under_way: Arc<AtomicUsize>,
     most: AtomicUsize,
@@ -58,6 +60,7 @@ impl MemoryServer {
             delay: Mutex::default(),
             ignores_conditions: AtomicBool::new(false),
             refuses_lists: AtomicBool::new(false),
+            is_web: AtomicBool::new(false),
             made: Mutex::default(),
             under_way: Arc::default(),
             most: AtomicUsize::new(0),
@@ -103,6 +106,8 @@ impl MemoryServer {
     }
 
     fn page(&self, prefix: &Prefix, depth: Depth, start: &Start) -> Result<Page> {
+        let is_web = self.is_web.load(Ordering::Relaxed);
+        assert!(!is_web || depth == Depth::Directory, "a web server does not list a subtree");
         let mut entries: Vec<Entry> = match depth {
             Depth::Directory => self.store.list_dir(prefix)?.collect::<Result<_>>()?,
             Depth::All => {
@@ -117,6 +122,7 @@ impl MemoryServer {
             Entry::Key(name) => name.clone(),
             Entry::Prefix(name) => format!("{name}/"),
         };
+        entries.retain(|entry| !is_web || !entry.name().starts_with('.'));
         entries.sort_by_key(text);
         let after = match start {
             Start::First => "",
@@ -140,6 +146,14 @@ impl MemoryServer {
 
 impl Server for MemoryServer {
     fn stop(&self) {}
+
+    fn lists_subtrees(&self) -> bool {
+        !self.is_web.load(Ordering::Relaxed)
+    }
+
+    fn lists_dotted_names(&self) -> bool {
+        !self.is_web.load(Ordering::Relaxed)
+    }
 
     fn put(&self, key: &Key, bytes: Vec<Bytes>, condition: Condition, report: Report<Stat>) {
         let is_ignored = self.ignores_conditions.load(Ordering::Relaxed);

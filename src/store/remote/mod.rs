@@ -8,6 +8,7 @@ mod cached;
 mod conditions;
 mod counts;
 mod deep;
+mod descent;
 mod flights;
 mod listing;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub use cached::ValueCache;
 use conditions::Puts;
 use counts::Counted;
 use deep::{Visits, Walk};
+use descent::Descent;
 use flights::Flights;
 use listing::Listing;
 use names::{Known, NameCache};
@@ -46,6 +48,9 @@ use server::{Depth, Page, Server, Start, wait};
 
 /// How many bytes of a value are requested together with its stat: what the kernel reads first.
 const FIRST_LEN: u64 = (1 << 20) + (128 << 10);
+
+/// The most values whose first bytes are requested together with their stats.
+const FEW: usize = 8;
 
 /// The most values whose conflicts are counted.
 const MOST_CONFLICTS: usize = 1 << 12;
@@ -108,7 +113,8 @@ impl RemoteStore {
     ) -> Result<Self> {
         let counted = Arc::new(Counted::new(server));
         let server: Arc<dyn Server> = Arc::<Counted>::clone(&counted);
-        let names = Arc::new(NameCache::new(limits.ttl));
+        let names = NameCache::new(limits.ttl, server.lists_dotted_names());
+        let names = Arc::new(names);
         let visits = Arc::new(Visits::new());
         let with = |cache| {
             let (names, visits) = (Arc::clone(&names), Arc::clone(&visits));
@@ -238,7 +244,9 @@ impl ReadableStore for RemoteStore {
             .filter(|(_, known)| matches!(known, Known::Unknown))
             .map(|(key, _)| key.clone())
             .collect();
-        let len = if self.names.holds() { FIRST_LEN } else { 1 };
+        // A program that asks for many stats at once does not read all the values.
+        let is_few = unknown.len() <= FEW;
+        let len = if self.names.holds() && is_few { FIRST_LEN } else { 1 };
         let stats = self.flights.stat(&unknown, len)?;
         if let Some((key, _)) = unknown.iter().zip(&stats).find(|(_, stat)| stat.is_some()) {
             self.permission.note_read(key);
@@ -274,6 +282,10 @@ impl ListableStore for RemoteStore {
 
     fn lists_empty_prefixes(&self) -> bool {
         false
+    }
+
+    fn lists_dotted_names(&self) -> bool {
+        self.server.lists_dotted_names()
     }
 
     fn is_listed(&self, prefix: &Prefix) -> bool {
@@ -330,6 +342,9 @@ impl ListableStore for RemoteStore {
             return Ok(Box::new(keys.into_iter().map(Ok)));
         }
         let (server, names) = (Arc::clone(&self.server), Arc::clone(&self.names));
+        if !server.lists_subtrees() {
+            return Ok(Box::new(Descent::new(server, names, prefix.clone())));
+        }
         let (prefix, mut walk) = (prefix.clone(), Some(Walk::new(prefix)));
         let mut rest: VecDeque<String> = VecDeque::new();
         Ok(Box::new(std::iter::from_fn(move || {

@@ -48,6 +48,9 @@ pub(super) struct NameCache {
 
 #[derive(Debug)]
 struct Tables {
+    /// Whether listings have the names that begin with a dot. Otherwise a listing does not tell
+    /// that there is no such name, or none at all.
+    has_dotted: bool,
     listings: Bounded<Prefix, Listing>,
     /// The values that were requested or changed by themselves, and since when that is known.
     stats: Bounded<Key, (Instant, Known<Stat>)>,
@@ -93,9 +96,11 @@ impl Own {
 }
 
 impl NameCache {
-    /// Returns an empty table, whose listings hold for `ttl`.
-    pub(super) fn new(ttl: Duration) -> Self {
+    /// Returns an empty table, whose listings hold for `ttl`. `has_dotted` says whether they have
+    /// the names that begin with a dot.
+    pub(super) fn new(ttl: Duration, has_dotted: bool) -> Self {
         let tables = Tables {
+            has_dotted,
             listings: Bounded::new(Limits::bytes(MOST_LEN)),
             stats: Bounded::new(Limits::entries(MOST_STATS)),
             changes: VecDeque::new(),
@@ -148,7 +153,8 @@ impl NameCache {
                 return;
             }
         }
-        let (len, is_empty) = (listing.len(), matches!(listing.has_names(), Known::Absent));
+        let is_empty = tables.has_dotted && matches!(listing.has_names(), Known::Absent);
+        let len = listing.len();
         let evicted = tables.listings.put(prefix.clone(), listing, len);
         if let Some(key) = prefix.as_key().filter(|_| is_empty) {
             // Some servers list directories without keys.
@@ -273,8 +279,10 @@ impl NameCache {
     pub(super) fn prefix(&self, prefix: &Prefix) -> Known<()> {
         let Some(key) = prefix.as_key() else { return Known::Unknown };
         let mut tables = self.tables.lock();
-        if let Some(listing) = tables.recent(self.ttl, prefix) {
-            return listing.has_names();
+        let listed = tables.recent(self.ttl, prefix).map(Listing::has_names);
+        if let Some(listed) = listed {
+            let is_sure = tables.has_dotted || !matches!(listed, Known::Absent);
+            return if is_sure { listed } else { Known::Unknown };
         }
         match tables.find(self.ttl, &key.parent(), &Entry::Prefix(key.name().to_owned())) {
             Known::Present(_) => Known::Present(()),
@@ -294,7 +302,9 @@ impl Tables {
 
     /// Finds an entry below `parent`. Where that was not listed, it is absent if `parent` is.
     fn find(&mut self, ttl: Duration, parent: &Prefix, entry: &Entry) -> Known<Option<Stat>> {
+        let is_listed = self.has_dotted || !entry.name().starts_with('.');
         let found = self.recent(ttl, parent).map(|listing| listing.find(entry));
+        let found = found.filter(|found| is_listed || matches!(found, Known::Present(_)));
         match (found, parent.as_key()) {
             (Some(known @ (Known::Present(_) | Known::Absent)), _) => known,
             (_, Some(key)) => {
@@ -388,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_whole_listing_tells_what_is_there_and_what_is_not() {
-        let names = NameCache::new(Duration::from_secs(60));
+        let names = NameCache::new(Duration::from_secs(60), true);
         assert_eq!(names.key(&key("a/zarr.json")), Known::Unknown);
         let mut listing = Listing::new();
         listing.add(page(&[("zarr.json", 7)], &["c", "zarr.json"], None));
@@ -405,7 +415,7 @@ mod tests {
 
     #[test]
     fn the_beginning_of_a_listing_tells_only_what_is_there() {
-        let names = NameCache::new(Duration::from_secs(60));
+        let names = NameCache::new(Duration::from_secs(60), true);
         let mut listing = Listing::new();
         listing.add(page(&[("0", 1), ("1", 2)], &[], Some("more")));
         names.keep(&prefix("c/"), &listing);
@@ -419,7 +429,7 @@ mod tests {
 
     #[test]
     fn an_old_listing_tells_nothing() {
-        let names = NameCache::new(Duration::ZERO);
+        let names = NameCache::new(Duration::ZERO, true);
         let mut listing = Listing::new();
         listing.add(page(&[("0", 1)], &[], None));
         names.keep(&prefix("c/"), &listing);
@@ -438,7 +448,7 @@ mod tests {
 
     #[test]
     fn own_changes_show_at_once_in_what_was_listed_before() {
-        let names = NameCache::new(Duration::from_secs(60));
+        let names = NameCache::new(Duration::from_secs(60), true);
         let mut root = Listing::new();
         root.add(page(&[("zarr.json", 7)], &["b"], None));
         names.keep(&Prefix::root(), &root);
@@ -462,7 +472,7 @@ mod tests {
 
     #[test]
     fn own_changes_show_in_listings_that_were_requested_before_them() {
-        let names = NameCache::new(Duration::from_secs(60));
+        let names = NameCache::new(Duration::from_secs(60), true);
         let mut listing = Listing::new();
         listing.add(page(&[("0", 1), ("1", 1)], &[], None));
         names.note_change(&key("c/1"), None);
@@ -475,7 +485,7 @@ mod tests {
 
     #[test]
     fn nothing_is_known_of_a_key_that_was_forgotten() {
-        let names = NameCache::new(Duration::from_secs(60));
+        let names = NameCache::new(Duration::from_secs(60), true);
         let mut listing = Listing::new();
         listing.add(page(&[("0", 1)], &[], None));
         names.keep(&prefix("c/"), &listing);
@@ -489,7 +499,7 @@ mod tests {
 
     #[test]
     fn a_listing_that_is_too_old_does_not_tell_that_a_directory_is_gone() {
-        let names = NameCache::new(Duration::from_millis(200));
+        let names = NameCache::new(Duration::from_millis(200), true);
         let mut chunks = Listing::new();
         chunks.add(page(&[("0", 5)], &[], None));
         names.keep(&prefix("c/"), &chunks);
@@ -503,7 +513,7 @@ mod tests {
 
     #[test]
     fn a_listing_that_was_requested_before_an_erasure_does_not_bring_names_back() {
-        let names = NameCache::new(Duration::from_secs(60));
+        let names = NameCache::new(Duration::from_secs(60), true);
         let (mut root, mut below) = (Listing::new(), Listing::new());
         names.note_erased(&prefix("a/"));
         root.add(page(&[("zarr.json", 1)], &["a"], None));
@@ -516,7 +526,7 @@ mod tests {
 
     #[test]
     fn nothing_is_known_below_a_directory_that_was_forgotten() {
-        let names = NameCache::new(Duration::from_secs(60));
+        let names = NameCache::new(Duration::from_secs(60), true);
         let mut root = Listing::new();
         root.add(page(&[], &[], None));
         names.keep(&Prefix::root(), &root);

@@ -1,4 +1,5 @@
-//! Whether a server lists keys. Some buckets may be read by all users, but not listed.
+//! Whether a server lists keys. Some buckets may be read by all users, but not listed, and many web
+//! servers list nothing.
 //!
 //! Credentials that have ended are refused, too, and a hierarchy must not look empty then. So a
 //! refusal counts only if after it a value can be read and the next listing is refused again, and
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::store::Key;
 
 /// How long a refusal counts.
@@ -26,6 +27,19 @@ enum Answer {
     /// It was refused once.
     Doubtful,
     Refused(Instant),
+    /// It lists nothing, for any user.
+    Unsupported(Instant),
+}
+
+impl Answer {
+    fn to(listed: Result<(), &Error>) -> Self {
+        match listed {
+            Err(error) if error.kind() == Kind::Unsupported => Self::Unsupported(Instant::now()),
+            Err(error) if is_refusal(error) => Self::Doubtful,
+            // Other errors may pass.
+            Ok(()) | Err(_) => Self::Given,
+        }
+    }
 }
 
 /// Whether a server lists keys.
@@ -53,10 +67,9 @@ impl Drop for Asked {
 }
 
 impl Asked {
-    /// Notes the answer. Errors other than a refusal may pass.
+    /// Notes the answer.
     pub(super) fn note(&self, listed: Result<(), &Error>) {
-        let answer = if listed.is_err_and(is_refusal) { Answer::Doubtful } else { Answer::Given };
-        *self.0.answer.lock() = answer;
+        *self.0.answer.lock() = Answer::to(listed);
         self.0.answered.notify_all();
     }
 }
@@ -89,7 +102,15 @@ impl Permission {
         }
         match *answer {
             Answer::Unasked | Answer::Awaited | Answer::Given => return true,
-            Answer::Refused(at) if at.elapsed() < REASK => return false,
+            Answer::Refused(at) | Answer::Unsupported(at) if at.elapsed() < REASK => return false,
+            Answer::Unsupported(_) => {
+                drop(answer);
+                let listed = list();
+                let answer = Answer::to(listed.as_ref().copied());
+                let is_given = !matches!(answer, Answer::Unsupported(_));
+                *self.answer.lock() = answer;
+                return is_given;
+            }
             Answer::Refused(_) | Answer::Doubtful => {}
         }
         drop(answer);

@@ -64,6 +64,16 @@ pub(crate) trait Server: Send + Sync + fmt::Debug {
     /// Deletes values, and skips keys without one.
     fn delete(&self, keys: &[Key], report: Report<()>);
 
+    /// Whether it lists all keys below a prefix ([`Depth::All`]).
+    fn lists_subtrees(&self) -> bool {
+        true
+    }
+
+    /// Whether its listings have the names that begin with a dot. Many web servers hide them.
+    fn lists_dotted_names(&self) -> bool {
+        true
+    }
+
     /// Ends all requests: those under way are not answered, and no more are made.
     fn stop(&self);
 

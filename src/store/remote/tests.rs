@@ -356,3 +356,29 @@ fn a_cached_store_is_a_store() {
         Store::new(Arc::new(RemoteStore::new(server, limits, Some(cache)).expect("a store")))
     });
 }
+
+#[test]
+fn a_server_that_lists_no_subtrees_and_no_dotted_names_has_both() {
+    let (_, server) = MemoryServer::new(TTL);
+    server.is_web.store(true, Ordering::Relaxed);
+    let store = server.store(Limits::DEFAULT);
+    for name in ["a/.zarray", "b/c/0/0", "b/c/0/1", "b/c/1/0", "b/c/1/.x", "z"] {
+        put(&server, name, 10);
+    }
+    let list = store.list().expect("lists");
+    let keys = list.list_prefix(&Prefix::root()).expect("listed");
+    let mut keys: Vec<String> = keys.map(|key| key.expect("listed").to_string()).collect();
+    keys.sort();
+    assert_eq!(keys, ["b/c/0/0", "b/c/0/1", "b/c/1/0", "z"]);
+    let lists = |made: &Made| matches!(made, Made::List(_));
+    assert_eq!(server.take().iter().filter(|made| lists(made)).count(), 6);
+    // A directory that looks empty may be a node.
+    assert!(names(&store, "a").is_empty());
+    assert!(list.may_have(&Prefix::parse("a/").expect("valid")));
+    assert_eq!(store.stat(&key("a/.zarray")).expect("stat").map(|stat| stat.len), Some(10));
+    assert!(store.stat(&key("b/c/1/.x")).expect("stat").is_some());
+    server.take();
+    assert!(store.stat(&key("a/zarr.json")).expect("stat").is_none());
+    assert!(store.stat(&key("c/.zarray")).expect("stat").is_none(), "its directory is absent");
+    assert_eq!(server.take(), []);
+}

@@ -1,0 +1,243 @@
+//! The members of a group in a store that cannot list: those in consolidated metadata, and those
+//! that attributes name.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use super::nodes::Hierarchy;
+use crate::error::Result;
+use crate::json;
+use crate::metadata::{Hints, NodePath, hints};
+use crate::store::Key;
+
+/// The member of a metadata file in which netCDF names the nodes of a group.
+const NCZARR: &[u8] = b"\"_NCZARR_GROUP\"";
+
+/// The most images of a file.
+const MOST_SERIES: usize = 100_000;
+
+/// How many images are requested at first: most files have few.
+const FIRST_SERIES: usize = 4;
+
+/// How many nodes are requested at a time.
+const AT_ONCE: usize = 64;
+
+impl Hierarchy {
+    /// Returns the sorted names of the nodes directly below a group, as far as they are known
+    /// without a listing.
+    pub(super) fn hinted_names(&self, path: &NodePath) -> Result<Vec<String>> {
+        let groups = groups_down_to(path);
+        let mut names = self.copied_names(&groups, path)?;
+        if names.is_empty()
+            && !self.is_covered(&groups)?
+            && !self.is_said.swap(true, Ordering::Relaxed)
+        {
+            log::warn!(
+                "{}: the server does not list names, so groups without consolidated metadata show \
+                 only the nodes that their attributes name; others can be opened by name",
+                if path.is_root() { "the root group" } else { path.as_str() }
+            );
+        }
+        let mut hinted = BTreeSet::new();
+        let mut has_series = false;
+        for group in groups {
+            let Some(hints) = self.hints_of(&group)? else { continue };
+            has_series |= hints.has_series && group == *path;
+            for hint in hints.paths {
+                hinted.extend(name_below(&group, &hint, path));
+            }
+        }
+        let hinted: Vec<String> = hinted.into_iter().filter(|name| !names.contains(name)).collect();
+        for some in hinted.chunks(AT_ONCE) {
+            names.extend(self.existing_of(path, some)?);
+        }
+        if has_series {
+            names.extend(self.series_of(path, &names)?);
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    /// Whether a node lies below `path`, as far as that is known without a listing.
+    pub(super) fn is_hinted_group(&self, path: &NodePath) -> Result<bool> {
+        let above = path.ancestors();
+        if !self.copied_names(&above, path)?.is_empty() {
+            return Ok(true);
+        }
+        for group in above {
+            let Some(hints) = self.hints_of(&group)? else { continue };
+            for hint in hints.paths {
+                if name_below(&group, &hint, path).is_some()
+                    && let Ok(node) = group.join(&hint)
+                    && self.has_document(&node)?
+                {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a node has a metadata file. Reading the node would ask for the groups above it.
+    fn has_document(&self, path: &NodePath) -> Result<bool> {
+        let documents = self.dialect_of(path).document_keys(path)?;
+        let keys: Vec<Key> = documents.into_iter().map(|(_, key)| key).collect();
+        Ok(self.store().read().stat(&keys)?.iter().any(Option::is_some))
+    }
+
+    fn hints_of(&self, group: &NodePath) -> Result<Option<Hints>> {
+        let Some(node) = self.node(group)? else { return Ok(None) };
+        let mut found = node.attributes().map(hints);
+        // Versions of netCDF before 4.9.3 name the nodes beside the attributes.
+        let text = node.document().map(|document| &document.text);
+        if let Some(text) = text.filter(|text| has_word(text, NCZARR))
+            && let Ok(file) = json::parse_object(text)
+        {
+            found.get_or_insert_default().paths.extend(hints(&file).paths);
+        }
+        Ok(found)
+    }
+
+    /// Returns the names below `path` in the consolidated metadata of these groups.
+    fn copied_names(&self, groups: &[NodePath], path: &NodePath) -> Result<BTreeSet<String>> {
+        let (ttl, node) = (self.options.metadata_ttl, |group: &NodePath| self.node(group));
+        let mut names = BTreeSet::new();
+        for group in groups {
+            names.extend(self.copied.names_below(&self.documents, group, path, ttl, &node)?);
+        }
+        Ok(names)
+    }
+
+    /// Whether one of these groups has consolidated metadata.
+    fn is_covered(&self, groups: &[NodePath]) -> Result<bool> {
+        for group in groups {
+            if !self.copied_names(std::slice::from_ref(group), group)?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns those of `names` that are nodes. They are requested together.
+    fn existing_of(&self, path: &NodePath, names: &[String]) -> Result<Vec<String>> {
+        let paths: Vec<Option<NodePath>> = names.iter().map(|name| path.child(name).ok()).collect();
+        let mut ranges = Vec::new();
+        for path in paths.iter().flatten().filter(|path| !self.is_read(path)) {
+            ranges.extend(self.document_ranges(path)?);
+        }
+        let _expected = self.store().read().expect(&ranges);
+        let mut existing = Vec::new();
+        for (name, path) in names.iter().zip(&paths) {
+            if let Some(path) = path
+                && self.child_node(path)?.is_some()
+            {
+                existing.push(name.clone());
+            }
+        }
+        Ok(existing)
+    }
+
+    /// Returns the nodes 0, 1, 2 and so on until one is missing.
+    fn series_of(&self, path: &NodePath, known: &BTreeSet<String>) -> Result<Vec<String>> {
+        let (mut series, mut first, mut count) = (Vec::new(), 0_usize, FIRST_SERIES);
+        while first < MOST_SERIES {
+            let numbers = first..first.saturating_add(count);
+            let names: Vec<String> = numbers.map(|number| number.to_string()).collect();
+            first = first.saturating_add(count);
+            count = count.saturating_mul(2).min(AT_ONCE);
+            let unknown: Vec<String> =
+                names.iter().filter(|name| !known.contains(*name)).cloned().collect();
+            let existing = self.existing_of(path, &unknown)?;
+            let is_last = existing.len() < unknown.len();
+            series.extend(existing);
+            if is_last {
+                break;
+            }
+        }
+        Ok(series)
+    }
+}
+
+/// Whether a text contains a word.
+fn has_word(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part == word)
+}
+
+fn groups_down_to(path: &NodePath) -> Vec<NodePath> {
+    let mut groups = path.ancestors();
+    groups.push(path.clone());
+    groups
+}
+
+/// Returns the name directly below `path` through which the path `hint` from `group` leads.
+fn name_below(group: &NodePath, hint: &str, path: &NodePath) -> Option<String> {
+    let full = group.join(hint).ok()?;
+    let rest = full.relative_to(path).filter(|rest| !rest.is_empty())?;
+    rest.split('/').next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::hierarchy::Options;
+    use crate::metadata::Dialect;
+    use crate::store::memory::MemoryStore;
+    use crate::store::{Condition, Store};
+
+    fn hierarchy(values: &[(&str, &str)]) -> Hierarchy {
+        let store = Store::new(Arc::new(MemoryStore::new()));
+        for (key, text) in values {
+            let key = Key::parse(key).expect("a key");
+            let pieces = [bytes::Bytes::copy_from_slice(text.as_bytes()).into()];
+            store.write().expect("writable").set(&key, &pieces, Condition::Always).expect("set");
+        }
+        Hierarchy::open(store.unlistable(), Some(Dialect::V2), Options::default()).expect("opened")
+    }
+
+    const GROUP: &str = r#"{"zarr_format": 2}"#;
+
+    fn names(hierarchy: &Hierarchy, path: &str) -> Vec<String> {
+        let path = NodePath::parse(path).expect("a path");
+        hierarchy.child_names(&path).expect("names")
+    }
+
+    #[test]
+    fn attributes_name_the_members_that_are_there() {
+        let plate = r#"{"plate": {"wells": [{"path": "A/1"}, {"path": "A/2"}, {"path": "B/1"}]}}"#;
+        let hierarchy = hierarchy(&[
+            (".zgroup", GROUP),
+            (".zattrs", plate),
+            ("A/1/.zgroup", GROUP),
+            ("A/1/.zattrs", r#"{"well": {"images": [{"path": "0"}]}}"#),
+            ("A/1/0/.zgroup", GROUP),
+            ("A/3/.zgroup", GROUP),
+        ]);
+        // A has no metadata file, and B/1 is not there.
+        assert_eq!(names(&hierarchy, ""), ["A"]);
+        assert_eq!(names(&hierarchy, "A"), ["1"]);
+        assert_eq!(names(&hierarchy, "A/1"), ["0"]);
+        let absent = NodePath::parse("B").expect("a path");
+        assert!(hierarchy.node(&absent).expect("read").is_none());
+    }
+
+    #[test]
+    fn the_images_of_a_file_are_found_by_their_numbers() {
+        let mut values = vec![(".zgroup", GROUP), (".zattrs", r#"{"bioformats2raw.layout": 3}"#)];
+        let keys: Vec<String> = (0..11).map(|number| format!("{number}/.zgroup")).collect();
+        values.extend(keys.iter().map(|key| (key.as_str(), GROUP)));
+        assert_eq!(names(&hierarchy(&values), "").len(), 11);
+    }
+
+    #[test]
+    fn consolidated_metadata_name_the_members_without_reading_them() {
+        let copies = r#"{"zarr_consolidated_format": 1, "metadata":
+            {".zgroup": {"zarr_format": 2}, "a/.zgroup": {"zarr_format": 2},
+             "a/b/c/.zgroup": {"zarr_format": 2}}}"#;
+        let hierarchy = hierarchy(&[(".zgroup", GROUP), (".zmetadata", copies)]);
+        assert_eq!(names(&hierarchy, ""), ["a"]);
+        assert_eq!(names(&hierarchy, "a"), ["b"]);
+        assert_eq!(names(&hierarchy, "a/b"), ["c"]);
+        assert!(names(&hierarchy, "a/b/c").is_empty());
+    }
+}

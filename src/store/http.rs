@@ -1,0 +1,187 @@
+//! Hierarchies on web servers, which are read-only.
+//!
+//! Such servers have little in common. Some list directories, and each has another form of list
+//! (`index`); some send no ranges of a value (`whole`); some do not say plainly that a value is
+//! missing (`missing`). The store above needs to know none of it.
+//!
+//! Only this module and `store::object` name the HTTP client and its runtime. Requests run on the
+//! threads of the runtime, and report to the threads that wait for them; these never run one.
+
+mod body;
+mod client;
+mod failure;
+mod get;
+mod head;
+mod index;
+mod list;
+mod missing;
+mod probe;
+mod refusal;
+mod retry;
+mod shared;
+mod url;
+mod whole;
+mod wholes;
+
+pub use client::Options;
+pub use url::shown;
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+
+use super::disk_cache::DiskCache;
+use super::remote::server::{Depth, Page, Report, Server, Start};
+use super::remote::{Limits, RemoteStore, ValueCache};
+use super::{ByteRange, Condition, Key, Prefix, Stat, Value};
+use crate::error::{Error, Kind, Result};
+use body::Received;
+use client::Client;
+use failure::Failure;
+use retry::retried;
+use shared::Shared;
+use url::Base;
+
+/// How long to try until the server has answered for the first time: its name may be wrong.
+const FIRST: Duration = Duration::from_secs(5);
+
+/// Opens the store at a URL such as `https://host/path/x.zarr`. Its values are kept in `disk`, if
+/// there is such a cache.
+pub fn connect(
+    url: &str,
+    options: &Options,
+    limits: Limits,
+    disk: Option<Arc<DiskCache>>,
+) -> Result<RemoteStore> {
+    let base = Base::parse(url)?;
+    // A token in the query may be another one in the next mount.
+    let store = base.of_prefix(&Prefix::root());
+    let store = format!("{}{}", store.origin().ascii_serialization(), store.path());
+    let cache = disk.map(|disk| ValueCache { disk, store });
+    let server = HttpServer::connect(base, options, limits)?;
+    server.probe();
+    RemoteStore::new(Arc::new(server), limits, cache)
+}
+
+/// A web server, from a URL on.
+struct HttpServer {
+    shared: Arc<Shared>,
+    /// A permit for each request.
+    permits: Arc<Semaphore>,
+    /// How long a request is tried again.
+    retry_for: Duration,
+    /// `None` when all requests were ended. A leaf lock.
+    runtime: Mutex<Option<Runtime>>,
+}
+
+impl fmt::Debug for HttpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HttpServer({:?})", self.shared.client.base)
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl HttpServer {
+    fn connect(base: Base, options: &Options, limits: Limits) -> Result<Self> {
+        let shared = Arc::new(Shared::new(Client::new(base, options)?, limits));
+        let processors = available_parallelism().map_or(1, NonZeroUsize::get);
+        let runtime = Builder::new_multi_thread()
+            .worker_threads((processors / 4).clamp(1, 4))
+            .thread_name("requests")
+            .enable_all()
+            .build()?;
+        let permits = Arc::new(Semaphore::new(limits.requests));
+        let runtime = Mutex::new(Some(runtime));
+        Ok(Self { shared, permits, retry_for: options.retry_for, runtime })
+    }
+
+    /// Asks for a name that cannot exist, beside the first requests, which wait for the answer.
+    fn probe(&self) {
+        let request = |shared: Arc<Shared>, _| async move { shared.probe().await };
+        // The first request reports its failure.
+        self.run(request, Box::new(drop));
+    }
+
+    /// Runs a request, and reports its result.
+    fn run<T: Send + 'static, F: Future<Output = Result<T, Failure>> + Send>(
+        &self,
+        request: impl Fn(Arc<Shared>, Arc<Received>) -> F + Send + Sync + 'static,
+        report: Report<T>,
+    ) {
+        let (permits, shared) = (Arc::clone(&self.permits), Arc::clone(&self.shared));
+        let retry_for = self.retry_for;
+        let task = async move {
+            let _permit = permits.acquire_owned().await;
+            let is_first = !shared.has_answered.load(Ordering::Relaxed);
+            let most = if is_first { retry_for.min(FIRST) } else { retry_for };
+            let result = retried(most, |received| request(Arc::clone(&shared), received)).await;
+            if result.is_ok() {
+                shared.has_answered.store(true, Ordering::Relaxed);
+            }
+            report(result);
+        };
+        if let Some(runtime) = &*self.runtime.lock() {
+            runtime.spawn(task);
+        }
+    }
+}
+
+impl Server for HttpServer {
+    fn stop(&self) {
+        let runtime = self.runtime.lock().take();
+        if let Some(runtime) = runtime {
+            runtime.shutdown_background();
+        }
+    }
+
+    fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
+        let key = key.clone();
+        let request = move |shared: Arc<Shared>, received: Arc<Received>| {
+            let key = key.clone();
+            async move { shared.get(&key, range, &received).await }
+        };
+        self.run(request, report);
+    }
+
+    fn put(&self, _: &Key, _: Vec<Bytes>, _: Condition, report: Report<Stat>) {
+        report(Err(read_only()));
+    }
+
+    fn delete(&self, _: &[Key], report: Report<()>) {
+        report(Err(read_only()));
+    }
+
+    fn lists_subtrees(&self) -> bool {
+        false
+    }
+
+    fn lists_dotted_names(&self) -> bool {
+        false
+    }
+
+    fn list(&self, prefix: &Prefix, _: Depth, _: Start, report: Report<Page>) {
+        let prefix = prefix.clone();
+        let request = move |shared: Arc<Shared>, received: Arc<Received>| {
+            let prefix = prefix.clone();
+            async move { shared.list(&prefix, &received).await }
+        };
+        self.run(request, report);
+    }
+}
+
+fn read_only() -> Error {
+    Error::new(Kind::ReadOnly, "zarrfs does not write to web servers")
+}

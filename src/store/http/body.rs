@@ -1,0 +1,61 @@
+//! Reads the bytes of an answer.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use reqwest::Response;
+
+use super::failure::{Failure, of_transfer};
+use crate::error::{Error, Kind};
+
+/// A body is allocated at once up to this length, in bytes: a server may announce any.
+const MOST_AT_ONCE: u64 = 16 << 20;
+
+/// How many bytes of the answer to a request have arrived.
+#[derive(Debug, Default)]
+pub(super) struct Received(AtomicU64);
+
+impl Received {
+    pub fn len(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub fn note(&self, len: usize) {
+        self.0.fetch_add(u64::try_from(len).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// The bytes of an answer.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub bytes: Bytes,
+    /// Whether there are more.
+    pub is_cut: bool,
+}
+
+/// Reads an answer, but not more than `most` bytes.
+pub(super) async fn body(
+    mut response: Response,
+    most: u64,
+    received: &Received,
+) -> Result<Body, Failure> {
+    let announced = response.content_length().unwrap_or(0).min(most).min(MOST_AT_ONCE);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let mut bytes = Vec::new();
+    let no_memory = |_| {
+        let detail = format!("there is no memory for {announced} bytes");
+        Failure::Final(Error::new(Kind::NoMemory, detail))
+    };
+    bytes.try_reserve(usize::try_from(announced).unwrap_or(0)).map_err(no_memory)?;
+    while let Some(piece) = response.chunk().await.map_err(|error| of_transfer(&error))? {
+        received.note(piece.len());
+        let room = most.saturating_sub(bytes.len());
+        if let Some(piece) = piece.get(..room).filter(|_| piece.len() > room) {
+            bytes.extend_from_slice(piece);
+            return Ok(Body { bytes: bytes.into(), is_cut: true });
+        }
+        bytes.try_reserve(piece.len()).map_err(no_memory)?;
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(Body { bytes: bytes.into(), is_cut: false })
+}

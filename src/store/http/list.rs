@@ -1,0 +1,138 @@
+//! Lists directories, as far as the server does.
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName};
+use reqwest::{Method, StatusCode};
+
+use super::body::{Received, body};
+use super::client::{Answer, Request};
+use super::failure::Failure;
+use super::head::{is_html, kind_of};
+use super::index::{self, Names};
+use super::refusal::of_answer;
+use super::shared::{Form, Shared};
+use crate::error::Error;
+use crate::store::remote::server::Page;
+use crate::store::{Entry, Prefix};
+
+/// The most bytes of a page.
+const LONGEST_PAGE: u64 = 64 << 20;
+
+/// What an answer says about a directory.
+enum Found {
+    Names(Names),
+    Absent,
+    /// It lists nothing.
+    Nothing(String),
+    Refused(StatusCode, Failure),
+}
+
+impl Shared {
+    /// Lists a directory.
+    pub(super) async fn list(&self, prefix: &Prefix, received: &Received) -> Result<Page, Failure> {
+        let known = *self.form.lock();
+        let found = match known {
+            Some(Form::Page) => self.page(prefix, received).await?,
+            Some(Form::Dav) => self.dav(prefix, received).await?,
+            None => match self.page(prefix, received).await? {
+                Found::Names(names) => Found::Names(self.noted(Form::Page, names)),
+                other => match self.dav(prefix, received).await {
+                    Ok(Found::Names(names)) => Found::Names(self.noted(Form::Dav, names)),
+                    _ => other,
+                },
+            },
+        };
+        match found {
+            Found::Names(names) => Ok(self.page_of(names)),
+            // Without a list of one above it may be there, and not be listed.
+            Found::Absent if known.is_some() && !prefix.is_root() => Ok(Page::default()),
+            Found::Absent => Err(no_list("it answered 404 Not Found")),
+            Found::Nothing(why) => Err(no_list(&why)),
+            // So do servers that list nothing.
+            Found::Refused(StatusCode::FORBIDDEN, _) if known.is_none() => {
+                Err(no_list("it answered 403 Forbidden"))
+            }
+            Found::Refused(_, failure) => Err(failure),
+        }
+    }
+
+    fn noted(&self, form: Form, names: Names) -> Names {
+        *self.form.lock() = Some(form);
+        names
+    }
+
+    fn page_of(&self, names: Names) -> Page {
+        let entry = |(entry, listed): (Entry, index::Listed)| {
+            let stat = match entry {
+                Entry::Key(_) => self.tags.stat_of(&listed),
+                Entry::Prefix(_) => None,
+            };
+            (entry, stat)
+        };
+        Page { entries: names.into_iter().map(entry).collect(), next: None }
+    }
+
+    async fn page(&self, prefix: &Prefix, received: &Received) -> Result<Found, Failure> {
+        let request = Request::get(self.client.base.of_prefix(prefix));
+        // Caddy and zarrfs send JSON then.
+        let answer = self.client.send(request.with(ACCEPT, "application/json, */*;q=0.5")).await?;
+        if answer.response.status() != StatusCode::OK {
+            return without_list(answer).await;
+        }
+        let headers = answer.response.headers();
+        let kind = kind_of(headers).unwrap_or_default();
+        let (is_json, is_html) = (kind.eq_ignore_ascii_case("application/json"), is_html(headers));
+        let another = "it sends something else than a list".to_owned();
+        if answer.elsewhere.is_some() || !(is_json || is_html) {
+            return Ok(Found::Nothing(another));
+        }
+        let url = answer.url;
+        let body = body(answer.response, LONGEST_PAGE, received).await?;
+        if body.is_cut {
+            let detail = format!("the list of names has more than {LONGEST_PAGE} bytes");
+            return Err(Failure::Final(Error::too_large(detail)));
+        }
+        let names = if is_json {
+            index::parse_json(&url, &body.bytes)
+        } else {
+            index::parse_html(&url, &String::from_utf8_lossy(&body.bytes))
+        };
+        let is_page = || if is_html { "it sends a web page".to_owned() } else { another };
+        Ok(names.map_or_else(|| Found::Nothing(is_page()), Found::Names))
+    }
+
+    async fn dav(&self, prefix: &Prefix, received: &Received) -> Result<Found, Failure> {
+        let method = Method::from_bytes(b"PROPFIND").unwrap_or_default();
+        let url = self.client.base.of_prefix(prefix);
+        let request = Request { method, body: index::DAV_BODY, ..Request::get(url) };
+        let request = request.with(HeaderName::from_static("depth"), "1");
+        let answer = self.client.send(request.with(CONTENT_TYPE, "application/xml")).await?;
+        if answer.response.status() != StatusCode::MULTI_STATUS {
+            return without_list(answer).await;
+        }
+        let url = answer.url;
+        let body = body(answer.response, LONGEST_PAGE, received).await?;
+        let text = String::from_utf8_lossy(&body.bytes);
+        let names = if body.is_cut { None } else { index::parse_dav(&url, &text) };
+        let broken = "its list in XML cannot be read".to_owned();
+        Ok(names.map_or_else(|| Found::Nothing(broken), Found::Names))
+    }
+}
+
+/// Returns what an answer without a list means.
+async fn without_list(answer: Answer) -> Result<Found, Failure> {
+    match answer.response.status() {
+        StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Found::Absent),
+        status @ (StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED) => {
+            Ok(Found::Refused(status, of_answer(answer.response).await))
+        }
+        status if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => {
+            Err(of_answer(answer.response).await)
+        }
+        status => Ok(Found::Nothing(format!("it answered {status}"))),
+    }
+}
+
+fn no_list(why: &str) -> Failure {
+    let detail = format!("the server does not list names here: {why}");
+    Failure::Final(Error::unsupported(detail))
+}

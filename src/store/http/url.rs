@@ -1,0 +1,164 @@
+//! URLs of web servers: where a hierarchy is, and where its values are.
+//!
+//! ```text
+//! https://user:password@host/data/x.zarr?token=abc     typed
+//! https://host/data/x.zarr/t2m/c/0?token=abc           the value t2m/c/0
+//! https://host/data/x.zarr?...                         shown, in tables of mounts and in the log
+//! ```
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use reqwest::Url;
+
+use crate::error::{Error, Result};
+use crate::store::{Key, Prefix};
+
+/// The bytes of a component that are encoded: all but those that mean themselves in every URL.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Metadata files that users take for the hierarchy.
+const METADATA_FILES: [&str; 6] =
+    ["zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata", "attributes.json"];
+
+/// A URL below which keys lie.
+#[derive(Clone)]
+pub(super) struct Base {
+    /// Without a slash at the end, a user and a fragment. It has the query.
+    url: Url,
+    /// The name and the password.
+    pub user: Option<(String, Option<String>)>,
+}
+
+impl Base {
+    pub fn parse(text: &str) -> Result<Self> {
+        let invalid = |why: &dyn std::fmt::Display| Error::invalid(format!("not a URL: {why}"));
+        let mut url = Url::parse(text).map_err(|error| invalid(&error))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(invalid(&"expected http:// or https://"));
+        }
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let user = (!url.username().is_empty() || url.password().is_some())
+            .then(|| (decoded(url.username()), url.password().map(decoded)));
+        // A URL with a host takes all of these.
+        let _never = url.set_username("").and_then(|()| url.set_password(None));
+        url.set_fragment(None);
+        let path = url.path().trim_end_matches('/').to_owned();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        if METADATA_FILES.contains(&name) {
+            let above = path.strip_suffix(name).unwrap_or_default().trim_end_matches('/');
+            url.set_path(above);
+            return Err(Error::invalid(format!(
+                "this is a metadata file; name the group or array that it describes: {}",
+                shown(url.as_str())
+            )));
+        }
+        url.set_path(&path);
+        Ok(Self { url, user })
+    }
+
+    /// Returns the URL of a value.
+    pub fn of_key(&self, key: &Key) -> Url {
+        self.below(key.as_str())
+    }
+
+    /// Returns the URL of a directory, which ends with a slash.
+    pub fn of_prefix(&self, prefix: &Prefix) -> Url {
+        if prefix.is_root() { self.below("") } else { self.below(prefix.as_str()) }
+    }
+
+    /// Whether a URL is on the same server, so that it may get credentials.
+    pub fn is_same_server(&self, other: &Url) -> bool {
+        self.url.origin() == other.origin()
+    }
+
+    /// Returns the name of the server.
+    pub fn host(&self) -> &str {
+        self.url.host_str().unwrap_or_default()
+    }
+
+    fn below(&self, path: &str) -> Url {
+        let names: Vec<String> =
+            path.split('/').map(|name| utf8_percent_encode(name, ENCODED).to_string()).collect();
+        let mut url = self.url.clone();
+        let base = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&format!("{base}/{}", names.join("/")));
+        url
+    }
+}
+
+impl std::fmt::Debug for Base {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&shown(self.url.as_str()))
+    }
+}
+
+/// Returns a URL without what may be secret: the user and the query.
+pub fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (rest, fragment) = match rest.split_once('#') {
+        Some((rest, fragment)) => (rest, format!("#{fragment}")),
+        None => (rest, String::new()),
+    };
+    let (rest, query) = match rest.split_once('?') {
+        Some((rest, _)) => (rest, "?..."),
+        None => (rest, ""),
+    };
+    let (host, path) = match rest.find('/') {
+        Some(slash) => rest.split_at(slash),
+        None => (rest, ""),
+    };
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{scheme}://{host}{path}{query}{fragment}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base(text: &str) -> Base {
+        Base::parse(text).expect("a URL")
+    }
+
+    #[test]
+    fn keys_are_encoded_and_the_query_stays() {
+        let base = base("https://me:p%40ss@host/data/x%20y.zarr/?token=a%2Fb#g");
+        let key = Key::parse("a b/c/0#1?ü%").expect("a key");
+        assert_eq!(
+            base.of_key(&key).as_str(),
+            "https://host/data/x%20y.zarr/a%20b/c/0%231%3F%C3%BC%25?token=a%2Fb"
+        );
+        assert_eq!(base.user, Some(("me".to_owned(), Some("p@ss".to_owned()))));
+        let root = base.of_prefix(&Prefix::root());
+        assert_eq!(root.as_str(), "https://host/data/x%20y.zarr/?token=a%2Fb");
+        let prefix = Prefix::parse("a/c").expect("a prefix");
+        assert_eq!(base.of_prefix(&prefix).path(), "/data/x%20y.zarr/a/c/");
+        assert_eq!(format!("{base:?}"), "https://host/data/x%20y.zarr?...");
+    }
+
+    #[test]
+    fn a_url_without_a_path_is_the_root_of_the_server() {
+        for text in ["http://host:81", "http://host:81/"] {
+            let key = Key::parse("zarr.json").expect("a key");
+            assert_eq!(base(text).of_key(&key).as_str(), "http://host:81/zarr.json");
+            assert_eq!(base(text).of_prefix(&Prefix::root()).as_str(), "http://host:81/");
+        }
+    }
+
+    #[test]
+    fn the_url_of_a_metadata_file_is_refused_with_that_of_its_node() {
+        let error = Base::parse("https://host/x.zarr/.zmetadata").expect_err("refused");
+        assert!(error.detail().ends_with("describes: https://host/x.zarr"), "{error}");
+        assert!(Base::parse("ftp://host/x").is_err() && Base::parse("https://").is_err());
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for (url, want) in [
+            ("https://u:p@h/x?t=1#a/b", "https://h/x?...#a/b"),
+            ("http://h:1/x@y", "http://h:1/x@y"),
+            ("http://h?t=/@x", "http://h?..."),
+            ("s3://bucket/a", "s3://bucket/a"),
+        ] {
+            assert_eq!(shown(url), want);
+        }
+    }
+}

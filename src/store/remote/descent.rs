@@ -1,0 +1,109 @@
+//! Lists all keys below a prefix on a server that lists one directory at a time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+
+use super::listing::Listing;
+use super::names::NameCache;
+use super::server::{Depth, Page, Server, Start, check_progress, ended, wait};
+use crate::error::{At, Result};
+use crate::store::{Entry, Key, Prefix};
+
+/// The most directories that are listed at a time.
+const MOST: usize = 16;
+
+/// The keys below a prefix.
+pub(super) struct Descent {
+    server: Arc<dyn Server>,
+    names: Arc<NameCache>,
+    /// The directories that were not listed yet.
+    open: VecDeque<Prefix>,
+    /// The listings under way.
+    awaited: VecDeque<Awaited>,
+    /// The keys that come next.
+    rest: VecDeque<Key>,
+}
+
+struct Awaited {
+    prefix: Prefix,
+    listing: Listing,
+    page: Receiver<Result<Page>>,
+}
+
+impl Descent {
+    pub(super) fn new(server: Arc<dyn Server>, names: Arc<NameCache>, prefix: Prefix) -> Self {
+        let open = VecDeque::from([prefix]);
+        Self { server, names, open, awaited: VecDeque::new(), rest: VecDeque::new() }
+    }
+
+    /// Requests the listings of the next directories, and takes those that are known.
+    fn begin(&mut self) -> Result<()> {
+        while self.awaited.len() < MOST
+            && let Some(prefix) = self.open.pop_front()
+        {
+            let known = self.names.listing(&prefix).filter(|listing| listing.next().is_none());
+            if let Some(listing) = known {
+                self.take(&prefix, &listing)?;
+                continue;
+            }
+            let (listing, (tell, page)) = (Listing::new(), mpsc::sync_channel(1));
+            // If the channel is closed, its reader has gone.
+            let report = Box::new(move |result| drop(tell.send(result)));
+            self.server.list(&prefix, Depth::Directory, Start::First, report);
+            self.awaited.push_back(Awaited { prefix, listing, page });
+        }
+        Ok(())
+    }
+
+    /// Waits for a listing.
+    fn end(&mut self, awaited: Awaited) -> Result<()> {
+        let Awaited { prefix, mut listing, page } = awaited;
+        let mut page = page.recv().unwrap_or_else(|_| Err(ended())).at(&prefix)?;
+        let mut start = Start::First;
+        loop {
+            let next = page.next.clone().map(Start::Continue);
+            check_progress(&start, next.as_ref()).at(&prefix)?;
+            listing.add(page);
+            let Some(next) = next else { break };
+            start = next.clone();
+            let list = |report| self.server.list(&prefix, Depth::Directory, next, report);
+            page = wait(list).at(&prefix)?;
+        }
+        self.names.keep(&prefix, &listing);
+        self.take(&prefix, &listing)
+    }
+
+    fn take(&mut self, prefix: &Prefix, listing: &Listing) -> Result<()> {
+        for (entry, _) in listing.names() {
+            match entry {
+                Entry::Key(name) => self.rest.push_back(prefix.key(&name)?),
+                Entry::Prefix(name) => self.open.push_back(prefix.join(&name)?),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Descent {
+    type Item = Result<Key>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let begun = self.begin();
+            if let Some(key) = self.rest.pop_front() {
+                return Some(Ok(key));
+            }
+            let ended = match (begun, self.awaited.pop_front()) {
+                (Ok(()), Some(awaited)) => self.end(awaited),
+                (Ok(()), None) => return None,
+                (Err(error), _) => Err(error),
+            };
+            if let Err(error) = ended {
+                self.open.clear();
+                self.awaited.clear();
+                return Some(Err(error));
+            }
+        }
+    }
+}
