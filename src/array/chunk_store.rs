@@ -395,11 +395,13 @@ impl ChunkStore for Direct {
                 move |coords: &[Coords]| Ok(stats(coords)?.iter().map(Option::is_some).collect());
             return unlisted::list(&grid, &of, are_there);
         }
-        let below = match key_encoding::level(self.encoding, prefix) {
-            Some((level, _)) => self.prefix.join(&level)?,
-            None => self.prefix.clone(),
+        let keys = match key_encoding::level(self.encoding, prefix) {
+            Some((level, _)) => self.listing()?.list_prefix(&self.prefix.join(&level)?)?,
+            None => match key_encoding::start(self.encoding, prefix) {
+                Some(start) => self.listing()?.list_starting(&self.prefix, &start)?,
+                None => self.listing()?.list_prefix(&self.prefix)?,
+            },
         };
-        let keys = self.listing()?.list_prefix(&below)?;
         let prefix: Box<[u64]> = prefix.into();
         Ok(Box::new(keys.filter_map(move |key| match key {
             Ok(key) => {

@@ -72,6 +72,24 @@ pub fn is_level_of_n5(encoding: KeyEncoding, text: &str, rank: usize) -> bool {
     encoding == KeyEncoding::N5 && count < rank && text.split('/').all(|part| index(part).is_some())
 }
 
+/// Returns, for encodings without levels of prefixes, the start of the keys of all chunks whose
+/// first indices are `coords`.
+pub fn start(encoding: KeyEncoding, coords: &[u64]) -> Option<String> {
+    Some(match (encoding, coords) {
+        (KeyEncoding::V2(Separator::Dot) | KeyEncoding::V2Undeclared, []) => String::new(),
+        (KeyEncoding::Default(Separator::Dot), []) => "c.".to_owned(),
+        (KeyEncoding::Draft(Separator::Dot), []) => "c".to_owned(),
+        (
+            KeyEncoding::V2(Separator::Dot)
+            | KeyEncoding::V2Undeclared
+            | KeyEncoding::Default(Separator::Dot)
+            | KeyEncoding::Draft(Separator::Dot),
+            coords,
+        ) => format!("{}.", encode(encoding, coords)),
+        _ => return None,
+    })
+}
+
 /// Returns, for encodings with levels of prefixes, the prefix of all chunks whose first indices are
 /// `coords`, without the last slash, and the separator before the next index in the names below it.
 pub fn level(encoding: KeyEncoding, coords: &[u64]) -> Option<(String, &'static str)> {
@@ -131,6 +149,20 @@ mod tests {
         ) {
             let text = encode(all()[which], &coords);
             prop_assert_eq!(decode(all()[which], &text, coords.len()), Some(Coords::new(coords)));
+        }
+
+        #[test]
+        fn the_start_of_keys_is_that_of_exactly_the_chunks_below(
+            coords in prop::collection::vec(0_u64..30, 3),
+            other in prop::collection::vec(0_u64..30, 3),
+            depth in 0_usize..3,
+            which in 0_usize..8,
+        ) {
+            if let Some(start) = start(all()[which], &coords[..depth]) {
+                let is_below = other[..depth] == coords[..depth];
+                prop_assert!(encode(all()[which], &coords).starts_with(&start));
+                prop_assert_eq!(encode(all()[which], &other).starts_with(&start), is_below);
+            }
         }
 
         #[test]

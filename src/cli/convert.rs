@@ -18,7 +18,7 @@ use super::mounted::{self, Mounted};
 use super::open::Location;
 use super::pack::Packing;
 use super::progress::Bar;
-use super::{open, print, remote, size};
+use super::{open, print, references, remote, size};
 use crate::array::FillChunks;
 use crate::codec::CodecSpec;
 use crate::convert::{
@@ -87,6 +87,7 @@ struct Dest {
 impl Dest {
     /// Returns the place of the copy. Fails if it has contents other than an unfinished conversion.
     fn find(args: &Convert) -> Result<Self, Failure> {
+        references::refuse(&args.dest)?;
         if let Some(packing) = Packing::find(args)? {
             check_apart(&args.source, packing.dest())?;
             let location = Location::Directory(packing.tree());

@@ -10,7 +10,7 @@ use super::describe::describe;
 use super::failure::{Failure, failed};
 use super::open::Location;
 use super::remote::Remote;
-use super::{open, print, remote};
+use super::{open, print, references, remote};
 use crate::error::{Kind, Result};
 use crate::hierarchy::{Hierarchy, Options, Raised};
 use crate::json::Object;
@@ -33,6 +33,7 @@ struct Place {
 pub fn run(args: &Create) -> Result<(), Failure> {
     archive::check_writable(&args.path)?;
     let shown = args.path.display();
+    references::refuse(&args.path)?;
     let place = match remote::url(&args.path) {
         Some(url) => {
             remote::check_writable(url)?;
@@ -97,9 +98,8 @@ fn make(
             hierarchy.recovery().recover();
             hierarchy
         }
-        // `check_writable` refuses archives.
-        Location::Archive(_) | Location::Url(_) => {
-            let store = place.root.store(&args.remote, place.root.ttl(), Durability::Synced)?;
+        other => {
+            let store = other.store(&args.remote, remote::TTL, Durability::Synced)?;
             Hierarchy::open(store, Some(dialect), Options::default())?
         }
     };

@@ -32,6 +32,7 @@ mod plot;
 mod print;
 mod processes;
 mod progress;
+mod references;
 mod remote;
 mod repair;
 mod rescue;

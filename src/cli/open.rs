@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::archive;
 use super::failure::{Failure, failed};
 use super::folder;
+use super::references::{self, References};
 use super::remote::{self, Remote};
 use crate::error::{Error, Kind};
 use crate::hierarchy::{Hierarchy, Membership, Options, membership};
@@ -89,6 +90,8 @@ pub enum Location {
     Archive(PathBuf),
     /// A URL, perhaps of a zip archive.
     Url(String),
+    /// References into other stores.
+    References(References),
 }
 
 impl Location {
@@ -103,6 +106,7 @@ impl Location {
             Self::Directory(path) => store(path, durability),
             Self::Archive(path) => archive::store(path, ttl),
             Self::Url(url) => remote.store(url, ttl),
+            Self::References(references) => references.store(remote, ttl),
         }
     }
 
@@ -112,6 +116,7 @@ impl Location {
             Self::Directory(_) => None,
             Self::Archive(_) => Some(archive::WHY_READ_ONLY),
             Self::Url(url) => remote::why_read_only(url),
+            Self::References(references) => Some(references.why_read_only()),
         }
     }
 
@@ -119,6 +124,8 @@ impl Location {
     pub fn ttl(&self) -> Duration {
         match self {
             Self::Directory(_) | Self::Archive(_) => LOCAL_TTL,
+            Self::References(references) if references.is_remote() => remote::TTL,
+            Self::References(_) => LOCAL_TTL,
             Self::Url(_) => remote::TTL,
         }
     }
@@ -127,14 +134,14 @@ impl Location {
     pub fn directory(&self) -> Option<&Path> {
         match self {
             Self::Directory(path) => Some(path),
-            Self::Archive(_) | Self::Url(_) => None,
+            Self::Archive(_) | Self::Url(_) | Self::References(_) => None,
         }
     }
 
     /// Whether it is a zip archive, also one at a URL.
     pub fn is_archive(&self) -> bool {
         match self {
-            Self::Directory(_) => false,
+            Self::Directory(_) | Self::References(_) => false,
             Self::Archive(_) => true,
             Self::Url(url) => archive::split_url(url).is_some(),
         }
@@ -142,7 +149,11 @@ impl Location {
 
     /// Whether it is a URL.
     pub fn is_remote(&self) -> bool {
-        matches!(self, Self::Url(_))
+        match self {
+            Self::Directory(_) | Self::Archive(_) => false,
+            Self::Url(_) => true,
+            Self::References(references) => references.is_remote(),
+        }
     }
 }
 
@@ -151,6 +162,7 @@ impl Display for Location {
         match self {
             Self::Directory(path) | Self::Archive(path) => write!(f, "{}", path.display()),
             Self::Url(url) => f.write_str(&remote::shown(url)),
+            Self::References(references) => write!(f, "{references}"),
         }
     }
 }
@@ -168,6 +180,9 @@ impl Source {
     /// Parses a path from the command line: a directory of a hierarchy or of a node, a zip archive
     /// or a node in one, or `HIERARCHY#NODE`.
     pub fn parse(path: &Path) -> Result<Self, Failure> {
+        if let Some(references) = references::parse(path)? {
+            return Ok(Self { root: Location::References(references), node: NodePath::root() });
+        }
         if let Some(url) = remote::url(path) {
             return Self::parse_url(url);
         }
@@ -387,6 +402,12 @@ pub fn node_for(
     remote: &Remote,
     access: Access,
 ) -> Result<(Hierarchy, NodePath), Failure> {
+    if references::is_named(path) {
+        let source = Source::parse(path)?;
+        let store = source.root.store(remote, source.root.ttl(), Durability::Buffered)?;
+        let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
+        return Ok((hierarchy, NodePath::root()));
+    }
     if let Some(url) = remote::url(path) {
         let source = Source::parse_url(url)?;
         let store = access.to(source.root.store(remote, remote::TTL, access.durability())?);

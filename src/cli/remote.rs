@@ -80,6 +80,11 @@ pub struct Remote {
     /// The longest shard that is stored again because a part of it changes.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
     pub max_rewrite: u64,
+    /// Read the virtual chunks of an Icechunk repository and the references of kerchunk that are
+    /// below PREFIX, such as `s3://noaa-goes16` or `/data/nc`; can be repeated. With =PLACE, what
+    /// they say is below PREFIX is read from another directory or URL.
+    #[arg(long, value_name = "PREFIX[=PLACE]")]
+    pub allow_virtual: Vec<String>,
 }
 
 /// Returns the URL that was typed, unless it is a path.

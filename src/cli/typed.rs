@@ -15,7 +15,7 @@ use super::args;
 use super::failure::{Failure, failed};
 use super::open::{self, Location};
 use super::words::Flags;
-use super::{print, remote};
+use super::{print, references, remote};
 use crate::array::{FillChunks, ShardLayout, ShardWrite};
 use crate::error::Kind;
 use crate::fuse::{ModeChanges, MountEntry, MountOptions, Others, Owner, ReadLog};
@@ -62,6 +62,7 @@ impl Typed<'_> {
         open::Source::parse(self.path).map_err(|failure| {
             // Nothing is known of a source below a directory that this user may not enter.
             match (remote::url(self.path), self.path.try_exists()) {
+                _ if references::is_named(self.path) => failure,
                 (Some(_), _) | (None, Err(_)) => failure,
                 (None, Ok(_)) => self.missing_source(),
             }
@@ -185,7 +186,8 @@ impl Typed<'_> {
             Location::Directory(_) | Location::Archive(_) => {
                 (processors.saturating_add(2).max(4), processors)
             }
-            Location::Url(_) => (REMOTE_THREADS, REMOTE_THREADS / 4),
+            // Most references lead to servers.
+            Location::Url(_) | Location::References(_) => (REMOTE_THREADS, REMOTE_THREADS / 4),
         };
         let workers = self.options.tree.threads.unwrap_or(workers).max(1);
         (workers, ahead.min(workers.saturating_sub(1)).max(1))
@@ -231,6 +233,7 @@ impl Typed<'_> {
 
     /// Creates the root of a new hierarchy.
     fn create(&self) -> Result<(), Failure> {
+        references::refuse(self.path)?;
         archive::check_writable(self.path)?;
         let shown = remote::typed(self.path);
         let refused = |error: &dyn fmt::Display| failed(format!("{shown}: {error}"));

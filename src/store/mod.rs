@@ -25,11 +25,14 @@ pub mod directory;
 pub mod disk_cache;
 #[cfg(feature = "remote")]
 pub mod http;
+pub mod icechunk;
+pub mod kerchunk;
 mod key;
 pub mod memory;
 mod new_file;
 #[cfg(feature = "remote")]
 pub mod object;
+pub mod refs;
 #[cfg(any(test, feature = "remote"))]
 pub mod remote;
 #[cfg(test)]
@@ -51,6 +54,13 @@ pub use aside::{Aside, PRIVATE};
 pub use key::{Key, Prefix, is_component};
 pub(crate) use new_file::path_of;
 pub use new_file::{NewFile, Stamp};
+
+/// The directories of other states of a hierarchy, below [`PRIVATE`]: see
+/// [`ListableStore::has_states`].
+pub const STATES: [&str; 3] = [BRANCHES, TAGS, SNAPSHOTS];
+const BRANCHES: &str = "branches";
+const TAGS: &str = "tags";
+const SNAPSHOTS: &str = "snapshots";
 
 /// A range of the bytes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -386,6 +396,23 @@ pub struct Requests {
     pub disk_len: u64,
 }
 
+impl Requests {
+    /// Returns the requests to two servers.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            gets: self.gets.saturating_add(other.gets),
+            lists: self.lists.saturating_add(other.lists),
+            puts: self.puts.saturating_add(other.puts),
+            deletes: self.deletes.saturating_add(other.deletes),
+            received_len: self.received_len.saturating_add(other.received_len),
+            sent_len: self.sent_len.saturating_add(other.sent_len),
+            disk_hits: self.disk_hits.saturating_add(other.disk_hits),
+            disk_len: self.disk_len.saturating_add(other.disk_len),
+        }
+    }
+}
+
 /// A store that values can be read from.
 pub trait ReadableStore: Send + Sync + fmt::Debug {
     /// Notes that these ranges will be read soon, and returns at once. A store that takes long for
@@ -418,6 +445,11 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
 
     /// Returns the stat of each value; `None` for a key without a value.
     fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>>;
+
+    /// Whether a value with this stat has an entity tag (`ETag`); `None` if the store has no tags.
+    fn has_tag(&self, _stat: &Stat, _tag: &str) -> Option<bool> {
+        None
+    }
 
     /// Returns the capacity of the medium, if it has one.
     fn room(&self) -> Result<Option<Room>>;
@@ -566,6 +598,12 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Whether the store has other states of the hierarchy below [`PRIVATE`], in the directories
+    /// [`STATES`]. Listings of the root leave them out.
+    fn has_states(&self) -> bool {
+        false
+    }
+
     /// Forgets what is known of the keys below `prefix`, because what is listed next decides over a
     /// change.
     fn forget_below(&self, _prefix: &Prefix) {}
@@ -576,6 +614,12 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
     /// Lists every key with this `prefix`.
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys>;
 
+    /// Lists every key with this `prefix` that goes on with `start`. A store with sorted names does
+    /// not list the others.
+    fn list_starting(&self, prefix: &Prefix, start: &str) -> Result<Keys> {
+        Ok(Box::new(starting(self.list_prefix(prefix)?, format!("{prefix}{start}"))))
+    }
+
     /// Returns the private files of writers below `prefix`, which the other listings leave out.
     fn writer_files(&self, _prefix: &Prefix) -> Result<Vec<WriterFile>> {
         Ok(Vec::new())
@@ -585,6 +629,11 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
     fn list(&self) -> Result<Keys> {
         self.list_prefix(&Prefix::root())
     }
+}
+
+/// Returns the keys that start with `start`.
+fn starting(keys: Keys, start: String) -> impl Iterator<Item = Result<Key>> + Send {
+    keys.filter(move |key| key.as_ref().map_or(true, |key| key.as_str().starts_with(&start)))
 }
 
 /// A store with its capabilities.

@@ -182,6 +182,10 @@ impl ObjectServer {
 }
 
 impl Server for ObjectServer {
+    fn has_tag(&self, stat: &Stat, tag: &str) -> Option<bool> {
+        Some(version::of_tag(Some(tag), stat.len, stat.modified).is_same(stat.version))
+    }
+
     fn stop(&self) {
         let runtime = self.runtime.lock().take();
         if let Some(runtime) = runtime {

@@ -87,7 +87,23 @@ def sample_probe(home):
     recording(home / "probe.zarr")
 
 
-SAMPLES = {"climate.zarr": sample_climate, "cells.zarr": sample_cells, "probe.zarr": sample_probe}
+def sample_ocean(home):
+    from test_icechunk import two_tags
+
+    two_tags(home / "ocean.icechunk")
+
+
+def sample_archive(home):
+    from test_kerchunk import two_days
+
+    two_days(home / "archive")
+    shutil.copy(home / "archive/all.json", home / "elsewhere.json")
+
+
+SAMPLES = {
+    "climate.zarr": sample_climate, "cells.zarr": sample_cells, "probe.zarr": sample_probe,
+    "ocean.icechunk": sample_ocean, "archive/all.json": sample_archive,
+}  # fmt: skip
 
 
 class Command:

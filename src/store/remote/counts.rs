@@ -94,4 +94,8 @@ impl Server for Counted {
         self.lists.fetch_add(1, Ordering::Relaxed);
         self.server.list(prefix, depth, start, report);
     }
+
+    fn has_tag(&self, stat: &Stat, tag: &str) -> Option<bool> {
+        self.server.has_tag(stat, tag)
+    }
 }

@@ -262,6 +262,10 @@ impl ReadableStore for RemoteStore {
             .collect())
     }
 
+    fn has_tag(&self, stat: &Stat, tag: &str) -> Option<bool> {
+        self.server.has_tag(stat, tag)
+    }
+
     fn room(&self) -> Result<Option<Room>> {
         Ok(None)
     }

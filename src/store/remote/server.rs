@@ -79,6 +79,11 @@ pub(crate) trait Server: Send + Sync + fmt::Debug {
 
     /// Lists keys below `prefix`, in the order of their text, as many as one answer has.
     fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>);
+
+    /// Whether a value with this stat has an entity tag; `None` if values have none.
+    fn has_tag(&self, _stat: &Stat, _tag: &str) -> Option<bool> {
+        None
+    }
 }
 
 /// Waits for one request.

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use super::chunk_names::ChunkNames;
 use super::listing::Listings;
 use super::place::{
-    CHUNKS, CONTROL, DOCUMENT, DirEntries, DirEntry, GROUP, Place, Report, STORED, VIEWS, view_name,
+    CHUNKS, CONTROL, DOCUMENT, DirEntries, DirEntry, GROUP, Place, Report, STORED, VIEWS,
+    state_directory, view_name,
 };
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
 use crate::metadata::{NodeKind, NodePath};
+use crate::store::STATES;
 use crate::vfs::options::Form;
 use crate::view::has_level;
 
@@ -180,7 +182,11 @@ impl Listings {
                     (VIEWS, Place::ViewsDir(NodePath::root())),
                 ];
                 let entries = directories.into_iter().chain(reports);
-                Ok(Box::new(entries.map(|(name, place)| Ok((name.to_owned(), place)))))
+                let entries = entries.map(|(name, place)| Ok((name.to_owned(), place)));
+                let states = if self.names.has_states() { &STATES[..] } else { &[] };
+                let states =
+                    states.iter().map(|name| Ok(((*name).to_owned(), state_directory(name)?)));
+                Ok(Box::new(entries.chain(states)))
             }
             Place::StoredDir(path) => self.names_in_stored(path),
             Place::ViewsDir(path) => self.names_in_views(path),

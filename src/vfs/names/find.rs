@@ -5,12 +5,14 @@ use std::sync::Arc;
 use super::Names;
 use super::chunk_names::Named;
 use super::overlay::Shown;
-use super::place::{CHUNKS, CONTROL, DOCUMENT, Found, GROUP, Place, Report, STORED, VIEWS, below};
+use super::place::{
+    CHUNKS, CONTROL, DOCUMENT, Found, GROUP, Place, Report, STORED, VIEWS, below, state_directory,
+};
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Document, Node};
 use crate::metadata::{NodeKind, NodePath};
-use crate::store::Key;
+use crate::store::{Key, ListableStore, STATES};
 use crate::vfs::options::Form;
 use crate::view::{Format, ROOT_NAME};
 
@@ -79,12 +81,20 @@ impl Names {
             Place::Control => Ok(match name {
                 STORED => Some(Place::StoredDir(NodePath::root()).into()),
                 VIEWS => Some(Place::ViewsDir(NodePath::root()).into()),
+                name if self.has_states() && STATES.contains(&name) => {
+                    Some(state_directory(name)?.into())
+                }
                 name => Report::of_name(name).map(|report| Place::Report(report).into()),
             }),
             Place::StoredDir(path) => Ok(self.resolve_stored(path, name)?.map(Found::from)),
             Place::ViewsDir(path) => Ok(self.resolve_views_of(path, name)?.map(Found::from)),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
         }
+    }
+
+    /// Whether the store has other states of the hierarchy.
+    pub fn has_states(&self) -> bool {
+        self.core.hierarchy.store().list().is_some_and(ListableStore::has_states)
     }
 
     /// Whether a name that only this mount has is still valid: a directory in an array needs the

@@ -177,7 +177,8 @@ impl Place {
     pub fn parent(&self) -> Self {
         match self {
             Self::Node(path) | Self::View(path, _) => {
-                Self::Node(path.parent().unwrap_or_else(NodePath::root))
+                let above = path.parent().unwrap_or_else(NodePath::root);
+                if above.as_str() == CONTROL { Self::Control } else { Self::Node(above) }
             }
             Self::ChunkDir(path, prefix) => Self::chunk_dir_above(path, prefix),
             Self::Chunk(path, coords) => Self::chunk_dir_above(path, coords.indices()),
@@ -366,6 +367,11 @@ impl Place {
         // 0 and 1 are reserved, and some programs store inode numbers as signed.
         (FixedState::default().hash_one(self) >> 1).max(2)
     }
+}
+
+/// Returns the directory of other states of the hierarchy in `.zarrfs`, which is a group.
+pub fn state_directory(name: &str) -> Result<Place> {
+    NodePath::root().child(CONTROL)?.child(name).map(Place::Node)
 }
 
 /// Returns the indices of a directory of chunks, by its path below an array.

@@ -1,0 +1,233 @@
+//! Sources that are references into other stores: `icechunk+REPOSITORY@BRANCH` and
+//! `kerchunk+FILE`.
+
+use std::fmt::{self, Display};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::failure::{Failure, failed};
+use super::remote::{self, Remote};
+use crate::metadata::NodePath;
+use crate::store::directory::{DirectoryStore, Durability};
+use crate::store::refs::{Places, Spelling};
+use crate::store::{Key, Prefix, Store, icechunk, kerchunk};
+
+const ICECHUNK: &str = "icechunk+";
+const KERCHUNK: &str = "kerchunk+";
+
+/// References, and where they are.
+#[derive(Debug, Clone)]
+pub struct References {
+    /// Where the repository is, or the file with references.
+    base: Place,
+    format: Format,
+    /// The node that acts as a hierarchy.
+    node: NodePath,
+}
+
+/// A place that can be read.
+#[derive(Debug, Clone)]
+enum Place {
+    Directory(PathBuf),
+    Url(String),
+}
+
+impl Place {
+    /// Opens the store there, which caches names for `ttl`.
+    fn store(&self, remote: &Remote, ttl: Duration) -> Result<Store, Failure> {
+        let store = match self {
+            Self::Directory(path) => {
+                Store::new(Arc::new(DirectoryStore::open(path, Durability::Buffered)?))
+            }
+            Self::Url(url) => remote.store(url, ttl)?,
+        };
+        Ok(store.read_only())
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) => write!(f, "{}", path.display()),
+            Self::Url(url) => f.write_str(&remote::shown(url)),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Format {
+    /// A repository, with the branch, tag or snapshot.
+    Icechunk(Option<String>),
+    /// A file of references in JSON, with its name.
+    Kerchunk(Key),
+}
+
+/// Whether a source that was typed is references.
+pub fn is_named(source: &Path) -> bool {
+    let typed = source.as_os_str().as_encoded_bytes();
+    typed.starts_with(ICECHUNK.as_bytes()) || typed.starts_with(KERCHUNK.as_bytes())
+}
+
+/// Fails if a path that a command would write to is references.
+pub fn refuse(path: &Path) -> Result<(), Failure> {
+    if is_named(path) {
+        return Err(failed(format!("{}: {}", path.display(), "zarrfs only reads such a source")));
+    }
+    Ok(())
+}
+
+/// Returns the references that were typed; `None` for another source.
+pub fn parse(source: &Path) -> Result<Option<References>, Failure> {
+    let Some(typed) = source.to_str() else { return Ok(None) };
+    if let Some(rest) = typed.strip_prefix(ICECHUNK) {
+        return repository(rest).map(Some);
+    }
+    match typed.strip_prefix(KERCHUNK) {
+        Some(rest) => file(rest).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Splits a source at `#` if a node follows. The names of directories may have a `#`, too.
+fn split_node(typed: &str) -> Result<(&str, NodePath), Failure> {
+    if Path::new(typed).exists() {
+        return Ok((typed, NodePath::root()));
+    }
+    let (root, node) = typed.rsplit_once('#').unwrap_or((typed, ""));
+    Ok((root, NodePath::parse(node).map_err(|error| failed(error.to_string()))?))
+}
+
+fn repository(typed: &str) -> Result<References, Failure> {
+    let (typed, node) = split_node(typed)?;
+    let split = || match typed.rsplit_once('@') {
+        Some((root, state)) => (root, Some(state.to_owned())),
+        None => (typed, None),
+    };
+    let (root, state) = if Path::new(typed).is_dir() { (typed, None) } else { split() };
+    let base = match remote::url(Path::new(root)) {
+        Some(url) => Place::Url(url.to_owned()),
+        None => match Path::new(root).canonicalize() {
+            Ok(path) => Place::Directory(path),
+            Err(_) => return Err(failed(format!("{ICECHUNK}{typed}: no such directory"))),
+        },
+    };
+    Ok(References { base, format: Format::Icechunk(state), node })
+}
+
+fn file(typed: &str) -> Result<References, Failure> {
+    let (typed, node) = split_node(typed)?;
+    let refused = |why: &dyn Display| failed(format!("{KERCHUNK}{typed}: {why}"));
+    let (base, name) = if let Some(url) = remote::url(Path::new(typed)) {
+        let (base, name) = url.rsplit_once('/').unwrap_or((url, ""));
+        (Place::Url(base.to_owned()), name.to_owned())
+    } else {
+        let path = Path::new(typed).canonicalize().map_err(|_| refused(&"no such file"))?;
+        if path.is_dir() {
+            return Err(refused(
+                &"a directory; zarrfs reads references in a JSON file, and none in Parquet files",
+            ));
+        }
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let above = path.parent().unwrap_or(Path::new("/"));
+        (Place::Directory(above.to_owned()), name)
+    };
+    let key = Key::parse(&name).map_err(|error| refused(&error.detail()))?;
+    Ok(References { base, format: Format::Kerchunk(key), node })
+}
+
+impl References {
+    /// Opens the store of what the references lead to. `ttl` is for names.
+    pub fn store(&self, remote: &Remote, ttl: Duration) -> Result<Store, Failure> {
+        let explain = |error: &dyn Display| failed(format!("{self}: {error}"));
+        let own = self.base.store(remote, ttl)?;
+        let mut allowed = Vec::new();
+        for typed in &remote.allow_virtual {
+            allowed.push(Allowed::open(typed, remote, ttl)?);
+        }
+        let allow = |places: &mut Places| {
+            for Allowed { prefixes, store } in allowed {
+                places.allow(prefixes.iter().map(String::as_str), store);
+            }
+        };
+        let below = Prefix::parse(self.node.as_str())?;
+        match &self.format {
+            Format::Icechunk(state) => {
+                let state = state.as_deref().unwrap_or(icechunk::MAIN);
+                let opened = icechunk::open(&own, state, below, ttl, allow);
+                opened.map_err(|error| explain(&error))
+            }
+            Format::Kerchunk(key) => {
+                let mut places = Places::new(own.clone(), Spelling::Plain);
+                places.allow_own([self.base.to_string().as_str()]);
+                allow(&mut places);
+                let (store, refused) =
+                    kerchunk::open(&own, key, below, places).map_err(|error| explain(&error))?;
+                for error in refused {
+                    log::warn!("{self}: chunks cannot be read: {}", error.detail());
+                }
+                Ok(store)
+            }
+        }
+    }
+
+    /// Whether they are on a server.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.base, Place::Url(_))
+    }
+
+    /// Returns why no program can write there.
+    pub fn why_read_only(&self) -> &'static str {
+        match &self.format {
+            Format::Icechunk(_) => {
+                "mounted read-only, because zarrfs only reads Icechunk repositories"
+            }
+            Format::Kerchunk(_) => "mounted read-only, because it refers to parts of other files",
+        }
+    }
+}
+
+impl Display for References {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.format {
+            Format::Icechunk(None) => write!(f, "{ICECHUNK}{}", self.base)?,
+            Format::Icechunk(Some(state)) => write!(f, "{ICECHUNK}{}@{state}", self.base)?,
+            Format::Kerchunk(key) => write!(f, "{KERCHUNK}{}/{key}", self.base)?,
+        }
+        if self.node.is_root() { Ok(()) } else { write!(f, "#{}", self.node.as_str()) }
+    }
+}
+
+/// A place that references may lead to, because the user allowed it.
+struct Allowed {
+    /// The beginnings of locations there.
+    prefixes: Vec<String>,
+    store: Store,
+}
+
+impl Allowed {
+    /// Opens `PREFIX`, or `PREFIX=PLACE` for files that are elsewhere than references say.
+    fn open(typed: &str, remote: &Remote, ttl: Duration) -> Result<Self, Failure> {
+        let (prefix, place) = typed.split_once('=').unwrap_or((typed, typed));
+        let wrong = |why: &dyn Display| failed(format!("--allow-virtual {typed}: {why}"));
+        if prefix.is_empty() {
+            return Err(wrong(&"expected the prefix of URLs or a directory"));
+        }
+        let mut prefixes = vec![prefix.to_owned()];
+        let path = ["file://", "local://"].iter().find_map(|scheme| place.strip_prefix(scheme));
+        let url = remote::url(Path::new(place)).filter(|_| path.is_none());
+        let location = if let Some(url) = url {
+            Place::Url(url.to_owned())
+        } else {
+            let path = PathBuf::from(path.unwrap_or(place));
+            let path = path.canonicalize().map_err(|error| wrong(&error))?;
+            if place == typed {
+                prefixes.push(path.display().to_string());
+                let absolute = std::path::absolute(prefix).map_err(|error| wrong(&error))?;
+                prefixes.push(absolute.display().to_string());
+            }
+            Place::Directory(path)
+        };
+        Ok(Self { prefixes, store: location.store(remote, ttl)? })
+    }
+}

@@ -1,0 +1,174 @@
+//! Repositories that the library of Icechunk has made (`tests/fixtures/icechunk`). The tests in
+//! `tests/peers/test_icechunk.py` compare their elements.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::store::directory::{DirectoryStore, Durability};
+use crate::store::memory::MemoryStore;
+use crate::store::{Condition, Entry};
+
+/// The length of the header of a file.
+const HEADER_LEN: usize = 39;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/icechunk").join(name).join("repo")
+}
+
+fn opened(own: &Store, state: &str) -> Result<Store> {
+    open(own, state, Prefix::root(), Duration::from_secs(60), |_| {})
+}
+
+fn directory(name: &str) -> Store {
+    let store = DirectoryStore::open(&fixture(name), Durability::Buffered).expect("a directory");
+    Store::new(Arc::new(store)).read_only()
+}
+
+fn keys(store: &Store, prefix: &str) -> Vec<String> {
+    let list = store.list().expect("listable");
+    let keys = list.list_prefix(&Prefix::parse(prefix).expect("valid")).expect("listed");
+    let mut keys: Vec<String> = keys.map(|key| key.expect("a key").to_string()).collect();
+    keys.sort();
+    keys
+}
+
+#[test]
+fn a_snapshot_has_a_metadata_file_for_each_node_and_its_chunks() {
+    for name in ["library1_spec1", "library2_spec2"] {
+        let store = opened(&directory(name), "tag:v1").expect("opened");
+        assert!(!store.is_writable());
+        let all = keys(&store, "");
+        assert_eq!(all.iter().filter(|key| key.ends_with("zarr.json")).count(), 14, "{all:?}");
+        assert_eq!(
+            keys(&store, "gone"),
+            ["gone/x/c/0", "gone/x/c/1", "gone/x/c/2", "gone/x/zarr.json", "gone/zarr.json"]
+        );
+        assert_eq!(keys(&store, "scalar"), ["scalar/c", "scalar/zarr.json"]);
+        assert_eq!(keys(&store, "empty"), ["empty/zarr.json"]);
+        assert_eq!(keys(&store, "virtual/c"), ["virtual/c/0", "virtual/c/1", "virtual/c/2"]);
+        assert_eq!((keys(&store, "many/c").len(), keys(&store, "split/c").len()), (1500, 40));
+        assert!(keys(&store, "none").is_empty() && keys(&store, "a/c/0/0").is_empty());
+        let all: Vec<Key> = all.iter().map(|key| Key::parse(key).expect("valid")).collect();
+        let stats = store.read().stat(&all).expect("stats");
+        assert!(stats.iter().all(Option::is_some), "a listed key has no value");
+        for name in ["none/zarr.json", "a/c/9/9", "a/c/0", "a/c/00/0", "a/c/0/0/0", "scalar/c/0"] {
+            let key = Key::parse(name).expect("valid");
+            assert!(store.stat(&key).expect("a stat").is_none(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn other_states_are_below_the_private_prefix_and_unlisted() {
+    for (name, count) in [("library1_spec1", 4), ("library2_spec2", 5)] {
+        let store = opened(&directory(name), MAIN).expect("opened");
+        assert!(store.list().expect("listable").has_states());
+        assert!(keys(&store, "").iter().all(|key| !key.starts_with('.')));
+        let list = store.list().expect("listable");
+        let names = |prefix: &str| {
+            let entries = list.list_dir(&Prefix::parse(prefix).expect("valid")).expect("listed");
+            let names = entries.filter_map(|entry| match entry.expect("an entry") {
+                Entry::Prefix(name) => Some(name),
+                Entry::Key(_) => None,
+            });
+            names.collect::<Vec<String>>()
+        };
+        assert_eq!(names(".zarrfs/branches"), ["dev", "main"]);
+        assert_eq!(names(".zarrfs/tags"), ["v1", "v2.0"]);
+        assert_eq!(names(".zarrfs/snapshots").len(), count);
+        assert_eq!(
+            keys(&store, ".zarrfs/tags/v1").len(),
+            keys(&opened(&directory(name), "tag:v1").unwrap(), "").len()
+        );
+    }
+}
+
+/// The files of a fixture without compression, so that a changed byte changes what they say.
+fn unpacked(name: &str) -> BTreeMap<String, Vec<u8>> {
+    let store = directory(name);
+    let mut files = BTreeMap::new();
+    for key in store.list().expect("listable").list().expect("listed") {
+        let key = key.expect("a key");
+        let bytes = store.get(&key, 1 << 20).expect("read").expect("there").bytes;
+        let kind = match key.as_str() {
+            "repo" => Some(Kind::Repository),
+            text if text.starts_with("snapshots/") => Some(Kind::Snapshot),
+            text if text.starts_with("manifests/") => Some(Kind::Manifest),
+            _ => None,
+        };
+        let file = match kind {
+            Some(kind) => {
+                let mut header = bytes[..HEADER_LEN].to_vec();
+                header[HEADER_LEN - 1] = 0;
+                [header, unpack(&bytes, kind).expect("unpacked").to_vec()].concat()
+            }
+            None => bytes.to_vec(),
+        };
+        files.insert(key.to_string(), file);
+    }
+    files
+}
+
+/// Opens a repository, lists everything and reads everything. Anything may fail.
+fn read_all(files: &BTreeMap<String, Vec<u8>>) -> usize {
+    let own = Store::new(Arc::new(MemoryStore::new()));
+    for (key, bytes) in files {
+        let (key, pieces) = (Key::parse(key).expect("valid"), [Bytes::from(bytes.clone()).into()]);
+        own.write().expect("writable").set(&key, &pieces, Condition::Always).expect("set");
+    }
+    let mut read = 0;
+    for state in [MAIN, "tag:v1"] {
+        let Ok(store) = opened(&own, state) else { continue };
+        let list = store.list().expect("listable");
+        for prefix in ["", ".zarrfs/tags", ".zarrfs/snapshots"] {
+            let Ok(keys) = list.list_prefix(&Prefix::parse(prefix).expect("valid")) else {
+                continue;
+            };
+            for key in keys.take(5_000).take_while(Result::is_ok).flatten() {
+                read += usize::from(store.get(&key, 1 << 20).is_ok());
+            }
+        }
+    }
+    read
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #[test]
+    fn a_damaged_repository_is_an_error_and_never_a_panic(
+        is_second in any::<bool>(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 1..12),
+    ) {
+        let mut files = unpacked(if is_second { "library2_spec2" } else { "library1_spec1" });
+        for (file, at, byte) in damage {
+            let name = file.get(&files.keys().cloned().collect::<Vec<_>>()).clone();
+            let bytes = files.get_mut(&name).expect("there");
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        read_all(&files);
+    }
+}
+
+#[test]
+fn an_undamaged_repository_without_compression_is_read() {
+    let read = read_all(&unpacked("library2_spec2"));
+    // Virtual chunks need permission.
+    assert!(read > 500, "{read} values were read");
+}
+
+#[test]
+fn a_repository_of_another_version_is_refused() {
+    let mut files = unpacked("library2_spec2");
+    files.get_mut("repo").expect("there")[HEADER_LEN - 3] = 3;
+    let own = Store::new(Arc::new(MemoryStore::new()));
+    let pieces = [Bytes::from(files["repo"].clone()).into()];
+    let key = Key::parse("repo").expect("valid");
+    own.write().unwrap().set(&key, &pieces, Condition::Always).expect("set");
+    let error = opened(&own, MAIN).expect_err("refused").to_string();
+    assert!(error.starts_with("repo: version 3 of the Icechunk specification"), "{error}");
+}

@@ -1,0 +1,319 @@
+//! The keys of a snapshot: a `zarr.json` for each node, and the chunks of its arrays
+//! (`t2m/c/0/3`).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::file::{self, Id, MAX_LEN, unpack};
+use super::manifest::Manifest;
+use super::snapshot::{ArrayOfSnapshot, Snapshot};
+use crate::bounded::{Bounded, Limits};
+use crate::error::{At, Error, Result};
+use crate::store::refs::{Reference, Target, version_of};
+use crate::store::{ByteRange, Entry, Key, Store};
+
+/// The name of a node's metadata file.
+pub(super) const DOCUMENT: &str = "zarr.json";
+
+/// The first component of a chunk's key, below the array.
+const CHUNKS: &str = "c";
+
+/// The most bytes of the manifests in memory.
+const MANIFESTS_LEN: u64 = 256 << 20;
+
+/// The manifests of a repository that were read.
+#[derive(Debug)]
+pub(super) struct Manifests {
+    own: Store,
+    /// A leaf lock.
+    slots: Mutex<Bounded<Id, Arc<Slot>>>,
+}
+
+/// The place of a manifest in memory. Its lock is held while one thread reads the manifest.
+type Slot = Mutex<Option<Arc<Manifest>>>;
+
+impl Manifests {
+    /// Returns the manifests of the repository in `own`.
+    pub fn new(own: Store) -> Self {
+        Self { own, slots: Mutex::new(Bounded::new(Limits::bytes(MANIFESTS_LEN))) }
+    }
+
+    /// Returns a manifest that was read already, unless it is being read.
+    fn known(&self, id: Id) -> Option<Arc<Manifest>> {
+        let slot = self.slots.lock().peek(&id).cloned()?;
+        let manifest = slot.try_lock()?;
+        manifest.clone()
+    }
+
+    /// Returns manifests. Reads those that are not in memory with one call of the store.
+    fn get(&self, ids: &BTreeSet<Id>) -> Result<HashMap<Id, Arc<Manifest>>> {
+        let slots: Vec<(Id, Arc<Slot>)> = {
+            let mut table = self.slots.lock();
+            ids.iter().map(|id| (*id, Arc::clone(table.get_or_insert(*id, Arc::default)))).collect()
+        };
+        // All threads lock them in the order of their IDs.
+        let mut held: Vec<(Id, MutexGuard<'_, Option<Arc<Manifest>>>)> =
+            slots.iter().map(|(id, slot)| (*id, slot.lock())).collect();
+        let missing = held.iter().filter(|(_, manifest)| manifest.is_none());
+        let ranges: Vec<(Key, ByteRange)> = missing
+            .map(|(id, _)| Ok((Key::parse(&format!("manifests/{id}"))?, ByteRange::first(MAX_LEN))))
+            .collect::<Result<_>>()?;
+        if !ranges.is_empty() {
+            let mut values = self.own.read().get_partial_values(&ranges)?.into_iter();
+            let mut keys = ranges.iter();
+            for (_, manifest) in held.iter_mut().filter(|(_, manifest)| manifest.is_none()) {
+                let (value, key) = (values.next().flatten(), keys.next().map(|(key, _)| key));
+                let key = key.ok_or_else(Error::not_found)?;
+                let value = value.ok_or_else(|| missing_file(key))?;
+                let buffer = unpack(&value.bytes, file::Kind::Manifest).at(key)?;
+                **manifest = Some(Arc::new(Manifest::parse(buffer).at(key)?));
+            }
+        }
+        let mut found = HashMap::new();
+        for (id, manifest) in &mut held {
+            found.extend(manifest.as_ref().map(|manifest| (*id, Arc::clone(manifest))));
+        }
+        drop(held);
+        self.note_lens(&found);
+        Ok(found)
+    }
+
+    fn note_lens(&self, found: &HashMap<Id, Arc<Manifest>>) {
+        let mut evicted = Vec::new();
+        let mut slots = self.slots.lock();
+        for (id, manifest) in found {
+            evicted.extend(slots.set_len(id, manifest.len()));
+        }
+        drop(slots);
+        drop(evicted);
+    }
+}
+
+/// Returns the error that a file of the repository is missing.
+pub(super) fn missing_file(key: &Key) -> Error {
+    let detail = "this file of the Icechunk repository is missing; it may have been removed as \
+                  garbage because no branch or tag needs it";
+    Error::corrupt(detail).at(key)
+}
+
+/// What a key means.
+#[derive(Debug, PartialEq, Eq)]
+enum Named<'k> {
+    /// The metadata file of a node.
+    Document(&'k str),
+    /// A chunk of an array, or the first indices of some.
+    Chunk(&'k str, Vec<u32>),
+    /// Nothing.
+    Other,
+}
+
+fn parse(key: &str) -> Named<'_> {
+    if key == DOCUMENT {
+        return Named::Document("");
+    }
+    if let Some(path) = key.strip_suffix(DOCUMENT).and_then(|it| it.strip_suffix('/')) {
+        return Named::Document(path);
+    }
+    let (mut rest, mut indices) = (key, Vec::new());
+    loop {
+        let (above, name) = rest.rsplit_once('/').unwrap_or(("", rest));
+        if name == CHUNKS {
+            indices.reverse();
+            return Named::Chunk(above, indices);
+        }
+        match name.parse::<u32>() {
+            // There is one spelling of each index.
+            Ok(index) if !above.is_empty() && index.to_string() == name => indices.push(index),
+            _ => return Named::Other,
+        }
+        rest = above;
+    }
+}
+
+/// A snapshot, with the manifests of its repository.
+#[derive(Debug)]
+pub(super) struct Tree {
+    snapshot: Snapshot,
+    manifests: Arc<Manifests>,
+}
+
+/// A chunk that is asked for.
+struct Wanted {
+    array: Arc<ArrayOfSnapshot>,
+    indices: Vec<u32>,
+}
+
+impl Wanted {
+    /// Returns the manifests that may have the chunk.
+    fn manifests(&self) -> impl Iterator<Item = Id> {
+        let of_chunk = self.array.manifests.iter().filter(|it| it.may_have(&self.indices));
+        of_chunk.map(|manifest| manifest.id)
+    }
+}
+
+impl Tree {
+    /// Returns the tree of a snapshot.
+    pub fn new(snapshot: Snapshot, manifests: Arc<Manifests>) -> Self {
+        Self { snapshot, manifests }
+    }
+
+    /// Returns the snapshot.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    fn document(&self, path: &str) -> Result<Option<Reference>> {
+        let Some(text) = self.snapshot.document(path)? else { return Ok(None) };
+        let len = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        let version = version_of(&text, 0, len);
+        let target = Target::Inline(text);
+        Ok(Some(Reference { target, version, modified: self.snapshot.time }))
+    }
+
+    fn chunk(
+        &self,
+        wanted: &Wanted,
+        manifest: impl Fn(Id) -> Option<Arc<Manifest>>,
+    ) -> Result<Option<Reference>> {
+        for id in wanted.manifests() {
+            let Some(manifest) = manifest(id) else { continue };
+            let find = || match manifest.chunks(wanted.array.id)? {
+                Some(chunks) => chunks.find(&wanted.indices, self.snapshot.time),
+                None => Ok(None),
+            };
+            if let Some(found) = find().at(format!("manifests/{id}"))? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the chunks that some of `keys` mean, with the indices of these.
+    fn wanted(&self, keys: &[&str]) -> Result<BTreeMap<usize, Wanted>> {
+        let mut arrays: HashMap<&str, Option<Arc<ArrayOfSnapshot>>> = HashMap::new();
+        let mut wanted = BTreeMap::new();
+        for (at, key) in keys.iter().enumerate() {
+            let Named::Chunk(path, indices) = parse(key) else { continue };
+            let array = if let Some(array) = arrays.get(path) {
+                array.clone()
+            } else {
+                let array = self.snapshot.array(path)?.map(Arc::new);
+                arrays.insert(path, array.clone());
+                array
+            };
+            if let Some(array) = array.filter(|array| array.rank == indices.len()) {
+                wanted.insert(at, Wanted { array, indices });
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Returns the reference of each key.
+    pub fn find(&self, keys: &[&str]) -> Result<Vec<Option<Reference>>> {
+        let wanted = self.wanted(keys)?;
+        let ids: BTreeSet<Id> = wanted.values().flat_map(Wanted::manifests).collect();
+        let manifests = self.manifests.get(&ids)?;
+        let find = |(at, key): (usize, &&str)| match (parse(key), wanted.get(&at)) {
+            (Named::Document(path), _) => self.document(path).at(key),
+            (Named::Chunk(..), Some(chunk)) => {
+                self.chunk(chunk, |id| manifests.get(&id).cloned()).at(key)
+            }
+            (Named::Chunk(..) | Named::Other, _) => Ok(None),
+        };
+        keys.iter().enumerate().map(find).collect()
+    }
+
+    /// Returns the references of the keys that are in memory.
+    pub fn known(&self, key: &str) -> Option<Reference> {
+        // An error is reported when the value is read.
+        match parse(key) {
+            Named::Document(path) => self.document(path).ok()?,
+            Named::Chunk(..) => {
+                let chunk = self.wanted(&[key]).ok()?.remove(&0)?;
+                self.chunk(&chunk, |id| self.manifests.known(id)).ok()?
+            }
+            Named::Other => None,
+        }
+    }
+
+    /// Lists the entries directly below a path; none if there is nothing.
+    pub fn list(&self, path: &str) -> Result<Vec<Entry>> {
+        if let Named::Chunk(above, first) = parse(path)
+            && let Some(array) = self.snapshot.array(above)?
+        {
+            return self.chunks_below(&array, &first);
+        }
+        let mut entries = Vec::new();
+        if self.snapshot.document(path)?.is_some() {
+            entries.push(Entry::Key(DOCUMENT.to_owned()));
+        }
+        if let Some(array) = self.snapshot.array(path)? {
+            let chunk = Wanted { array: Arc::new(array), indices: Vec::new() };
+            if chunk.array.rank > 0 {
+                let any = !chunk.array.manifests.is_empty();
+                entries.extend(any.then(|| Entry::Prefix(CHUNKS.to_owned())));
+            } else {
+                let manifests = self.manifests.get(&chunk.manifests().collect())?;
+                let found = self.chunk(&chunk, |id| manifests.get(&id).cloned())?;
+                entries.extend(found.map(|_| Entry::Key(CHUNKS.to_owned())));
+            }
+            return Ok(entries);
+        }
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let children = self.snapshot.children(&prefix);
+        entries.extend(children.map(|name| Entry::Prefix(name.to_owned())));
+        Ok(entries)
+    }
+
+    /// Lists the next indices of chunks that begin with `first`.
+    fn chunks_below(&self, array: &ArrayOfSnapshot, first: &[u32]) -> Result<Vec<Entry>> {
+        if first.len() >= array.rank {
+            return Ok(Vec::new());
+        }
+        let of_prefix = array.manifests.iter().filter(|manifest| manifest.may_have(first));
+        let manifests = self.manifests.get(&of_prefix.map(|manifest| manifest.id).collect())?;
+        let mut found = BTreeMap::new();
+        for (id, manifest) in manifests {
+            let indices = || match manifest.chunks(array.id)? {
+                Some(chunks) => chunks.next_indices(first),
+                None => Ok(Vec::new()),
+            };
+            found.extend(indices().at(format!("manifests/{id}"))?);
+        }
+        let is_last = first.len().saturating_add(1) == array.rank;
+        // A chunk with more or fewer indices than the array has dimensions is none.
+        let found = found.into_iter().filter(|(_, ends_here)| *ends_here == is_last);
+        let entry = |(index, _): (u32, bool)| {
+            if is_last { Entry::Key(index.to_string()) } else { Entry::Prefix(index.to_string()) }
+        };
+        Ok(found.map(entry).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_means_a_metadata_file_or_a_chunk() {
+        assert_eq!(parse("zarr.json"), Named::Document(""));
+        assert_eq!(parse("a/b/zarr.json"), Named::Document("a/b"));
+        assert_eq!(parse("c"), Named::Chunk("", vec![]));
+        assert_eq!(parse("a/c/0/12"), Named::Chunk("a", vec![0, 12]));
+        assert_eq!(parse("a/c/c/7"), Named::Chunk("a/c", vec![7]));
+        for other in [
+            "a",
+            "a/0",
+            "a/c/01",
+            "a/c/+1",
+            "a/c/-1",
+            "a/c/4294967296",
+            "a/zarr.jsonx",
+            "xzarr.json",
+        ] {
+            assert_eq!(parse(other), Named::Other, "{other}");
+        }
+    }
+}
