@@ -133,7 +133,11 @@ pub fn check_mountpoint(mountpoint: &Path, flags: &Flags) -> Result<PathBuf, Fai
 /// Fails for a mountpoint inside the source: the daemon would wait for itself without limit.
 pub fn check_apart(source: &open::Source, mountpoint: &Path) -> Result<(), Failure> {
     let source = match &source.root {
-        Location::Directory(path) | Location::Archive(path) => path,
+        Location::Directory(path) | Location::Archive(path) => path.as_path(),
+        Location::References(references) => match references.directory() {
+            Some(directory) => directory,
+            None => return Ok(()),
+        },
         Location::Url(_) => return Ok(()),
     };
     if source.starts_with(mountpoint) || mountpoint.starts_with(source) {

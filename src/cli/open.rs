@@ -123,9 +123,8 @@ impl Location {
     /// Returns how long names are cached, if the user did not type that.
     pub fn ttl(&self) -> Duration {
         match self {
-            Self::Directory(_) | Self::Archive(_) => LOCAL_TTL,
             Self::References(references) if references.is_remote() => remote::TTL,
-            Self::References(_) => LOCAL_TTL,
+            Self::Directory(_) | Self::Archive(_) | Self::References(_) => LOCAL_TTL,
             Self::Url(_) => remote::TTL,
         }
     }

@@ -137,6 +137,14 @@ fn file(typed: &str) -> Result<References, Failure> {
 }
 
 impl References {
+    /// Returns the directory of the repository or of the file with references, unless it is a URL.
+    pub fn directory(&self) -> Option<&Path> {
+        match &self.base {
+            Place::Directory(path) => Some(path),
+            Place::Url(_) => None,
+        }
+    }
+
     /// Opens the store of what the references lead to. `ttl` is for names.
     pub fn store(&self, remote: &Remote, ttl: Duration) -> Result<Store, Failure> {
         let explain = |error: &dyn Display| failed(format!("{self}: {error}"));
