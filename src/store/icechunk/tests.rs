@@ -147,8 +147,10 @@ proptest! {
         for (file, at, byte) in damage {
             let name = file.get(&files.keys().cloned().collect::<Vec<_>>()).clone();
             let bytes = files.get_mut(&name).expect("there");
-            let at = at.index(bytes.len());
-            bytes[at] = byte;
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
         }
         read_all(&files);
     }
