@@ -137,11 +137,12 @@ fn file(typed: &str) -> Result<References, Failure> {
 }
 
 impl References {
-    /// Returns the directory of the repository or of the file with references, unless it is a URL.
+    /// Returns the directory of a repository.
     pub fn directory(&self) -> Option<&Path> {
-        match &self.base {
-            Place::Directory(path) => Some(path),
-            Place::Url(_) => None,
+        match (&self.base, &self.format) {
+            (Place::Directory(path), Format::Icechunk(_)) => Some(path),
+            // A file with references may lie beside anything.
+            (Place::Directory(_), Format::Kerchunk(_)) | (Place::Url(_), _) => None,
         }
     }
 

@@ -57,8 +57,8 @@ impl Shared {
         .await
     }
 
-    /// Whether an answer with a value is the page of a web application for missing names. Fails if it
-    /// is the page of another server, as for a login.
+    /// Whether an answer with a value is the page of a web application for missing names. Fails if
+    /// it is the page of another server, as for a login.
     pub(super) async fn is_page(&self, key: &Key, answer: &Answer) -> Result<bool, Failure> {
         let name = key.name().to_ascii_lowercase();
         let is_expected = [".html", ".htm"].iter().any(|ending| name.ends_with(ending));
