@@ -156,6 +156,10 @@ impl Server for HttpServer {
         self.run(request, report);
     }
 
+    fn has_tag(&self, stat: &Stat, tag: &str) -> Option<bool> {
+        head::has_tag(stat, tag)
+    }
+
     fn put(&self, _: &Key, _: Vec<Bytes>, _: Condition, report: Report<Stat>) {
         report(Err(read_only()));
     }

@@ -103,6 +103,13 @@ fn version_of(
     if is_young && !tag.is_some_and(is_digest) { unsettled(state) } else { Version::settled(state) }
 }
 
+/// Whether a value with this stat has a tag; `None` if the server gave none.
+pub(super) fn has_tag(stat: &Stat, tag: &str) -> Option<bool> {
+    let wanted = version_of(Some(tag), Some(stat.modified), stat.len, SystemTime::now());
+    let ([.., found], [.., kind]) = (stat.version.state(), wanted.state());
+    (found == TAG || (found, kind) == (TIME, TIME)).then(|| wanted.is_same(stat.version))
+}
+
 fn unsettled(state: [u64; 4]) -> Version {
     Version { state, is_settled: false, read: WasRead::Nothing }
 }

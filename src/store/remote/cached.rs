@@ -231,6 +231,10 @@ impl Server for Cached {
         self.shared.server.put(key, bytes, condition, report);
     }
 
+    fn has_tag(&self, stat: &Stat, tag: &str) -> Option<bool> {
+        self.shared.server.has_tag(stat, tag)
+    }
+
     fn delete(&self, keys: &[Key], report: Report<()>) {
         self.shared.server.delete(keys, report);
     }
