@@ -276,7 +276,8 @@ fn append_record(file: &mut File, header: &[u8], start: u64, bytes: &[u8]) -> io
     let all: usize = parts.iter().map(|part| part.len()).sum();
     match file.write_vectored(&parts.map(IoSlice::new))? {
         written if written == all => Ok(()),
-        _ => Err(io::ErrorKind::WriteZero.into()),
+        // A disk takes a part of a write only if it is full.
+        _ => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
     }
 }
 
