@@ -131,6 +131,7 @@ pub fn check_writable(url: &str) -> Result<(), Failure> {
 #[derive(Clone)]
 pub struct Header {
     name: String,
+    #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "nothing is sent without it"))]
     value: String,
 }
 

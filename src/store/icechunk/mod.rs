@@ -11,7 +11,7 @@
 //! `names` finds the snapshot of a branch, `snapshot` has its nodes, and `manifest` the places of
 //! their chunks: inline, in a file of the repository, or in a part of any other file (virtual
 //! chunks). `tree` answers for the keys of a hierarchy with these places, and
-//! [`RefStore`](super::refs::RefStore) reads them.
+//! `refs::RefStore` reads them.
 //!
 //! All files but `repo` never change. A mount stays at the snapshot that its branch had when it was
 //! opened, as sessions of Icechunk do: so its nodes and chunks belong together, and nothing is read

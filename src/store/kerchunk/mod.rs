@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Such files have hundreds of megabytes. They are read in blocks and never parsed as a whole:
-//! [`Lexer`] returns one token after the other, and each reference goes into the compact
-//! [`Table`](super::refs::table::Table). `templates` has the places in URLs that are replaced, and
+//! `Lexer` returns one token after the other, and each reference goes into the compact
+//! `Table`. `templates` has the places in URLs that are replaced, and
 //! `generate` makes the references of `gen`.
 
 mod expression;

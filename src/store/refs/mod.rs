@@ -6,7 +6,7 @@
 //!
 //! A value has the version of its reference, so its stat takes no request. Therefore zarrfs does
 //! not notice if a program changes a file that references lead to, unless the reference has a
-//! [`Check`]. Formats of references have no better way.
+//! `Check`. Formats of references have no better way.
 
 mod children;
 pub(super) mod places;

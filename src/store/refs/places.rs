@@ -63,7 +63,7 @@ impl Places {
         self.stores.iter()
     }
 
-    /// Returns a store by the index that [`Self::find`] returned.
+    /// Returns a store by the index that `find` returned.
     pub fn store(&self, index: usize) -> Option<&Store> {
         self.stores.get(index)
     }
