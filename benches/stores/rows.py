@@ -11,7 +11,7 @@ LIBRARIES = ("zarr-obstore", "zarr-s3fs", "tensorstore")
 MOUNTS = ("rclone", "s3fs")
 
 ELSEWHERE = """Rows of part 9 that are not here: two mounts that change one shard in turns
-(tests/stores/test_machines.py), a second sweep from a disk cache (there is none yet), and the build
+(tests/stores/test_machines.py), a second sweep from a disk cache (disk_cache.py), and the build
 without the feature `remote`."""
 
 
