@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::failure::{Failure, failed};
 use super::remote;
+use crate::error::Kind;
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::{NodePath, declared};
 use crate::resources;
@@ -86,7 +87,11 @@ pub fn store_in(below: Store, key: Key, ttl: Duration) -> Result<Store, Failure>
         directory: resources::within_memory(Limits::DEFAULT.directory, 8),
         ..Limits::DEFAULT
     };
-    let archive = ZipStore::open(below, key, limits)?;
+    let archive = ZipStore::open(below, key, limits).map_err(|error| match error.kind() {
+        // For this user it was never there.
+        Kind::Stale => failed("nothing is stored there"),
+        _ => error.into(),
+    })?;
     let directory = archive.only_directory()?;
     let store = Store::reading(Arc::new(archive));
     if let Some(name) = directory {

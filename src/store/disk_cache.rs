@@ -141,7 +141,7 @@ impl DiskCache {
         }
         let first = parts(start, end).next().map_or(0, |(part, ..)| part);
         if first > 0 && !self.may_have(name) {
-            // That one looks for the first part.
+            // Without the first part, `may_have` would not find this value.
             self.note(self.replace(&Owner::new(name, 0, stat), 0, &[]));
         }
         for (part, from, until) in parts(start, end) {
