@@ -18,6 +18,9 @@ const DIGITS: u64 = 1;
 const HASH: u64 = 2;
 const NO_TAG: u64 = 3;
 
+/// How old a value without a tag must be, so that every later change shows in its time.
+const SETTLED: Duration = Duration::from_secs(2);
+
 /// Returns the stat of an object.
 pub(super) fn stat_of(object: &ObjectMeta) -> Stat {
     // Listings have fractions of a second, and other answers do not.
@@ -37,7 +40,10 @@ pub(super) fn of_object(object: &ObjectMeta) -> Version {
 pub(super) fn of_tag(tag: Option<&str>, len: u64, modified: SystemTime) -> Version {
     let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let Some(tag) = tag.map(bare) else {
-        return Version::settled([since.as_secs(), 0, len, NO_TAG]);
+        // Another change within the same second would not show.
+        let is_settled = modified.elapsed().is_ok_and(|age| age > SETTLED);
+        let version = Version::settled([since.as_secs(), 0, len, NO_TAG]);
+        return Version { is_settled, ..version };
     };
     if let Some((number, count)) = digits_of_azure(tag) {
         return Version::settled([number, count, len, OF_AZURE]);
