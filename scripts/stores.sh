@@ -31,8 +31,6 @@ if [ -z "${ZARRFS_BIN:-}" ]; then
 fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/zarrfs-stores.XXXXXX")
-# The users of web servers get to their files.
-chmod 755 "$work"
 cleanup() {
     code=$?
     trap '' INT TERM
@@ -90,7 +88,7 @@ all() {
 }
 # Mounts every hierarchy from a web server of the form $1.
 on_web() {
-    mkdir -m 755 "$work/web-$1"
+    mkdir "$work/web-$1"
     "$cache/stores/bin/python" tests/stores/web.py "$1" "$work/web-$1" > "$work/url-$1" &
     web=$!
     until [ -s "$work/url-$1" ]; do kill -0 "$web"; sleep 0.1; done

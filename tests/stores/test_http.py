@@ -10,7 +10,6 @@ import re
 import shutil
 import ssl
 import subprocess
-import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -67,12 +66,9 @@ def age(path):
 
 @pytest.fixture
 def root(tmp_path):
-    """The directory that the servers of a test serve. Their users must get there."""
+    """The directory that the servers of a test serve."""
     path = tmp_path / "web"
     path.mkdir()
-    for above in [path, *path.parents]:
-        if Path(tempfile.gettempdir()) in above.parents:
-            above.chmod(0o755)
     return path
 
 

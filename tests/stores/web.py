@@ -80,11 +80,8 @@ def apache(form, root, port, work):
     config = work / "apache.conf"
     names = ["mpm_event", "authz_core", "dir", "autoindex", "alias", "mime", "env", "authn_core", "dav", "dav_fs"]
     modules = "\n".join(f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so" for name in names)
-    # Apache does not serve as root, and its user must get to the files.
-    user = "User www-data\nGroup www-data" if os.getuid() == 0 else ""
     config.write_text(f"""
         {modules}
-        {user}
         ServerName 127.0.0.1
         Listen 127.0.0.1:{port}
         PidFile {work}/apache.pid
@@ -99,7 +96,11 @@ def apache(form, root, port, work):
             {APACHE[form]}
         </Directory>
     """)
-    return ["apache2", "-X", "-d", str(work), "-f", str(config)]
+    # Apache does not serve as root. As another user it gets to the files of root by these capabilities.
+    rights = "+dac_override,+dac_read_search"
+    user = ["--reuid=www-data", "--regid=www-data", "--clear-groups", f"--inh-caps={rights}", f"--ambient-caps={rights}"]
+    prefix = ["setpriv", *user] if os.getuid() == 0 else []
+    return [*prefix, "apache2", "-X", "-d", str(work), "-f", str(config)]
 
 
 def lighttpd(root, port, work):
@@ -131,7 +132,6 @@ def command(form, root, port, work):
 def serving(form, root, port=None):
     """Serves a directory, and returns the URL."""
     work = Path(tempfile.mkdtemp(prefix="zarrfs-web."))
-    work.chmod(0o755)
     port = port or free_port()
     with open(work / "log", "wb") as log:
         process = subprocess.Popen(command(form, root, port, work), stdout=log, stderr=log, cwd=work)
