@@ -268,8 +268,8 @@ def test_a_sweep_requests_each_byte_once_and_many_at_a_time(proxy, mount, root, 
         assert np.array_equal(servers.load(m / "x.npy"), data)
         made = took(proxy, most)
         assert proxy.most_under_way >= 3
-        # What was read before the sweep was recognized, one shard at most, may be requested again.
-        assert sum(request.length for request in made) < 1.3 * data.nbytes
+        # What was read of the first two shards before the sweep was recognized may be requested again.
+        assert sum(request.length for request in made) < 1.6 * data.nbytes
 
 
 def test_a_walk_over_many_directories_of_chunks_is_few_listings(proxy, mount, root):
