@@ -19,6 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -49,6 +50,10 @@ const FREE: u64 = 20;
 /// How long a disk that is nearly full is not looked at again.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// How long bytes wait for others who write to the same file, and how often they try.
+const PATIENCE: Duration = Duration::from_millis(200);
+const TURN: Duration = Duration::from_millis(2);
+
 /// Files take the disk in units of about so many bytes.
 const UNIT: u64 = 4096;
 
@@ -57,6 +62,15 @@ const TEMPORARY: &str = "new-";
 
 /// The format of the files.
 const FORMAT: &str = "v1";
+
+/// What happens to a file whose place another one takes.
+#[derive(Debug, Clone, Copy)]
+enum Others {
+    /// It stays, and the new one fails with `EEXIST`.
+    Stay,
+    /// It is replaced.
+    Go,
+}
 
 /// A cache in a directory.
 pub struct DiskCache {
@@ -142,7 +156,7 @@ impl DiskCache {
         let first = parts(start, end).next().map_or(0, |(part, ..)| part);
         if first > 0 && !self.may_have(name) {
             // Without the first part, `may_have` would not find this value.
-            self.note(self.replace(&Owner::new(name, 0, stat), 0, &[]));
+            self.note(self.put_part(&Owner::new(name, 0, stat), 0, &[]));
         }
         for (part, from, until) in parts(start, end) {
             let place = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
@@ -228,14 +242,33 @@ impl DiskCache {
     fn put_part(&self, owner: &Owner<'_>, start: u64, bytes: &[u8]) -> io::Result<()> {
         let path = self.path(hash(owner.name, owner.part));
         let mut flags = OpenOptions::new();
-        let opened = flags.read(true).append(true).custom_flags(libc::O_NOFOLLOW).open(&path);
-        let mut file = match opened {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return self.replace(owner, start, bytes);
+        flags.read(true).append(true).custom_flags(libc::O_NOFOLLOW);
+        let give_up = Instant::now() + PATIENCE;
+        while Instant::now() < give_up {
+            let file = match flags.open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    match self.create(owner, start, bytes, Others::Stay) {
+                        // Another thread or process has created it.
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                        created => return created,
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+            // One at a time writes to a file. Its lock ends when it is closed.
+            if !sys::try_lock(&file)? {
+                thread::sleep(TURN);
+            } else if is_at(&file, &path)? {
+                return self.add(file, owner, start, bytes);
             }
-            Err(error) => return Err(error),
-        };
+        }
+        log::debug!("{}: others write it", path.display());
+        Ok(())
+    }
+
+    /// Adds bytes to the file of a part, which is locked.
+    fn add(&self, mut file: File, owner: &Owner<'_>, start: u64, bytes: &[u8]) -> io::Result<()> {
         let end = start.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         match self.index(&file, owner)? {
             Found::This(index) if index.is_whole(file.metadata()?.len()) => {
@@ -246,12 +279,20 @@ impl DiskCache {
                 }
                 Ok(())
             }
-            Found::This(_) | Found::Other | Found::Damaged => self.replace(owner, start, bytes),
+            Found::This(_) | Found::Other | Found::Damaged => {
+                self.create(owner, start, bytes, Others::Go)
+            }
         }
     }
 
-    /// Makes a new file for a part, in place of another.
-    fn replace(&self, owner: &Owner<'_>, start: u64, bytes: &[u8]) -> io::Result<()> {
+    /// Makes a new file for a part.
+    fn create(
+        &self,
+        owner: &Owner<'_>,
+        start: u64,
+        bytes: &[u8],
+        others: Others,
+    ) -> io::Result<()> {
         let Some(header) = owner.header() else { return Ok(()) };
         let path = self.path(hash(owner.name, owner.part));
         let Some(directory) = path.parent() else { return Ok(()) };
@@ -265,7 +306,15 @@ impl DiskCache {
             created => created?,
         };
         let put = file::append(&mut file, &header, start, bytes);
-        let put = put.and_then(|()| fs::rename(&new, &path));
+        let put = put.and_then(|()| match others {
+            Others::Go => fs::rename(&new, &path),
+            Others::Stay => match fs::hard_link(&new, &path) {
+                Ok(()) => fs::remove_file(&new),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+                // Not every file system has links.
+                Err(_) => fs::rename(&new, &path),
+            },
+        });
         if put.is_err() {
             drop(fs::remove_file(&new));
         }
@@ -314,6 +363,12 @@ impl DiskCache {
             log::debug!("{}: {error}", self.root.display());
         }
     }
+}
+
+/// Whether a path leads to an open file.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (opened, found) = (file.metadata()?, fs::symlink_metadata(path));
+    Ok(found.is_ok_and(|it| (it.dev(), it.ino()) == (opened.dev(), opened.ino())))
 }
 
 /// Returns the name of the file of a part of a value.

@@ -239,3 +239,22 @@ fn a_directory_of_others_is_refused() {
     let refused = DiskCache::open(directory.path(), MB).expect_err("refused");
     assert_eq!(refused.kind(), Kind::NotPermitted);
 }
+
+#[test]
+fn ranges_that_threads_put_at_once_are_all_kept() {
+    let (_directory, cache) = cache(256 * MB);
+    // Another process writes to the same directory.
+    let other = DiskCache::open(cache.root.parent().expect("above"), 256 * MB).expect("a cache");
+    let value = bytes(16 << 16, 0);
+    for round in 0..20 {
+        let (name, stat) = (format!("v{round}"), stat(16 << 16, 1));
+        thread::scope(|scope| {
+            for part in 0..16_usize {
+                let cache = if part % 2 == 0 { &cache } else { &other };
+                let (bytes, name) = (value.slice(part << 16..(part + 1) << 16), &name);
+                scope.spawn(move || cache.put(name, stat, (part << 16) as u64, &bytes));
+            }
+        });
+        assert_eq!(cache.get(&name, stat, 0, 16 << 16), Some(value.clone()), "{name}");
+    }
+}
