@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Compares a sweep from the disk cache with one from a directory, and with one from the server.
 
-    benches/stores/disk_cache.py ZARRFS [--rounds N]
+    benches/stores/disk_cache.py ZARRFS [--rounds N] [--chunks N]
 
-ZARRFS is the program, built with --release. The array has 512 MiB of float32 in chunks of 1 MiB (zstd), also in shards
-of 64 MiB. Each sweep is a `cat` of the view `raw` in a mount of its own, so that the kernel has no pages of it. The
+ZARRFS is the program, built with --release. The array has N chunks of 1 MiB of float32 (zstd) [default: 512], also in
+shards of 64 MiB. Each sweep is a `cat` of the view `raw` in a mount of its own, so that the kernel has no pages of it. The
 server is SeaweedFS behind a proxy that delays each direction by 25 ms. In each round the ways come in random order. The
 figures are the median of the seconds, and the median of the ratio to the directory in the same round.
 """
@@ -49,13 +49,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=os.path.abspath)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--chunks", type=int, default=512)
     options = parser.parse_args()
+    os.environ.update(KEYS)
     with tempfile.TemporaryDirectory(prefix="zarrfs-bench-") as work:
         server = Server(work)
         server.ready()
         proxy = Proxy(free_ports(1)[0], server.s3, 0.025, f"{work}/requests.log")
         try:
-            values = planes(512)
+            values = planes(options.chunks)
             local = zarr.open_group(f"{work}/x.zarr", mode="w")
             remote = zarr.open_group(zarr.storage.ObjectStore(server.client("x")), mode="w")
             for root in (local, remote):

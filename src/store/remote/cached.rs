@@ -205,6 +205,10 @@ impl Shared {
             return Ok(known);
         }
         let parent = key.parent();
+        // Where one value is on disk its neighbours are too, and one listing confirms them all.
+        if let Some(first) = self.names.first_unlisted(&parent).filter(|first| *first != parent) {
+            self.visits.expect(&first);
+        }
         self.visits.look_into(&parent, &*self.server, &self.names);
         let known = self.names.key(key);
         if matches!(known, Known::Unknown) {

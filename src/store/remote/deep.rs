@@ -67,6 +67,16 @@ impl Visits {
         Self { visited: Mutex::new(Bounded::new(Limits::entries(MOST_VISITED))) }
     }
 
+    /// Notes that a program will probably go through the directories of this one.
+    pub(super) fn expect(&self, above: &Prefix) {
+        let mut visited = self.visited.lock();
+        visited.get_or_insert(above.clone(), Visit::default);
+        drop(visited.set_len(above, 0));
+        if let Some(visit) = visited.get_mut(above) {
+            visit.count = visit.count.max(DIRECTORIES);
+        }
+    }
+
     /// Notes that a program looks into `directory`, whose names are not known. If it looked into
     /// others beside it before, or beside a directory above, lists their subtree as far as this
     /// one. An error is no loss.

@@ -248,6 +248,19 @@ impl NameCache {
         self.tables.lock().listings.contains(prefix)
     }
 
+    /// Returns the first directory on the way to this one that was not listed, if those above it
+    /// were.
+    pub(super) fn first_unlisted(&self, directory: &Prefix) -> Option<Prefix> {
+        let mut first = directory.clone();
+        while let Some(key) = first.as_key() {
+            if self.was_listed(&key.parent()) {
+                return Some(first);
+            }
+            first = key.parent();
+        }
+        None
+    }
+
     /// Forgets what is known of a key, since a server has contradicted it.
     pub(super) fn forget(&self, key: &Key) {
         let mut tables = self.tables.lock();
