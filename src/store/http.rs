@@ -4,8 +4,8 @@
 //! (`index`); some send no ranges of a value (`whole`); some do not say plainly that a value is
 //! missing (`missing`). The store above needs to know none of it.
 //!
-//! Only this module and `store::object` name the HTTP client and its runtime. Requests run on the
-//! threads of the runtime, and report to the threads that wait for them; these never run one.
+//! Only this module and `store::object` name the HTTP client. Its requests run on the threads of a
+//! `Runner`.
 
 mod body;
 mod client;
@@ -27,20 +27,16 @@ pub use client::Options;
 pub use url::shown;
 
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 
 use super::disk_cache::DiskCache;
 use super::remote::server::{Depth, Page, Report, Server, Start};
 use super::remote::{Limits, RemoteStore, ValueCache};
+use super::runner::Runner;
 use super::{ByteRange, Condition, Key, Prefix, Stat, Value};
 use crate::error::{Error, Kind, Result};
 use body::Received;
@@ -74,12 +70,9 @@ pub fn connect(
 /// A web server, from a URL on.
 struct HttpServer {
     shared: Arc<Shared>,
-    /// A permit for each request.
-    permits: Arc<Semaphore>,
+    runner: Runner,
     /// How long a request is tried again.
     retry_for: Duration,
-    /// `None` when all requests were ended. A leaf lock.
-    runtime: Mutex<Option<Runtime>>,
 }
 
 impl fmt::Debug for HttpServer {
@@ -88,24 +81,10 @@ impl fmt::Debug for HttpServer {
     }
 }
 
-impl Drop for HttpServer {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
 impl HttpServer {
     fn connect(base: Base, options: &Options, limits: Limits) -> Result<Self> {
         let shared = Arc::new(Shared::new(Client::new(base, options)?, limits));
-        let processors = available_parallelism().map_or(1, NonZeroUsize::get);
-        let runtime = Builder::new_multi_thread()
-            .worker_threads((processors / 4).clamp(1, 4))
-            .thread_name("requests")
-            .enable_all()
-            .build()?;
-        let permits = Arc::new(Semaphore::new(limits.requests));
-        let runtime = Mutex::new(Some(runtime));
-        Ok(Self { shared, permits, retry_for: options.retry_for, runtime })
+        Ok(Self { shared, runner: Runner::new(limits.requests)?, retry_for: options.retry_for })
     }
 
     /// Asks for a name that cannot exist, beside the first requests, which wait for the answer.
@@ -121,10 +100,8 @@ impl HttpServer {
         request: impl Fn(Arc<Shared>, Arc<Received>) -> F + Send + Sync + 'static,
         report: Report<T>,
     ) {
-        let (permits, shared) = (Arc::clone(&self.permits), Arc::clone(&self.shared));
-        let retry_for = self.retry_for;
-        let task = async move {
-            let _permit = permits.acquire_owned().await;
+        let (shared, retry_for) = (Arc::clone(&self.shared), self.retry_for);
+        self.runner.run(async move {
             let is_first = !shared.has_answered.load(Ordering::Relaxed);
             let most = if is_first { retry_for.min(FIRST) } else { retry_for };
             let result = retried(most, |received| request(Arc::clone(&shared), received)).await;
@@ -132,19 +109,13 @@ impl HttpServer {
                 shared.has_answered.store(true, Ordering::Relaxed);
             }
             report(result);
-        };
-        if let Some(runtime) = &*self.runtime.lock() {
-            runtime.spawn(task);
-        }
+        });
     }
 }
 
 impl Server for HttpServer {
     fn stop(&self) {
-        let runtime = self.runtime.lock().take();
-        if let Some(runtime) = runtime {
-            runtime.shutdown_background();
-        }
+        self.runner.stop();
     }
 
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {

@@ -32,13 +32,17 @@ pub mod memory;
 mod new_file;
 #[cfg(feature = "remote")]
 pub mod object;
+mod piece;
 pub mod refs;
 #[cfg(any(test, feature = "remote"))]
 pub mod remote;
+#[cfg(feature = "remote")]
+mod runner;
 #[cfg(test)]
 pub(crate) mod suite;
 #[cfg(any(test, feature = "remote"))]
 pub(crate) mod unique;
+mod value;
 pub mod within;
 pub mod zip;
 
@@ -54,6 +58,9 @@ pub use aside::{Aside, PRIVATE};
 pub use key::{Key, Prefix, is_component};
 pub(crate) use new_file::path_of;
 pub use new_file::{NewFile, Stamp};
+pub use piece::Piece;
+pub(crate) use value::WasRead;
+pub use value::{ByteRange, Condition, Stat, Value, Version};
 
 /// The directories of other states of a hierarchy, below [`PRIVATE`]: see
 /// [`ListableStore::has_states`].
@@ -61,247 +68,6 @@ pub const STATES: [&str; 3] = [BRANCHES, TAGS, SNAPSHOTS];
 const BRANCHES: &str = "branches";
 const TAGS: &str = "tags";
 const SNAPSHOTS: &str = "snapshots";
-
-/// A range of the bytes of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ByteRange {
-    /// `len` bytes from `offset`; bytes past the end are left out.
-    Span {
-        /// The offset from the start of the value.
-        offset: u64,
-        /// The most bytes.
-        len: u64,
-    },
-    /// The last bytes: this many, or the whole value if it is shorter.
-    Suffix(u64),
-}
-
-impl ByteRange {
-    /// Returns the range of the first `len` bytes.
-    pub fn first(len: u64) -> Self {
-        Self::Span { offset: 0, len }
-    }
-
-    /// Returns the range as an offset and a length inside a value of `value_len` bytes.
-    pub fn within(self, value_len: u64) -> (u64, u64) {
-        match self {
-            Self::Span { offset, len } => {
-                let offset = offset.min(value_len);
-                (offset, len.min(value_len - offset))
-            }
-            Self::Suffix(len) => {
-                let len = len.min(value_len);
-                (value_len - len, len)
-            }
-        }
-    }
-}
-
-/// Identifies one state of a value.
-///
-/// There is no `==`. A cache checks whether bytes that it read still match the store
-/// ([`Self::holds`]), and a condition checks whether the value was replaced ([`Self::is_same`]).
-#[derive(Debug, Clone, Copy)]
-#[cfg_attr(test, derive(PartialEq, Eq))]
-pub struct Version {
-    pub(crate) state: [u64; 4],
-    /// Whether every later change of the value results in another state. Otherwise bytes that were
-    /// read under this version may be outdated even if a later `stat` finds the same state.
-    pub(crate) is_settled: bool,
-    /// How much of an unsettled value was read, so that a condition can compare it with the stored
-    /// bytes.
-    pub(crate) read: WasRead,
-}
-
-/// How much of a value was read together with its version.
-#[derive(Debug, Clone, Copy, Default)]
-#[cfg_attr(test, derive(PartialEq, Eq))]
-pub(crate) enum WasRead {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// Some of its bytes.
-    Part,
-    /// All of its bytes, as a digest.
-    Whole(u64),
-}
-
-impl Version {
-    /// Returns a version after which every change results in another state.
-    pub(crate) fn settled(state: [u64; 4]) -> Self {
-        Self { state, is_settled: true, read: WasRead::Nothing }
-    }
-
-    /// Returns a version that no stored value has, for unstored bytes. Later versions have greater
-    /// numbers.
-    pub fn unstored(number: u64) -> Self {
-        Self::settled([u64::MAX, number, u64::MAX, u64::MAX])
-    }
-
-    /// Whether [`Self::unstored`] made it.
-    pub fn is_unstored(self) -> bool {
-        matches!(self.state, [u64::MAX, _, u64::MAX, u64::MAX])
-    }
-
-    /// Whether bytes that were read under this version match the value that has the version `now`.
-    pub fn holds(self, now: Self) -> bool {
-        self.is_settled && self.is_same(now)
-    }
-
-    /// Like [`Self::holds`], for a value that may be absent: an absent value matches until it is
-    /// set.
-    pub fn holds_of(was: Option<Self>, now: Option<Self>) -> bool {
-        match (was, now) {
-            (Some(was), Some(now)) => was.holds(now),
-            (None, None) => true,
-            _ => false,
-        }
-    }
-
-    /// Whether two versions are the same state.
-    pub fn is_same(self, other: Self) -> bool {
-        self.state == other.state
-    }
-
-    /// Returns a number for each state. For unstored bytes it grows with each write.
-    pub fn state(self) -> [u64; 4] {
-        self.state
-    }
-}
-
-/// The properties of a value without its bytes.
-#[derive(Debug, Clone, Copy)]
-#[cfg_attr(test, derive(PartialEq, Eq))]
-pub struct Stat {
-    /// The length in bytes.
-    pub len: u64,
-    /// The time of the last set.
-    pub modified: SystemTime,
-    /// The version.
-    pub version: Version,
-}
-
-/// Bytes of a value, with the stat of the whole value when they were read.
-#[derive(Debug, Clone)]
-pub struct Value {
-    /// The requested bytes, as far as the value has them.
-    pub bytes: Bytes,
-    /// The stat of the whole value.
-    pub stat: Stat,
-}
-
-/// A part of a new value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
-    /// New bytes.
-    New(Bytes),
-    /// Bytes of the replaced value, so that a shard's unchanged inner chunks need not pass through
-    /// memory. Requires [`Condition::Unchanged`].
-    Kept {
-        /// The offset from the start of the old value.
-        offset: u64,
-        /// The number of bytes, which must all exist.
-        len: u64,
-    },
-}
-
-impl Piece {
-    /// Returns its length in bytes.
-    pub fn len(&self) -> u64 {
-        match self {
-            Self::New(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-            Self::Kept { len, .. } => *len,
-        }
-    }
-
-    /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns the total length of `pieces`; an error above 2^64 bytes.
-    pub fn total_len(pieces: &[Self]) -> Result<u64> {
-        let total = pieces.iter().try_fold(0_u64, |total, piece| total.checked_add(piece.len()));
-        total.ok_or_else(|| Error::too_large("a value of more than 2^64 bytes"))
-    }
-
-    /// Returns the pieces for replacing each of `parts`, from its offset, in a value of `len`
-    /// bytes. The length stays: a part that ends past it is an error.
-    pub fn overlay(len: u64, parts: &[(u64, Bytes)]) -> Result<Vec<Self>> {
-        let mut pieces = vec![Self::Kept { offset: 0, len }];
-        for (start, bytes) in parts {
-            let new = Self::New(bytes.clone());
-            if start.checked_add(new.len()).is_none_or(|end| end > len) {
-                return Err(Error::too_large(format!(
-                    "{len} bytes stored, the requested range ends past them"
-                )));
-            }
-            let (mut all, rest) = Self::cut(pieces, *start);
-            let (_, after) = Self::cut(rest, new.len());
-            all.push(new);
-            all.extend(after);
-            pieces = all;
-        }
-        pieces.retain(|piece| !piece.is_empty());
-        Ok(pieces)
-    }
-
-    /// Splits pieces at the byte `at`.
-    fn cut(pieces: Vec<Self>, at: u64) -> (Vec<Self>, Vec<Self>) {
-        let (mut before, mut after) = (Vec::new(), Vec::new());
-        let mut room = at;
-        for piece in pieces {
-            let head_len = room.min(piece.len());
-            room -= head_len;
-            let (head, tail) = match piece {
-                Self::New(mut bytes) => {
-                    // The length fits because the bytes are in memory.
-                    let head = bytes.split_to(usize::try_from(head_len).unwrap_or(bytes.len()));
-                    (Self::New(head), Self::New(bytes))
-                }
-                Self::Kept { offset, len } => (
-                    Self::Kept { offset, len: head_len },
-                    Self::Kept { offset: offset + head_len, len: len - head_len },
-                ),
-            };
-            before.push(head);
-            after.push(tail);
-        }
-        (before, after)
-    }
-}
-
-impl From<Bytes> for Piece {
-    fn from(bytes: Bytes) -> Self {
-        Self::New(bytes)
-    }
-}
-
-/// The condition of a `set`.
-#[derive(Debug, Clone, Copy)]
-pub enum Condition {
-    /// None.
-    Always,
-    /// The key must have no value, else [`Kind::Exists`].
-    Absent,
-    /// The value must still have this version, else [`Kind::Stale`].
-    Unchanged(Version),
-}
-
-impl Condition {
-    /// Checks the condition against the version `found`.
-    pub fn check(self, found: Option<Version>) -> Result<()> {
-        match self {
-            Self::Always => Ok(()),
-            Self::Absent if found.is_none() => Ok(()),
-            Self::Absent => Err(Error::new(Kind::Exists, "the key already has a value")),
-            Self::Unchanged(version) if found.is_some_and(|found| version.is_same(found)) => Ok(()),
-            Self::Unchanged(_) => {
-                Err(Error::new(Kind::Stale, "another program changed the value in the meantime"))
-            }
-        }
-    }
-}
 
 /// The capacity of the medium below a store, as in `statfs`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -717,46 +483,5 @@ impl Error {
     #[must_use]
     pub fn at_key(self, key: &Key) -> Self {
         crate::error::At::at(self, key)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn an_overlay_is_what_writing_the_parts_one_after_another_makes(
-            old in prop::collection::vec(any::<u8>(), 0..20),
-            parts in prop::collection::vec((0_u64..22, prop::collection::vec(any::<u8>(), 0..8)), 0..5),
-        ) {
-            let mut want = old.clone();
-            let mut fits = true;
-            for (start, bytes) in &parts {
-                let start = *start as usize;
-                match want.get_mut(start..start + bytes.len()) {
-                    Some(place) => place.copy_from_slice(bytes),
-                    None => fits = false,
-                }
-            }
-            let parts: Vec<(u64, Bytes)> =
-                parts.into_iter().map(|(start, bytes)| (start, bytes.into())).collect();
-            let pieces = Piece::overlay(old.len() as u64, &parts);
-            prop_assert_eq!(pieces.is_ok(), fits);
-            if let Ok(pieces) = pieces {
-                let mut found = Vec::new();
-                for piece in pieces {
-                    match piece {
-                        Piece::New(bytes) => found.extend_from_slice(&bytes),
-                        Piece::Kept { offset, len } => {
-                            found.extend_from_slice(&old[offset as usize..][..len as usize]);
-                        }
-                    }
-                }
-                prop_assert_eq!(found, want);
-            }
-        }
     }
 }

@@ -1,8 +1,7 @@
 //! Object stores: S3 and servers that speak its protocol, Google Cloud Storage, and Azure Blob
 //! Storage. `place` parses their URLs, and `s3`, `google` and `azure` have the settings of each.
 //!
-//! Only this module names the crate `object_store` and the runtime that it needs. Requests run on
-//! the threads of the runtime, and report to the threads that wait for them; these never run one.
+//! Only this module names the crate `object_store`. Its requests run on the threads of a `Runner`.
 
 mod azure;
 mod client;
@@ -24,10 +23,8 @@ pub use settings::Options;
 pub use uploads::{Upload, Uploads};
 
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -35,13 +32,11 @@ use futures_util::{StreamExt as _, stream};
 use object_store::list::{PaginatedListOptions, PaginatedListResult};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt as _};
-use parking_lot::Mutex;
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 
 use super::disk_cache::DiskCache;
 use super::remote::server::{Depth, Page, Report, Server, Start};
 use super::remote::{Limits, RemoteStore, ValueCache};
+use super::runner::Runner;
 use super::{ByteRange, Condition, Entry, Key, Prefix, Stat, Value, is_component, unique};
 use crate::error::{Error, Kind, Result};
 use client::{Clients, FIRST};
@@ -92,16 +87,13 @@ pub fn uploads(url: &str, options: &Options) -> Result<Uploads> {
 struct ObjectServer {
     clients: Clients,
     root: Prefix,
-    /// A permit for each request.
-    permits: Arc<Semaphore>,
+    runner: Runner,
     /// How long a request is tried again.
     retry_for: Duration,
     quoting: Arc<Quoting>,
     hidden: Arc<Hidden>,
     /// Whether the server has answered.
     has_answered: Arc<AtomicBool>,
-    /// `None` when all requests were ended. A leaf lock.
-    runtime: Mutex<Option<Runtime>>,
 }
 
 impl fmt::Debug for ObjectServer {
@@ -110,31 +102,17 @@ impl fmt::Debug for ObjectServer {
     }
 }
 
-impl Drop for ObjectServer {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
 impl ObjectServer {
     fn connect(place: Place, options: &Options, limits: Limits) -> Result<Self> {
         let clients = Clients::new(&place, options)?;
-        let processors = available_parallelism().map_or(1, NonZeroUsize::get);
-        let runtime = Builder::new_multi_thread()
-            .worker_threads((processors / 4).clamp(1, 4))
-            .thread_name("requests")
-            .enable_all()
-            .build()?;
-        let permits = Arc::new(Semaphore::new(limits.requests));
         Ok(Self {
             clients,
             root: place.root,
-            permits,
+            runner: Runner::new(limits.requests)?,
             retry_for: options.retry_for,
             quoting: Arc::default(),
             hidden: Arc::default(),
             has_answered: Arc::default(),
-            runtime: Mutex::new(Some(runtime)),
         })
     }
 
@@ -150,12 +128,11 @@ impl ObjectServer {
         request: impl Fn(Arc<Progress>) -> F + Send + Sync + 'static,
         report: Report<T>,
     ) {
-        let (permits, credentials) = (Arc::clone(&self.permits), self.clients.credentials.clone());
+        let credentials = self.clients.credentials.clone();
         let has_answered = Arc::clone(&self.has_answered);
         let is_first = !has_answered.load(Ordering::Relaxed);
         let retry_for = if is_first { self.retry_for.min(FIRST) } else { self.retry_for };
-        let task = async move {
-            let _permit = permits.acquire_owned().await;
+        self.runner.run(async move {
             let progress = Arc::new(Progress::begin());
             let tries = || {
                 progress
@@ -174,10 +151,7 @@ impl ObjectServer {
                 }
                 (result, _) => result.map_err(|failure| error_of(&failure)),
             });
-        };
-        if let Some(runtime) = &*self.runtime.lock() {
-            runtime.spawn(task);
-        }
+        });
     }
 }
 
@@ -187,10 +161,7 @@ impl Server for ObjectServer {
     }
 
     fn stop(&self) {
-        let runtime = self.runtime.lock().take();
-        if let Some(runtime) = runtime {
-            runtime.shutdown_background();
-        }
+        self.runner.stop();
     }
 
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {

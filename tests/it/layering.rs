@@ -201,7 +201,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("rayon::", &["src/parallel.rs"]),
     ("object_store::", &["src/store/object"]),
     ("reqwest::", &["src/store/http", "src/store/object"]),
-    ("tokio::", &["src/store/http", "src/store/object", "src/serve/"]),
+    ("tokio::", &["src/store/http", "src/store/object", "src/store/runner.rs", "src/serve/"]),
     ("hyper::", &["src/serve/"]),
     (
         "std::fs",
