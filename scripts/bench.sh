@@ -3,13 +3,20 @@
 # docs/performance.md. Arguments go to benches/bench.py (--help says which).
 #
 #   scripts/bench.sh stores [arguments for benches/stores/compare.py]     the table of hierarchies in S3
+#   scripts/bench.sh kinds [arguments for benches/stores/kinds.py]     the table of all kinds of stores
+#   scripts/bench.sh disk-cache [arguments for benches/stores/disk_cache.py]     the table of the disk cache
 #   scripts/bench.sh check [arguments for benches/check.py]               the table of zarrfs check
 #   ZARRFS_BIN: the program to measure [default: it is built]. It installs Debian's rclone and s3fs if they are absent.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
 mkdir -p "$cache"
-if [ "${1:-}" = stores ]; then
+case "${1:-}" in
+    stores) script=compare.py ;;
+    kinds) script=kinds.py ;;
+    disk-cache) script=disk_cache.py ;;
+esac
+if [ -n "${script:-}" ]; then
     shift
     stamp=$( { python3 --version; cat benches/stores/requirements.txt; } | sha256sum | cut -d' ' -f1)
     if [ "$(cat "$cache/bench-stores/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
@@ -18,9 +25,13 @@ if [ "${1:-}" = stores ]; then
         "$cache/bench-stores/bin/python" -m pip install -q --disable-pip-version-check -r benches/stores/requirements.txt
         echo "$stamp" > "$cache/bench-stores/zarrfs-stamp"
     fi
-    # The table says which of them is not there.
-    if ! command -v rclone s3fs > /dev/null; then
-        { apt-get update -q && apt-get install -y -q --no-install-recommends rclone s3fs; } > /dev/null || true
+    # The tables say which of them is not there.
+    install() { { apt-get update -q && apt-get install -y -q --no-install-recommends "$@"; } > /dev/null || true; }
+    [ "$script" != compare.py ] || command -v rclone s3fs > /dev/null || install rclone s3fs
+    if [ "$script" = kinds.py ]; then
+        PATH=$PATH:/usr/sbin command -v nginx > /dev/null || install nginx-light
+        [ -e "$cache/azurite" ] || npm install --prefix "$cache/azurite" --silent --no-audit --no-fund --no-save azurite@3.35.0
+        set -- --azurite "$cache/azurite/node_modules/.bin/azurite-blob" "$@"
     fi
     if [ -z "${ZARRFS_BIN:-}" ] && ! [[ " $* " =~ " --zarrfs" ]]; then
         target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
@@ -28,7 +39,7 @@ if [ "${1:-}" = stores ]; then
         ZARRFS_BIN=$target/release/zarrfs
     fi
     export PYTHONDONTWRITEBYTECODE=1
-    exec "$cache/bench-stores/bin/python" benches/stores/compare.py ${ZARRFS_BIN:+--zarrfs "$ZARRFS_BIN"} "$@"
+    exec "$cache/bench-stores/bin/python" "benches/stores/$script" ${ZARRFS_BIN:+--zarrfs "$ZARRFS_BIN"} "$@"
 fi
 if ! "$cache/bench/bin/python" -c 'import numpy, tensorstore, zarr, zarrs' 2> /dev/null; then
     rm -rf "$cache/bench"

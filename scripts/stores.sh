@@ -8,6 +8,7 @@
 #   namespaces, as root), and the same tests on Ceph (installs Debian's radosgw)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+say() { printf '== %s (after %d s)\n' "$*" "$SECONDS"; }
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
 mkdir -p "$cache"
 stamp=$( { python3 --version; cat tests/stores/requirements.txt; } | sha256sum | cut -d' ' -f1)
@@ -98,6 +99,7 @@ on_web() {
 }
 all "$@"
 [ $# = 0 ] || exit 0
+say nginx
 on_web nginx-json
 
 # Runs the tests with another provider, whose server the process $1 is and whose bucket "$3..." creates.
@@ -121,7 +123,7 @@ provider() {
     kill "$process" && wait "$process" || true
 }
 s3_server=$ZARRFS_SERVER
-echo "== Azure"
+say Azure
 export AZURE_STORAGE_ACCOUNT=devstoreaccount1
 # The key of every emulator: https://learn.microsoft.com/azure/storage/common/storage-connect-azurite
 export AZURE_STORAGE_ACCOUNT_KEY=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==
@@ -130,7 +132,7 @@ export AZURE_STORAGE_ENDPOINT=$ZARRFS_SERVER/$AZURE_STORAGE_ACCOUNT
 "$cache/azurite/node_modules/.bin/azurite-blob" --inMemoryPersistence --skipApiVersionCheck --silent --blobPort "$blob" > "$work/az.log" 2>&1 &
 other=$!
 provider "$other" az "$cache/stores/bin/python" tests/stores/azure.py "$ZARRFS_SERVER" zarrfs
-echo "== Google"
+say Google
 export ZARRFS_SERVER=http://127.0.0.1:$gcs STORAGE_EMULATOR_HOST=http://127.0.0.1:$gcs
 "$cache/stores/bin/python" tests/stores/gcs.py "$gcs" > "$work/gs.log" 2>&1 &
 other=$!
@@ -140,13 +142,13 @@ export ZARRFS_SERVER=$s3_server
 [ "${ZARRFS_LONG:-}" = 1 ] || exit 0
 
 for form in nginx-html nginx-whole apache apache-dav lighttpd python caddy; do
-    echo "== $form"
+    say "$form"
     on_web "$form"
 done
-echo "== several machines"
+say "several machines"
 command -v faketime > /dev/null || apt-get install -y -q --no-install-recommends faketime > /dev/null
 timeout --kill-after=30 2400 $python -n 1 --basetemp="$work/pytest" tests/stores/test_machines.py
-echo "== Ceph"
+say Ceph
 command -v radosgw ceph-mon ceph-osd > /dev/null || apt-get install -y -q --no-install-recommends radosgw ceph-mon ceph-osd > /dev/null
 tests/stores/radosgw.sh "$work/ceph" $((s3 + 1)) &
 ceph=$!

@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-say() { printf '\n== %s\n' "$*"; }
+say() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
 fail() { printf 'scripts/test.sh: %s\n' "$*" >&2; exit 1; }
 
 [ -c /dev/fuse ] || fail "/dev/fuse is not there, so nothing can be mounted: load the kernel module (modprobe fuse), \

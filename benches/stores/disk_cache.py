@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares a sweep from the disk cache with one from a directory, and with one from the server.
 
-    benches/stores/disk_cache.py ZARRFS [--rounds N] [--chunks N]
+    scripts/bench.sh disk-cache [--rounds N] [--chunks N] [--zarrfs PROGRAM]
 
-ZARRFS is the program, built with --release. The array has N chunks of 1 MiB of float32 (zstd) [default: 512], also in
+scripts/bench.sh builds zarrfs (unless --zarrfs or ZARRFS_BIN names it) and calls this. The array has N chunks of 1 MiB of float32 (zstd) [default: 512], also in
 shards of 64 MiB. Each sweep is a `cat` of the view `raw` in a mount of its own, so that the kernel has no pages of it. The
 server is SeaweedFS behind a proxy that delays each direction by 25 ms. In each round the ways come in random order. The
 figures are the median of the seconds, and the median of the ratio to the directory in the same round.
@@ -47,7 +47,7 @@ def sweep(program, source, work, name, *options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", type=os.path.abspath)
+    parser.add_argument("--zarrfs", dest="program", type=os.path.abspath, required=True, metavar="PROGRAM")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--chunks", type=int, default=512)
     options = parser.parse_args()
