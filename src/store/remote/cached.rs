@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -26,6 +26,9 @@ const THREADS: usize = 8;
 
 /// So many bytes may wait to be written while their readers go on.
 const MOST_WAITING: u64 = 64 << 20;
+
+/// How long no names are listed after that failed.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// How long the end of a mount waits for what is being written.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -52,8 +55,8 @@ struct Shared {
     visits: Arc<Visits>,
     /// Held while names are listed, so that readers of one directory list it once.
     listing: Mutex<()>,
-    /// Whether a listing was refused, so that values are asked for one by one.
-    is_refused: AtomicBool,
+    /// Until when values are asked for one by one, since a listing failed. A leaf lock.
+    failed_until: Mutex<Option<Instant>>,
     /// The bytes that wait to be written. A leaf lock.
     waiting: Mutex<u64>,
     /// All that waited is written.
@@ -81,7 +84,7 @@ impl Cached {
             names,
             visits,
             listing: Mutex::default(),
-            is_refused: AtomicBool::new(false),
+            failed_until: Mutex::default(),
             waiting: Mutex::default(),
             is_written: Condvar::new(),
             hits: AtomicU64::new(0),
@@ -180,7 +183,7 @@ impl Shared {
 
     /// Asks the server for the version of a value that is on disk.
     fn learn(&self, key: &Key) -> Option<Stat> {
-        if !self.is_refused.load(Ordering::Relaxed) {
+        if self.may_list() {
             let _alone = self.listing.lock();
             match self.list(key) {
                 Ok(Known::Present(stat)) => return Some(stat),
@@ -189,13 +192,18 @@ impl Shared {
                 Ok(Known::Unknown) => {}
                 Err(error) => {
                     log::debug!("{key}: {error}");
-                    self.is_refused.store(true, Ordering::Relaxed);
+                    *self.failed_until.lock() = Instant::now().checked_add(PAUSE);
                 }
             }
         }
         let first = Some(ByteRange::first(1));
         let value = wait(|report| self.server.get(key, first, report)).ok()?;
         value.map(|value| value.stat)
+    }
+
+    /// Whether no listing has failed recently.
+    fn may_list(&self) -> bool {
+        self.failed_until.lock().is_none_or(|until| Instant::now() >= until)
     }
 
     /// Lists names, a page for each call, until a value is among them.

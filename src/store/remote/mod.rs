@@ -151,11 +151,12 @@ impl RemoteStore {
         let (asked, names) = (self.permission.ask(), Arc::clone(&self.names));
         let mut listing = Listing::new();
         let report = Box::new(move |page: Result<Page>| {
-            asked.note(page.as_ref().map(drop));
-            if let Ok(page) = page {
+            let listed = page.map(|page| {
                 listing.add(page);
                 names.keep(&Prefix::root(), &listing);
-            }
+            });
+            // Those that wait for this then find the names.
+            asked.note(listed.as_ref().copied());
         });
         self.server.list(&Prefix::root(), Depth::Directory, Start::First, report);
     }
