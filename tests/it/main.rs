@@ -21,6 +21,7 @@ mod english;
 mod exec;
 mod formats;
 mod fstab;
+mod fuzzed;
 mod identity;
 mod identity_model;
 mod imports;

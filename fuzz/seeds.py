@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Makes fuzz/corpus: small inputs for each fuzzer, from the hierarchies in tests/fixtures.
+
+    fuzz/seeds.py
+
+Parts of an input are divided by a zero byte, as fuzz/src/lib.rs reads them. What a fuzzer has found is kept beside
+these, with names that begin with `found-`.
+"""
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+HERE = Path(__file__).parent
+FIXTURES = HERE.parent / "tests/fixtures"
+LONGEST = 1500
+MOST = 24
+
+
+def files(pattern):
+    found = sorted(FIXTURES.glob(f"*/store/**/{pattern}"))
+    return [path for path in found if path.is_file() and path.stat().st_size <= LONGEST]
+
+
+def chunk_of(directory, *names):
+    """The smallest chunk of an array, below one of some directories."""
+    found = [path for name in names for path in sorted(directory.glob(name)) if path.is_file()]
+    small = [path.read_bytes() for path in found if path.stat().st_size <= LONGEST and path.suffix != ".json"]
+    return min(small, key=len, default=b"")
+
+
+def spread(items):
+    """Some of the items, from all parts of the list."""
+    step = max(1, len(items) // MOST)
+    return items[::step][:MOST]
+
+
+def zarr_json():
+    arrays = [path for path in files("zarr.json") if b'"array"' in path.read_bytes() and "meta" not in path.parts]
+    return [path.read_bytes() + b"\0" + chunk_of(path.parent, "c/**/*", "[0-9]*", "c") for path in spread(arrays)]
+
+
+def zarr2():
+    made = []
+    for path in spread(files(".zarray")):
+        attributes = path.with_name(".zattrs")
+        attributes = attributes.read_bytes() if attributes.exists() else b"{}"
+        made.append(b"\0".join([path.read_bytes(), attributes, chunk_of(path.parent, "[0-9]*", "[0-9]*/**/*")]))
+    return made
+
+
+def draft():
+    made = []
+    for path in spread(files("meta/root/**/*.array*")):
+        store = FIXTURES / path.relative_to(FIXTURES).parts[0] / "store"
+        entry = store / "zarr.json"
+        entry = entry.read_bytes() if entry.exists() else b"{}"
+        name = path.name.split(".array")[0]
+        chunk = chunk_of(store / "data/root" / path.parent.relative_to(store / "meta/root") / name, "c*/**/*", "c*", "[0-9]*")
+        made.append(b"\0".join([entry, path.read_bytes(), chunk]))
+    return made
+
+
+def n5():
+    arrays = [path for path in files("attributes.json") if b"dimensions" in path.read_bytes()]
+    return [path.read_bytes() + b"\0" + chunk_of(path.parent, "**/[0-9]*") for path in spread(arrays)]
+
+
+def consolidated():
+    ours = {"zarr_format": 3, "node_type": "array", "shape": [2], "data_type": "int8", "fill_value": 0,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+            "chunk_key_encoding": {"name": "default"}, "codecs": [{"name": "bytes"}]}
+    group = {"zarr_format": 3, "node_type": "group", "consolidated_metadata":
+             {"kind": "inline", "must_understand": False, "metadata": {"a": ours, "b/c": ours}}}
+    zarr2 = {"zarr_consolidated_format": 1, "metadata": {
+        ".zgroup": {"zarr_format": 2}, "a/.zattrs": {"units": "K"},
+        "a/.zarray": {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "<i2", "compressor": None,
+                      "fill_value": 0, "filters": None, "order": "C"}}}
+    return [json.dumps(group).encode(), json.dumps(zarr2).encode()]
+
+
+def edit():
+    return [path.read_bytes() for path in spread([path for path in files("zarr.json") if "meta" not in path.parts])]
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def shard():
+    # Inner chunks are zstd frames of two uint16 each; the index comes last, with its CRC32C.
+    frame = bytes.fromhex("28b52ffd0004") + b"\x21\x00\x00" + b"\x01\x00\x02\x00"
+    made = []
+    for offsets in ([0, len(frame)], [0, 0], [0, 1 << 64], [(1 << 64) - 1] * 2):
+        numbers = [offsets[0], len(frame), offsets[1], len(frame)]
+        index = b"".join(struct.pack("<Q", number % (1 << 64)) for number in numbers)
+        made.append(frame + frame + index + struct.pack("<I", crc32c(index)))
+    return made
+
+
+def codecs():
+    chunks = [chunk_of(path.parent, "c/**/*", "[0-9]*") for path in files("zarr.json") if "meta" not in path.parts]
+    made = [bytes([at % 22, at // 2 % 22]) + chunk for at, chunk in enumerate(chunks) if chunk]
+    made += [bytes([0, 0]) + zlib.compress(bytes(8), wbits=31), bytes([6, 2]) + zlib.compress(bytes(8))]
+    return spread(made)
+
+
+def views():
+    attributes = {"units": "days since 2000-01-01", "scale_factor": 0.5, "_FillValue": -1, "crs": "EPSG:4326",
+                  "multiscales": [{"version": "0.4", "axes": [{"name": "y", "type": "space"}], "datasets": [{"path": "x"}]}]}
+    texts = [json.dumps(attributes), '{"long_name":"\\u0000\\ud800 x","n":[1,2.5,null,true,{"a":[]}]}', "[]"]
+    return [f'{text}\0["y","x"]\0{fill}'.encode() for text, fill in zip(texts, ("1", '"NaN"', "null"))]
+
+
+def operations():
+    made = [bytes((step * 7 + at * 13 + seed * 31) % 256 for step in range(40) for at in range(4)) for seed in range(6)]
+    return [*made, bytes([3, 0, 4, 0, 6, 0, 65, 8, 11, 0, 0, 0, 13, 0, 4, 1, 15, 0, 0, 2])]
+
+
+def zip_archive():
+    made = []
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", method) as archive:
+            for name in ("zarr.json", "x/zarr.json"):
+                source = next(path for path in files("zarr.json") if "meta" not in path.parts)
+                archive.writestr(zipfile.ZipInfo(name), source.read_bytes()[:600], method)
+            archive.comment = b'{"ome":{"version":"0.5"}}'
+        made.append(file.getvalue())
+    return made
+
+
+def kerchunk_references():
+    zarray = json.dumps({"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "<i2", "compressor": None,
+                         "fill_value": 0, "filters": None, "order": "C"})
+    refs = {".zgroup": '{"zarr_format":2}', "x/.zarray": zarray, "x/0": ["data/a.nc", 8, 4], "x/1": "base64:AAECAw=="}
+    first = {"version": 1, "templates": {"u": "data/a.nc", "f": "{{c}}"}, "refs": {**refs, "x/1": ["{{u}}", 1, 4]},
+             "gen": [{"key": "x/{{i}}", "url": "{{u}}", "offset": "{{i * 4}}", "length": "4",
+                      "dimensions": {"i": {"start": 0, "stop": 2}}}]}
+    return [json.dumps(refs).encode(), json.dumps(first).encode()]
+
+
+def icechunk_repository():
+    root = FIXTURES / "icechunk/library2_spec2/repo"
+    all_files = sorted((str(path.relative_to(root)), path) for path in root.rglob("*") if path.is_file())
+    return spread([bytes([at % 256]) + path.read_bytes() for at, (_, path) in enumerate(all_files) if path.stat().st_size < 6000])
+
+
+def main():
+    for make in (zarr_json, zarr2, draft, n5, consolidated, edit, shard, codecs, views, operations, zip_archive,
+                 kerchunk_references, icechunk_repository):
+        directory = HERE / "corpus" / make.__name__
+        directory.mkdir(parents=True, exist_ok=True)
+        for old in directory.glob("seed-*"):
+            old.unlink()
+        for number, seed in enumerate(make()):
+            (directory / f"seed-{number:02}").write_bytes(seed)
+
+
+if __name__ == "__main__":
+    main()
