@@ -9,6 +9,11 @@ use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result};
 
+/// The longest key in bytes, as the longest path of Linux: no program could name a longer one in a
+/// mount. Archives and files of references may have names of any length, with a slash in every
+/// second byte.
+pub const MAX_KEY_LEN: usize = 4096;
+
 /// Whether `name` is valid as one component of a key.
 pub fn is_component(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
@@ -21,6 +26,7 @@ pub struct Key(Arc<str>);
 impl Key {
     /// Parses a key and checks every component. A double slash is an error.
     pub fn parse(text: &str) -> Result<Self> {
+        check_len(text.len())?;
         if text.split('/').all(is_component) {
             Ok(Self(text.into()))
         } else {
@@ -45,6 +51,16 @@ impl Key {
             None => Prefix::root(),
         }
     }
+}
+
+fn check_len(len: usize) -> Result<()> {
+    if len > MAX_KEY_LEN {
+        return Err(Error::new(
+            Kind::Os(libc::ENAMETOOLONG),
+            format!("a key of {len} bytes; zarrfs reads keys of up to {MAX_KEY_LEN} bytes"),
+        ));
+    }
+    Ok(())
 }
 
 impl fmt::Display for Key {
@@ -91,12 +107,14 @@ impl Prefix {
     /// Returns the key `relative` below this prefix; `relative` may have several components.
     pub fn key(&self, relative: &str) -> Result<Key> {
         Key::parse(relative)?;
+        check_len(self.0.len().saturating_add(relative.len()))?;
         Ok(Key(format!("{}{relative}", self.0).into()))
     }
 
     /// Returns the prefix `relative` below this one.
     pub fn join(&self, relative: &str) -> Result<Self> {
         let below = Self::parse(relative)?;
+        check_len(self.0.len().saturating_add(relative.len()))?;
         Ok(Self(format!("{}{below}", self.0).into()))
     }
 
@@ -128,6 +146,20 @@ mod tests {
             assert!(Key::parse(text).is_err(), "{text:?} was taken as a key");
         }
         assert!(Prefix::root().key("../x").is_err());
+    }
+
+    #[test]
+    fn no_key_is_longer_than_a_path() {
+        let long = "a/".repeat(MAX_KEY_LEN / 2 - 1);
+        let prefix = Prefix::parse(&long).expect("valid");
+        assert!(prefix.key("bc").is_ok() && prefix.join("b").is_ok());
+        for error in [
+            Key::parse(&format!("{long}bcd")).expect_err("too long"),
+            prefix.key("bcd").expect_err("too long"),
+            prefix.join("bcd").expect_err("too long"),
+        ] {
+            assert_eq!(error.errno(), libc::ENAMETOOLONG, "{error}");
+        }
     }
 
     #[test]

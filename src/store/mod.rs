@@ -55,7 +55,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Kind, Result};
 pub use aside::{Aside, PRIVATE};
-pub use key::{Key, Prefix, is_component};
+pub use key::{Key, MAX_KEY_LEN, Prefix, is_component};
 pub(crate) use new_file::path_of;
 pub use new_file::{NewFile, Stamp};
 pub use piece::Piece;

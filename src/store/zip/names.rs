@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use libdeflater::crc32;
 
-use crate::store::{PRIVATE, is_component};
+use crate::store::{MAX_KEY_LEN, PRIVATE, is_component};
 
 /// The characters of code page 437 from 0x80.
 const CP437: &str = "ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u{a0}";
@@ -55,7 +55,8 @@ impl<'a> Raw<'a> {
             return Named::Ignored;
         }
         let path = name.strip_suffix('/').unwrap_or(&name);
-        if path.split('/').all(is_component) { Named::Key(name) } else { Named::Invalid }
+        let is_valid = path.len() <= MAX_KEY_LEN && path.split('/').all(is_component);
+        if is_valid { Named::Key(name) } else { Named::Invalid }
     }
 
     fn text(self) -> Option<Cow<'a, str>> {
@@ -116,7 +117,8 @@ mod tests {
 
     #[test]
     fn only_names_of_keys_are_keys() {
-        for name in ["../a", "a/../b", "/a", "a//b", "a/./b", "a\0b", "/"] {
+        let long = "a/".repeat(MAX_KEY_LEN / 2) + "b";
+        for name in ["../a", "a/../b", "/a", "a//b", "a/./b", "a\0b", "/", &long] {
             assert_eq!(raw(name.as_bytes()).named(), Named::Invalid, "{name:?}");
         }
         for name in ["__MACOSX/._a", "./", "", ".zarrfs/convert"] {
