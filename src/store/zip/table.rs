@@ -142,6 +142,17 @@ impl Table {
         }
     }
 
+    /// Whether the entry before the row `at` has the name of a directory, too. No mount can show
+    /// both, so it is not listed.
+    fn is_directory(&self, name: &[u8], at: usize) -> bool {
+        let next = self.rows.get(at).and_then(|next| self.name(next).strip_prefix(name));
+        // Names of other files may lie between.
+        match next.and_then(<[u8]>::first) {
+            Some(first) if *first < b'/' => self.has_prefix(&format!("{}/", text(name))),
+            first => first == Some(&b'/'),
+        }
+    }
+
     /// Returns the names of the directories and values directly below a prefix.
     pub(super) fn entries(self: &Arc<Self>, prefix: String) -> impl Iterator<Item = Entry> + use<> {
         let (table, mut at) = (Arc::clone(self), self.first_from(prefix.as_bytes()));
@@ -154,6 +165,7 @@ impl Table {
                 match (parts.next().map(text), parts.next()) {
                     // The entry of the directory itself.
                     (Some("") | None, _) => {}
+                    (Some(_), None) if table.is_directory(name, at) => {}
                     (Some(name), None) => return Some(Entry::Key(name.to_owned())),
                     (Some(name), Some(_)) => {
                         // The character after the slash ends all names below it.
@@ -178,7 +190,7 @@ impl Table {
                     return None;
                 }
                 at = at.saturating_add(1);
-                if !name.ends_with(b"/") {
+                if !name.ends_with(b"/") && !table.is_directory(name, at) {
                     return Some(Key::parse(text(name)));
                 }
             }
