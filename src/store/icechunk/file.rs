@@ -6,11 +6,11 @@
 //! ```
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 
 use bytes::Bytes;
 
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 
 const MAGIC: &[u8] = "ICE🧊CHUNK".as_bytes();
 
@@ -80,7 +80,12 @@ pub(super) fn unpack(file: &Bytes, kind: Kind) -> Result<Bytes> {
 }
 
 fn decompress(body: &[u8]) -> Result<Bytes> {
-    let damaged = |error: std::io::Error| Error::corrupt(format!("zstd: {error}"));
+    let damaged = |error: io::Error| match error.kind() {
+        io::ErrorKind::OutOfMemory => {
+            Error::new(error::Kind::NoMemory, "no memory to decompress the file")
+        }
+        _ => Error::corrupt(format!("zstd: {error}")),
+    };
     let decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(damaged)?;
     let mut decoded = Vec::new();
     decoder.take(MAX_LEN.saturating_add(1)).read_to_end(&mut decoded).map_err(damaged)?;

@@ -11,10 +11,14 @@
 //! millions of chunks is ready as soon as it is decompressed.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use zstd::bulk::Decompressor;
+use zstd::dict::DecoderDictionary;
 
 use super::file::Id;
 use super::flatbuffer::{Table, Vector};
@@ -43,10 +47,20 @@ mod field {
 /// The longest location in bytes.
 const MAX_LOCATION_LEN: usize = 1 << 16;
 
+/// The longest dictionary in bytes.
+const MAX_DICTIONARY_LEN: usize = 16 << 20;
+
 /// A manifest.
-#[derive(Debug)]
 pub(super) struct Manifest {
     buffer: Bytes,
+    /// The dictionary of locations, if one was read: many chunks need it.
+    dictionary: OnceLock<DecoderDictionary<'static>>,
+}
+
+impl fmt::Debug for Manifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manifest").field("len", &self.buffer.len()).finish_non_exhaustive()
+    }
 }
 
 /// The chunks of an array in a manifest.
@@ -60,7 +74,7 @@ impl Manifest {
     /// Parses the flatbuffer of a manifest.
     pub fn parse(buffer: Bytes) -> Result<Self> {
         Table::root(&buffer)?;
-        Ok(Self { buffer })
+        Ok(Self { buffer, dictionary: OnceLock::new() })
     }
 
     /// Returns its length in memory.
@@ -79,9 +93,26 @@ impl Manifest {
         Ok(Some(Chunks { manifest: self, refs: arrays.table(at)?.tables(field::CHUNKS)? }))
     }
 
-    fn dictionary(&self) -> Result<&[u8]> {
-        Ok(Table::root(&self.buffer)?.octets(field::DICTIONARY)?.unwrap_or_default())
+    /// Returns what decompresses locations.
+    fn decompressor(&self) -> Result<Decompressor<'_>> {
+        let dictionary = Table::root(&self.buffer)?.octets(field::DICTIONARY)?.unwrap_or_default();
+        if dictionary.len() > MAX_DICTIONARY_LEN {
+            let len = dictionary.len();
+            let detail = format!("a dictionary of {len} bytes, the limit is {MAX_DICTIONARY_LEN}");
+            return Err(Error::too_large(detail));
+        }
+        let prepared = self.dictionary.get_or_init(|| DecoderDictionary::copy(dictionary));
+        let made = if dictionary.is_empty() {
+            Decompressor::new()
+        } else {
+            Decompressor::with_prepared_dictionary(prepared)
+        };
+        made.map_err(|error| damaged(&error))
     }
+}
+
+fn damaged(error: &io::Error) -> Error {
+    Error::corrupt(format!("the location of the chunk: zstd: {error}"))
 }
 
 /// Searches in a sorted list. As `slice::binary_search_by`, with elements that may be damaged.
@@ -171,14 +202,10 @@ impl Chunks<'_> {
     /// Returns the URL of the file that has the chunk.
     fn location(&self, chunk: &Table<'_>) -> Result<Option<Arc<str>>> {
         if let Some(compressed) = chunk.octets(field::COMPRESSED_LOCATION)? {
-            let damaged = |error: std::io::Error| {
-                Error::corrupt(format!("the location of the chunk: zstd: {error}"))
-            };
-            let dictionary = self.manifest.dictionary()?;
-            let mut decompressor =
-                zstd::bulk::Decompressor::with_dictionary(dictionary).map_err(damaged)?;
-            let location =
-                decompressor.decompress(compressed, MAX_LOCATION_LEN).map_err(damaged)?;
+            let mut decompressor = self.manifest.decompressor()?;
+            let location = decompressor
+                .decompress(compressed, MAX_LOCATION_LEN)
+                .map_err(|error| damaged(&error))?;
             let location = String::from_utf8(location);
             let not_utf8 = |_| Error::corrupt("the location of the chunk is not UTF-8");
             return location.map(|it| Some(it.into())).map_err(not_utf8);

@@ -103,12 +103,17 @@ impl Names {
             ids.push(id);
             snapshots.insert(id, time.unwrap_or(SystemTime::UNIX_EPOCH));
         }
-        let named = |field: usize| -> Result<BTreeMap<String, Id>> {
+        // Many entries may have one long name, which would take long to read again and again.
+        let mut left = buffer.len();
+        let mut named = |field: usize| -> Result<BTreeMap<String, Id>> {
             let tables = root.tables(field)?;
             let mut found = BTreeMap::new();
             for index in 0..tables.count() {
                 let table = tables.table(index)?;
                 let name = table.text(field::NAME)?.unwrap_or_default();
+                let len = name.len().saturating_add(1);
+                let repeated = || Error::corrupt("its names are longer than it");
+                left = left.checked_sub(len).ok_or_else(repeated)?;
                 let at = usize::try_from(table.u32(field::SNAPSHOT)?).ok();
                 let unknown = || Error::corrupt("it has no such snapshot").at(name);
                 let id = at.and_then(|at| ids.get(at)).ok_or_else(unknown)?;

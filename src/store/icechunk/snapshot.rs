@@ -74,7 +74,7 @@ pub(super) struct ManifestOfArray {
     /// The manifest.
     pub id: Id,
     /// For each dimension the first chunk and the end. Empty if it may have any chunk.
-    extents: Vec<(u32, u32)>,
+    extents: Box<[(u32, u32)]>,
 }
 
 impl ManifestOfArray {
@@ -95,9 +95,12 @@ impl Snapshot {
                 return Err(Error::too_large(format!("a snapshot of more than {MAX_NODES} nodes")));
             }
             let mut nodes = Vec::with_capacity(tables.count());
+            // Many nodes may have one path, which would take long to read again and again.
+            let mut left = buffer.len();
             for index in 0..tables.count() {
                 let table = tables.table(index)?;
                 let path = table.text(field::PATH)?.unwrap_or_default();
+                left = left.checked_sub(path.len()).ok_or_else(|| invalid(path))?;
                 let below = path.strip_prefix('/').ok_or_else(|| invalid(path))?;
                 if !below.is_empty() {
                     Key::parse(below).map_err(|_| invalid(path))?;
@@ -118,6 +121,12 @@ impl Snapshot {
             return Err(Error::corrupt("the snapshot has two nodes of this path").at(path));
         }
         Ok(snapshot)
+    }
+
+    /// Returns its length in memory.
+    pub fn len(&self) -> u64 {
+        let nodes = self.nodes.len().saturating_mul(size_of::<Node>());
+        u64::try_from(self.buffer.len().saturating_add(nodes)).unwrap_or(u64::MAX)
     }
 
     fn path(&self, index: usize) -> &str {
@@ -158,6 +167,8 @@ impl Snapshot {
             return Err(Error::too_large(format!("more than {MAX_MANIFESTS} manifests")).at(path));
         }
         let mut manifests = Vec::new();
+        // Many may have the same extents in the file, and each takes memory.
+        let mut left = self.buffer.len();
         for index in 0..tables.count() {
             let table = tables.table(index)?;
             let no_id = || Error::corrupt("a manifest has no ID").at(path);
@@ -165,12 +176,14 @@ impl Snapshot {
             let mut extents = Vec::new();
             if let Some(vector) = table.vector(field::EXTENTS, 8)? {
                 check_rank(vector.count()).at(path)?;
+                let repeated = || Error::corrupt("the extents of its manifests are repeated");
+                left = left.checked_sub(vector.count()).ok_or_else(repeated).at(path)?;
                 for dimension in 0..vector.count() {
                     let [first, end] = halves(vector.bytes(dimension)?);
                     extents.push((first, end));
                 }
             }
-            manifests.push(ManifestOfArray { id: manifest, extents });
+            manifests.push(ManifestOfArray { id: manifest, extents: extents.into() });
         }
         let shape = array.vector(field::SHAPE, 16)?.map_or(0, |shape| shape.count());
         let rank = shape.max(array.tables(field::SHAPE_2)?.count());
@@ -199,7 +212,8 @@ fn check_rank(rank: usize) -> Result<()> {
 }
 
 fn invalid(path: &str) -> Error {
-    Error::corrupt("the snapshot has a node with an invalid path").at(format!("{path:?}"))
+    let start: String = path.chars().take(200).collect();
+    Error::corrupt("the snapshot has a node with an invalid path").at(format!("{start:?}"))
 }
 
 /// An array of a snapshot.
@@ -211,4 +225,14 @@ pub(super) struct ArrayOfSnapshot {
     pub rank: usize,
     /// The manifests with its chunks.
     pub manifests: Vec<ManifestOfArray>,
+}
+
+impl ArrayOfSnapshot {
+    /// Returns its length in memory.
+    pub fn len(&self) -> u64 {
+        let of_one =
+            |it: &ManifestOfArray| size_of_val(it).saturating_add(size_of_val(&*it.extents));
+        let len = self.manifests.iter().map(of_one).fold(0, usize::saturating_add);
+        u64::try_from(len).unwrap_or(u64::MAX)
+    }
 }

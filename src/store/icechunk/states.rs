@@ -28,8 +28,8 @@ use crate::store::{BRANCHES, Entry, PRIVATE, SNAPSHOTS, STATES, Store, TAGS, is_
 /// The metadata file of a group without attributes.
 const GROUP: &[u8] = br#"{"zarr_format": 3, "node_type": "group"}"#;
 
-/// The most snapshots whose nodes are in memory.
-const MAX_TREES: usize = 16;
+/// The most snapshots whose nodes are in memory, and the most bytes of them, or one.
+const TREES: Limits = Limits { count: 16, len: 256 << 20 };
 
 /// The most snapshots that are listed in version 1, where each must be read.
 const MAX_SNAPSHOTS: usize = 10_000;
@@ -70,7 +70,7 @@ impl Directories {
 impl States {
     /// Returns the states of the repository in `own`.
     pub fn new(own: Store, manifests: Arc<Manifests>, ttl: Duration) -> Self {
-        let trees = Mutex::new(Bounded::new(Limits::entries(MAX_TREES)));
+        let trees = Mutex::new(Bounded::new(TREES));
         Self { own, manifests, ttl, read: Mutex::default(), trees }
     }
 
@@ -123,8 +123,9 @@ impl States {
             return Ok(Arc::clone(tree));
         }
         let snapshot = read_snapshot(&self.own, id)?;
+        let len = snapshot.len();
         let tree = Arc::new(Tree::new(snapshot, Arc::clone(&self.manifests)));
-        let evicted = self.trees.lock().put(id, Arc::clone(&tree), 1);
+        let evicted = self.trees.lock().put(id, Arc::clone(&tree), len);
         drop(evicted);
         Ok(tree)
     }

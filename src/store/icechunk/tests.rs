@@ -174,3 +174,86 @@ fn a_repository_of_another_version_is_refused() {
     let error = opened(&own, MAIN).expect_err("refused").to_string();
     assert!(error.starts_with("repo: version 3 of the Icechunk specification"), "{error}");
 }
+
+/// A flatbuffer that is written from its start to its end.
+struct Written(Vec<u8>);
+
+impl Written {
+    /// Adds bytes, and returns where they begin.
+    fn add(&mut self, bytes: &[u8]) -> usize {
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self.0.extend(bytes);
+        self.0.len() - bytes.len()
+    }
+
+    /// Adds a table whose fields have 12 bytes, and returns where it and where they begin.
+    fn table<const N: usize>(&mut self, fields: [usize; N]) -> (usize, [usize; N]) {
+        let len = fields.iter().max().map_or(0, |last| last + 1);
+        let mut vtable = vec![0; 4 + 2 * len];
+        vtable[0] = u8::try_from(vtable.len()).unwrap();
+        for (at, field) in fields.iter().enumerate() {
+            vtable[4 + 2 * field] = u8::try_from(4 + 12 * at).unwrap();
+        }
+        let vtable = self.add(&vtable);
+        let table = self.add(&vec![0; 4 + 12 * N]);
+        let distance = u32::try_from(table - vtable).unwrap();
+        self.0[table..table + 4].copy_from_slice(&distance.to_le_bytes());
+        (table, std::array::from_fn(|at| table + 4 + 12 * at))
+    }
+
+    /// Adds a vector of elements of `size` bytes, and returns where its elements begin.
+    fn vector(&mut self, field: usize, count: usize, size: usize) -> usize {
+        let mut bytes = u32::try_from(count).unwrap().to_le_bytes().to_vec();
+        bytes.resize(4 + size * count, b'/');
+        let at = self.add(&bytes);
+        self.lead(field, at);
+        at + 4
+    }
+
+    fn lead(&mut self, from: usize, to: usize) {
+        let distance = u32::try_from(to - from).unwrap();
+        self.0[from..from + 4].copy_from_slice(&distance.to_le_bytes());
+    }
+
+    /// Writes the file that a key of a repository has.
+    fn put(&self, own: &Store, key: &str, kind: u8) {
+        let header = unpacked("library2_spec2")["repo"][..HEADER_LEN - 2].to_vec();
+        let pieces = [Bytes::from([&header[..], &[kind, 0], &self.0].concat()).into()];
+        let key = Key::parse(key).expect("valid");
+        own.write().unwrap().set(&key, &pieces, Condition::Always).expect("set");
+    }
+}
+
+/// Returns a flatbuffer in which all elements of the list `field` are one table, whose field `name`
+/// is a string of `len` slashes.
+fn repeated(field: usize, name: usize, count: usize, len: usize) -> Written {
+    let mut written = Written(vec![0; 4]);
+    let (root, [list]) = written.table([field]);
+    written.lead(0, root);
+    let elements = written.vector(list, count, 4);
+    let (table, [string]) = written.table([name]);
+    written.vector(string, len, 1);
+    (0..count).for_each(|at| written.lead(elements + 4 * at, table));
+    written
+}
+
+#[test]
+fn names_and_paths_that_are_repeated_take_no_time() {
+    let own = Store::new(Arc::new(MemoryStore::new()));
+    let long = 1 << 20;
+    // A minute of copying, if nothing ends it.
+    repeated(2, 0, long, long).put(&own, "repo", 6);
+    let error = opened(&own, MAIN).expect_err("refused").to_string();
+    assert!(error.contains("longer than it") || error.contains("no such snapshot"), "{error}");
+    let id = "1CECHNKREP0F1RSTCMT0";
+    let ours = format!("{{\"snapshot\": \"{id}\"}}");
+    let own = Store::new(Arc::new(MemoryStore::new()));
+    let key = Key::parse("refs/branch.main/ref.json").expect("valid");
+    let pieces = [Bytes::from(ours).into()];
+    own.write().unwrap().set(&key, &pieces, Condition::Always).expect("set");
+    for len in [1000, long] {
+        repeated(2, 1, 100_000, len).put(&own, &format!("snapshots/{id}"), 1);
+        let error = opened(&own, MAIN).expect_err("refused").to_string();
+        assert!(error.contains("invalid path") && error.len() < 400, "{error}");
+    }
+}

@@ -1,7 +1,7 @@
 //! The keys of a snapshot: a `zarr.json` for each node, and the chunks of its arrays
 //! (`t2m/c/0/3`).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -12,7 +12,7 @@ use super::snapshot::{ArrayOfSnapshot, Snapshot};
 use crate::bounded::{Bounded, Limits};
 use crate::error::{At, Error, Result};
 use crate::store::refs::{Reference, Target, version_of};
-use crate::store::{ByteRange, Entry, Key, Store};
+use crate::store::{ByteRange, Entry, Key, Store, Value};
 
 /// The name of a node's metadata file.
 pub(super) const DOCUMENT: &str = "zarr.json";
@@ -22,6 +22,14 @@ const CHUNKS: &str = "c";
 
 /// The most bytes of the manifests in memory.
 const MANIFESTS_LEN: u64 = 256 << 20;
+
+/// How many manifests are read at the same time, and how many bytes of each at first: a longer one
+/// is then read by itself.
+const TOGETHER: usize = 32;
+const FIRST_LEN: u64 = 8 << 20;
+
+/// The most bytes of the lists of manifests of arrays in memory, or one.
+const ARRAYS_LEN: u64 = 64 << 20;
 
 /// The manifests of a repository that were read.
 #[derive(Debug)]
@@ -47,8 +55,27 @@ impl Manifests {
         manifest.clone()
     }
 
-    /// Returns manifests. Reads those that are not in memory with one call of the store.
-    fn get(&self, ids: &BTreeSet<Id>) -> Result<HashMap<Id, Arc<Manifest>>> {
+    /// Calls `visit` with each of these manifests. Only a few are in memory beside those that are
+    /// kept: an array may have any number.
+    fn each(
+        &self,
+        ids: impl IntoIterator<Item = Id>,
+        mut visit: impl FnMut(Id, &Manifest) -> Result<()>,
+    ) -> Result<()> {
+        let mut left: BTreeSet<Id> = ids.into_iter().collect();
+        while !left.is_empty() {
+            let ids: Vec<Id> = left.iter().copied().take(TOGETHER).collect();
+            for (id, manifest) in self.get(&ids)? {
+                left.remove(&id);
+                visit(id, &manifest).at(format!("manifests/{id}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns some of these manifests, at least the first, whose IDs are sorted. Reads those that
+    /// are not in memory with one call of the store.
+    fn get(&self, ids: &[Id]) -> Result<Vec<(Id, Arc<Manifest>)>> {
         let slots: Vec<(Id, Arc<Slot>)> = {
             let mut table = self.slots.lock();
             ids.iter().map(|id| (*id, Arc::clone(table.get_or_insert(*id, Arc::default)))).collect()
@@ -58,29 +85,46 @@ impl Manifests {
             slots.iter().map(|(id, slot)| (*id, slot.lock())).collect();
         let missing = held.iter().filter(|(_, manifest)| manifest.is_none());
         let ranges: Vec<(Key, ByteRange)> = missing
-            .map(|(id, _)| Ok((Key::parse(&format!("manifests/{id}"))?, ByteRange::first(MAX_LEN))))
+            .map(|(id, _)| {
+                Ok((Key::parse(&format!("manifests/{id}"))?, ByteRange::first(FIRST_LEN)))
+            })
             .collect::<Result<_>>()?;
-        if !ranges.is_empty() {
-            let mut values = self.own.read().get_partial_values(&ranges)?.into_iter();
-            let mut keys = ranges.iter();
-            for (_, manifest) in held.iter_mut().filter(|(_, manifest)| manifest.is_none()) {
-                let (value, key) = (values.next().flatten(), keys.next().map(|(key, _)| key));
-                let key = key.ok_or_else(Error::not_found)?;
-                let value = value.ok_or_else(|| missing_file(key))?;
-                let buffer = unpack(&value.bytes, file::Kind::Manifest).at(key)?;
-                **manifest = Some(Arc::new(Manifest::parse(buffer).at(key)?));
+        let mut values = match ranges.as_slice() {
+            [] => Vec::new(),
+            ranges => self.own.read().get_partial_values(ranges)?,
+        }
+        .into_iter();
+        let (mut keys, mut len) = (ranges.iter(), 0_u64);
+        for (_, slot) in held.iter_mut().filter(|(_, manifest)| manifest.is_none()) {
+            let (value, key) = (values.next().flatten(), keys.next().map(|(key, _)| key));
+            // A few bytes can be decompressed as many.
+            if len > MANIFESTS_LEN {
+                break;
             }
+            let key = key.ok_or_else(Error::not_found)?;
+            let manifest = self.whole(key, value)?;
+            len = len.saturating_add(manifest.len());
+            **slot = Some(Arc::new(manifest));
         }
-        let mut found = HashMap::new();
-        for (id, manifest) in &mut held {
-            found.extend(manifest.as_ref().map(|manifest| (*id, Arc::clone(manifest))));
-        }
+        let manifest = |(id, slot): &(Id, MutexGuard<'_, Option<Arc<Manifest>>>)| {
+            slot.as_ref().map(|manifest| (*id, Arc::clone(manifest)))
+        };
+        let found: Vec<(Id, Arc<Manifest>)> = held.iter().filter_map(manifest).collect();
         drop(held);
         self.note_lens(&found);
         Ok(found)
     }
 
-    fn note_lens(&self, found: &HashMap<Id, Arc<Manifest>>) {
+    /// Returns the manifest whose first bytes are `value`.
+    fn whole(&self, key: &Key, value: Option<Value>) -> Result<Manifest> {
+        let mut value = value.ok_or_else(|| missing_file(key))?;
+        if value.stat.len > FIRST_LEN {
+            value = self.own.get(key, MAX_LEN)?.ok_or_else(|| missing_file(key))?;
+        }
+        Manifest::parse(unpack(&value.bytes, file::Kind::Manifest).at(key)?).at(key)
+    }
+
+    fn note_lens(&self, found: &[(Id, Arc<Manifest>)]) {
         let mut evicted = Vec::new();
         let mut slots = self.slots.lock();
         for (id, manifest) in found {
@@ -137,6 +181,8 @@ fn parse(key: &str) -> Named<'_> {
 pub(super) struct Tree {
     snapshot: Snapshot,
     manifests: Arc<Manifests>,
+    /// Arrays by their paths, with their lists of manifests. A leaf lock.
+    arrays: Mutex<Bounded<String, Arc<ArrayOfSnapshot>>>,
 }
 
 /// A chunk that is asked for.
@@ -156,7 +202,8 @@ impl Wanted {
 impl Tree {
     /// Returns the tree of a snapshot.
     pub fn new(snapshot: Snapshot, manifests: Arc<Manifests>) -> Self {
-        Self { snapshot, manifests }
+        let arrays = Mutex::new(Bounded::new(Limits::bytes(ARRAYS_LEN)));
+        Self { snapshot, manifests, arrays }
     }
 
     /// Returns the snapshot.
@@ -172,37 +219,32 @@ impl Tree {
         Ok(Some(Reference { target, version, modified: self.snapshot.time }))
     }
 
-    fn chunk(
-        &self,
-        wanted: &Wanted,
-        manifest: impl Fn(Id) -> Option<Arc<Manifest>>,
-    ) -> Result<Option<Reference>> {
-        for id in wanted.manifests() {
-            let Some(manifest) = manifest(id) else { continue };
-            let find = || match manifest.chunks(wanted.array.id)? {
-                Some(chunks) => chunks.find(&wanted.indices, self.snapshot.time),
-                None => Ok(None),
-            };
-            if let Some(found) = find().at(format!("manifests/{id}"))? {
-                return Ok(Some(found));
-            }
+    /// Returns the array at a path.
+    fn array(&self, path: &str) -> Result<Option<Arc<ArrayOfSnapshot>>> {
+        let path = path.to_owned();
+        if let Some(array) = self.arrays.lock().get(&path) {
+            return Ok(Some(Arc::clone(array)));
         }
-        Ok(None)
+        let Some(array) = self.snapshot.array(&path)?.map(Arc::new) else { return Ok(None) };
+        let evicted = self.arrays.lock().put(path, Arc::clone(&array), array.len());
+        drop(evicted);
+        Ok(Some(array))
+    }
+
+    /// Returns the reference of a chunk in a manifest.
+    fn chunk(&self, wanted: &Wanted, manifest: &Manifest) -> Result<Option<Reference>> {
+        match manifest.chunks(wanted.array.id)? {
+            Some(chunks) => chunks.find(&wanted.indices, self.snapshot.time),
+            None => Ok(None),
+        }
     }
 
     /// Returns the chunks that some of `keys` mean, with the indices of these.
     fn wanted(&self, keys: &[&str]) -> Result<BTreeMap<usize, Wanted>> {
-        let mut arrays: HashMap<&str, Option<Arc<ArrayOfSnapshot>>> = HashMap::new();
         let mut wanted = BTreeMap::new();
         for (at, key) in keys.iter().enumerate() {
             let Named::Chunk(path, indices) = parse(key) else { continue };
-            let array = if let Some(array) = arrays.get(path) {
-                array.clone()
-            } else {
-                let array = self.snapshot.array(path)?.map(Arc::new);
-                arrays.insert(path, array.clone());
-                array
-            };
+            let array = self.array(path)?;
             if let Some(array) = array.filter(|array| array.rank == indices.len()) {
                 wanted.insert(at, Wanted { array, indices });
             }
@@ -213,14 +255,23 @@ impl Tree {
     /// Returns the reference of each key.
     pub fn find(&self, keys: &[&str]) -> Result<Vec<Option<Reference>>> {
         let wanted = self.wanted(keys)?;
-        let ids: BTreeSet<Id> = wanted.values().flat_map(Wanted::manifests).collect();
-        let manifests = self.manifests.get(&ids)?;
-        let find = |(at, key): (usize, &&str)| match (parse(key), wanted.get(&at)) {
-            (Named::Document(path), _) => self.document(path).at(key),
-            (Named::Chunk(..), Some(chunk)) => {
-                self.chunk(chunk, |id| manifests.get(&id).cloned()).at(key)
+        let mut of_manifest: BTreeMap<Id, Vec<usize>> = BTreeMap::new();
+        for (at, wanted) in &wanted {
+            wanted.manifests().for_each(|id| of_manifest.entry(id).or_default().push(*at));
+        }
+        let mut chunks: BTreeMap<usize, Reference> = BTreeMap::new();
+        self.manifests.each(of_manifest.keys().copied(), |id, manifest| {
+            for at in of_manifest.get(&id).into_iter().flatten() {
+                if let Some(wanted) = wanted.get(at).filter(|_| !chunks.contains_key(at)) {
+                    chunks.extend(self.chunk(wanted, manifest)?.map(|found| (*at, found)));
+                }
             }
-            (Named::Chunk(..) | Named::Other, _) => Ok(None),
+            Ok(())
+        })?;
+        let find = |(at, key): (usize, &&str)| match parse(key) {
+            Named::Document(path) => self.document(path).at(key),
+            Named::Chunk(..) => Ok(chunks.remove(&at)),
+            Named::Other => Ok(None),
         };
         keys.iter().enumerate().map(find).collect()
     }
@@ -232,7 +283,8 @@ impl Tree {
             Named::Document(path) => self.document(path).ok()?,
             Named::Chunk(..) => {
                 let chunk = self.wanted(&[key]).ok()?.remove(&0)?;
-                self.chunk(&chunk, |id| self.manifests.known(id)).ok()?
+                let mut known = chunk.manifests().filter_map(|id| self.manifests.known(id));
+                known.find_map(|manifest| self.chunk(&chunk, &manifest).ok()?)
             }
             Named::Other => None,
         }
@@ -241,7 +293,7 @@ impl Tree {
     /// Lists the entries directly below a path; none if there is nothing.
     pub fn list(&self, path: &str) -> Result<Vec<Entry>> {
         if let Named::Chunk(above, first) = parse(path)
-            && let Some(array) = self.snapshot.array(above)?
+            && let Some(array) = self.array(above)?
         {
             return self.chunks_below(&array, &first);
         }
@@ -249,14 +301,13 @@ impl Tree {
         if self.snapshot.document(path)?.is_some() {
             entries.push(Entry::Key(DOCUMENT.to_owned()));
         }
-        if let Some(array) = self.snapshot.array(path)? {
-            let chunk = Wanted { array: Arc::new(array), indices: Vec::new() };
-            if chunk.array.rank > 0 {
-                let any = !chunk.array.manifests.is_empty();
+        if let Some(array) = self.array(path)? {
+            if array.rank > 0 {
+                let any = !array.manifests.is_empty();
                 entries.extend(any.then(|| Entry::Prefix(CHUNKS.to_owned())));
             } else {
-                let manifests = self.manifests.get(&chunk.manifests().collect())?;
-                let found = self.chunk(&chunk, |id| manifests.get(&id).cloned())?;
+                let chunk = if path.is_empty() { CHUNKS } else { &format!("{path}/{CHUNKS}") };
+                let found = self.find(&[chunk])?.pop().flatten();
                 entries.extend(found.map(|_| Entry::Key(CHUNKS.to_owned())));
             }
             return Ok(entries);
@@ -273,15 +324,13 @@ impl Tree {
             return Ok(Vec::new());
         }
         let of_prefix = array.manifests.iter().filter(|manifest| manifest.may_have(first));
-        let manifests = self.manifests.get(&of_prefix.map(|manifest| manifest.id).collect())?;
         let mut found = BTreeMap::new();
-        for (id, manifest) in manifests {
-            let indices = || match manifest.chunks(array.id)? {
-                Some(chunks) => chunks.next_indices(first),
-                None => Ok(Vec::new()),
-            };
-            found.extend(indices().at(format!("manifests/{id}"))?);
-        }
+        self.manifests.each(of_prefix.map(|manifest| manifest.id), |_, manifest| {
+            if let Some(chunks) = manifest.chunks(array.id)? {
+                found.extend(chunks.next_indices(first)?);
+            }
+            Ok(())
+        })?;
         let is_last = first.len().saturating_add(1) == array.rank;
         // A chunk with more or fewer indices than the array has dimensions is none.
         let found = found.into_iter().filter(|(_, ends_here)| *ends_here == is_last);
@@ -295,6 +344,34 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Condition;
+    use crate::store::counting::CountingStore;
+
+    #[test]
+    fn manifests_are_read_a_few_at_a_time() {
+        let mut file = "ICE🧊CHUNK".as_bytes().to_vec();
+        file.resize(36, b' ');
+        // Version, kind and compression; the position of the root, an empty vtable and the root.
+        file.extend([2, 2, 0, 8, 0, 0, 0, 4, 0, 4, 0, 4, 0, 0, 0]);
+        let (own, counting) = CountingStore::new();
+        let ids: Vec<Id> = (0..40).map(|number| Id([number; 12])).collect();
+        for id in &ids {
+            let key = Key::parse(&format!("manifests/{id}")).expect("valid");
+            let pieces = [bytes::Bytes::from(file.clone()).into()];
+            own.write().expect("writable").set(&key, &pieces, Condition::Always).expect("set");
+        }
+        let manifests = Manifests::new(own);
+        counting.take();
+        for gets in [2, 0] {
+            let mut visited = Vec::new();
+            let visit = |id: Id, _: &Manifest| {
+                visited.push(id);
+                Ok(())
+            };
+            manifests.each(ids.iter().copied().rev(), visit).expect("read");
+            assert_eq!((visited, counting.take().gets), (ids.clone(), gets));
+        }
+    }
 
     #[test]
     fn a_key_means_a_metadata_file_or_a_chunk() {
