@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::failure::{Failure, failed};
 use super::remote::{self, Remote};
 use crate::metadata::NodePath;
+use crate::resources;
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::refs::{Places, Spelling};
 use crate::store::{Key, Prefix, Store, icechunk, kerchunk};
@@ -170,8 +171,9 @@ impl References {
                 let mut places = Places::new(own.clone(), Spelling::Plain);
                 places.allow_own([self.base.to_string().as_str()]);
                 allow(&mut places);
-                let (store, refused) =
-                    kerchunk::open(&own, key, below, places).map_err(|error| explain(&error))?;
+                let opened =
+                    kerchunk::open(&own, key, below, places, resources::memory_limit() / 4);
+                let (store, refused) = opened.map_err(|error| explain(&error))?;
                 for error in refused {
                     log::warn!("{self}: chunks cannot be read: {}", error.detail());
                 }

@@ -11,6 +11,9 @@ use crate::error::{Error, Result};
 /// The deepest nesting of brackets.
 const MAX_DEPTH: usize = 16;
 
+/// The longest string that an expression or a template makes.
+pub(super) const MAX_TEXT_LEN: usize = 1 << 16;
+
 /// A value of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
@@ -44,6 +47,14 @@ pub(super) fn evaluate(expression: &str, names: &dyn Names) -> Result<Value> {
     let value = parser.sum()?;
     parser.skip_spaces();
     if parser.rest.is_empty() { Ok(value) } else { Err(parser.unknown()) }
+}
+
+/// Fails for a string that is too long.
+pub(super) fn check_len(len: usize) -> Result<()> {
+    if len > MAX_TEXT_LEN {
+        return Err(Error::too_large(format!("a template makes more than {MAX_TEXT_LEN} bytes")));
+    }
+    Ok(())
 }
 
 struct Parser<'e> {
@@ -84,7 +95,10 @@ impl<'e> Parser<'e> {
             value = if self.take("+") {
                 match (value, self.product()?) {
                     (Value::Number(a), Value::Number(b)) => self.number(a.checked_add(b))?,
-                    (Value::Text(a), Value::Text(b)) => Value::Text(a + &b),
+                    (Value::Text(a), Value::Text(b)) => {
+                        check_len(a.len().saturating_add(b.len()))?;
+                        Value::Text(a + &b)
+                    }
                     _ => return Err(self.unknown()),
                 }
             } else if self.take("-") {

@@ -5,10 +5,16 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value as Json};
 
-use super::expression::Value;
+use super::expression::{MAX_TEXT_LEN, Value};
 use super::templates::Templates;
 use crate::error::{At, Error, Result};
 use crate::store::refs::table::{Added, Builder, MAX_COUNT};
+
+/// The longest list `gen`, in bytes: in memory it takes some times that.
+const MAX_LEN: usize = 8 << 20;
+
+/// The most names of a generator.
+const MAX_DIMENSIONS: usize = 64;
 
 /// References that differ by the values of some names.
 #[derive(Debug)]
@@ -39,7 +45,7 @@ enum Values {
 impl Values {
     fn parse(json: &Json) -> Option<Self> {
         let as_value = |json: &Json| match json {
-            Json::String(text) => Some(Value::Text(text.clone())),
+            Json::String(text) => (text.len() <= MAX_TEXT_LEN).then(|| Value::Text(text.clone())),
             other => other.as_i64().map(Value::Number),
         };
         if let Some(list) = json.as_array() {
@@ -77,6 +83,10 @@ impl Values {
 impl Generator {
     /// Parses the list `gen`.
     pub fn parse_all(json: &str) -> Result<Vec<Self>> {
+        if json.len() > MAX_LEN {
+            let detail = format!("`gen` has {} bytes, the limit is {MAX_LEN}", json.len());
+            return Err(Error::too_large(detail));
+        }
         let list: Vec<Map<String, Json>> = serde_json::from_str(json)
             .map_err(|error| Error::corrupt(format!("`gen` is not a list of objects: {error}")))?;
         list.iter().map(Self::parse).collect()
@@ -106,6 +116,9 @@ impl Generator {
             let values = Values::parse(values).ok_or_else(|| wrong(name))?;
             dimensions.push((name.clone(), values));
         }
+        if dimensions.len() > MAX_DIMENSIONS {
+            return Err(Error::too_large(format!("`gen` has more than {MAX_DIMENSIONS} names")));
+        }
         Ok(Self { key: text("key")?, url: text("url")?, part, dimensions })
     }
 
@@ -122,6 +135,8 @@ impl Generator {
             for (name, values) in self.dimensions.iter().rev() {
                 let count = values.count();
                 if let Some(value) = rest.checked_rem(count).and_then(|at| values.get(at)) {
+                    let text_len = if let Value::Text(text) = &value { text.len() } else { 0 };
+                    templates.take_work(name.len().saturating_add(text_len))?;
                     names.insert(name.clone(), value);
                 }
                 rest = rest.checked_div(count).unwrap_or_default();

@@ -33,18 +33,25 @@ use templates::Templates;
 const BLOCK_LEN: u64 = 4 << 20;
 
 /// Returns the store of the references below `base` in the value of `key` in `own`. They may lead
-/// to `places`. Also returns errors of locations that are in none of them, at most a few.
-pub fn open(own: &Store, key: &Key, base: Prefix, places: Places) -> Result<(Store, Vec<Error>)> {
-    let table = read(own, key)?;
+/// to `places`, and take about `most` bytes of memory. Also returns errors of locations that are in
+/// none of the places, at most a few.
+pub fn open(
+    own: &Store,
+    key: &Key,
+    base: Prefix,
+    places: Places,
+    most: u64,
+) -> Result<(Store, Vec<Error>)> {
+    let table = read(own, key, most)?;
     let refused = places.refused(table.locations());
     Ok((RefStore::open(table, places, base), refused))
 }
 
 /// Reads the references in a file.
-fn read(own: &Store, key: &Key) -> Result<Table> {
+fn read(own: &Store, key: &Key, most: u64) -> Result<Table> {
     let (file, found) = StoredFile::open(own, key)?;
     let modified = found.stat.modified;
-    let mut parser = Parser { lexer: Lexer::new(file), builder: Builder::default() };
+    let mut parser = Parser { lexer: Lexer::new(file), builder: Builder::new(most) };
     parser.read().at(key)?;
     parser.builder.build(modified)
 }

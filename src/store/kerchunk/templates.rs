@@ -1,31 +1,65 @@
 //! The places in URLs that are replaced: `{{u}}/a.nc`, or `{{ f(c="t2m") }}` for a template that
 //! has places itself.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
-use super::expression::{Names, Value, evaluate};
+use super::expression::{MAX_TEXT_LEN, Names, Value, check_len, evaluate};
 use crate::error::{Error, Result};
-
-/// The longest URL or key that templates make.
-const MAX_LEN: usize = 1 << 16;
 
 /// The most templates.
 const MAX_COUNT: usize = 1 << 16;
 
+/// The most work of all templates, in bytes that are read and made: some ten seconds. About 2^24
+/// references with three places each need it.
+const MAX_WORK: u64 = 1 << 34;
+
+/// An expression takes as long as so many bytes of text.
+const EXPRESSION_WORK: usize = 256;
+
 /// The templates of a file, by name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Templates {
     by_name: HashMap<String, String>,
+    work: Work,
+}
+
+/// The work that is left: a short file can describe any amount.
+#[derive(Debug)]
+struct Work(Cell<u64>);
+
+impl Work {
+    fn take(&self, len: usize) -> Result<()> {
+        let left = u64::try_from(len).ok().and_then(|len| self.0.get().checked_sub(len));
+        let too_much = || {
+            Error::too_large(format!(
+                "its templates and `gen` read and make more than {MAX_WORK} bytes"
+            ))
+        };
+        self.0.set(left.ok_or_else(too_much)?);
+        Ok(())
+    }
+}
+
+impl Default for Templates {
+    fn default() -> Self {
+        Self { by_name: HashMap::new(), work: Work(Cell::new(MAX_WORK)) }
+    }
 }
 
 impl Templates {
     /// Adds a template.
     pub fn add(&mut self, name: String, text: &str) -> Result<()> {
-        if self.by_name.len() >= MAX_COUNT || text.len() > MAX_LEN {
+        if self.by_name.len() >= MAX_COUNT || text.len() > MAX_TEXT_LEN {
             return Err(Error::too_large("too many templates, or one that is too long"));
         }
         self.by_name.insert(name, text.to_owned());
         Ok(())
+    }
+
+    /// Notes work of so many bytes.
+    pub fn take_work(&self, len: usize) -> Result<()> {
+        self.work.take(len)
     }
 
     /// Whether there are none.
@@ -43,7 +77,8 @@ impl Templates {
 
     /// Returns a text with its places replaced by values of the templates and of `names`.
     pub fn render_with(&self, text: &str, names: &HashMap<String, Value>) -> Result<String> {
-        replaced(text, &|expression| evaluate(expression, &Scope { templates: Some(self), names }))
+        let scope = Scope { templates: Some(self), names, work: &self.work };
+        scope.replaced(text)
     }
 }
 
@@ -52,6 +87,7 @@ struct Scope<'s> {
     /// The templates. An argument of a template has none, as in fsspec, so there are no circles.
     templates: Option<&'s Templates>,
     names: &'s HashMap<String, Value>,
+    work: &'s Work,
 }
 
 impl Names for Scope<'_> {
@@ -65,24 +101,44 @@ impl Names for Scope<'_> {
 
     fn call(&self, name: &str, arguments: &HashMap<String, Value>) -> Option<Result<Value>> {
         let text = self.templates?.by_name.get(name).filter(|text| text.contains("{{"))?;
-        let scope = Scope { templates: None, names: arguments };
-        Some(replaced(text, &|expression| evaluate(expression, &scope)).map(Value::Text))
+        let scope = Scope { templates: None, names: arguments, work: self.work };
+        Some(scope.replaced(text).map(Value::Text))
     }
 }
 
-/// Replaces each `{{ expression }}` of a text.
-fn replaced(text: &str, value: &dyn Fn(&str) -> Result<Value>) -> Result<String> {
-    let (mut made, mut rest) = (String::new(), text);
-    while let Some((before, after)) = rest.split_once("{{") {
-        let unclosed = || Error::corrupt(format!("{text:?}: a {{{{ without }}}}"));
-        let (expression, after) = after.split_once("}}").ok_or_else(unclosed)?;
-        made.push_str(before);
-        made.push_str(&value(expression)?.to_string());
-        rest = after;
-        if made.len() > MAX_LEN {
-            return Err(Error::too_large(format!("a template makes more than {MAX_LEN} bytes")));
+impl Scope<'_> {
+    /// Replaces each `{{ expression }}` of a text.
+    fn replaced(&self, text: &str) -> Result<String> {
+        self.work.take(text.len())?;
+        let (mut made, mut rest) = (String::new(), text);
+        while let Some((before, after)) = rest.split_once("{{") {
+            let unclosed = || Error::corrupt(format!("{text:?}: a {{{{ without }}}}"));
+            let (expression, after) = after.split_once("}}").ok_or_else(unclosed)?;
+            let value = evaluate(expression, self)?.to_string();
+            self.work.take(value.len().saturating_add(EXPRESSION_WORK))?;
+            made.push_str(before);
+            made.push_str(&value);
+            rest = after;
+            check_len(made.len())?;
         }
+        made.push_str(rest);
+        Ok(made)
     }
-    made.push_str(rest);
-    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn templates_that_make_little_and_take_long_are_refused() {
+        let mut templates = Templates::default();
+        templates.add("f".to_owned(), &"{{c}}".repeat(1000)).expect("added");
+        templates.work.0.set(1 << 20);
+        let render = || templates.render("{{f(c='')}}");
+        assert_eq!(render().expect("rendered").as_deref(), Some(""));
+        let refused = (0..20).find_map(|_| render().err()).expect("refused");
+        assert_eq!(refused.kind(), Kind::TooLarge, "{refused}");
+    }
 }

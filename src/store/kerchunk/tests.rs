@@ -9,6 +9,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::store::refs::{References, Target};
 
+/// The memory for references.
+const MOST: u64 = 1 << 20;
+
 /// A text in blocks of some bytes.
 #[derive(Debug)]
 struct Pieces(Vec<u8>, usize);
@@ -22,7 +25,7 @@ impl Blocks for Pieces {
 
 fn parse(text: &[u8], block_len: usize) -> Result<Table> {
     let lexer = Lexer::new(Pieces(text.to_vec(), block_len));
-    let mut parser = Parser { lexer, builder: Builder::default() };
+    let mut parser = Parser { lexer, builder: Builder::new(MOST) };
     parser.read()?;
     parser.builder.build(SystemTime::UNIX_EPOCH)
 }
@@ -129,4 +132,28 @@ fn a_template_does_not_lead_in_circles() {
         br#"{"version": 1, "templates": {"a": "{{b}}", "b": "{{a}}"}, "refs": {"x": ["{{a()}}"]}}"#;
     let error = parse(text, 1000).expect_err("refused").to_string();
     assert_eq!(error, "no template \"b\", in \"b\"");
+}
+
+fn refused(text: &str) -> Error {
+    let error = parse(text.as_bytes(), 1 << 16).expect_err("refused");
+    assert_eq!(error.kind(), Kind::TooLarge, "{error}");
+    error
+}
+
+#[test]
+fn references_that_need_too_much_memory_are_refused() {
+    let long = "y".repeat(600 << 10);
+    refused(&format!(r#"{{"a": "{long}", "b": "{long}"}}"#));
+    refused(&format!(r#"{{"a": ["{long}", 1, 2], "b": ["{long}x", 1, 2]}}"#));
+    refused(&format!(r#"{{"{}a": "x"}}"#, "a/".repeat(5000)));
+    let generated = |key: &str, url: &str, stop: u32| {
+        format!(
+            r#"{{"version": 1, "refs": {{}}, "templates": {{"a": "{}"}}, "gen": [{{"key": "{key}",
+            "url": "{url}", "dimensions": {{"i": {{"stop": {stop}}}}}}}]}}"#,
+            "x".repeat(60_000),
+        )
+    };
+    refused(&generated("x/{{i}}", "u", 60_000_000));
+    let sum = format!("{{{{{}a}}}}", "a+".repeat(100_000));
+    refused(&generated("x", &sum, 1));
 }

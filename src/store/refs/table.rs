@@ -21,10 +21,16 @@ use foldhash::quality::RandomState;
 
 use super::{Location, Names, Reference, References, Target, children, version_of};
 use crate::error::{At, Error, Result};
-use crate::store::{Entries, Entry, Key, Prefix, Version, is_component};
+use crate::store::{Entries, Entry, Key, MAX_KEY_LEN, Prefix, Version, is_component};
 
 /// The most references. They take 3 GB.
 pub const MAX_COUNT: usize = 1 << 26;
+
+/// The bytes of a reference beside its name and its value: its row and two slots.
+const ROW_LEN: usize = 32;
+
+/// The bytes of a directory or a location beside its text, about.
+const TEXT_LEN: usize = 128;
 
 /// The most bytes of all locations.
 const MAX_LOCATIONS_LEN: usize = 1 << 30;
@@ -80,8 +86,10 @@ struct Directory {
 }
 
 /// References that are being collected.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Builder {
+    /// The bytes that they may still take.
+    left: usize,
     rows: Vec<Row>,
     names: Vec<u8>,
     directories: Vec<Directory>,
@@ -100,18 +108,56 @@ fn number(index: usize) -> Result<u32> {
 }
 
 impl Builder {
+    /// Returns no references. They may take about `most` bytes of memory.
+    pub fn new(most: u64) -> Self {
+        Self {
+            left: usize::try_from(most).unwrap_or(usize::MAX),
+            rows: Vec::new(),
+            names: Vec::new(),
+            directories: Vec::new(),
+            directory_ids: HashMap::default(),
+            last_directory: None,
+            locations: Vec::new(),
+            location_ids: HashMap::default(),
+            locations_len: 0,
+            last_location: None,
+            others: Vec::new(),
+        }
+    }
+
+    /// Notes that `len` more bytes of memory are taken.
+    fn take(&mut self, len: usize) -> Result<()> {
+        let no_room = || {
+            Error::too_large(
+                "the references take more than a quarter of the memory that zarrfs may use",
+            )
+        };
+        self.left = self.left.checked_sub(len).ok_or_else(no_room)?;
+        Ok(())
+    }
+
     /// Adds a reference, which replaces one with the same key.
     pub fn add(&mut self, key: &str, reference: Added<'_>) -> Result<()> {
         if self.rows.len() >= MAX_COUNT {
             return Err(Error::too_large(format!("more than {MAX_COUNT} references")));
         }
         let (directory, name) = key.rsplit_once('/').unwrap_or(("", key));
+        if key.len() > MAX_KEY_LEN {
+            let start: String = key.chars().take(100).collect();
+            let detail =
+                format!("a key of {} bytes of a reference, the limit is {MAX_KEY_LEN}", key.len());
+            return Err(Error::too_large(detail).at(format!("{start}...")));
+        }
         if !is_component(name) || key.starts_with('/') {
             return Err(invalid_key(key));
         }
+        self.take(ROW_LEN.saturating_add(name.len()))?;
         let directory = self.directory(directory).map_err(|error| error.at(key))?;
         let (location, len, offset) = match reference {
-            Added::Inline(bytes) => self.other(Other::Inline(bytes))?,
+            Added::Inline(bytes) => {
+                self.take(bytes.len())?;
+                self.other(Other::Inline(bytes))?
+            }
             Added::Whole { location } => {
                 let location = self.location(location)?;
                 self.other(Other::Whole { location })?
@@ -149,13 +195,16 @@ impl Builder {
     ) -> Result<()> {
         self.locations_len = 0;
         self.location_ids.clear();
-        for location in &mut self.locations {
+        let mut locations = std::mem::take(&mut self.locations);
+        for location in &mut locations {
             if let Some(changed) = change(location)? {
+                self.take(changed.len().saturating_sub(location.len()))?;
                 *location = changed.into();
             }
             self.locations_len = self.locations_len.saturating_add(location.len());
             check_locations_len(self.locations_len)?;
         }
+        self.locations = locations;
         self.last_location = None;
         Ok(())
     }
@@ -174,6 +223,8 @@ impl Builder {
             if !path.is_empty() && !path.split('/').all(is_component) {
                 return Err(invalid_key(path));
             }
+            // Its path is kept twice.
+            self.take(path.len().saturating_mul(2).saturating_add(TEXT_LEN))?;
             let id = number(self.directories.len())?;
             self.directories.push(Directory {
                 path: path.into(),
@@ -200,6 +251,7 @@ impl Builder {
         } else {
             self.locations_len = self.locations_len.saturating_add(location.len());
             check_locations_len(self.locations_len)?;
+            self.take(location.len().saturating_add(TEXT_LEN))?;
             let id = number(self.locations.len())?;
             let location: Arc<str> = location.into();
             self.locations.push(Arc::clone(&location));
@@ -225,6 +277,7 @@ impl Builder {
 
     fn other(&mut self, other: Other) -> Result<(u32, u32, u64)> {
         let index = number(self.others.len())?;
+        self.take(size_of::<Other>())?;
         self.others.push(other);
         Ok((OTHER, 0, u64::from(index)))
     }

@@ -20,7 +20,7 @@ fn references(add: impl FnOnce(&mut Builder)) -> (Store, Store, Arc<CountingStor
         source.write().unwrap().set(&key(name), &pieces, Condition::Always).expect("set");
     }
     counting.take();
-    let mut builder = Builder::default();
+    let mut builder = Builder::new(1 << 20);
     add(&mut builder);
     let (own, _) = CountingStore::new();
     let mut places = Places::new(own, Spelling::Plain);
@@ -121,7 +121,7 @@ fn all_keys_are_listed() {
 
 #[test]
 fn a_node_is_a_store_of_its_own() {
-    let mut builder = Builder::default();
+    let mut builder = Builder::new(1 << 20);
     for name in [".zgroup", "a/b/.zarray", "a/b/0.0", "a/bc"] {
         builder.add(name, Added::Inline(Bytes::from_static(b"x"))).unwrap();
     }

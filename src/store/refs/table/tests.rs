@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn table(references: &[(String, u64)]) -> Arc<Table> {
-    let mut builder = Builder::default();
+    let mut builder = Builder::new(1 << 20);
     for (key, number) in references {
         let added = match number % 3 {
             0 => Added::Inline(number.to_le_bytes().to_vec().into()),
@@ -78,15 +78,15 @@ proptest! {
 #[test]
 fn a_key_that_leads_elsewhere_is_refused() {
     for key in ["", "/", "..", "a/../b", "a//b", "/a", "a/", "a/.", "a\0"] {
-        let added = Builder::default().add(key, Added::Inline(Bytes::new()));
+        let added = Builder::new(1 << 20).add(key, Added::Inline(Bytes::new()));
         assert!(added.is_err(), "{key:?} was taken");
     }
 }
 
 #[test]
 fn long_names_and_many_names_are_found() {
-    let mut builder = Builder::default();
-    let long = "n".repeat(100_000);
+    let mut builder = Builder::new(1 << 20);
+    let long = "n".repeat(MAX_KEY_LEN);
     for key in (0..5000).map(|n| format!("a/{n}")).chain([long.clone()]) {
         let part = Added::Part { location: "x", offset: key.len() as u64, len: 1 };
         builder.add(&key, part).expect("added");
@@ -96,7 +96,7 @@ fn long_names_and_many_names_are_found() {
         Some(Reference { target: Target::Part { offset, .. }, .. }) => Some(offset),
         _ => None,
     };
-    assert_eq!(offset(&long), Some(100_000));
+    assert_eq!(offset(&long), Some(MAX_KEY_LEN as u64));
     assert!((0..5000).all(|n| offset(&format!("a/{n}")) == Some(format!("a/{n}").len() as u64)));
     assert_eq!(offset("a/5000"), None);
 }
