@@ -185,6 +185,16 @@ impl References {
     /// Whether they are on a server.
     pub fn is_remote(&self) -> bool {
         matches!(self.base, Place::Url(_))
+    /// Whether they may lead to a server.
+    pub fn may_lead_to_server(&self, remote: &Remote) -> bool {
+        let is_remote = |typed: &String| {
+            let split = typed.split_once('=').filter(|(prefix, _)| !prefix.contains('?'));
+            let place = split.map_or(typed.as_str(), |(_, place)| place);
+            directory_of(place).is_none() && remote::url(Path::new(place)).is_some()
+        };
+        self.is_remote() || remote.allow_virtual.iter().any(is_remote)
+    }
+
     }
 
     /// Returns why no program can write there.
@@ -218,6 +228,11 @@ struct Allowed {
 
 impl Allowed {
     /// Opens `PREFIX`, or `PREFIX=PLACE` for files that are elsewhere than references say.
+/// Returns the path in a URL of a local directory.
+fn directory_of(place: &str) -> Option<&str> {
+    ["file://", "local://"].iter().find_map(|scheme| place.strip_prefix(scheme))
+}
+
     fn open(typed: &str, remote: &Remote, ttl: Duration) -> Result<Self, Failure> {
         let (prefix, place) = typed.split_once('=').unwrap_or((typed, typed));
         let wrong = |why: &dyn Display| failed(format!("--allow-virtual {typed}: {why}"));
@@ -225,7 +240,7 @@ impl Allowed {
             return Err(wrong(&"expected the prefix of URLs or a directory"));
         }
         let mut prefixes = vec![prefix.to_owned()];
-        let path = ["file://", "local://"].iter().find_map(|scheme| place.strip_prefix(scheme));
+        let path = directory_of(place);
         let url = remote::url(Path::new(place)).filter(|_| path.is_none());
         let location = if let Some(url) = url {
             Place::Url(url.to_owned())

@@ -182,12 +182,17 @@ impl Typed<'_> {
     /// left for requests that arrive meanwhile. Over a store that takes long, most threads wait.
     pub fn threads(&self, source: &open::Source) -> (usize, usize) {
         let processors = processors();
-        let (workers, ahead) = match &source.root {
-            Location::Directory(_) | Location::Archive(_) => {
-                (processors.saturating_add(2).max(4), processors)
+        let is_slow = match &source.root {
+            Location::Directory(_) | Location::Archive(_) => false,
+            Location::Url(_) => true,
+            Location::References(references) => {
+                references.may_lead_to_server(&self.options.tree.remote)
             }
-            // Most references lead to servers.
-            Location::Url(_) | Location::References(_) => (REMOTE_THREADS, REMOTE_THREADS / 4),
+        };
+        let (workers, ahead) = if is_slow {
+            (REMOTE_THREADS, REMOTE_THREADS / 4)
+        } else {
+            (processors.saturating_add(2).max(4), processors)
         };
         let workers = self.options.tree.threads.unwrap_or(workers).max(1);
         (workers, ahead.min(workers.saturating_sub(1)).max(1))
