@@ -121,10 +121,10 @@ fn is_root(store: &Store, name: &str, stem: Option<&str>) -> Result<bool, Failur
 }
 
 /// Returns the URL above an archive, and its key there, if a URL is that of an archive.
-pub fn split_url(url: &str) -> Option<(&str, Key)> {
-    let (above, name) = url.rsplit_once('/')?;
-    let is_archive = is_named(Path::new(name)) && !above.ends_with('/');
-    Key::parse(name).ok().filter(|_| is_archive).map(|key| (above, key))
+pub fn split_url(url: &str) -> Option<(String, Key)> {
+    let (above, name) = remote::split_file(url)?;
+    let key = Key::parse(&name).ok().filter(|_| is_named(Path::new(&name)))?;
+    Some((above, key))
 }
 
 /// Fails for a path or URL of an archive, or in one, because zarrfs changes none.
@@ -149,10 +149,28 @@ mod tests {
 
     #[test]
     fn urls_of_archives_are_split_at_the_archive() {
-        let split = |url| split_url(url).map(|(above, key)| (above, key.to_string()));
-        assert_eq!(split("s3://b/dir/x.ozx"), Some(("s3://b/dir", "x.ozx".to_owned())));
-        assert_eq!(split("s3://b/x.zip"), Some(("s3://b", "x.zip".to_owned())));
-        for url in ["s3://x.zip", "s3://b/x.zarr", "s3://b/x.zip/t2m", "s3://b/zip"] {
+        let split = |url| split_url(url).map(|(above, key)| format!("{above} {key}"));
+        for (url, want) in [
+            ("s3://b/dir/x.ozx", "s3://b/dir x.ozx"),
+            ("s3://b/x.zip", "s3://b x.zip"),
+            ("s3://b/a%20b?.zip", "s3://b a%20b?.zip"),
+            #[cfg(feature = "remote")]
+            (
+                "https://u:p@h:1/d%20e/a%20b.zip?token=x/y.z",
+                "https://u:p@h:1/d%20e?token=x/y.z a b.zip",
+            ),
+        ] {
+            assert_eq!(split(url).as_deref(), Some(want), "{url}");
+        }
+        for url in [
+            "s3://x.zip",
+            "s3://b/x.zarr",
+            "s3://b/x.zip/t2m",
+            "s3://b/zip",
+            "s3://b/x.zip?t=1",
+            "https://h/x.zarr?file=x.zip",
+            "https://h/%2e%2e%2fx.zip",
+        ] {
             assert_eq!(split(url), None, "{url}");
         }
     }

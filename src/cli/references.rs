@@ -118,10 +118,12 @@ fn repository(typed: &str) -> Result<References, Failure> {
 
 fn file(typed: &str) -> Result<References, Failure> {
     let (typed, node) = split_node(typed)?;
-    let refused = |why: &dyn Display| failed(format!("{KERCHUNK}{typed}: {why}"));
+    let shown = remote::shown(typed);
+    let refused = |why: &dyn Display| failed(format!("{KERCHUNK}{shown}: {why}"));
     let (base, name) = if let Some(url) = remote::url(Path::new(typed)) {
-        let (base, name) = url.rsplit_once('/').unwrap_or((url, ""));
-        (Place::Url(base.to_owned()), name.to_owned())
+        let (base, name) =
+            remote::split_file(url).ok_or_else(|| refused(&"the URL names no file"))?;
+        (Place::Url(base), name)
     } else {
         let path = Path::new(typed).canonicalize().map_err(|_| refused(&"no such file"))?;
         if path.is_dir() {
@@ -169,7 +171,8 @@ impl References {
             }
             Format::Kerchunk(key) => {
                 let mut places = Places::new(own.clone(), Spelling::Plain);
-                places.allow_own([self.base.to_string().as_str()]);
+                let base = self.base.to_string();
+                places.allow_own(base.split_once('?').map(|(path, _)| path).or(Some(&base)));
                 allow(&mut places);
                 let opened =
                     kerchunk::open(&own, key, below, places, resources::memory_limit() / 4);
@@ -182,9 +185,6 @@ impl References {
         }
     }
 
-    /// Whether they are on a server.
-    pub fn is_remote(&self) -> bool {
-        matches!(self.base, Place::Url(_))
     /// Whether they may lead to a server.
     pub fn may_lead_to_server(&self, remote: &Remote) -> bool {
         let is_remote = |typed: &String| {
@@ -195,6 +195,9 @@ impl References {
         self.is_remote() || remote.allow_virtual.iter().any(is_remote)
     }
 
+    /// Whether they are on a server.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.base, Place::Url(_))
     }
 
     /// Returns why no program can write there.
@@ -213,10 +216,21 @@ impl Display for References {
         match &self.format {
             Format::Icechunk(None) => write!(f, "{ICECHUNK}{}", self.base)?,
             Format::Icechunk(Some(state)) => write!(f, "{ICECHUNK}{}@{state}", self.base)?,
-            Format::Kerchunk(key) => write!(f, "{KERCHUNK}{}/{key}", self.base)?,
+            Format::Kerchunk(key) => {
+                let base = self.base.to_string();
+                // The query of a URL comes after the name.
+                let query = base.find('?').filter(|_| self.is_remote()).unwrap_or(base.len());
+                let (base, query) = base.split_at_checked(query).unwrap_or((&base, ""));
+                write!(f, "{KERCHUNK}{base}/{key}{query}")?;
+            }
         }
         if self.node.is_root() { Ok(()) } else { write!(f, "#{}", self.node.as_str()) }
     }
+}
+
+/// Returns the path in a URL of a local directory.
+fn directory_of(place: &str) -> Option<&str> {
+    ["file://", "local://"].iter().find_map(|scheme| place.strip_prefix(scheme))
 }
 
 /// A place that references may lead to, because the user allowed it.
@@ -228,13 +242,12 @@ struct Allowed {
 
 impl Allowed {
     /// Opens `PREFIX`, or `PREFIX=PLACE` for files that are elsewhere than references say.
-/// Returns the path in a URL of a local directory.
-fn directory_of(place: &str) -> Option<&str> {
-    ["file://", "local://"].iter().find_map(|scheme| place.strip_prefix(scheme))
-}
-
     fn open(typed: &str, remote: &Remote, ttl: Duration) -> Result<Self, Failure> {
-        let (prefix, place) = typed.split_once('=').unwrap_or((typed, typed));
+        // The query of a URL may have such a sign, too.
+        let split = typed.split_once('=').filter(|(prefix, _)| !prefix.contains('?'));
+        let path = typed.split_once('?').filter(|_| remote::is_web(typed));
+        let prefix = path.map_or(typed, |(path, _)| path);
+        let (prefix, place) = split.unwrap_or((prefix, typed));
         let wrong = |why: &dyn Display| failed(format!("--allow-virtual {typed}: {why}"));
         if prefix.is_empty() {
             return Err(wrong(&"expected the prefix of URLs or a directory"));

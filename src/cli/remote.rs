@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::archive;
 use super::failure::{Failure, failed};
 use super::values::{duration, size};
-use crate::store::Store;
+use crate::store::{Store, is_component};
 #[cfg(feature = "remote")]
 use crate::store::{disk_cache::DiskCache, http, object, remote::RemoteStore};
 
@@ -93,8 +93,26 @@ pub fn url(source: &Path) -> Option<&str> {
 }
 
 /// Whether a URL is that of a web server.
-fn is_web(url: &str) -> bool {
+pub fn is_web(url: &str) -> bool {
     ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme))
+}
+
+/// Returns the URL of the directory with the file that a URL names, and the name of the file. The
+/// query of a web server, which may be a token, is one for all files.
+pub fn split_file(url: &str) -> Option<(String, String)> {
+    let at = url.find('?').filter(|_| is_web(url)).unwrap_or(url.len());
+    let (path, query) = url.split_at_checked(at)?;
+    let (above, name) = path.rsplit_once('/')?;
+    let name = if is_web(url) { decoded(name)? } else { name.to_owned() };
+    (is_component(&name) && !above.ends_with('/')).then(|| (format!("{above}{query}"), name))
+}
+
+/// Returns a name in the URL of a web server with its escapes decoded.
+fn decoded(name: &str) -> Option<String> {
+    #[cfg(feature = "remote")]
+    return http::decoded(name);
+    #[cfg(not(feature = "remote"))]
+    Some(name.to_owned())
 }
 
 /// Returns why no program can write to the store at a URL, as the end of a sentence about it.
@@ -168,7 +186,7 @@ impl Remote {
 
         let explain = |detail: &str| failed(format!("{}: {detail}", shown(url)));
         if let Some((above, key)) = archive::split_url(url) {
-            let below = self.server(above, ttl, Names::ByName)?;
+            let below = self.server(&above, ttl, Names::ByName)?;
             let below = below.map_err(|error| explain(error.detail()))?;
             return archive::store_in(Store::new(Arc::new(below)).read_only(), key, ttl)
                 .map_err(|failure| explain(failure.message()));

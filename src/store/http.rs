@@ -24,7 +24,7 @@ mod whole;
 mod wholes;
 
 pub use client::Options;
-pub use url::shown;
+pub use url::{decoded, shown};
 
 use std::fmt;
 use std::sync::Arc;

@@ -91,6 +91,11 @@ impl std::fmt::Debug for Base {
     }
 }
 
+/// Returns a name in a URL with its escapes decoded; `None` if it then is not UTF-8.
+pub fn decoded(name: &str) -> Option<String> {
+    percent_decode_str(name).decode_utf8().ok().map(Into::into)
+}
+
 /// Returns a URL without what may be secret: the user and the query.
 pub fn shown(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));

@@ -53,7 +53,8 @@ impl Places {
 
     fn add<'p>(&mut self, prefixes: impl IntoIterator<Item = &'p str>, index: usize) {
         for prefix in prefixes {
-            self.allowed.push((normal(prefix).trim_end_matches('/').to_owned(), index));
+            let prefix = without_escapes(normal(prefix));
+            self.allowed.push((prefix.trim_end_matches('/').to_owned(), index));
         }
         self.allowed.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
     }
@@ -92,7 +93,7 @@ impl Places {
 
     fn find_other(&self, location: &str) -> Result<(usize, Key)> {
         let whole = match self.spelling {
-            Spelling::Plain => normal(location),
+            Spelling::Plain => without_escapes(normal(location)),
             Spelling::Encoded => normal(&decoded(location)),
         };
         if !whole.contains("://") && !whole.starts_with('/') {
@@ -147,6 +148,13 @@ fn normal(location: &str) -> String {
         "gcs" => format!("gs://{rest}"),
         _ => format!("{scheme}://{rest}"),
     }
+}
+
+/// Returns a normal location with the escapes decoded if it is the URL of a web server: those have
+/// escapes everywhere.
+fn without_escapes(location: String) -> String {
+    let is_web = ["http://", "https://"].iter().any(|scheme| location.starts_with(scheme));
+    if is_web { decoded(&location) } else { location }
 }
 
 /// Returns a location with its escapes decoded. What is not UTF-8 then is left as it is.
@@ -204,6 +212,25 @@ mod tests {
         assert_eq!(find(&places, "file:///data/nc/a.nc"), some(2, "a.nc"));
         assert_eq!(find(&places, "/data//nc/./a.nc"), some(2, "a.nc"));
         assert_eq!(find(&places, "local:///mnt/nc/a.nc"), some(2, "a.nc"));
+    }
+
+    #[test]
+    fn escapes_of_web_servers_are_decoded_in_locations_and_in_prefixes() {
+        for spelling in [Spelling::Plain, Spelling::Encoded] {
+            let mut places = Places::new(store(), spelling);
+            places.allow(["https://host/a%20b"], store());
+            let some = |key: &str| Some((1, key.to_owned()));
+            assert_eq!(find(&places, "https://host/a%20b/c%20d.nc"), some("c d.nc"));
+            assert_eq!(find(&places, "HTTPS://host/a b/c d.nc"), some("c d.nc"));
+            for location in [
+                "https://host/a%20b/%2e%2e/x.nc",
+                "https://host/a%20b%2f..%2f..%2fx.nc",
+                "https://host/a%20bc/x.nc",
+                "https://host/a%2520b/x.nc",
+            ] {
+                assert_eq!(find(&places, location), None, "{location}");
+            }
+        }
     }
 
     #[test]
