@@ -4,6 +4,7 @@
 //! value that lie close together are one request, and a long range is several. All bytes of a read
 //! are of one version of their value: if the versions differ, the read begins again.
 
+mod flight;
 mod requests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -18,6 +19,7 @@ use super::names::NameCache;
 use super::server::{Report, Server, ended};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{ByteRange, Key, Stat, Value};
+use flight::{Flight, Wait};
 use requests::{Range, requests_for};
 
 /// How often a read begins again because the value was replaced meanwhile.
@@ -64,88 +66,6 @@ struct Table {
     is_stopped: bool,
 }
 
-/// Whether the bytes of a request wait for a reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    ForReader,
-    Never,
-}
-
-/// A request, and its answer when it is there.
-#[derive(Debug)]
-struct Flight {
-    number: u64,
-    range: Range,
-    wait: Wait,
-    began: Instant,
-    /// When it was answered, and its number among those that wait for a reader.
-    landed: OnceLock<(u64, Instant)>,
-    /// Whether it was made before a reader asked for it.
-    is_ahead: bool,
-    /// A leaf lock.
-    answer: Mutex<Option<Result<Option<Value>>>>,
-    arrived: Condvar,
-    /// The ranges that readers took, sorted and apart. A leaf lock.
-    taken: Mutex<Vec<(u64, u64)>>,
-}
-
-impl Flight {
-    /// Whether it brings `wanted`, as far as that is known by now.
-    fn brings(&self, wanted: Range) -> bool {
-        if self.range.covers(wanted) {
-            return true;
-        }
-        match &*self.answer.lock() {
-            Some(Ok(Some(value))) => {
-                let (start, end) = self.range.within(value.stat.len);
-                let (first, last) = wanted.within(value.stat.len);
-                start <= first && last <= end
-            }
-            Some(Ok(None)) => true,
-            Some(Err(_)) | None => false,
-        }
-    }
-
-    fn wait(&self) -> Result<Option<Value>> {
-        let mut answer = self.answer.lock();
-        loop {
-            if let Some(answer) = &*answer {
-                return answer.clone();
-            }
-            self.arrived.wait(&mut answer);
-        }
-    }
-
-    /// Notes that a reader took a range of the value.
-    fn note_taken(&self, start: u64, end: u64) {
-        let mut taken = self.taken.lock();
-        let first = taken.partition_point(|(_, until)| *until < start);
-        let last = taken.partition_point(|(from, _)| *from <= end);
-        let joined = taken.get(first..last).unwrap_or_default().iter();
-        let joined = joined
-            .fold((start, end), |(start, end), (from, until)| (start.min(*from), end.max(*until)));
-        drop(taken.splice(first..last.max(first), [joined]));
-    }
-
-    /// Whether readers took all of its `len` bytes.
-    fn is_taken(&self, len: u64) -> bool {
-        self.taken.lock().iter().map(|(start, end)| end.saturating_sub(*start)).sum::<u64>() >= len
-    }
-
-    /// How long its answer has been there.
-    fn age(&self) -> Duration {
-        self.landed.get().map_or(Duration::ZERO, |(_, at)| at.elapsed())
-    }
-
-    /// The bytes that it has brought.
-    fn len(&self) -> u64 {
-        match &*self.answer.lock() {
-            Some(Ok(Some(value))) => u64::try_from(value.bytes.len()).unwrap_or(u64::MAX),
-            _ => 0,
-        }
-    }
-}
-
 impl Table {
     /// Returns the next number.
     fn number(&mut self) -> u64 {
@@ -184,11 +104,18 @@ impl Table {
             self.ahead = self.ahead.saturating_sub(1);
             self.ahead_len = self.ahead_len.saturating_sub(flight.range.expected_len());
         }
-        let is_known = self
-            .flights
-            .get(key)
-            .is_some_and(|all| all.iter().any(|other| other.number == flight.number));
-        if !is_known || flight.wait == Wait::Never || flight.len() == 0 {
+        // What an earlier request has brought is not read together with this any more.
+        let all = self.flights.get(key).cloned().unwrap_or_default();
+        let is_known = all.iter().any(|other| other.number == flight.number);
+        let (mut is_replaced, others) = (false, all.iter().filter(|other| other.differs(flight)));
+        for other in others {
+            if other.number < flight.number {
+                self.remove(key, other);
+            } else {
+                is_replaced = true;
+            }
+        }
+        if is_replaced || !is_known || flight.wait == Wait::Never || flight.len() == 0 {
             self.remove(key, flight);
             return;
         }
