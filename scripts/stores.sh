@@ -117,6 +117,7 @@ provider() {
         all_but="--ignore=tests/stores/test_credentials.py --ignore=tests/stores/test_pages.py" all
     else
         timeout --kill-after=30 1200 $python --basetemp="$work/pytest" tests/stores/test_requests.py tests/stores/test_writing.py \
+            tests/stores/test_read_only.py \
             -k "not fault and not refusal and not wrong_range"
     fi
     unset ZARRFS_PROVIDER

@@ -25,7 +25,7 @@ def mounted(proxy, tmp_path):
     @contextlib.contextmanager
     def mounted(source, *options):
         path = tmp_path / f"mnt{len(list(tmp_path.iterdir()))}"
-        with until_end(Mount(tmp_path / "none", path, "--endpoint", proxy.url, *options, source=source)) as m:
+        with until_end(Mount(tmp_path / "none", path, "--endpoint", servers.endpoint(proxy.url), *options, source=source)) as m:
             m.expect("mounted read-only")
             yield m
 
@@ -86,7 +86,7 @@ def test_an_etag_is_a_condition(mounted, prefix, tmp_path):
     server = servers.client()
     place = f"{prefix}/a b.bin"
     tag = obstore.put(server, place, b"0123456789")["e_tag"]
-    url = f"s3://{servers.BUCKET}/{prefix}"
+    url = servers.url(prefix)
     repo = icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "repo")))
     session = repo.writable_session("main")
     zarr.create_array(session.store, name="x", shape=(8,), chunks=(4,), dtype="u1", compressors=None)
@@ -96,10 +96,10 @@ def test_an_etag_is_a_condition(mounted, prefix, tmp_path):
         session.store.set_virtual_ref(f"x/c/{number}", f"{url}/a%20b.bin", **reference)
     session.commit("virtual")
     stale = "has changed since the reference to it was made: its ETag is not "
-    with mounted(f"icechunk+{tmp_path}/repo", "--allow-virtual", f"s3://{servers.BUCKET}") as m:
+    with mounted(f"icechunk+{tmp_path}/repo", "--allow-virtual", servers.url("")) as m:
         assert (m / "x/c/0").read_bytes() == b"0123"
         m.refused(errno.ESTALE, stale, (m / "x/c/1").read_bytes)
     obstore.put(server, place, b"9876543210")
-    with mounted(f"icechunk+{tmp_path}/repo", "--allow-virtual", f"s3://{servers.BUCKET}") as m:
+    with mounted(f"icechunk+{tmp_path}/repo", "--allow-virtual", servers.url("")) as m:
         m.refused(errno.ESTALE, stale, (m / "x/c/0").read_bytes)
         assert not os.path.exists(m / "x/c/2")
