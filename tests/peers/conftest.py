@@ -13,6 +13,18 @@ from torture import Bench
 from zarr2 import Zarr2
 
 
+# Modules whose tests take minutes each. They come first, so that no worker ends long after the others.
+LONGEST = ["test_zarr_python_suite", "test_icechunk", "test_anndata"]
+
+
+def pytest_collection_modifyitems(items):
+    def order(item):
+        name = item.module.__name__.rpartition(".")[2]
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+    items.sort(key=order)
+
+
 @pytest.fixture
 def mount(tmp_path):
     """`with mount(store) as m:` mounts a copy of `store` (or, with `copy=False`, itself)."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mounts import files
+from torture import LONG
 
 SUITE = Path(__file__).with_name("zarr_python_suite.py")
 # A name that the draft does not allow.
@@ -17,10 +18,11 @@ NOT_IN_THE_DRAFT = ["--draft", "--deselect=tests/test_tree.py::test_tree_html_es
     ("options", "arguments", "left"),
     [
         (["--codecs", "gzip", "--shards", "4K"], [], {"zarr.json", "suite/zarr.json"}),
-        (
+        pytest.param(
             ["--format", "d2020-10", "--shards", "4K"],
             NOT_IN_THE_DRAFT,
             {"zarr.json", "meta/root.group.json", "meta/root/suite.group.json"},
+            marks=pytest.mark.skipif(not LONG, reason="ZARRFS_LONG=1: it takes minutes"),
         ),
     ],
     ids=["v3", "d2020-10"],
