@@ -3,8 +3,8 @@
 # For a fresh Debian machine with a Rust toolchain and a C compiler, as root or with fusermount3.
 #
 #   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the concurrency tests run for a minute each,
-#   and those that kill, cut the power and fail calls try every one; the oldest Rust version is installed and tried;
-#   packages are built, and installed in fresh trees of Debian (as root)
+#   and those that kill, cut the power and fail calls try every one; each feature is compiled alone; the oldest Rust
+#   version is installed and tried; packages are built, and installed in fresh trees of Debian (as root)
 #
 # Python environments are kept in ${ZARRFS_TEST_CACHE:-~/.cache/zarrfs-tests}. No mount, process or file stays.
 set -euo pipefail
@@ -200,6 +200,12 @@ if cargo tree --locked --no-default-features -e normal --prefix none | grep -E '
     fail "these are needed without the feature remote"
 fi
 run cargo check --locked -q --no-default-features
+if [ "${ZARRFS_LONG:-}" = 1 ]; then
+    for feature in serve remote; do
+        say "only the feature $feature"
+        run cargo check --locked -q --no-default-features --features "$feature"
+    done
+fi
 say "licences of the dependencies"
 scripts/check-licences
 scripts/licences "$work/licences"
