@@ -17,6 +17,9 @@ const TITLES: [&str; 6] = [
     "Listing of ",
 ];
 
+/// The longest reference to a character, with its semicolon: `&#x0010ffff;`.
+const LONGEST_REFERENCE: usize = 12;
+
 /// Returns the names in a list; `None` if the page is none.
 pub fn parse(page: &Url, text: &str) -> Option<Names> {
     let title = element(text, "title")?;
@@ -25,7 +28,7 @@ pub fn parse(page: &Url, text: &str) -> Option<Names> {
         return None;
     }
     let mut names = Names::new();
-    for link in links(text) {
+    for link in links(text)? {
         if let Some(name) = name_of(page, &decoded(link)) {
             names.insert(name, Listed::default());
         }
@@ -60,25 +63,25 @@ fn after_ignoring_case<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     }
 }
 
-/// Returns the targets of the links, as they are written.
-fn links(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = Some(text);
-    std::iter::from_fn(move || {
-        loop {
-            let tag = after_ignoring_case(rest?, "<a")?;
-            rest = Some(tag);
-            if !tag.starts_with(|first: char| first.is_ascii_whitespace()) {
-                continue;
-            }
-            if let Some(link) = target(tag) {
-                return Some(link);
-            }
+/// Returns the targets of the links, as they are written; `None` if a tag does not end, since then
+/// a name may be missing.
+fn links(text: &str) -> Option<Vec<&str>> {
+    let (mut links, mut rest) = (Vec::new(), text);
+    while let Some(tag) = after_ignoring_case(rest, "<a") {
+        rest = tag;
+        if tag.starts_with(|first: char| first.is_ascii_whitespace()) {
+            let (link, after) = target(tag)?;
+            links.extend(link);
+            // Not from the start of the tag: each tag would be read up to the end of the page.
+            rest = after;
         }
-    })
+    }
+    Some(links)
 }
 
-/// Returns the attribute `href` of a tag whose attributes begin `text`.
-fn target(text: &str) -> Option<&str> {
+/// Returns the attribute `href` of a tag whose attributes begin `text`, if it has one, and what
+/// comes after that or the tag; `None` if the tag does not end.
+fn target(text: &str) -> Option<(Option<&str>, &str)> {
     let mut rest = text;
     loop {
         rest = rest.trim_start();
@@ -87,7 +90,7 @@ fn target(text: &str) -> Option<&str> {
         let after = after.trim_start();
         let Some(after) = after.strip_prefix('=') else {
             if after.starts_with('>') {
-                return None;
+                return Some((None, after));
             }
             rest = after;
             continue;
@@ -101,7 +104,7 @@ fn target(text: &str) -> Option<&str> {
             after.split_at(end)
         };
         if name.eq_ignore_ascii_case("href") {
-            return Some(value);
+            return Some((Some(value), after));
         }
         rest = after;
     }
@@ -113,7 +116,12 @@ fn decoded(text: &str) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('&') {
         decoded.push_str(before);
-        let found = after.split_once(';').and_then(|(name, after)| Some((char_of(name)?, after)));
+        // Without a limit, each would be sought up to the end of the text.
+        let end = after.bytes().take(LONGEST_REFERENCE).position(|byte| byte == b';');
+        let found = end.and_then(|end| {
+            let (name, after) = after.split_at_checked(end)?;
+            Some((char_of(name)?, after.strip_prefix(';')?))
+        });
         let (char, after) = found.unwrap_or(('&', after));
         decoded.push(char);
         rest = after;

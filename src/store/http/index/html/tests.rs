@@ -135,3 +135,19 @@ fn a_list_that_was_cut_is_none() {
         assert_eq!(names(&PYTHON[..at]), None, "{at}");
     }
 }
+
+#[test]
+fn a_hostile_page_takes_no_time() {
+    let page = Url::parse("http://host/x/").expect("a URL");
+    let list =
+        |body: &str| parse(&page, &format!("<html><title>Index of /x/</title>{body}</html>"));
+    let count = 300_000;
+    // A minute or more, if each is sought up to the end.
+    assert_eq!(list(&"<a x ".repeat(count)).map(|names| names.len()), Some(0));
+    assert_eq!(
+        list(&format!("<a href='{}'>", "&".repeat(count))).map(|names| names.len()),
+        Some(1)
+    );
+    assert_eq!(list(&"<a href=\"".repeat(3)), None, "a tag without an end");
+    assert_eq!(list(&"<".repeat(count)).map(|names| names.len()), Some(0));
+}
