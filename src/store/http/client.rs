@@ -113,6 +113,12 @@ impl Client {
                     shown(&target)
                 ))
             })?;
+            if !matches!(next.scheme(), "http" | "https") {
+                return Err(denied(format!(
+                    "the server redirects to {}, which is no URL of a web server",
+                    shown(next.as_str())
+                )));
+            }
             if url.scheme() == "https" && next.scheme() != "https" {
                 return Err(denied(format!(
                     "the server redirects from https to {}, which others could read and change; \
