@@ -54,6 +54,10 @@ impl Places {
     fn add<'p>(&mut self, prefixes: impl IntoIterator<Item = &'p str>, index: usize) {
         for prefix in prefixes {
             let prefix = without_escapes(normal(prefix));
+            // The current directory by its relative path. `/` has its slash here.
+            if prefix.is_empty() {
+                continue;
+            }
             self.allowed.push((prefix.trim_end_matches('/').to_owned(), index));
         }
         self.allowed.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
@@ -267,6 +271,16 @@ mod tests {
         assert_eq!(find(&encoded, "s3://bucket/era5/%2e%2e/a.nc"), None);
         let found = find(&encoded, "file:///data/nc/a%20b%zz.nc");
         assert_eq!(found, Some((2, "a b%zz.nc".to_owned())));
+    }
+
+    #[test]
+    fn the_current_directory_is_not_the_root() {
+        let mut places = Places::new(store(), Spelling::Plain);
+        places.allow([".", "", "/data"], store());
+        assert_eq!(find(&places, "/etc/passwd"), None);
+        places.allow(["/"], store());
+        assert_eq!(find(&places, "/etc/passwd"), Some((2, "etc/passwd".to_owned())));
+        assert_eq!(find(&places, "/data/a.nc"), Some((1, "a.nc".to_owned())));
     }
 
     #[test]
