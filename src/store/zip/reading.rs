@@ -184,11 +184,15 @@ impl Table {
             return Ok(parts.get((data.saturating_add(offset), len)));
         }
         let Some(encoded) = parts.get((data, lens.stored)) else { return Ok(None) };
-        let decoded = decode(row.method, &encoded, lens, row.crc)?;
-        if row.method != Method::STORED && !is_whole {
-            self.keep_decoded(row, &decoded);
+        if row.method == Method::STORED || is_whole {
+            return decode(row.method, &encoded, lens, row.crc).map(Some);
         }
-        Ok(cut(&decoded, offset, len))
+        let right = self.right_to_decode(lens.decoded);
+        let decoded = decode(row.method, &encoded, lens, row.crc)?;
+        self.keep_decoded(row, &decoded);
+        let part = cut(&decoded, offset, len);
+        // The whole entry would stay in memory with its part.
+        Ok(if right.is_some() { part.map(|part| Bytes::copy_from_slice(&part)) } else { part })
     }
 
     /// Returns the length of the local header of an entry, if that was read.

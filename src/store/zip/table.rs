@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::entry::{FIXED_LEN, Method};
 use crate::bounded::{self, Bounded};
@@ -86,6 +86,9 @@ pub(super) struct Table {
     pub(super) end: u64,
     /// Entries that were decoded to read a part of them, by their offsets. A leaf lock.
     decoded: Mutex<Bounded<u64, Bytes>>,
+    /// Held while a part of an entry is read that is too long to be kept, so that one at a time is
+    /// in memory: a chunk may take a few bytes of an entry of a gigabyte.
+    decoding: Mutex<()>,
 }
 
 impl fmt::Debug for Table {
@@ -131,6 +134,11 @@ impl Table {
     /// Returns the bytes of an entry that was decoded before.
     pub(super) fn decoded(&self, row: &Row) -> Option<Bytes> {
         self.decoded.lock().get(&row.header_offset).cloned()
+    }
+
+    /// Returns the right to decode an entry that is too long to be kept; `None` for another one.
+    pub(super) fn right_to_decode(&self, len: u64) -> Option<MutexGuard<'_, ()>> {
+        (len > MOST_DECODED).then(|| self.decoding.lock())
     }
 
     /// Keeps the bytes of an entry, because a part of them was read.
@@ -269,7 +277,7 @@ impl Builder {
             name_at(&names, next.name_at) == name_at(&names, first.name_at)
         });
         let decoded = Mutex::new(Bounded::new(bounded::Limits::bytes(MOST_DECODED)));
-        let table = Table { names, rows, long, stat, end, decoded };
+        let table = Table { names, rows, long, stat, end, decoded, decoding: Mutex::default() };
         table.check_apart()?;
         Ok(table)
     }
