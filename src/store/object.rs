@@ -320,6 +320,12 @@ async fn retried<T, F: Future<Output = object_store::Result<T>>>(
     request().await
 }
 
+/// Returns the failure for an answer that is not the one to the request.
+fn failed(detail: String) -> object_store::Error {
+    let source = Box::new(Error::new(Kind::Os(libc::EIO), detail));
+    object_store::Error::Generic { store: "S3", source }
+}
+
 /// A request for bytes of an object.
 #[derive(Clone, Copy)]
 struct Get<'g> {
@@ -358,6 +364,16 @@ impl Get<'_> {
                 Err(object_store::Error::Precondition { .. }) if tries < MOST_REPLACED => {
                     tries += 1;
                 }
+                // One of the two answers was wrong, and these may not be the last bytes.
+                Ok(Some(value)) if value.stat.len != object.size => {
+                    if tries >= MOST_REPLACED {
+                        let (one, other) = (object.size, value.stat.len);
+                        return Err(failed(format!(
+                            "the server says that the value has {one} bytes, and then {other}"
+                        )));
+                    }
+                    tries += 1;
+                }
                 got => return got,
             }
         }
@@ -382,10 +398,6 @@ impl Get<'_> {
             Err(failure) => return self.past_the_end(range, failure).await,
         };
         let (stat, expected) = (stat_of(&got.meta), got.range.end.saturating_sub(got.range.start));
-        let failed = |detail: String| {
-            let source = Box::new(Error::new(Kind::Os(libc::EIO), detail));
-            object_store::Error::Generic { store: "S3", source }
-        };
         let longest = match range {
             Some(ByteRange::Span { len, .. } | ByteRange::Suffix(len)) => len,
             None => LONGEST,
