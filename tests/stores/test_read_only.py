@@ -154,6 +154,15 @@ def test_refusals_that_pass_are_errors_and_never_fill_values(proxy, made, name, 
     strike_each(proxy, REFUSALS[name], act, count=count)
 
 
+@test_faults.only_long
+@each_kind
+@pytest.mark.parametrize("name", test_faults.SILENCES)
+def test_a_silent_server_is_asked_again(proxy, made, name):
+    struck = test_faults.strike(proxy, 2, test_faults.SILENCES[name])
+    test_faults.run(made)
+    assert struck
+
+
 @of_each_kind(STAYS, ["403", "no answer", "500"])
 def test_a_fault_that_stays_is_an_error_and_never_a_fill_value(proxy, made, name):
     fault, numbers = STAYS[name]
