@@ -78,6 +78,8 @@ pub struct Row {
     pub is_per_element: bool,
     /// Whether its configuration names the data type that it produces, with the byte order.
     pub names_type: bool,
+    /// Whether it only decodes.
+    pub is_read_only: bool,
     /// Defaults for the members that a configuration must have but `--codecs` may omit, as JSON.
     defaults_text: &'static str,
     /// The function that builds it.
@@ -96,6 +98,7 @@ impl Row {
             is_option: false,
             is_per_element: false,
             names_type: false,
+            is_read_only: false,
             defaults_text: "{}",
             build,
         }
@@ -150,6 +153,10 @@ impl Row {
 
     pub(super) const fn names_type(self) -> Self {
         Self { names_type: true, ..self }
+    }
+
+    pub(super) const fn read_only(self) -> Self {
+        Self { is_read_only: true, ..self }
     }
 
     pub(super) const fn with_defaults(self, defaults_text: &'static str) -> Self {

@@ -8,12 +8,15 @@ use super::array_to_array::{
     AsType, BitRound, CastValue, Categorize, Delta, FixedScaleOffset, Order, PackBits, Quantize,
     Reshape, ScaleOffset, Transpose,
 };
+#[cfg(feature = "grib")]
+use super::array_to_bytes::Grib;
 use super::array_to_bytes::{self, BytesCodec, N5Default, Objects, Pcodec, Vlen};
 use super::bytes_to_bytes::{
     Base64, Blosc, Bz2, Checksum, Conditional, Crc32c, Gzip, Lz4, Lz4BlockStream, Lzma, Shuffle,
     Zlib, Zstd,
 };
 use super::elements::Elements;
+use super::kinds::ArrayToBytes;
 pub use super::row::{Build, CodecKind, Row};
 use super::row::{BuildBytes, Built, built, unless_identity};
 use crate::error::{Error, Result};
@@ -127,6 +130,14 @@ pub const ROWS: &[Row] = &[
         Ok(Box::new(Pcodec::new(c, elements)?))
     })
     .zarr2("pcodec"),
+    Row::array_to_bytes("numcodecs.grib", |c, elements, _| grib(c, elements))
+        .alias("grib")
+        .zarr2("grib")
+        .read_only(),
+    Row::array_to_bytes("gribberish", |c, elements, _| gribberish(c, elements))
+        .alias("numcodecs.gribberish")
+        .zarr2("gribberish")
+        .read_only(),
     Row::array_to_bytes("numcodecs.pickle", |_, _, _| {
         Err(Error::unsupported("pickle is never decoded: it would run code"))
     })
@@ -207,6 +218,26 @@ fn bitround(configuration: &Object, elements: &Elements) -> Result<Built> {
     Ok(unless_identity(BitRound::new(configuration, elements)?, elements.clone()))
 }
 
+#[cfg(feature = "grib")]
+fn grib(configuration: &Object, elements: &Elements) -> Result<Box<dyn ArrayToBytes>> {
+    Ok(Box::new(Grib::kerchunk(configuration, elements)?))
+}
+
+#[cfg(feature = "grib")]
+fn gribberish(configuration: &Object, elements: &Elements) -> Result<Box<dyn ArrayToBytes>> {
+    Ok(Box::new(Grib::gribberish(configuration, elements)?))
+}
+
+#[cfg(not(feature = "grib"))]
+use without_grib as grib;
+#[cfg(not(feature = "grib"))]
+use without_grib as gribberish;
+
+#[cfg(not(feature = "grib"))]
+fn without_grib(_: &Object, _: &Elements) -> Result<Box<dyn ArrayToBytes>> {
+    Err(Error::unsupported("grib: this zarrfs was built without the feature grib"))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -265,7 +296,7 @@ mod tests {
             let errors: Vec<_> = dtypes.iter().filter_map(|dtype| build(dtype).err()).collect();
             if row.name == "numcodecs.pickle" {
                 assert!(errors.iter().all(|error| error.detail().contains("never decoded")));
-            } else {
+            } else if !row.is_read_only || cfg!(feature = "grib") {
                 assert!(errors.len() < dtypes.len(), "{}: {errors:?}", row.name);
             }
         }

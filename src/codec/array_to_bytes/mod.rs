@@ -2,6 +2,8 @@
 
 mod any_bytes;
 mod bytes;
+#[cfg(feature = "grib")]
+mod grib;
 mod n5;
 mod objects;
 mod packbits;
@@ -10,6 +12,8 @@ mod vlen;
 
 pub use any_bytes::AnyBytes;
 pub use bytes::{ByteSwap, BytesCodec};
+#[cfg(feature = "grib")]
+pub use grib::Grib;
 pub use n5::N5Default;
 pub use objects::Objects;
 pub use packbits::PackBits;
