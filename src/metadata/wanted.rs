@@ -175,12 +175,16 @@ fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
 }
 
 /// Returns lists of codecs for a copy of an array, the most similar first: its own, only its
-/// compressors, the default ones.
+/// compressors, the default ones. Only the default ones if its own cannot be encoded.
 pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
     let own = match chunk_codecs(array).as_slice() {
         [n5] if n5.name == "n5_default" => nested(n5),
         own => own.to_vec(),
     };
+    // Other programs do not expect such a codec outside of references.
+    if own.iter().any(|codec| table::find(&codec.name).is_some_and(|row| row.is_read_only)) {
+        return Policy::usual_codecs();
+    }
     let compresses = |codec: &&CodecSpec| table::kind(&codec.name) == CodecKind::BytesToBytes;
     let compressors: Vec<CodecSpec> = own.iter().filter(compresses).cloned().collect();
     let last = compressors.last().cloned().into_iter().collect();
