@@ -7,6 +7,7 @@ Parts of an input are divided by a zero byte, as fuzz/src/lib.rs reads them. Wha
 these, with names that begin with `found-`.
 """
 
+import base64
 import io
 import json
 import struct
@@ -113,6 +114,12 @@ def codecs():
     return spread(made)
 
 
+def grib():
+    messages = json.loads((FIXTURES / "grib/messages.json").read_text())
+    decoded = [(base64.b64decode(it["message"]), len(base64.b64decode(it["values"])) // 8) for it in messages]
+    return spread([bytes([points]) + message for message, points in decoded if points < 256 and len(message) < LONGEST])
+
+
 def views():
     attributes = {"units": "days since 2000-01-01", "scale_factor": 0.5, "_FillValue": -1, "crs": "EPSG:4326",
                   "multiscales": [{"version": "0.4", "axes": [{"name": "y", "type": "space"}], "datasets": [{"path": "x"}]}]}
@@ -155,7 +162,7 @@ def icechunk_repository():
 
 
 def main():
-    for make in (zarr_json, zarr2, draft, n5, consolidated, edit, shard, codecs, views, operations, zip_archive,
+    for make in (zarr_json, zarr2, draft, n5, consolidated, edit, shard, codecs, grib, views, operations, zip_archive,
                  kerchunk_references, icechunk_repository):
         directory = HERE / "corpus" / make.__name__
         directory.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ use zarrfs::view::FORMATS;
 pub type Target = fn(&[u8]);
 
 /// All targets by their names.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("zarr_json", zarr_json),
     ("zarr2", zarr2),
     ("draft", draft),
@@ -35,6 +35,7 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("edit", edit),
     ("shard", shard),
     ("codecs", codecs),
+    ("grib", grib),
     ("views", views),
     ("operations", operations),
     ("zip_archive", zip_archive),
@@ -339,6 +340,27 @@ pub fn codecs(data: &[u8]) {
         let coords = zarrfs::array::Coords::new([0]);
         if let Ok(Some((read, _))) = array.read_chunk(&coords) {
             assert_eq!(read.len(), 8, "a chunk has 4 elements of 2 bytes");
+        }
+    }
+}
+
+/// A chunk with a GRIB message of as many points as the first byte says.
+pub fn grib(data: &[u8]) {
+    let [points, chunk @ ..] = data else { return };
+    let of =
+        |var: &str| format!(r#"[{{"name":"numcodecs.grib","configuration":{{"var":"{var}"}}}}]"#);
+    for var in ["t", "latitude"] {
+        let document = array(&of(var))
+            .replace("\"shape\":[8]", &format!("\"shape\":[{points}]"))
+            .replace("\"chunk_shape\":[4]", &format!("\"chunk_shape\":[{}]", (*points).max(1)))
+            .replace("uint16", "float64");
+        let values = [("zarr.json", GROUP), ("x/zarr.json", document.as_bytes()), ("x/c/0", chunk)];
+        let hierarchy =
+            Hierarchy::open(store(&values).read_only(), None, options()).expect("a hierarchy");
+        let Ok(node) = hierarchy.existing(&NodePath::parse("x").expect("a path")) else { continue };
+        let Content::Array(array) = node.content() else { continue };
+        if let Ok(Some((read, _))) = array.read_chunk(&zarrfs::array::Coords::new([0])) {
+            assert_eq!(read.len(), usize::from(*points).max(1) * 8, "a point has 8 bytes");
         }
     }
 }

@@ -100,6 +100,7 @@ tests!(
     edit,
     shard,
     codecs,
+    grib,
     views,
     operations,
     zip_archive,
