@@ -5,7 +5,7 @@ use std::time::Duration;
 use zarrfs::hierarchy::Hierarchy;
 use zarrfs::vfs::{Access, Options, Presence, ROOT, Replace, Vfs, Writeback};
 
-use super::{BYTES, GROUP, array, options, read_all, sharded, store};
+use super::{BYTES, GROUP, Reading, array, options, read_all, sharded, store};
 
 const NAMES: [&str; 12] =
     ["c", "0", "1", "2", "x", "y", "zarr.json", "x.npy", "tmp", "a", ".zattrs", "0.partial"];
@@ -130,5 +130,5 @@ pub fn operations(data: &[u8]) {
     }
     drop(program.vfs.sync());
     drop(program);
-    read_all(&store);
+    read_all(&store, Reading::Checked);
 }
