@@ -554,6 +554,15 @@ def test_nothing_is_written_to_a_web_server(root, tmp_path):
         assert said == "zarrfs: http://127.0.0.1:1/y.zarr: zarrfs does not write to web servers\n"
 
 
+def test_an_archive_that_was_just_written_opens_on_a_server_without_tags(root, tmp_path):
+    source = sample(tmp_path / "x.zarr")
+    with web.serving("python", root) as url:
+        run("convert", source, root / "x.zip")
+        # Its time has a resolution of a second, so it could still change and keep it.
+        shown, _ = run("tree", f"{url}/x.zip")
+        assert "deep" in shown
+
+
 def test_a_copy_from_a_web_server_is_whole(root, tmp_path):
     source = sample(root / "x.zarr", consolidated=True)
     for form in ["nginx-none", "apache"]:

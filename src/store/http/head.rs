@@ -19,7 +19,7 @@ use super::index::Listed;
 use crate::store::{Stat, Version, WasRead};
 
 /// A version of a value that is younger than this may be that of another value, too.
-const YOUNG: Duration = Duration::from_secs(2);
+pub(super) const YOUNG: Duration = Duration::from_secs(2);
 
 /// What a version is made of, in its last part.
 const TIME: u64 = 1;

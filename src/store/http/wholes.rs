@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::head::YOUNG;
 use crate::bounded::{Bounded, Limits};
 use crate::store::{Key, Value};
 
@@ -65,7 +66,10 @@ impl Wholes {
 
     pub fn kept(&self, key: &Key) -> Option<Value> {
         let mut kept = self.kept.lock();
-        kept.get(key).filter(|(at, _)| at.elapsed() < self.age).map(|(_, value)| value.clone())
+        let (at, value) = kept.get(key)?;
+        // By then, a value that changes gets another version.
+        let age = if value.stat.version.is_settled { self.age } else { self.age.min(YOUNG) };
+        (at.elapsed() < age).then(|| value.clone())
     }
 
     pub fn keep(&self, key: &Key, value: &Value) {

@@ -28,6 +28,10 @@ const ATTEMPTS: usize = 8;
 /// How long bytes wait for the reader that they were requested for.
 const MOST_AGE: Duration = Duration::from_secs(10);
 
+/// How long bytes wait whose version may stay the same when the value changes: some readers ask
+/// until the version is another one.
+const MOST_UNSETTLED: Duration = Duration::from_millis(500);
+
 /// Values of this length stay for a while after they were read, in bytes: metadata files are read
 /// several times.
 const SHORT: u64 = 64 << 10;
@@ -336,8 +340,10 @@ impl Shared {
 
     fn is_young(&self, flight: &Flight) -> bool {
         let is_under_way = flight.landed.get().is_none();
+        let most_age = most_age(self.limits);
+        let most_age = if flight.is_unsettled() { most_age.min(MOST_UNSETTLED) } else { most_age };
         // A request that is under way brings what was there when it was made.
-        !self.limits.ttl.is_zero() && (is_under_way || flight.age() < most_age(self.limits))
+        !self.limits.ttl.is_zero() && (is_under_way || flight.age() < most_age)
     }
 
     /// Joins a request that brings `wanted`, or makes one.

@@ -83,6 +83,14 @@ impl Flight {
         self.landed.get().map_or(Duration::ZERO, |(_, at)| at.elapsed())
     }
 
+    /// Whether its bytes may be those of a later version, too.
+    pub(super) fn is_unsettled(&self) -> bool {
+        match &*self.answer.lock() {
+            Some(Ok(Some(value))) => !value.stat.version.is_settled,
+            _ => false,
+        }
+    }
+
     /// Whether two requests have brought different versions of a value.
     pub(super) fn differs(&self, other: &Self) -> bool {
         let version = |flight: &Self| match &*flight.answer.lock() {
