@@ -15,6 +15,7 @@ cd fuzz
 [ $# -gt 0 ] || set -- $(cargo +nightly fuzz list)
 mkdir -p target
 cargo +nightly fuzz build > target/build.log 2>&1 || { cat target/build.log >&2; exit 1; }
+trap 'exit 130' INT
 code=0
 printf '%-22s %12s %10s %10s %8s  %s\n' target executions "a second" coverage seconds result
 for target in "$@"; do
@@ -23,7 +24,8 @@ for target in "$@"; do
     result="nothing found"
     # An input may take 20 seconds and 1 GiB at most.
     cargo +nightly fuzz run "$target" "target/corpus/$target" "corpus/$target" -- -max_total_time="$seconds" -timeout=20 \
-        -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 > "$log" 2>&1 || { result="FOUND: artifacts/$target"; code=1; }
+        -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 > "$log" 2>&1 || { result="FAILED: fuzz/$log"; code=1; }
+    [ -z "$(ls "artifacts/$target")" ] || { result="FOUND: fuzz/artifacts/$target"; code=1; }
     stat() { sed -n "s/^stat::$1: *//p" "$log" | tail -1; }
     printf '%-22s %12s %10s %10s %8s  %s\n' "$target" "$(stat number_of_executed_units)" "$(stat average_exec_per_sec)" \
         "$(grep -o 'cov: [0-9]*' "$log" | tail -1 | cut -d' ' -f2)" "$seconds" "$result"

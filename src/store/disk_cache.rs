@@ -50,7 +50,8 @@ const FREE: u64 = 20;
 /// How long a disk that is nearly full is not looked at again.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// How long bytes wait for others who write to the same file, and how often they try.
+/// How long to try to lock a file that others write, and how long to wait between two tries. Bytes
+/// that are not written by then are left out.
 const PATIENCE: Duration = Duration::from_millis(200);
 const TURN: Duration = Duration::from_millis(2);
 

@@ -259,6 +259,11 @@ RARE = ["503", "no range", "a shorter range", "the whole value"]
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=only_long) if name in RARE else name for name in STAYS])
 def test_a_fault_that_stays_is_an_error_and_never_a_fill_value(proxy, mount, array, name):
+    read_while_a_fault_stays(proxy, mount, name)
+
+
+def read_while_a_fault_stays(proxy, mount, name):
+    """Reads chunks through a fault, and all when it has ended. `mount` makes a mount with options."""
     fault, numbers = STAYS[name]
     with mount("--retry-for", "200ms") as m:
         assert (m / "y/zarr.json").exists() and (m / "x/zarr.json").exists()
@@ -274,6 +279,11 @@ def test_a_fault_that_stays_is_an_error_and_never_a_fill_value(proxy, mount, arr
 
 @pytest.mark.parametrize("name", STAYS)
 def test_a_mount_fails_or_works_while_a_fault_stays(proxy, mount, array, name):
+    mount_while_a_fault_stays(proxy, mount, name)
+
+
+def mount_while_a_fault_stays(proxy, mount, name):
+    """Mounts through a fault, and reads all when it has ended. `mount` makes a mount with options."""
     fault, numbers = STAYS[name]
     proxy.faults = [Fault(is_any if "status" in fault else is_range, **fault)]
     with contextlib.suppress(MountFailed), mount("--retry-for", "200ms") as m:

@@ -165,28 +165,12 @@ def test_a_silent_server_is_asked_again(proxy, made, name):
 
 @of_each_kind(STAYS, ["403", "no answer", "500"])
 def test_a_fault_that_stays_is_an_error_and_never_a_fill_value(proxy, made, name):
-    fault, numbers = STAYS[name]
-    with made("--retry-for", "200ms") as m:
-        assert (m / "y/zarr.json").exists() and (m / "x/zarr.json").exists()
-        m.expect("the server answered|no connection|closed|error|the server sent|[Rr]ange|Requested")
-        proxy.faults = [Fault(is_range, **fault)]
-        for path in ["y/c/1/0/0", "x/c/1/0/0", "y.npy"]:
-            with pytest.raises(OSError) as refused:
-                (m / path).read_bytes()
-            assert refused.value.errno in numbers, f"{path}: {refused.value}"
-        proxy.faults = []
-        check_all(m)
+    test_faults.read_while_a_fault_stays(proxy, made, name)
 
 
 @of_each_kind(STAYS, ["500", "403", "503"])
 def test_a_mount_fails_or_works_while_a_fault_stays(proxy, made, name):
-    fault, numbers = STAYS[name]
-    proxy.faults = [Fault(test_faults.is_any if "status" in fault else is_range, **fault)]
-    with contextlib.suppress(MountFailed), made("--retry-for", "200ms") as m:
-        m.allow(".*")
-        assert set(failures(m, 31)) <= numbers
-        proxy.faults = []
-        check_all(m)
+    test_faults.mount_while_a_fault_stays(proxy, made, name)
 
 
 def damage(cache):
