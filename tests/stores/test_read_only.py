@@ -12,7 +12,6 @@ import zipfile
 from pathlib import Path
 
 import icechunk
-import numpy as np
 import pytest
 import test_faults
 import test_fixtures
@@ -23,7 +22,7 @@ from test_faults import DATA, ONCE, RANGES, REFUSALS, STAYS, check_all, failures
 
 import servers
 from mounts import BIN, Mount, MountFailed, until_end
-from proxy import Fault, running
+from proxy import running
 
 LONG = test_faults.LONG
 KINDS = ["zip", "icechunk", "kerchunk"]
