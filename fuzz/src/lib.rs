@@ -19,7 +19,7 @@ use zarrfs::hierarchy::{self, Content, Hierarchy};
 use zarrfs::metadata::NodePath;
 use zarrfs::store::memory::MemoryStore;
 use zarrfs::store::{Condition, Entry, Key, Prefix, Store, icechunk, kerchunk, refs, zip};
-use zarrfs::vfs::{Access, Options, ROOT, Vfs};
+use zarrfs::vfs::{Access, Options, Ownership, ROOT, Vfs};
 use zarrfs::view::FORMATS;
 
 /// A function for any bytes.
@@ -147,7 +147,7 @@ fn read_below(vfs: &Vfs, directory: u64, levels: usize, reading: Reading) {
         for attribute in vfs.listxattr(attr.number).unwrap_or_default() {
             drop(vfs.getxattr(attr.number, &attribute));
         }
-        if !attr.is_dir {
+        if !attr.is_dir() {
             read_file(vfs, attr.number, attr.len);
         } else if levels > 0 {
             if reading == Reading::Views {
@@ -278,7 +278,9 @@ pub fn edit(data: &[u8]) {
     let store = store(&[("zarr.json", GROUP), ("x/zarr.json", document.as_bytes())]);
     let Some(vfs) = tree(store.clone()) else { return };
     let Ok(x) = vfs.lookup(ROOT, "x") else { return };
-    let Ok((_, opened)) = vfs.create(x.number, "zarr.json", 0o644, Access::Truncate, false) else {
+    let Ok((_, opened)) =
+        vfs.create(x.number, "zarr.json", Ownership::of_process(0o644), Access::Truncate, false)
+    else {
         return;
     };
     drop(vfs.write(opened.handle, 0, data));
@@ -306,7 +308,9 @@ pub fn shard(data: &[u8]) {
     let Some(vfs) = tree(store) else { return };
     let Ok(x) = vfs.lookup(ROOT, "x") else { return };
     let Ok(c) = vfs.lookup(x.number, "c") else { return };
-    if let Ok((_, opened)) = vfs.create(c.number, "1", 0o644, Access::Truncate, false) {
+    if let Ok((_, opened)) =
+        vfs.create(c.number, "1", Ownership::of_process(0o644), Access::Truncate, false)
+    {
         drop(vfs.write(opened.handle, 0, &[1, 2, 3, 4]));
         drop(vfs.flush(opened.handle));
         vfs.release(opened.handle);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use zarrfs::hierarchy::Hierarchy;
-use zarrfs::vfs::{Access, Options, Presence, ROOT, Replace, Vfs, Writeback};
+use zarrfs::vfs::{Access, Options, Ownership, Presence, ROOT, Replace, Vfs, Writeback};
 
 use super::{BYTES, GROUP, Reading, array, options, read_all, sharded, store};
 
@@ -42,10 +42,12 @@ impl Program {
         let access = [Access::Read, Access::Write, Access::Truncate][usize::from(third) % 3];
         match call % 16 {
             0 | 1 => self.numbers.extend(self.vfs.lookup(number, name).map(|attr| attr.number)),
-            2 => self.numbers.extend(self.vfs.mkdir(number, name).map(|attr| attr.number)),
+            2 => self.numbers.extend(
+                self.vfs.mkdir(number, name, Ownership::of_process(0o755)).map(|attr| attr.number),
+            ),
             3 | 4 => {
                 if let Ok((attr, opened)) =
-                    self.vfs.create(number, name, 0o644, access, third > 200)
+                    self.vfs.create(number, name, Ownership::of_process(0o644), access, third > 200)
                 {
                     self.numbers.push(attr.number);
                     self.handles.push(opened.handle);

@@ -39,7 +39,8 @@ pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
         }
         Err(error) => return Err(failed(format!("{shown}: {error}"))),
     }
-    Ok(Store::new(Arc::new(DirectoryStore::open(path, durability)?)))
+    let store = DirectoryStore::open(path, durability)?.keeping_directories();
+    Ok(Store::of_files(Arc::new(store)))
 }
 
 /// Whether a store has no values.

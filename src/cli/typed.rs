@@ -156,6 +156,7 @@ impl Typed<'_> {
                 uid: flags.uid.unwrap_or_else(|| geteuid().as_raw()),
                 gid: flags.gid.unwrap_or_else(|| getegid().as_raw()),
                 umask: flags.umask,
+                is_given: flags.uid.is_some() || flags.gid.is_some() || flags.umask.is_some(),
                 read_only: flags.read_only,
                 changes: if flags.quiet { ModeChanges::Ignore } else { ModeChanges::Refuse },
             },

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use fuser::{Errno, INodeNo};
+use fuser::{Errno, Generation, INodeNo, ReplyEntry};
 
 use super::answer::answer;
 use super::listing::Directories;
@@ -11,7 +11,7 @@ use super::read_log::ReadLog;
 use super::terms::Owner;
 use crate::error::Result;
 use crate::pool::{Pool, Urgency};
-use crate::vfs::Vfs;
+use crate::vfs::{Attr, Vfs};
 
 /// A mounted tree.
 #[derive(Debug)]
@@ -48,6 +48,20 @@ impl Fs {
         let vfs = Arc::clone(&self.vfs);
         let task = move || then(answer(&vfs, operation, || request(&vfs)));
         self.pool.run(Urgency::Request, task);
+    }
+
+    /// Answers a request that makes a name, from the pool.
+    pub fn entry(
+        &self,
+        operation: &'static str,
+        request: impl FnOnce(&Vfs) -> Result<Attr> + Send + 'static,
+        reply: ReplyEntry,
+    ) {
+        let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
+        self.later(operation, request, move |made| match made {
+            Ok(attr) => reply.entry(&vfs.ttl(&attr), &owner.attr(&attr), Generation(0)),
+            Err(errno) => reply.error(errno),
+        });
     }
 
     /// Answers a request about an inode at once, or from the pool if it may take time.

@@ -6,6 +6,7 @@
 //! fails only the request.
 
 mod answer;
+mod attributes;
 mod device;
 mod fs;
 mod listing;

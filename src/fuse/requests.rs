@@ -2,7 +2,9 @@
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -15,15 +17,17 @@ use fuser::{
 };
 
 use super::answer::{answer, gone};
+use super::attributes;
 use super::fs::Fs;
 use super::listing::{Directories, Entry, Room, list};
 use super::passthrough;
 use super::read_log::{Answered, Read};
 use super::terms::{
-    access_of, dot, is_past_pages, nul_separated, open_flags, permissions, reply_xattr, utf8,
+    access_of, creator, dot, is_past_pages, new_time, nul_separated, open_flags, permissions,
+    reply_xattr, special_kind, utf8,
 };
-use crate::error::{At, Error, Kind, Result};
-use crate::vfs::{Attr, DirHandle, HandleUse, Presence, Replace, Vfs};
+use crate::error::{Error, Kind, Result};
+use crate::vfs::{Attr, DirHandle, FileChanges, HandleUse, NewNode, Presence, Replace, Vfs};
 
 /// Answers with the `$ok` of a reply, or its error.
 macro_rules! reply {
@@ -120,7 +124,7 @@ impl Filesystem for Fs {
         uid: Option<u32>,
         gid: Option<u32>,
         size: Option<u64>,
-        _atime: Option<TimeOrNow>,
+        atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         _ctime: Option<SystemTime>,
         _fh: Option<FileHandle>,
@@ -131,43 +135,71 @@ impl Filesystem for Fs {
         reply: ReplyAttr,
     ) {
         let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
-        let change = move |vfs: &Vfs| {
-            // A program may create a file with restricted permissions, but stored files have a
-            // fixed mode. So only permission bits are ignored, and other bits are refused.
-            let is_plain = |mode: u32| mode & 0o7000 == 0;
-            let mode = match mode {
-                Some(mode) if is_plain(mode) && vfs.set_mode(ino.0, permissions(mode))? => None,
-                mode => mode,
-            };
-            if mode.is_some() || uid.is_some() || gid.is_some() {
-                let checked = owner.check(&vfs.getattr(ino.0)?, mode, uid, gid);
-                checked.map_err(|error| match vfs.path_of(ino.0) {
-                    Some(path) => error.at(path),
-                    None => error,
-                })?;
-            }
-            if let Some(size) = size {
-                vfs.truncate(ino.0, size)?;
-            }
-            match mtime {
-                Some(TimeOrNow::SpecificTime(time)) => vfs.set_modified(ino.0, time),
-                Some(TimeOrNow::Now) if size.is_none() => {
-                    vfs.set_modified(ino.0, SystemTime::now())
-                }
-                _ => vfs.getattr(ino.0),
-            }
+        let changes = FileChanges {
+            mode: mode.map(permissions),
+            uid,
+            gid,
+            accessed: atime.map(new_time),
+            modified: mtime.map(new_time),
         };
+        let change = move |vfs: &Vfs| attributes::change(vfs, owner, ino.0, size, &changes);
         self.later("setattr", change, move |changed| {
             reply!(reply, changed.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
         });
     }
 
-    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
-        let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
-        let mkdir = move |vfs: &Vfs| vfs.mkdir(parent.0, utf8(&name)?);
-        self.later("mkdir", mkdir, move |made| {
-            reply!(reply, made, entry(attr => &vfs.ttl(&attr), &owner.attr(&attr), Generation(0)));
-        });
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let (name, by) = (name.to_owned(), creator(request, mode));
+        let mkdir = move |vfs: &Vfs| vfs.mkdir(parent.0, utf8(&name)?, by);
+        self.entry("mkdir", mkdir, reply);
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let (name, by) = (name.to_owned(), creator(request, mode));
+        let make = move |vfs: &Vfs| {
+            let unknown = || Error::invalid("mknod cannot make this kind of file");
+            let node = NewNode::Special(special_kind(mode).ok_or_else(unknown)?, rdev);
+            vfs.make_node(parent.0, utf8(&name)?, node, by)
+        };
+        self.entry("mknod", make, reply);
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let (name, target) = (name.to_owned(), target.as_os_str().to_owned());
+        let by = creator(request, 0o777);
+        let make = move |vfs: &Vfs| {
+            vfs.make_node(parent.0, utf8(&name)?, NewNode::Link(target.as_bytes()), by)
+        };
+        self.entry("symlink", make, reply);
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        let then = move |text: Result<Vec<u8>, Errno>| reply!(reply, text, data(text => &text));
+        self.soon((ino, None), "readlink", move |vfs| vfs.link_text(ino.0), then);
     }
 
     fn link(
@@ -178,11 +210,9 @@ impl Filesystem for Fs {
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
-        let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), newname.to_owned());
+        let name = newname.to_owned();
         let link = move |vfs: &Vfs| vfs.link(ino.0, newparent.0, utf8(&name)?);
-        self.later("link", link, move |linked| {
-            reply!(reply, linked, entry(attr => &vfs.ttl(&attr), &owner.attr(&attr), Generation(0)));
-        });
+        self.entry("link", link, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -213,8 +243,10 @@ impl Filesystem for Fs {
                 Replace::Yes
             } else if flags == RenameFlags::RENAME_NOREPLACE {
                 Replace::No
+            } else if flags == RenameFlags::RENAME_EXCHANGE {
+                Replace::Exchange
             } else {
-                return Err(Error::invalid("RENAME_EXCHANGE is not supported"));
+                return Err(Error::invalid("RENAME_WHITEOUT is not supported"));
             };
             vfs.rename(parent.0, utf8(&name)?, newparent.0, utf8(&newname)?, replace)
         };
@@ -256,14 +288,13 @@ impl Filesystem for Fs {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let thread = request.pid();
+        let (thread, by) = (request.pid(), creator(request, mode));
         let (owner, vfs, name) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
         let access = access_of(OpenFlags(flags));
         let is_direct = self.direct_io || is_past_pages(OpenFlags(flags));
         let create = move |vfs: &Vfs| {
             let exclusive = flags & libc::O_EXCL != 0;
-            let mode = permissions(mode);
-            let created = vfs.create(parent.0, utf8(&name)?, mode, access, exclusive);
+            let created = vfs.create(parent.0, utf8(&name)?, by, access, exclusive);
             created.inspect(|(_, opened)| vfs.note_writer(HandleUse::by(opened.handle, thread)))
         };
         self.later("create", create, move |created| match created {
@@ -588,13 +619,5 @@ impl Filesystem for Fs {
         reply: ReplyIoctl,
     ) {
         reply.error(Errno::ENOTTY);
-    }
-
-    fn mknod(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
-        reply.error(Errno::EPERM);
-    }
-
-    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &std::path::Path, reply: ReplyEntry) {
-        reply.error(Errno::EPERM);
     }
 }

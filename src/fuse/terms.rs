@@ -3,10 +3,13 @@
 use std::ffi::OsStr;
 use std::time::SystemTime;
 
-use fuser::{Errno, FileAttr, FileType, FopenFlags, INodeNo, OpenAccMode, OpenFlags, ReplyXattr};
+use fuser::{
+    Errno, FileAttr, FileType, FopenFlags, INodeNo, OpenAccMode, OpenFlags, ReplyXattr, Request,
+    TimeOrNow,
+};
 
 use crate::error::{Error, Kind, Result};
-use crate::vfs::{Access, Attr, Opened, Pages};
+use crate::vfs::{Access, Attr, FileKind, NewTime, Opened, Ownership, Pages};
 
 /// The owner and the mode bits of all files.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +20,9 @@ pub struct Owner {
     pub gid: u32,
     /// The permissions that no file has. If it is `None`, only the owner can write.
     pub umask: Option<u16>,
+    /// Whether the user gave an owner or a umask, which then applies to the directories of nodes,
+    /// too.
+    pub is_given: bool,
     /// Whether the mount is read-only.
     pub read_only: bool,
     /// The answer to changes of modes and owners.
@@ -33,12 +39,17 @@ pub enum ModeChanges {
 }
 
 impl Owner {
+    /// Returns the owner and mode that a file has of its own; `None` if it has those of the mount.
+    pub fn own(self, attr: &Attr) -> Option<Ownership> {
+        attr.owner.filter(|_| !(self.is_given && attr.is_of_node))
+    }
+
     fn perm(self, attr: &Attr) -> u16 {
         let allowed = !self.umask.unwrap_or_default();
         if let Some(mode) = attr.mode {
             return mode & allowed;
         }
-        let mode = match (attr.is_dir, self.umask) {
+        let mode = match (attr.is_dir(), self.umask) {
             (true, None) => 0o755,
             (false, None) => 0o644,
             (true, Some(_)) => 0o777 & allowed,
@@ -53,16 +64,16 @@ impl Owner {
     pub fn check(
         self,
         attr: &Attr,
-        mode: Option<u32>,
+        mode: Option<u16>,
         uid: Option<u32>,
         gid: Option<u32>,
     ) -> Result<()> {
         if self.changes == ModeChanges::Ignore {
             return Ok(());
         }
-        let perm = u32::from(self.perm(attr));
-        let ignored = if attr.is_dir { 0 } else { 0o111 };
-        if let Some(mode) = mode.map(|mode| mode & 0o7777)
+        let perm = self.perm(attr);
+        let ignored = if attr.is_dir() { 0 } else { 0o111 };
+        if let Some(mode) = mode
             && mode & !ignored != perm
         {
             return Err(Error::new(
@@ -83,29 +94,68 @@ impl Owner {
 
     /// Returns the attributes for the kernel.
     pub fn attr(self, attr: &Attr) -> FileAttr {
+        let own = self.own(attr);
         FileAttr {
             ino: INodeNo(attr.number),
             size: attr.len,
             blocks: attr.blocks,
-            atime: attr.modified,
+            atime: attr.accessed,
             mtime: attr.modified,
-            ctime: attr.modified,
-            crtime: attr.modified,
-            kind: if attr.is_dir { FileType::Directory } else { FileType::RegularFile },
-            perm: self.perm(attr),
+            ctime: attr.changed,
+            crtime: attr.changed,
+            kind: file_type(attr.kind),
+            perm: own.map_or_else(|| self.perm(attr), |own| own.mode),
             nlink: attr.links,
-            uid: self.uid,
-            gid: self.gid,
-            rdev: 0,
+            uid: own.map_or(self.uid, |own| own.uid),
+            gid: own.map_or(self.gid, |own| own.gid),
+            rdev: attr.device,
             blksize: 4096,
             flags: 0,
         }
     }
 }
 
-/// Returns the permissions in a mode.
+/// Returns the type for the kernel.
+fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Regular => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Link => FileType::Symlink,
+        FileKind::Fifo => FileType::NamedPipe,
+        FileKind::Socket => FileType::Socket,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::CharDevice => FileType::CharDevice,
+    }
+}
+
+/// Returns the type of file that `mknod` wants; `None` for one that it cannot make.
+pub fn special_kind(mode: u32) -> Option<FileKind> {
+    Some(match mode & libc::S_IFMT {
+        libc::S_IFREG | 0 => FileKind::Regular,
+        libc::S_IFIFO => FileKind::Fifo,
+        libc::S_IFSOCK => FileKind::Socket,
+        libc::S_IFBLK => FileKind::BlockDevice,
+        libc::S_IFCHR => FileKind::CharDevice,
+        _ => return None,
+    })
+}
+
+/// Returns the permissions in a mode, with the set-user-ID, set-group-ID and sticky bits.
 pub fn permissions(mode: u32) -> u16 {
-    u16::try_from(mode & 0o777).unwrap_or_default()
+    u16::try_from(mode & 0o7777).unwrap_or_default()
+}
+
+/// Returns the owner of a file that a request creates.
+pub fn creator(request: &Request, mode: u32) -> Ownership {
+    Ownership { mode: permissions(mode), uid: request.uid(), gid: request.gid() }
+}
+
+/// Returns a time that a program sets.
+pub fn new_time(time: TimeOrNow) -> NewTime {
+    match time {
+        TimeOrNow::SpecificTime(time) => NewTime::At(time),
+        TimeOrNow::Now => NewTime::Now,
+    }
 }
 
 /// Returns the access that the flags of an opened file allow.
@@ -148,17 +198,7 @@ pub fn utf8(name: &OsStr) -> Result<&str> {
 
 /// Returns the attributes of `.` or `..`; the kernel only uses the number.
 pub fn dot(number: u64) -> Attr {
-    Attr {
-        number,
-        is_dir: true,
-        len: 0,
-        blocks: 0,
-        modified: SystemTime::UNIX_EPOCH,
-        links: 2,
-        mode: None,
-        is_writable: true,
-        may_change: false,
-    }
+    Attr { number, ..Attr::directory(SystemTime::UNIX_EPOCH) }
 }
 
 /// Returns names in the form for the kernel. Names that do not fit its largest list can still be

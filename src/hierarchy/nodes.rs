@@ -20,7 +20,7 @@ use crate::json::MAX_DOCUMENT_LEN;
 use crate::metadata::model::{self, Group, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
 use crate::resources;
-use crate::store::{ByteRange, Entry, Expected, Key, Prefix, Store};
+use crate::store::{ByteRange, Entry, Expected, FileKind, Key, Prefix, Store};
 
 /// The most keys below a prefix to look at when searching for a node among them.
 const IMPLICIT_GROUP_SEARCH: usize = 10_000;
@@ -431,7 +431,17 @@ impl Hierarchy {
             let any = list.list_dir(&ordinary)?.next().transpose()?.is_some();
             found = if any { Below::Files } else { Below::Nothing };
         }
+        if found == Below::Nothing && self.has_directory(&ordinary)? {
+            found = Below::Files;
+        }
         Ok(found)
+    }
+
+    /// Whether a store of files has this directory, which may be empty.
+    fn has_directory(&self, prefix: &Prefix) -> Result<bool> {
+        let Some(files) = self.store().files() else { return Ok(false) };
+        let found = files.file_stat(prefix.as_str())?;
+        Ok(found.is_some_and(|found| found.kind == FileKind::Directory))
     }
 
     /// Whether a directory below `path` is a node, whose metadata file the store does not list.

@@ -89,10 +89,10 @@ impl Listing {
             Form::Links | Form::Page => page::entry(name, attr),
             Form::Json => {
                 let comma = if self.is_begun { ",\n" } else { "\n" };
-                let kind = if attr.is_dir { "directory" } else { "file" };
+                let kind = if attr.is_dir() { "directory" } else { "file" };
                 let time = httpdate::fmt_http_date(at_least_epoch(attr.modified));
                 let mut entry = json!({"name": name, "type": kind, "mtime": time});
-                if !attr.is_dir {
+                if !attr.is_dir() {
                     entry["size"] = attr.len.into();
                 }
                 format!("{comma}{entry}")

@@ -65,8 +65,8 @@ pub fn head(root: &str, names: &[String], described: Option<Described<'_>>) -> S
 
 /// Returns the line of an entry.
 pub fn entry(name: &str, attr: &Attr) -> String {
-    let slash = if attr.is_dir { "/" } else { "" };
-    let len = if attr.is_dir { String::new() } else { format!("{} bytes", grouped(attr.len)) };
+    let slash = if attr.is_dir() { "/" } else { "" };
+    let len = if attr.is_dir() { String::new() } else { format!("{} bytes", grouped(attr.len)) };
     format!(
         "<tr><td><a href=\"{}{slash}\">{}{slash}</a></td><td class=\"n\">{len}</td></tr>\n",
         encode(name),

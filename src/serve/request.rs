@@ -202,7 +202,7 @@ impl Context {
             }
             found => found?,
         };
-        if !found.attr.is_dir {
+        if !found.attr.is_dir() {
             let kind = kind_of(&path.names);
             let answer = Answer::prepare(found.open()?, headers, is_head)?;
             return Ok(Prepared::File(Box::new(answer), kind));

@@ -25,7 +25,7 @@ impl Found {
         let attr = vfs.getattr(ROOT)?;
         let mut found = Self { vfs: Arc::clone(vfs), numbers: Vec::new(), attr };
         for name in names {
-            if !found.attr.is_dir {
+            if !found.attr.is_dir() {
                 return Err(Error::new(Kind::NotDirectory, "not a directory"));
             }
             let above = found.attr.number;

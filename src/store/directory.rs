@@ -12,6 +12,7 @@
 //! overwrite each other's changes of one shard.
 
 mod circles;
+mod files;
 mod key_lock;
 mod leftovers;
 mod listing;
@@ -46,7 +47,7 @@ use listing::{Listing, Walk};
 pub use names::LOCK_SUFFIX;
 use names::{c_name, is_lock};
 use opening::{kind_of, open_at, open_dir, open_file};
-use parents::{make_parent, prune};
+use parents::{Prunes, make_parent, prune};
 use recover::recover;
 use session::Session;
 use trees::{empty, move_tree};
@@ -70,6 +71,7 @@ pub struct DirectoryStore {
     durability: Durability,
     clock: Clock,
     session: Arc<Session>,
+    prunes: Prunes,
 }
 
 impl DirectoryStore {
@@ -82,7 +84,15 @@ impl DirectoryStore {
         let root = OwnedFd::from(root);
         let session = Arc::new(Session::new(root.try_clone()?));
         let clock = Clock::of(&root)?;
-        Ok(Self { root: Arc::new(Root::new(root)), durability, clock, session })
+        let prunes = Prunes::All;
+        Ok(Self { root: Arc::new(Root::new(root)), durability, clock, session, prunes })
+    }
+
+    /// Keeps the directories that are not of chunks when they become empty, as
+    /// [`FileStore`](super::FileStore) promises.
+    #[must_use]
+    pub fn keeping_directories(self) -> Self {
+        Self { prunes: Prunes::Chunks, ..self }
     }
 
     fn stat_one(&self, key: &Key) -> Result<Option<Stat>> {
@@ -258,7 +268,7 @@ impl WritableStore for DirectoryStore {
         if stored.is_err() {
             lock.end_unused();
             // The first error matters more than an empty directory that stays.
-            let pruned = prune(&self.root, key);
+            let pruned = prune(&self.root, key, self.prunes);
             pruned.unwrap_or_else(|error| log::debug!("{error}"));
         }
         stored.at(key)
@@ -283,7 +293,7 @@ impl WritableStore for DirectoryStore {
         let stored = self.take_over(&lock, key);
         if stored.is_err() {
             lock.end_unused();
-            let pruned = prune(&self.root, key);
+            let pruned = prune(&self.root, key, self.prunes);
             pruned.unwrap_or_else(|error| log::debug!("{error}"));
         }
         stored.at(key).map(Some)
@@ -319,7 +329,7 @@ impl WritableStore for DirectoryStore {
                 Err(error) => Err(Error::from(error)),
             };
             lock.end_unused();
-            prune(&self.root, key)?;
+            prune(&self.root, key, self.prunes)?;
             erased.at(key)?;
         }
         Ok(())
@@ -332,7 +342,7 @@ impl WritableStore for DirectoryStore {
         let checked = self.check(key, Condition::Unchanged(version), found);
         let erased = checked.and_then(|()| Ok(unlinkat(&lock.dir, &lock.name, AtFlags::empty())?));
         lock.end_unused();
-        prune(&self.root, key)?;
+        prune(&self.root, key, self.prunes)?;
         erased.at(key)
     }
 
@@ -344,7 +354,7 @@ impl WritableStore for DirectoryStore {
                 let Some(above) = open_dir(&self.root, &key.parent())? else { return Ok(()) };
                 unlinkat(&above, &c_name(key.name())?, AtFlags::REMOVEDIR)
                     .map_err(|e| Error::from(e).at(&key))?;
-                prune(&self.root, &key)
+                prune(&self.root, &key, self.prunes)
             }
             None => Ok(()),
         }
@@ -368,8 +378,8 @@ impl WritableStore for DirectoryStore {
             Err(error) if error.kind() == Kind::NotFound => Ok(()),
             moved => moved,
         };
-        prune(&self.root, &target)?;
-        prune(&self.root, &source)?;
+        prune(&self.root, &target, self.prunes)?;
+        prune(&self.root, &source, self.prunes)?;
         moved.at(&source)
     }
 
@@ -384,8 +394,8 @@ impl WritableStore for DirectoryStore {
             Err(error) => Err(Error::from(error)),
         };
         lock.end_unused();
-        prune(&self.root, from)?;
-        prune(&self.root, to)?;
+        prune(&self.root, from, self.prunes)?;
+        prune(&self.root, to, self.prunes)?;
         moved.at(from)
     }
 
@@ -430,7 +440,7 @@ impl WritableStore for DirectoryStore {
     }
 
     fn abandoned(&self) -> Result<Vec<Aside>> {
-        recover(&self.root)
+        recover(&self.root, self.prunes)
     }
 
     fn release_idle(&self, quiet: Duration) -> Result<()> {
@@ -463,11 +473,11 @@ fn reserved() -> Error {
     Error::new(Kind::NotPermitted, "this name is reserved for lock files")
 }
 
-/// Returns the opened file or directory; `None` if another program replaced it by a FIFO or by a
-/// link out of the store.
+/// Returns the opened file or directory; `None` if it is a FIFO, or a link that leads to nothing in
+/// the store: its directory holds all that there is of it.
 fn unless_replaced<T>(found: Result<Option<T>>) -> Result<Option<T>> {
     match found {
-        Err(error) if error.kind() == Kind::Corrupt => Ok(None),
+        Err(error) if error.kind() == Kind::Corrupt || error.errno() == libc::ELOOP => Ok(None),
         found => found,
     }
 }

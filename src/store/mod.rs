@@ -23,6 +23,8 @@ pub(crate) mod counting;
 pub mod directory;
 #[cfg(any(test, feature = "remote"))]
 pub mod disk_cache;
+mod file_stat;
+mod files;
 #[cfg(feature = "remote")]
 pub mod http;
 pub mod icechunk;
@@ -32,6 +34,7 @@ pub mod memory;
 mod new_file;
 #[cfg(feature = "remote")]
 pub mod object;
+mod open_file;
 mod piece;
 pub mod refs;
 #[cfg(any(test, feature = "remote"))]
@@ -55,9 +58,14 @@ use bytes::Bytes;
 
 use crate::error::{Error, Kind, Result};
 pub use aside::{Aside, PRIVATE};
+pub use file_stat::{
+    FileChanges, FileId, FileKind, FileStat, FileUse, NewNode, NewTime, Ownership, Presence,
+    Replace,
+};
+pub use files::FileStore;
 pub use key::{Key, MAX_KEY_LEN, Prefix, is_component};
-pub(crate) use new_file::path_of;
 pub use new_file::{NewFile, Stamp};
+pub use open_file::OpenFile;
 pub use piece::Piece;
 pub(crate) use value::WasRead;
 pub use value::{ByteRange, Condition, Stat, Value, Version};
@@ -408,6 +416,7 @@ pub struct Store {
     read: Arc<dyn ReadableStore>,
     write: Option<Arc<dyn WritableStore>>,
     list: Option<Arc<dyn ListableStore>>,
+    files: Option<Arc<dyn FileStore>>,
 }
 
 impl Store {
@@ -415,13 +424,22 @@ impl Store {
     pub fn new<S: ReadableStore + WritableStore + ListableStore + 'static>(store: Arc<S>) -> Self {
         let read: Arc<dyn ReadableStore> = Arc::<S>::clone(&store);
         let write: Arc<dyn WritableStore> = Arc::<S>::clone(&store);
-        Self { read, write: Some(write), list: Some(store) }
+        Self { read, write: Some(write), list: Some(store), files: None }
     }
 
     /// Returns a store that cannot be written.
     pub fn reading<S: ReadableStore + ListableStore + 'static>(store: Arc<S>) -> Self {
         let read: Arc<dyn ReadableStore> = Arc::<S>::clone(&store);
-        Self { read, write: None, list: Some(store) }
+        Self { read, write: None, list: Some(store), files: None }
+    }
+
+    /// Returns a store of files, with all capabilities.
+    pub fn of_files<S>(store: Arc<S>) -> Self
+    where
+        S: ReadableStore + WritableStore + ListableStore + FileStore + 'static,
+    {
+        let files: Arc<dyn FileStore> = Arc::<S>::clone(&store);
+        Self { files: Some(files), ..Self::new(store) }
     }
 
     /// Makes the store read-only.
@@ -456,6 +474,12 @@ impl Store {
     /// Returns the listable store, if it can list.
     pub fn list(&self) -> Option<&dyn ListableStore> {
         self.list.as_deref().filter(|list| list.can_list())
+    }
+
+    /// Returns the files of the store, if it is a directory of files. A caller that changes them
+    /// asks [`Self::write`] first whether it may.
+    pub fn files(&self) -> Option<&dyn FileStore> {
+        self.files.as_deref()
     }
 
     /// Returns the whole value of `key`; an error if it has more than `limit` bytes.

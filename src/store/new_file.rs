@@ -2,11 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::SystemTime;
 
-use crate::sys;
+use super::file_stat::FileUse;
+use super::open_file::OpenFile;
+use crate::error::Result;
+use crate::sys::{self, path_of};
 
 /// A file without a name in the file system of the store. It is gone with its last opener, unless
 /// it becomes a value first ([`set_file`](crate::store::WritableStore::set_file)).
@@ -86,15 +89,15 @@ impl NewFile {
         self.0.sync_all()
     }
 
+    /// Opens it again, to give it attributes.
+    pub fn open_file(&self) -> Result<OpenFile> {
+        Ok(OpenFile::new(self.writable()?.into(), FileUse::Write))
+    }
+
     /// Opens it again for writing.
     pub(crate) fn writable(&self) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).open(path_of(&self.0))
     }
-}
-
-/// Returns a path of an open file, also of one without a name.
-pub(crate) fn path_of(file: &impl AsRawFd) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 impl AsFd for NewFile {

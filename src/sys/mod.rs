@@ -54,6 +54,11 @@ pub enum Links {
     Refuse,
 }
 
+/// Returns a path of an open file, also of one without a name.
+pub fn path_of(file: &impl AsRawFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -72,13 +77,30 @@ pub fn open_beneath(
     flags: OFlags,
     links: Links,
 ) -> rustix::io::Result<OwnedFd> {
+    let creates = flags.contains(OFlags::CREATE) || flags.contains(OFlags::TMPFILE);
+    let mode = if creates { Mode::from(0o666) } else { Mode::empty() };
+    open_with_mode(dir, path, flags, mode, links)
+}
+
+/// Creates a file that does not exist yet below `dir`, and opens it for reading and writing. It has
+/// this mode without the bits of the umask.
+pub fn create_beneath(dir: impl AsFd, path: &CStr, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    open_with_mode(dir, path, flags, mode, Links::Refuse)
+}
+
+fn open_with_mode(
+    dir: impl AsFd,
+    path: &CStr,
+    flags: OFlags,
+    mode: Mode,
+    links: Links,
+) -> rustix::io::Result<OwnedFd> {
     let follow = match links {
         Links::Beneath => ResolveFlags::empty(),
         Links::Refuse => ResolveFlags::NO_SYMLINKS,
     };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | follow;
-    let creates = flags.contains(OFlags::CREATE) || flags.contains(OFlags::TMPFILE);
-    let mode = if creates { Mode::from(0o666) } else { Mode::empty() };
     let mut attempts = 0;
     loop {
         let opened = openat2(&dir, path, flags | OFlags::CLOEXEC, mode, resolve);

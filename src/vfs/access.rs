@@ -15,17 +15,6 @@ pub struct Opened {
     pub backing: Option<Arc<Backing>>,
 }
 
-/// Whether the attribute must exist already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
-    /// It may exist or not.
-    Any,
-    /// It must not exist (`XATTR_CREATE`).
-    Absent,
-    /// It must exist (`XATTR_REPLACE`).
-    Present,
-}
-
 /// The access mode of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -66,13 +55,4 @@ impl From<Arc<Backing>> for Prepared {
     fn from(backing: Arc<Backing>) -> Self {
         Self { pages: Pages::Drop, backing: Some(backing), drops: None }
     }
-}
-
-/// The effect of a rename if the new name exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replace {
-    /// It replaces the existing file.
-    Yes,
-    /// It fails.
-    No,
 }

@@ -7,17 +7,20 @@ use bytes::Bytes;
 
 use super::access::{Access, Opened};
 use super::authors::HandleUse;
+use super::contents::ordinary::is_scratch;
 use super::contents::store::StoreReason;
 use super::names::Names;
 use super::names::attr::Attr;
-use super::names::file::{Write, slice};
+use super::names::file::{Content, Created, Unstored, Write, slice};
 use super::names::inode::Inode;
 use super::names::overlay::Shown;
+use super::names::place::Place;
 use super::opening::handles::{Handle, Source};
 use super::opening::passthrough::Passthrough;
 use super::reader::ChunkReader;
 use super::{ATTEMPTS, Vfs};
 use crate::error::{At, Error, Kind, Result};
+use crate::store::Ownership;
 
 impl Vfs {
     /// Opens a file. All writers share its bytes.
@@ -77,17 +80,20 @@ impl Vfs {
         None
     }
 
-    /// Creates the file `name` in `parent` and opens it, or opens the existing one.
+    /// Creates the file `name` in `parent` with this owner and mode, and opens it, or opens the
+    /// existing one.
     pub fn create(
         &self,
         parent: u64,
         name: &str,
-        mode: u16,
+        owner: Ownership,
         access: Access,
         exclusive: bool,
     ) -> Result<(Attr, Opened)> {
-        let create = || self.create_once(parent, name, mode, access, exclusive);
+        let create = || self.create_once(parent, name, owner, access, exclusive);
         match create() {
+            // Another program created it just now.
+            Err(error) if error.kind() == Kind::Exists && !exclusive => create(),
             // The name may have led to an inode with passthrough; it has another inode now.
             Err(error) if error.kind() == Kind::NotFound => create(),
             created => created,
@@ -98,7 +104,7 @@ impl Vfs {
         &self,
         parent: u64,
         name: &str,
-        mode: u16,
+        owner: Ownership,
         access: Access,
         is_exclusive: bool,
     ) -> Result<(Attr, Opened)> {
@@ -116,16 +122,43 @@ impl Vfs {
         self.core.hierarchy.store().write()?;
         let place = self.names.place_for_new(&parent, name)?;
         self.names.touch(&place);
+        if self.contents.files.is_kept_as_file(Some(&place)) && !is_scratch(name) {
+            return self.create_in_store(&place, owner, access);
+        }
         let inode = self.names.inodes.at(&place);
         let shown = Shown::File(place.clone(), Arc::clone(&inode));
         self.names.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
-        inode.file().lock().mode = Some(mode);
+        let mut file = inode.file().lock();
+        file.created = Some(Created::by(owner));
+        file.content = Content::Unstored(Unstored::empty());
+        drop(file);
         let created = self.opener.open_and_look_up(&inode, Access::Truncate);
         if created.is_err() {
             self.names.leave_overlay(&place, &inode);
             self.names.inodes.release(inode);
         }
         created
+    }
+
+    /// Creates an ordinary file in a store of files, and opens it.
+    fn create_in_store(
+        &self,
+        place: &Place,
+        owner: Ownership,
+        access: Access,
+    ) -> Result<(Attr, Opened)> {
+        let files = self.names.files().ok_or_else(|| Error::unsupported("no store of files"))?;
+        let path = self.names.path_in_store(place)?.ok_or_else(Error::not_found)?;
+        let created = files.create(&path, owner).at(place.shown())?;
+        self.contents.files.note_change(place)?;
+        let inode = self.names.inodes.at(place);
+        // Its creator may write to it whatever the mode says.
+        inode.file().lock().content = Content::Open(Arc::new(created));
+        let opened = self.opener.open_and_look_up(&inode, access);
+        if opened.is_err() {
+            self.names.inodes.release(inode);
+        }
+        opened
     }
 
     /// Records who opened a file that the kernel writes by itself. The thread must wait for the

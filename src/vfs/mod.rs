@@ -29,6 +29,7 @@ mod name_calls;
 mod names;
 mod opening;
 mod options;
+mod own_xattr;
 mod reader;
 mod version;
 mod view_writers;
@@ -46,12 +47,13 @@ use crate::cache::{ChunkCache, Due};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::pool::Pool;
-use crate::store::Room;
+pub use crate::store::{FileChanges, FileKind, NewNode, NewTime, Ownership, Presence, Replace};
+use crate::store::{FileUse, Room};
 pub use crate::vfs::reader::ChunkReader;
 use crate::vfs::reader::Reader;
 pub use crate::vfs::reader::stored_versions::FileVersion;
 use crate::view::Format;
-pub use access::{Access, Opened, Pages, Presence, Replace};
+pub use access::{Access, Opened, Pages};
 pub use authors::HandleUse;
 use changes::directories::Directories;
 use changes::renames::Renames;
@@ -63,6 +65,7 @@ pub use journal::timestamp;
 use kernel::backing_files::BackingFiles;
 use names::Names;
 pub use names::attr::Attr;
+use names::file::Content;
 pub use names::inode::ROOT;
 pub use names::listing::Listings;
 pub use names::open_directory::{DirHandle, Listed};
@@ -295,11 +298,49 @@ impl Vfs {
     pub fn set_mode(&self, number: u64, mode: u16) -> Result<bool> {
         let inode = self.names.inode(number)?;
         let mut file = inode.file().lock();
-        let is_new = file.mode.is_some();
-        if is_new {
-            file.mode = Some(mode);
+        let created = file.created.as_mut();
+        Ok(created.map(|created| created.owner.mode = mode).is_some())
+    }
+
+    /// Whether a directory of chunks has no directory in the store, so that changes of its
+    /// attributes have no effect. `cp -a` and `rsync -a` change those of each directory that they
+    /// make.
+    pub fn is_without_attributes(&self, number: u64) -> Result<bool> {
+        let place = self.names.inode(number)?.place();
+        Ok(self.names.files().is_some() && matches!(place, Some(Place::ChunkDir(..))))
+    }
+
+    /// Changes the attributes of a file that has its own.
+    pub fn change(&self, number: u64, changes: &FileChanges) -> Result<()> {
+        self.core.hierarchy.store().write()?;
+        let inode = self.names.inode(number)?;
+        let place = inode.place();
+        let mut locked = inode.file().lock();
+        let file = &mut *locked;
+        if let (Content::Unstored(unstored) | Content::Detached(unstored), Some(created)) =
+            (&mut file.content, &mut file.created)
+        {
+            created.change(unstored, changes);
+            return Ok(());
         }
-        Ok(is_new)
+        if let Content::Open(open) = &file.content {
+            return open.change(changes);
+        }
+        drop(locked);
+        let place = place.ok_or_else(Error::not_found)?;
+        let files = self.names.files().ok_or_else(|| Error::unsupported("no store of files"))?;
+        let path = self.names.path_in_store(&place)?.ok_or_else(Error::not_found)?;
+        let found = files.open(&path, FileUse::Attributes)?.ok_or_else(Error::not_found)?;
+        found.change(changes).at(place.shown())
+    }
+
+    /// Returns the text of a symbolic link.
+    pub fn link_text(&self, number: u64) -> Result<Vec<u8>> {
+        let place = self.names.inode(number)?.place().ok_or_else(Error::not_found)?;
+        let files = self.names.files().ok_or_else(|| Error::invalid("not a symbolic link"))?;
+        let path = self.names.path_in_store(&place)?.ok_or_else(Error::not_found)?;
+        let found = files.open(&path, FileUse::Attributes)?.ok_or_else(Error::not_found)?;
+        found.link_text().at(place.shown())
     }
 
     /// Fails with [`Kind::TooLarge`] if a file cannot have `len` bytes.

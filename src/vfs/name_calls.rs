@@ -1,7 +1,6 @@
 //! The calls that change names: they lock the tree, find the names and check them.
 
 use super::Vfs;
-use super::access::Replace;
 use super::changes::renames::{NamedFile, check_has_bytes, check_is_no_chunk_of};
 use super::names::attr::Attr;
 use super::names::file::Content;
@@ -10,11 +9,13 @@ use super::names::place::{
 };
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
+use crate::store::directory::LOCK_SUFFIX;
+use crate::store::{NewNode, Ownership, Replace};
 
 impl Vfs {
     /// Makes the directory `name` in `parent`: in a group, one that becomes a node; in an array,
-    /// one of chunks or of ordinary files.
-    pub fn mkdir(&self, parent: u64, name: &str) -> Result<Attr> {
+    /// one of chunks or of ordinary files. A store of files gives it this owner and mode.
+    pub fn mkdir(&self, parent: u64, name: &str, owner: Ownership) -> Result<Attr> {
         self.core.options.check_names_change()?;
         let _shared = self.core.tree_lock.read();
         let parent = self.names.directory(parent)?;
@@ -23,7 +24,36 @@ impl Vfs {
         }
         self.core.hierarchy.store().write()?;
         let place =
-            self.directories.make_directory(&parent, name).at(below_shown(&parent, name))?;
+            self.directories.make_directory(&parent, name, owner).at(below_shown(&parent, name))?;
+        self.names.lookup_place(&place)
+    }
+
+    /// Makes a symbolic link, a FIFO, a socket, a device or an empty regular file. Only a store of
+    /// files keeps these, and only ordinary files can be one.
+    pub fn make_node(
+        &self,
+        parent: u64,
+        name: &str,
+        node: NewNode<'_>,
+        owner: Ownership,
+    ) -> Result<Attr> {
+        self.core.options.check_names_change()?;
+        let _shared = self.core.tree_lock.read();
+        let parent = self.names.directory(parent)?;
+        if self.names.resolve(&parent, name)?.is_some() {
+            return Err(Error::new(Kind::Exists, "the file exists"));
+        }
+        self.core.hierarchy.store().write()?;
+        let place = self.names.place_for_new(&parent, name)?;
+        if !self.contents.files.is_kept_as_file(Some(&place)) {
+            let detail = "the store keeps only regular files and directories";
+            let of_node = "a chunk or metadata file is a regular file";
+            let is_ordinary = matches!(place, Place::Ordinary(..));
+            let detail = if is_ordinary { detail } else { of_node };
+            return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
+        }
+        self.names.touch(&place);
+        self.renames.make(&place, node, owner)?;
         self.names.lookup_place(&place)
     }
 
@@ -104,7 +134,7 @@ impl Vfs {
             }
             _ => return Err(Error::new(Kind::NotPermitted, "read-only").at(place.shown())),
         }
-        let inode = self.names.inodes.at(&place);
+        let inode = self.names.inode_at(&place);
         let removed = self.renames.unlink_file(&inode, &place).at(place.shown());
         self.names.inodes.release(inode);
         self.contents.chunks.store_full_soon();
@@ -140,10 +170,19 @@ impl Vfs {
         if taken.is_some() && replace == Replace::No {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
+        if taken.is_none() && replace == Replace::Exchange {
+            return Err(Error::not_found());
+        }
         if taken.as_ref() == Some(&from) {
             return Ok(());
         }
         let at = below_shown(&new_parent, new_name);
+        if replace == Replace::Exchange
+            && !taken.as_ref().is_some_and(|to| self.renames.are_kept_as_files(&from, to))
+        {
+            let detail = "RENAME_EXCHANGE is only for ordinary files of a directory";
+            return Err(Error::invalid(detail).at(at));
+        }
         if from.is_dir() {
             let renamed = if is_dir {
                 self.directories.rename_directory(&from, &new_parent, new_name, taken.as_ref())
@@ -169,10 +208,20 @@ impl Vfs {
         }
         check_is_no_chunk_of(&from, &to).at(at.clone())?;
         self.names.touch(&to);
-        let (inode, replaced) = (self.names.inodes.at(&from), self.names.inodes.at(&to));
+        let is_in_store =
+            self.renames.are_kept_as_files(&from, &to) && !is_lock_of_tensorstore(&from);
+        if !is_in_store {
+            self.renames.check_regular(&from)?;
+        }
+        let (inode, replaced) = (self.names.inode_at(&from), self.names.inode_at(&to));
         let renamed = {
             let from = NamedFile { inode: &inode, place: &from };
-            self.renames.rename_file(from, NamedFile { inode: &replaced, place: &to })
+            let to = NamedFile { inode: &replaced, place: &to };
+            if is_in_store {
+                self.renames.rename_in_store(from, to, replace)
+            } else {
+                self.renames.rename_file(from, to)
+            }
         };
         self.names.inodes.release(inode);
         self.names.inodes.release(replaced);
@@ -184,7 +233,8 @@ impl Vfs {
         Ok(matches!(self.names.directory(number)?, Place::StoredDir(_)))
     }
 
-    /// Creates a second name for the bytes of a file. Every name gets a copy: a store has no links.
+    /// Creates a second name for a file. Two ordinary files in a store of files are names of one
+    /// file; otherwise the new name gets a copy of the bytes.
     pub fn link(&self, number: u64, new_parent: u64, new_name: &str) -> Result<Attr> {
         self.core.options.check_names_change()?;
         let _tree =
@@ -200,11 +250,18 @@ impl Vfs {
         let to = self.names.place_for_new(&new_parent, new_name)?;
         check_writable(Some(&to))?;
         self.names.touch(&to);
+        if self.renames.are_kept_as_files(&from, &to) && !is_lock_of_tensorstore(&from) {
+            self.renames.link_in_store(NamedFile { inode: &inode, place: &from }, &to)?;
+            return self.names.lookup_place(&to);
+        }
+        self.renames.check_regular(&from)?;
         let bytes = match &inode.file().lock().content {
             Content::Unstored(unstored) => {
                 unstored.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?
             }
-            Content::Stored | Content::Detached(_) => self.contents.stored.bytes_at(&from)?,
+            Content::Stored | Content::Detached(_) | Content::Open(_) => {
+                self.contents.stored.bytes_at(&from)?
+            }
         };
         if matches!(to, Place::Ordinary(..)) {
             self.renames.put_new_file(&to, bytes)?;
@@ -214,6 +271,11 @@ impl Vfs {
         }
         self.names.lookup_place(&to)
     }
+}
+
+/// Whether a file is a lock of TensorStore, which is never stored as it is.
+fn is_lock_of_tensorstore(place: &Place) -> bool {
+    place.name().is_some_and(|name| name.ends_with(LOCK_SUFFIX))
 }
 
 /// Whether this name belongs to a metadata file.

@@ -1,12 +1,11 @@
-//! Extended attributes: properties of the array (`user.zarr.*`) and the node's own attributes
-//! (`user.attrs.*`).
+//! Extended attributes: properties of the array (`user.zarr.*`), the node's own attributes
+//! (`user.attrs.*`), and any others of ordinary files and directories, if the store keeps files.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::Vfs;
-use super::access::Presence;
 use super::contents::forms::Shown;
 use super::names::place::Place;
 use crate::error::{At, Error, Kind, Result};
@@ -14,6 +13,7 @@ use crate::hierarchy::{Content, Node};
 use crate::json as lenient;
 use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
+use crate::store::Presence;
 
 const ZARR: &str = "user.zarr.";
 const ATTRS: &str = "user.attrs.";
@@ -40,7 +40,7 @@ impl Vfs {
             let all = self.zarr_xattrs(place()?.as_ref())?;
             all.into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
         } else {
-            None
+            return self.get_own_xattr(number, name);
         };
         let absent = || Error::new(Kind::NoAttribute, "no such attribute");
         found.map(String::into_bytes).ok_or_else(absent)
@@ -49,10 +49,11 @@ impl Vfs {
     /// Returns the names of all extended attributes.
     pub fn listxattr(&self, number: u64) -> Result<Vec<String>> {
         let place = self.names.inode(number)?.place();
+        let of_file = self.own_xattrs(number)?;
         // Longer values can be read in the metadata file.
         let fits = |(name, value): &(String, String)| is_listed(name, value.len());
         let own = self.zarr_xattrs(place.as_ref())?.into_iter().filter(fits).map(|(name, _)| name);
-        let mut names: Vec<String> = own.collect();
+        let mut names: Vec<String> = own.chain(of_file).collect();
         let mut len = 0_usize;
         if let Some(node) = self.node_of(place.as_ref())? {
             for (name, value) in node.attributes().into_iter().flatten() {
@@ -89,6 +90,12 @@ impl Vfs {
         presence: Presence,
     ) -> Result<()> {
         self.core.options.check_names_change()?;
+        if !name.starts_with(ZARR)
+            && !name.starts_with(ATTRS)
+            && let Some(set) = self.set_own_xattr(number, name, Some((value, presence)))?
+        {
+            return Ok(set);
+        }
         if name == SHOWN {
             let place = self.names.inode(number)?.place();
             let Some(Place::Node(path) | Place::Document(path)) = place else {
@@ -121,6 +128,11 @@ impl Vfs {
         self.core.options.check_names_change()?;
         if name.starts_with(ZARR) {
             return Ok(()); // `rsync -X` removes what its source has not: as with chmod nothing changes.
+        }
+        if !name.starts_with(ATTRS)
+            && let Some(removed) = self.set_own_xattr(number, name, None)?
+        {
+            return Ok(removed);
         }
         let (path, attribute) = self.attribute_of(number, name)?;
         let node = self.core.hierarchy.existing(&path)?;
@@ -183,6 +195,9 @@ impl Vfs {
         match place {
             Some(Place::Node(path) | Place::Document(path)) => {
                 let node = self.core.hierarchy.existing(path)?;
+                if node.is_bare() {
+                    return Ok(all);
+                }
                 all.push((
                     format!("{ZARR}dialect"),
                     self.core.hierarchy.dialect_of(path).name().to_owned(),

@@ -205,8 +205,8 @@ fn create_starts_an_empty_hierarchy_in_either_dialect_once() {
 fn a_signal_stores_pending_changes_and_unmounts() {
     for signal in ["-INT", "-TERM"] {
         let mount = Mount::fixture("z316__shard_end", &["--writeback-delay", "1h"]);
-        fs::write(mount.at("notes.txt"), "kept").unwrap();
-        assert!(!mount.store().join("notes.txt").exists(), "a scratch file was stored at once");
+        fs::write(mount.at("notes.tmp"), "kept").unwrap();
+        assert!(!mount.store().join("notes.tmp").exists(), "a scratch file was stored at once");
         let stats = fs::read_to_string(mount.at(".zarrfs/stats")).unwrap();
         let process =
             stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id ")).unwrap();
@@ -214,7 +214,7 @@ fn a_signal_stores_pending_changes_and_unmounts() {
         assert!(killed.success());
         until(signal, || !Path::new(&format!("/proc/{process}/exe")).exists());
         assert_eq!(
-            fs::read_to_string(mount.store().join("notes.txt")).unwrap(),
+            fs::read_to_string(mount.store().join("notes.tmp")).unwrap(),
             "kept",
             "{signal}"
         );
@@ -398,12 +398,14 @@ fn unmount_names_a_directory_that_cannot_be_stored_and_rescues_it_if_requested()
     let small = Tmpfs::mount(Path::new(&disk), "1m,nr_inodes=16");
     let store = path("disk/store");
     assert_eq!(said(&["create", &store]).0, 0);
+    let delay = ["--writeback-delay", "1h"];
+    let mount = ["mount", &store, &mnt, "--rescue", &path("by-daemon")];
+    assert_eq!(said(&[&mount[..], &delay].concat()).0, 0);
+    fs::create_dir_all(path("mnt/new/below")).unwrap();
     let mut ballast = 0;
     while fs::write(path(&format!("disk/{ballast}")), "").is_ok() {
         ballast += 1;
     }
-    assert_eq!(said(&["mount", &store, &mnt, "--rescue", &path("by-daemon")]).0, 0);
-    fs::create_dir_all(path("mnt/new/below")).unwrap();
     let status = || {
         let output = zarrfs().args(["status", &mnt]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()

@@ -454,23 +454,6 @@ fn a_mapping_cannot_change_a_chunk_that_was_checked() {
 }
 
 #[test]
-fn a_file_that_became_a_value_is_not_written_again() {
-    let mut mount = Mount::new(&["--create"]);
-    mount.expect("a/c/1");
-    fs::create_dir_all(mount.at("a/c")).unwrap();
-    fs::write(mount.at("a/c/0"), chunk(1)).unwrap();
-    fs::write(mount.at("a/c/1"), b"").unwrap();
-    let mut file = File::create(mount.at("a/zarr.json")).unwrap();
-    file.write_all(document().as_bytes()).unwrap();
-    assert_eq!(errno(close(file)), libc::EINVAL);
-    let mut file = new(&mount.at("a/c/0"));
-    file.write_all(b"half").unwrap();
-    let now = fs::read(stored(&mount, 0));
-    assert!(now.is_err() || now.is_ok_and(|now| now == chunk(1)));
-    drop(file);
-}
-
-#[test]
 fn an_ordinary_file_of_any_length_is_stored_with_the_time_that_a_program_set() {
     let mount = Mount::new(&["--create", "--max-chunk-size", "1M"]);
     let long = vec![5; 3 << 20];

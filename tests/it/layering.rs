@@ -191,6 +191,7 @@ const ROOMS: &[&str] = &[
     "mod",
     "file_calls",
     "name_calls",
+    "own_xattr",
     "xattr",
     "version",
 ];
@@ -209,13 +210,14 @@ const OWNED: &[(&str, &[&str])] = &[
             "src/store/directory",
             "src/store/disk_cache",
             "src/store/new_file",
+            "src/store/open_file",
             "src/store/object/credentials",
             "src/store/object/environment",
             "src/sys/",
             "src/cli/",
         ],
     ),
-    ("rustix::fs", &["src/store/directory", "src/sys/"]),
+    ("rustix::fs", &["src/store/directory", "src/store/open_file", "src/sys/"]),
     ("openat", &["src/sys/"]),
     ("unsafe {", &["src/sys/"]),
     // Icechunk stores Zarr 3 only.

@@ -93,10 +93,10 @@ fn file_attributes_describe_the_chunk_and_the_stored_value() {
     for mode in [0o600, 0o664, 0o4644] {
         assert_eq!(errno(chmod(&chunk, mode)), libc::EPERM, "{mode:o}");
     }
-    for mode in [0o700, 0o1755] {
-        assert_eq!(errno(chmod(&mount.at("c"), mode)), libc::EPERM, "{mode:o}");
+    for mode in [0o700, 0o1755, 0o755] {
+        chmod(&mount.path(), mode).unwrap();
+        assert_eq!(fs::metadata(mount.store()).unwrap().mode() & 0o7777, mode);
     }
-    chmod(&mount.at("c"), 0o755).unwrap();
     for mode in [0o644, 0o755] {
         chmod(&chunk, mode).unwrap();
         assert_eq!(fs::metadata(&chunk).unwrap().mode() & 0o7777, 0o644);
@@ -107,17 +107,14 @@ fn file_attributes_describe_the_chunk_and_the_stored_value() {
     assert_eq!(fs::metadata(&chunk).unwrap().uid(), owner.0);
     let scratch = mount.at("c/2/scratch");
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
-    // What is not stored yet has the mode that its maker gives it, of permissions alone.
+    // What is not stored yet has the mode that its maker gives it.
     let open = OpenOptions::new().write(true).create(true).truncate(true).open(&scratch).unwrap();
     chmod(&scratch, 0o600).unwrap();
-    for bits in [0o4600, 0o2600, 0o1600] {
-        assert_eq!(errno(chmod(&scratch, bits)), libc::EPERM, "{bits:o}");
-    }
     assert_eq!(mode(&scratch), 0o600);
     drop(open);
     let made = mount.at("c/2/private");
     fs::DirBuilder::new().mode(0o700).create(&made).unwrap();
-    assert_eq!(mode(&made), 0o755);
+    assert_eq!(mode(&made), 0o700);
     fs::remove_dir(&made).unwrap();
     fs::write(&scratch, [0; 48]).unwrap();
     let (old, new) = (attr.ino(), fs::metadata(&scratch).unwrap().ino());
@@ -609,28 +606,28 @@ fn fill_chunks_are_erased_if_requested() {
 fn fsync_of_a_file_or_directory_stores_pending_changes() {
     let mount = Mount::fixture(DRAFT, &["--writeback-delay", "1h"]);
     let stored = |name: &str| mount.store().join("data/root/arr").join(name).exists();
-    fs::write(mount.at("arr/a.txt"), "a").unwrap();
-    fs::write(mount.at("arr/b.txt"), "b").unwrap();
-    assert!(!stored("a.txt"));
-    File::open(mount.at("arr/a.txt")).unwrap().sync_all().unwrap();
-    assert!(stored("a.txt") && !stored("b.txt"));
+    fs::write(mount.at("arr/a.tmp"), "a").unwrap();
+    fs::write(mount.at("arr/b.tmp"), "b").unwrap();
+    assert!(!stored("a.tmp"));
+    File::open(mount.at("arr/a.tmp")).unwrap().sync_all().unwrap();
+    assert!(stored("a.tmp") && !stored("b.tmp"));
     File::open(mount.path()).unwrap().sync_all().unwrap();
-    assert!(stored("b.txt"));
-    fs::write(mount.at("arr/c.txt"), "c").unwrap();
+    assert!(stored("b.tmp"));
+    fs::write(mount.at("arr/c.tmp"), "c").unwrap();
     mount.unmount();
-    assert!(stored("c.txt"));
+    assert!(stored("c.tmp"));
 }
 
 /// Shows: scratch.
 #[test]
 fn a_scratch_file_is_stored_once_it_has_lived_long_enough() {
     let mount = Mount::fixture(V3, &["--writeback-delay", "10ms"]);
-    fs::write(mount.at("c/0/notes"), "x").unwrap();
-    until("stored", || mount.store().join("c/0/notes").exists());
-    assert_eq!(fs::read_to_string(mount.at("c/0/notes")).unwrap(), "x");
-    assert!(names(&mount.at("c/0")).contains("notes"));
-    fs::remove_file(mount.at("c/0/notes")).unwrap();
-    assert!(!mount.store().join("c/0/notes").exists());
+    fs::write(mount.at("c/0/notes.tmp"), "x").unwrap();
+    until("stored", || mount.store().join("c/0/notes.tmp").exists());
+    assert_eq!(fs::read_to_string(mount.at("c/0/notes.tmp")).unwrap(), "x");
+    assert!(names(&mount.at("c/0")).contains("notes.tmp"));
+    fs::remove_file(mount.at("c/0/notes.tmp")).unwrap();
+    assert!(!mount.store().join("c/0/notes.tmp").exists());
 }
 
 /// Shows: read-only.
@@ -705,24 +702,57 @@ fn a_rename_stores_bytes_in_the_form_of_the_new_name() {
     assert_eq!(fs::read(mount.at("arr/decoded")).unwrap(), [5; 48]);
     let paths = [&scratch, &mount.at("arr/decoded")]
         .map(|path| CString::new(path.as_os_str().as_bytes()).unwrap());
-    for (flag, code) in
-        [(libc::RENAME_NOREPLACE, libc::EEXIST), (libc::RENAME_EXCHANGE, libc::EINVAL)]
-    {
+    let renamed = |from: &CString, to: &CString, flag| {
+        let here = libc::AT_FDCWD;
         // SAFETY: both paths are C strings that outlive the call.
-        let done = unsafe {
-            libc::renameat2(
-                libc::AT_FDCWD,
-                paths[0].as_ptr(),
-                libc::AT_FDCWD,
-                paths[1].as_ptr(),
-                flag,
-            )
-        };
-        assert_eq!((done, std::io::Error::last_os_error().raw_os_error()), (-1, Some(code)));
-    }
+        match unsafe { libc::renameat2(here, from.as_ptr(), here, to.as_ptr(), flag) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    assert_eq!(errno(renamed(&paths[0], &paths[1], libc::RENAME_NOREPLACE)), libc::EEXIST);
+    renamed(&paths[0], &paths[1], libc::RENAME_EXCHANGE).unwrap();
+    assert_eq!(fs::read(&scratch).unwrap(), [5; 48]);
+    assert_eq!(fs::read_to_string(mount.at("arr/decoded")).unwrap(), "short");
+    let other = CString::new(mount.at("arr/c/0/1").as_os_str().as_bytes()).unwrap();
+    assert_eq!(errno(renamed(&paths[0], &other, libc::RENAME_EXCHANGE)), libc::EINVAL);
     assert_eq!(errno(File::create(mount.at("arr/c0"))), libc::EPERM, "a name of the draft's own");
     assert_eq!(errno(fs::remove_dir(mount.at("arr"))), libc::ENOTEMPTY);
-    assert_eq!(errno(symlink("x", mount.at("link"))), libc::EPERM);
+    symlink("x", mount.at("link")).unwrap();
+    assert_eq!(fs::read_link(mount.at("link")).unwrap(), Path::new("x"));
+    assert_eq!(errno(symlink("x", mount.at("arr/c/2/9"))), libc::EINVAL);
+    assert_eq!(errno(symlink("x", mount.at("arr/zarr.json"))), libc::EEXIST);
+}
+
+/// Shows: ordinary, ordinary-attributes, xattr-other, link, links.
+#[test]
+fn ordinary_files_are_files_of_the_store() {
+    let mount = Mount::fixture(DRAFT, &[]);
+    let (file, stored) = (mount.at("arr/notes"), mount.store().join("data/root/arr/notes"));
+    fs::write(&file, "text").unwrap();
+    let number = fs::metadata(&stored).unwrap().ino();
+    OpenOptions::new().append(true).open(&file).unwrap().write_all(b" more").unwrap();
+    assert_eq!(fs::read_to_string(&stored).unwrap(), "text more");
+    assert_eq!(fs::metadata(&stored).unwrap().ino(), number, "not changed in place");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o2750);
+    fs::set_permissions(&file, mode).unwrap();
+    assert_eq!(fs::metadata(&stored).unwrap().mode() & 0o7777, 0o2750);
+    set_xattr(&file, "user.other", "1").unwrap();
+    assert_eq!(xattr(&stored, "user.other").unwrap(), "1");
+    fs::hard_link(&file, mount.at("arr/second")).unwrap();
+    let (first, second) =
+        (fs::metadata(&file).unwrap(), fs::metadata(mount.at("arr/second")).unwrap());
+    assert_eq!((first.ino(), second.nlink()), (second.ino(), 2));
+    fs::remove_file(&file).unwrap();
+    assert_eq!(fs::metadata(mount.at("arr/second")).unwrap().nlink(), 1);
+    // What another program replaces, its openers keep.
+    let mut open = rw(&mount.at("arr/second"));
+    fs::write(stored.with_file_name("new"), "replaced").unwrap();
+    fs::rename(stored.with_file_name("new"), stored.with_file_name("second")).unwrap();
+    until("another file", || fs::read(mount.at("arr/second")).unwrap() == b"replaced");
+    let mut text = String::new();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "text more");
 }
 
 /// Shows: mkdir.
@@ -775,7 +805,9 @@ fn extended_attributes_show_the_model_and_edit_attributes() {
         assert_eq!(xattr(&array, "security.capability"), Err(libc::ENODATA));
         assert_eq!(xattr(&array, "user.attrs.units"), Err(libc::ENODATA));
         assert_eq!(set_xattr(&array, "user.zarr.shape", "[1]"), Err(libc::EOPNOTSUPP));
-        assert_eq!(set_xattr(&array, "user.other", "1"), Err(libc::EOPNOTSUPP));
+        set_xattr(&array, "user.other", "1").unwrap();
+        let on_chunk = set_xattr(&array.join("c/2/1"), "user.other", "1");
+        assert_eq!(on_chunk, Err(libc::EOPNOTSUPP));
         assert_eq!(set_xattr(&array, "user.attrs.units", "K"), Err(libc::EINVAL));
         let before = fs::read_to_string(mount.store().join(document)).unwrap();
         set_xattr(&array, "user.attrs.units", r#""K""#).unwrap();

@@ -43,7 +43,7 @@ fn status_describes_every_mount_also_one_that_is_dead_or_silent() {
         Mount::fixture("z316__shard_end", &["--writeback-delay", "1h", "-o", "fsname=x"]);
     mount.expect("mode 0600");
     let path = mount.path().canonicalize().unwrap().to_str().unwrap().to_owned();
-    fs::write(mount.at("notes.txt"), [7; 1000]).unwrap();
+    fs::write(mount.at("notes.tmp"), [7; 1000]).unwrap();
     let chmod = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     fs::set_permissions(mount.at("c/0/0"), chmod).expect_err("refused");
     let printed = |args: &[&str]| {

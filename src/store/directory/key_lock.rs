@@ -21,8 +21,8 @@ use super::parents::{MAKE_ATTEMPTS, make_parent};
 use super::recover::remove_dead;
 use super::session::{Session, Written};
 use crate::error::{Error, Kind, Result};
-use crate::store::{Key, NewFile, path_of};
-use crate::sys::{self, Links};
+use crate::store::{Key, NewFile};
+use crate::sys::{self, Links, path_of};
 
 /// How long to wait for another writer of the same key.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);

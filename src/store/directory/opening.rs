@@ -53,7 +53,13 @@ pub(super) fn open_file(root: &Root, key: &Key, flags: OFlags) -> Result<Option<
     if is_lock(key) {
         return Ok(None);
     }
-    let Some(fd) = open_at(root, key.as_str(), flags).at(key)? else { return Ok(None) };
+    let opened = match open_at(root, key.as_str(), flags) {
+        // No file has such a path. Programs make directories that are nearly as deep as possible,
+        // and the path of a metadata file in them may be too long.
+        Err(error) if error.errno() == libc::ENAMETOOLONG => None,
+        opened => opened.at(key)?,
+    };
+    let Some(fd) = opened else { return Ok(None) };
     let file = File::from(fd);
     let metadata = file.metadata()?;
     match kind_of(&metadata) {
@@ -72,7 +78,7 @@ pub(super) fn check_root(root: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-fn not_a_file() -> Error {
+pub(super) fn not_a_file() -> Error {
     Error::fault(Fault::File, "not a regular file (a FIFO, a socket or a device)")
 }
 

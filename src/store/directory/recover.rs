@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::circles::Root;
 use super::names::{ASIDE, LOCK_SUFFIX, c_name, lock_name, session_of};
 use super::opening::open_dir;
-use super::parents::prune;
+use super::parents::{Prunes, prune};
 use super::session::{self, open_private};
 use crate::error::{At, Result};
 use crate::store::{Aside, Key, PRIVATE, Prefix};
@@ -43,7 +43,7 @@ struct Dead {
 }
 
 /// Removes the lock files of dead writers, and returns their temporary places.
-pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
+pub(super) fn recover(root: &Root, prunes: Prunes) -> Result<Vec<Aside>> {
     let Some(dir) = open_private(root).at(PRIVATE)? else { return Ok(Vec::new()) };
     let names = names_in(&dir)?;
     let ids: BTreeSet<&str> = names.iter().filter_map(|name| session_of(name)).collect();
@@ -61,7 +61,7 @@ pub(super) fn recover(root: &Root) -> Result<Vec<Aside>> {
                 }
             }
         }
-        match sweep(root, &all_dead) {
+        match sweep(root, &all_dead, prunes) {
             Ok(0) => {}
             Ok(count) => {
                 log::info!("removed {count} temporary files of killed writers");
@@ -99,7 +99,7 @@ fn take_dead(root: &Root, dir: &OwnedFd, id: &str) -> Result<Option<Dead>> {
 }
 
 /// Removes the lock files of the keys that dead writers were writing, and counts them.
-fn sweep(root: &Root, dead: &[Arc<Dead>]) -> Result<usize> {
+fn sweep(root: &Root, dead: &[Arc<Dead>], prunes: Prunes) -> Result<usize> {
     let mut keys = BTreeSet::new();
     for dead in dead {
         let Some(written) = dead.keys()? else { return sweep_below(root, 0) };
@@ -114,7 +114,7 @@ fn sweep(root: &Root, dead: &[Arc<Dead>]) -> Result<usize> {
         let removed = c_name(&lock_name(key.name())).and_then(|name| remove_dead(&dir, &name));
         if removed.at(&key)? {
             count += 1;
-            prune(root, &key)?;
+            prune(root, &key, prunes)?;
         }
     }
     Ok(count)

@@ -8,7 +8,7 @@ use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Content;
 use crate::metadata::{NodeKind, NodePath};
-use crate::store::PRIVATE;
+use crate::store::{Key, NewNode, Ownership, PRIVATE};
 use crate::vfs::contents::Contents;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
@@ -21,6 +21,9 @@ use crate::vfs::opening::handles::Handles;
 /// The reason why a directory cannot be moved into an array. The errno is not `EINVAL`, which `mv`
 /// takes for a move of a directory into itself.
 const NOT_IN_ARRAY: &str = "an array cannot contain nodes";
+
+/// How deep to look for nodes and files in a made directory.
+const MOST_LEVELS: usize = 64;
 
 /// Creates, removes and moves directories.
 pub(in crate::vfs) struct Directories {
@@ -44,7 +47,8 @@ impl Directories {
         }
     }
 
-    pub fn make_directory(&self, directory: &Place, name: &str) -> Result<Place> {
+    /// Makes a directory, in a store of files with this owner and mode.
+    pub fn make_directory(&self, directory: &Place, name: &str, owner: Ownership) -> Result<Place> {
         let (directory, name) = &self.names.translated(directory, name)?;
         let has_own_names = |path: &NodePath| -> Result<bool> {
             Ok(self.names.chunk_names(path)?.is_some_and(ChunkNames::are_of_places))
@@ -63,7 +67,17 @@ impl Directories {
         let array = match node.content() {
             Content::Group(_) => {
                 let child = path.child(name)?;
-                self.core.hierarchy.changes().make_directory(&child)?;
+                match self.core.hierarchy.changes().make_directory(&child) {
+                    // No node can have this name (`__pycache__`), but an ordinary directory can.
+                    Err(error)
+                        if error.kind() == Kind::Invalid
+                            && matches!(directory, Place::Node(_))
+                            && self.names.files().is_some() => {}
+                    made => made?,
+                }
+                self.make_in_store(&Place::Node(child.clone()), owner).inspect_err(|_| {
+                    self.core.hierarchy.changes().forget_directories(&child);
+                })?;
                 return Ok(match directory {
                     Place::StoredDir(_) => Place::StoredDir(child),
                     _ => Place::Node(child),
@@ -90,8 +104,24 @@ impl Directories {
                 _ => return Err(Error::new(Kind::NotPermitted, "this must be a file")),
             }
         };
-        self.names.overlay.insert(directory.clone(), name, Shown::Directory(place.clone()));
+        // The store makes a directory of chunks with its first chunk.
+        if matches!(place, Place::ChunkDir(..)) || !self.make_in_store(&place, owner)? {
+            self.names.overlay.insert(directory.clone(), name, Shown::Directory(place.clone()));
+        }
         Ok(place)
+    }
+
+    /// Makes a directory of the store. Returns whether the store has such directories.
+    fn make_in_store(&self, place: &Place, owner: Ownership) -> Result<bool> {
+        let Some(files) = self.names.files() else { return Ok(false) };
+        let Some(path) = self.names.path_in_store(place)? else { return Ok(false) };
+        match files.make(&path, NewNode::Directory, owner).at(place.shown()) {
+            // It is there with nothing in it that is shown.
+            Err(error) if error.kind() == Kind::Exists => {}
+            made => made?,
+        }
+        self.contents.unsynced.changed(Key::parse(&path)?);
+        Ok(true)
     }
 
     fn holds_chunks(&self, place: &Place, path: &NodePath, prefix: &[u64]) -> Result<bool> {
@@ -261,12 +291,40 @@ impl Directories {
         })
     }
 
+    /// Whether a directory has ordinary files in or below it and no nodes; `None` if it is empty.
+    /// Such a directory belongs to other programs: a repository, a library, results.
+    fn holds_only_ordinary(&self, directory: &Place, depth: usize) -> Result<Option<bool>> {
+        let mut found = None;
+        for entry in self.listings.entries(directory)? {
+            match entry?.1 {
+                Place::Ordinary(..) => found = Some(true),
+                place @ Place::Node(_) if depth < MOST_LEVELS => {
+                    let Place::Node(path) = &place else { continue };
+                    if self.core.hierarchy.node(path)?.is_some_and(|node| !node.is_bare()) {
+                        return Ok(Some(false));
+                    }
+                    match self.holds_only_ordinary(&place, depth.saturating_add(1))? {
+                        Some(false) => return Ok(Some(false)),
+                        Some(true) => found = Some(true),
+                        None => {}
+                    }
+                }
+                _ => return Ok(Some(false)),
+            }
+        }
+        Ok(found)
+    }
+
     fn try_store_as_group(&self, path: &NodePath) -> Result<()> {
         if self.core.hierarchy.node(path)?.is_none_or(|node| !node.is_bare()) {
             return Ok(());
         }
         let is_private = path.components().any(|name| name == PRIVATE);
-        if is_private || self.names.is_of_another_format(path)? {
+        if is_private
+            || self.names.is_of_another_format(path)?
+            || self.names.files().is_some()
+                && self.holds_only_ordinary(&Place::Node(path.clone()), 0)? == Some(true)
+        {
             return self.core.hierarchy.changes().keep_plain_directory(path);
         }
         if path.parent().is_some_and(|group| self.core.hierarchy.is_zarr2(&group)) {

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
+
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
+use crate::store::Ownership;
 use crate::vfs::contents::Contents;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
 use crate::vfs::names::chunk_names::ChunkNames;
-use crate::vfs::names::file::{Content, File, Unstored, Written};
+use crate::vfs::names::file::{Content, Created, File, Unstored, Written};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::Place;
@@ -41,9 +44,9 @@ enum Before {
 
 /// Removes, renames and copies files.
 pub(in crate::vfs) struct Renames {
-    core: Arc<Core>,
-    names: Arc<Names>,
-    contents: Contents,
+    pub(super) core: Arc<Core>,
+    pub(super) names: Arc<Names>,
+    pub(super) contents: Contents,
 }
 
 impl Renames {
@@ -55,6 +58,9 @@ impl Renames {
 
     pub fn unlink_file(&self, inode: &Inode, place: &Place) -> Result<()> {
         let mut file = inode.file().lock();
+        if self.contents.files.is_kept_as_file(Some(place)) {
+            return self.unlink_in_store(inode, &mut file, place);
+        }
         let kept = self.contents.files.bytes_for_openers(&file, place);
         self.names.keep_parent(place)?;
         self.erase(place)?;
@@ -85,8 +91,13 @@ impl Renames {
         self.unlink_file(inode, from)
     }
 
-    /// Creates an unstored ordinary file.
+    /// Creates an ordinary file with these bytes.
     pub fn put_new_file(&self, place: &Place, bytes: Buffer) -> Result<()> {
+        if self.contents.files.is_kept_as_file(Some(place)) {
+            let created = Created::by(Ownership::of_process(0o644));
+            self.contents.files.make_file(place, &Unstored::of(bytes), &created)?;
+            return self.contents.files.note_change(place);
+        }
         let inode = self.names.inodes.at(place);
         if let Err(error) = self.contents.files.reserve(bytes.len()) {
             self.names.inodes.release(inode);
@@ -104,19 +115,17 @@ impl Renames {
     pub fn rename_file(&self, from: NamedFile<'_>, to: NamedFile<'_>) -> Result<()> {
         let NamedFile { inode, place: from } = from;
         let NamedFile { inode: replaced, place: to } = to;
-        // Lock in the order of numbers, so that two opposite renames do not deadlock.
-        let (mut file, mut old) = if inode.number() < replaced.number() {
-            let file = inode.file().lock();
-            (file, replaced.file().lock())
-        } else {
-            let old = replaced.file().lock();
-            (inode.file().lock(), old)
-        };
+        if Arc::ptr_eq(inode, replaced) {
+            return Ok(()); // POSIX wants that for two names of one file.
+        }
+        let (mut file, mut old) = lock_both(inode, replaced);
         let kept = self.contents.files.bytes_for_openers(&old, to);
         let moved = self.bytes_to_move(&file, from)?;
         let stamp = moved.written.bytes.stamp();
         let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
-        let stays_unstored = !moved.is_stored && matches!(to, Place::Ordinary(..));
+        let stays_unstored = !moved.is_stored
+            && matches!(to, Place::Ordinary(..))
+            && !self.contents.files.is_kept_as_file(Some(to));
         let version = if stays_unstored {
             None
         } else {
@@ -140,7 +149,7 @@ impl Renames {
         self.names.leave_overlay(to, replaced);
         self.names.leave_overlay(from, inode);
         self.names.remember_chunk_dirs(from);
-        self.names.inodes.rename(inode, to);
+        self.names.inodes.rename(inode, from, to);
         if stays_unstored {
             if let Content::Unstored(unstored) = &mut file.content {
                 unstored.refused = None; // That was by what it meant where it was.
@@ -156,6 +165,9 @@ impl Renames {
             // The kernel's pages hold what was written, which may differ from what was stored.
             file.seen = version.filter(|_| moved.was_written && file.has_pages_of_one_version());
             file.shown = None;
+        }
+        if matches!(from, Place::Ordinary(..)) != matches!(to, Place::Ordinary(..)) {
+            file.opened = None; // It means something else now.
         }
         drop((file, old));
         if to.is_document() {
@@ -223,7 +235,7 @@ impl Renames {
         })
     }
 
-    fn erase(&self, place: &Place) -> Result<()> {
+    pub fn erase(&self, place: &Place) -> Result<()> {
         if let Place::Document(path) = place {
             if let Some(key) = self.core.hierarchy.changes().remove_document(path)? {
                 self.contents.unsynced.changed(key);
@@ -237,12 +249,27 @@ impl Renames {
         let Some(key) = self.contents.stored.key_of(&target)? else { return Ok(()) };
         match target.chunk() {
             Some((path, chunk)) => self.contents.chunks.erase_chunk(path, chunk)?,
+            None if self.contents.files.is_kept_as_file(Some(place)) => self.remove_file(place)?,
             None => {
                 self.core.hierarchy.store().write()?.erase_values(std::slice::from_ref(&key))?;
             }
         }
         self.contents.unsynced.changed(key);
         Ok(())
+    }
+}
+
+/// Locks two files in the order of their numbers, so that two opposite renames do not deadlock.
+pub(super) fn lock_both<'i>(
+    one: &'i Inode,
+    other: &'i Inode,
+) -> (MutexGuard<'i, File>, MutexGuard<'i, File>) {
+    if one.number() < other.number() {
+        let locked = one.file().lock();
+        (locked, other.file().lock())
+    } else {
+        let locked = other.file().lock();
+        (one.file().lock(), locked)
     }
 }
 

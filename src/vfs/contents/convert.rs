@@ -22,7 +22,7 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, Key};
 use crate::vfs::names::chunk_names::ChunkNames;
-use crate::vfs::names::file::{Content, File};
+use crate::vfs::names::file::{Content, File, OpenedAs, Unstored};
 use crate::vfs::names::held::Held;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
@@ -256,6 +256,7 @@ impl DocumentWriter {
     fn bytes_to_encode(&self, chunk: &NewChunk, file: &File) -> Result<Option<(Held, SystemTime)>> {
         match &file.content {
             Content::Unstored(unstored) if unstored.changed && file.writers > 0 => Ok(None),
+            Content::Open(_) if file.writers > 0 => Ok(None),
             Content::Unstored(unstored) if unstored.changed => {
                 Ok(Some((unstored.bytes.clone(), unstored.last_modified())))
             }
@@ -287,13 +288,30 @@ impl DocumentWriter {
                 self.names.overlay.insert(place.parent(), &name, shown.clone());
             }
         }
+        for place in below.dirs.iter().rev() {
+            // The store makes a directory of chunks again with its first chunk.
+            if let (Place::ChunkDir(..), Some(files)) = (place, self.names.files()) {
+                let made = self.core.hierarchy.ordinary_prefix(path)?.key(&place.relative())?;
+                files
+                    .remove_directory(made.as_str())
+                    .unwrap_or_else(|error| log::debug!("{error}"));
+            }
+        }
         for place in &below.dirs {
             if let Some(name) = place.name() {
                 self.names.overlay.insert(place.parent(), &name, Shown::Directory(place.clone()));
             }
         }
         let mut first = Ok(());
-        for (NewChunk { coords, inode, encoded, .. }, file) in below.chunks.iter().zip(files) {
+        for (NewChunk { from, coords, inode, encoded, .. }, file) in below.chunks.iter().zip(files)
+        {
+            if encoded.is_none()
+                && let Some(files) = self.names.files()
+                && let Some(plain) = self.names.path_in_store(from)?
+            {
+                // Its writer stores the chunk when it closes the file.
+                files.remove_file(&plain).unwrap_or_else(|error| log::debug!("{error}"));
+            }
             let place = Place::Chunk(path.clone(), coords.clone());
             first = first.and(self.settle_chunk(inode, file, &place, *encoded).at(place.shown()));
         }
@@ -307,11 +325,24 @@ impl DocumentWriter {
         place: &Place,
         encoded: Option<SystemTime>,
     ) -> Result<()> {
+        if let Some(OpenedAs::Ordinary(_)) = file.opened {
+            file.opened = None;
+        }
+        if let Content::Open(open) = &file.content
+            && file.writers > 0
+        {
+            let limit = self.core.hierarchy.options().max_chunk_len;
+            let len = usize::try_from(open.stat()?.len.min(limit)).unwrap_or(usize::MAX);
+            let bytes = Vec::from(open.read(0, len)?);
+            self.memory.add(bytes.len());
+            file.content =
+                Content::Unstored(Unstored { changed: true, ..Unstored::of(Buffer::from(bytes)) });
+        }
         let kept = match &file.content {
             // It is stored when its writer closes it.
             Content::Unstored(_) if encoded.is_none() || file.writers > 0 => return Ok(()),
             Content::Unstored(unstored) => unstored.keep_modified.then_some(unstored.modified),
-            Content::Stored => encoded,
+            Content::Stored | Content::Open(_) => encoded,
             Content::Detached(_) => None,
         };
         self.memory.forget_unstored(&mut file);

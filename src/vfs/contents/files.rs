@@ -45,6 +45,10 @@ impl Files {
         if let Some(bytes) = file.content.range(offset, len)? {
             return Ok(bytes);
         }
+        if let Some(open) = file.content.open_file().map(Arc::clone) {
+            drop(file);
+            return open.read(offset, len).map_err(|error| error_in(inode, error));
+        }
         self.names.target_of(inode, &file)?;
         drop(file);
         let mut attempts = 1;
@@ -86,6 +90,9 @@ impl Files {
         // A thread that moves the node waits for this lock.
         let mut file = inode.file().lock();
         let mut written = || {
+            if let Some(open) = self.open_to_write(inode, &mut file, write)? {
+                return open.write(write.offset, write.data);
+            }
             let target = self.names.target_of(inode, &file)?;
             let full_len = self.check_end(target.as_ref(), write)?;
             self.load(&mut file, target.as_ref())?;
@@ -153,7 +160,7 @@ impl Files {
                 }
                 written
             }
-            Content::Stored => {
+            Content::Stored | Content::Open(_) => {
                 Err(Error::new(Kind::Internal, "the bytes of the file are not here"))
             }
         }
@@ -222,6 +229,9 @@ impl Files {
     /// Like [`Self::truncate_content`], for a caller that has locked the file.
     pub fn truncate_locked(&self, inode: &Inode, file: &mut File, len: u64) -> Result<()> {
         let mut cut = || {
+            if let Some(open) = self.open_to_change(inode, file)? {
+                return open.set_len(len);
+            }
             let target = inode.place().map(|place| self.names.target(place)).transpose()?;
             self.stored.check_longest(target.as_ref(), len)?;
             self.note_late_writes(inode, file)?;
@@ -265,7 +275,7 @@ impl Files {
                 self.memory.unreserve(if cut.is_ok() { less } else { more });
                 cut
             }
-            Content::Stored => Ok(()),
+            Content::Stored | Content::Open(_) => Ok(()),
         }
     }
 
@@ -320,6 +330,10 @@ impl Files {
         if file.openers == 0 {
             file.opened = None;
             file.has_failed_write = false;
+            if let Content::Open(_) = file.content {
+                file.content = Content::Stored;
+                file.created = None;
+            }
         }
         let place = inode.place();
         match (&file.content, &place) {
@@ -329,7 +343,7 @@ impl Files {
                 let shown = Shown::File(place.clone(), Arc::clone(inode));
                 return self.names.overlay.insert(place.parent(), &name, shown);
             }
-            (Content::Stored, _) => return,
+            (Content::Stored | Content::Open(_), _) => return,
             _ if file.openers > 0 => return,
             (Content::Unstored(_) | Content::Detached(_), _) => {}
         }
@@ -376,9 +390,13 @@ impl Files {
             // The limit does not apply: removing a file must always work.
             self.memory.add(bytes.len());
             file.content = Content::Detached(Unstored::of(bytes));
-        } else if let Content::Unstored(unstored) = std::mem::take(&mut file.content) {
-            file.content = Content::Detached(unstored);
+            return;
         }
+        file.content = match std::mem::take(&mut file.content) {
+            Content::Unstored(unstored) => Content::Detached(unstored),
+            Content::Detached(_) => Content::Stored,
+            kept @ (Content::Stored | Content::Open(_)) => kept,
+        };
     }
 
     /// Reserves `more` bytes for unstored data, or fails. Stores files early to free memory. The

@@ -22,14 +22,14 @@ impl UnstoredMemory {
 
     /// Drops bytes that need not be stored, or no longer.
     pub fn forget_unstored(&self, file: &mut File) {
-        file.mode = None;
+        file.created = None;
         file.authors = Authors::default();
         match std::mem::take(&mut file.content) {
             Content::Unstored(unstored) | Content::Detached(unstored) => {
                 self.unreserve(unstored.bytes.memory_len());
                 self.unreserve(unstored.base_len());
             }
-            Content::Stored => {}
+            Content::Stored | Content::Open(_) => {}
         }
     }
 

@@ -13,6 +13,7 @@ pub mod documents;
 pub mod files;
 pub mod forms;
 pub mod memory;
+pub mod ordinary;
 pub mod store;
 pub mod stored;
 pub mod unsynced;

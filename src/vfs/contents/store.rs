@@ -6,9 +6,9 @@ use std::time::Instant;
 use super::files::Files;
 use crate::cache::NewChunk;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::{Stamp, Version};
+use crate::store::{FileUse, Ownership, Stamp, Version};
 use crate::vfs::core::TreeLock;
-use crate::vfs::names::file::{Content, File, Unstored, Written};
+use crate::vfs::names::file::{Content, Created, File, Unstored, Written};
 use crate::vfs::names::held::Held;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
@@ -103,6 +103,9 @@ impl Files {
             if !is_due || relative.ends_with(crate::store::directory::LOCK_SUFFIX) {
                 return Ok(());
             }
+            if self.is_kept_as_file(Some(&place)) {
+                return self.store_as_file(inode, file, &place);
+            }
         } else if reason == StoreReason::Aged
             || (reason == StoreReason::Everything && writers > 0 && !unstored.settled)
         {
@@ -145,6 +148,26 @@ impl Files {
         }
         self.settle_stored(file, target.as_ref().ok(), stored?, stamp);
         self.names.leave_overlay(&place, inode);
+        Ok(())
+    }
+
+    /// Makes a scratch file a file of the store, at the name that it has.
+    fn store_as_file(&self, inode: &Inode, file: &mut File, place: &Place) -> Result<()> {
+        let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
+        let created =
+            file.created.clone().unwrap_or_else(|| Created::by(Ownership::of_process(0o644)));
+        if let Err(error) = self.make_file(place, unstored, &created).at(place.shown()) {
+            unstored.refused = Some(error.clone());
+            unstored.since = Instant::now();
+            return Err(error);
+        }
+        self.note_change(place)?;
+        file.seen = None;
+        self.memory.forget_unstored(file);
+        if file.openers > 0 {
+            self.open_stored(inode, file, FileUse::Write)?;
+        }
+        self.names.leave_overlay(place, inode);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::array::{Array, Coords};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
-use crate::store::Stat;
+use crate::store::{FileKind, Stat};
 
 impl Names {
     /// Returns the attributes of an inode.
@@ -24,9 +24,9 @@ impl Names {
     pub fn attr_with_stat(&self, inode: &Inode, stored: Option<&Stat>) -> Result<Attr> {
         let place = inode.place();
         if place.as_ref().is_none_or(|place| !place.is_dir())
-            && let Some(attr) = Self::attr_of_content(inode)
+            && let Some(attr) = self.attr_of_content(inode, place.as_ref())?
         {
-            return Ok(Attr { links: u32::from(place.is_some()), ..attr });
+            return Ok(attr);
         }
         if let Some(attr) = self.attr_of_open_view(inode) {
             return Ok(attr);
@@ -46,7 +46,7 @@ impl Names {
             (Place::Chunk(path, coords), Some(stat)) => {
                 self.attr_of_chunk(path, coords, self.attr_of_file(place), Some(stat))
             }
-            (Place::Ordinary(..), Some(stat)) => {
+            (Place::Ordinary(..), Some(stat)) if self.files().is_none() => {
                 Ok(self.attr_of_file(place).of_value(stat.len, stat))
             }
             _ => self.attr_of_stored(place),
@@ -56,42 +56,43 @@ impl Names {
 
     /// Returns the attributes that all files share.
     fn attr_of_file(&self, place: &Place) -> Attr {
-        Attr {
-            number: 0,
-            is_dir: place.is_dir(),
-            len: 0,
-            blocks: 0,
-            modified: self.core.mounted,
-            links: if place.is_dir() { 2 } else { 1 },
-            mode: None,
-            is_writable: true,
-            may_change: place.is_document(),
+        if place.is_dir() {
+            Attr::directory(self.core.mounted)
+        } else {
+            Attr { may_change: place.is_document(), ..Attr::file(self.core.mounted) }
         }
     }
 
-    /// Returns the attributes of unstored or detached bytes.
-    fn attr_of_content(inode: &Inode) -> Option<Attr> {
-        let file = inode.known_file()?.lock();
+    /// Returns the attributes of unstored or detached bytes, or of an open ordinary file.
+    fn attr_of_content(&self, inode: &Inode, place: Option<&Place>) -> Result<Option<Attr>> {
+        let Some(file) = inode.known_file() else { return Ok(None) };
+        let file = file.lock();
+        let number = inode.number();
         let unstored = match &file.content {
             Content::Unstored(unstored) if unstored.changed => unstored,
             Content::Detached(unstored) => unstored,
-            Content::Stored | Content::Unstored(_) => return None,
+            Content::Open(open) => {
+                let attr = Attr { number, ..Attr::file(self.core.mounted) };
+                return Ok(Some(attr.of_file(&open.stat()?)));
+            }
+            Content::Stored | Content::Unstored(_) => return Ok(None),
         };
-        let modified = unstored.last_modified();
         let len = u64::try_from(unstored.bytes.len()).unwrap_or(u64::MAX);
-        let (number, blocks) = (inode.number(), Attr::blocks_of(len, len));
-        let (is_writable, may_change) = (true, true);
-        Some(Attr {
+        let own = file.created.as_ref();
+        // Only a store of files keeps the owner.
+        let is_file = self.files().is_some() && matches!(place, None | Some(Place::Ordinary(..)));
+        let attr = Attr {
             number,
-            is_dir: false,
             len,
-            blocks,
-            modified,
-            links: 1,
-            mode: file.mode,
-            is_writable,
-            may_change,
-        })
+            blocks: Attr::blocks_of(len, len),
+            links: u32::from(place.is_some()),
+            mode: own.map(|own| own.owner.mode & 0o777),
+            owner: own.filter(|_| is_file).map(|own| own.owner),
+            may_change: true,
+            ..Attr::file(unstored.last_modified())
+        };
+        let accessed = own.and_then(|own| own.accessed).unwrap_or(attr.modified);
+        Ok(Some(Attr { accessed, ..attr }))
     }
 
     pub fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
@@ -99,9 +100,12 @@ impl Names {
         Ok(match place {
             Place::Node(path) => {
                 let node = self.core.hierarchy.existing(path)?;
-                let modified =
-                    node.document().map_or(self.core.mounted, |document| document.total().modified);
-                Attr { modified, ..attr }
+                let attr = Attr { is_of_node: !node.is_bare(), ..attr };
+                match (self.file_stat(place)?, node.document()) {
+                    (Some(stat), _) if stat.kind == FileKind::Directory => attr.of_file(&stat),
+                    (_, Some(document)) => attr.modified_at(document.total().modified),
+                    (_, None) => attr,
+                }
             }
             Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
                 let node = self.core.hierarchy.existing(path)?;
@@ -114,6 +118,9 @@ impl Names {
             }
             Place::Chunk(path, coords) => self.attr_of_chunk(path, coords, attr, None)?,
             Place::Ordinary(path, relative) => {
+                if self.files().is_some() {
+                    return Ok(attr.of_file(&self.file_stat(place)?.ok_or_else(Error::not_found)?));
+                }
                 let stat = self.stat_ordinary(path, relative)?;
                 attr.of_value(stat.len, &stat)
             }
@@ -126,12 +133,19 @@ impl Names {
                 // All blocks count, so that programs find no holes. The name and the length may
                 // change with the node, without notice to the kernel.
                 let blocks = Attr::blocks_of(len, len);
-                Attr { len, blocks, modified, may_change: true, ..attr }
+                Attr { len, blocks, may_change: true, ..attr }.modified_at(modified)
             }
             Place::Report(_) | Place::Control | Place::ViewsDir(_) | Place::ViewsOf(..) => {
                 Attr { is_writable: false, ..attr }
             }
-            Place::ChunkDir(..) | Place::OrdinaryDir(..) | Place::StoredDir(_) => attr,
+            Place::ChunkDir(..) | Place::OrdinaryDir(..) => {
+                let attr = Attr { is_of_node: matches!(place, Place::ChunkDir(..)), ..attr };
+                match self.file_stat(place)? {
+                    Some(stat) if stat.kind == FileKind::Directory => attr.of_file(&stat),
+                    _ => attr,
+                }
+            }
+            Place::StoredDir(_) => attr,
         })
     }
 

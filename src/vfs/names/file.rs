@@ -4,6 +4,7 @@
 //! are stored, the place of the file decides what they are: a chunk, a metadata file or an ordinary
 //! file.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -16,7 +17,7 @@ use crate::backing::Backing;
 use crate::buffer::Buffer;
 use crate::cache::Base;
 use crate::error::{Error, Kind, Result};
-use crate::store::{Stamp, Version};
+use crate::store::{FileChanges, FileId, NewTime, OpenFile, Ownership, Stamp, Version};
 use crate::vfs::authors::{Authors, Thread};
 use crate::vfs::kernel::backing_files::PassthroughState;
 use crate::view::View;
@@ -54,8 +55,8 @@ pub struct File {
     pub passthrough: PassthroughState,
     /// Whether a write failed since the file was opened: a program knows that it is incomplete.
     pub has_failed_write: bool,
-    /// The mode of a file that was created here and is not stored yet.
-    pub mode: Option<u16>,
+    /// The attributes of a file that was created here and is not stored yet.
+    pub created: Option<Created>,
     /// The processes that changed the unstored bytes while they were incomplete.
     pub authors: Authors,
     /// The metadata file as it was last shown; a rewrite is compared with it.
@@ -71,6 +72,8 @@ pub enum OpenedAs {
     View(Arc<View>),
     /// The array of a chunk.
     Chunk(Arc<Array>),
+    /// The file of the store that an ordinary file is.
+    Ordinary(FileId),
 }
 
 impl OpenedAs {
@@ -79,6 +82,7 @@ impl OpenedAs {
         match (self, now) {
             (Self::View(one), Self::View(other)) => Arc::ptr_eq(one, other) || one.is_like(other),
             (Self::Chunk(one), Self::Chunk(other)) => one.has_chunks_of(other),
+            (Self::Ordinary(one), Self::Ordinary(other)) => one == other,
             _ => false,
         }
     }
@@ -180,6 +184,9 @@ pub enum Content {
     Unstored(Unstored),
     /// Never to be stored: the file was unlinked or replaced while it was open.
     Detached(Unstored),
+    /// In an ordinary file of the store that is open, whatever its names are. Programs change it in
+    /// place.
+    Open(Arc<OpenFile>),
 }
 
 impl Content {
@@ -187,13 +194,21 @@ impl Content {
     fn held(&self) -> Option<&Held> {
         match self {
             Self::Unstored(unstored) | Self::Detached(unstored) => Some(&unstored.bytes),
-            Self::Stored => None,
+            Self::Stored | Self::Open(_) => None,
         }
     }
 
     /// Returns up to `len` bytes at `offset`, if the file has unstored bytes.
     pub fn range(&self, offset: u64, len: usize) -> Result<Option<Bytes>> {
         self.held().map(|held| held.range(offset, len)).transpose()
+    }
+
+    /// Returns the ordinary file of the store that is open.
+    pub fn open_file(&self) -> Option<&Arc<OpenFile>> {
+        match self {
+            Self::Open(open) => Some(open),
+            Self::Stored | Self::Unstored(_) | Self::Detached(_) => None,
+        }
     }
 
     /// Returns the new file of the store that the kernel writes, if there is one.
@@ -205,6 +220,47 @@ impl Content {
     pub fn added_by(&self, write: Write<'_>) -> usize {
         let end = usize::try_from(write.end()).unwrap_or(usize::MAX);
         self.held().map_or(0, |held| held.memory_added(end))
+    }
+}
+
+/// The attributes that a file got from its creator and has until it is stored.
+#[derive(Debug, Clone)]
+pub struct Created {
+    /// The owner and mode.
+    pub owner: Ownership,
+    /// The time of the last access, if a program set it.
+    pub accessed: Option<SystemTime>,
+    /// The extended attributes by name.
+    pub xattrs: BTreeMap<String, Vec<u8>>,
+}
+
+impl Created {
+    /// Returns those of a file that was just created.
+    pub fn by(owner: Ownership) -> Self {
+        Self { owner, accessed: None, xattrs: BTreeMap::new() }
+    }
+
+    /// Applies changes to them and to the time of the unstored bytes.
+    pub fn change(&mut self, unstored: &mut Unstored, changes: &FileChanges) {
+        let Ownership { mode, uid, gid } = self.owner;
+        self.owner = Ownership {
+            mode: changes.mode.unwrap_or(mode),
+            uid: changes.uid.unwrap_or(uid),
+            gid: changes.gid.unwrap_or(gid),
+        };
+        let at = |time| match time {
+            NewTime::Now => SystemTime::now(),
+            NewTime::At(time) => time,
+        };
+        self.accessed = changes.accessed.map(at).or(self.accessed);
+        if let Some(modified) = changes.modified.map(at) {
+            if let Some(new) = unstored.bytes.file().and_then(|backing| backing.new_file()) {
+                // Storing it sets the time again.
+                new.set_modified(modified).unwrap_or_else(|error| log::debug!("{error}"));
+            }
+            unstored.modified = modified;
+            unstored.keep_modified = true;
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Document, Node};
 use crate::metadata::{NodeKind, NodePath};
-use crate::store::{Key, ListableStore, STATES};
+use crate::store::{FileKind, Key, ListableStore, STATES};
 use crate::vfs::options::Form;
 use crate::view::{Format, ROOT_NAME};
 
@@ -75,7 +75,7 @@ impl Names {
             self.overlay.remove(directory, name);
         }
         match directory {
-            Place::Node(path) => self.find_in_node(path, name),
+            Place::Node(path) => self.find_in_node(path, directory, name),
             Place::ChunkDir(path, prefix) => self.find_in_chunks(path, prefix, name),
             Place::OrdinaryDir(path, _) => self.find_ordinary(path, directory, name),
             Place::Control => Ok(match name {
@@ -111,7 +111,12 @@ impl Names {
         Ok(array.is_some_and(|array| depth.is_none_or(|depth| depth < array.grid().rank())))
     }
 
-    fn find_in_node(&self, path: &NodePath, name: &str) -> Result<Option<Found>> {
+    fn find_in_node(
+        &self,
+        path: &NodePath,
+        directory: &Place,
+        name: &str,
+    ) -> Result<Option<Found>> {
         if path.is_root() && name == CONTROL {
             return Ok(Some(Place::Control.into()));
         }
@@ -122,15 +127,21 @@ impl Names {
         match node.content() {
             NodeContent::Array(array) if name == CHUNKS => self.chunks_of(path, array),
             NodeContent::NotUnderstood(NodeKind::Array, error) => {
-                let found = self.find_ordinary(path, &Place::Node(path.clone()), name)?;
+                let found = self.find_ordinary(path, directory, name)?;
                 // An encoded chunk must not appear as an ordinary file with the name of a decoded
                 // one.
                 let is_safe = found.is_none() && !may_be_chunk(name);
                 if is_safe { Ok(None) } else { Err(error.clone()) }
             }
-            NodeContent::Array(_) => self.find_ordinary(path, &Place::Node(path.clone()), name),
+            NodeContent::Array(_) => self.find_ordinary(path, directory, name),
             NodeContent::Group(_) | NodeContent::NotUnderstood(NodeKind::Group, _) => {
                 let child = path.child(name)?;
+                if matches!(node.content(), NodeContent::Group(_))
+                    && !matches!(self.core.options.form, Form::View(_))
+                    && self.is_special(path, directory, name)?
+                {
+                    return self.find_ordinary(path, directory, name);
+                }
                 let found = self.core.hierarchy.node(&child)?;
                 if let NodeContent::NotUnderstood(_, error) = node.content()
                     && found.as_ref().is_none_or(|found| found.is_bare())
@@ -142,7 +153,7 @@ impl Names {
                 if found.is_some() {
                     return Ok(Some(Place::Node(child).into()));
                 }
-                self.find_ordinary(path, &Place::Node(path.clone()), name)
+                self.find_ordinary(path, directory, name)
             }
         }
     }
@@ -197,6 +208,13 @@ impl Names {
         }
         let store = self.core.hierarchy.store();
         let prefix = self.core.hierarchy.ordinary_prefix(path)?;
+        if let Some(files) = store.files() {
+            let found = files.file_stat(prefix.key(&relative)?.as_str())?;
+            return Ok(found.map(|found| match found.kind {
+                FileKind::Directory => Place::OrdinaryDir(path.clone(), relative).into(),
+                _ => Place::Ordinary(path.clone(), relative).into(),
+            }));
+        }
         if let Some(list) = store.list() {
             list.expect_names(&prefix.key(&relative)?.parent());
         }

@@ -14,7 +14,7 @@ use super::file::{Content, OpenedAs};
 use super::inode::Inode;
 use super::place::Place;
 use crate::error::{Error, Kind, Result};
-use crate::store::Stat;
+use crate::store::{FileKind, Stat};
 use crate::vfs::core::ATTEMPTS;
 use crate::view::View;
 
@@ -23,7 +23,7 @@ impl Names {
     pub fn current(&self, known: &Arc<Inode>) -> Arc<Inode> {
         let mut inode = Arc::clone(known);
         while inode.place().is_none()
-            && !matches!(inode.file().lock().content, Content::Detached(_))
+            && !matches!(inode.file().lock().content, Content::Detached(_) | Content::Open(_))
         {
             let next = inode
                 .successor()
@@ -37,7 +37,7 @@ impl Names {
     /// Returns the inode for a name. If the current one is open with another meaning, the name gets
     /// a new inode and the open one keeps its number.
     pub fn inode_for_name(&self, place: &Place) -> Arc<Inode> {
-        let inode = self.inodes.at(place);
+        let inode = self.inode_at(place);
         if inode.known_file().is_none_or(|file| file.lock().opened.is_none()) {
             return inode;
         }
@@ -53,11 +53,26 @@ impl Names {
         renewed.unwrap_or(inode)
     }
 
+    /// Returns the inode at `place`. Names of one file of the store share theirs.
+    pub fn inode_at(&self, place: &Place) -> Arc<Inode> {
+        if let Some(inode) = self.inodes.known_at(place) {
+            return inode;
+        }
+        // If it cannot be looked at, looking at the inode reports it.
+        let is_ordinary = matches!(place, Place::Ordinary(..));
+        let found = is_ordinary.then(|| self.file_stat(place).ok().flatten()).flatten();
+        match found.filter(|found| found.links > 1 && found.kind != FileKind::Directory) {
+            Some(found) => self.inodes.at_linked(place, found.id),
+            None => self.inodes.at(place),
+        }
+    }
+
     /// Returns the current meaning of a place; `None` for files whose bytes have no meaning here.
     fn opened_as(&self, place: &Place) -> Result<Option<OpenedAs>> {
         Ok(match place {
             Place::View(path, format) => Some(OpenedAs::View(self.views.view(path, format)?)),
             Place::Chunk(path, _) => Some(OpenedAs::Chunk(self.core.shown_array(path)?)),
+            Place::Ordinary(..) => self.file_id(place)?.map(OpenedAs::Ordinary),
             _ => None,
         })
     }
@@ -114,12 +129,11 @@ impl Names {
         };
         Some(Attr {
             number: inode.number(),
-            is_dir: false,
             len: view.len(),
             blocks: Attr::blocks_of(view.len(), view.len()),
             links: u32::from(place.is_some()),
             may_change: true,
-            ..Attr::directory(modified.unwrap_or(self.core.mounted))
+            ..Attr::file(modified.unwrap_or(self.core.mounted))
         })
     }
 
@@ -156,7 +170,7 @@ impl Names {
             let attr = self.attr_with_stat(&inode, stored);
             attempts += 1;
             // Another file may take the name meanwhile.
-            let has_moved = inode.place().as_ref() != Some(place);
+            let has_moved = !inode.is_at(place);
             match &attr {
                 Ok(_) => self.inodes.looked_up(&inode),
                 Err(_) => self.inodes.release(inode),

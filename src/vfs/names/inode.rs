@@ -3,6 +3,9 @@
 //! A number belongs to a file, not to its name: a rename keeps it, and a replaced file keeps its
 //! own while it is open. Until a file is renamed, its number is derived from its place, so that the
 //! number is the same after the kernel has forgotten it.
+//!
+//! An ordinary file of a store of files may have several names (hard links). They share one inode,
+//! which is found by the identity of the file.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
@@ -11,8 +14,9 @@ use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 
 use super::file::File;
-use super::place::Place;
+use super::place::{Place, number_of};
 use crate::metadata::NodePath;
+use crate::store::FileId;
 
 /// The inode number of the root.
 pub const ROOT: u64 = 1;
@@ -22,8 +26,10 @@ pub const ROOT: u64 = 1;
 pub struct Inode {
     number: u64,
     is_dir: bool,
-    /// Its place; `None` once it was unlinked or replaced. A leaf lock.
-    place: RwLock<Option<Place>>,
+    /// Its places; none once it was unlinked or replaced, several with hard links. A leaf lock.
+    places: RwLock<Vec<Place>>,
+    /// The file of the store with several names that it is. A leaf lock.
+    linked: RwLock<Option<FileId>>,
     /// Its place before another file replaced it; `None` if that never happened. A leaf lock.
     replaced_at: RwLock<Option<Box<Place>>>,
     /// The inode that took its place while this one is open with another meaning. A leaf lock.
@@ -43,9 +49,21 @@ impl Inode {
         self.is_dir
     }
 
-    /// Returns its place; `None` once it was unlinked or replaced.
+    /// Returns its place, or one of them; `None` once it was unlinked or replaced.
     pub fn place(&self) -> Option<Place> {
-        self.place.read().clone()
+        self.places.read().first().cloned()
+    }
+
+    /// Whether it has this place.
+    pub fn is_at(&self, place: &Place) -> bool {
+        self.places.read().contains(place)
+    }
+
+    /// Gives it the place `to` instead of `from`.
+    fn move_place(&self, from: &Place, to: &Place) {
+        let mut places = self.places.write();
+        places.retain(|place| place != from && place != to);
+        places.push(to.clone());
     }
 
     /// Returns the inode that took its place, wherever that is now; `None` if there is none, or no
@@ -92,6 +110,8 @@ pub struct Inodes {
 struct Table {
     by_number: HashMap<u64, Known, RandomState>,
     by_place: HashMap<Place, u64, RandomState>,
+    /// The inodes of files with several names.
+    by_file: HashMap<FileId, u64, RandomState>,
     /// Inodes that the kernel forgot while a thread still used them. `sweep` drops them.
     unclaimed: HashSet<u64>,
 }
@@ -139,7 +159,7 @@ impl Inodes {
     /// Returns the number that the inode at `place` has or would have.
     pub fn number_at(&self, place: &Place) -> u64 {
         let table = self.table.read();
-        table.by_place.get(place).copied().unwrap_or_else(|| table.free_number(place))
+        table.by_place.get(place).copied().unwrap_or_else(|| table.free_number(place.number()))
     }
 
     /// Adds one to the lookup count of an inode.
@@ -159,7 +179,7 @@ impl Inodes {
         if table.by_place.contains_key(place) {
             return None;
         }
-        let number = table.free_number(place);
+        let number = table.free_number(place.number());
         table.insert(number, place.clone(), 1);
         Some(number)
     }
@@ -188,18 +208,60 @@ impl Inodes {
         self.table.write().drop_unknown(number);
     }
 
-    /// Moves an inode to another place. Returns the inode that was there, which has no place now.
-    pub fn rename(&self, inode: &Arc<Inode>, to: &Place) -> Option<Arc<Inode>> {
+    /// Moves an inode from one place to another. Returns the inode that was there, which has one
+    /// place less now.
+    pub fn rename(&self, inode: &Arc<Inode>, from: &Place, to: &Place) -> Option<Arc<Inode>> {
         let mut table = self.table.write();
         let replaced = table.detach_at(to);
-        if let Some(replaced) = &replaced {
+        if let Some(replaced) = replaced.as_ref().filter(|replaced| replaced.place().is_none()) {
             *replaced.replaced_at.write() = Some(Box::new(to.clone()));
         }
-        if let Some(from) = inode.place.write().replace(to.clone()) {
-            table.by_place.remove(&from);
+        if table.by_place.get(from) == Some(&inode.number) {
+            table.by_place.remove(from);
         }
+        inode.move_place(from, to);
         table.by_place.insert(to.clone(), inode.number);
         replaced
+    }
+
+    /// Lets two inodes take each other's place.
+    pub fn exchange(&self, (one, at): (&Inode, &Place), (other, other_at): (&Inode, &Place)) {
+        let mut table = self.table.write();
+        one.move_place(at, other_at);
+        other.move_place(other_at, at);
+        table.by_place.insert(other_at.clone(), one.number);
+        table.by_place.insert(at.clone(), other.number);
+    }
+
+    /// Returns the inode at `place`, which is one of the names of the file `id`.
+    pub fn at_linked(&self, place: &Place, id: FileId) -> Arc<Inode> {
+        let mut table = self.table.write();
+        let known = |table: &Table, number| {
+            table.by_number.get(number).map(|known: &Known| Arc::clone(&known.inode))
+        };
+        if let Some(inode) = table.by_place.get(place).and_then(|number| known(&table, number)) {
+            return inode;
+        }
+        if let Some(inode) = table.by_file.get(&id).and_then(|number| known(&table, number)) {
+            inode.places.write().push(place.clone());
+            table.by_place.insert(place.clone(), inode.number);
+            return inode;
+        }
+        // The number must not depend on the name.
+        let number = table.free_number(number_of(&id));
+        table.unclaimed.insert(number);
+        let inode = table.insert(number, place.clone(), 0);
+        table.note_linked(&inode, id);
+        inode
+    }
+
+    /// Gives an inode, that of the file `id`, the additional name `place`.
+    pub fn link(&self, inode: &Arc<Inode>, place: &Place, id: FileId) {
+        let mut table = self.table.write();
+        table.detach_at(place);
+        inode.places.write().push(place.clone());
+        table.by_place.insert(place.clone(), inode.number);
+        table.note_linked(inode, id);
     }
 
     /// Gives the place of an inode to a new one; `None` if it has no place.
@@ -224,10 +286,10 @@ impl Inodes {
         for (old, _, _) in &moved {
             table.by_place.remove(old);
         }
-        for (_, new, number) in moved {
+        for (old, new, number) in moved {
             table.detach_at(&new);
             if let Some(known) = table.by_number.get(&number) {
-                *known.inode.place.write() = Some(new.clone());
+                known.inode.move_place(&old, &new);
             }
             table.by_place.insert(new, number);
         }
@@ -265,7 +327,8 @@ impl Table {
         let inode = Arc::new(Inode {
             number,
             is_dir: place.is_dir(),
-            place: RwLock::new(Some(place.clone())),
+            places: RwLock::new(vec![place.clone()]),
+            linked: RwLock::new(None),
             replaced_at: RwLock::new(None),
             successor: RwLock::new(None),
             file: OnceLock::new(),
@@ -280,14 +343,14 @@ impl Table {
         {
             return Arc::clone(&known.inode);
         }
-        let number = self.free_number(place);
+        let number = self.free_number(place.number());
         self.unclaimed.insert(number);
         self.insert(number, place.clone(), 0)
     }
 
-    /// Returns the number derived from the place, or the next free one.
-    fn free_number(&self, place: &Place) -> u64 {
-        let mut number = place.number();
+    /// Returns the first free number from this one on.
+    fn free_number(&self, first: u64) -> u64 {
+        let mut number = first.max(2);
         while self.by_number.contains_key(&number) {
             number = number.wrapping_add(1).max(2);
         }
@@ -297,8 +360,21 @@ impl Table {
     fn detach_at(&mut self, place: &Place) -> Option<Arc<Inode>> {
         let number = self.by_place.remove(place)?;
         let inode = Arc::clone(&self.by_number.get(&number)?.inode);
-        *inode.place.write() = None;
+        let mut places = inode.places.write();
+        places.retain(|known| known != place);
+        if places.is_empty()
+            && let Some(id) = inode.linked.write().take()
+        {
+            // The file system may give its number to another file.
+            self.by_file.remove(&id);
+        }
+        drop(places);
         Some(inode)
+    }
+
+    fn note_linked(&mut self, inode: &Inode, id: FileId) {
+        *inode.linked.write() = Some(id);
+        self.by_file.insert(id, inode.number);
     }
 
     fn drop_unknown(&mut self, number: u64) {
@@ -313,11 +389,16 @@ impl Table {
             return;
         }
         self.unclaimed.remove(&number);
-        if let Some(known) = self.by_number.remove(&number)
-            && let Some(place) = known.inode.place()
-            && self.by_place.get(&place) == Some(&number)
+        let Some(known) = self.by_number.remove(&number) else { return };
+        for place in &*known.inode.places.read() {
+            if self.by_place.get(place) == Some(&number) {
+                self.by_place.remove(place);
+            }
+        }
+        if let Some(id) = *known.inode.linked.read()
+            && self.by_file.get(&id) == Some(&number)
         {
-            self.by_place.remove(&place);
+            self.by_file.remove(&id);
         }
     }
 }
@@ -336,10 +417,34 @@ mod tests {
         let (a, b) = (inodes.at(&place("a")), inodes.at(&place("b")));
         inodes.looked_up(&a);
         inodes.looked_up(&b);
-        let replaced = inodes.rename(&a, &place("b")).expect("b was there");
+        let replaced = inodes.rename(&a, &place("a"), &place("b")).expect("b was there");
         assert_eq!((replaced.number(), replaced.place()), (b.number(), None));
         assert_eq!(inodes.at(&place("b")).number(), a.number());
         assert_ne!(inodes.at(&place("a")).number(), a.number(), "a new file got a number in use");
+    }
+
+    #[test]
+    fn the_names_of_a_linked_file_share_one_inode_until_the_last_one_is_unlinked() {
+        let inodes = Inodes::new();
+        let id = FileId { device: 1, number: 7 };
+        let a = inodes.at(&place("a"));
+        inodes.link(&a, &place("b"), id);
+        assert_eq!(inodes.at_linked(&place("c"), id).number(), a.number());
+        assert_eq!(inodes.unlink(&place("a")).map(|inode| inode.number()), Some(a.number()));
+        assert!(a.place().is_some(), "two names are left");
+        inodes.rename(&a, &place("b"), &place("d"));
+        assert!(a.is_at(&place("d")) && a.is_at(&place("c")) && !a.is_at(&place("b")));
+        inodes.unlink(&place("c"));
+        inodes.unlink(&place("d"));
+        assert_eq!(a.place(), None);
+        inodes.looked_up(&a);
+        inodes.forget(a.number(), 1);
+        let number = a.number();
+        drop(a);
+        inodes.sweep();
+        assert!(inodes.get(number).is_none(), "kept though nobody knows it");
+        let again = inodes.at_linked(&place("e"), id).number();
+        assert_eq!(inodes.at_linked(&place("f"), id).number(), again);
     }
 
     #[test]

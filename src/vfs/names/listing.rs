@@ -238,7 +238,9 @@ impl Listings {
             {
                 return Ok(Some(self.lookup_name(&listed.place)));
             }
-            Place::Node(_) => self.names.resolve(&dir.place, &listed.name)?,
+            Place::Node(_) | Place::OrdinaryDir(..) => {
+                self.names.resolve(&dir.place, &listed.name)?
+            }
             known => Some(known.clone()),
         };
         let Some(place) = place else { return Ok(None) };
@@ -277,13 +279,8 @@ impl Listings {
     fn lookup_name(&self, place: &Place) -> Attr {
         let inode = self.names.inodes.at(place);
         self.names.inodes.looked_up(&inode);
-        Attr {
-            number: inode.number(),
-            is_dir: place.is_dir(),
-            links: if place.is_dir() { 2 } else { 1 },
-            may_change: true,
-            ..Attr::directory(self.core.mounted)
-        }
+        let attr = if place.is_dir() { Attr::directory } else { Attr::file };
+        Attr { number: inode.number(), may_change: true, ..attr(self.core.mounted) }
     }
 
     /// Whether the length of a listed chunk is known only after decoding, which a listing should

@@ -1,12 +1,81 @@
 //! Ordinary files and directories, which the store keeps as they are.
+//!
+//! In a store of files ([`FileStore`]) they are files of the store: they have its attributes, may
+//! be links or other special files, and keep their bytes there while they are open. The directories
+//! of nodes and chunks also have the attributes of the store's directories, where it has them.
 
 use super::Names;
-use super::place::{CHUNKS, DirEntries, Place};
+use super::place::{CHUNKS, DirEntries, Place, below};
+use crate::array::Coords;
 use crate::error::Result;
 use crate::metadata::NodePath;
-use crate::store::Entry;
+use crate::store::{Entry, FileId, FileKind, FileStat, FileStore};
 
 impl Names {
+    /// Returns the files of the store, if it has them.
+    pub fn files(&self) -> Option<&dyn FileStore> {
+        self.core.hierarchy.store().files()
+    }
+
+    /// Returns the path in the store of an ordinary file, or of any directory that the store has
+    /// too.
+    pub fn path_in_store(&self, place: &Place) -> Result<Option<String>> {
+        let prefix = |path: &NodePath| self.core.hierarchy.ordinary_prefix(path);
+        Ok(match place {
+            Place::Node(path) => Some(prefix(path)?.as_str().trim_end_matches('/').to_owned()),
+            Place::OrdinaryDir(path, relative) | Place::Ordinary(path, relative) => {
+                Some(prefix(path)?.key(relative)?.as_str().to_owned())
+            }
+            Place::ChunkDir(path, indices) => {
+                // Only if the keys of the array have the form of the names in the mount.
+                let array = self.core.shown_array(path)?;
+                let mut first = indices.clone();
+                first.resize(array.grid().rank(), 0);
+                let coords = Coords::new(first);
+                let is_alike = array.grid().contains(&coords)
+                    && array.key(&coords)? == prefix(path)?.key(&coords.to_string())?;
+                if !is_alike {
+                    return Ok(None);
+                }
+                Some(prefix(path)?.key(&place.relative())?.as_str().to_owned())
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the attributes of the file of the store that a file or directory is; `None` if there
+    /// is none.
+    pub fn file_stat(&self, place: &Place) -> Result<Option<FileStat>> {
+        let Some(files) = self.files() else { return Ok(None) };
+        match self.path_in_store(place)? {
+            Some(path) => files.file_stat(&path),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the identity of the file of the store that an ordinary file is.
+    pub fn file_id(&self, place: &Place) -> Result<Option<FileId>> {
+        if !matches!(place, Place::Ordinary(..)) {
+            return Ok(None);
+        }
+        Ok(self.file_stat(place)?.map(|stat| stat.id))
+    }
+
+    /// Whether `name` in `directory` is neither a regular file nor a directory in the store: a
+    /// link, a FIFO, a socket or a device.
+    pub(super) fn is_special(
+        &self,
+        path: &NodePath,
+        directory: &Place,
+        name: &str,
+    ) -> Result<bool> {
+        let Some(files) = self.files() else { return Ok(false) };
+        let key = self.core.hierarchy.ordinary_prefix(path)?.key(&below(directory, name))?;
+        let found = files.file_stat(key.as_str())?;
+        let is_plain = |kind| matches!(kind, FileKind::Regular | FileKind::Directory);
+        Ok(found.is_some_and(|found| !is_plain(found.kind)))
+    }
+
     /// Whether the store has ordinary files in a directory.
     pub fn holds_ordinary(&self, place: &Place) -> Result<bool> {
         let (Place::ChunkDir(path, _) | Place::OrdinaryDir(path, _)) = place else {

@@ -9,7 +9,7 @@
 //! directory becomes a group. Only when a directory becomes an array do the places below it change
 //! (`Place::in_array`), as they do when a node moves (`Place::moved`).
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 
 use foldhash::quality::FixedState;
 
@@ -364,9 +364,14 @@ impl Place {
 
     /// Returns a number that is always the same for this place.
     pub fn number(&self) -> u64 {
-        // 0 and 1 are reserved, and some programs store inode numbers as signed.
-        (FixedState::default().hash_one(self) >> 1).max(2)
+        number_of(self)
     }
+}
+
+/// Returns an inode number that is always the same for this value.
+pub(super) fn number_of(value: &impl Hash) -> u64 {
+    // 0 and 1 are reserved, and some programs store inode numbers as signed.
+    (FixedState::default().hash_one(value) >> 1).max(2)
 }
 
 /// Returns the directory of other states of the hierarchy in `.zarrfs`, which is a group.

@@ -48,7 +48,9 @@ impl Names {
     /// chunk was replaced by another one.
     pub fn target_of(&self, inode: &Inode, file: &File) -> Result<Option<Target>> {
         let opened = match &file.opened {
-            Some(OpenedAs::Chunk(opened)) if !matches!(file.content, Content::Detached(_)) => {
+            Some(OpenedAs::Chunk(opened))
+                if !matches!(file.content, Content::Detached(_) | Content::Open(_)) =>
+            {
                 Some(opened)
             }
             _ => None,

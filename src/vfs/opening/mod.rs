@@ -15,7 +15,7 @@ use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Wanted};
 use crate::metadata::NodePath;
-use crate::store::Version;
+use crate::store::{FileUse, Key, Version};
 use crate::vfs::access::{Access, Opened, Pages, Prepared};
 use crate::vfs::contents::Contents;
 use crate::vfs::core::Core;
@@ -185,7 +185,12 @@ impl Opener {
         if file.passthrough.openers > 0 || matches!(file.content, Content::Stored) {
             return Err(Error::not_found()); // What it has is another file's now.
         }
+        let is_file = matches!(file.content, Content::Open(_));
         drop(file);
+        if is_file && access == Access::Write {
+            let mut file = inode.file().lock();
+            self.contents.files.open_stored(inode, &mut file, FileUse::Write)?;
+        }
         if access == Access::Truncate {
             self.contents.files.truncate_content(inode, 0)?;
         }
@@ -253,7 +258,8 @@ impl Opener {
         loop {
             let inode = self.names.current(known);
             let mut file = inode.file().lock();
-            if inode.place().is_some() || matches!(file.content, Content::Detached(_)) {
+            let is_kept = matches!(file.content, Content::Detached(_) | Content::Open(_));
+            if inode.place().is_some() || is_kept {
                 file.openers += 1;
                 file.opening += 1;
                 file.writers += u32::from(access != Access::Read);
@@ -313,6 +319,11 @@ impl Opener {
         if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access) {
             self.reader.before_chunk(path, array, coords);
         }
+        if self.contents.files.is_kept_as_file(Some(place))
+            && let Some(opened) = self.open_file(inode, place, access)?
+        {
+            return Ok(opened);
+        }
         let mut file = inode.file().lock();
         if inode.place().is_none() {
             // The file has lost its name meanwhile.
@@ -364,6 +375,39 @@ impl Opener {
         file.settle();
         let pages = if drops.is_some() { Pages::Drop } else { Pages::Keep };
         Ok(Prepared { pages, backing: None, drops })
+    }
+
+    /// Opens the file of the store that an ordinary file is; `None` if its bytes are not stored.
+    fn open_file(
+        &self,
+        inode: &Arc<Inode>,
+        place: &Place,
+        access: Access,
+    ) -> Result<Option<Prepared>> {
+        let purpose = if access == Access::Read { FileUse::Read } else { FileUse::Write };
+        let mut file = inode.file().lock();
+        let was_open = file.content.open_file().is_some();
+        let Some(open) = self.contents.files.open_stored(inode, &mut file, purpose)? else {
+            return Ok(None);
+        };
+        let id = open.stat()?.id;
+        drop(file);
+        // Another program may have given the name to another file since this one was opened.
+        let now = if was_open { self.names.file_id(place)?.unwrap_or(id) } else { id };
+        self.names.share(inode, OpenedAs::Ordinary(now))?;
+        let mut file = inode.file().lock();
+        if access == Access::Truncate {
+            open.set_len(0)?;
+            self.contents.files.note_change(place)?;
+        }
+        let key = self.names.path_in_store(place)?.map(|path| Key::parse(&path)).transpose()?;
+        let stat = key.map(|key| self.core.hierarchy.store().stat(&key)).transpose()?.flatten();
+        // Bytes that another program has mapped may change without a new version.
+        let version = stat.map(|stat| stat.version).filter(|_| file.openers <= 1);
+        let drops = file.open_pages(version);
+        file.settle();
+        let pages = if drops.is_some() { Pages::Drop } else { Pages::Keep };
+        Ok(Some(Prepared { pages, backing: None, drops }))
     }
 
     /// Truncates a file for an open, and decides who receives what is written.

@@ -176,12 +176,11 @@ impl Passthrough {
         let (_, backing) = file.passthrough.backing.as_ref().filter(|_| inode.place().is_none())?;
         Some(Attr {
             number: inode.number(),
-            is_dir: false,
             len: backing.len(),
             blocks: Attr::blocks_of(backing.len(), backing.len()),
             links: 0,
             may_change: true,
-            ..Attr::directory(backing.modified())
+            ..Attr::file(backing.modified())
         })
     }
 

@@ -16,7 +16,9 @@ use crate::store::{
     Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
     Room, Stat, Store, Value, Version, WritableStore,
 };
-use crate::vfs::{Access, Opened, Options, PassthroughOptions, Presence, ROOT, Vfs, Writeback};
+use crate::vfs::{
+    Access, Opened, Options, Ownership, PassthroughOptions, Presence, ROOT, Vfs, Writeback,
+};
 
 /// Bytes of every chunk: two elements of `uint16`.
 pub const CHUNK_LEN: usize = 4;
@@ -489,7 +491,7 @@ impl Bed {
         let (above, name) = Self::split(path);
         let number = self.find(above).unwrap_or_else(|_| {
             let (parent, name) = self.place(above);
-            self.vfs.mkdir(parent, name).expect("made").number
+            self.vfs.mkdir(parent, name, Ownership::of_process(0o755)).expect("made").number
         });
         (number, name)
     }
@@ -513,7 +515,11 @@ impl Bed {
 
     pub fn create(&self, path: &str) -> Result<u64> {
         let (parent, name) = self.place(path);
-        Ok(self.vfs.create(parent, name, 0o644, Access::Truncate, false)?.1.handle)
+        Ok(self
+            .vfs
+            .create(parent, name, Ownership::of_process(0o644), Access::Truncate, false)?
+            .1
+            .handle)
     }
 
     /// As `close` does it: the error is that of the flush.

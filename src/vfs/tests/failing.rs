@@ -11,7 +11,7 @@ use super::bed::{Bed, new_array};
 use crate::error::Result;
 use crate::metadata::merge::Edit;
 use crate::metadata::{Dialect, NodePath};
-use crate::vfs::{ROOT, Writeback};
+use crate::vfs::{Ownership, ROOT, Writeback};
 
 /// Something that a program does with one call.
 struct Call {
@@ -27,7 +27,9 @@ const CALLS: &[Call] = &[
     Call {
         name: "rename an array onto an empty directory",
         prepare: |bed| {
-            bed.vfs.mkdir(bed.find("h").expect("there"), "b").expect("made");
+            bed.vfs
+                .mkdir(bed.find("h").expect("there"), "b", Ownership::of_process(0o755))
+                .expect("made");
         },
         run: |bed| bed.rename("g/a", "h/b"),
     },
@@ -139,7 +141,7 @@ fn seen(bed: &Bed) -> BTreeMap<String, Option<Vec<u8>>> {
         for name in bed.names(&directory) {
             let path = if directory.is_empty() { name } else { format!("{directory}/{name}") };
             let number = bed.find(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-            if bed.vfs.getattr(number).expect("there").is_dir {
+            if bed.vfs.getattr(number).expect("there").is_dir() {
                 all.insert(path.clone(), None);
                 directories.push(path);
             } else {

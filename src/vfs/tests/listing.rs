@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::bed::Bed;
 use crate::error::Kind;
 use crate::metadata::NodePath;
-use crate::vfs::{Access, Presence, ROOT};
+use crate::vfs::{Access, Ownership, Presence, ROOT};
 
 #[test]
 fn a_damaged_shard_hides_only_its_own_chunks() {
@@ -83,8 +83,10 @@ fn reads_from_before_an_edit_are_not_cached() {
 fn attributes_of_bytes_that_may_be_merged_or_dropped_are_not_kept() {
     let bed = Bed::new();
     let (parent, name) = bed.place("plain/c/0");
-    let (attr, opened) =
-        bed.vfs.create(parent, name, 0o644, Access::Truncate, false).expect("created");
+    let (attr, opened) = bed
+        .vfs
+        .create(parent, name, Ownership::of_process(0o644), Access::Truncate, false)
+        .expect("created");
     assert!(bed.vfs.ttl(&attr).is_zero());
     bed.vfs.write(opened.handle, 0, b"abcd").expect("written");
     bed.close(opened.handle).expect("stored");

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::bed::{Bed, CHUNK_LEN};
 use crate::error::{Error, Kind};
-use crate::vfs::{Access, Pages, Writeback};
+use crate::vfs::{Access, Ownership, Pages, Writeback};
 
 const NAMES: [&str; 10] = [
     "plain/c/0",
@@ -277,8 +277,10 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
     match step {
         Step::Create(n) => {
             let (parent, last) = bed.place(name(n));
-            let (attr, opened) =
-                bed.vfs.create(parent, last, 0o644, Access::Truncate, false).expect("made");
+            let (attr, opened) = bed
+                .vfs
+                .create(parent, last, Ownership::of_process(0o644), Access::Truncate, false)
+                .expect("made");
             let file = *model.names.entry(name(n)).or_insert_with(|| {
                 model.files.push(File { name: Some(name(n)), ..File::default() });
                 model.files.len() - 1

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::bed::{Bed, new_array};
 use crate::error::Kind;
-use crate::vfs::Access;
+use crate::vfs::{Access, Ownership};
 
 #[test]
 fn a_refused_rename_does_not_affect_open_files() {
@@ -127,7 +127,8 @@ fn an_open_chunk_survives_two_replacements() {
 fn a_directory_does_not_get_the_name_of_a_lock_file() {
     let bed = Bed::new();
     for name in ["zarr.json.__lock", "x.__lock"] {
-        let refused = bed.vfs.mkdir(crate::vfs::ROOT, name).expect_err("made");
+        let refused =
+            bed.vfs.mkdir(crate::vfs::ROOT, name, Ownership::of_process(0o755)).expect_err("made");
         assert_eq!(refused.kind(), Kind::Invalid, "{name}");
     }
     bed.write("g/zarr.json", br#"{"zarr_format":3,"node_type":"group"}"#).expect("a group");

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::bed::Bed;
 use crate::error::Kind;
-use crate::vfs::{Access, Change, Pages, ROOT};
+use crate::vfs::{Access, Change, Ownership, Pages, ROOT};
 
 #[test]
 fn a_rewritten_ordinary_file_is_stored_after_the_kernel_forgot_it() {
@@ -126,9 +126,9 @@ fn an_open_after_a_refused_close_reads_the_stored_bytes() {
 #[test]
 fn a_directory_that_the_store_rejects_stays_pending_with_the_error() {
     let bed = Bed::new();
-    let made = bed.vfs.mkdir(ROOT, "new").expect("made").number;
-    bed.vfs.mkdir(made, "below").expect("made");
-    bed.vfs.mkdir(ROOT, ".hidden").expect("made");
+    let made = bed.vfs.mkdir(ROOT, "new", Ownership::of_process(0o755)).expect("made").number;
+    bed.vfs.mkdir(made, "below", Ownership::of_process(0o755)).expect("made");
+    bed.vfs.mkdir(ROOT, ".hidden", Ownership::of_process(0o755)).expect("made");
     let paths = |wanted_errno: Option<i32>| -> Vec<String> {
         let of = |unstored: crate::vfs::Unstored| {
             assert!(matches!(unstored.change, Change::Directory), "{unstored:?}");

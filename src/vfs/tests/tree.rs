@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::bed::{Bed, CHUNK_LEN};
 use crate::error::{Kind, Result};
 use crate::metadata::Dialect;
-use crate::vfs::{Access, Replace};
+use crate::vfs::{Access, Ownership, Replace};
 
 /// Directories that nodes are made in.
 const DIRS: [&str; 6] = ["a", "b", "a/a", "a/b", "b/a", "a/b/a"];
@@ -301,7 +301,8 @@ fn document(kind: Dir) -> String {
 /// Writes a whole file, and says what its close said.
 fn write(bed: &Bed, path: &str, bytes: &[u8]) -> Result<()> {
     let (parent, name) = (bed.find(parent(path))?, path.rsplit('/').next().unwrap_or(path));
-    let (_, opened) = bed.vfs.create(parent, name, 0o644, Access::Truncate, false)?;
+    let (_, opened) =
+        bed.vfs.create(parent, name, Ownership::of_process(0o644), Access::Truncate, false)?;
     let written = bed.vfs.write(opened.handle, 0, bytes);
     written.and(bed.close(opened.handle))
 }
@@ -320,7 +321,7 @@ fn remove_all(bed: &Bed, path: &str, reversed: bool) -> Result<()> {
     for name in names {
         let below = format!("{path}/{name}");
         let number = bed.find(&below)?;
-        if bed.vfs.getattr(number)?.is_dir {
+        if bed.vfs.getattr(number)?.is_dir() {
             remove_all(bed, &below, reversed)?;
         } else {
             bed.vfs.unlink(bed.find(path)?, &name)?;
@@ -334,7 +335,11 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
     let (done, expected) = match step {
         Step::Mkdir(path) if has_parent(model, path) => {
             let number = bed.find(parent(path)).expect("there");
-            let made = bed.vfs.mkdir(number, path.rsplit('/').next().unwrap_or(path));
+            let made = bed.vfs.mkdir(
+                number,
+                path.rsplit('/').next().unwrap_or(path),
+                Ownership::of_process(0o755),
+            );
             (made.map(drop), model.mkdir(path))
         }
         Step::WriteGroup(path, title) if model.dirs.contains_key(path) => {
@@ -449,7 +454,7 @@ fn collect(bed: &Bed, path: &str, found: &mut Vec<String>) {
     for name in bed.names(path) {
         let below = if path.is_empty() { name } else { format!("{path}/{name}") };
         let number = bed.find(&below).expect("listed and not there");
-        if bed.vfs.getattr(number).expect("there").is_dir {
+        if bed.vfs.getattr(number).expect("there").is_dir() {
             collect(bed, &below, found);
         }
         found.push(below);

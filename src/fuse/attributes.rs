@@ -1,0 +1,53 @@
+//! Changes of attributes: `chmod`, `chown`, `truncate` and `utimensat` in one request.
+
+use std::time::SystemTime;
+
+use super::terms::Owner;
+use crate::error::{At, Result};
+use crate::vfs::{Attr, FileChanges, NewTime, Vfs};
+
+/// Changes the length and then the other attributes of a file. `owner` is that of the files that
+/// have none of their own.
+pub(super) fn change(
+    vfs: &Vfs,
+    owner: Owner,
+    number: u64,
+    len: Option<u64>,
+    changes: &FileChanges,
+) -> Result<Attr> {
+    if owner.own(&vfs.getattr(number)?).is_some() {
+        if let Some(len) = len {
+            vfs.truncate(number, len)?;
+        }
+        if !changes.is_empty() {
+            vfs.change(number, changes)?;
+        }
+        return vfs.getattr(number);
+    }
+    let FileChanges { mode, uid, gid, modified, .. } = *changes;
+    if vfs.is_without_attributes(number)? {
+        return vfs.getattr(number);
+    }
+    // A program may create a file with restricted permissions, but stored files have a fixed mode.
+    // So only permission bits are ignored, and other bits are refused.
+    let is_plain = |mode: u16| mode & 0o7000 == 0;
+    let mode = match mode {
+        Some(mode) if is_plain(mode) && vfs.set_mode(number, mode)? => None,
+        mode => mode,
+    };
+    if mode.is_some() || uid.is_some() || gid.is_some() {
+        let checked = owner.check(&vfs.getattr(number)?, mode, uid, gid);
+        checked.map_err(|error| match vfs.path_of(number) {
+            Some(path) => error.at(path),
+            None => error,
+        })?;
+    }
+    if let Some(len) = len {
+        vfs.truncate(number, len)?;
+    }
+    match modified {
+        Some(NewTime::At(time)) => vfs.set_modified(number, time),
+        Some(NewTime::Now) if len.is_none() => vfs.set_modified(number, SystemTime::now()),
+        _ => vfs.getattr(number),
+    }
+}

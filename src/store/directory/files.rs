@@ -1,0 +1,188 @@
+//! The files of the directory with all that the file system keeps of them.
+
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, fstat, linkat, mkdirat,
+    mknodat, renameat_with, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::{getegid, geteuid};
+
+use super::DirectoryStore;
+use super::names::{c_name, is_lock};
+use super::opening::{check_root, open_at};
+use super::parents::make_parent;
+use crate::error::{At, Error, Kind, Result};
+use crate::store::{
+    FileChanges, FileKind, FileStore, FileUse, Key, NewNode, OpenFile, Ownership, Replace,
+};
+use crate::sys::{self, Links};
+
+/// The set-group-ID bit.
+const SET_GID: u32 = 0o2000;
+
+impl DirectoryStore {
+    /// Finds `path` without following its last component; `None` if there is none.
+    fn find_last(&self, path: &str) -> Result<Option<OwnedFd>> {
+        let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
+        let (name, flags) = (c_name(path)?, OFlags::PATH | OFlags::NOFOLLOW);
+        let mut opened = sys::open_beneath(&*self.root, &name, flags, Links::Refuse);
+        if matches!(opened, Err(Errno::LOOP)) {
+            if let Some((above, _)) = path.rsplit_once('/') {
+                self.root.check(above)?;
+            }
+            opened = sys::open_beneath(&*self.root, &name, flags, Links::Beneath);
+        }
+        match opened {
+            Ok(fd) => Ok(Some(fd)),
+            Err(Errno::NOENT | Errno::NOTDIR) => check_root(&self.root).map(|()| None),
+            Err(Errno::XDEV) => {
+                Err(Error::new(Kind::Os(libc::EXDEV), "its path leads out of the store"))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens the directory of a new name, and returns it with the last component.
+    fn parent_of(&self, path: &str) -> Result<(OwnedFd, CString)> {
+        let key = Key::parse(path)?;
+        if is_lock(&key) {
+            return Err(super::reserved());
+        }
+        let name = c_name(key.name())?;
+        Ok((make_parent(&self.root, &key)?, name))
+    }
+
+    /// Opens the directory of an existing name, and returns it with the last component.
+    fn existing_parent_of(&self, path: &str) -> Result<(OwnedFd, CString)> {
+        let key = Key::parse(path)?;
+        if is_lock(&key) {
+            return Err(super::reserved());
+        }
+        let parent = key.parent();
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let dir = open_at(&self.root, parent.as_str(), flags)?.ok_or_else(Error::not_found)?;
+        Ok((dir, c_name(key.name())?))
+    }
+}
+
+/// Returns the mode and the owner of a new file in the directory `dir`, as a file system chooses
+/// them for a process of that user.
+fn owner_in(dir: &OwnedFd, owner: Ownership, is_dir: bool) -> Result<Ownership> {
+    let above = fstat(dir)?;
+    if above.st_mode & SET_GID == 0 {
+        return Ok(owner);
+    }
+    let inherited = if is_dir { 0o2000 } else { 0 };
+    Ok(Ownership { mode: owner.mode | inherited, gid: above.st_gid, ..owner })
+}
+
+/// Gives a new file to its owner, if this process may do that.
+fn give(file: &OpenFile, owner: Ownership) -> Result<()> {
+    let now = file.stat()?.owner;
+    if (now.uid, now.gid) != (owner.uid, owner.gid) && geteuid().is_root() {
+        let (uid, gid) = (Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)));
+        chownat(file, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    let now = file.stat()?;
+    if now.owner.mode != owner.mode && now.kind != FileKind::Link {
+        file.change(&FileChanges { mode: Some(owner.mode), ..FileChanges::default() })?;
+    }
+    Ok(())
+}
+
+impl FileStore for DirectoryStore {
+    fn open(&self, path: &str, purpose: FileUse) -> Result<Option<OpenFile>> {
+        if Key::parse(path.trim_end_matches('/')).is_ok_and(|key| is_lock(&key)) {
+            return Ok(None);
+        }
+        let Some(found) = self.find_last(path).at(path)? else { return Ok(None) };
+        let found = OpenFile::new(found, FileUse::Attributes);
+        if purpose == FileUse::Attributes {
+            return Ok(Some(found));
+        }
+        // To open a device would have effects.
+        match found.stat()?.kind {
+            FileKind::Regular => found.reopen(purpose).at(path).map(Some),
+            FileKind::Directory => Err(Error::new(Kind::IsDirectory, "is a directory").at(path)),
+            FileKind::Link => Err(Error::new(Kind::Os(libc::ELOOP), "a symbolic link").at(path)),
+            _ => Err(super::opening::not_a_file().at(path)),
+        }
+    }
+
+    fn create(&self, path: &str, owner: Ownership) -> Result<OpenFile> {
+        let (dir, name) = self.parent_of(path)?;
+        let owner = owner_in(&dir, owner, false)?;
+        let is_own = (owner.uid, owner.gid) == (geteuid().as_raw(), getegid().as_raw());
+        // Other users cannot open it before it has its owner.
+        let mode = u32::from(if is_own { owner.mode } else { owner.mode & 0o700 });
+        let created = sys::create_beneath(&dir, &name, Mode::from_raw_mode(mode))?;
+        let file = OpenFile::new(created, FileUse::Write);
+        give(&file, owner)?;
+        Ok(file)
+    }
+
+    fn make(&self, path: &str, node: NewNode<'_>, owner: Ownership) -> Result<()> {
+        let (dir, name) = self.parent_of(path)?;
+        let owner = owner_in(&dir, owner, matches!(node, NewNode::Directory))?;
+        // It gets its whole mode when it has its owner.
+        let mode = Mode::from_raw_mode(u32::from(owner.mode) & 0o700);
+        match node {
+            NewNode::Directory => mkdirat(&dir, &name, mode)?,
+            NewNode::Link(text) => {
+                let text = CString::new(text)
+                    .map_err(|_| Error::invalid("the link contains a NUL byte"))?;
+                symlinkat(&text, &dir, &name)?;
+            }
+            NewNode::Special(kind, device) => {
+                let kind = match kind {
+                    FileKind::Fifo => FileType::Fifo,
+                    FileKind::Socket => FileType::Socket,
+                    FileKind::BlockDevice => FileType::BlockDevice,
+                    FileKind::CharDevice => FileType::CharacterDevice,
+                    FileKind::Regular => FileType::RegularFile,
+                    FileKind::Directory | FileKind::Link => {
+                        return Err(Error::invalid("mknod cannot make this kind of file"));
+                    }
+                };
+                mknodat(&dir, &name, kind, mode, u64::from(device))?;
+            }
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        let made = sys::open_beneath(&dir, &name, flags, Links::Refuse)?;
+        give(&OpenFile::new(made, FileUse::Attributes), owner)
+    }
+
+    fn remove_file(&self, path: &str) -> Result<()> {
+        let (dir, name) = self.existing_parent_of(path)?;
+        Ok(unlinkat(&dir, &name, AtFlags::empty())?)
+    }
+
+    fn remove_directory(&self, path: &str) -> Result<()> {
+        let (dir, name) = self.existing_parent_of(path)?;
+        Ok(unlinkat(&dir, &name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn rename(&self, from: &str, to: &str, replace: Replace) -> Result<()> {
+        let (dir, name) = self.existing_parent_of(from)?;
+        let (new_dir, new_name) = self.parent_of(to)?;
+        let flags = match replace {
+            Replace::Yes => RenameFlags::empty(),
+            Replace::No => RenameFlags::NOREPLACE,
+            Replace::Exchange => RenameFlags::EXCHANGE,
+        };
+        Ok(renameat_with(&dir, &name, &new_dir, &new_name, flags)?)
+    }
+
+    fn may_give(&self) -> bool {
+        geteuid().is_root()
+    }
+
+    fn link(&self, from: &str, to: &str) -> Result<()> {
+        let (dir, name) = self.existing_parent_of(from)?;
+        let (new_dir, new_name) = self.parent_of(to)?;
+        Ok(linkat(&dir, &name, &new_dir, &new_name, AtFlags::empty())?)
+    }
+}

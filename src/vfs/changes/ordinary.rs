@@ -1,0 +1,116 @@
+//! Creates, removes, renames and links ordinary files in a store of files.
+
+use super::renames::{NamedFile, Renames, lock_both};
+use crate::error::{At, Error, Kind, Result};
+use crate::store::{FileKind, FileStore, NewNode, Ownership, Replace};
+use crate::vfs::contents::store::StoreReason;
+use crate::vfs::names::file::{Content, File};
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::place::Place;
+
+impl Renames {
+    /// Whether both places are ordinary files that the store keeps as files.
+    pub fn are_kept_as_files(&self, from: &Place, to: &Place) -> bool {
+        let is_kept = |place| self.contents.files.is_kept_as_file(Some(place));
+        is_kept(from) && is_kept(to)
+    }
+
+    fn files(&self) -> Result<&dyn FileStore> {
+        self.core.hierarchy.store().write()?;
+        self.names.files().ok_or_else(|| Error::unsupported("the store does not keep files"))
+    }
+
+    fn path(&self, place: &Place) -> Result<String> {
+        self.names.path_in_store(place)?.ok_or_else(Error::not_found)
+    }
+
+    /// Makes a file that is no regular one at `place`.
+    pub fn make(&self, place: &Place, node: NewNode<'_>, owner: Ownership) -> Result<()> {
+        self.files()?.make(&self.path(place)?, node, owner).at(place.shown())?;
+        self.contents.files.note_change(place)
+    }
+
+    /// Removes an ordinary file from the store.
+    pub fn remove_file(&self, place: &Place) -> Result<()> {
+        self.files()?.remove_file(&self.path(place)?)
+    }
+
+    /// Removes one name of an ordinary file. Programs that have it open keep it.
+    pub fn unlink_in_store(&self, inode: &Inode, file: &mut File, place: &Place) -> Result<()> {
+        match self.remove_file(place) {
+            // A scratch file that was never stored.
+            Err(error)
+                if error.kind() == Kind::NotFound
+                    && matches!(file.content, Content::Unstored(_)) => {}
+            removed => removed?,
+        }
+        self.contents.files.note_change(place)?;
+        self.names.inodes.unlink(place);
+        if inode.place().is_none() {
+            self.contents.files.detach(file, None);
+        }
+        self.names.leave_overlay(place, inode);
+        self.names.remember_chunk_dirs(place);
+        Ok(())
+    }
+
+    /// Renames an ordinary file to another ordinary one. A scratch file becomes a file of the store
+    /// first.
+    pub fn rename_in_store(
+        &self,
+        from: NamedFile<'_>,
+        to: NamedFile<'_>,
+        replace: Replace,
+    ) -> Result<()> {
+        let (inode, replaced) = (from.inode, to.inode);
+        if std::sync::Arc::ptr_eq(inode, replaced) {
+            return Ok(()); // POSIX wants that for two names of one file.
+        }
+        let (mut file, mut old) = lock_both(inode, replaced);
+        self.contents.files.store_locked(inode, &mut file, StoreReason::Asked)?;
+        if replace == Replace::Exchange {
+            self.contents.files.store_locked(replaced, &mut old, StoreReason::Asked)?;
+        }
+        self.files()?.rename(&self.path(from.place)?, &self.path(to.place)?, replace)?;
+        self.contents.files.note_change(from.place)?;
+        self.contents.files.note_change(to.place)?;
+        if replace == Replace::Exchange {
+            self.names.inodes.exchange((inode, from.place), (replaced, to.place));
+            return Ok(());
+        }
+        self.names.inodes.rename(inode, from.place, to.place);
+        if replaced.place().is_none() {
+            self.contents.files.detach(&mut old, None);
+        }
+        self.names.leave_overlay(to.place, replaced);
+        self.names.leave_overlay(from.place, inode);
+        self.names.remember_chunk_dirs(from.place);
+        Ok(())
+    }
+
+    /// Gives an ordinary file a second name.
+    pub fn link_in_store(&self, from: NamedFile<'_>, to: &Place) -> Result<()> {
+        let mut file = from.inode.file().lock();
+        self.contents.files.store_locked(from.inode, &mut file, StoreReason::Asked)?;
+        self.files()?.link(&self.path(from.place)?, &self.path(to)?).at(to.shown())?;
+        self.contents.files.note_change(to)?;
+        if let Some(id) = self.names.file_id(to)? {
+            self.names.inodes.link(from.inode, to, id);
+        }
+        Ok(())
+    }
+
+    /// Fails for a link, a FIFO, a socket or a device, which has no bytes for a chunk or a metadata
+    /// file.
+    pub fn check_regular(&self, from: &Place) -> Result<()> {
+        if !self.contents.files.is_kept_as_file(Some(from)) {
+            return Ok(());
+        }
+        match self.names.file_stat(from)? {
+            Some(found) if found.kind != FileKind::Regular => {
+                Err(Error::new(Kind::NotPermitted, "not a regular file").at(from.shown()))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Ordinary files of a store of files: programs change them in place.
+//!
+//! A new file is in the store at once, unless its name is one of a scratch file: most of these are
+//! soon renamed onto a chunk, a metadata file or another name, or removed. Until then they have
+//! their bytes in memory, as any other file ([`Content::Unstored`]), and their attributes, too
+//! ([`Created`]).
+
+use std::sync::Arc;
+
+use super::files::Files;
+use super::store::StoreReason;
+use crate::error::{At, Error, Kind, Result};
+use crate::store::{FileChanges, FileUse, NewTime, OpenFile};
+use crate::vfs::names::file::{Content, Created, File, Unstored, Write};
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::place::Place;
+
+/// The ends of the names that programs give to scratch files: zarr-python, TensorStore and zarrs,
+/// and many others.
+const SCRATCH_ENDS: [&str; 4] = [".partial", "__lock", ".tmp", ".temp"];
+
+/// The begins of the names of scratch files: GLib (`gedit`), `sed -i`.
+const SCRATCH_BEGINS: [&str; 1] = [".goutputstream-"];
+
+/// The letters in the random end of the name of a scratch file of rsync.
+const RSYNC_RANDOM: usize = 6;
+
+/// Whether programs give this name to files that they rename or remove at once.
+pub fn is_scratch(name: &str) -> bool {
+    let is_of_rsync = || {
+        let (stem, random) = name.strip_prefix('.')?.rsplit_once('.')?;
+        let is_random = random.len() == RSYNC_RANDOM
+            && random.chars().all(|letter| letter.is_ascii_alphanumeric());
+        Some(is_random && !stem.is_empty())
+    };
+    SCRATCH_ENDS.iter().any(|end| name.ends_with(end))
+        || SCRATCH_BEGINS.iter().any(|begin| name.starts_with(begin))
+        || is_of_rsync().unwrap_or_default()
+}
+
+impl Files {
+    /// Whether a place is an ordinary file that the store keeps as a file.
+    pub fn is_kept_as_file(&self, place: Option<&Place>) -> bool {
+        matches!(place, Some(Place::Ordinary(..))) && self.names.files().is_some()
+    }
+
+    /// Opens the stored file that a locked ordinary file is, or returns the open one. `None` for
+    /// all other files, and for bytes that are not stored yet.
+    pub fn open_stored(
+        &self,
+        inode: &Inode,
+        file: &mut File,
+        purpose: FileUse,
+    ) -> Result<Option<Arc<OpenFile>>> {
+        match &file.content {
+            Content::Open(open) if purpose == FileUse::Read || open.purpose() == purpose => {
+                return Ok(Some(Arc::clone(open)));
+            }
+            // It may have no name any more.
+            Content::Open(open) => {
+                let open = Arc::new(open.reopen(purpose)?);
+                file.content = Content::Open(Arc::clone(&open));
+                return Ok(Some(open));
+            }
+            Content::Stored => {}
+            Content::Unstored(_) | Content::Detached(_) => return Ok(None),
+        }
+        let Some(place) = inode.place().filter(|place| self.is_kept_as_file(Some(place))) else {
+            return Ok(None);
+        };
+        let Some(files) = self.names.files() else { return Ok(None) };
+        let path = self.names.path_in_store(&place)?.ok_or_else(Error::not_found)?;
+        let open = Arc::new(files.open(&path, purpose)?.ok_or_else(Error::not_found)?);
+        if file.openers > 0 {
+            file.content = Content::Open(Arc::clone(&open));
+        }
+        Ok(Some(open))
+    }
+
+    /// Like [`Self::open_stored`], to change the bytes.
+    pub fn open_to_change(&self, inode: &Inode, file: &mut File) -> Result<Option<Arc<OpenFile>>> {
+        let open = self.open_stored(inode, file, FileUse::Write)?;
+        if open.is_some()
+            && let Some(place @ Place::Ordinary(..)) = inode.place()
+        {
+            self.note_change(&place)?;
+        }
+        Ok(open)
+    }
+
+    /// Like [`Self::open_to_change`], for a write. A scratch file that becomes too long for memory
+    /// is stored first.
+    pub fn open_to_write(
+        &self,
+        inode: &Inode,
+        file: &mut File,
+        write: Write<'_>,
+    ) -> Result<Option<Arc<OpenFile>>> {
+        if let Content::Unstored(unstored) = &file.content
+            && unstored.bytes.file().is_none()
+            && self.is_kept_as_file(inode.place().as_ref())
+        {
+            let limit = self.core.hierarchy.options().max_chunk_len;
+            let fits = write.end() <= limit
+                && u64::try_from(unstored.bytes.len()).is_ok_and(|len| len <= limit);
+            if fits && self.memory.try_reserve(file.content.added_by(write)).is_ok() {
+                self.memory.unreserve(file.content.added_by(write));
+            } else {
+                self.store_locked(inode, file, StoreReason::Asked)?;
+            }
+        }
+        self.open_to_change(inode, file)
+    }
+
+    /// Marks an ordinary file, its name, or the end of its name, as not synced to disk.
+    pub fn note_change(&self, place: &Place) -> Result<()> {
+        if let Place::Ordinary(path, relative) = place {
+            self.unsynced.changed(self.stored.ordinary_key(path, relative)?);
+        }
+        Ok(())
+    }
+
+    /// Makes the unstored bytes of an ordinary file a file of the store, with the attributes that
+    /// programs gave it. The name comes last.
+    pub fn make_file(&self, place: &Place, unstored: &Unstored, created: &Created) -> Result<()> {
+        let files = self.names.files().ok_or_else(|| Error::unsupported("no store of files"))?;
+        let path = self.names.path_in_store(place)?.ok_or_else(Error::not_found)?;
+        let write = self.core.hierarchy.store().write()?;
+        let written = unstored.written();
+        let times = FileChanges {
+            accessed: created.accessed.map(NewTime::At),
+            modified: Some(NewTime::At(unstored.last_modified())),
+            ..FileChanges::default()
+        };
+        if let Some(new) = written.bytes.new_file().filter(|new| !new.may_have_writers()) {
+            let open = new.open_file()?;
+            self.dress(&open, created)?;
+            open.change(&FileChanges {
+                mode: Some(created.owner.mode),
+                uid: Some(created.owner.uid).filter(|_| files.may_give()),
+                gid: Some(created.owner.gid).filter(|_| files.may_give()),
+                ..times
+            })?;
+            let Place::Ordinary(node, relative) = place else { return Ok(()) };
+            if write.set_file(&self.stored.ordinary_key(node, relative)?, new)?.is_some() {
+                return Ok(());
+            }
+        }
+        let limit = self.core.budget.limit(crate::budget::Purpose::Unstored);
+        let bytes = written.bytes.to_buffer(limit)?;
+        let open = match files.create(&path, created.owner) {
+            // Another program made a file of this name.
+            Err(error) if error.kind() == Kind::Exists => {
+                files.remove_file(&path)?;
+                files.create(&path, created.owner)?
+            }
+            open => open?,
+        };
+        let filled = open
+            .write(0, &bytes)
+            .and_then(|()| self.dress(&open, created))
+            .and_then(|()| open.change(&times));
+        filled.inspect_err(|_| {
+            // The bytes stay in memory.
+            files.remove_file(&path).unwrap_or_else(|error| log::debug!("{error}"));
+        })
+    }
+
+    /// Gives a new file its extended attributes.
+    fn dress(&self, open: &OpenFile, created: &Created) -> Result<()> {
+        for (name, value) in &created.xattrs {
+            open.set_xattr(name.as_ref(), value, crate::store::Presence::Any).at(name)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_scratch;
+
+    #[test]
+    fn names_of_scratch_files_are_those_that_programs_rename_at_once() {
+        for name in [
+            "0.8c3d2c1b.partial",
+            "zarr.json.__lock",
+            "0.__lock",
+            "a.tmp",
+            ".a.nc.Xy12ZB",
+            ".goutputstream-ABC123",
+        ] {
+            assert!(is_scratch(name), "{name}");
+        }
+        for name in ["notes.txt", ".gitignore", ".a.conf", "tmp", ".bashrc", "a.partially"] {
+            assert!(!is_scratch(name), "{name}");
+        }
+    }
+}

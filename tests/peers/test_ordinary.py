@@ -1,0 +1,313 @@
+"""Ordinary files in a mounted directory behave like files: programs that know nothing of Zarr copy, build and install into it."""
+
+import contextlib
+import errno
+import json
+import mmap
+import os
+import shutil
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+import zarr
+from mounts import Mount, until_end
+
+USERS = (65534, 1234)
+
+
+def run(*command, cwd=None, user=None, **environment):
+    words = [str(word) for word in command]
+    if user:
+        words = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *words]
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C", **environment}, timeout=120)
+    assert done.returncode == 0, f"{words}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A hierarchy with a group and an array."""
+    path = tmp_path / "s"
+    root = zarr.create_group(path)
+    root.create_array("a", shape=(8,), chunks=(4,), dtype="u1")[:] = range(8)
+    root.create_group("g")
+    return path
+
+
+@pytest.fixture
+def m(store, tmp_path):
+    for above in (tmp_path, *tmp_path.parents):  # Other users get there.
+        if above.stat().st_uid == os.geteuid() and not above.stat().st_mode & 0o001:
+            above.chmod(0o755)
+    with until_end(Mount(store, tmp_path / "m", "-o", "allow_other")) as mounted:
+        mounted.allow("setxattr: ")
+        yield mounted
+
+
+def tree(path):
+    """A directory with what a file system keeps: modes, times, owners, links of both kinds, a FIFO, a socket, attributes."""
+    path.mkdir()
+    (path / "plain").write_text("plain\n")
+    (path / "script").write_text("#!/bin/sh\necho done\n")
+    (path / "script").chmod(0o755)
+    (path / "secret").write_text("secret")
+    (path / "secret").chmod(0o400)
+    (path / "empty").write_text("")
+    (path / "big").write_bytes(bytes(range(256)) * 5000)
+    os.link(path / "plain", path / "second")
+    (path / "link").symlink_to("plain")
+    (path / "absolute").symlink_to("/etc/hostname")
+    (path / "dangling").symlink_to("nowhere")
+    os.mkfifo(path / "fifo", 0o622)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path / "socket"))
+    deep = path / "d1/d2/d3"
+    deep.mkdir(parents=True)
+    (deep / "name with spaces and ü").write_text("x")
+    (path / "d1/up").symlink_to("..")
+    (path / "sticky").mkdir()
+    (path / "sticky").chmod(0o1777)
+    (path / "group").mkdir()
+    (path / "group").chmod(0o2750)
+    os.setxattr(path / "plain", "user.note", b"kept")
+    os.setxattr(path / "d1", "user.note", b"of a directory")
+    if os.geteuid() == 0:
+        os.chown(path / "secret", *USERS)
+        os.chown(path / "link", 1234, 1234, follow_symlinks=False)
+        (path / "setuid").write_text("x")
+        (path / "setuid").chmod(0o4711)
+    for at, names, more in os.walk(path, topdown=False):
+        for name in more + names:
+            os.utime(os.path.join(at, name), ns=(10**18, 10**18 + 12345), follow_symlinks=False)
+    os.utime(path, ns=(10**18, 10**18 + 12345))
+    return path
+
+
+def described(path, *, owners=True, links=True):
+    """What `lstat` and the bytes say of all files below `path`."""
+    found, inodes = {}, {}
+    for at, names, more in os.walk(path):
+        for name in [*names, *more, "."]:
+            file = os.path.join(at, name)
+            seen = os.lstat(file)
+            kind = stat.S_IFMT(seen.st_mode)
+            says = {"mode": oct(seen.st_mode), "time": seen.st_mtime_ns}
+            if owners:
+                says["owner"] = (seen.st_uid, seen.st_gid)
+            if kind == stat.S_IFLNK:
+                says["text"] = os.readlink(file)
+            elif kind == stat.S_IFREG:
+                says["bytes"] = Path(file).read_bytes()
+            if kind in (stat.S_IFREG, stat.S_IFDIR):
+                shown = [name for name in os.listxattr(file) if not name.startswith("user.zarr.")]
+                says["attributes"] = {name: os.getxattr(file, name) for name in shown}
+            if links and kind != stat.S_IFDIR:
+                says["links"] = seen.st_nlink
+                says["first"] = inodes.setdefault(seen.st_ino, os.path.relpath(file, path))
+            found[os.path.relpath(file, path)] = says
+    return found
+
+
+def through_tar(source, target):
+    target.mkdir()
+    packed = subprocess.run(["tar", "-C", source, "--xattrs", "-cf", "-", "."], capture_output=True)
+    subprocess.run(["tar", "-C", target, "--xattrs", "-xpf", "-"], input=packed.stdout, check=True)
+
+
+COPIES = {
+    "cp -a": lambda source, target: run("cp", "-a", source, target),
+    "rsync -aXH": lambda source, target: run("rsync", "-aXH", f"{source}/", f"{target}/"),
+    "tar": through_tar,
+    "cpio": lambda source, target: run("sh", "-c", f"mkdir '{target}'; cd '{source}' && find . -depth | cpio -pdm --quiet '{target}'"),
+}
+
+
+@pytest.mark.parametrize("place", ["g/copy", "a/copy", "copy"])
+@pytest.mark.parametrize("program", COPIES)
+def test_a_copy_of_a_tree_has_everything_that_the_tree_has(m, tmp_path, program, place):
+    if not shutil.which(program.split()[0]):
+        pytest.skip(f"{program.split()[0]} is not installed")
+    source = tree(tmp_path / "tree")
+    if program in ("tar", "cpio"):
+        (source / "socket").unlink()  # These leave sockets out.
+    if program == "cpio":
+        os.removexattr(source / "plain", "user.note")
+        os.removexattr(source / "d1", "user.note")
+    for file in ("d1", "."):
+        os.utime(source / file, ns=(10**18, 10**18 + 12345))
+    COPIES[program](source, m / place)
+    skipped = {"tar": "time", "cpio": "time"}.get(program)  # Their times are whole seconds.
+
+    def without(found):
+        return {file: {name: value for name, value in says.items() if name != skipped} for file, says in found.items()}
+
+    assert without(described(m / place)) == without(described(source))
+    if program == "rsync -aXH":
+        assert run("rsync", "-aXHi", f"{source}/", f"{m / place}/") == "", "a second run finds something to do"
+    # It is in the store, too, as it is.
+    assert described(m.store / place) == described(m / place)
+
+
+def test_a_copy_by_an_ordinary_user_belongs_to_that_user(m, tmp_path):
+    source = tree(tmp_path / "tree")
+    for name in ("secret", "setuid"):
+        (source / name).unlink()
+    home = m / "home"
+    home.mkdir()
+    os.chown(home, *USERS)
+    run("cp", "-a", source, home / "copy", user=USERS[0])
+    run("rsync", "-aX", f"{source}/", f"{home / 'second'}/", user=USERS[0])
+    run("sh", "-c", f"mkdir '{home}/third'; tar -C '{source}' -cf - . | tar -C '{home}/third' -xf -", user=USERS[0])
+    for copy in ("copy", "second", "third"):
+        for at, names, more in os.walk(home / copy):
+            for name in names + more:
+                seen = os.lstat(os.path.join(at, name))
+                assert (seen.st_uid, seen.st_gid) == (USERS[0], USERS[0]), f"{at}/{name}"
+        assert (home / copy / "big").read_bytes() == (source / "big").read_bytes()
+
+
+def test_git_clones_and_commits_in_a_mount(m, tmp_path):
+    source = tmp_path / "repository"
+    identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
+    run("git", "init", "-q", source)
+    for n in range(50):
+        (source / f"file{n}").write_text(f"{n}\n" * n)
+    (source / "run").write_text("#!/bin/sh\n")
+    (source / "run").chmod(0o755)
+    (source / "link").symlink_to("run")
+    run("git", "add", ".", cwd=source)
+    run("git", "commit", "-qm", "all", cwd=source, **identity)
+    clone = m / "g/clone"
+    run("git", "clone", "-q", "--no-local", source, clone)
+    assert run("git", "status", "--porcelain", cwd=clone) == ""
+    (clone / "file1").write_text("changed\n")
+    run("git", "commit", "-qam", "changed", cwd=clone, **identity)
+    run("git", "gc", "-q", cwd=clone)
+    run("git", "fsck", "--strict", cwd=clone)
+    assert run("git", "log", "--format=%s", cwd=clone) == "changed\nall\n"
+    assert os.access(clone / "run", os.X_OK) and os.readlink(clone / "link") == "run"
+
+
+def test_pip_installs_a_library_and_python_imports_it(m):
+    target = m / "g/library"
+    run(sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target", target, "six")
+    said = run(sys.executable, "-c", "import six; print(six.__file__)", PYTHONPATH=str(target))
+    assert said.strip() == str(target / "six.py")
+    run(sys.executable, "-m", "venv", "--without-pip", m / "g/environment")
+    assert run(m / "g/environment/bin/python", "-c", "import sys; print(sys.prefix)").strip() == str(m / "g/environment")
+
+
+def test_make_builds_and_rebuilds_what_has_changed(m):
+    place = m / "g/build"
+    place.mkdir()
+    (place / "main.c").write_text('#include "a.h"\n#include <stdio.h>\nint main(void) { puts(TEXT); return 0; }\n')
+    (place / "a.h").write_text('#define TEXT "first"\n')
+    (place / "Makefile").write_text("main: main.o\n\tcc -o $@ $^\nmain.o: main.c a.h\n\tcc -c -o $@ $<\ninstall: main\n\tinstall -D -m 755 main out/bin/main\n")
+    run("make", "-s", "install", cwd=place)
+    assert run(place / "out/bin/main") == "first\n"
+    assert run("make", "-q", cwd=place) == ""
+    (place / "a.h").write_text('#define TEXT "second"\n')
+    run("make", "-s", "install", cwd=place)
+    assert run(place / "out/bin/main") == "second\n"
+
+
+def test_a_data_base_and_a_mapping_change_a_file_in_place(m):
+    file = m / "g/data.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as base:
+        base.execute("pragma journal_mode = wal")
+        base.execute("create table t (n integer)")
+        for n in range(300):
+            base.execute("insert into t values (?)", [n])
+            base.commit()
+    with contextlib.closing(sqlite3.connect(m.store / "g/data.sqlite")) as base:
+        assert base.execute("select count(*), sum(n) from t").fetchone() == (300, sum(range(300)))
+    number = os.stat(m / "g/data.sqlite").st_ino
+    with open(m / "g/mapped", "w+b") as opened:
+        opened.truncate(1 << 20)
+        with mmap.mmap(opened.fileno(), 0) as mapped:
+            mapped[4096:4101] = b"bytes"
+            mapped.flush()
+    assert (m.store / "g/mapped").read_bytes()[4096:4101] == b"bytes"
+    assert os.stat(m / "g/data.sqlite").st_ino == number
+
+
+def test_a_file_is_in_the_store_when_its_close_returns(m, store, tmp_path):
+    with open(m / "g/new", "w") as file:
+        file.write("x" * 100_000)
+    assert (store / "g/new").read_text() == "x" * 100_000
+    with until_end(Mount(store, tmp_path / "other", "--metadata-ttl", "0s")) as other:
+        with open(m / "g/next", "w") as file:
+            file.write("y")
+        assert (other / "g/next").read_text() == "y"
+        (m / "g/.next.Ab12Cd").write_text("scratch")
+        assert not (store / "g/.next.Ab12Cd").exists(), "a scratch file was stored at once"
+        os.chmod(m / "g/.next.Ab12Cd", 0o640)
+        os.rename(m / "g/.next.Ab12Cd", m / "g/next")
+        assert (other / "g/next").read_text() == "scratch"
+        assert stat.S_IMODE(os.stat(store / "g/next").st_mode) == 0o640
+
+
+def test_users_of_one_mount_see_what_the_modes_allow(m):
+    place = m / "g/shared"
+    place.mkdir()
+    place.chmod(0o1777)
+    for user in USERS:
+        run("sh", "-c", f"umask 077; echo {user} > '{place}/{user}'", user=user)
+        assert os.stat(place / str(user)).st_uid == user
+    for user, other in (USERS, USERS[::-1]):
+        assert run("cat", place / str(user), user=user) == f"{user}\n"
+        for command in (f"cat '{place}/{other}'", f"rm -f '{place}/{other}'", f"echo x > '{place}/{other}'", f"chmod 777 '{place}/{other}'"):
+            done = subprocess.run(["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sh", "-c", command], capture_output=True)
+            assert done.returncode != 0, command
+    assert {int(path.name) for path in place.iterdir()} == set(USERS)
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_chunk_and_metadata_files_keep_the_mode_of_the_mount(store, tmp_path, quiet):
+    with until_end(Mount(store, tmp_path / "m", "-o", "umask=027" + (",quiet" if quiet else ""))) as m:
+        for name in ("a/c/0", "a/zarr.json", "g/zarr.json"):
+            assert stat.S_IMODE(os.stat(m / name).st_mode) == 0o640, name
+            if quiet:
+                os.chmod(m / name, 0o600)
+                os.chown(m / name, 1234, 1234)
+            else:
+                m.refused(errno.EPERM, "the mode of a file cannot change", lambda name=name: os.chmod(m / name, 0o600))
+                m.refused(errno.EPERM, "owners cannot change", lambda name=name: os.chown(m / name, 1234, 1234))
+            assert stat.S_IMODE(os.stat(m / name).st_mode) == 0o640, name
+        (m / "g/notes").write_text("x")
+        os.chmod(m / "g/notes", 0o600)
+        assert stat.S_IMODE(os.stat(store / "g/notes").st_mode) == 0o600
+
+
+def test_an_ordinary_file_becomes_a_chunk_and_a_chunk_an_ordinary_file(m, store):
+    (m / "g/bytes").write_bytes(bytes([9, 8, 7, 6]))
+    os.link(m / "g/bytes", m / "g/more")
+    os.rename(m / "g/bytes", m / "a/c/0")
+    assert (m / "g/more").read_bytes() == bytes([9, 8, 7, 6]), "the other name of the file"
+    assert os.stat(m / "g/more").st_nlink == 1
+    os.rename(m / "a/c/1", m / "g/chunk")
+    assert (m / "g/chunk").read_bytes() == bytes([4, 5, 6, 7])
+    m.sync()
+    assert numpy.array_equal(zarr.open_array(store / "a", mode="r")[:], [9, 8, 7, 6, 0, 0, 0, 0])
+    (m / "g/link").symlink_to("chunk")
+    m.refused(errno.EPERM, "not a regular file", lambda: os.rename(m / "g/link", m / "a/c/1"))
+
+
+def test_a_directory_with_ordinary_files_does_not_become_a_group(store, tmp_path):
+    with until_end(Mount(store, tmp_path / "m", "--writeback-delay", "0.2s")) as m:
+        (m / "library/deep").mkdir(parents=True)
+        (m / "library/deep/file").write_text("x")
+        (m / "group").mkdir()
+        (m / "above").mkdir()
+        (m / "above/notes").write_text("x")
+        document = {"zarr_format": 3, "node_type": "group", "attributes": {"of": "a child"}}
+        (m / "above/child").mkdir()
+        (m / "above/child/zarr.json").write_text(json.dumps(document))
+    assert not list(store.glob("library/**/zarr.json"))
+    assert (store / "group/zarr.json").exists() and (store / "above/zarr.json").exists()
