@@ -1,9 +1,10 @@
-//! Changes of attributes: `chmod`, `chown`, `truncate` and `utimensat` in one request.
+//! Changes of attributes (`chmod`, `chown`, `truncate` and `utimensat` are one request) and of the
+//! space of a file.
 
 use std::time::SystemTime;
 
 use super::terms::Owner;
-use crate::error::{At, Result};
+use crate::error::{At, Error, Result};
 use crate::vfs::{Attr, FileChanges, NewTime, Vfs};
 
 /// Changes the length and then the other attributes of a file. `owner` is that of the files that
@@ -49,5 +50,24 @@ pub(super) fn change(
         Some(NewTime::At(time)) => vfs.set_modified(number, time),
         Some(NewTime::Now) if len.is_none() => vfs.set_modified(number, SystemTime::now()),
         _ => vfs.getattr(number),
+    }
+}
+
+/// Reserves space in a file, or frees it (fallocate(2), with its flags). A chunk or metadata file
+/// has a length of its own, and no holes.
+pub(super) fn allocate(
+    vfs: &Vfs,
+    number: u64,
+    (offset, len): (u64, u64),
+    flags: i32,
+) -> Result<()> {
+    if vfs.allocate(number, offset, len, flags)? {
+        return Ok(());
+    }
+    let end = offset.saturating_add(len);
+    match flags {
+        0 if vfs.getattr(number)?.len < end => vfs.truncate(number, end).map(drop),
+        0 | libc::FALLOC_FL_KEEP_SIZE => vfs.check_len(number, end),
+        _ => Err(Error::unsupported("fallocate can only reserve space, not punch holes")),
     }
 }

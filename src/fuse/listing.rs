@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fuser::FileHandle;
 use parking_lot::Mutex;
 
+use super::terms::dot;
 use crate::error::{Error, Kind, Result};
-use crate::vfs::{DirHandle, Vfs};
+use crate::vfs::{Attr, DirHandle, Vfs};
 
 /// A line of a listing.
 pub(super) enum Entry<'a> {
@@ -84,6 +85,24 @@ pub(super) fn list(
         if add(position, Entry::Listed(dir, &listed))? == Room::None {
             vfs.listings().list_ahead(dir, at);
             return Ok(());
+        }
+    }
+}
+
+/// Returns the name and the attributes of a line of a listing; `None` if it is gone.
+pub(super) fn attr_of<'e>(vfs: &Vfs, entry: &Entry<'e>) -> Option<(&'e str, Attr)> {
+    match *entry {
+        Entry::Dot(name, number) => Some((name, dot(number))),
+        Entry::Listed(dir, listed) => {
+            let attr = match vfs.listings().lookup_listed(dir, listed) {
+                Ok(attr) => attr?,
+                Err(error) => {
+                    // A bad entry does not hide the others.
+                    vfs.note("readdir", &error);
+                    vfs.listings().lookup_listed_name(listed)
+                }
+            };
+            Some((listed.name.as_str(), attr))
         }
     }
 }

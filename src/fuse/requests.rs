@@ -19,15 +19,15 @@ use fuser::{
 use super::answer::{answer, gone};
 use super::attributes;
 use super::fs::Fs;
-use super::listing::{Directories, Entry, Room, list};
+use super::listing::{Directories, Entry, Room, attr_of, list};
 use super::passthrough;
 use super::read_log::{Answered, Read};
 use super::terms::{
-    access_of, creator, dot, is_past_pages, new_time, nul_separated, open_flags, permissions,
+    access_of, creator, is_past_pages, new_time, nul_separated, open_flags, permissions,
     reply_xattr, special_kind, utf8,
 };
 use crate::error::{Error, Kind, Result};
-use crate::vfs::{Attr, DirHandle, FileChanges, HandleUse, NewNode, Presence, Replace, Vfs};
+use crate::vfs::{DirHandle, FileChanges, HandleUse, NewNode, Presence, Replace, Vfs};
 
 /// Answers with the `$ok` of a reply, or its error.
 macro_rules! reply {
@@ -37,24 +37,6 @@ macro_rules! reply {
             Err(errno) => $reply.error(errno),
         }
     };
-}
-
-/// Returns the name and the attributes of a line of a listing; `None` if it is gone.
-fn attr_of<'e>(vfs: &Vfs, entry: &Entry<'e>) -> Option<(&'e str, Attr)> {
-    match *entry {
-        Entry::Dot(name, number) => Some((name, dot(number))),
-        Entry::Listed(dir, listed) => {
-            let attr = match vfs.listings().lookup_listed(dir, listed) {
-                Ok(attr) => attr?,
-                Err(error) => {
-                    // A bad entry does not hide the others.
-                    vfs.note("readdir", &error);
-                    vfs.listings().lookup_listed_name(listed)
-                }
-            };
-            Some((listed.name.as_str(), attr))
-        }
-    }
 }
 
 impl Filesystem for Fs {
@@ -559,14 +541,7 @@ impl Filesystem for Fs {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let allocate = move |vfs: &Vfs| {
-            let end = offset.saturating_add(length);
-            match mode {
-                0 if vfs.getattr(ino.0)?.len < end => vfs.truncate(ino.0, end).map(drop),
-                0 | libc::FALLOC_FL_KEEP_SIZE => vfs.check_len(ino.0, end),
-                _ => Err(Error::unsupported("fallocate can only reserve space, not punch holes")),
-            }
-        };
+        let allocate = move |vfs: &Vfs| attributes::allocate(vfs, ino.0, (offset, length), mode);
         self.later("fallocate", allocate, move |done| reply!(reply, done, ok(() =>)));
     }
 

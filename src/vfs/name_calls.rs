@@ -1,6 +1,7 @@
 //! The calls that change names: they lock the tree, find the names and check them.
 
 use super::Vfs;
+use super::changes::ordinary::is_lock_of_tensorstore;
 use super::changes::renames::{NamedFile, check_has_bytes, check_is_no_chunk_of};
 use super::names::attr::Attr;
 use super::names::file::Content;
@@ -9,7 +10,6 @@ use super::names::place::{
 };
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{NewNode, Ownership, Replace};
 
 impl Vfs {
@@ -170,18 +170,12 @@ impl Vfs {
         if taken.is_some() && replace == Replace::No {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
-        if taken.is_none() && replace == Replace::Exchange {
-            return Err(Error::not_found());
-        }
         if taken.as_ref() == Some(&from) {
             return Ok(());
         }
         let at = below_shown(&new_parent, new_name);
-        if replace == Replace::Exchange
-            && !taken.as_ref().is_some_and(|to| self.renames.are_kept_as_files(&from, to))
-        {
-            let detail = "RENAME_EXCHANGE is only for ordinary files of a directory";
-            return Err(Error::invalid(detail).at(at));
+        if replace == Replace::Exchange {
+            self.check_exchange(&from, taken.as_ref(), &at)?;
         }
         if from.is_dir() {
             let renamed = if is_dir {
@@ -208,15 +202,19 @@ impl Vfs {
         }
         check_is_no_chunk_of(&from, &to).at(at.clone())?;
         self.names.touch(&to);
-        let is_in_store =
-            self.renames.are_kept_as_files(&from, &to) && !is_lock_of_tensorstore(&from);
+        self.rename_file(&from, &to, replace).at(at)
+    }
+
+    /// Renames a file to a name that may have one.
+    fn rename_file(&self, from: &Place, to: &Place, replace: Replace) -> Result<()> {
+        let is_in_store = self.renames.are_kept_as_files(from, to) && !is_lock_of_tensorstore(from);
         if !is_in_store {
-            self.renames.check_regular(&from)?;
+            self.renames.check_regular(from)?;
         }
-        let (inode, replaced) = (self.names.inode_at(&from), self.names.inode_at(&to));
+        let (inode, replaced) = (self.names.inode_at(from), self.names.inode_at(to));
         let renamed = {
-            let from = NamedFile { inode: &inode, place: &from };
-            let to = NamedFile { inode: &replaced, place: &to };
+            let from = NamedFile { inode: &inode, place: from };
+            let to = NamedFile { inode: &replaced, place: to };
             if is_in_store {
                 self.renames.rename_in_store(from, to, replace)
             } else {
@@ -226,7 +224,19 @@ impl Vfs {
         self.names.inodes.release(inode);
         self.names.inodes.release(replaced);
         self.contents.chunks.store_full_soon();
-        renamed.at(at)
+        renamed
+    }
+
+    /// Refuses `RENAME_EXCHANGE` unless both are ordinary files in a directory.
+    fn check_exchange(&self, from: &Place, to: Option<&Place>, at: &str) -> Result<()> {
+        match to {
+            None => Err(Error::not_found()),
+            Some(to) if self.renames.are_kept_as_files(from, to) => Ok(()),
+            Some(_) => {
+                let detail = "RENAME_EXCHANGE is only for ordinary files of a directory";
+                Err(Error::invalid(detail).at(at))
+            }
+        }
     }
 
     fn is_stored_dir(&self, number: u64) -> Result<bool> {
@@ -271,11 +281,6 @@ impl Vfs {
         }
         self.names.lookup_place(&to)
     }
-}
-
-/// Whether a file is a lock of TensorStore, which is never stored as it is.
-fn is_lock_of_tensorstore(place: &Place) -> bool {
-    place.name().is_some_and(|name| name.ends_with(LOCK_SUFFIX))
 }
 
 /// Whether this name belongs to a metadata file.

@@ -162,12 +162,14 @@ fn a_directory_of_ordinary_files_is_not_a_group_without_a_metadata_file() {
     );
     assert_eq!(names(&mount.at("docs")), set(&["read.me"]));
     fs::create_dir(mount.at("docs/sub")).unwrap();
-    until("the delay", || mount.at("docs/sub/zarr.json").exists());
+    fs::create_dir(mount.at("other")).unwrap();
+    until("the delay", || mount.at("other/zarr.json").exists());
+    assert!(!mount.at("docs/sub/zarr.json").exists());
     write(&mount.at("docs/zarr.json"), &group()).unwrap();
     assert_eq!(fs::read_to_string(mount.at("docs/read.me")).unwrap(), "text");
     assert_eq!(
         keys(&mount),
-        set(&["docs/read.me", "docs/sub/zarr.json", "docs/zarr.json", "zarr.json"])
+        set(&["docs/read.me", "docs/zarr.json", "other/zarr.json", "zarr.json"])
     );
 }
 
@@ -204,10 +206,12 @@ fn names_that_the_dialect_does_not_allow_are_refused() {
         ("d2019-06", "ä b", "__x"),
     ] {
         let mut mount = new(format, &[]);
-        for part in ["mkdir", "nnn"] {
+        for part in ["mkdir", "nnn", bad] {
             mount.expect(part);
         }
-        assert_eq!(errno(fs::create_dir(mount.at(bad))), libc::EINVAL);
+        fs::create_dir(mount.at(bad)).unwrap();
+        let document = format!("{bad}/zarr.json");
+        assert_eq!(errno(write(&mount.at(&document), &group())), libc::EINVAL);
         assert!(mount.errors().contains(bad), "{}", mount.errors());
         fs::create_dir(mount.at(good)).unwrap();
         let long = "n".repeat(match format {
@@ -754,9 +758,9 @@ fn a_file_that_is_open_when_its_array_is_created_is_stored_as_a_chunk() {
 fn chunks_written_for_longer_than_the_delay_still_become_an_array() {
     let mount = new("v3", &["--writeback-delay", "100ms"]);
     fs::create_dir_all(mount.at("arr/c/0")).unwrap();
-    fs::create_dir_all(mount.at("arr/c/1")).unwrap();
+    until("the delay", || mount.at("arr/c/0/zarr.json").exists());
     fs::write(mount.at("arr/c/0/1"), [7; 8]).unwrap();
-    until("the delay", || mount.at("arr/c/1/zarr.json").exists());
+    fs::create_dir_all(mount.at("arr/c/1")).unwrap();
     fs::write(mount.at("arr/c/1/1"), [8; 8]).unwrap();
     write(&mount.at("arr/zarr.json"), &array()).unwrap();
     assert_eq!(fs::read(mount.at("arr/c/0/1")).unwrap(), [7; 8]);

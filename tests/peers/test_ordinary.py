@@ -158,6 +158,7 @@ def test_a_copy_by_an_ordinary_user_belongs_to_that_user(m, tmp_path):
     source = tree(tmp_path / "tree")
     for name in ("secret", "setuid"):
         (source / name).unlink()
+    (source / "group").chmod(0o755)
     home = m / "home"
     home.mkdir()
     os.chown(home, *USERS)

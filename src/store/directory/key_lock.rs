@@ -56,7 +56,7 @@ impl<'s> KeyLock<'s> {
             let file = match sys::open_beneath(&dir, &lock_name, flags, Links::Refuse) {
                 Ok(fd) => File::from(fd),
                 // The directory was pruned between the two calls.
-                Err(Errno::NOENT) => {
+                Err(Errno::NOENT) if started.elapsed() <= LOCK_PATIENCE => {
                     check_root(root)?;
                     continue;
                 }

@@ -291,14 +291,34 @@ impl Directories {
         })
     }
 
+    /// Whether a directory, with those around it that are no nodes, has ordinary files and no
+    /// nodes.
+    /// It belongs to other programs then: a repository, a library, results.
+    fn is_of_ordinary_files(&self, path: &NodePath) -> Result<bool> {
+        let mut outermost = path.clone();
+        while let Some(above) = outermost.parent() {
+            let node = self.core.hierarchy.node(&above)?;
+            let Some(node) = node.filter(|node| node.is_bare()) else { break };
+            if !node.is_made() {
+                return Ok(true); // That was found before.
+            }
+            outermost = above;
+        }
+        Ok(self.holds_only_ordinary(&Place::Node(outermost), 0)? == Some(true))
+    }
+
     /// Whether a directory has ordinary files in or below it and no nodes; `None` if it is empty.
-    /// Such a directory belongs to other programs: a repository, a library, results.
     fn holds_only_ordinary(&self, directory: &Place, depth: usize) -> Result<Option<bool>> {
         let mut found = None;
         for entry in self.listings.entries(directory)? {
-            match entry?.1 {
-                Place::Ordinary(..) => found = Some(true),
-                place @ Place::Node(_) if depth < MOST_LEVELS => {
+            let (name, _) = entry?;
+            if name.starts_with('.') {
+                continue; // It belongs to a program, wherever it is.
+            }
+            // A link to a directory is no directory.
+            match self.names.resolve(directory, &name)? {
+                Some(Place::Ordinary(..)) => found = Some(true),
+                Some(place @ Place::Node(_)) if depth < MOST_LEVELS => {
                     let Place::Node(path) = &place else { continue };
                     if self.core.hierarchy.node(path)?.is_some_and(|node| !node.is_bare()) {
                         return Ok(Some(false));
@@ -309,7 +329,8 @@ impl Directories {
                         None => {}
                     }
                 }
-                _ => return Ok(Some(false)),
+                Some(_) => return Ok(Some(false)),
+                None => {}
             }
         }
         Ok(found)
@@ -322,8 +343,7 @@ impl Directories {
         let is_private = path.components().any(|name| name == PRIVATE);
         if is_private
             || self.names.is_of_another_format(path)?
-            || self.names.files().is_some()
-                && self.holds_only_ordinary(&Place::Node(path.clone()), 0)? == Some(true)
+            || self.names.files().is_some() && self.is_of_ordinary_files(path)?
         {
             return self.core.hierarchy.changes().keep_plain_directory(path);
         }

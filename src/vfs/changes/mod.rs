@@ -1,5 +1,5 @@
 //! Removes, renames and creates files and directories, for callers that hold the lock of the tree.
 
 pub mod directories;
-mod ordinary;
+pub mod ordinary;
 pub mod renames;

@@ -1,12 +1,20 @@
 //! Creates, removes, renames and links ordinary files in a store of files.
 
+use std::sync::Arc;
+
 use super::renames::{NamedFile, Renames, lock_both};
 use crate::error::{At, Error, Kind, Result};
+use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{FileKind, FileStore, NewNode, Ownership, Replace};
 use crate::vfs::contents::store::StoreReason;
 use crate::vfs::names::file::{Content, File};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
+
+/// Whether a file is a lock of TensorStore, which is never stored as it is.
+pub fn is_lock_of_tensorstore(place: &Place) -> bool {
+    place.name().is_some_and(|name| name.ends_with(LOCK_SUFFIX))
+}
 
 impl Renames {
     /// Whether both places are ordinary files that the store keeps as files.
@@ -37,12 +45,13 @@ impl Renames {
 
     /// Removes one name of an ordinary file. Programs that have it open keep it.
     pub fn unlink_in_store(&self, inode: &Inode, file: &mut File, place: &Place) -> Result<()> {
-        match self.remove_file(place) {
-            // A scratch file that was never stored.
-            Err(error)
-                if error.kind() == Kind::NotFound
-                    && matches!(file.content, Content::Unstored(_)) => {}
-            removed => removed?,
+        let is_unstored = matches!(file.content, Content::Unstored(_));
+        // A lock of TensorStore is never stored, and the store does not let others touch one.
+        if !(is_unstored && is_lock_of_tensorstore(place)) {
+            match self.remove_file(place) {
+                Err(error) if error.kind() == Kind::NotFound && is_unstored => {}
+                removed => removed?,
+            }
         }
         self.contents.files.note_change(place)?;
         self.names.inodes.unlink(place);
@@ -63,7 +72,7 @@ impl Renames {
         replace: Replace,
     ) -> Result<()> {
         let (inode, replaced) = (from.inode, to.inode);
-        if std::sync::Arc::ptr_eq(inode, replaced) {
+        if Arc::ptr_eq(inode, replaced) {
             return Ok(()); // POSIX wants that for two names of one file.
         }
         let (mut file, mut old) = lock_both(inode, replaced);

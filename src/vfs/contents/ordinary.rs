@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use super::files::Files;
 use super::store::StoreReason;
+use crate::budget::Purpose;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::{FileChanges, FileUse, NewTime, OpenFile};
+use crate::store::{FileChanges, FileUse, NewTime, OpenFile, Presence};
 use crate::vfs::names::file::{Content, Created, File, Unstored, Write};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
@@ -19,8 +20,8 @@ use crate::vfs::names::place::Place;
 /// and many others.
 const SCRATCH_ENDS: [&str; 4] = [".partial", "__lock", ".tmp", ".temp"];
 
-/// The begins of the names of scratch files: GLib (`gedit`), `sed -i`.
-const SCRATCH_BEGINS: [&str; 1] = [".goutputstream-"];
+/// The beginning of the names of scratch files of `GLib` (`gedit`).
+const SCRATCH_BEGIN: &str = ".goutputstream-";
 
 /// The letters in the random end of the name of a scratch file of rsync.
 const RSYNC_RANDOM: usize = 6;
@@ -34,7 +35,7 @@ pub fn is_scratch(name: &str) -> bool {
         Some(is_random && !stem.is_empty())
     };
     SCRATCH_ENDS.iter().any(|end| name.ends_with(end))
-        || SCRATCH_BEGINS.iter().any(|begin| name.starts_with(begin))
+        || name.starts_with(SCRATCH_BEGIN)
         || is_of_rsync().unwrap_or_default()
 }
 
@@ -134,7 +135,7 @@ impl Files {
         };
         if let Some(new) = written.bytes.new_file().filter(|new| !new.may_have_writers()) {
             let open = new.open_file()?;
-            self.dress(&open, created)?;
+            set_xattrs(&open, created)?;
             open.change(&FileChanges {
                 mode: Some(created.owner.mode),
                 uid: Some(created.owner.uid).filter(|_| files.may_give()),
@@ -146,7 +147,7 @@ impl Files {
                 return Ok(());
             }
         }
-        let limit = self.core.budget.limit(crate::budget::Purpose::Unstored);
+        let limit = self.core.budget.limit(Purpose::Unstored);
         let bytes = written.bytes.to_buffer(limit)?;
         let open = match files.create(&path, created.owner) {
             // Another program made a file of this name.
@@ -158,21 +159,21 @@ impl Files {
         };
         let filled = open
             .write(0, &bytes)
-            .and_then(|()| self.dress(&open, created))
+            .and_then(|()| set_xattrs(&open, created))
             .and_then(|()| open.change(&times));
         filled.inspect_err(|_| {
             // The bytes stay in memory.
             files.remove_file(&path).unwrap_or_else(|error| log::debug!("{error}"));
         })
     }
+}
 
-    /// Gives a new file its extended attributes.
-    fn dress(&self, open: &OpenFile, created: &Created) -> Result<()> {
-        for (name, value) in &created.xattrs {
-            open.set_xattr(name.as_ref(), value, crate::store::Presence::Any).at(name)?;
-        }
-        Ok(())
+/// Gives a new file its extended attributes.
+fn set_xattrs(open: &OpenFile, created: &Created) -> Result<()> {
+    for (name, value) in &created.xattrs {
+        open.set_xattr(name.as_ref(), value, Presence::Any).at(name)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

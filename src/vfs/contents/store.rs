@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::files::Files;
 use crate::cache::NewChunk;
 use crate::error::{At, Error, Kind, Result};
+use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{FileUse, Ownership, Stamp, Version};
 use crate::vfs::core::TreeLock;
 use crate::vfs::names::file::{Content, Created, File, Unstored, Written};
@@ -89,28 +90,11 @@ impl Files {
             }
             return Ok(());
         }
-        if let Place::Ordinary(_, relative) = &place {
-            let is_due = match reason {
-                StoreReason::Closing => false,
-                StoreReason::Asked => true,
-                // The kernel still writes to it, so it cannot become the value yet.
-                _ if is_open => false,
-                StoreReason::Everything => true,
-                StoreReason::Aged => unstored.since.elapsed() >= self.core.options.writeback_delay,
-            };
-            // TensorStore renames its lock files onto their keys or removes them, so they never
-            // need to be stored.
-            if !is_due || relative.ends_with(crate::store::directory::LOCK_SUFFIX) {
-                return Ok(());
-            }
-            if self.is_kept_as_file(Some(&place)) {
-                return self.store_as_file(inode, file, &place);
-            }
-        } else if reason == StoreReason::Aged
-            || (reason == StoreReason::Everything && writers > 0 && !unstored.settled)
-        {
-            // A program is still writing it, and half of the file would be stored.
+        if !self.is_due(&place, unstored, reason, (writers, is_open)) {
             return Ok(());
+        }
+        if self.is_kept_as_file(Some(&place)) {
+            return self.store_as_file(inode, file, &place);
         }
         let (written, shown, stamp) =
             (unstored.written(), file.shown.clone(), unstored.bytes.stamp());
@@ -149,6 +133,33 @@ impl Files {
         self.settle_stored(file, target.as_ref().ok(), stored?, stamp);
         self.names.leave_overlay(&place, inode);
         Ok(())
+    }
+
+    /// Whether a changed file is to be stored for this reason. `is_open` says whether the kernel
+    /// still writes to it.
+    fn is_due(
+        &self,
+        place: &Place,
+        unstored: &Unstored,
+        reason: StoreReason,
+        (writers, is_open): (u32, bool),
+    ) -> bool {
+        let Place::Ordinary(_, relative) = place else {
+            // A program may still be writing it, and half of the file would be stored.
+            let is_half = reason == StoreReason::Everything && writers > 0 && !unstored.settled;
+            return reason != StoreReason::Aged && !is_half;
+        };
+        // TensorStore renames its lock files onto their keys or removes them, so they never need to
+        // be stored.
+        !relative.ends_with(LOCK_SUFFIX)
+            && match reason {
+                StoreReason::Closing => false,
+                StoreReason::Asked => true,
+                // The kernel still writes to it, so it cannot become the value yet.
+                _ if is_open => false,
+                StoreReason::Everything => true,
+                StoreReason::Aged => unstored.since.elapsed() >= self.core.options.writeback_delay,
+            }
     }
 
     /// Makes a scratch file a file of the store, at the name that it has.

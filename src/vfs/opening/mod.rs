@@ -229,6 +229,11 @@ impl Opener {
             check_writable(Some(place))?;
             self.core.options.check_names_change()?;
         }
+        if self.contents.files.is_kept_as_file(Some(place))
+            && let Some(opened) = self.open_file(inode, place, access)?
+        {
+            return Ok(opened);
+        }
         self.open_content(inode, place, access)
     }
 
@@ -318,11 +323,6 @@ impl Opener {
         }
         if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access) {
             self.reader.before_chunk(path, array, coords);
-        }
-        if self.contents.files.is_kept_as_file(Some(place))
-            && let Some(opened) = self.open_file(inode, place, access)?
-        {
-            return Ok(opened);
         }
         let mut file = inode.file().lock();
         if inode.place().is_none() {
