@@ -13,7 +13,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("pool", &[]),
     ("parallel", &["error"]),
     ("dtype", &["error"]),
-    ("store", &["error", "bounded", "buffer", "pool", "sys"]),
+    ("store", &["error", "bounded", "buffer", "resources", "pool", "sys"]),
     ("backing", &["error", "budget", "buffer", "resources", "store", "sys"]),
     ("shard", &["error"]),
     ("json", &["error", "resources"]),

@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use bytes::Bytes;
 
 use crate::error::{self, Error, Result};
+use crate::resources;
 
 const MAGIC: &[u8] = "ICE🧊CHUNK".as_bytes();
 
@@ -18,7 +19,7 @@ const MAGIC: &[u8] = "ICE🧊CHUNK".as_bytes();
 const HEADER_LEN: usize = 39;
 
 /// The most bytes of a file, decompressed or not: 3 million chunks of a manifest take this many.
-pub(super) const MAX_LEN: u64 = 512 << 20;
+const MAX_LEN: u64 = 512 << 20;
 
 /// The alphabet of Crockford's base 32.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -52,6 +53,12 @@ impl Kind {
     }
 }
 
+/// Returns the most bytes of a file, decompressed or not. A few bytes can be decompressed as so
+/// many, so little memory allows fewer.
+pub(super) fn max_len() -> u64 {
+    resources::within_memory(MAX_LEN, 8)
+}
+
 /// Returns the flatbuffer in a file.
 pub(super) fn unpack(file: &Bytes, kind: Kind) -> Result<Bytes> {
     let unlike =
@@ -74,12 +81,12 @@ pub(super) fn unpack(file: &Bytes, kind: Kind) -> Result<Bytes> {
     let body = file.slice(HEADER_LEN..);
     match compression {
         0 => Ok(body),
-        1 => decompress(&body),
+        1 => decompress(&body, max_len()),
         other => Err(Error::unsupported(format!("compression {other}; expected 0 or 1 (zstd)"))),
     }
 }
 
-fn decompress(body: &[u8]) -> Result<Bytes> {
+fn decompress(body: &[u8], limit: u64) -> Result<Bytes> {
     let damaged = |error: io::Error| match error.kind() {
         io::ErrorKind::OutOfMemory => {
             Error::new(error::Kind::NoMemory, "no memory to decompress the file")
@@ -88,9 +95,9 @@ fn decompress(body: &[u8]) -> Result<Bytes> {
     };
     let decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(damaged)?;
     let mut decoded = Vec::new();
-    decoder.take(MAX_LEN.saturating_add(1)).read_to_end(&mut decoded).map_err(damaged)?;
-    if u64::try_from(decoded.len()).is_ok_and(|len| len > MAX_LEN) {
-        return Err(Error::too_large(format!("more than {MAX_LEN} bytes when decompressed")));
+    decoder.take(limit.saturating_add(1)).read_to_end(&mut decoded).map_err(damaged)?;
+    if u64::try_from(decoded.len()).is_ok_and(|len| len > limit) {
+        return Err(Error::too_large(format!("more than {limit} bytes when decompressed")));
     }
     decoded.shrink_to_fit();
     Ok(decoded.into())
@@ -154,5 +161,13 @@ mod tests {
         {
             assert_eq!(Id::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_file_is_decompressed_up_to_the_limit() {
+        let file = zstd::bulk::compress(&[0; 1 << 20], 3).expect("compressed");
+        assert_eq!(decompress(&file, 1 << 20).expect("as long as it may be").len(), 1 << 20);
+        let error = decompress(&file, (1 << 20) - 1).expect_err("one byte too long");
+        assert_eq!(error.kind(), error::Kind::TooLarge);
     }
 }

@@ -32,7 +32,7 @@ use super::refs::{Places, Spelling};
 use super::refs::{RefStore, Reference, References};
 use super::{Entries, Key, Prefix, Store};
 use crate::error::{At, Result};
-use file::{Id, Kind, MAX_LEN, unpack};
+use file::{Id, Kind, max_len, unpack};
 use snapshot::Snapshot;
 use states::States;
 use tree::{Manifests, Tree, missing_file};
@@ -60,7 +60,7 @@ pub fn open(
 
 fn read_snapshot(own: &Store, id: Id) -> Result<Snapshot> {
     let key = Key::parse(&format!("snapshots/{id}"))?;
-    let value = own.get(&key, MAX_LEN)?.ok_or_else(|| missing_file(&key))?;
+    let value = own.get(&key, max_len())?.ok_or_else(|| missing_file(&key))?;
     Snapshot::parse(unpack(&value.bytes, Kind::Snapshot).at(&key)?).at(&key)
 }
 

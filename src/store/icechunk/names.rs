@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::file::{Id, Kind, MAX_LEN, unpack};
+use super::file::{Id, Kind, max_len, unpack};
 use super::flatbuffer::Table;
 use crate::error::{At, Error, Kind as ErrorKind, Result};
 use crate::store::{ByteRange, Entry, Key, Prefix, Store, is_component};
@@ -65,7 +65,7 @@ pub(super) struct Names {
 /// Returns the file `repo` of a repository; `None` in version 1.
 pub(super) fn repository_file(own: &Store) -> Result<Option<Bytes>> {
     let key = Key::parse("repo")?;
-    let Some(value) = own.get(&key, MAX_LEN)? else { return Ok(None) };
+    let Some(value) = own.get(&key, max_len())? else { return Ok(None) };
     unpack(&value.bytes, Kind::Repository).at(&key).map(Some)
 }
 

@@ -22,14 +22,17 @@ use super::read_snapshot;
 use super::tree::{DOCUMENT, Manifests, Tree};
 use crate::bounded::{Bounded, Limits};
 use crate::error::Result;
+use crate::resources;
 use crate::store::refs::{Reference, Target, version_of};
 use crate::store::{BRANCHES, Entry, PRIVATE, SNAPSHOTS, STATES, Store, TAGS, is_component};
 
 /// The metadata file of a group without attributes.
 const GROUP: &[u8] = br#"{"zarr_format": 3, "node_type": "group"}"#;
 
-/// The most snapshots whose nodes are in memory, and the most bytes of them, or one.
-const TREES: Limits = Limits { count: 16, len: 256 << 20 };
+/// Returns the most snapshots whose nodes are in memory, and the most bytes of them, or one.
+fn trees() -> Limits {
+    Limits { count: 16, len: resources::within_memory(256 << 20, 8) }
+}
 
 /// The most snapshots that are listed in version 1, where each must be read.
 const MAX_SNAPSHOTS: usize = 10_000;
@@ -70,7 +73,7 @@ impl Directories {
 impl States {
     /// Returns the states of the repository in `own`.
     pub fn new(own: Store, manifests: Arc<Manifests>, ttl: Duration) -> Self {
-        let trees = Mutex::new(Bounded::new(TREES));
+        let trees = Mutex::new(Bounded::new(trees()));
         Self { own, manifests, ttl, read: Mutex::default(), trees }
     }
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::file::{self, Id, MAX_LEN, unpack};
+use super::file::{self, Id, max_len, unpack};
 use super::manifest::Manifest;
 use super::snapshot::{ArrayOfSnapshot, Snapshot};
 use crate::bounded::{Bounded, Limits};
 use crate::error::{At, Error, Result};
+use crate::resources;
 use crate::store::refs::{Reference, Target, version_of};
 use crate::store::{ByteRange, Entry, Key, Store, Value};
 
@@ -20,13 +21,17 @@ pub(super) const DOCUMENT: &str = "zarr.json";
 /// The first component of a chunk's key, below the array.
 const CHUNKS: &str = "c";
 
-/// The most bytes of the manifests in memory.
-const MANIFESTS_LEN: u64 = 256 << 20;
+/// Returns the most bytes of the manifests in memory.
+fn manifests_len() -> u64 {
+    resources::within_memory(256 << 20, 8)
+}
 
 /// How many manifests are read at the same time, and how many bytes of each at first: a longer one
 /// is then read by itself.
 const TOGETHER: usize = 32;
-const FIRST_LEN: u64 = 8 << 20;
+fn first_len() -> u64 {
+    resources::within_memory(8 << 20, 256)
+}
 
 /// The most bytes of the lists of manifests of arrays in memory, or one.
 const ARRAYS_LEN: u64 = 64 << 20;
@@ -45,7 +50,7 @@ type Slot = Mutex<Option<Arc<Manifest>>>;
 impl Manifests {
     /// Returns the manifests of the repository in `own`.
     pub fn new(own: Store) -> Self {
-        Self { own, slots: Mutex::new(Bounded::new(Limits::bytes(MANIFESTS_LEN))) }
+        Self { own, slots: Mutex::new(Bounded::new(Limits::bytes(manifests_len()))) }
     }
 
     /// Returns a manifest that was read already, unless it is being read.
@@ -86,7 +91,7 @@ impl Manifests {
         let missing = held.iter().filter(|(_, manifest)| manifest.is_none());
         let ranges: Vec<(Key, ByteRange)> = missing
             .map(|(id, _)| {
-                Ok((Key::parse(&format!("manifests/{id}"))?, ByteRange::first(FIRST_LEN)))
+                Ok((Key::parse(&format!("manifests/{id}"))?, ByteRange::first(first_len())))
             })
             .collect::<Result<_>>()?;
         let mut values = match ranges.as_slice() {
@@ -95,10 +100,11 @@ impl Manifests {
         }
         .into_iter();
         let (mut keys, mut len) = (ranges.iter(), 0_u64);
+        let limit = manifests_len();
         for (_, slot) in held.iter_mut().filter(|(_, manifest)| manifest.is_none()) {
             let (value, key) = (values.next().flatten(), keys.next().map(|(key, _)| key));
             // A few bytes can be decompressed as many.
-            if len > MANIFESTS_LEN {
+            if len > limit {
                 break;
             }
             let key = key.ok_or_else(Error::not_found)?;
@@ -118,8 +124,8 @@ impl Manifests {
     /// Returns the manifest whose first bytes are `value`.
     fn whole(&self, key: &Key, value: Option<Value>) -> Result<Manifest> {
         let mut value = value.ok_or_else(|| missing_file(key))?;
-        if value.stat.len > FIRST_LEN {
-            value = self.own.get(key, MAX_LEN)?.ok_or_else(|| missing_file(key))?;
+        if value.stat.len > first_len() {
+            value = self.own.get(key, max_len())?.ok_or_else(|| missing_file(key))?;
         }
         Manifest::parse(unpack(&value.bytes, file::Kind::Manifest).at(key)?).at(key)
     }
@@ -202,7 +208,8 @@ impl Wanted {
 impl Tree {
     /// Returns the tree of a snapshot.
     pub fn new(snapshot: Snapshot, manifests: Arc<Manifests>) -> Self {
-        let arrays = Mutex::new(Bounded::new(Limits::bytes(ARRAYS_LEN)));
+        let arrays =
+            Mutex::new(Bounded::new(Limits::bytes(resources::within_memory(ARRAYS_LEN, 16))));
         Self { snapshot, manifests, arrays }
     }
 
