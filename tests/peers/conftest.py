@@ -1,13 +1,17 @@
 """What every test has: mounts that end with it, and zarr-python 2 in a process of its own."""
 
+import collections
 import contextlib
 import functools
 import itertools
+import os
 
 import pytest
 
 import layouts
+import mounts
 import servers
+from confined import ControlGroup
 from mounts import Mount, copy_of, until_end
 from torture import Bench
 from zarr2 import Zarr2
@@ -25,18 +29,63 @@ def pytest_collection_modifyitems(items):
     items.sort(key=order)
 
 
+class Figures:
+    """What a test has done how often, and the most of something that it has needed: `pytest_terminal_summary` adds up
+    those of all tests."""
+
+    def __init__(self):
+        self.counts, self.most = collections.Counter(), collections.Counter()
+
+    def __call__(self, what, number=1):
+        self.counts[what] += number
+
+    def at_most(self, what, number):
+        self.most[what] = max(self.most[what], number)
+
+
+@pytest.fixture
+def tried(record_property):
+    """`tried("kills")` counts one more."""
+    figures = Figures()
+    yield figures
+    for what, number in figures.counts.items():
+        record_property("tried", [what, number])
+    for what, number in figures.most.items():
+        record_property("most", [what, number])
+
+
+def pytest_terminal_summary(terminalreporter):
+    """With ZARRFS_FIGURES, a line for each thing that was tried: how often, and how many tests have failed in it."""
+    if not os.environ.get("ZARRFS_FIGURES"):
+        return
+    reports = [report for kind in terminalreporter.stats.values() for report in kind if hasattr(report, "user_properties")]
+    failed = {report.nodeid for report in reports if report.failed}
+    totals, violations, most = (collections.Counter() for _ in range(3))
+    for report in reports:
+        for name, (what, number) in report.user_properties if report.when == "teardown" else ():
+            if name == "most":
+                most[what] = max(most[what], number)
+            else:
+                totals[what] += number
+                violations[what] += report.nodeid in failed
+    for what, number in totals.items():
+        terminalreporter.write_line(f"tried {number:6} {what}; tests that failed: {violations[what]}")
+    for what, number in most.items():
+        terminalreporter.write_line(f"at most {number} {what}")
+
+
 @pytest.fixture
 def mount(tmp_path):
-    """`with mount(store) as m:` mounts a copy of `store` (or, with `copy=False`, itself)."""
+    """`with mount(store) as m:` mounts a copy of `store` (or, with `copy=False`, itself), or a `source` in it."""
     numbers = itertools.count()
 
     @contextlib.contextmanager
-    def mounted(store, *options, copy=True):
+    def mounted(store, *options, copy=True, source=None):
         number = next(numbers)
         if copy:
             store = copy_of(store, tmp_path / f"store{number}")
         url = servers.upload(store) if servers.SERVER or servers.WEB else None
-        with until_end(Mount(store, tmp_path / f"mnt{number}", *options, url=url)) as made:
+        with until_end(Mount(store, tmp_path / f"mnt{number}", *options, url=url, source=source)) as made:
             yield made
 
     return mounted
@@ -63,6 +112,21 @@ def bench(tmp_path, zarr2):
             return made
 
         yield made
+
+
+@pytest.fixture
+def group():
+    """Little memory, for zarrfs where `group.wrapper` is the program."""
+    made = ControlGroup()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def confined(group, tmp_path, monkeypatch):
+    """All mounts of the test are in `group`."""
+    monkeypatch.setattr(mounts, "BIN", group.wrapper(tmp_path))
+    return group
 
 
 @pytest.fixture(scope="session")

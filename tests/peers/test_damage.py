@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import google_crc32c
 import pytest
 
+from confined import SECONDS
+
 MISSING = 2**64 - 1
-# Whatever a store holds, an operation on one file takes no longer than this, and the daemon no more memory.
-SECONDS, MEMORY = 10, 300 << 20
 
 BYTES = {"name": "bytes"}
 CRC32C = {"name": "crc32c"}
@@ -228,8 +228,9 @@ def make(store, case):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_damage_is_an_error_of_the_damaged_file_alone(mount, tmp_path, name):
+def test_damage_is_an_error_of_the_damaged_file_alone(mount, confined, tmp_path, tried, name):
     case = CASES[name]
+    tried("hostile hierarchies")
     make(tmp_path / "made", case)
     with mount(tmp_path / "made", copy=False) as m:
         if case.sentence:
@@ -250,7 +251,7 @@ def test_damage_is_an_error_of_the_damaged_file_alone(mount, tmp_path, name):
         assert intact <= found or "shape_of_2" in name
         assert read(m / "zarr.json")[:1] == b"{"
         assert "a bug in zarrfs" not in m.errors()
-        assert m.peak_memory() < MEMORY, f"{m.peak_memory() >> 20} MiB"
+        confined.check(m, tried)
         m.allow("bad")
 
 
@@ -291,7 +292,8 @@ SECRET = b"a secret from outside of the store"
 
 @pytest.mark.parametrize("relative", [True, False])
 @pytest.mark.parametrize("what", ["chunk", "chunks", "document", "node", "file", "root_file"])
-def test_nothing_from_outside_is_shown_or_written(mount, tmp_path, what, relative):
+def test_nothing_from_outside_is_shown_or_written(mount, confined, tmp_path, tried, what, relative):
+    tried("hostile hierarchies")
     outside = tmp_path / "outside"
     (outside / "c").mkdir(parents=True)
     (outside / "zarr.json").write_text(json.dumps(array(attributes={"x": SECRET.decode()})))
@@ -326,5 +328,6 @@ def test_nothing_from_outside_is_shown_or_written(mount, tmp_path, what, relativ
         os.system(f"rm -f '{m.path}/bad/c/0' 2> /dev/null")
         assert read(m / "good/c/0") == b"sibling!"
         subprocess.run(["setfattr", "-n", "user.attrs.new", "-v", "1", str(m / "bad")], capture_output=True)
+        confined.check(m, tried)
     assert {p: p.read_bytes() for p in before} == before, "written outside of the store"
     assert set(os.listdir(outside)) == {"c", "secret", "zarr.json"} and os.listdir(outside / "c") == ["0"]
