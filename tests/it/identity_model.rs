@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use serde_json::{Value, json};
 
-use crate::support::{Mount, set_xattr};
+use crate::support::{Mount, sequences, set_xattr};
 
 /// Elements of `x`, each of two bytes.
 const COUNT: usize = 300;
@@ -490,8 +490,7 @@ fn put(path: &Path, value: &Value) {
 }
 
 fn config() -> Config {
-    let cases = if std::env::var_os("ZARRFS_LONG").is_some() { 200 } else { 6 };
-    Config { cases, max_shrink_iters: 200, failure_persistence: None, ..Config::default() }
+    Config { cases: sequences(6, 200), max_shrink_iters: 200, failure_persistence: None, ..Config::default() }
 }
 
 proptest! {

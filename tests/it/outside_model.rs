@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use serde_json::json;
 
-use crate::support::{Mount, Second};
+use crate::support::{Mount, Second, sequences};
 
 const CHUNKS: usize = 4;
 /// Elements of two bytes in a chunk.
@@ -347,8 +347,7 @@ fn check(way: Way, steps: &[Step]) {
 }
 
 fn config() -> Config {
-    let cases = if std::env::var_os("ZARRFS_LONG").is_some() { 300 } else { 8 };
-    Config { cases, max_shrink_iters: 100, failure_persistence: None, ..Config::default() }
+    Config { cases: sequences(8, 300), max_shrink_iters: 100, failure_persistence: None, ..Config::default() }
 }
 
 /// Shows: outside-part.

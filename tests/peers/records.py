@@ -9,6 +9,7 @@ descriptor was closed or the name changed, `F`, fsync has returned.
 """
 
 import errno
+import gzip
 import json
 import mmap
 import os
@@ -90,8 +91,8 @@ def sync_dir(path):
 
 
 class Writer:
-    def __init__(self, root, journal, seed):
-        self.root, self.dice = root, random.Random(seed)
+    def __init__(self, root, journal, seed, encoded):
+        self.root, self.dice, self.encoded = root, random.Random(seed), encoded
         self.known = Journal(journal)
         self.journal = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.at = {}
@@ -152,7 +153,8 @@ class Writer:
             return
         version = self.begin(thing)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        self.put(thing, path, record(thing, version), mode, sync)
+        data = record(thing, version)
+        self.put(thing, path, gzip.compress(data, 1) if self.encoded else data, mode, sync)
 
     def document(self, mode, sync):
         """The attribute `version` of the array."""
@@ -206,7 +208,7 @@ class Writer:
 
 def main():
     root, journal, wanted = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-    writer = Writer(root, journal, wanted["seed"])
+    writer = Writer(root, journal, wanted["seed"], wanted.get("encoded"))
     until = time.monotonic() + wanted.get("seconds", 60)
     left = wanted.get("count", 10**9)
     print("ready", flush=True)

@@ -16,8 +16,9 @@ import zarr
 import layouts
 from hierarchies import assert_same, chunk_path, read_ts, read_zarr
 from mounts import Mount, copy_of
+from torture import count
 
-SECONDS = 60 if os.environ.get("ZARRFS_LONG") else int(os.environ.get("ZARRFS_SECONDS", "10"))
+SECONDS = count("ZARRFS_SECONDS", 6, 60)
 GRID = [-(-n // c) for n, c in zip(layouts.SHAPE, layouts.CHUNKS)]
 ALL = list(itertools.product(*map(range, GRID)))
 LEN = 20
@@ -111,8 +112,10 @@ def fill(array):
         (array / chunk_path(coords)).write_bytes(pattern(0).astype("<i4").tobytes())
 
 
-def expected_after(outputs):
+def expected_after(outputs, tried):
     """The array that is there after writers that printed this."""
+    # Each counts its writes in steps of two.
+    tried(f"writes of {len(outputs)} writers", sum(max(int(line.split()[1]) % 1_000_000 // 2 for line in output.splitlines()) for output in outputs))
     whole = np.zeros([n * c for n, c in zip(GRID, layouts.CHUNKS)], "i4")
     last = {name: int(n) for output in outputs for name, n in map(str.split, output.splitlines())}
     assert len(last) == len(ALL), "some chunks were never written"
@@ -123,7 +126,7 @@ def expected_after(outputs):
 
 
 @pytest.mark.parametrize("dialect, layout", [("v3", "shards"), ("v3", "shards_nested"), ("v3", "zstd"), ("d2020-10", "shards")])
-def test_eight_readers_and_four_writers_of_shared_shards_lose_nothing(mount, hierarchy, zarr2, dialect, layout):
+def test_eight_readers_and_four_writers_of_shared_shards_lose_nothing(mount, hierarchy, zarr2, tried, dialect, layout):
     with mount(hierarchy(dialect, layout)) as m:
         fill(m / "x")
         until = time.monotonic() + SECONDS / (1 if layout == "shards" else 3)
@@ -132,7 +135,7 @@ def test_eight_readers_and_four_writers_of_shared_shards_lose_nothing(mount, hie
         readers = [start(READER, m / "x", until, number, *names) for number in range(8)]
         outputs = finish(writers + readers)
         assert all(int(reads) > 10 for reads in outputs[4:]), outputs[4:]
-        expected = expected_after(outputs[:4])
+        expected = expected_after(outputs[:4], tried)
         assert_same(read_zarr(m.path, "x"), expected, "on the mount, by zarr-python")
         assert_same(read_ts(m.path, "x"), expected, "on the mount, by tensorstore")
     stored = layouts.read(m.store, dialect, zarr2)
@@ -141,16 +144,16 @@ def test_eight_readers_and_four_writers_of_shared_shards_lose_nothing(mount, hie
 
 
 @pytest.mark.parametrize("dialect, layout", [("v3", "shards"), ("d2020-10", "shards")])
-def test_two_mounts_of_one_store_lose_nothing_of_a_shared_shard(mount, hierarchy, zarr2, tmp_path, dialect, layout):
+def test_two_mounts_of_one_store_lose_nothing_of_a_shared_shard(mount, hierarchy, zarr2, tmp_path, tried, dialect, layout):
     store = copy_of(hierarchy(dialect, layout), tmp_path / "shared")
     with mount(store, copy=False) as one, mount(store, copy=False) as two:
-        until = time.monotonic() + SECONDS / 2
+        until = time.monotonic() + SECONDS
         mounts = itertools.cycle([one, two])
         writers = [
             start(WRITER, next(mounts) / "x", until, number + 1, "whole,rename,inplace", *names)
             for number, names in enumerate(dealt(4))
         ]
-        expected = expected_after(finish(writers))
+        expected = expected_after(finish(writers), tried)
         one.sync()
         two.sync()
         time.sleep(1.1)  # Each mount may take what it knows for a second to be so.
@@ -181,17 +184,18 @@ for name, n in last.items():
 
 
 @pytest.mark.parametrize("layout", ["shards", "shards_index_at_start"])
-def test_tensorstore_beside_two_mounts_loses_nothing_of_a_shared_shard(mount, hierarchy, tmp_path, layout):
+def test_tensorstore_beside_two_mounts_loses_nothing_of_a_shared_shard(mount, hierarchy, tmp_path, tried, layout):
     store = copy_of(hierarchy("v3", layout), tmp_path / "shared")
     with mount(store, copy=False) as one, mount(store, copy=False) as two:
-        until = time.monotonic() + SECONDS / 2
-        parts = dealt(3)
+        until = time.monotonic() + SECONDS
+        parts = dealt(4)
         processes = [
             start(WRITER, one / "x", until, 1, "whole,rename,inplace", *parts[0]),
             start(WRITER, two / "x", until, 2, "whole,rename,inplace", *parts[1]),
             start(TENSORSTORE, f"{store}/x/", until, 3, "", *parts[2]),
+            start(WRITER, one / "x", until, 4, "whole,inplace", *parts[3]),
         ]
-        expected = expected_after(finish(processes))
+        expected = expected_after(finish(processes), tried)
     assert_same(zarr.open_array(store / "x", mode="r")[...], expected, "in the store")
 
 

@@ -8,10 +8,14 @@ import pytest
 
 from mounts import PATIENCE, is_alive, wait_until
 from records import CHUNKS, MODES, SIZE, record, sync_dir
-from torture import KINDS, LONG, SEED, is_sharded, traced
+from torture import ENCODED, KINDS, LONG, SEED, count, is_sharded, traced
 
-KILLS = 34 if LONG else 2
+# In each case.
+KILLS = count("ZARRFS_KILLS", 2, 34)
 CASES = [(kind, options) for kind in KINDS for options in ([], ["--writeback=sync" if is_sharded(kind) else "--writeback=all"])]
+
+# Encoded chunks are written as a whole.
+TRUSTED, WHOLE = (ENCODED, ["--trust-encoded"]), ["truncate", "rename"]
 
 
 @pytest.mark.parametrize("ttl", ["1s", "1h"])
@@ -33,9 +37,12 @@ def remove_temporary(m):
                 os.unlink(os.path.join(at, name))
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind, options", CASES, ids=lambda it: it if isinstance(it, str) else "".join(it) or "default")
-def test_a_daemon_killed_at_any_instant_has_kept_its_promises(bench, kind, options, mode):
+@pytest.mark.parametrize(
+    "kind, options, mode",
+    [(*case, mode) for case in CASES for mode in MODES] + [(*TRUSTED, mode) for mode in WHOLE],
+    ids=lambda it: it if isinstance(it, str) else "".join(it) or "default",
+)
+def test_a_daemon_killed_at_any_instant_has_kept_its_promises(bench, tried, kind, options, mode):
     b, dice = bench(kind), random.Random(f"{SEED} {kind} {options} {mode}")
     m = b.mount(*options)
     for number in range(KILLS):
@@ -48,6 +55,7 @@ def test_a_daemon_killed_at_any_instant_has_kept_its_promises(bench, kind, optio
         assert wait_until(lambda: len(b.journal().states) > dice.randrange(3)), "nothing is written"
         wait_until(lambda: any(writer.poll() is not None for writer in writers), dice.random() * 0.3)
         b.kill(m)
+        tried(f"kills, {mode}")
         for writer in writers:
             assert b.wait(writer) != "", f"{what}: the writer has not noticed"
         b.check(what)
@@ -65,7 +73,8 @@ def test_a_daemon_killed_at_any_instant_has_kept_its_promises(bench, kind, optio
 SCRIPT = [("0/0", True), ("0/1", False), ("1/0", True), ("3/3", True)]
 CALLS = ["openat openat2", "write pwrite64 writev pwritev", "fsync fdatasync", "rename renameat renameat2", "unlinkat",
          "copy_file_range", "utimensat", "mkdirat", "fcntl"]
-POINTS = 40 if LONG else 4
+# The first calls of each kind.
+POINTS = count("ZARRFS_POINTS", 4, 40)
 HALF = SIZE // 2
 SOME = CASES if LONG else [("v3", []), ("v3", ["--writeback=all"]), ("v3-sharded", ["--writeback=sync"]), ("v3-sharded", [])]
 
@@ -74,10 +83,12 @@ SOME = CASES if LONG else [("v3", []), ("v3", ["--writeback=all"]), ("v3-sharded
     "kind, options, mode, call",
     # Only of a shard something is copied, and only in the other stores a directory is missing.
     [(*case, mode, call) for case in SOME for mode in (MODES if LONG else ["truncate"]) for call in CALLS
-     if is_sharded(case[0]) or call != "copy_file_range" if case[0] == "v3" or call != "mkdirat"],
+     if is_sharded(case[0]) or call != "copy_file_range" if case[0] == "v3" or call != "mkdirat"]
+    # The kernel writes to files that have no names yet.
+    + [(*TRUSTED, "truncate", call) for call in [*CALLS, "linkat"] if call not in ("copy_file_range", "mkdirat", "utimensat")],
     ids=lambda it: it if isinstance(it, str) else "".join(it) or "default",
 )
-def test_a_daemon_killed_at_a_system_call_has_kept_its_promises(bench, tmp_path, kind, options, mode, call):
+def test_a_daemon_killed_at_a_system_call_has_kept_its_promises(bench, tmp_path, tried, kind, options, mode, call):
     b = bench(kind)
     script = [[thing, mode, sync] for thing, sync in SCRIPT]
     # All of a shard, so that its key goes.
@@ -97,6 +108,7 @@ def test_a_daemon_killed_at_a_system_call_has_kept_its_promises(bench, tmp_path,
             hit = wait_until(lambda: not is_alive(m.pid), PATIENCE if said else 0.2)
         b.check(what)
         if hit:
+            tried(f"kills before {call.split()[0]}")
             b.died(m)
             m = b.mount(*options)
         else:

@@ -18,9 +18,10 @@ import zarr
 
 from mounts import detach, files, is_alive, wait_until
 from records import CHUNKS, GONE, HERE, MODES, record, sync_dir, version_of
-from torture import KINDS, LONG, SEED, found_in, stored
+from torture import KINDS, LONG, SEED, count, found_in, stored
 
-CUTS = 30 if LONG else 2
+# In each case.
+CUTS = count("ZARRFS_CUTS", 2, 30)
 # FS_IOC_SHUTDOWN of XFS, ext4 and others, and what is to be written of the log before: nothing.
 SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
 
@@ -33,7 +34,8 @@ def run(*command):
 class Disk:
     """A file system in a file."""
 
-    def __init__(self, directory, kind):
+    def __init__(self, directory, kind, tried):
+        self.kind, self.tried = kind, tried
         self.image, self.path = directory / f"{kind}.img", directory / "disk"
         self.path.mkdir()
         with open(self.image, "wb") as file:
@@ -53,6 +55,7 @@ class Disk:
         fd = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.ioctl(fd, SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+            self.tried(f"power cuts, {self.kind}")
         finally:
             os.close(fd)
 
@@ -69,12 +72,12 @@ class Disk:
 
 
 @pytest.fixture
-def disk(tmp_path):
+def disk(tmp_path, tried):
     """`disk(kind)`; it goes with the test."""
     with contextlib.ExitStack() as stack:
 
         def made(kind):
-            made = Disk(tmp_path, kind)
+            made = Disk(tmp_path, kind, tried)
             stack.callback(made.close)
             return made
 

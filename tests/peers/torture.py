@@ -13,16 +13,26 @@ from pathlib import Path
 import numpy as np
 import tensorstore as ts
 import zarr
+from zarr.codecs import GzipCodec
 
 from mounts import PATIENCE, Mount, detach, files, is_alive, wait_until
 from records import CHUNKS, GONE, GRID, SIZE, Journal, record, version_of
 
 LONG = bool(os.environ.get("ZARRFS_LONG"))
+
+
+def count(name, few, many):
+    """How often something is tried: as the environment says, or many times in long tests."""
+    return int(os.environ.get(name) or (many if LONG else few))
+
+
 # Every choice comes from it; a failure prints it.
 SEED = int(os.environ.get("ZARRFS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 WRITER = str(Path(__file__).with_name("records.py"))
 
 KINDS = ["v3", "v3-sharded", "v2", "d2020-10-sharded"]
+# Its chunk files show encoded chunks, which the kernel writes into the store by itself if the mount trusts them.
+ENCODED = "v3-encoded"
 
 
 def is_sharded(kind):
@@ -40,6 +50,8 @@ def make(store, kind, zarr2):
     values = whole()
     if kind.startswith("v3"):
         options = dict(chunks=(1, SIZE), shards=(2, 2 * SIZE) if is_sharded(kind) else None)
+        if kind == ENCODED:
+            options["compressors"] = GzipCodec(level=1)
         group = zarr.create_group(store, zarr_format=3)
         group.create_array("x", shape=values.shape, dtype="u1", attributes={"version": 0}, **options)[...] = values
         group.create_group("here")
@@ -104,6 +116,8 @@ class Bench:
         self.close_promises = not waits
         m = Mount(store or self.store, self.directory / name, *options)
         self.mounts.append(m)
+        if self.kind == ENCODED:
+            os.setxattr(m / "x", "user.zarr.shown", b"stored")
         return m
 
     def kill(self, m):
@@ -132,7 +146,7 @@ class Bench:
         path = self.directory / journal
         if path not in self.journals:
             self.journals.append(path)
-        arguments = [str(m.path), str(path), json.dumps({"seed": seed, **wanted})]
+        arguments = [str(m.path), str(path), json.dumps({"seed": seed, "encoded": self.kind == ENCODED, **wanted})]
         process = subprocess.Popen(
             [sys.executable, "-S", WRITER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -22,6 +22,13 @@ pub fn said(args: &[&str]) -> (i32, String) {
     (output.status.code().expect("no signal"), said)
 }
 
+/// Returns how many sequences of steps a model tries: as many as `PROPTEST_CASES` says, else
+/// `many` in long tests.
+pub fn sequences(few: u32, many: u32) -> u32 {
+    let default = if std::env::var_os("ZARRFS_LONG").is_some() { many } else { few };
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
+}
+
 /// The errno of what must fail.
 pub fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
     result.expect_err("it worked").raw_os_error().expect("an errno")
