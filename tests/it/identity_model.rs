@@ -490,7 +490,12 @@ fn put(path: &Path, value: &Value) {
 }
 
 fn config() -> Config {
-    Config { cases: sequences(6, 200), max_shrink_iters: 200, failure_persistence: None, ..Config::default() }
+    Config {
+        cases: sequences(6, 200),
+        max_shrink_iters: 200,
+        failure_persistence: None,
+        ..Config::default()
+    }
 }
 
 proptest! {

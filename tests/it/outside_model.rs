@@ -347,7 +347,12 @@ fn check(way: Way, steps: &[Step]) {
 }
 
 fn config() -> Config {
-    Config { cases: sequences(8, 300), max_shrink_iters: 100, failure_persistence: None, ..Config::default() }
+    Config {
+        cases: sequences(8, 300),
+        max_shrink_iters: 100,
+        failure_persistence: None,
+        ..Config::default()
+    }
 }
 
 /// Shows: outside-part.

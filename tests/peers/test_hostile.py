@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ import hostile_forms
 from confined import SECONDS, run
 from hostile_forms import FORMS, SECRET
 from mounts import MountFailed, files, is_alive
-from test_damage import read
+from test_damage import beneath, read
 from torture import count
 
 VIEWS = ["npy", "raw", "nc", "h5", "tif", "txt", "safetensors"]
@@ -25,6 +26,16 @@ def place(tmp_path):
     made = tmp_path / "place"
     made.mkdir()
     return made
+
+
+READ_ALL = f"""import sys
+sys.path.insert(0, "{Path(__file__).parent}")
+import beneath
+for name in sys.argv[2:]:
+    try:
+        sys.stdout.buffer.write(beneath.read(sys.argv[1], name, 100_000))
+    except OSError:
+        pass"""
 
 
 def look_from_the_command_line(zarrfs, source, directory):
@@ -40,25 +51,23 @@ def look_at_the_mount(m):
     said = run("find . -printf '%P %l %s\\n' | head -c 300000 > /dev/null", m.path)
     # Whatever can be read is searched, with what is not listed.
     secret = SECRET.decode()
+    # Links are not followed.
     said += run(f"grep -raoF '{secret}' . | head -c 200", m.path)
     for node in ("bad", ".", "bad2"):
         names = [f"{node}.{view}" for view in VIEWS] + [f"{node}/{name}" for name in ("c/0", "c/1", "0", "1", "zarr.json", "secret", "z/secret")]
         names += [f".zarrfs/stored/{node}/zarr.json", f".zarrfs/views/{node}", "notes", ".zarrfs/errors"]
-        for name in names:
-            said += run(f"head -c 100000 '{name}' | grep -aoF '{secret}'", m.path)
-        said += run(f"getfattr -d '{node}' | grep -aoF '{secret}'", m.path)
+        said += run(f"""python3 -S -c '{READ_ALL}' . {" ".join(names)} | grep -aoF '{secret}'""", m.path)
+        said += run(f"getfattr -hd '{node}' | grep -aoF '{secret}'", m.path)
     assert secret not in said, said
 
 
 def change_the_mount(m):
+    for name in ("bad/c/0", "bad/c/1", "bad/secret", "bad/z/new"):
+        beneath(m / name, "write")
     for script in (
-        "printf 12345678 > bad/c/0",
-        "printf 12345678 > bad/c/1",
-        "printf xy | dd of=bad/c/0 bs=1 seek=2 conv=notrunc",
-        "printf 12345678 > bad/secret",
-        "printf 12345678 > bad/z/new",
-        "setfattr -n user.attrs.new -v 1 bad",
-        "setfattr -n user.attrs.new -v 1 .",
+        "printf xy | dd of=bad/c/0 bs=1 seek=2 conv=notrunc oflag=nofollow",
+        "setfattr -h -n user.attrs.new -v 1 bad",
+        "setfattr -h -n user.attrs.new -v 1 .",
         "cp -r bad copied",
         "mv bad/c/0 bad/c/1",
         "rm -rf bad",
@@ -114,23 +123,23 @@ while time.monotonic() < until:
         count += exchange(-100, name, -100, far, 2) == 0
 print(count)
 """
-READER = """
-import os, sys, time
+READER = f"""
+import sys, time
+sys.path.insert(0, "{Path(__file__).parent}")
+from beneath import read, write
 root, seconds, secret = sys.argv[1], float(sys.argv[2]), sys.argv[3].encode()
 until, count = time.monotonic() + seconds, 0
 while time.monotonic() < until:
     for name in ("bad/c/0", "bad/zarr.json", "bad/notes", "bad/c/secret", "bad.npy", ".zarrfs/stored/bad/zarr.json"):
         try:
-            with open(f"{root}/{name}", "rb") as file:
-                data = file.read(100_000)
+            data = read(root, name, 100_000)
         except OSError:
             continue
         count += 1
-        assert secret[:8] not in data, f"{name} shows what lies outside"
+        assert secret[:8] not in data, name
     for name in ("bad/c/0", "bad/notes", "bad/c/secret"):
         try:
-            with open(f"{root}/{name}", "wb") as file:
-                file.write(b"12345678")
+            write(root, name)
         except OSError:
             pass
 print(count)
