@@ -113,6 +113,7 @@ need ncview ncview
 need chromium chromium
 need chromedriver chromium-driver
 need npm npm
+[ -e /usr/include/sys/acl.h ] || packages+=(libacl1-dev)
 [ -e /usr/share/java/ij.jar ] && command -v java > /dev/null || packages+=(imagej)
 [ -e /usr/lib/R/site-library/ncdf4 ] || packages+=(r-cran-ncdf4)
 compgen -G '/usr/lib/*/octave/packages/netcdf-*' > /dev/null || packages+=(octave-netcdf)
@@ -176,6 +177,11 @@ install_packages() {
         echo "$stamp" > "$cache/browser/zarrfs-stamp"
     fi
 }
+# Two test suites for file systems (tests/suites).
+install_suites() {
+    [ -x "$cache/suites/bin/fsx" ] || cargo install --locked -q --root "$cache/suites" fsx@0.3.2
+    [ -x "$cache/suites/bin/pjdfstest" ] || cargo install --locked -q --root "$cache/suites" pjdfstest@0.2.2
+}
 # Beside the compiler.
 (
     flock 9
@@ -185,6 +191,7 @@ install_packages() {
     [ -z "$newer_python" ] || environment icechunk tests/peers/requirements-icechunk.txt "$newer_python"
     download_bioformats
     install_packages
+    install_suites
 ) 9> "$cache/lock" > "$work/environments.log" 2>&1 &
 installing=$!
 
@@ -233,7 +240,7 @@ touch src/main.rs
 run cargo build --locked -q
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats \
-    ZARRFS_PACKAGES=$cache/browser/node_modules PYTHONDONTWRITEBYTECODE=1
+    ZARRFS_PACKAGES=$cache/browser/node_modules ZARRFS_SUITES=$cache/suites PYTHONDONTWRITEBYTECODE=1
 [ -z "$newer_python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n "$(nproc)" -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
