@@ -245,6 +245,7 @@ export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) 
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n "$(nproc)" -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
 
+[ $# -gt 0 ] || { say "two minutes of mixed work"; run scripts/soak.sh 0.03; }
 [ $# -gt 0 ] || { say "object stores"; run scripts/stores.sh; }
 [ $# -gt 0 ] || [ "${ZARRFS_LONG:-}" != 1 ] || {
     say "packages"
