@@ -308,6 +308,8 @@ impl Inodes {
             .map(|known| Arc::clone(&known.inode))
             .collect();
         below.sort_by_key(|inode| inode.number);
+        // A file with several names has one inode, and its lock is taken once.
+        below.dedup_by_key(|inode| inode.number);
         below
     }
 
