@@ -336,17 +336,20 @@ impl Filesystem for Fs {
     fn write(
         &self,
         request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
+        write_flags: WriteFlags,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let by = HandleUse::by(fh.0, request.pid());
+        if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            self.vfs.clear_privileges(ino.0);
+        }
         match self.now("write", |vfs| vfs.try_write(by, offset, data)) {
             Ok(true) => reply.written(written),
             Err(errno) => reply.error(errno),
@@ -546,7 +549,6 @@ impl Filesystem for Fs {
     }
 
     // The kernel handles these itself if zarrfs does not implement them.
-
     fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
         reply.error(Errno::ENOSYS);
     }
@@ -579,8 +581,6 @@ impl Filesystem for Fs {
     ) {
         reply.error(Errno::ENOSYS);
     }
-
-    // Requests that a mount does not support.
 
     fn ioctl(
         &self,

@@ -85,6 +85,9 @@ impl Changes<'_> {
         replaced: Option<&Document>,
         array: Option<&Array>,
     ) -> Result<Key> {
+        if replaced.is_none() {
+            self.hierarchy.check_directories(path)?;
+        }
         self.store_groups_above(path)?;
         let text = self.hierarchy.text_to_store(path, raised)?;
         let replaces = Replaced::of(replaced);

@@ -77,7 +77,11 @@ impl Changes<'_> {
         from: ConvertedFiles<'_>,
     ) -> Result<()> {
         let aside = from.aside;
-        let planned = self.plan_conversion(path, raised, replaced, from);
+        let checked = match replaced {
+            None => self.hierarchy.check_directories(path),
+            Some(_) => Ok(()),
+        };
+        let planned = checked.and_then(|()| self.plan_conversion(path, raised, replaced, from));
         let conversion = planned.inspect_err(|_| self.hierarchy.atomic().end(aside))?;
         let taken = Taken::default();
         let converted = self.convert(&conversion, &taken);

@@ -40,6 +40,18 @@ impl Hierarchy {
         Ok(())
     }
 
+    /// Refuses a new node in a directory whose name the dialect does not allow, or below one: other
+    /// programs may have made it.
+    pub(super) fn check_directories(&self, path: &NodePath) -> Result<()> {
+        for path in path.ancestors().iter().chain([path]) {
+            let is_node = self.node(path)?.is_some_and(|node| !node.is_bare());
+            if let Some(name) = path.name().filter(|_| !is_node) {
+                self.check_name(name).at(path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses a name that the dialect or the store does not allow for a new node.
     pub(super) fn check_name(&self, name: &str) -> Result<()> {
         if name.ends_with(LOCK_SUFFIX) {

@@ -334,6 +334,25 @@ impl Vfs {
         found.change(changes).at(place.shown())
     }
 
+    /// Clears the set-user-ID and set-group-ID bits of an ordinary file, because a user without the
+    /// right to keep them writes to it.
+    pub fn clear_privileges(&self, number: u64) {
+        let clear = || -> Result<()> {
+            let inode = self.names.inode(number)?;
+            let Some(open) = inode.file().lock().content.open_file().map(Arc::clone) else {
+                return Ok(());
+            };
+            let mode = open.stat()?.owner.mode;
+            // Without the right to execute, the set-group-ID bit means something else.
+            let bits = if mode & 0o010 == 0 { 0o4000 } else { 0o6000 };
+            if mode & bits != 0 {
+                open.change(&FileChanges { mode: Some(mode & !bits), ..FileChanges::default() })?;
+            }
+            Ok(())
+        };
+        clear().unwrap_or_else(|error| self.core.note("write", &error));
+    }
+
     /// Returns the text of a symbolic link.
     pub fn link_text(&self, number: u64) -> Result<Vec<u8>> {
         let place = self.names.inode(number)?.place().ok_or_else(Error::not_found)?;

@@ -745,6 +745,14 @@ fn ordinary_files_are_files_of_the_store() {
     assert_eq!((first.ino(), second.nlink()), (second.ino(), 2));
     fs::remove_file(&file).unwrap();
     assert_eq!(fs::metadata(mount.at("arr/second")).unwrap().nlink(), 1);
+    // A directory moves with a file that has two names in it.
+    fs::create_dir(mount.at("d")).unwrap();
+    fs::write(mount.at("d/a"), "a").unwrap();
+    fs::hard_link(mount.at("d/a"), mount.at("d/b")).unwrap();
+    assert_eq!(names(&mount.at("d")).len(), 2);
+    fs::rename(mount.at("d"), mount.at("e")).unwrap();
+    assert_eq!(fs::read_to_string(mount.at("e/b")).unwrap(), "a");
+    assert_eq!(fs::metadata(mount.at("e/a")).unwrap().nlink(), 2);
     // What another program replaces, its openers keep.
     let mut open = rw(&mount.at("arr/second"));
     fs::write(stored.with_file_name("new"), "replaced").unwrap();

@@ -126,25 +126,20 @@ def test_ordinary_files_are_what_they_are_in_a_plain_directory(bench, tmp_path, 
 # ---- Modes and owners
 
 
-def test_modes_and_owners_can_be_set_to_what_they_are_and_to_nothing_else(bench):
+def test_modes_and_owners_of_chunk_and_metadata_files_can_be_set_to_what_they_are_and_to_nothing_else(bench):
     b = bench("v3")
     m = b.mount()
     m.allow("")
-    (m / "notes").write_text("x")
-    os.chmod(m / "notes", 0o600)
-    assert (m / "notes").stat().st_mode & 0o777 == 0o600, "what is not stored yet is its maker's to hide"
-    shell("sync notes", m.path)
-    for path, mode in [(m / "x/c/0/0", 0o644), (m / "x/zarr.json", 0o644), (m / "notes", 0o644), (m / "x", 0o755), (m / "x/c/0", 0o755)]:
+    for path, mode in [(m / "x/c/0/0", 0o644), (m / "x/zarr.json", 0o644)]:
         now = path.stat()
         assert now.st_mode & 0o777 == mode, f"{path}: {now.st_mode:o}"
         os.chmod(path, mode)
         os.chown(path, now.st_uid, now.st_gid)
         os.chown(path, -1, -1)
-        if path.is_file():
-            # Programs that install files ask for it; nothing is executed here.
-            os.chmod(path, mode | 0o111)
-            assert path.stat().st_mode & 0o777 == mode, "execute bits are ignored"
-        wrong = [0o600, 0o640, 0o444, 0o666] if path.is_file() else [0o700, 0o777, 0o555]
+        # Programs that install files ask for it; nothing is executed here.
+        os.chmod(path, mode | 0o111)
+        assert path.stat().st_mode & 0o777 == mode, "execute bits are ignored"
+        wrong = [0o600, 0o640, 0o444, 0o666]
         requests = [(lambda new=new: os.chmod(path, new), f"chmod {new:o}") for new in wrong]
         requests += [(lambda: os.chown(path, now.st_uid + 1, -1), "chown"), (lambda: os.chown(path, -1, now.st_gid + 1), "chgrp")]
         for request, what in requests:

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_file_is_decompressed_up_to_the_limit() {
-        let file = zstd::bulk::compress(&[0; 1 << 20], 3).expect("compressed");
+        let file = zstd::bulk::compress(&vec![0; 1 << 20], 3).expect("compressed");
         assert_eq!(decompress(&file, 1 << 20).expect("as long as it may be").len(), 1 << 20);
         let error = decompress(&file, (1 << 20) - 1).expect_err("one byte too long");
         assert_eq!(error.kind(), error::Kind::TooLarge);
