@@ -45,6 +45,7 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
     let mut options = served.vfs_options(&source, descriptors);
     // No kernel caches the pages of views.
     options.kernel_keeps = false;
+    options.follows_links = true;
     options.passthrough = None;
     let vfs = Arc::new(Vfs::new(hierarchy, options));
     let token = match (&args.token, args.no_token) {

@@ -120,6 +120,7 @@ impl Typed<'_> {
         vfs::Options {
             cache_len: resources::within_memory(args.tree.cache_size, 4),
             kernel_keeps: !flags.direct_io,
+            follows_links: false,
             dirty_limit: resources::within_memory(args.write.dirty_limit, 4),
             fill_chunks: if args.write.skip_fill_chunks {
                 FillChunks::Skip

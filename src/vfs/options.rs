@@ -48,6 +48,9 @@ pub struct Options {
     pub cache_len: u64,
     /// Whether the kernel keeps pages, so that views need not be cached here.
     pub kernel_keeps: bool,
+    /// Whether links of the store are followed, as far as they stay in it, because no kernel does
+    /// that. Then no file has its own owner either.
+    pub follows_links: bool,
     /// The limit for unstored bytes.
     pub dirty_limit: u64,
     /// What to do with a chunk that equals the fill value.
@@ -73,6 +76,7 @@ impl Default for Options {
         Self {
             cache_len: 256 << 20,
             kernel_keeps: true,
+            follows_links: false,
             dirty_limit: 1 << 30,
             fill_chunks: FillChunks::Store,
             writeback: Writeback::default(),

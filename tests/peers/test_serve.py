@@ -412,6 +412,21 @@ def test_the_server_ends_soon_although_clients_are_connected(climate):
     assert not is_alive(server.process.pid)
 
 
+def test_links_are_followed_as_far_as_they_stay_in_the_store(climate, tmp_path):
+    (tmp_path / "secret").write_text("outside")
+    (climate / "notes").write_text("inside")
+    (climate / "link").symlink_to("notes")
+    (climate / "linked").symlink_to("t2m")
+    (climate / "out").symlink_to(tmp_path / "secret")
+    (climate / "up").symlink_to("../secret")
+    with serving(climate) as server:
+        assert server.get("link")[::2] == (200, b"inside")
+        assert server.get("linked/c/0/0")[2] == server.get("t2m/c/0/0")[2] != b""
+        for name in ("out", "out/", "up", "up/"):
+            status, _, body = server.get(name)
+            assert status != 200 and b"outside" not in body, name
+
+
 def test_nothing_is_written_to_the_store(climate):
     shutil.copytree(climate, climate.with_name("before"))
     with serving(climate) as server:

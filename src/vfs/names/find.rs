@@ -208,7 +208,7 @@ impl Names {
         }
         let store = self.core.hierarchy.store();
         let prefix = self.core.hierarchy.ordinary_prefix(path)?;
-        if let Some(files) = store.files() {
+        if let Some(files) = self.files() {
             let found = files.file_stat(prefix.key(&relative)?.as_str())?;
             return Ok(found.map(|found| match found.kind {
                 FileKind::Directory => Place::OrdinaryDir(path.clone(), relative).into(),

@@ -12,9 +12,9 @@ use crate::metadata::NodePath;
 use crate::store::{Entry, FileId, FileKind, FileStat, FileStore};
 
 impl Names {
-    /// Returns the files of the store, if it has them.
+    /// Returns the files of the store, if it has them and the kernel follows its links.
     pub fn files(&self) -> Option<&dyn FileStore> {
-        self.core.hierarchy.store().files()
+        self.core.hierarchy.store().files().filter(|_| !self.core.options.follows_links)
     }
 
     /// Returns the path in the store of an ordinary file, or of any directory that the store has
