@@ -91,7 +91,7 @@ def sync_dir(path):
 
 
 class Writer:
-    def __init__(self, root, journal, seed, encoded):
+    def __init__(self, root, journal, seed, encoded=False):
         self.root, self.dice, self.encoded = root, random.Random(seed), encoded
         self.known = Journal(journal)
         self.journal = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

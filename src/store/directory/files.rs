@@ -5,15 +5,15 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, fstat, linkat, mkdirat,
-    mknodat, renameat_with, symlinkat, unlinkat,
+    mknodat, renameat_with, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
-use super::DirectoryStore;
 use super::names::{c_name, is_lock};
 use super::opening::{check_root, open_at};
 use super::parents::make_parent;
+use super::{DirectoryStore, Durability};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{
     FileChanges, FileKind, FileStore, FileUse, Key, NewNode, OpenFile, Ownership, Replace,
@@ -168,6 +168,13 @@ impl FileStore for DirectoryStore {
     fn rename(&self, from: &str, to: &str, replace: Replace) -> Result<()> {
         let (dir, name) = self.existing_parent_of(from)?;
         let (new_dir, new_name) = self.parent_of(to)?;
+        let replaces = statat(&new_dir, &new_name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        if replace == Replace::Yes && replaces && self.durability == Durability::Synced {
+            // The new file must be on the disk before it replaces the old one. A link has no bytes.
+            if let Ok(Some(file)) = self.open(from, FileUse::Read) {
+                file.sync()?;
+            }
+        }
         let flags = match replace {
             Replace::Yes => RenameFlags::empty(),
             Replace::No => RenameFlags::NOREPLACE,
