@@ -26,7 +26,7 @@ pub(super) fn change(
         return vfs.getattr(number);
     }
     let FileChanges { mode, uid, gid, modified, .. } = *changes;
-    if vfs.is_without_attributes(number)? {
+    if vfs.may_lose_attributes(number)? {
         return vfs.getattr(number);
     }
     // A program may create a file with restricted permissions, but stored files have a fixed mode.

@@ -156,6 +156,7 @@ impl Vfs {
         inode.file().lock().content = Content::Open(Arc::new(created));
         let opened = self.opener.open_and_look_up(&inode, access);
         if opened.is_err() {
+            inode.file().lock().content = Content::Stored;
             self.names.inodes.release(inode);
         }
         opened

@@ -302,10 +302,10 @@ impl Vfs {
         Ok(created.map(|created| created.owner.mode = mode).is_some())
     }
 
-    /// Whether a directory of chunks has no directory in the store, so that changes of its
-    /// attributes have no effect. `cp -a` and `rsync -a` change those of each directory that they
-    /// make.
-    pub fn is_without_attributes(&self, number: u64) -> Result<bool> {
+    /// Whether changes of the attributes of a directory have no effect if they cannot be kept: the
+    /// store may have no directory for one of chunks, and `cp -a` and `rsync -a` change the
+    /// attributes of each directory that they make.
+    pub fn may_lose_attributes(&self, number: u64) -> Result<bool> {
         let place = self.names.inode(number)?.place();
         Ok(self.names.files().is_some() && matches!(place, Some(Place::ChunkDir(..))))
     }

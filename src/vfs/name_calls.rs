@@ -18,11 +18,7 @@ impl Vfs {
     pub fn mkdir(&self, parent: u64, name: &str, owner: Ownership) -> Result<Attr> {
         self.core.options.check_names_change()?;
         let _shared = self.core.tree_lock.read();
-        let parent = self.names.directory(parent)?;
-        if self.names.resolve(&parent, name)?.is_some() {
-            return Err(Error::new(Kind::Exists, "the file exists"));
-        }
-        self.core.hierarchy.store().write()?;
+        let parent = self.directory_for_new(parent, name)?;
         let place =
             self.directories.make_directory(&parent, name, owner).at(below_shown(&parent, name))?;
         self.names.lookup_place(&place)
@@ -39,11 +35,7 @@ impl Vfs {
     ) -> Result<Attr> {
         self.core.options.check_names_change()?;
         let _shared = self.core.tree_lock.read();
-        let parent = self.names.directory(parent)?;
-        if self.names.resolve(&parent, name)?.is_some() {
-            return Err(Error::new(Kind::Exists, "the file exists"));
-        }
-        self.core.hierarchy.store().write()?;
+        let parent = self.directory_for_new(parent, name)?;
         let place = self.names.place_for_new(&parent, name)?;
         if !self.contents.files.is_kept_as_file(Some(&place)) {
             let detail = "the store keeps only regular files and directories";
@@ -55,6 +47,16 @@ impl Vfs {
         self.names.touch(&place);
         self.renames.make(&place, node, owner)?;
         self.names.lookup_place(&place)
+    }
+
+    /// Returns the place of a directory that may get the name `name`, if nothing has it.
+    fn directory_for_new(&self, number: u64, name: &str) -> Result<Place> {
+        let directory = self.names.directory(number)?;
+        if self.names.resolve(&directory, name)?.is_some() {
+            return Err(Error::new(Kind::Exists, "the file exists"));
+        }
+        self.core.hierarchy.store().write()?;
+        Ok(directory)
     }
 
     /// Removes the empty directory `name` from `parent`.
@@ -212,7 +214,12 @@ impl Vfs {
             self.renames.check_regular(from)?;
         }
         let (inode, replaced) = (self.names.inode_at(from), self.names.inode_at(to));
-        let renamed = {
+        let renamed = if !is_in_store && inode.has_several_places() {
+            // The error makes `mv` copy it.
+            let detail =
+                "a file with several names cannot become a chunk or metadata file: copy it";
+            Err(Error::new(Kind::CrossDevice, detail))
+        } else {
             let from = NamedFile { inode: &inode, place: from };
             let to = NamedFile { inode: &replaced, place: to };
             if is_in_store {

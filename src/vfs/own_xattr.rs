@@ -17,14 +17,6 @@ const KEPT: [&str; 3] = ["user.", "trusted.", "security."];
 /// files of a mount.
 const CAPABILITY: &str = "security.capability";
 
-/// The result of a function that was called with the file of the store that an inode is.
-enum Owned<T> {
-    /// Its result.
-    Of(T),
-    /// It has no file in the store.
-    Nothing,
-}
-
 impl Vfs {
     /// Returns the value of an extended attribute that the store keeps.
     pub(super) fn get_own_xattr(&self, number: u64, name: &str) -> Result<Vec<u8>> {
@@ -36,10 +28,7 @@ impl Vfs {
         if let Some(created) = created(&inode, |all| all.get(name).cloned()) {
             return created.ok_or_else(absent);
         }
-        match self.with_file(&inode, |file| file.xattr(name.as_ref()))? {
-            Owned::Of(value) => Ok(value),
-            Owned::Nothing => Err(absent()),
-        }
+        self.with_file(&inode, |file| file.xattr(name.as_ref()))?.ok_or_else(absent)
     }
 
     /// Returns the names of the extended attributes that the store keeps.
@@ -51,7 +40,7 @@ impl Vfs {
         if let Some(names) = created(&inode, |all| all.keys().cloned().collect()) {
             return Ok(names);
         }
-        let Owned::Of(list) = self.with_file(&inode, OpenFile::xattrs)? else {
+        let Some(list) = self.with_file(&inode, OpenFile::xattrs)? else {
             return Ok(Vec::new());
         };
         let names = list.split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok());
@@ -96,34 +85,30 @@ impl Vfs {
         if let Some(set) = of_new {
             return set.map(Some);
         }
-        let changed = self.with_file(&inode, |file| match value {
+        self.with_file(&inode, |file| match value {
             Some((value, presence)) => file.set_xattr(name.as_ref(), value, presence),
             None => file.remove_xattr(name.as_ref()),
-        })?;
-        match changed {
-            Owned::Of(()) => Ok(Some(())),
-            Owned::Nothing => Ok(None),
-        }
+        })
     }
 
-    /// Calls `with` with the file of the store that an inode is.
+    /// Calls `with` with the file of the store that an inode is; `None` if it is none.
     fn with_file<T>(
         &self,
         inode: &Inode,
         with: impl FnOnce(&OpenFile) -> Result<T>,
-    ) -> Result<Owned<T>> {
+    ) -> Result<Option<T>> {
         if let Some(file) = inode.known_file()
             && let Some(open) = file.lock().content.open_file()
         {
-            return with(open).map(Owned::Of);
+            return with(open).map(Some);
         }
         let (Some(place), Some(files)) = (inode.place(), self.names.files()) else {
-            return Ok(Owned::Nothing);
+            return Ok(None);
         };
-        let Some(path) = self.names.path_in_store(&place)? else { return Ok(Owned::Nothing) };
+        let Some(path) = self.names.path_in_store(&place)? else { return Ok(None) };
         match files.open(&path, FileUse::Attributes)? {
-            Some(file) => with(&file).at(place.shown()).map(Owned::Of),
-            None => Ok(Owned::Nothing),
+            Some(file) => with(&file).at(place.shown()).map(Some),
+            None => Ok(None),
         }
     }
 }

@@ -289,15 +289,31 @@ def test_chunk_and_metadata_files_keep_the_mode_of_the_mount(store, tmp_path, qu
 def test_an_ordinary_file_becomes_a_chunk_and_a_chunk_an_ordinary_file(m, store):
     (m / "g/bytes").write_bytes(bytes([9, 8, 7, 6]))
     os.link(m / "g/bytes", m / "g/more")
-    os.rename(m / "g/bytes", m / "a/c/0")
-    assert (m / "g/more").read_bytes() == bytes([9, 8, 7, 6]), "the other name of the file"
+    m.refused(errno.EXDEV, "several names", lambda: os.rename(m / "g/bytes", m / "a/c/0"))
+    run("mv", m / "g/bytes", m / "a/c/0")
+    (m / "a/c/0").write_bytes(bytes([9, 8, 7, 6]))
     assert os.stat(m / "g/more").st_nlink == 1
+    (m / "g/more").write_bytes(b"x")
+    assert (m / "a/c/0").read_bytes() == bytes([9, 8, 7, 6])
     os.rename(m / "a/c/1", m / "g/chunk")
     assert (m / "g/chunk").read_bytes() == bytes([4, 5, 6, 7])
     m.sync()
     assert numpy.array_equal(zarr.open_array(store / "a", mode="r")[:], [9, 8, 7, 6, 0, 0, 0, 0])
     (m / "g/link").symlink_to("chunk")
     m.refused(errno.EPERM, "not a regular file", lambda: os.rename(m / "g/link", m / "a/c/1"))
+
+
+def test_chunks_that_are_one_file_become_two(m, store):
+    """`cp -a` of an array whose equal chunks are hard links: the chunks come before the metadata file."""
+    document = (m / "a/zarr.json").read_text()
+    (m / "b/c").mkdir(parents=True)
+    (m / "b/c/0").write_bytes(bytes([1, 2, 3, 4]))
+    os.link(m / "b/c/0", m / "b/c/1")
+    (m / "b/zarr.json").write_text(document)
+    (m / "b/c/1").write_bytes(bytes([5, 6, 7, 8]))
+    m.sync()
+    assert (m / "b/c/0").read_bytes() == bytes([1, 2, 3, 4])
+    assert numpy.array_equal(zarr.open_array(store / "b", mode="r")[:], range(1, 9))
 
 
 def test_a_directory_with_ordinary_files_does_not_become_a_group(store, tmp_path):

@@ -291,9 +291,8 @@ impl Directories {
         })
     }
 
-    /// Whether a directory, with those around it that are no nodes, has ordinary files and no
-    /// nodes.
-    /// It belongs to other programs then: a repository, a library, results.
+    /// Whether there are ordinary files and no nodes in a directory and in those around it that are
+    /// no nodes either. They belong to other programs then: a repository, a library, results.
     fn is_of_ordinary_files(&self, path: &NodePath) -> Result<bool> {
         let mut outermost = path.clone();
         while let Some(above) = outermost.parent() {

@@ -235,7 +235,7 @@ impl Renames {
         })
     }
 
-    pub fn erase(&self, place: &Place) -> Result<()> {
+    fn erase(&self, place: &Place) -> Result<()> {
         if let Place::Document(path) = place {
             if let Some(key) = self.core.hierarchy.changes().remove_document(path)? {
                 self.contents.unsynced.changed(key);

@@ -119,7 +119,7 @@ impl DocumentWriter {
                     return outside("not a chunk of the array");
                 }
                 Some(Place::Chunk(_, coords)) => {
-                    let inode = self.names.inodes.at(&place);
+                    let inode = self.names.inodes.alone_at(&place);
                     below.chunks.push(NewChunk {
                         from: place,
                         coords,

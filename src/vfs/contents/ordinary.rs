@@ -7,11 +7,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::files::Files;
 use super::store::StoreReason;
 use crate::budget::Purpose;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::{FileChanges, FileUse, NewTime, OpenFile, Presence};
+use crate::store::{Condition, FileChanges, FileUse, Key, NewTime, OpenFile, Presence};
 use crate::vfs::names::file::{Content, Created, File, Unstored, Write};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
@@ -122,7 +124,7 @@ impl Files {
     }
 
     /// Makes the unstored bytes of an ordinary file a file of the store, with the attributes that
-    /// programs gave it. The name comes last.
+    /// programs gave it.
     pub fn make_file(&self, place: &Place, unstored: &Unstored, created: &Created) -> Result<()> {
         let files = self.names.files().ok_or_else(|| Error::unsupported("no store of files"))?;
         let path = self.names.path_in_store(place)?.ok_or_else(Error::not_found)?;
@@ -150,10 +152,13 @@ impl Files {
         let limit = self.core.budget.limit(Purpose::Unstored);
         let bytes = written.bytes.to_buffer(limit)?;
         let open = match files.create(&path, created.owner) {
-            // Another program made a file of this name.
+            // Another program made a file of this name, which stays until the new bytes are there.
             Err(error) if error.kind() == Kind::Exists => {
-                files.remove_file(&path)?;
-                files.create(&path, created.owner)?
+                let pieces = [Bytes::from(bytes).into()];
+                write.set(&Key::parse(&path)?, &pieces, Condition::Always)?;
+                let open = files.open(&path, FileUse::Attributes)?.ok_or_else(Error::not_found)?;
+                set_xattrs(&open, created)?;
+                return open.change(&times);
             }
             open => open?,
         };

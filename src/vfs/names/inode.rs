@@ -54,6 +54,11 @@ impl Inode {
         self.places.read().first().cloned()
     }
 
+    /// Whether it has more than one place.
+    pub fn has_several_places(&self) -> bool {
+        self.places.read().len() > 1
+    }
+
     /// Whether it has this place.
     pub fn is_at(&self, place: &Place) -> bool {
         self.places.read().contains(place)
@@ -255,7 +260,22 @@ impl Inodes {
         inode
     }
 
-    /// Gives an inode, that of the file `id`, the additional name `place`.
+    /// Returns the inode at `place`, which has no other place: if names of one file become
+    /// different things, each gets an inode of its own.
+    pub fn alone_at(&self, place: &Place) -> Arc<Inode> {
+        let mut table = self.table.write();
+        let inode = table.at(place);
+        if inode.has_several_places() {
+            let places = inode.places.read().clone();
+            for place in places {
+                table.detach_at(&place);
+            }
+            return table.at(place);
+        }
+        inode
+    }
+
+    /// Gives the inode of the file `id` the additional name `place`.
     pub fn link(&self, inode: &Arc<Inode>, place: &Place, id: FileId) {
         let mut table = self.table.write();
         table.detach_at(place);
@@ -445,8 +465,10 @@ mod tests {
         drop(a);
         inodes.sweep();
         assert!(inodes.get(number).is_none(), "kept though nobody knows it");
-        let again = inodes.at_linked(&place("e"), id).number();
-        assert_eq!(inodes.at_linked(&place("f"), id).number(), again);
+        let again = inodes.at_linked(&place("e"), id);
+        assert_eq!(inodes.at_linked(&place("f"), id).number(), again.number());
+        let (e, f) = (inodes.alone_at(&place("e")), inodes.alone_at(&place("f")));
+        assert!(e.number() != f.number() && again.place().is_none());
     }
 
     #[test]
