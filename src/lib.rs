@@ -9,6 +9,7 @@
 //! | [`bounded`] | maps with a limit in bytes |
 //! | [`budget`] | the memory of a mount, which its users share |
 //! | [`buffer`] | the bytes of chunks, in reused memory |
+//! | [`limits`] | how much a hierarchy may require of this process |
 //! | [`pool`] | threads, and the tasks that wait for them |
 //! | [`parallel`] | work on chunks that several processors share |
 //! | [`backing`] | files that the kernel reads directly (passthrough) |
@@ -63,6 +64,7 @@ pub mod error;
 pub mod fuse;
 pub mod hierarchy;
 pub mod json;
+pub mod limits;
 pub mod metadata;
 pub mod parallel;
 pub mod picture;

@@ -18,14 +18,9 @@ use crate::codec::{BytesToBytes, Elements, Pipeline};
 use crate::dtype::DType;
 use crate::error::{At, Error, Result};
 use crate::json::Object;
-use crate::resources;
+use crate::limits;
 use crate::shard::Index;
 use crate::store::{ByteRange, Value};
-
-/// The most inner chunks in a shard: their index takes 64 MiB. With little memory the limit is one
-/// for each KiB of memory, because several threads may read an index, encoded and decoded.
-const MAX_SLOTS: u64 = 1 << 22;
-const MEMORY_OF_SLOT: u64 = 1 << 10;
 
 /// A shard may be longer than its chunks by at most this many bytes.
 const SLACK: u64 = 1 << 20;
@@ -87,10 +82,11 @@ impl Level {
             counts.push(shard / inner);
         }
         let slots = counts.iter().try_fold(1_u64, |slots, count| slots.checked_mul(*count));
-        let most = MAX_SLOTS.min(resources::memory_limit() / MEMORY_OF_SLOT);
-        let slots = slots.filter(|slots| *slots <= most).ok_or_else(|| {
-            Error::too_large(format!("sharding_indexed: more than {most} inner chunks in a shard"))
-        })?;
+        let slots =
+            slots.filter(|slots| *slots <= limits::SHARD_CHUNKS.get()).ok_or_else(|| {
+                let detail = "sharding_indexed: too many inner chunks in a shard";
+                Error::too_large(format!("{detail}, {}", limits::SHARD_CHUNKS))
+            })?;
         let location = match configuration.get("index_location").map(|at| at.as_str()) {
             None | Some(Some("end")) => IndexLocation::End,
             Some(Some("start")) => IndexLocation::Start,

@@ -14,7 +14,7 @@ use super::target::Target;
 use crate::array::{Coords, decode_key};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
-use crate::json::MAX_DOCUMENT_LEN;
+use crate::limits;
 use crate::metadata::NodePath;
 use crate::metadata::model::KeyEncoding;
 use crate::store::{Entry, Key, ListableStore, PRIVATE, Prefix};
@@ -314,7 +314,7 @@ impl<'k> Keys<'k> {
 
     /// Reports a metadata file of another dialect. Returns whether the key is one.
     fn report_other(&self, key: &Key, prefix: &Prefix) -> bool {
-        let value = match self.hierarchy.store().get(key, MAX_DOCUMENT_LEN) {
+        let value = match self.hierarchy.store().get(key, limits::METADATA.get()) {
             Ok(Some(value)) => value,
             Ok(None) => return true,
             Err(error) => {

@@ -12,7 +12,8 @@ use crate::array::Array;
 use crate::convert::difference_of_copy;
 use crate::error::{Error, Result};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, NodeCopy};
-use crate::json::{self, MAX_DOCUMENT_LEN};
+use crate::json;
+use crate::limits;
 use crate::metadata::{Departure, NodeKind, NodePath};
 use crate::store::{Key, Prefix};
 
@@ -62,7 +63,7 @@ impl<'h> Nodes<'h> {
         }
         for top in &tops {
             nodes.add(&*hierarchy.existing(top)?)?;
-            let mut walk = hierarchy.walk_below(top, Bounds::STREAM);
+            let mut walk = hierarchy.walk_below(top, Bounds::stream());
             while let Some(node) = walk.next() {
                 if watch.is_stopped() {
                     return Ok(nodes);
@@ -82,7 +83,7 @@ impl<'h> Nodes<'h> {
         let Some((key, _)) = self.hierarchy.dialect().new_entry_point().ok().flatten() else {
             return Ok(());
         };
-        let Some(value) = self.hierarchy.store().get(&key, MAX_DOCUMENT_LEN)? else {
+        let Some(value) = self.hierarchy.store().get(&key, limits::METADATA.get())? else {
             return Ok(());
         };
         if let Err(error) = json::parse_object(&value.bytes) {
@@ -199,7 +200,7 @@ impl<'h> Nodes<'h> {
     fn is_json(&self, key: &str) -> bool {
         let Ok(key) = Key::parse(key) else { return true };
         // If it cannot be read, the error of the node says so.
-        let value = self.hierarchy.store().get(&key, MAX_DOCUMENT_LEN).unwrap_or_default();
+        let value = self.hierarchy.store().get(&key, limits::METADATA.get()).unwrap_or_default();
         value.is_none_or(|value| json::parse_object(&value.bytes).is_ok())
     }
 

@@ -19,6 +19,7 @@ mod failure;
 mod folder;
 mod info;
 mod interrupt;
+mod limits;
 mod logger;
 mod mount;
 mod mount_helper;
@@ -70,6 +71,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Err(failure)) => return end(Err(failure)),
         None => args::normalize(args, &Args::command()),
     };
+    if limits::are_asked_for(&typed) {
+        return end(limits::print_all());
+    }
     let args = match Args::try_parse_from(&typed) {
         Ok(args) => args,
         Err(error) => {
@@ -80,6 +84,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return end(print::check().and_then(|()| print::ended(printed)));
         }
     };
+    limits::apply(&args.limits);
     end(run_command(args.command, &typed))
 }
 

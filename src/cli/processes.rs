@@ -67,7 +67,7 @@ fn serves(process: u32, mountpoint: &Path) -> bool {
         return false;
     }
     let typed = args::normalize(typed, &Args::command());
-    let Ok(Args { command: Command::Mount(mount) }) = Args::try_parse_from(typed) else {
+    let Ok(Args { command: Command::Mount(mount), .. }) = Args::try_parse_from(typed) else {
         return false;
     };
     match &mount.daemon {

@@ -7,6 +7,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use super::args::{Args, Command, Exec, Mount, MountOptions};
 use super::failure::Failure;
+use super::limits;
 
 /// Options of fstab and flags of the kernel that change nothing in a zarrfs mount. `user` and
 /// `comment` may have a value.
@@ -183,7 +184,8 @@ pub fn with_options<M: Mounts + Clone>(
             name => name.replace('_', "-"),
         };
         let is_long = |arg: &clap::Arg| arg.get_long() == Some(long.as_str()) && !arg.is_hide_set();
-        if command.is_some_and(|command| command.get_arguments().any(is_long)) {
+        let has_option = |command: &clap::Command| command.get_arguments().any(is_long);
+        if command.is_some_and(has_option) || has_option(&program) {
             more.push(
                 value.map_or_else(|| format!("--{long}"), |value| format!("--{long}={value}")),
             );
@@ -212,5 +214,6 @@ fn reparse<M: Mounts>(typed: &[OsString], more: &[String]) -> Result<M, Failure>
     let matches = Args::command().args_override_self(true).try_get_matches_from(all);
     let matches = matches.map_err(|error| usage(&error))?;
     let args = Args::from_arg_matches(&matches).map_err(|error| usage(&error))?;
+    limits::apply(&args.limits);
     M::of(args.command).ok_or_else(|| Failure::Usage(format!("expected the command {}", M::NAME)))
 }

@@ -25,6 +25,7 @@
 pub mod array_to_array;
 pub mod array_to_bytes;
 pub mod bytes_to_bytes;
+mod clock;
 mod configuration;
 mod elements;
 mod kinds;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::array_to_array::{self, BigEndian, Order};
 use super::array_to_bytes::AnyBytes;
+use super::clock::Clock;
 use super::elements::Elements;
 use super::kinds::{ArrayToArray, ArrayToBytes, BytesToBytes};
 use super::registry::{self, Chain};
@@ -130,8 +131,11 @@ impl Pipeline {
     /// known.
     pub fn decode(&self, encoded: Bytes) -> Result<Buffer> {
         let _busy = parallel::busy();
-        let mut elements = self.array_to_bytes.decode(undone(&self.bytes_to_bytes, encoded)?)?;
+        let clock = Clock::start();
+        let bytes = undone(&self.bytes_to_bytes, encoded, clock)?;
+        let mut elements = self.array_to_bytes.decode(bytes)?;
         for codec in self.array_to_array.iter().rev() {
+            clock.check()?;
             elements = codec.decode(elements)?;
         }
         match self.decoded_len {
@@ -181,7 +185,7 @@ impl Pipeline {
         let (bytes, decoded_len) = match self.bytes_to_bytes.split_first() {
             Some((first, others)) => {
                 let Some(len) = first.decoded_len else { return Ok(None) };
-                let outer = undone(others, encoded)?;
+                let outer = undone(others, encoded, Clock::start())?;
                 let Some(part) = first.codec.decode_range(&outer, len, range.clone())? else {
                     return Ok(None);
                 };
@@ -220,7 +224,7 @@ impl Pipeline {
 }
 
 /// Decodes what these bytes-to-bytes codecs encoded.
-fn undone(stages: &[Stage], encoded: Bytes) -> Result<Bytes> {
+fn undone(stages: &[Stage], encoded: Bytes, clock: Clock) -> Result<Bytes> {
     let mut bytes = encoded;
     for stage in stages.iter().rev() {
         let mut decoded = stage.codec.decode(&bytes, stage.limit)?;
@@ -233,6 +237,7 @@ fn undone(stages: &[Stage], encoded: Bytes) -> Result<Bytes> {
             None => decoded = fitted(decoded),
         }
         recycle(mem::replace(&mut bytes, decoded.into()));
+        clock.check()?;
     }
     Ok(bytes)
 }

@@ -229,7 +229,7 @@ pub fn plan(
         check_is_node(source, from, only)?;
     }
     let planner = Planner { source, dest, requested };
-    let mut walk = source.walk_below(from, Bounds::STREAM);
+    let mut walk = source.walk_below(from, Bounds::stream());
     let mut next: Option<Result<Arc<Node>>> = Some(Ok(root));
     while let Some(node) = next {
         let path = NodePath::root().join(walk.at().relative_to(from).unwrap_or_default())?;

@@ -83,7 +83,7 @@ fn paths(side: Side<'_>, options: &Options, watch: &dyn Watch) -> Result<BTreeSe
     if is_chosen("") {
         found.insert(String::new());
     }
-    let mut walk = hierarchy.walk_below(top, Bounds::STREAM);
+    let mut walk = hierarchy.walk_below(top, Bounds::stream());
     while let Some(node) = walk.next() {
         if watch.is_stopped() {
             break;

@@ -21,6 +21,9 @@ pub(super) enum Entry<'a> {
 #[derive(PartialEq, Eq)]
 pub(super) enum Room {
     Some,
+    /// It has, and is to be sent.
+    Enough,
+    /// Not even for the line that was to be added.
     None,
 }
 
@@ -66,7 +69,7 @@ pub(super) fn list(
     for (at, (name, number)) in (0..).zip(dots) {
         if position == at {
             position += 1;
-            if add(position, Entry::Dot(name, number))? == Room::None {
+            if add(position, Entry::Dot(name, number))? != Room::Some {
                 return Ok(());
             }
         }
@@ -82,9 +85,13 @@ pub(super) fn list(
             Err(error) => return Err(error),
         };
         position += 1;
-        if add(position, Entry::Listed(dir, &listed))? == Room::None {
-            vfs.listings().list_ahead(dir, at);
-            return Ok(());
+        match add(position, Entry::Listed(dir, &listed))? {
+            Room::Some => {}
+            Room::Enough => return Ok(()),
+            Room::None => {
+                vfs.listings().list_ahead(dir, at);
+                return Ok(());
+            }
         }
     }
 }
@@ -93,6 +100,10 @@ pub(super) fn list(
 pub(super) fn attr_of<'e>(vfs: &Vfs, entry: &Entry<'e>) -> Option<(&'e str, Attr)> {
     match *entry {
         Entry::Dot(name, number) => Some((name, dot(number))),
+        // The kernel drops it soon, so the rest would be in vain.
+        Entry::Listed(_, listed) if vfs.knows_many_names() => {
+            Some((listed.name.as_str(), vfs.listings().lookup_listed_name(listed)))
+        }
         Entry::Listed(dir, listed) => {
             let attr = match vfs.listings().lookup_listed(dir, listed) {
                 Ok(attr) => attr?,

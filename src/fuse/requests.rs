@@ -456,7 +456,13 @@ impl Filesystem for Fs {
                 if full && matches!(entry, Entry::Listed(..)) {
                     vfs.forget(attr.number, 1);
                 }
-                Ok(if full { Room::None } else { Room::Some })
+                Ok(match full {
+                    true => Room::None,
+                    // With short answers the kernel drops names as fast as it learns new ones: it
+                    // needs the lock of the directory for both.
+                    false if vfs.knows_many_names() => Room::Enough,
+                    false => Room::Some,
+                })
             };
             let listed = answer(vfs, "readdir", || list(vfs, &dirs.get(fh)?, offset, &mut add));
             reply!(reply, listed, ok(() =>));

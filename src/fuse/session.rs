@@ -1,6 +1,7 @@
 //! A mount: creates it, serves it with several event loops, sends notifications to the kernel, and
 //! ends it.
 
+use std::ffi::OsStr;
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -8,14 +9,14 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use fuser::{BackgroundSession, Config, INodeNo, MountOption, Session, SessionACL};
+use fuser::{BackgroundSession, Config, INodeNo, MountOption, Notifier, Session, SessionACL};
 
 use super::fs::Fs;
 use super::read_log::ReadLog;
 use super::terms::Owner;
 use crate::error::{Error, Kind, Result};
 use crate::pool::Pool;
-use crate::vfs::Vfs;
+use crate::vfs::{Outdated, Vfs};
 
 /// The interval of storing pending scratch files and dropping unused inodes.
 const TICK: Duration = Duration::from_millis(500);
@@ -94,7 +95,7 @@ impl Stopper {
 }
 
 enum Wake {
-    Invalidate(u64),
+    Drop(Outdated),
     Stop,
 }
 
@@ -139,19 +140,15 @@ pub fn mount(vfs: &Arc<Vfs>, place: Place<'_>, options: &MountOptions) -> Result
     let session = session.spawn()?;
     let (stop, wakes) = mpsc::channel();
     let wake = stop.clone();
-    vfs.on_invalidate(Box::new(move |number| {
-        // If the receiver is gone, the mount has ended and there are no pages to drop.
-        let _ended = wake.send(Wake::Invalidate(number));
+    vfs.on_invalidate(Box::new(move |outdated| {
+        // If the receiver is gone, the mount has ended and there is nothing to drop.
+        let _ended = wake.send(Wake::Drop(outdated));
     }));
     // A notification may wait for a request that the kernel has sent to zarrfs, so threads that
     // answer requests must not send it.
-    std::thread::Builder::new().name("notifier".to_owned()).spawn(move || {
-        while let Ok(Wake::Invalidate(number)) = wakes.recv() {
-            if let Err(error) = notifier.inval_inode(INodeNo(number), 0, 0) {
-                log::debug!("inode {number}: {error}"); // The kernel has forgotten it already.
-            }
-        }
-    })?;
+    std::thread::Builder::new()
+        .name("notifier".to_owned())
+        .spawn(move || notify(&notifier, &wakes))?;
     // Storing pending files does not block requests either. The thread ends with the tree.
     let ticking = Arc::downgrade(vfs);
     std::thread::Builder::new().name("ticker".to_owned()).spawn(move || {
@@ -168,6 +165,21 @@ pub fn mount(vfs: &Arc<Vfs>, place: Place<'_>, options: &MountOptions) -> Result
         let _gone = ends.send(join(session));
     })?;
     Ok(Mounted { ended, stopper, wake: stop })
+}
+
+/// Has the kernel drop what is outdated, until the mount ends.
+fn notify(notifier: &Notifier, wakes: &mpsc::Receiver<Wake>) {
+    while let Ok(Wake::Drop(outdated)) = wakes.recv() {
+        let dropped = match &outdated {
+            Outdated::Inode(number) => notifier.inval_inode(INodeNo(*number), 0, 0),
+            Outdated::Name(directory, name) => {
+                notifier.inval_entry(INodeNo(*directory), OsStr::new(name))
+            }
+        };
+        if let Err(error) = dropped {
+            log::debug!("{outdated:?}: {error}"); // The kernel has forgotten it already.
+        }
+    }
 }
 
 /// Waits until the mount is gone.

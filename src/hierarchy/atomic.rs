@@ -13,7 +13,7 @@
 use bytes::Bytes;
 
 use super::documents::{Planned, Taken, is_conflict};
-use super::intent::{Documents, Intent, MAX_LEN, Move};
+use super::intent::{Documents, Intent, Move, max_len};
 use super::node::Document;
 use super::nodes::Hierarchy;
 use super::recover::is_permanent;
@@ -126,8 +126,8 @@ impl Atomic<'_> {
 
     pub(super) fn declare(self, aside: &Aside, intent: &Intent) -> Result<()> {
         let text = intent.to_text(self.hierarchy.dialect());
-        if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_LEN {
-            let detail = format!("a change of {} bytes, the limit is {MAX_LEN}", text.len());
+        if u64::try_from(text.len()).unwrap_or(u64::MAX) > max_len() {
+            let detail = format!("a change of {} bytes, the limit is {}", text.len(), max_len());
             return Err(Error::too_large(detail));
         }
         self.hierarchy.store().write()?.declare(aside, Bytes::from(text))

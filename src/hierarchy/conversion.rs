@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::atomic::leave_copies;
 use super::change::Changes;
 use super::documents::{Planned, Replaced, Taken};
-use super::intent::{Documents, Intent, MAX_LEN, Stage};
+use super::intent::{Documents, Intent, Stage, max_len};
 use super::node::Document;
 use super::raise::Raised;
 use super::recover::{CHUNKS, FILES};
@@ -167,7 +167,7 @@ impl Changes<'_> {
 
     /// Returns the declared progress of a conversion.
     fn declared_stage(self, aside: &Aside) -> Result<Option<Stage>> {
-        let declared = self.hierarchy.store().get(&aside.declaration()?, MAX_LEN)?;
+        let declared = self.hierarchy.store().get(&aside.declaration()?, max_len())?;
         let intent = declared.map(|declared| Intent::parse(&declared.bytes)).transpose()?;
         Ok(match intent {
             Some((_, _, Intent::Documents(documents))) => documents.stage,

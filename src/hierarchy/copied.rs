@@ -15,7 +15,7 @@ use super::documents::DocumentStore;
 use super::node::{Attributes, Document, Node};
 use crate::bounded::{Bounded, Limits};
 use crate::error::Result;
-use crate::json;
+use crate::limits;
 use crate::metadata::{NodeKind, NodePath};
 use crate::resources;
 use crate::store::{Key, Stat};
@@ -160,7 +160,7 @@ impl CopiedNodes {
         let texts = match self.get(group).filter(|known| is_current(known)) {
             Some(known) => Arc::clone(&known.texts),
             // Each node has its own metadata file.
-            None if stat.len > json::MAX_DOCUMENT_LEN => Arc::default(),
+            None if stat.len > limits::METADATA.get() => Arc::default(),
             None => Arc::new(source.texts(documents)),
         };
         Ok(self.put(group, Copies { checked, stat: Some(stat), texts }))
@@ -181,7 +181,7 @@ impl Source {
         let text = match self {
             Self::Text(text) => Ok(Some(text)),
             Self::Value(key) => {
-                let value = documents.store.get(&key, json::MAX_DOCUMENT_LEN);
+                let value = documents.store.get(&key, limits::METADATA.get());
                 value.map(|value| value.map(|value| value.bytes))
             }
         };

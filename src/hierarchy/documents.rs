@@ -11,6 +11,7 @@ use bytes::Bytes;
 use super::node::{Attributes, Document};
 use crate::error::{At, Error, Kind, Result};
 use crate::json;
+use crate::limits;
 use crate::metadata::{Dialect, NodeKind, NodePath, join, skim, split};
 use crate::store::{Condition, Key, Stat, Store, Version};
 
@@ -97,7 +98,7 @@ impl DocumentStore {
         let Some(attributes) = dialect.attributes_key(path)? else {
             return Ok(Some(document));
         };
-        let found = self.store.get(&attributes, json::MAX_DOCUMENT_LEN)?;
+        let found = self.store.get(&attributes, limits::METADATA.get())?;
         let text = found.as_ref().map(|value| String::from_utf8_lossy(&value.bytes));
         let stat = found.as_ref().map(|value| value.stat);
         let own = String::from_utf8_lossy(&document.text);
@@ -259,7 +260,7 @@ impl DocumentStore {
 
     /// Returns the stored text of one key of a document.
     pub fn text_at(&self, key: &Key) -> Result<Option<String>> {
-        let value = self.store.get(key, json::MAX_DOCUMENT_LEN)?;
+        let value = self.store.get(key, limits::METADATA.get())?;
         Ok(value.map(|value| String::from_utf8_lossy(&value.bytes).into_owned()))
     }
 

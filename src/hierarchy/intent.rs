@@ -14,13 +14,16 @@ use serde_json::{Value, json};
 use super::documents::Step;
 use crate::error::{Error, Result};
 use crate::json;
+use crate::limits;
 use crate::metadata::{Dialect, NodeKind, NodePath};
 use crate::store::Key;
 
 const VERSION: u64 = 1;
 
 /// The most bytes of a declaration: a few documents of maximal length, before and after.
-pub(super) const MAX_LEN: u64 = 8 * json::MAX_DOCUMENT_LEN;
+pub(super) fn max_len() -> u64 {
+    limits::METADATA.get().saturating_mul(8)
+}
 
 /// The most JSON values in a declaration. It names few documents, and holds each as one string.
 const MAX_VALUES: usize = 64;
@@ -123,7 +126,7 @@ impl Intent {
     /// Parses a declaration into the dialect, the base path and the change.
     pub(super) fn parse(text: &[u8]) -> Result<(String, NodePath, Self)> {
         let unknown = |what: &str| Error::corrupt(format!("unknown change: {what}"));
-        let value = json::parse_within(text, MAX_LEN, MAX_VALUES)?;
+        let value = json::parse_within(text, max_len(), MAX_VALUES)?;
         let member = |name: &str| value.get(name).filter(|found| !found.is_null());
         let text_of = |found: &Value| found.as_str().map(str::to_owned);
         let text = |name: &str| member(name).and_then(text_of);

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use super::node::Node;
 use super::nodes::Hierarchy;
 use crate::error::{At, Error, Result};
+use crate::limits;
 use crate::metadata::NodePath;
 use crate::store::Entry;
-
-/// The most bytes of all names in one group.
-const MAX_NAMES_LEN: usize = 64 << 20;
 
 /// An entry directly below a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,8 +81,9 @@ impl Hierarchy {
         for entry in list.list_dir(&self.dialect_of(path).children_prefix(path)?)? {
             let Some(child) = self.dialect_of(path).child(&entry?) else { continue };
             len = len.saturating_add(child.name.capacity()).saturating_add(size_of::<String>());
-            if len > MAX_NAMES_LEN {
-                let detail = format!("the names in it take more than {MAX_NAMES_LEN} bytes");
+            if limits::GROUP_NAMES.is_exceeded_by(len) {
+                let detail =
+                    format!("the names in it take too much memory, {}", limits::GROUP_NAMES);
                 return Err(Error::too_large(detail).at(path));
             }
             names.push(child.name);

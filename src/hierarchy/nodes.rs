@@ -16,7 +16,7 @@ use super::siblings::Siblings;
 use super::texts::TextCache;
 use crate::array::{Array, ShardLayout, parse_index};
 use crate::error::{At, Error, Kind, Result};
-use crate::json::MAX_DOCUMENT_LEN;
+use crate::limits;
 use crate::metadata::model::{self, Group, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
 use crate::resources;
@@ -339,7 +339,7 @@ impl Hierarchy {
         let dialect = self.dialect_of(path);
         let documents = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
         let keys = documents.chain(dialect.attributes_key(path)?);
-        Ok(keys.map(|key| (key, ByteRange::first(MAX_DOCUMENT_LEN))).collect())
+        Ok(keys.map(|key| (key, ByteRange::first(limits::METADATA.get()))).collect())
     }
 
     /// Reads an array from its metadata file alone, without its attributes file (Zarr 2); `None` if
@@ -347,7 +347,7 @@ impl Hierarchy {
     pub fn without_attributes(&self, path: &NodePath) -> Result<Option<Arc<Array>>> {
         let dialect = self.dialect_of(path);
         for (kind, key) in dialect.document_keys(path)? {
-            let Some(found) = self.store().get(&key, MAX_DOCUMENT_LEN)? else { continue };
+            let Some(found) = self.store().get(&key, limits::METADATA.get())? else { continue };
             let lowered = dialect.lower(kind, &found.bytes);
             let content = lowered.node.and_then(|node| self.bind(path, node)).at(&key)?;
             return Ok(match content {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::documents::{Progress, Step};
-use super::intent::{Documents, Intent, MAX_LEN, Move, Stage};
+use super::intent::{Documents, Intent, Move, Stage, max_len};
 use super::node::Content;
 use super::nodes::Hierarchy;
 use crate::error::{At, Error, Kind, Result};
@@ -78,7 +78,7 @@ impl Recovery<'_> {
 
     fn settle(self, aside: &Aside) -> Result<()> {
         let write = self.hierarchy.store().write()?;
-        let Some(declared) = self.hierarchy.store().get(&aside.declaration()?, MAX_LEN)? else {
+        let Some(declared) = self.hierarchy.store().get(&aside.declaration()?, max_len())? else {
             // The change had not begun.
             return write.erase_prefix(aside.prefix());
         };

@@ -15,6 +15,7 @@ use foldhash::quality::FixedState;
 use super::node::Node;
 use super::nodes::Hierarchy;
 use crate::error::{At, Error, Result};
+use crate::limits;
 use crate::metadata::{NodeKind, NodePath};
 
 /// The most nested groups.
@@ -40,7 +41,9 @@ impl Bounds {
     pub const COPIES: Self = Self { nodes: 200_000, text_len: 256 << 20 };
 
     /// For callers that do not keep the nodes in memory.
-    pub const STREAM: Self = Self { nodes: 10_000_000, text_len: u64::MAX };
+    pub fn stream() -> Self {
+        Self { nodes: limits::NODES.get_usize(), text_len: u64::MAX }
+    }
 }
 
 /// The nodes that a walk has visited, because links may repeat nodes.
@@ -227,9 +230,9 @@ mod tests {
     fn a_walk_meets_parents_first_and_siblings_by_name() {
         let (_dir, hierarchy) = hierarchy(&["", "b", "a-b", "a/c", "a", "a/c/d"], &[(".", "z")]);
         let root = NodePath::root();
-        let all = paths(hierarchy.walk_below(&root, Bounds::STREAM));
+        let all = paths(hierarchy.walk_below(&root, Bounds::stream()));
         assert_eq!(all, ["/a", "/a/c", "/a/c/d", "/a-b", "/b"]);
-        let mut walk = hierarchy.walk_below(&root, Bounds::STREAM);
+        let mut walk = hierarchy.walk_below(&root, Bounds::stream());
         assert!(walk.next().is_some_and(|node| node.is_ok()));
         walk.skip_below();
         assert_eq!(paths(walk), ["/a-b", "/b"]);
@@ -241,12 +244,12 @@ mod tests {
         let deep: Vec<&str> = deep.iter().map(String::as_str).collect();
         let (_dir, hierarchy) = hierarchy(&deep, &[]);
         let root = NodePath::root();
-        let all = paths(hierarchy.walk_below(&root, Bounds::STREAM));
+        let all = paths(hierarchy.walk_below(&root, Bounds::stream()));
         assert!(all.len() == MAX_DEPTH + 1 && all[MAX_DEPTH].contains("nested more than 256 deep"));
-        let few = Bounds { nodes: 3, ..Bounds::STREAM };
+        let few = Bounds { nodes: 3, ..Bounds::stream() };
         let all = paths(hierarchy.walk_below(&root, few));
         assert_eq!(all[3..], ["/: more than 3 nodes below it"]);
-        let short = Bounds { text_len: 100, ..Bounds::STREAM };
+        let short = Bounds { text_len: 100, ..Bounds::stream() };
         let all = paths(hierarchy.walk_below(&root, short));
         assert_eq!(all[1..], ["/: the metadata below it have more than 100 bytes"]);
     }

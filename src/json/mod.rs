@@ -12,6 +12,7 @@ mod text;
 use serde_json::{Map, Number, Value};
 
 use crate::error::{Error, Result};
+use crate::limits;
 use crate::resources;
 pub use same::same;
 pub use text::Text;
@@ -19,39 +20,23 @@ pub use text::Text;
 /// A JSON object that keeps the order of its members.
 pub type Object = Map<String, Value>;
 
-/// The longest metadata file to read, in bytes.
-pub const MAX_DOCUMENT_LEN: u64 = 16 << 20;
-
-/// The most nested objects and lists: the limit of `serde_json`, so that other readers succeed,
-/// too.
-const MAX_DEPTH: usize = 127;
-
-/// The most values in a metadata file. In memory, a value takes far more than the one or two bytes
-/// of its string, and an object as much as ten other values. On a machine with little memory the
-/// limit is one value for each KiB.
-const MAX_VALUES: usize = 1 << 22;
-const MEMORY_OF_VALUE: u64 = 1 << 10;
+/// In memory, an object takes as much as this many other values.
 const VALUES_OF_OBJECT: usize = 10;
-
-/// Returns the most values in a metadata file.
-fn max_values() -> usize {
-    let most = resources::memory_limit() / MEMORY_OF_VALUE;
-    usize::try_from(most).unwrap_or(usize::MAX).min(MAX_VALUES)
-}
 
 /// Parses a metadata file.
 ///
 /// If a name occurs several times in an object, the last member counts. Numbers keep their
 /// spelling.
 pub fn parse(text: &[u8]) -> Result<Value> {
-    let (text, start) = decode(text, MAX_DOCUMENT_LEN)?;
+    let (text, start) = decode(text, limits::METADATA.get())?;
     Scanner::new(text, start).document()
 }
 
-/// Returns the most bytes of a metadata file to edit. This can be more than `MAX_DOCUMENT_LEN`,
+/// Returns the most bytes of a metadata file to edit. This can be more than `limits::METADATA`,
 /// because consolidated metadata are edited as a string without being parsed.
 pub fn max_text_len() -> u64 {
-    (resources::memory_limit() / 16).clamp(MAX_DOCUMENT_LEN, 256 << 20)
+    let least = limits::METADATA.get();
+    (resources::memory_limit() / 16).clamp(least, least.max(256 << 20))
 }
 
 /// Fails if `text` is not valid. Builds no values, since there may be any number of them.
@@ -103,12 +88,21 @@ pub fn describe(value: &Value) -> String {
     }
 }
 
+/// Describes a limit for the length of a metadata file.
+fn described(max_len: u64) -> String {
+    if max_len == limits::METADATA.get() {
+        return limits::METADATA.to_string();
+    }
+    format!("the limit is {max_len} bytes")
+}
+
 /// Decodes UTF-8, and returns where the JSON begins: after a byte order mark, if there is one.
 fn decode(text: &[u8], max_len: u64) -> Result<(&str, usize)> {
     if u64::try_from(text.len()).unwrap_or(u64::MAX) > max_len {
         return Err(Error::too_large(format!(
-            "a metadata file of {} bytes, the limit is {max_len}",
-            text.len()
+            "a metadata file of {} bytes, {}",
+            text.len(),
+            described(max_len)
         )));
     }
     let text = std::str::from_utf8(text).map_err(|error| {
@@ -131,7 +125,14 @@ struct Scanner<'t> {
 
 impl<'t> Scanner<'t> {
     fn new(text: &'t str, at: usize) -> Self {
-        Self { text, at, depth: 0, values: 0, max_values: max_values(), object: VALUES_OF_OBJECT }
+        Self {
+            text,
+            at,
+            depth: 0,
+            values: 0,
+            max_values: limits::VALUES.get_usize(),
+            object: VALUES_OF_OBJECT,
+        }
     }
 
     fn rest(&self) -> &'t str {
@@ -211,7 +212,11 @@ impl<'t> Scanner<'t> {
         self.space();
         self.values += if self.peek() == Some(b'{') { self.object } else { 1 };
         if self.values > self.max_values {
-            let detail = format!("a metadata file of more than {} values", self.max_values);
+            let detail = format!(
+                "a metadata file of more than {} values (--limit {}=N)",
+                self.max_values,
+                limits::VALUES.name
+            );
             return Err(Error::too_large(detail));
         }
         match self.peek() {
@@ -338,8 +343,10 @@ impl<'t> Scanner<'t> {
     /// Consumes the bracket.
     fn enter(&mut self) -> Result<()> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(self.error(&format!("nested more than {MAX_DEPTH} deep")));
+        if limits::DEPTH.is_exceeded_by(self.depth) {
+            return Err(
+                self.error(&format!("objects or lists nested too deeply, {}", limits::DEPTH))
+            );
         }
         self.at += 1;
         Ok(())

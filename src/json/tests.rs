@@ -69,9 +69,9 @@ fn depth_and_size_are_limited() {
     assert!(serde_json::from_str::<Value>(&nested(127)).is_ok());
     assert!(parse(nested(128).as_bytes()).is_err());
     assert!(parse("[".repeat(1_000_000).as_bytes()).is_err());
-    let many = format!("[{}0]", "0,".repeat(MAX_VALUES));
+    let many = format!("[{}0]", "0,".repeat(limits::VALUES.get_usize()));
     assert_eq!(parse(many.as_bytes()).expect_err("too many").kind(), crate::error::Kind::TooLarge);
-    let long = vec![b' '; usize::try_from(MAX_DOCUMENT_LEN).expect("small") + 1];
+    let long = vec![b' '; usize::try_from(limits::METADATA.get()).expect("small") + 1];
     assert_eq!(parse(&long).expect_err("too long").kind(), crate::error::Kind::TooLarge);
 }
 

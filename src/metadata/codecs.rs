@@ -17,12 +17,7 @@ use crate::dtype::{DType, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::json::describe;
-
-/// The most codecs in a list.
-const MAX_CODECS: usize = 16;
-
-/// The most nested shards.
-const MAX_NESTING: usize = 4;
+use crate::limits;
 
 /// The elements that a list of codecs encodes.
 #[derive(Debug, Clone)]
@@ -106,10 +101,11 @@ pub(super) fn canonical(codecs: Vec<CodecSpec>, elements: &Elements) -> Result<V
 }
 
 fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Result<Vec<CodecSpec>> {
-    if codecs.len() > MAX_CODECS {
+    if limits::CODECS.is_exceeded_by(codecs.len()) {
         return Err(Error::unsupported(format!(
-            "{} codecs in a list, the limit is {MAX_CODECS}",
-            codecs.len()
+            "{} codecs in a list, {}",
+            codecs.len(),
+            limits::CODECS
         )));
     }
     hoist_orders(&mut codecs)?;
@@ -261,8 +257,8 @@ fn sharding(
     elements: &Elements,
     depth: usize,
 ) -> Result<()> {
-    if depth >= MAX_NESTING {
-        return Err(Error::unsupported(format!("shards nested more than {MAX_NESTING} deep")));
+    if limits::SHARD_LEVELS.is_exceeded_by(depth.saturating_add(1)) {
+        return Err(Error::unsupported(format!("shards within shards, {}", limits::SHARD_LEVELS)));
     }
     // A pull request of March 2023 had a whole chunk grid instead of the shape.
     let grid = configuration.get("chunk_grid").and_then(|grid| grid.get("configuration"));
@@ -336,8 +332,8 @@ pub(super) fn sharded_with(
 
 /// Fails for shards that are nested too deeply.
 pub(super) fn check_nesting(count: usize) -> Result<()> {
-    if count > MAX_NESTING {
-        return Err(Error::unsupported(format!("shards nested more than {MAX_NESTING} deep")));
+    if limits::SHARD_LEVELS.is_exceeded_by(count) {
+        return Err(Error::unsupported(format!("shards within shards, {}", limits::SHARD_LEVELS)));
     }
     Ok(())
 }

@@ -15,7 +15,8 @@ use super::{skim, v3};
 use crate::dtype::integer;
 use crate::error::{At, Error, Kind, Result};
 use crate::json::Object;
-use crate::json::{self, MAX_DOCUMENT_LEN, describe};
+use crate::json::{self, describe};
+use crate::limits;
 use crate::store::{ByteRange, Entry, Expected, Key, Prefix, Store};
 
 /// The most names to search for a first node if the root has no metadata file.
@@ -52,7 +53,8 @@ pub fn detect(store: &Store) -> Result<Dialect> {
 /// nodes below it could tell.
 pub fn declared(store: &Store) -> Result<Option<Dialect>> {
     let entry = Key::parse(v3::DOCUMENT)?;
-    let _expected = store.read().expect(&[(entry.clone(), ByteRange::first(MAX_DOCUMENT_LEN))]);
+    let _expected =
+        store.read().expect(&[(entry.clone(), ByteRange::first(limits::METADATA.get()))]);
     if let Some(found) = skim::get(store, &entry)? {
         let text = skim::without_copies(&found.text);
         return Ok(Some(match entry_point(&text).at(&entry)? {
@@ -98,7 +100,7 @@ fn expect_entry_points(store: &Store) -> Result<Expected> {
         "root.group.json",
         "root.array.json",
     ];
-    let range = ByteRange::first(MAX_DOCUMENT_LEN);
+    let range = ByteRange::first(limits::METADATA.get());
     let ranges: Result<Vec<_>> = names.iter().map(|name| Ok((Key::parse(name)?, range))).collect();
     Ok(store.read().expect(&ranges?))
 }
@@ -276,7 +278,7 @@ fn search(store: &Store) -> Result<Dialect> {
 /// Returns what a `zarr.json` below the root implies for the root.
 fn node_below(store: &Store, prefix: &Prefix) -> Result<Option<Result<Dialect>>> {
     let key = prefix.key(v3::DOCUMENT)?;
-    let Some(value) = store.get(&key, MAX_DOCUMENT_LEN)? else {
+    let Some(value) = store.get(&key, limits::METADATA.get())? else {
         return Ok(None);
     };
     Ok(match entry_point(&value.bytes) {
@@ -306,13 +308,13 @@ fn lost_document(store: &Store, prefix: &Prefix, name: &str) -> Result<Result<Di
 
 /// Whether a metadata file states its format as a URI, as those of May 2019 do.
 fn states_format(store: &Store, prefix: &Prefix, name: &str) -> Result<bool> {
-    let value = store.get(&prefix.key(name)?, MAX_DOCUMENT_LEN)?;
+    let value = store.get(&prefix.key(name)?, limits::METADATA.get())?;
     let document = value.and_then(|value| json::parse_object(&value.bytes).ok());
     Ok(document.is_some_and(|found| found.get("zarr_format").is_some_and(Value::is_string)))
 }
 
 fn is_n5(store: &Store, prefix: &Prefix) -> Result<bool> {
-    let value = store.get(&prefix.key("attributes.json")?, MAX_DOCUMENT_LEN)?;
+    let value = store.get(&prefix.key("attributes.json")?, limits::METADATA.get())?;
     let document = value.and_then(|value| json::parse_object(&value.bytes).ok());
     Ok(document.is_some_and(|found| found.contains_key("n5") || found.contains_key("dimensions")))
 }

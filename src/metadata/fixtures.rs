@@ -13,7 +13,7 @@ use super::*;
 use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
 use crate::error::Kind;
-use crate::json::MAX_DOCUMENT_LEN;
+use crate::limits;
 use crate::metadata::model::{Array, KeyEncoding, Node, Separator};
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::memory::MemoryStore;
@@ -100,7 +100,7 @@ impl Tree {
     fn walk(&mut self, store: &Store, dialect: &Dialect, path: &NodePath) -> bool {
         let mut explicit = false;
         for (kind, key) in dialect.document_keys(path).expect("keys") {
-            let Some(value) = store.get(&key, MAX_DOCUMENT_LEN).expect("get") else {
+            let Some(value) = store.get(&key, limits::METADATA.get()).expect("get") else {
                 continue;
             };
             let attributes = dialect.attributes_key(path).expect("a key");
@@ -471,7 +471,7 @@ fn every_array_can_be_created_again_from_its_shown_metadata() {
 fn document(fixture: &str, key: &str) -> Bytes {
     let store = Fixture::named(fixture).store;
     let key = Key::parse(key).expect("a key");
-    store.get(&key, MAX_DOCUMENT_LEN).expect("get").expect("a document").bytes
+    store.get(&key, limits::METADATA.get()).expect("get").expect("a document").bytes
 }
 
 proptest! {

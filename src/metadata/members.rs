@@ -7,9 +7,7 @@ use crate::dtype::{DType, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::json::describe;
-
-/// The most dimensions that an array may have.
-pub(super) const MAX_RANK: usize = 64;
+use crate::limits;
 
 /// Returns the member `name`. Fails if it is absent.
 pub(super) fn required<'d>(document: &'d Object, name: &str) -> Result<&'d Value> {
@@ -25,10 +23,11 @@ pub(super) fn lengths(value: &Value, name: &str) -> Result<Vec<u64>> {
         ))
     };
     let items = value.as_array().ok_or_else(wrong)?;
-    if items.len() > MAX_RANK {
+    if limits::DIMENSIONS.is_exceeded_by(items.len()) {
         return Err(Error::unsupported(format!(
-            "{name} has {} dimensions, the limit is {MAX_RANK}",
-            items.len()
+            "{name} has {} dimensions, {}",
+            items.len(),
+            limits::DIMENSIONS
         )));
     }
     items

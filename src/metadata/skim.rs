@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 
 use crate::error::{Error, Kind, Result};
-use crate::json::MAX_DOCUMENT_LEN;
+use crate::limits;
 use crate::store::{ByteRange, Key, Stat, Store};
 
 /// The most bytes of a metadata file with the copies in it.
@@ -85,8 +85,8 @@ impl Skim {
                 self.in_string(*byte);
             }
         }
-        if u64::try_from(self.text.len()).unwrap_or(u64::MAX) > MAX_DOCUMENT_LEN {
-            let detail = format!("a metadata file of more than {MAX_DOCUMENT_LEN} bytes");
+        if u64::try_from(self.text.len()).unwrap_or(u64::MAX) > limits::METADATA.get() {
+            let detail = format!("a metadata file that is too long, {}", limits::METADATA);
             return Err(Error::too_large(detail));
         }
         Ok(())
@@ -153,7 +153,7 @@ pub fn without_copies(text: &[u8]) -> Cow<'_, [u8]> {
 
 /// Returns the metadata file at a key: whole if it is short enough, else without the copies in it.
 pub fn get(store: &Store, key: &Key) -> Result<Option<Skimmed>> {
-    match store.get(key, MAX_DOCUMENT_LEN) {
+    match store.get(key, limits::METADATA.get()) {
         Err(error) if error.kind() == Kind::TooLarge => {}
         found => {
             let whole =
@@ -247,10 +247,10 @@ mod tests {
             let write = store.write().expect("writable");
             write.set(&key, &[bytes::Bytes::from(text).into()], Condition::Always).expect("set");
         };
-        let copies = "x".repeat(usize::try_from(MAX_DOCUMENT_LEN).expect("fits"));
+        let copies = "x".repeat(usize::try_from(limits::METADATA.get()).expect("fits"));
         put(format!(r#"{{"consolidated_metadata": {{"metadata": {{"a": "{copies}"}}}}, "b": 1}}"#));
         let found = get(&store, &key).expect("read").expect("there");
-        assert!(!found.is_whole && found.stat.len > MAX_DOCUMENT_LEN);
+        assert!(!found.is_whole && found.stat.len > limits::METADATA.get());
         assert_eq!(found.text, br#"{"consolidated_metadata": {"metadata": {}}, "b": 1}"#);
         put(format!(r#"{{"attributes": {{"metadata": {{"a": "{copies}"}}}}, "b": 1}}"#));
         assert_eq!(get(&store, &key).expect_err("too long").kind(), Kind::TooLarge);

@@ -288,7 +288,10 @@ fn shards_list_their_codecs_but_an_absent_index_pipeline_stays_absent() {
         })
     };
     array(&Dialect::V3, &sharding(nested(4)));
-    assert_eq!(refusal(&Dialect::V3, &sharding(nested(5))), "shards nested more than 4 deep");
+    assert_eq!(
+        refusal(&Dialect::V3, &sharding(nested(5))),
+        "shards within shards, the limit is 4 (--limit shard-levels=N)"
+    );
 }
 
 #[test]
@@ -318,7 +321,7 @@ fn metadata_that_v3_forbids_fail() {
         (json!({"shape": [7, -10]}), "shape [7, -10] is not a list of integers of at least 0"),
         (json!({"shape": [7, 1.5]}), "shape [7, 1.5] is not a list of integers of at least 0"),
         (json!({"shape": [7]}), "chunk_shape has 2 dimensions, shape has 1"),
-        (json!({"shape": ones}), "shape has 65 dimensions, the limit is 64"),
+        (json!({"shape": ones}), "shape has 65 dimensions, the limit is 64 (--limit dimensions=N)"),
         (
             json!({"shape": [4_294_967_296_u64, 4_294_967_296_u64]}),
             "the array has more than 2^64 bytes",
@@ -333,7 +336,7 @@ fn metadata_that_v3_forbids_fail() {
         ),
         (json!({"attributes": [1]}), "attributes are [1], not an object"),
         (json!({"fill_value": 0.5}), "fill_value 0.5 is not a valid int32"),
-        (json!({"codecs": vec!["gzip"; 17]}), "17 codecs in a list, the limit is 16"),
+        (json!({"codecs": vec!["gzip"; 17]}), "17 codecs in a list, the limit is 16 (--limit codecs=N)"),
         (json!({"codecs": ["bytes", "bytes"]}), "2 array-to-bytes codecs, only one is allowed"),
         (json!({"codecs": [1]}), "codec 1 has no name"),
         (

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::dtype::{DType, Field, MAX_ITEM_LEN, TIME_UNITS, Time, integer};
 use crate::error::{Error, Result};
 use crate::json::describe;
+use crate::limits;
 
 /// The byte order of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,20 +123,17 @@ fn time(is_span: bool, unit: &str, scale: u32) -> Option<DType> {
     fits.then_some(DType::Time(Time { is_span, unit, scale }))
 }
 
-/// The most fields in a structure, not counting those of nested structures.
-const MAX_FIELDS: usize = 1024;
-
 fn structure(fields: Vec<Field>) -> Option<DType> {
     let mut names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
     names.sort_unstable();
     let distinct = names.windows(2).all(|pair| pair.first() != pair.last());
-    let fits = (1..=MAX_FIELDS).contains(&fields.len());
+    let fits = !fields.is_empty() && !limits::FIELDS.is_exceeded_by(fields.len());
     (distinct && fits).then(|| DType::Struct(fields.into()))
 }
 
 /// Parses a structure of NumPy: `[["x", "<i2"], ["y", "<f4", [2]]]`.
 fn fields_of_lists(items: &[Value]) -> Option<(DType, Option<Endian>)> {
-    let mut fields = Vec::with_capacity(items.len().min(MAX_FIELDS));
+    let mut fields = Vec::with_capacity(items.len().min(limits::FIELDS.get_usize()));
     let mut orders = Vec::new();
     for item in items {
         let item = item.as_array()?;
@@ -160,7 +158,7 @@ fn fields_of_lists(items: &[Value]) -> Option<(DType, Option<Endian>)> {
             Some(one) => orders.extend(std::iter::repeat_n(one, leaves)),
             None => orders.extend(std::iter::repeat_n(Endian::Little, leaves)),
         }
-        if orders.len() > MAX_FIELDS * MAX_FIELDS {
+        if orders.len() > limits::FIELDS.get_usize().saturating_pow(2) {
             return None;
         }
         let field = Field { name: name.to_owned(), dtype, shape };

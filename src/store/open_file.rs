@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -21,19 +22,53 @@ use super::file_stat::{
 };
 use crate::buffer::unset;
 use crate::error::{Error, Kind, Result};
-use crate::sys::path_of;
+use crate::sys::{self, path_of};
 
 /// An open file. Its name may change or vanish meanwhile.
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
     purpose: FileUse,
+    _counted: Counted,
+}
+
+/// The number of open files.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+
+/// Counts an open file until it is dropped.
+#[derive(Debug)]
+struct Counted;
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The fraction of the descriptors of this process that open files may take. Others are for memory
+/// files, directories being read, and files that are open for a single call.
+const PART_OF_FILES: u64 = 4;
+
+/// Fails if programs have so many files open that the rest of zarrfs would lack descriptors.
+pub(super) fn check_count() -> Result<()> {
+    let (open, limit) = (OPEN.load(Ordering::Relaxed), sys::descriptor_limit());
+    if open < limit / PART_OF_FILES {
+        return Ok(());
+    }
+    Err(Error::new(
+        Kind::Os(libc::ENFILE),
+        format!(
+            "{open} ordinary files are open, and zarrfs may have {limit} descriptors: close some, \
+             or mount again with a higher limit of open files (ulimit -n)"
+        ),
+    ))
 }
 
 impl OpenFile {
     /// Returns a file that was opened for this purpose.
     pub(super) fn new(fd: OwnedFd, purpose: FileUse) -> Self {
-        Self { file: File::from(fd), purpose }
+        OPEN.fetch_add(1, Ordering::Relaxed);
+        Self { file: File::from(fd), purpose, _counted: Counted }
     }
 
     /// Returns its use.
@@ -93,7 +128,7 @@ impl OpenFile {
     pub fn reopen(&self, purpose: FileUse) -> Result<Self> {
         let writes = purpose == FileUse::Write;
         let file = OpenOptions::new().read(true).write(writes).open(path_of(&self.file))?;
-        Ok(Self { file, purpose })
+        Ok(Self::new(file.into(), purpose))
     }
 
     /// Changes its attributes. The owner comes first, because a change of the owner clears bits of

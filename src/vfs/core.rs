@@ -27,8 +27,17 @@ pub(in crate::vfs) enum TreeLock<'a> {
     Alone { _guard: RwLockWriteGuard<'a, ()> },
 }
 
-/// Drops the kernel's pages and attributes of the inode with this number.
-pub(in crate::vfs) type Invalidate = Box<dyn Fn(u64) + Send + Sync>;
+/// What the kernel must drop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outdated {
+    /// The pages and attributes of the inode with this number.
+    Inode(u64),
+    /// A name in the directory with this inode number, and its inode if no program uses it.
+    Name(u64, String),
+}
+
+/// Has the kernel drop something.
+pub(in crate::vfs) type Invalidate = Box<dyn Fn(Outdated) + Send + Sync>;
 
 /// The stored data that the tree shows.
 pub(in crate::vfs) struct Core {
@@ -45,8 +54,7 @@ pub(in crate::vfs) struct Core {
     /// When the hierarchy was mounted.
     pub mounted: SystemTime,
     pub journal: Journal,
-    /// Called with the number of an inode whose pages and attributes the kernel must drop. Unset
-    /// without a mount. A leaf lock.
+    /// Called with what the kernel must drop. Unset without a mount. A leaf lock.
     pub invalidate: Mutex<Option<Invalidate>>,
 }
 
@@ -66,8 +74,13 @@ impl Core {
 
     /// Has the kernel drop its pages and attributes of the inode with this number.
     pub fn invalidate(&self, number: u64) {
+        self.outdate(Outdated::Inode(number));
+    }
+
+    /// Has the kernel drop something.
+    pub fn outdate(&self, outdated: Outdated) {
         if let Some(invalidate) = &*self.invalidate.lock() {
-            invalidate(number);
+            invalidate(outdated);
         }
     }
 

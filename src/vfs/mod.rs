@@ -59,6 +59,7 @@ use changes::directories::Directories;
 use changes::renames::Renames;
 use contents::Contents;
 use contents::store::StoreReason;
+pub use core::Outdated;
 use core::{ATTEMPTS, Core, Invalidate};
 use journal::Journal;
 pub use journal::timestamp;
@@ -151,8 +152,8 @@ impl Vfs {
         if attr.may_change { Duration::ZERO } else { self.core.hierarchy.options().metadata_ttl }
     }
 
-    /// Calls `invalidate` with the number of each inode whose pages the kernel must drop. It is
-    /// called while a request is answered, so it must not wait for the kernel.
+    /// Calls `invalidate` with what the kernel must drop. It is called while a request is answered,
+    /// so it must not wait for the kernel.
     pub fn on_invalidate(&self, invalidate: Invalidate) {
         *self.core.invalidate.lock() = Some(invalidate);
     }
@@ -222,12 +223,17 @@ impl Vfs {
 
     /// Looks up `name` in the directory `parent`, and adds one to its lookup count.
     pub fn lookup(&self, parent: u64, name: &str) -> Result<Attr> {
-        let directory = self.names.directory(parent)?;
+        let directory = self.names.directory_looked_in(parent)?;
         let Some(found) = self.names.find(&directory, name)? else {
             let refusal = self.names.views.refusal(&directory, name);
             return Err(refusal.unwrap_or_else(Error::not_found));
         };
         self.names.lookup_stored(&found.place, found.stored.as_ref())
+    }
+
+    /// Whether the kernel knows far more names than it may, and was asked to forget some.
+    pub fn knows_many_names(&self) -> bool {
+        self.names.has_many()
     }
 
     /// Subtracts `count` from the lookup count of an inode.
@@ -416,6 +422,7 @@ impl Vfs {
             self.contents.chunks.store_shards(Due::Since(self.core.options.writeback_delay));
         stored.unwrap_or_else(|error| log::debug!("{error}"));
         self.names.inodes.sweep();
+        self.names.shrink();
         self.opener.passthrough.backing_files.sweep(&self.core.cache);
         reader::drop_old_spans(&self.opener.handles.all_open_views());
         buffer::release_idle();

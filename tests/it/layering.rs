@@ -10,19 +10,21 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("budget", &[]),
     ("buffer", &["error"]),
     ("resources", &["sys"]),
+    ("limits", &["resources"]),
     ("pool", &[]),
     ("parallel", &["error"]),
     ("dtype", &["error"]),
-    ("store", &["error", "bounded", "buffer", "resources", "pool", "sys"]),
+    ("store", &["error", "limits", "bounded", "buffer", "resources", "pool", "sys"]),
     ("backing", &["error", "budget", "buffer", "resources", "store", "sys"]),
     ("shard", &["error"]),
-    ("json", &["error", "resources"]),
-    ("codec", &["error", "buffer", "parallel", "dtype", "shard", "json"]),
-    ("metadata", &["error", "resources", "dtype", "store", "json", "codec"]),
+    ("json", &["error", "limits", "resources"]),
+    ("codec", &["error", "limits", "buffer", "parallel", "dtype", "shard", "json"]),
+    ("metadata", &["error", "limits", "resources", "dtype", "store", "json", "codec"]),
     (
         "array",
         &[
             "error",
+            "limits",
             "json",
             "bounded",
             "buffer",
@@ -35,7 +37,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "codec",
         ],
     ),
-    ("hierarchy", &["error", "json", "bounded", "resources", "store", "metadata", "array"]),
+    (
+        "hierarchy",
+        &["error", "limits", "json", "bounded", "resources", "store", "metadata", "array"],
+    ),
     ("cache", &["error", "bounded", "budget", "buffer", "store", "metadata", "codec", "array"]),
     (
         "convert",
@@ -58,6 +63,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "check",
         &[
             "error",
+            "limits",
             "json",
             "sys",
             "parallel",
@@ -73,6 +79,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "diff",
         &[
             "error",
+            "limits",
             "json",
             "parallel",
             "buffer",
@@ -103,6 +110,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "vfs",
         &[
             "error",
+            "limits",
             "json",
             "sys",
             "bounded",
@@ -149,6 +157,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "cli",
         &[
             "error",
+            "limits",
             "json",
             "sys",
             "store",

@@ -12,6 +12,8 @@ mod serve;
 
 pub use check::{Check, Diff};
 use clap::{Parser, Subcommand};
+
+use crate::cli::limits::{NewLimit, limit};
 pub use describe::{Cat, Info, Sample, Tree};
 #[cfg(feature = "remote")]
 pub use extras::Uploads;
@@ -57,6 +59,9 @@ Exit codes: 0 success; 1 failure (diff: different); 2 invalid arguments (diff: o
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
+    /// Change a limit, as in dimensions=100. `--limit help` lists all limits with their defaults.
+    #[arg(long = "limit", global = true, value_name = "NAME=VALUE", value_parser = limit)]
+    pub limits: Vec<NewLimit>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -103,7 +108,7 @@ mod tests {
     fn two_paths_are_a_mount() {
         for args in [&["a.zarr", "mnt"][..], &["-f", "a.zarr", "mnt"], &["mount", "a.zarr", "mnt"]]
         {
-            let Ok(Args { command: Command::Mount(mount) }) = parse(args) else {
+            let Ok(Args { command: Command::Mount(mount), .. }) = parse(args) else {
                 panic!("{args:?} is no mount");
             };
             assert_eq!(mount.source.to_str(), Some("a.zarr"));
@@ -124,7 +129,7 @@ mod tests {
     #[test]
     fn codecs_and_shards_are_given_to_the_policy() {
         let mount = |more: &[&str]| match parse(&[&["a.zarr", "mnt"], more].concat()) {
-            Ok(Args { command: Command::Mount(mount) }) => {
+            Ok(Args { command: Command::Mount(mount), .. }) => {
                 Ok((mount.options.write.codecs, mount.options.write.shards))
             }
             Ok(other) => panic!("{other:?} is no mount"),
@@ -142,7 +147,7 @@ mod tests {
     #[test]
     fn optional_values_may_follow_their_option_as_a_word() {
         let info = |args: &[&str]| match parse(&[&["info"], args].concat()) {
-            Ok(Args { command: Command::Info(info) }) => {
+            Ok(Args { command: Command::Info(info), .. }) => {
                 (info.source.to_str().map(str::to_owned), info.plot, info.sample)
             }
             other => panic!("{other:?} is no info"),

@@ -14,16 +14,31 @@ pub fn normalize(mut args: Vec<OsString>, program: &Command) -> Vec<OsString> {
     let global = |arg: &OsString| {
         arg.to_str().is_some_and(|arg| matches!(arg, "-h" | "--help" | "-V" | "--version"))
     };
-    let positional = args.iter().skip(1).filter(|arg| !is_option(arg)).count();
-    match args.get(1) {
+    let begin = after_limits(&args);
+    let positional = args.iter().skip(begin).filter(|arg| !is_option(arg)).count();
+    match args.get(begin) {
         Some(first) if is_command(first) || global(first) => {}
         Some(first) if is_option(first) && positional < 2 => {}
         Some(first) if is_option(first) || is_path(first) || args.iter().any(is_create) => {
-            args.insert(1, "mount".into());
+            args.insert(begin, "mount".into());
         }
         Some(_) | None => {}
     }
     with_values(args)
+}
+
+/// Returns the position of the first word after options that may stand before a command.
+fn after_limits(args: &[OsString]) -> usize {
+    let mut at = 1;
+    loop {
+        match args.get(at) {
+            Some(word) if word == "--limit" => at = at.saturating_add(2),
+            Some(word) if word.as_encoded_bytes().starts_with(b"--limit=") => {
+                at = at.saturating_add(1);
+            }
+            _ => return at.min(args.len()),
+        }
+    }
 }
 
 /// Joins `--plot 0,:,:` and `--sample 5%` into one word. The values are optional, so clap would

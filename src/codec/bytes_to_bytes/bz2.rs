@@ -6,7 +6,8 @@
 
 use bzip2::{Action, Compress, Compression, Decompress, Status};
 
-use super::stream::{Decompressor, Step, decode_one, room, room_to_decode};
+use super::stream::{Decompressor, Part, Step, decode_one, room, room_to_decode};
+use crate::codec::clock::Clock;
 use crate::codec::configuration::count;
 use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
@@ -52,9 +53,10 @@ impl BytesToBytes for Bz2 {
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
         let mut output = room_to_decode("bz2", encoded.len(), limit)?;
         let mut rest = encoded;
+        let clock = Clock::start();
         loop {
             let mut stream = Stream(Decompress::new(false));
-            let used = decode_one("bz2", &mut stream, rest, &mut output, limit)?;
+            let used = decode_one("bz2", &mut stream, rest, &mut output, limit, clock)?;
             rest = rest.get(used..).unwrap_or_default();
             if rest.is_empty() {
                 return Ok(output);
@@ -67,7 +69,7 @@ impl BytesToBytes for Bz2 {
 struct Stream(Decompress);
 
 impl Decompressor for Stream {
-    fn step(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Step> {
+    fn step(&mut self, input: &[u8], _: Part, output: &mut Vec<u8>) -> Result<Step> {
         let before = self.0.total_in();
         let status = self
             .0

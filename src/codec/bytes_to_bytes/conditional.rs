@@ -17,9 +17,7 @@ use crate::codec::row::FindBytes;
 use crate::codec::spec::CodecSpec;
 use crate::error::{Error, Result};
 use crate::json::Object;
-
-/// The most codecs in the list.
-const MAX_CODECS: usize = 16;
+use crate::limits;
 
 /// An intermediate form may be longer than twice the payload by at most this many bytes.
 const SLACK: usize = 1 << 20;
@@ -34,9 +32,12 @@ impl Conditional {
     /// Returns the codec with this configuration. `find` finds the codecs in its list.
     pub fn new(configuration: &Object, find: FindBytes) -> Result<Self> {
         let list = configuration.get("codecs").and_then(Value::as_array);
-        let list = list.filter(|list| list.len() <= MAX_CODECS);
+        let list = list.filter(|list| !limits::CODECS.is_exceeded_by(list.len()));
         let list = list.ok_or_else(|| {
-            Error::invalid(format!("conditional: codecs is not a list of at most {MAX_CODECS}"))
+            Error::invalid(format!(
+                "conditional: codecs is not a list, or too long: {}",
+                limits::CODECS
+            ))
         })?;
         let build = |value: &Value| {
             let spec = CodecSpec::from_json(value)?;

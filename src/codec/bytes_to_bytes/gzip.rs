@@ -11,6 +11,7 @@ use flate2::Decompress;
 use super::deflate::{Form, decode_whole, encode_whole};
 use super::stream::{decode_one, room_to_decode};
 use super::zlib::Inflate;
+use crate::codec::clock::Clock;
 use crate::codec::configuration::count;
 use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
@@ -47,6 +48,7 @@ impl BytesToBytes for Gzip {
         }
         let mut output = room_to_decode("gzip", encoded.len(), limit)?;
         let mut rest = encoded;
+        let clock = Clock::start();
         loop {
             if !rest.starts_with(&MAGIC) {
                 let at = encoded.len().saturating_sub(rest.len());
@@ -54,7 +56,7 @@ impl BytesToBytes for Gzip {
             }
             let mut decompress = Decompress::new_gzip(WINDOW_BITS);
             let mut inflate = Inflate { codec: "gzip", decompress: &mut decompress };
-            let used = decode_one("gzip", &mut inflate, rest, &mut output, limit)?;
+            let used = decode_one("gzip", &mut inflate, rest, &mut output, limit, clock)?;
             rest = rest.get(used..).unwrap_or_default();
             match rest.iter().position(|byte| *byte != 0) {
                 Some(padding_len) => rest = rest.get(padding_len..).unwrap_or_default(),

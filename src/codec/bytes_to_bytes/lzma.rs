@@ -10,7 +10,8 @@
 use liblzma::stream::{Action, CONCATENATED, Check, Status, Stream};
 
 use self::filter::{Chain, Filter};
-use super::stream::{Decompressor, Step, decode_one, room, room_to_decode};
+use super::stream::{Decompressor, Part, Step, decode_one, room, room_to_decode};
+use crate::codec::clock::Clock;
 use crate::codec::configuration::{count, integer};
 use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
@@ -120,7 +121,7 @@ impl BytesToBytes for Lzma {
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
         let mut output = room_to_decode("lzma", encoded.len(), limit)?;
         let mut decoder = Decoder(self.decoder()?);
-        let used = decode_one("lzma", &mut decoder, encoded, &mut output, limit)?;
+        let used = decode_one("lzma", &mut decoder, encoded, &mut output, limit, Clock::start())?;
         if used != encoded.len() {
             let surplus = encoded.len().saturating_sub(used);
             return Err(Error::corrupt(format!("lzma: {surplus} bytes follow the stream")));
@@ -133,11 +134,12 @@ impl BytesToBytes for Lzma {
 struct Decoder(Stream);
 
 impl Decompressor for Decoder {
-    fn step(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Step> {
+    fn step(&mut self, input: &[u8], part: Part, output: &mut Vec<u8>) -> Result<Step> {
         let before = self.0.total_in();
+        let action = if part == Part::Last { Action::Finish } else { Action::Run };
         let status = self
             .0
-            .process_vec(input, output, Action::Finish)
+            .process_vec(input, output, action)
             .map_err(|error| Error::corrupt(format!("lzma: {error}")))?;
         let consumed = self.0.total_in().saturating_sub(before);
         Ok(Step {

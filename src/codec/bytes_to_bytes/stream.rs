@@ -4,6 +4,7 @@
 //! share this loop, with its three errors.
 
 use crate::buffer::{self, reserve};
+use crate::codec::clock::Clock;
 use crate::error::{Error, Kind, Result};
 
 /// The result of one call of a decompressor.
@@ -14,10 +15,18 @@ pub(super) struct Step {
     pub ended: bool,
 }
 
+/// A part of the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    NotLast,
+    Last,
+}
+
 /// A decompressor in the middle of one stream.
 pub(super) trait Decompressor {
-    /// Decodes from `input` into the spare capacity of `output` until either is used up.
-    fn step(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Step>;
+    /// Decodes from `input` into the spare capacity of `output` until either is used up. After the
+    /// last part of the input no more follows.
+    fn step(&mut self, input: &[u8], part: Part, output: &mut Vec<u8>) -> Result<Step>;
 }
 
 /// The first guess of the ratio of decoded to encoded length. The output grows if a stream decodes
@@ -26,6 +35,9 @@ const RATIO: usize = 8;
 
 /// The least capacity to allocate at first.
 const FIRST_LEN: usize = 64 << 10;
+
+/// How much input a decompressor gets at a time. Between the parts, the time is checked.
+const PART_LEN: usize = 64 << 10;
 
 /// Allocates the first output for decoding `encoded_len` bytes to at most `limit`. The limit may be
 /// far too large, and decompressors write to all of the capacity.
@@ -41,6 +53,7 @@ pub(super) fn decode_one(
     input: &[u8],
     output: &mut Vec<u8>,
     limit: usize,
+    clock: Clock,
 ) -> Result<usize> {
     // A full output does not show whether more would come; a byte that is written here does.
     let mut surplus = Vec::with_capacity(1);
@@ -53,7 +66,11 @@ pub(super) fn decode_one(
             output.try_reserve_exact(more).map_err(|_| no_room(codec, len_before, more))?;
         }
         let target = if len_before < limit { &mut *output } else { &mut surplus };
-        let step = decompressor.step(rest, target)?;
+        let (input_part, part) = match rest.get(..PART_LEN) {
+            Some(first) if first.len() < rest.len() => (first, Part::NotLast),
+            _ => (rest, Part::Last),
+        };
+        let step = decompressor.step(input_part, part, target)?;
         if output.len() > limit || !surplus.is_empty() {
             return Err(too_long(codec, limit));
         }
@@ -61,6 +78,7 @@ pub(super) fn decode_one(
         if step.ended {
             return Ok(used);
         }
+        clock.check()?;
         if step.consumed == 0 && output.len() == len_before {
             return Err(Error::corrupt(format!(
                 "{codec}: stream truncated after {} bytes",

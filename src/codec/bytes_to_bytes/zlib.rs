@@ -8,7 +8,8 @@ use std::cell::Cell;
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::deflate::{Form, decode_whole, encode_whole};
-use super::stream::{Decompressor, Step, decode_one, room_to_decode};
+use super::stream::{Decompressor, Part, Step, decode_one, room_to_decode};
+use crate::codec::clock::Clock;
 use crate::codec::configuration::integer;
 use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
@@ -50,6 +51,7 @@ impl BytesToBytes for Zlib {
                 encoded,
                 &mut output,
                 limit,
+                Clock::start(),
             )
         })?;
         if used != encoded.len() {
@@ -76,7 +78,7 @@ pub(super) struct Inflate<'a> {
 }
 
 impl Decompressor for Inflate<'_> {
-    fn step(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Step> {
+    fn step(&mut self, input: &[u8], _: Part, output: &mut Vec<u8>) -> Result<Step> {
         let before = self.decompress.total_in();
         let status = self
             .decompress

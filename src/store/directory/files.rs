@@ -15,6 +15,7 @@ use super::opening::{check_root, open_at};
 use super::parents::make_parent;
 use super::{DirectoryStore, Durability};
 use crate::error::{At, Error, Kind, Result};
+use crate::store::open_file::check_count;
 use crate::store::{
     FileChanges, FileKind, FileStore, FileUse, Key, NewNode, OpenFile, Ownership, Replace,
 };
@@ -105,7 +106,9 @@ impl FileStore for DirectoryStore {
         }
         // To open a device would have effects.
         match found.stat()?.kind {
-            FileKind::Regular => found.reopen(purpose).at(path).map(Some),
+            FileKind::Regular => {
+                check_count().and_then(|()| found.reopen(purpose)).at(path).map(Some)
+            }
             FileKind::Directory => Err(Error::new(Kind::IsDirectory, "is a directory").at(path)),
             FileKind::Link => Err(Error::new(Kind::Os(libc::ELOOP), "a symbolic link").at(path)),
             _ => Err(super::opening::not_a_file().at(path)),
@@ -113,6 +116,7 @@ impl FileStore for DirectoryStore {
     }
 
     fn create(&self, path: &str, owner: Ownership) -> Result<OpenFile> {
+        check_count().at(path)?;
         let (dir, name) = self.parent_of(path)?;
         let owner = owner_in(&dir, owner, false)?;
         let is_own = (owner.uid, owner.gid) == (geteuid().as_raw(), getegid().as_raw());

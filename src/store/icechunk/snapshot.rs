@@ -14,6 +14,7 @@ use bytes::Bytes;
 use super::file::Id;
 use super::flatbuffer::Table;
 use crate::error::{At, Error, Result};
+use crate::limits;
 use crate::store::Key;
 use crate::store::refs::children;
 
@@ -39,9 +40,6 @@ const MAX_NODES: usize = 1 << 22;
 
 /// The most manifests of an array.
 const MAX_MANIFESTS: usize = 1 << 20;
-
-/// The most dimensions of an array.
-const MAX_RANK: usize = 64;
 
 /// The number of the kind of a node that is an array.
 const ARRAY: u8 = 1;
@@ -205,8 +203,8 @@ fn halves(bytes: [u8; 8]) -> [u32; 2] {
 }
 
 fn check_rank(rank: usize) -> Result<()> {
-    if rank > MAX_RANK {
-        return Err(Error::too_large(format!("{rank} dimensions, the limit is {MAX_RANK}")));
+    if limits::DIMENSIONS.is_exceeded_by(rank) {
+        return Err(Error::too_large(format!("{rank} dimensions, {}", limits::DIMENSIONS)));
     }
     Ok(())
 }

@@ -291,7 +291,7 @@ impl Files {
             let key = self.stored.ordinary_key(path, relative)?;
             return self.stored.set_ordinary(&key, &written.bytes).map(Some);
         }
-        let bytes = written.bytes.to_buffer(crate::json::MAX_DOCUMENT_LEN)?;
+        let bytes = written.bytes.to_buffer(crate::limits::METADATA.get())?;
         Ok(match place {
             Place::Document(path) if self.core.form_of(path) == Form::Zarr3 => {
                 self.documents.store_document(path, shown, &bytes)?;

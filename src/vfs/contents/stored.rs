@@ -124,7 +124,7 @@ impl StoredFiles {
             return Ok(chunk.array.chunk_len(&chunk.coords)?.longest());
         }
         Ok(match target.map(|target| &target.place) {
-            Some(place) if place.is_document() => crate::json::MAX_DOCUMENT_LEN,
+            Some(place) if place.is_document() => crate::limits::METADATA.get(),
             Some(Place::View(path, format)) => self.names.views.view(path, format)?.len(),
             _ => self.core.hierarchy.options().max_chunk_len,
         })

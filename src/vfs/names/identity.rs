@@ -141,6 +141,15 @@ impl Names {
         self.inodes.get(number).ok_or_else(|| Error::new(Kind::Stale, "unknown inode number"))
     }
 
+    /// Like [`Self::directory`], and notes that a program looks up a name in it.
+    pub fn directory_looked_in(&self, number: u64) -> Result<Place> {
+        let place = self.directory(number)?;
+        if let Some(inode) = self.inodes.get(number) {
+            inode.mark_used();
+        }
+        Ok(place)
+    }
+
     pub fn directory(&self, number: u64) -> Result<Place> {
         let place = self.inode(number)?.place().ok_or_else(Error::not_found)?;
         if place.is_dir() {

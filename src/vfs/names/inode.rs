@@ -7,7 +7,8 @@
 //! An ordinary file of a store of files may have several names (hard links). They share one inode,
 //! which is found by the identity of the file.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use foldhash::fast::RandomState;
@@ -36,6 +37,8 @@ pub struct Inode {
     successor: RwLock<Option<Weak<Inode>>>,
     /// The state of its bytes, created at the first open; most files are never opened.
     file: OnceLock<Box<Mutex<File>>>,
+    /// Whether a program has looked a name up in this directory since [`Inodes::surplus`] saw it.
+    is_used: AtomicBool,
 }
 
 impl Inode {
@@ -52,6 +55,11 @@ impl Inode {
     /// Returns its place, or one of them; `None` once it was unlinked or replaced.
     pub fn place(&self) -> Option<Place> {
         self.places.read().first().cloned()
+    }
+
+    /// Notes that a program looks a name up in it.
+    pub fn mark_used(&self) {
+        self.is_used.store(true, Ordering::Relaxed);
     }
 
     /// Whether it has more than one place.
@@ -119,6 +127,13 @@ struct Table {
     by_file: HashMap<FileId, u64, RandomState>,
     /// Inodes that the kernel forgot while a thread still used them. `sweep` drops them.
     unclaimed: HashSet<u64>,
+    /// The numbers of the inodes with their turns, the longest known first. Some are gone, or have
+    /// a later turn.
+    queue: VecDeque<(u64, u64)>,
+    last_turn: u64,
+    directories: usize,
+    /// How many inodes have no turn: the kernel was asked to forget them, and has not yet.
+    asked: usize,
 }
 
 #[derive(Debug)]
@@ -126,6 +141,8 @@ struct Known {
     inode: Arc<Inode>,
     /// The lookup count: answers that gave the inode to the kernel, minus those it forgot.
     lookups: u64,
+    /// The turn of its entry in the queue; `None` if the kernel was asked to forget it.
+    turn: Option<u64>,
 }
 
 impl Inodes {
@@ -173,7 +190,12 @@ impl Inodes {
         // The inode is in the table, because the caller holds a reference to it.
         if let Some(known) = table.by_number.get_mut(&inode.number) {
             known.lookups = known.lookups.saturating_add(1);
+            let has_turn = known.turn.is_some();
             table.unclaimed.remove(&inode.number);
+            if !has_turn {
+                table.asked = table.asked.saturating_sub(1);
+                table.give_turn(inode.number);
+            }
         }
     }
 
@@ -195,6 +217,15 @@ impl Inodes {
         for number in std::mem::take(&mut table.unclaimed) {
             table.drop_unknown(number);
         }
+    }
+
+    /// Returns the places of inodes that exceed `most`, those that the kernel has known for the
+    /// longest time first. It can forget them, because no program has them open. Directories are
+    /// among them only if they alone exceed `most`: the kernel does not say which of them are the
+    /// working directory of a program. Each inode is returned once, until the kernel looks it up
+    /// again.
+    pub fn surplus(&self, most: usize) -> Vec<Place> {
+        self.table.write().surplus(most)
     }
 
     /// Subtracts `count` from the lookup count of an inode.
@@ -354,10 +385,56 @@ impl Table {
             replaced_at: RwLock::new(None),
             successor: RwLock::new(None),
             file: OnceLock::new(),
+            is_used: AtomicBool::new(false),
         });
-        self.by_number.insert(number, Known { inode: Arc::clone(&inode), lookups });
+        self.by_number.insert(number, Known { inode: Arc::clone(&inode), lookups, turn: None });
         self.by_place.insert(place, number);
+        self.give_turn(number);
+        self.directories = self.directories.saturating_add(usize::from(inode.is_dir));
         inode
+    }
+
+    /// Puts an inode at the end of the queue.
+    fn give_turn(&mut self, number: u64) {
+        self.last_turn = self.last_turn.wrapping_add(1);
+        let turn = self.last_turn;
+        let Some(known) = self.by_number.get_mut(&number) else { return };
+        known.turn = Some(turn);
+        self.queue.push_back((number, turn));
+        if self.queue.len() / 2 > self.by_number.len() {
+            let by_number = &self.by_number;
+            self.queue.retain(|(number, turn)| {
+                by_number.get(number).is_some_and(|known| known.turn == Some(*turn))
+            });
+        }
+    }
+
+    fn surplus(&mut self, most: usize) -> Vec<Place> {
+        let mut left = self.by_number.len().saturating_sub(self.asked).saturating_sub(most);
+        let mut directories_left = self.directories.saturating_sub(most);
+        let mut places = Vec::new();
+        // Those that stay come to the end of the queue again, so each is seen once.
+        for _ in 0..self.queue.len() {
+            if left == 0 {
+                break;
+            }
+            let Some((number, turn)) = self.queue.pop_front() else { break };
+            let known = self.by_number.get_mut(&number).filter(|known| known.turn == Some(turn));
+            let Some(known) = known else { continue };
+            let inode = &known.inode;
+            let is_used = Arc::strong_count(inode) > 1
+                || (inode.is_dir && inode.is_used.swap(false, Ordering::Relaxed));
+            if is_used || number == ROOT || (inode.is_dir && directories_left == 0) {
+                self.give_turn(number);
+                continue;
+            }
+            places.extend(inode.places.read().iter().cloned());
+            left = left.saturating_sub(1);
+            directories_left = directories_left.saturating_sub(usize::from(inode.is_dir));
+            known.turn = None;
+            self.asked = self.asked.saturating_add(1);
+        }
+        places
     }
 
     fn at(&mut self, place: &Place) -> Arc<Inode> {
@@ -412,6 +489,8 @@ impl Table {
         }
         self.unclaimed.remove(&number);
         let Some(known) = self.by_number.remove(&number) else { return };
+        self.directories = self.directories.saturating_sub(usize::from(known.inode.is_dir));
+        self.asked = self.asked.saturating_sub(usize::from(known.turn.is_none()));
         for place in &*known.inode.places.read() {
             if self.by_place.get(place) == Some(&number) {
                 self.by_place.remove(place);
@@ -426,64 +505,4 @@ impl Table {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn place(name: &str) -> Place {
-        Place::Ordinary(NodePath::root(), name.to_owned())
-    }
-
-    #[test]
-    fn a_rename_keeps_both_inode_numbers() {
-        let inodes = Inodes::new();
-        let (a, b) = (inodes.at(&place("a")), inodes.at(&place("b")));
-        inodes.looked_up(&a);
-        inodes.looked_up(&b);
-        let replaced = inodes.rename(&a, &place("a"), &place("b")).expect("b was there");
-        assert_eq!((replaced.number(), replaced.place()), (b.number(), None));
-        assert_eq!(inodes.at(&place("b")).number(), a.number());
-        assert_ne!(inodes.at(&place("a")).number(), a.number(), "a new file got a number in use");
-    }
-
-    #[test]
-    fn the_names_of_a_linked_file_share_one_inode_until_the_last_one_is_unlinked() {
-        let inodes = Inodes::new();
-        let id = FileId { device: 1, number: 7 };
-        let a = inodes.at(&place("a"));
-        inodes.link(&a, &place("b"), id);
-        assert_eq!(inodes.at_linked(&place("c"), id).number(), a.number());
-        assert_eq!(inodes.unlink(&place("a")).map(|inode| inode.number()), Some(a.number()));
-        assert!(a.place().is_some(), "two names are left");
-        inodes.rename(&a, &place("b"), &place("d"));
-        assert!(a.is_at(&place("d")) && a.is_at(&place("c")) && !a.is_at(&place("b")));
-        inodes.unlink(&place("c"));
-        inodes.unlink(&place("d"));
-        assert_eq!(a.place(), None);
-        inodes.looked_up(&a);
-        inodes.forget(a.number(), 1);
-        let number = a.number();
-        drop(a);
-        inodes.sweep();
-        assert!(inodes.get(number).is_none(), "kept though nobody knows it");
-        let again = inodes.at_linked(&place("e"), id);
-        assert_eq!(inodes.at_linked(&place("f"), id).number(), again.number());
-        let (e, f) = (inodes.alone_at(&place("e")), inodes.alone_at(&place("f")));
-        assert!(e.number() != f.number() && again.place().is_none());
-    }
-
-    #[test]
-    fn a_forgotten_file_gets_the_same_number_again() {
-        let inodes = Inodes::new();
-        let inode = inodes.at(&place("a"));
-        let number = inode.number();
-        inodes.looked_up(&inode);
-        inodes.looked_up(&inode);
-        drop(inode);
-        inodes.forget(number, 1);
-        assert!(inodes.get(number).is_some(), "forgotten before the kernel forgot it");
-        inodes.forget(number, 1);
-        assert!(inodes.get(number).is_none(), "kept though nobody knows it");
-        assert_eq!(inodes.len(), 1, "only the root is left");
-        assert_eq!(inodes.at(&place("a")).number(), number);
-    }
-}
+mod tests;

@@ -182,6 +182,10 @@ impl Listings {
         let (listings, dir) = (Arc::downgrade(self), Arc::clone(dir));
         pool.run(Urgency::Prefetch, move || {
             let Some(listings) = listings.upgrade() else { return };
+            // If the program has gone on meanwhile, this would read the directory again.
+            if dir.has_passed(position) {
+                return;
+            }
             // The reader gets the error when it reaches that name.
             if let Ok(Some(listed)) = listings.readdir(&dir, position)
                 && let Err(error) = listings.stat_next(&dir, &listed)

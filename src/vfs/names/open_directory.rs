@@ -35,6 +35,13 @@ pub struct DirHandle {
     pub(super) _counted: Counted,
 }
 
+impl DirHandle {
+    /// Whether the name at `position` is not kept any more.
+    pub(super) fn has_passed(&self, position: usize) -> bool {
+        position < self.read.lock().first
+    }
+}
+
 /// Counts an open directory until it is dropped.
 pub(super) struct Counted(Arc<AtomicUsize>);
 

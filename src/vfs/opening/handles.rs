@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::backing::Backing;
 use crate::error::{Error, Kind, Result};
+use crate::limits;
 use crate::metadata::NodePath;
 use crate::vfs::access::Access;
 use crate::vfs::names::inode::Inode;
@@ -90,6 +91,15 @@ impl Handles {
         }
         self.table.lock().insert(number, handle);
         number
+    }
+
+    /// Fails if programs have as many files open as they may.
+    pub fn check_count(&self) -> Result<()> {
+        if limits::OPEN_FILES.is_exceeded_by(self.table.lock().len().saturating_add(1)) {
+            let detail = format!("too many open files, {}", limits::OPEN_FILES);
+            return Err(Error::new(Kind::Os(libc::ENFILE), detail));
+        }
+        Ok(())
     }
 
     /// Returns the handle with this number.

@@ -99,6 +99,7 @@ impl Opener {
     }
 
     pub fn open_inode(&self, known: &Arc<Inode>, access: Access) -> Result<Opened> {
+        self.handles.check_count()?;
         if access != Access::Read {
             self.core.hierarchy.store().write()?;
         }
