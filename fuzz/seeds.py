@@ -161,9 +161,27 @@ def icechunk_repository():
     return spread([bytes([at % 256]) + path.read_bytes() for at, (_, path) in enumerate(all_files) if path.stat().st_size < 6000])
 
 
+def web_list():
+    names = ("../", "c/", "zarr.json", "a%20b%26c%25/")
+    links = "\n".join(f'<a href="{name}">{name}</a>  25-Nov-2026 18:09  3' for name in names)
+    nginx = f"<html><head><title>Index of /x.zarr/</title></head><body><h1>Index of /x.zarr/</h1><hr><pre>{links}</pre></body></html>"
+    python = "<!DOCTYPE HTML><title>Directory listing for /x.zarr/</title><ul>" + "".join(f'<li><a href="{name}">{name}</a></li>' for name in names) + "</ul>"
+    json_list = json.dumps([{"name": "c", "type": "directory", "mtime": "Wed, 25 Nov 2026 18:09:00 GMT"},
+                            {"name": "zarr.json", "type": "file", "mtime": "Wed, 25 Nov 2026 18:09:00 GMT", "size": 3}])
+    dav = ('<?xml version="1.0"?><D:multistatus xmlns:D="DAV:"><D:response><D:href>/x.zarr/zarr.json</D:href><D:propstat><D:prop>'
+           "<D:getcontentlength>3</D:getcontentlength><D:resourcetype/></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response></D:multistatus>")
+    return [text.encode() for text in (nginx, python, json_list, dav)]
+
+
+def mount_options():
+    return [options.encode() for options in (
+        "ro,allow_other,nonempty,direct_io", "uid=1000,gid=100,umask=022,quiet", "cache-size=1G,threads=4,metadata-ttl=500ms",
+        "views=npy+nc,as=zarr2,codecs=zstd,shards=16M", "_netdev,nofail,x-systemd.automount,fsname=a,subtype=b", "writeback=all,durability=fsync")]
+
+
 def main():
     for make in (zarr_json, zarr2, draft, n5, consolidated, edit, shard, codecs, grib, views, operations, zip_archive,
-                 kerchunk_references, icechunk_repository):
+                 kerchunk_references, icechunk_repository, web_list, mount_options):
         directory = HERE / "corpus" / make.__name__
         directory.mkdir(parents=True, exist_ok=True)
         for old in directory.glob("seed-*"):

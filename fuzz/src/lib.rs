@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use zarrfs::check;
+use zarrfs::cli;
 use zarrfs::hierarchy::{self, Content, Hierarchy};
 use zarrfs::metadata::NodePath;
 use zarrfs::store::memory::MemoryStore;
-use zarrfs::store::{Condition, Entry, Key, Prefix, Store, icechunk, kerchunk, refs, zip};
+use zarrfs::store::{Condition, Entry, Key, Prefix, Store, http, icechunk, kerchunk, refs, zip};
 use zarrfs::vfs::{Access, Options, Ownership, ROOT, Vfs};
 use zarrfs::view::FORMATS;
 
@@ -26,7 +27,7 @@ use zarrfs::view::FORMATS;
 pub type Target = fn(&[u8]);
 
 /// All targets by their names.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("zarr_json", zarr_json),
     ("zarr2", zarr2),
     ("draft", draft),
@@ -41,6 +42,8 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("zip_archive", zip_archive),
     ("kerchunk_references", kerchunk_references),
     ("icechunk_repository", icechunk_repository),
+    ("web_list", web_list),
+    ("mount_options", mount_options),
 ];
 
 /// The most bytes of a decoded chunk.
@@ -477,7 +480,32 @@ pub fn icechunk_repository(data: &[u8]) {
         icechunk::open(&below, icechunk::MAIN, Prefix::root(), Duration::from_secs(1), |_| {})
     {
         list_all(&store, &Prefix::root(), MOST_LEVELS);
-        read_all(&store, Reading::Checked);
+        // It has thousands of chunks, so that reading all takes most of the time.
+        if data.len().is_multiple_of(8) {
+            read_all(&store, Reading::Checked);
+        }
+    }
+}
+
+/// A page that a web server may send for a directory.
+pub fn web_list(data: &[u8]) {
+    for page in ["http://host/x.zarr/", "http://host/a%20b/x.zarr/?token=1"] {
+        for entry in http::index::names(page, data).unwrap_or_default() {
+            let (Entry::Key(name) | Entry::Prefix(name)) = &entry;
+            let is_below = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
+            assert!(is_below, "{entry:?} is not directly below the page");
+        }
+    }
+}
+
+/// The value of `-o`.
+pub fn mount_options(data: &[u8]) {
+    // Limits would stay for the next inputs.
+    if let Ok(options) = std::str::from_utf8(data)
+        && !options.contains("limit")
+        && cli::accepts_options(options)
+    {
+        assert!(cli::accepts_options(&format!("ro,{options}")), "{options:?} was accepted alone");
     }
 }
 

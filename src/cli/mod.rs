@@ -88,6 +88,17 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     end(run_command(args.command, &typed))
 }
 
+/// Whether `zarrfs mount` accepts this value of `-o`. Mounts nothing.
+pub fn accepts_options(options: &str) -> bool {
+    let typed = ["zarrfs", "mount", "a.zarr", "mnt", "-o", options].map(OsString::from);
+    match Args::try_parse_from(&typed) {
+        Ok(Args { command: Command::Mount(mount), .. }) => {
+            words::with_options(&mount, &typed).is_ok()
+        }
+        _ => false,
+    }
+}
+
 fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
     let prints_nothing = matches!(
         command,

@@ -336,7 +336,10 @@ fn metadata_that_v3_forbids_fail() {
         ),
         (json!({"attributes": [1]}), "attributes are [1], not an object"),
         (json!({"fill_value": 0.5}), "fill_value 0.5 is not a valid int32"),
-        (json!({"codecs": vec!["gzip"; 17]}), "17 codecs in a list, the limit is 16 (--limit codecs=N)"),
+        (
+            json!({"codecs": vec!["gzip"; 17]}),
+            "17 codecs in a list, the limit is 16 (--limit codecs=N)",
+        ),
         (json!({"codecs": ["bytes", "bytes"]}), "2 array-to-bytes codecs, only one is allowed"),
         (json!({"codecs": [1]}), "codec 1 has no name"),
         (

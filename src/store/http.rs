@@ -12,7 +12,7 @@ mod client;
 mod failure;
 mod get;
 mod head;
-mod index;
+pub mod index;
 mod list;
 mod missing;
 mod probe;

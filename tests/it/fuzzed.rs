@@ -105,5 +105,7 @@ tests!(
     operations,
     zip_archive,
     kerchunk_references,
-    icechunk_repository
+    icechunk_repository,
+    web_list,
+    mount_options
 );
