@@ -58,6 +58,17 @@ def test_the_kernel_forgets_names_beyond_the_limit_and_those_in_use_stay(tmp_pat
         assert (directory / "3").read_bytes() == b"\x07"
 
 
+def test_a_listing_of_any_length_takes_no_more_memory_than_the_limit_of_names(tmp_path):
+    chunks = 200_000
+    sharded(tmp_path / "s", chunks)
+    with until_end(Mount(tmp_path / "s", tmp_path / "m", "--limit", "names=1000")) as m:
+        (m / "x/c/0").read_bytes()
+        before = m.peak_memory()
+        assert len(os.listdir(m / "x/c")) == chunks
+        assert inodes(m) < chunks / 2
+        assert m.peak_memory() - before < 200 * chunks, "so much would be needed for each name"
+
+
 @pytest.mark.parametrize("form", ["zarr", "zarr2"])
 @pytest.mark.parametrize("zarr_format, keys", [(2, "."), (2, "/"), (3, "."), (3, "/")])
 def test_every_file_is_forgotten_by_the_name_that_the_kernel_knows(tmp_path, zarr_format, keys, form):
