@@ -24,6 +24,8 @@ pub(super) struct Fs {
     pub direct_io: bool,
     /// The log of reads, if there is one.
     pub read_log: Option<Arc<dyn ReadLog>>,
+    /// Whether the kernel refuses lengths that no file can have.
+    pub refuses_attributes: bool,
 }
 
 impl Fs {
@@ -35,7 +37,8 @@ impl Fs {
         direct_io: bool,
         read_log: Option<Arc<dyn ReadLog>>,
     ) -> Self {
-        Self { vfs, pool, dirs: Arc::default(), owner, direct_io, read_log }
+        let (dirs, refuses_attributes) = (Arc::default(), false);
+        Self { vfs, pool, dirs, owner, direct_io, read_log, refuses_attributes }
     }
 
     /// Answers a request from the pool.

@@ -21,9 +21,6 @@ pub(super) enum Entry<'a> {
 #[derive(PartialEq, Eq)]
 pub(super) enum Room {
     Some,
-    /// It has, and is to be sent.
-    Enough,
-    /// Not even for the line that was to be added.
     None,
 }
 
@@ -69,7 +66,7 @@ pub(super) fn list(
     for (at, (name, number)) in (0..).zip(dots) {
         if position == at {
             position += 1;
-            if add(position, Entry::Dot(name, number))? != Room::Some {
+            if add(position, Entry::Dot(name, number))? == Room::None {
                 return Ok(());
             }
         }
@@ -85,13 +82,9 @@ pub(super) fn list(
             Err(error) => return Err(error),
         };
         position += 1;
-        match add(position, Entry::Listed(dir, &listed))? {
-            Room::Some => {}
-            Room::Enough => return Ok(()),
-            Room::None => {
-                vfs.listings().list_ahead(dir, at);
-                return Ok(());
-            }
+        if add(position, Entry::Listed(dir, &listed))? == Room::None {
+            vfs.listings().list_ahead(dir, at);
+            return Ok(());
         }
     }
 }
@@ -100,7 +93,7 @@ pub(super) fn list(
 pub(super) fn attr_of<'e>(vfs: &Vfs, entry: &Entry<'e>) -> Option<(&'e str, Attr)> {
     match *entry {
         Entry::Dot(name, number) => Some((name, dot(number))),
-        // The kernel drops it soon, so the rest would be in vain.
+        // The kernel does not keep them.
         Entry::Listed(_, listed) if vfs.knows_many_names() => {
             Some((listed.name.as_str(), vfs.listings().lookup_listed_name(listed)))
         }

@@ -39,8 +39,17 @@ macro_rules! reply {
     };
 }
 
+/// A length that the kernel accepts for no file. It shows the name of such an entry of a listing,
+/// and forgets the inode at once. An entry without an inode is not possible with fuser 0.18.
+const REFUSED_LEN: u64 = u64::MAX;
+
+/// The first version of the protocol whose kernels check lengths (Linux 5.10; some check before).
+const CHECKS_LENGTHS: (u32, u32) = (7, 32);
+
 impl Filesystem for Fs {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        let abi = config.kernel_abi();
+        self.refuses_attributes = (abi.0, abi.1) >= CHECKS_LENGTHS;
         // Opening with O_TRUNC is one request, so that a reader never sees an intermediate state.
         let wanted = [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
@@ -446,23 +455,20 @@ impl Filesystem for Fs {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let owner = self.owner;
+        let (owner, may_refuse) = (self.owner, self.refuses_attributes);
         let list = move |vfs: &Vfs, dirs: &Directories| {
             let mut add = |next: u64, entry: Entry<'_>| {
                 let Some((name, attr)) = attr_of(vfs, &entry) else { return Ok(Room::Some) };
-                let (ttl, shown) = (vfs.ttl(&attr), owner.attr(&attr));
+                let (ttl, mut shown) = (vfs.ttl(&attr), owner.attr(&attr));
+                if may_refuse && vfs.knows_many_names() {
+                    shown.size = REFUSED_LEN;
+                }
                 let number = INodeNo(attr.number);
                 let full = reply.add(number, next, name, &ttl, &shown, Generation(0));
                 if full && matches!(entry, Entry::Listed(..)) {
                     vfs.forget(attr.number, 1);
                 }
-                Ok(match full {
-                    true => Room::None,
-                    // With short answers the kernel drops names as fast as it learns new ones: it
-                    // needs the lock of the directory for both.
-                    false if vfs.knows_many_names() => Room::Enough,
-                    false => Room::Some,
-                })
+                Ok(if full { Room::None } else { Room::Some })
             };
             let listed = answer(vfs, "readdir", || list(vfs, &dirs.get(fh)?, offset, &mut add));
             reply!(reply, listed, ok(() =>));
