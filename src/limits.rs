@@ -172,7 +172,7 @@ pub static NODES: Limit = Limit::new(
 pub static NAMES: Limit = Limit::new(
     "names",
     "files and directories of a mount that the kernel keeps in memory",
-    1 << 19,
+    1 << 20,
     1 << 40,
 )
 .within_memory(2 << 10);
