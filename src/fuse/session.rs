@@ -94,6 +94,7 @@ impl Stopper {
     }
 }
 
+#[derive(Debug)]
 enum Wake {
     Drop(Outdated),
     Stop,
