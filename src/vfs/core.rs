@@ -1,6 +1,7 @@
 //! What every part of the mounted tree stands on: the hierarchy, its decoded chunks, the options of
 //! the mount, the journal of errors and the link to the kernel's pages.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
@@ -49,6 +50,8 @@ pub(in crate::vfs) struct Core {
     /// Protects the names. A thread that creates, moves or removes nodes holds it exclusively, one
     /// that creates or renames files holds it shared. Taken before the lock of any file.
     pub tree_lock: RwLock<()>,
+    /// How often it was locked exclusively.
+    pub changes: AtomicU64,
     /// Runs background work; unset without a mount.
     pub pool: OnceLock<Arc<Pool>>,
     /// When the hierarchy was mounted.
@@ -143,9 +146,28 @@ impl Core {
 }
 
 impl Core {
+    /// Locks the tree exclusively.
+    pub fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        let alone = self.tree_lock.write();
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        alone
+    }
+
+    /// Returns a number that is another one after a thread had the tree exclusively; `None` while
+    /// one has it. Looking up a name does not lock the tree, so it may miss a name meanwhile.
+    pub fn epoch(&self) -> Option<u64> {
+        let is_changing = self.tree_lock.is_locked_exclusive();
+        (!is_changing).then(|| self.changes.load(Ordering::Relaxed))
+    }
+
+    /// Whether no thread had the tree exclusively since [`Self::epoch`] returned `epoch`.
+    pub fn is_unchanged_since(&self, epoch: Option<u64>) -> bool {
+        epoch.is_some() && self.epoch() == epoch
+    }
+
     pub fn lock_tree(&self, alone: bool) -> TreeLock<'_> {
         if alone {
-            TreeLock::Alone { _guard: self.tree_lock.write() }
+            TreeLock::Alone { _guard: self.alone() }
         } else {
             TreeLock::Shared { _guard: self.tree_lock.read() }
         }

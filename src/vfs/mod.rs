@@ -36,6 +36,7 @@ mod view_writers;
 mod xattr;
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -115,6 +116,7 @@ impl Vfs {
             hierarchy,
             options,
             tree_lock: RwLock::new(()),
+            changes: AtomicU64::new(0),
             pool: OnceLock::new(),
             mounted: SystemTime::now(),
             journal: Journal::default(),
@@ -223,8 +225,16 @@ impl Vfs {
 
     /// Looks up `name` in the directory `parent`, and adds one to its lookup count.
     pub fn lookup(&self, parent: u64, name: &str) -> Result<Attr> {
-        let directory = self.names.directory_looked_in(parent)?;
-        let Some(found) = self.names.find(&directory, name)? else {
+        let epoch = self.core.epoch();
+        let mut directory = self.names.directory_looked_in(parent)?;
+        let mut found = self.names.find(&directory, name)?;
+        if found.is_none() && !self.core.is_unchanged_since(epoch) {
+            // The directory has just become an array or was moved, and names in it with it.
+            let _shared = self.core.tree_lock.read();
+            directory = self.names.directory(parent)?;
+            found = self.names.find(&directory, name)?;
+        }
+        let Some(found) = found else {
             let refusal = self.names.views.refusal(&directory, name);
             return Err(refusal.unwrap_or_else(Error::not_found));
         };
@@ -441,7 +451,7 @@ impl Vfs {
 
     /// Finishes or undoes the changes of killed daemons.
     pub fn recover(&self) {
-        self.core.hierarchy.recovery().recover_beside(|| self.core.tree_lock.write());
+        self.core.hierarchy.recovery().recover_beside(|| self.core.alone());
     }
 
     /// Ends all waits for a remote store, unless something may have to be stored there.

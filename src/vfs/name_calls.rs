@@ -62,7 +62,7 @@ impl Vfs {
     /// Removes the empty directory `name` from `parent`.
     pub fn rmdir(&self, parent: u64, name: &str) -> Result<()> {
         self.core.options.check_names_change()?;
-        let _alone = self.core.tree_lock.write();
+        let _alone = self.core.alone();
         let parent = self.names.directory(parent)?;
         let place = self.names.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
@@ -91,7 +91,7 @@ impl Vfs {
             match self.names.inode(number)?.place() {
                 Some(Place::Node(path)) if path.is_root() => return self.sync(),
                 Some(Place::Node(path)) => {
-                    let _alone = self.core.tree_lock.write();
+                    let _alone = self.core.alone();
                     let node = self.core.hierarchy.node(&path)?;
                     if node.is_some_and(|node| node.is_made()) {
                         self.directories.store_as_group(&path)?;

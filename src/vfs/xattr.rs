@@ -143,7 +143,7 @@ impl Vfs {
     }
 
     fn edit_attribute(&self, path: &NodePath, name: String, value: Option<Value>) -> Result<()> {
-        let _alone = self.core.tree_lock.write();
+        let _alone = self.core.alone();
         let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
         self.core.hierarchy.changes().edit(path, &edit)?;
         let place = Place::Document(path.clone());

@@ -321,7 +321,7 @@ impl Files {
                 if let Some(path) = place.node() {
                     self.chunks.store_array_before(path);
                 }
-                Some(TreeLock::Alone { _guard: self.core.tree_lock.write() })
+                Some(TreeLock::Alone { _guard: self.core.alone() })
             }
             Place::Chunk(..) => Some(TreeLock::Shared { _guard: self.core.tree_lock.read() }),
             _ => None,

@@ -68,12 +68,30 @@ impl Names {
     }
 
     fn find_in_zarr3(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
-        if let Some(shown) = self.overlay.get(directory, name) {
-            if self.is_current(&shown)? {
-                return Ok(Some(shown.place().clone().into()));
-            }
+        if let Some(found) = self.find_in_overlay(directory, name)? {
+            return Ok(Some(found));
+        }
+        match self.find_below(directory, name)? {
+            // A thread that removes the last chunk of a directory leaves the directory there.
+            None => self.find_in_overlay(directory, name),
+            found => Ok(found),
+        }
+    }
+
+    fn find_in_overlay(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+        let epoch = self.core.epoch();
+        let Some(shown) = self.overlay.get(directory, name) else { return Ok(None) };
+        if self.is_current(&shown)? {
+            return Ok(Some(shown.place().clone().into()));
+        }
+        // A directory in an array that is being made comes before the array.
+        if self.core.is_unchanged_since(epoch) {
             self.overlay.remove(directory, name);
         }
+        Ok(None)
+    }
+
+    fn find_below(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
         match directory {
             Place::Node(path) => self.find_in_node(path, directory, name),
             Place::ChunkDir(path, prefix) => self.find_in_chunks(path, prefix, name),
