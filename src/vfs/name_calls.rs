@@ -1,6 +1,5 @@
 //! The calls that change names: they lock the tree, find the names and check them.
 
-use super::Vfs;
 use super::changes::ordinary::is_lock_of_tensorstore;
 use super::changes::renames::{NamedFile, check_has_bytes, check_is_no_chunk_of};
 use super::names::attr::Attr;
@@ -8,6 +7,7 @@ use super::names::file::Content;
 use super::names::place::{
     DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, below_shown, check_writable,
 };
+use super::{ATTEMPTS, Vfs};
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{NewNode, Ownership, Replace};
@@ -209,6 +209,14 @@ impl Vfs {
 
     /// Renames a file to a name that may have one.
     fn rename_file(&self, from: &Place, to: &Place, replace: Replace) -> Result<()> {
+        let rename = || self.rename_file_once(from, to, replace);
+        // Other threads may give the new name to one file after the other.
+        let is_over =
+            |renamed: &Result<()>| !matches!(renamed, Err(error) if error.kind() == Kind::Stale);
+        (1..ATTEMPTS).map(|_| rename()).find(is_over).unwrap_or_else(rename)
+    }
+
+    fn rename_file_once(&self, from: &Place, to: &Place, replace: Replace) -> Result<()> {
         let is_in_store = self.renames.are_kept_as_files(from, to) && !is_lock_of_tensorstore(from);
         if !is_in_store {
             self.renames.check_regular(from)?;

@@ -58,11 +58,16 @@ impl Renames {
 
     pub fn unlink_file(&self, inode: &Inode, place: &Place) -> Result<()> {
         let mut file = inode.file().lock();
+        if !inode.is_at(place) {
+            return Err(Error::not_found()); // Another thread has removed or replaced it just now.
+        }
         if self.contents.files.is_kept_as_file(Some(place)) {
             return self.unlink_in_store(inode, &mut file, place);
         }
         let kept = self.contents.files.bytes_for_openers(&file, place);
         self.names.keep_parent(place)?;
+        // The store may have no directory for the chunk any more as soon as it is erased.
+        self.names.remember_chunk_dirs(place);
         self.erase(place)?;
         self.contents.files.detach(&mut file, kept);
         self.names.inodes.unlink(place);
@@ -119,6 +124,12 @@ impl Renames {
             return Ok(()); // POSIX wants that for two names of one file.
         }
         let (mut file, mut old) = lock_both(inode, replaced);
+        if !inode.is_at(from) {
+            return Err(Error::not_found()); // Another thread has removed or renamed it just now.
+        }
+        if !replaced.is_at(to) {
+            return Err(Error::new(Kind::Stale, "another program has just replaced the file"));
+        }
         let kept = self.contents.files.bytes_for_openers(&old, to);
         let moved = self.bytes_to_move(&file, from)?;
         let stamp = moved.written.bytes.stamp();
@@ -135,6 +146,7 @@ impl Renames {
         // Use the current place: the directory may have become an array meanwhile.
         let found = inode.place();
         let from = found.as_ref().unwrap_or(from);
+        self.names.remember_chunk_dirs(from);
         if moved.is_stored
             && let Err(error) = self.names.keep_parent(from).and_then(|()| self.erase(from))
         {

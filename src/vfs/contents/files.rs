@@ -51,6 +51,15 @@ impl Files {
         }
         self.names.target_of(inode, &file)?;
         drop(file);
+        let read = self.read_named(inode, offset, len);
+        // A thread that removes or replaces the file holds its lock over that, and keeps the bytes
+        // for its openers. What was read meanwhile may be missing, or the new value.
+        let kept = inode.file().lock().content.range(offset, len)?;
+        kept.map_or(read, Ok)
+    }
+
+    /// Reads the bytes that are stored under the name of a file.
+    fn read_named(&self, inode: &Inode, offset: u64, len: usize) -> Result<Bytes> {
         let mut attempts = 1;
         loop {
             let alone = (attempts >= ATTEMPTS).then(|| self.core.tree_lock.read());
@@ -80,9 +89,10 @@ impl Files {
             return Some(bytes);
         }
         let target = self.names.target_of(inode, &file).ok()??;
-        drop(file);
         let (_, chunk) = target.chunk()?;
+        // The lock excludes a thread that replaces the file while the chunk is looked up.
         let found = self.core.cache.peek(&chunk.array, &chunk.coords)?;
+        drop(file);
         Some(slice(&found.bytes.into(), offset, len))
     }
 
@@ -394,8 +404,8 @@ impl Files {
         }
         file.content = match std::mem::take(&mut file.content) {
             Content::Unstored(unstored) => Content::Detached(unstored),
-            Content::Detached(_) => Content::Stored,
-            kept @ (Content::Stored | Content::Open(_)) => kept,
+            // Another thread has removed or replaced it just now.
+            kept @ (Content::Stored | Content::Detached(_) | Content::Open(_)) => kept,
         };
     }
 
