@@ -1,7 +1,7 @@
 //! What every part of the mounted tree stands on: the hierarchy, its decoded chunks, the options of
 //! the mount, the journal of errors and the link to the kernel's pages.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
@@ -157,6 +157,8 @@ impl Core {
     /// one has it. Looking up a name does not lock the tree, so it may miss a name meanwhile.
     pub fn epoch(&self) -> Option<u64> {
         let is_changing = self.tree_lock.is_locked_exclusive();
+        // Whoever sees that it was unlocked must see that it was counted.
+        fence(Ordering::Acquire);
         (!is_changing).then(|| self.changes.load(Ordering::Relaxed))
     }
 
