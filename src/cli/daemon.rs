@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::failure::{Failure, failed};
+use super::umount;
 
 const READY: &str = "ready";
 
@@ -33,10 +34,12 @@ pub fn start(typed: &[OsString], source: &str, mountpoint: &Path) -> Result<(), 
     let mut line = String::new();
     BufReader::new(out).read_line(&mut line)?;
     if line.trim_end() == READY {
-        let answer = std::fs::metadata(mountpoint);
-        return answer.map(drop).map_err(|error| {
-            failed(format!("{}: the mount does not respond: {error}", mountpoint.display()))
-        });
+        let Err(error) = std::fs::metadata(mountpoint) else { return Ok(()) };
+        let shown = mountpoint.display();
+        // A command that fails leaves nothing mounted.
+        let ended = umount::now(mountpoint, umount::Busy::Detach);
+        let ended = ended.map_or_else(|_| "; run umount -l to remove it", |()| "");
+        return Err(failed(format!("{shown}: the mount does not respond: {error}{ended}")));
     }
     let mut output = String::new();
     err.read_to_string(&mut output)?;
