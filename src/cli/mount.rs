@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::args::Mount;
@@ -140,7 +141,7 @@ pub fn check_apart(source: &open::Source, mountpoint: &Path) -> Result<(), Failu
         },
         Location::Url(_) => return Ok(()),
     };
-    if source.starts_with(mountpoint) || mountpoint.starts_with(source) {
+    if is_at_or_above(source, mountpoint) || is_at_or_above(mountpoint, source) {
         return Err(failed(format!(
             "{} and {}: a mount cannot be over, above or inside its own source; mount it elsewhere",
             source.display(),
@@ -148,4 +149,12 @@ pub fn check_apart(source: &open::Source, mountpoint: &Path) -> Result<(), Failu
         )));
     }
     Ok(())
+}
+
+/// Whether `path` is `above` or lies in it, also under another name of a bind mount: then the mount
+/// would appear in its own source, and zarrfs would wait for itself.
+fn is_at_or_above(above: &Path, path: &Path) -> bool {
+    let id = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let wanted = id(above);
+    path.ancestors().any(|dir| dir == above || wanted.is_some() && id(dir) == wanted)
 }
