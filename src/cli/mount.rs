@@ -21,6 +21,8 @@ const DESCRIPTORS: &str = "/dev/fd/";
 pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
     let (args, mut flags) = with_options(args, typed)?;
     let device = device_number(&args.mountpoint)?;
+    // The program that has mounted the device decides who may access it.
+    flags.allow_other |= device.is_some();
     let mountpoint = match device {
         Some(_) => args.mountpoint.clone(),
         None => check_mountpoint(&args.mountpoint, &flags)?,

@@ -88,6 +88,11 @@ impl Typed<'_> {
         let ttl = args.tree.metadata_ttl.unwrap_or_else(|| source.root.ttl());
         let metadata_ttl = if args.tree.immutable { UNLIMITED } else { ttl };
         let mut store = source.root.store(&args.tree.remote, metadata_ttl, durability)?;
+        if flags.allow_other
+            && let Some(files) = store.files()
+        {
+            files.expect_others();
+        }
         if flags.read_only {
             store = store.read_only();
         }
@@ -121,6 +126,7 @@ impl Typed<'_> {
             cache_len: resources::within_memory(args.tree.cache_size, 4),
             kernel_keeps: !flags.direct_io,
             follows_links: false,
+            has_others: flags.allow_other && !flags.gives_owner(),
             dirty_limit: resources::within_memory(args.write.dirty_limit, 4),
             fill_chunks: if args.write.skip_fill_chunks {
                 FillChunks::Skip
@@ -157,7 +163,7 @@ impl Typed<'_> {
                 uid: flags.uid.unwrap_or_else(|| geteuid().as_raw()),
                 gid: flags.gid.unwrap_or_else(|| getegid().as_raw()),
                 umask: flags.umask,
-                is_given: flags.uid.is_some() || flags.gid.is_some() || flags.umask.is_some(),
+                is_given: flags.gives_owner(),
                 read_only: flags.read_only,
                 changes: if flags.quiet { ModeChanges::Ignore } else { ModeChanges::Refuse },
             },

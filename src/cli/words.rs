@@ -74,6 +74,11 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// Whether they give the owner or the modes of all nodes, chunks and views.
+    pub fn gives_owner(&self) -> bool {
+        self.uid.is_some() || self.gid.is_some() || self.umask.is_some()
+    }
+
     /// Takes one option. Returns false if it is not a flag.
     fn take(&mut self, name: &str, value: Option<&str>) -> Result<bool, String> {
         match (name, value) {

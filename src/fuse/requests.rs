@@ -23,11 +23,11 @@ use super::listing::{Directories, Entry, Room, attr_of, list};
 use super::passthrough;
 use super::read_log::{Answered, Read};
 use super::terms::{
-    access_of, creator, is_past_pages, new_time, nul_separated, open_flags, permissions,
-    reply_xattr, special_kind, utf8,
+    access_of, attribute, caller, creator, is_past_pages, new_time, nul_separated, open_flags,
+    permissions, replace_of, reply_xattr, special_kind, utf8,
 };
-use crate::error::{Error, Kind, Result};
-use crate::vfs::{DirHandle, FileChanges, HandleUse, NewNode, Presence, Replace, Vfs};
+use crate::error::{Error, Result};
+use crate::vfs::{DirHandle, FileChanges, HandleUse, NewNode, Presence, Vfs};
 
 /// Answers with the `$ok` of a reply, or its error.
 macro_rules! reply {
@@ -195,14 +195,14 @@ impl Filesystem for Fs {
 
     fn link(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         newparent: INodeNo,
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
-        let name = newname.to_owned();
-        let link = move |vfs: &Vfs| vfs.link(ino.0, newparent.0, utf8(&name)?);
+        let (name, user) = (newname.to_owned(), caller(request));
+        let link = move |vfs: &Vfs| vfs.link_for(user, ino.0, newparent.0, utf8(&name)?);
         self.entry("link", link, reply);
     }
 
@@ -220,7 +220,7 @@ impl Filesystem for Fs {
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -228,18 +228,10 @@ impl Filesystem for Fs {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let (name, newname) = (name.to_owned(), newname.to_owned());
+        let (name, newname, user) = (name.to_owned(), newname.to_owned(), caller(request));
         let rename = move |vfs: &Vfs| {
-            let replace = if flags.is_empty() {
-                Replace::Yes
-            } else if flags == RenameFlags::RENAME_NOREPLACE {
-                Replace::No
-            } else if flags == RenameFlags::RENAME_EXCHANGE {
-                Replace::Exchange
-            } else {
-                return Err(Error::invalid("RENAME_WHITEOUT is not supported"));
-            };
-            vfs.rename(parent.0, utf8(&name)?, newparent.0, utf8(&newname)?, replace)
+            let (from, to) = ((parent.0, utf8(&name)?), (newparent.0, utf8(&newname)?));
+            vfs.rename_for(user, from, to, replace_of(flags)?)
         };
         self.later("rename", rename, move |done| reply!(reply, done, ok(() =>)));
     }
@@ -523,21 +515,25 @@ impl Filesystem for Fs {
         self.later("setxattr", set, move |done| reply!(reply, done, ok(() =>)));
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let own = name.to_owned();
-        let get = move |vfs: &Vfs| match own.to_str() {
-            Some(name) => vfs.getxattr(ino.0, name),
-            None => Err(Error::new(Kind::NoAttribute, "no such attribute")),
-        };
-        let then = move |value| reply_xattr(reply, value, size);
-        self.soon((ino, None), "getxattr", get, then);
+    fn getxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        let (own, user) = (name.to_owned(), caller(request));
+        let get = move |vfs: &Vfs| vfs.getxattr_for(user, ino.0, attribute(&own)?);
+        self.soon((ino, None), "getxattr", get, move |value| reply_xattr(reply, value, size));
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let then = move |names: Result<Vec<String>, Errno>| {
             reply_xattr(reply, names.map(|names| nul_separated(&names)), size);
         };
-        self.soon((ino, None), "listxattr", move |vfs| vfs.listxattr(ino.0), then);
+        let user = caller(request);
+        self.soon((ino, None), "listxattr", move |vfs| vfs.listxattr_for(user, ino.0), then);
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {

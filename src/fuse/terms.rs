@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::time::SystemTime;
 
 use fuser::{
-    Errno, FileAttr, FileType, FopenFlags, INodeNo, OpenAccMode, OpenFlags, ReplyXattr, Request,
-    TimeOrNow,
+    Errno, FileAttr, FileType, FopenFlags, INodeNo, OpenAccMode, OpenFlags, RenameFlags,
+    ReplyXattr, Request, TimeOrNow,
 };
 
 use crate::error::{Error, Kind, Result};
-use crate::vfs::{Access, Attr, FileKind, NewTime, Opened, Ownership, Pages};
+use crate::vfs::{Access, Attr, Caller, FileKind, NewTime, Opened, Ownership, Pages, Replace};
 
 /// The owner and the mode bits of all files.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +44,15 @@ impl Owner {
         attr.owner.filter(|_| !(self.is_given && attr.is_of_node))
     }
 
+    /// Returns the owner and mode of a generated file that some users may not read. The store keeps
+    /// it from them.
+    fn private(self, attr: &Attr) -> Option<Ownership> {
+        let private = attr.private?;
+        let is_writable = attr.is_writable && !self.read_only;
+        let mode = if is_writable { private.mode } else { private.mode & !0o222 };
+        Some(Ownership { mode, ..private })
+    }
+
     fn perm(self, attr: &Attr) -> u16 {
         let allowed = !self.umask.unwrap_or_default();
         if let Some(mode) = attr.mode {
@@ -71,7 +80,8 @@ impl Owner {
         if self.changes == ModeChanges::Ignore {
             return Ok(());
         }
-        let perm = self.perm(attr);
+        let private = self.private(attr);
+        let perm = private.map_or_else(|| self.perm(attr), |private| private.mode);
         let ignored = if attr.is_dir() { 0 } else { 0o111 };
         if let Some(mode) = mode
             && mode & !ignored != perm
@@ -82,11 +92,12 @@ impl Owner {
             ));
         }
         let is_other = |wanted: Option<u32>, own: u32| wanted.is_some_and(|wanted| wanted != own);
-        if is_other(uid, self.uid) || is_other(gid, self.gid) {
-            let (uid, gid) = (self.uid, self.gid);
+        let own = private.map_or((self.uid, self.gid), |private| (private.uid, private.gid));
+        if is_other(uid, own.0) || is_other(gid, own.1) {
+            let (uid, gid) = own;
             return Err(Error::new(
                 Kind::NotPermitted,
-                format!("owners cannot change: every file in the mount belongs to {uid}:{gid}"),
+                format!("owners cannot change: the file belongs to {uid}:{gid}"),
             ));
         }
         Ok(())
@@ -94,7 +105,7 @@ impl Owner {
 
     /// Returns the attributes for the kernel.
     pub fn attr(self, attr: &Attr) -> FileAttr {
-        let own = self.own(attr);
+        let own = self.own(attr).or_else(|| self.private(attr));
         FileAttr {
             ino: INodeNo(attr.number),
             size: attr.len,
@@ -150,6 +161,24 @@ pub fn creator(request: &Request, mode: u32) -> Ownership {
     Ownership { mode: permissions(mode), uid: request.uid(), gid: request.gid() }
 }
 
+/// Returns what becomes of an existing file with the new name.
+pub fn replace_of(flags: RenameFlags) -> Result<Replace> {
+    if flags.is_empty() {
+        Ok(Replace::Yes)
+    } else if flags == RenameFlags::RENAME_NOREPLACE {
+        Ok(Replace::No)
+    } else if flags == RenameFlags::RENAME_EXCHANGE {
+        Ok(Replace::Exchange)
+    } else {
+        Err(Error::invalid("RENAME_WHITEOUT is not supported"))
+    }
+}
+
+/// Returns the user of a request.
+pub fn caller(request: &Request) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid() }
+}
+
 /// Returns a time that a program sets.
 pub fn new_time(time: TimeOrNow) -> NewTime {
     match time {
@@ -199,6 +228,11 @@ pub fn utf8(name: &OsStr) -> Result<&str> {
 /// Returns the attributes of `.` or `..`; the kernel only uses the number.
 pub fn dot(number: u64) -> Attr {
     Attr { number, ..Attr::directory(SystemTime::UNIX_EPOCH) }
+}
+
+/// Returns the name of an extended attribute as UTF-8. No file has another one.
+pub fn attribute(name: &OsStr) -> Result<&str> {
+    name.to_str().ok_or_else(|| Error::new(Kind::NoAttribute, "no such attribute"))
 }
 
 /// Returns names in the form for the kernel. Names that do not fit its largest list can still be

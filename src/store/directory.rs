@@ -22,6 +22,7 @@ mod parents;
 mod recover;
 mod session;
 mod trees;
+mod trust;
 mod value;
 mod version;
 

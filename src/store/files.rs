@@ -43,8 +43,15 @@ pub trait FileStore: Send + Sync + fmt::Debug {
     /// Gives a file that is no directory a second name.
     fn link(&self, from: &str, to: &str) -> Result<()>;
 
+    /// Says that several users use the files, and links of one must not give another's rights.
+    fn expect_others(&self);
+
     /// Whether this process may give files to other users.
     fn may_give(&self) -> bool;
+
+    /// Returns the attributes of the file to which the link at `path` leads; `None` if there is
+    /// none.
+    fn target_stat(&self, path: &str) -> Result<Option<FileStat>>;
 
     /// Returns the attributes of the file at `path`; `None` if there is none.
     fn file_stat(&self, path: &str) -> Result<Option<FileStat>> {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use rustix::process::{getegid, geteuid};
+
 use crate::backing::Backing;
+use crate::store::Ownership;
 
 /// An open file.
 #[derive(Debug, Clone)]
@@ -24,6 +27,39 @@ pub enum Access {
     Write,
     /// Write, after truncating to 0.
     Truncate,
+}
+
+/// The user of a program, with its first group. The kernel does not say its other groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+impl Caller {
+    /// Returns the user of this process.
+    pub fn own() -> Self {
+        Self { uid: geteuid().as_raw(), gid: getegid().as_raw() }
+    }
+
+    /// Whether it is root or the user who mounted.
+    pub(in crate::vfs) fn is_trusted(self) -> bool {
+        self.uid == 0 || self.uid == geteuid().as_raw()
+    }
+
+    /// Whether it may certainly read a file.
+    pub(in crate::vfs) fn may_read(self, owner: Ownership) -> bool {
+        let needed = if self.uid == owner.uid {
+            0o400
+        } else if self.gid == owner.gid {
+            0o040
+        } else {
+            0o044
+        };
+        owner.mode & needed == needed
+    }
 }
 
 /// How the kernel may use its pages of a file.

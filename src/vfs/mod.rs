@@ -54,7 +54,7 @@ pub use crate::vfs::reader::ChunkReader;
 use crate::vfs::reader::Reader;
 pub use crate::vfs::reader::stored_versions::FileVersion;
 use crate::view::Format;
-pub use access::{Access, Opened, Pages};
+pub use access::{Access, Caller, Opened, Pages};
 pub use authors::HandleUse;
 use changes::directories::Directories;
 use changes::renames::Renames;
@@ -260,10 +260,11 @@ impl Vfs {
     pub fn getattr(&self, number: u64) -> Result<Attr> {
         let known = self.names.inode(number)?;
         if let Some(attr) = Passthrough::attr_of_unnamed(&known) {
-            return Ok(attr);
+            return self.names.with_private(attr, known.place().as_ref());
         }
         if Names::is_orphaned(&known) {
-            return self.names.attr_of_open_view(&known).ok_or_else(Error::not_found);
+            let attr = self.names.attr_of_open_view(&known).ok_or_else(Error::not_found)?;
+            return self.names.with_private(attr, None);
         }
         let mut attempts = 1;
         let attr = loop {

@@ -1,9 +1,11 @@
 //! The calls that change names: they lock the tree, find the names and check them.
 
+use super::access::Caller;
 use super::changes::ordinary::is_lock_of_tensorstore;
 use super::changes::renames::{NamedFile, check_has_bytes, check_is_no_chunk_of};
 use super::names::attr::Attr;
 use super::names::file::Content;
+use super::names::inode::Inode;
 use super::names::place::{
     DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, below_shown, check_writable,
 };
@@ -153,6 +155,17 @@ impl Vfs {
         new_name: &str,
         replace: Replace,
     ) -> Result<()> {
+        self.rename_for(Caller::own(), (parent, name), (new_parent, new_name), replace)
+    }
+
+    /// Like [`Self::rename`], for a user.
+    pub fn rename_for(
+        &self,
+        user: Caller,
+        (parent, name): (u64, &str),
+        (new_parent, new_name): (u64, &str),
+        replace: Replace,
+    ) -> Result<()> {
         self.core.options.check_names_change()?;
         let is_document = is_document_name(name) || is_document_name(new_name);
         let found = self.names.resolve(&self.names.directory(parent)?, name)?;
@@ -198,25 +211,51 @@ impl Vfs {
         check_writable(Some(&to))?;
         if let Place::View(path, format) = &to {
             let inode = self.names.inodes.at(&from);
-            let replaced = self.renames.rename_onto_view(&inode, &from, path, format);
+            let replaced = self
+                .check_may_copy(user, &inode)
+                .and_then(|()| self.renames.rename_onto_view(&inode, &from, path, format));
             self.names.inodes.release(inode);
             return replaced.at(at);
         }
         check_is_no_chunk_of(&from, &to).at(at.clone())?;
         self.names.touch(&to);
-        self.rename_file(&from, &to, replace).at(at)
+        self.rename_file(user, &from, &to, replace).at(at)
+    }
+
+    /// Refuses to copy the bytes of a file for a user who may not read it. The error makes `mv`
+    /// copy it, and the kernel checks that.
+    fn check_may_copy(&self, user: Caller, inode: &Inode) -> Result<()> {
+        if !self.core.options.has_others || user.is_trusted() {
+            return Ok(());
+        }
+        let attr = self.names.attr(inode)?;
+        let may_read = match attr.owner.or(attr.private) {
+            Some(owner) => user.may_read(owner),
+            None => attr.mode.is_none_or(|mode| mode & 0o004 != 0),
+        };
+        if may_read {
+            return Ok(());
+        }
+        let detail = "not every user may read the file: copy it";
+        Err(Error::new(Kind::CrossDevice, detail))
     }
 
     /// Renames a file to a name that may have one.
-    fn rename_file(&self, from: &Place, to: &Place, replace: Replace) -> Result<()> {
-        let rename = || self.rename_file_once(from, to, replace);
+    fn rename_file(&self, user: Caller, from: &Place, to: &Place, replace: Replace) -> Result<()> {
+        let rename = || self.rename_file_once(user, from, to, replace);
         // Other threads may give the new name to one file after the other.
         let is_over =
             |renamed: &Result<()>| !matches!(renamed, Err(error) if error.kind() == Kind::Stale);
         (1..ATTEMPTS).map(|_| rename()).find(is_over).unwrap_or_else(rename)
     }
 
-    fn rename_file_once(&self, from: &Place, to: &Place, replace: Replace) -> Result<()> {
+    fn rename_file_once(
+        &self,
+        user: Caller,
+        from: &Place,
+        to: &Place,
+        replace: Replace,
+    ) -> Result<()> {
         let is_in_store = self.renames.are_kept_as_files(from, to) && !is_lock_of_tensorstore(from);
         if !is_in_store {
             self.renames.check_regular(from)?;
@@ -233,7 +272,7 @@ impl Vfs {
             if is_in_store {
                 self.renames.rename_in_store(from, to, replace)
             } else {
-                self.renames.rename_file(from, to)
+                self.check_may_copy(user, &inode).and_then(|()| self.renames.rename_file(from, to))
             }
         };
         self.names.inodes.release(inode);
@@ -261,6 +300,17 @@ impl Vfs {
     /// Creates a second name for a file. Two ordinary files in a store of files are names of one
     /// file; otherwise the new name gets a copy of the bytes.
     pub fn link(&self, number: u64, new_parent: u64, new_name: &str) -> Result<Attr> {
+        self.link_for(Caller::own(), number, new_parent, new_name)
+    }
+
+    /// Like [`Self::link`], for a user.
+    pub fn link_for(
+        &self,
+        user: Caller,
+        number: u64,
+        new_parent: u64,
+        new_name: &str,
+    ) -> Result<Attr> {
         self.core.options.check_names_change()?;
         let _tree =
             self.core.lock_tree(is_document_name(new_name) || self.is_stored_dir(new_parent)?);
@@ -280,6 +330,7 @@ impl Vfs {
             return self.names.lookup_place(&to);
         }
         self.renames.check_regular(&from)?;
+        self.check_may_copy(user, &inode)?;
         let bytes = match &inode.file().lock().content {
             Content::Unstored(unstored) => {
                 unstored.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?

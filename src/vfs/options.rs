@@ -51,6 +51,9 @@ pub struct Options {
     /// Whether links of the store are followed, as far as they stay in it, because no kernel does
     /// that. Then no file has its own owner either.
     pub follows_links: bool,
+    /// Whether several users may access the mount, and the modes of the store count for what it
+    /// generates.
+    pub has_others: bool,
     /// The limit for unstored bytes.
     pub dirty_limit: u64,
     /// What to do with a chunk that equals the fill value.
@@ -77,6 +80,7 @@ impl Default for Options {
             cache_len: 256 << 20,
             kernel_keeps: true,
             follows_links: false,
+            has_others: false,
             dirty_limit: 1 << 30,
             fill_chunks: FillChunks::Store,
             writeback: Writeback::default(),

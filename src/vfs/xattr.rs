@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Vfs;
+use super::access::Caller;
 use super::contents::forms::Shown;
 use super::names::place::Place;
 use crate::error::{At, Error, Kind, Result};
@@ -44,6 +45,43 @@ impl Vfs {
         };
         let absent = || Error::new(Kind::NoAttribute, "no such attribute");
         found.map(String::into_bytes).ok_or_else(absent)
+    }
+
+    /// Returns the names of all extended attributes that a user may know. Every user may list those
+    /// of a file, but those of a node are the content of its metadata file.
+    pub fn listxattr_for(&self, user: Caller, number: u64) -> Result<Vec<String>> {
+        let mut names = self.listxattr(number)?;
+        if user.uid != 0 {
+            names.retain(|name| !name.starts_with("trusted."));
+        }
+        if !self.may_know_node(user, number)? {
+            names.retain(|name| !name.starts_with(ATTRS) && !name.starts_with(ZARR));
+        }
+        Ok(names)
+    }
+
+    /// Returns the value of an extended attribute that a user may know.
+    pub fn getxattr_for(&self, user: Caller, number: u64, name: &str) -> Result<Vec<u8>> {
+        let is_of_node = name.starts_with(ATTRS) || name.starts_with(ZARR);
+        if is_of_node && !self.may_know_node(user, number)? {
+            let detail = "the user may not read the metadata file in the store";
+            return Err(Error::new(Kind::Os(libc::EACCES), detail));
+        }
+        self.getxattr(number, name)
+    }
+
+    /// Whether a user may read what the store has of a node or a chunk. The kernel has only checked
+    /// the directory.
+    fn may_know_node(&self, user: Caller, number: u64) -> Result<bool> {
+        if !self.core.options.has_others || user.is_trusted() {
+            return Ok(true);
+        }
+        let private = match self.names.inode(number)?.place() {
+            Some(Place::Node(path)) => self.names.private_node(&path)?,
+            Some(place) => self.names.private(&place)?,
+            None => None,
+        };
+        Ok(private.is_none_or(|owner| user.may_read(owner)))
     }
 
     /// Returns the names of all extended attributes.

@@ -1,7 +1,7 @@
 //! mount(8) and fstab: the program under the name `mount.zarrfs`, and its options in `-o`.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -156,6 +156,42 @@ fn owner_and_umask_decide_which_users_may_write() {
     chown(&chunk, Some(1), Some(1)).unwrap();
     let found = fs::metadata(&chunk).unwrap();
     assert_eq!((found.uid(), found.mode() & 0o7777), (65534, 0o640));
+    assert_eq!(said(&["umount", paths[1]]), (0, String::new()));
+}
+
+/// Shows: other-users, other-users-links.
+#[test]
+fn other_users_get_no_more_rights_than_the_store_gives() {
+    if !is_root() {
+        return;
+    }
+    let place = place();
+    let dir = place.path();
+    let (store, mnt) = (dir.join("a b.zarr"), dir.join("m t"));
+    let paths = [store.to_str().unwrap(), mnt.to_str().unwrap()];
+    let keep = |name: &str, mode: u32| {
+        chown(store.join(name), Some(65534), Some(65533)).unwrap();
+        fs::set_permissions(store.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    keep("c/0/0", 0o640);
+    keep("zarr.json", 0o600);
+    let moved = store.join("c/1/1");
+    fs::rename(&moved, store.join("stored")).unwrap();
+    symlink("../../stored", &moved).unwrap();
+    lchown(&moved, Some(65532), Some(65532)).unwrap();
+    assert_eq!(said(&["mount", paths[0], paths[1], "-o", "allow_other"]), (0, String::new()));
+    let shown = |name: &str| {
+        let found = fs::metadata(mnt.join(name)).unwrap();
+        (found.uid(), found.gid(), found.mode() & 0o7777)
+    };
+    assert_eq!(shown("c/0/0"), (65534, 65533, 0o640));
+    for name in ["zarr.json", ".zarrfs/stored/zarr.json"] {
+        assert_eq!(shown(name), (65534, 65533, 0o600), "{name}");
+    }
+    assert_eq!(shown("__root__.npy"), (65534, 65533, 0o600), "a view");
+    assert_eq!(shown(".zarrfs/errors").2, 0o400);
+    // A chunk of the shard that is a link.
+    assert_eq!(errno(fs::read(mnt.join("c/2/2"))), libc::EIO);
     assert_eq!(said(&["umount", paths[1]]), (0, String::new()));
 }
 

@@ -13,17 +13,20 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, statat};
+use rustix::io::Errno;
 
 use super::names::c_name;
+use super::trust::{self, Last};
 use crate::error::{Error, Kind, Result};
 use crate::sys::{self, Links};
 
 /// The most links on one path.
-const MAX_LINKS: usize = 8;
+pub(super) const MAX_LINKS: usize = 8;
 
 /// How long a result is trusted if its directory is still the same, and how many results are
 /// remembered.
@@ -36,6 +39,8 @@ pub(super) struct Root {
     fd: OwnedFd,
     /// The results by path. A leaf lock for look-ups.
     known: Mutex<HashMap<Box<str>, Known>>,
+    /// Whether only some links are followed (`trust`).
+    has_others: AtomicBool,
 }
 
 /// The directories that a path goes through.
@@ -55,7 +60,25 @@ struct Known {
 
 impl Root {
     pub(super) fn new(fd: OwnedFd) -> Self {
-        Self { fd, known: Mutex::default() }
+        Self { fd, known: Mutex::default(), has_others: AtomicBool::new(false) }
+    }
+
+    /// Follows from now on only links that do not give one user the rights of another.
+    pub(super) fn expect_others(&self) {
+        self.has_others.store(true, Ordering::Relaxed);
+    }
+
+    /// Opens a path in which there is a link.
+    pub(super) fn follow(
+        &self,
+        path: &str,
+        flags: OFlags,
+        last: Last,
+    ) -> Result<std::result::Result<OwnedFd, Errno>> {
+        if self.has_others.load(Ordering::Relaxed) {
+            return trust::open(self, path, flags, last);
+        }
+        Ok(sys::open_beneath(&self.fd, &c_name(path)?, flags, Links::Beneath))
     }
 
     /// Fails for a `path` with a link that goes through a directory twice or has too many links.

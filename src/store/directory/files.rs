@@ -13,11 +13,12 @@ use rustix::process::{getegid, geteuid};
 use super::names::{c_name, is_lock};
 use super::opening::{check_root, open_at};
 use super::parents::make_parent;
+use super::trust::Last;
 use super::{DirectoryStore, Durability};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::open_file::check_count;
 use crate::store::{
-    FileChanges, FileKind, FileStore, FileUse, Key, NewNode, OpenFile, Ownership, Replace,
+    FileChanges, FileKind, FileStat, FileStore, FileUse, Key, NewNode, OpenFile, Ownership, Replace,
 };
 use crate::sys::{self, Links};
 
@@ -34,7 +35,7 @@ impl DirectoryStore {
             if let Some((above, _)) = path.rsplit_once('/') {
                 self.root.check(above)?;
             }
-            opened = sys::open_beneath(&*self.root, &name, flags, Links::Beneath);
+            opened = self.root.follow(path, flags, Last::Itself)?;
         }
         match opened {
             Ok(fd) => Ok(Some(fd)),
@@ -185,6 +186,15 @@ impl FileStore for DirectoryStore {
             Replace::Exchange => RenameFlags::EXCHANGE,
         };
         Ok(renameat_with(&dir, &name, &new_dir, &new_name, flags)?)
+    }
+
+    fn expect_others(&self) {
+        self.root.expect_others();
+    }
+
+    fn target_stat(&self, path: &str) -> Result<Option<FileStat>> {
+        let found = open_at(&self.root, path, OFlags::PATH)?;
+        found.map(|found| OpenFile::new(found, FileUse::Attributes).stat()).transpose()
     }
 
     fn may_give(&self) -> bool {

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::circles::{self, Root};
 use super::names::{c_name, is_lock};
+use super::trust::Last;
 use crate::error::{At, Error, Fault, Kind, Result};
 use crate::store::{Key, Prefix};
 use crate::sys::{self, Links};
@@ -26,7 +27,7 @@ pub(super) fn open_by(root: &Root, path: &str, flags: OFlags) -> Result<Option<(
     let has_link = matches!(opened, Err(Errno::LOOP));
     if has_link {
         root.check(path)?;
-        opened = sys::open_beneath(root, &name, flags, Links::Beneath);
+        opened = root.follow(path, flags, Last::Followed)?;
     }
     match opened {
         Ok(fd) => Ok(Some((fd, has_link))),

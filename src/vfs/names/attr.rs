@@ -28,6 +28,8 @@ pub struct Attr {
     pub mode: Option<u16>,
     /// Its own owner and mode. Other files have those of the mount.
     pub owner: Option<Ownership>,
+    /// The owner and mode of a generated file, if the store keeps what it shows from some users.
+    pub private: Option<Ownership>,
     /// Whether it is a directory of a node or of chunks, to which the owner of the mount applies if
     /// it was given.
     pub is_of_node: bool,
@@ -59,6 +61,7 @@ impl Attr {
             links: 1,
             mode: None,
             owner: None,
+            private: None,
             is_of_node: false,
             device: 0,
             is_writable: true,

@@ -12,12 +12,25 @@ use crate::array::{Array, Coords};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
-use crate::store::{FileKind, Stat};
+use crate::store::{FileKind, Ownership, Stat};
 
 impl Names {
     /// Returns the attributes of an inode.
     pub fn attr(&self, inode: &Inode) -> Result<Attr> {
         self.attr_with_stat(inode, None)
+    }
+
+    /// Adds the owner and mode of a file that some users may not read. A file that has no name any
+    /// more can only be opened again by the user who mounted.
+    pub fn with_private(&self, attr: Attr, place: Option<&Place>) -> Result<Attr> {
+        let private = match place {
+            Some(place) => self.private(place).map_err(|error| error.at(place.shown()))?,
+            None if self.core.options.has_others && !attr.is_dir() => {
+                Some(Ownership::of_process(0o600))
+            }
+            None => None,
+        };
+        Ok(Attr { private: private.or(attr.private), ..attr })
     }
 
     /// Like [`Self::attr`], with the stat of a stored chunk if the caller knows it.
@@ -26,10 +39,10 @@ impl Names {
         if place.as_ref().is_none_or(|place| !place.is_dir())
             && let Some(attr) = self.attr_of_content(inode, place.as_ref())?
         {
-            return Ok(attr);
+            return self.with_private(attr, place.as_ref());
         }
         if let Some(attr) = self.attr_of_open_view(inode) {
-            return Ok(attr);
+            return self.with_private(attr, place.as_ref());
         }
         let Some(place) = place else {
             // A program that has a removed directory open sees it empty.
@@ -51,7 +64,8 @@ impl Names {
             }
             _ => self.attr_of_stored(place),
         };
-        attr.map_err(|error| error.at(place.shown()))
+        let attr = attr.map_err(|error| error.at(place.shown()))?;
+        self.with_private(attr, Some(place))
     }
 
     /// Returns the attributes that all files share.
@@ -135,8 +149,16 @@ impl Names {
                 let blocks = Attr::blocks_of(len, len);
                 Attr { len, blocks, may_change: true, ..attr }.modified_at(modified)
             }
-            Place::Report(_) | Place::Control | Place::ViewsDir(_) | Place::ViewsOf(..) => {
+            Place::Report(_) | Place::Control | Place::ViewsOf(..) => {
                 Attr { is_writable: false, ..attr }
+            }
+            Place::ViewsDir(_) | Place::StoredDir(_) => {
+                let is_writable = matches!(place, Place::StoredDir(_));
+                let attr = Attr { is_writable, ..attr };
+                match self.stat_of_control(place)? {
+                    Some(stat) => Attr { private: Some(stat.owner), ..attr },
+                    None => attr,
+                }
             }
             Place::ChunkDir(..) | Place::OrdinaryDir(..) => {
                 let attr = Attr { is_of_node: matches!(place, Place::ChunkDir(..)), ..attr };
@@ -145,7 +167,6 @@ impl Names {
                     _ => attr,
                 }
             }
-            Place::StoredDir(_) => attr,
         })
     }
 

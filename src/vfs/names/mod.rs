@@ -20,6 +20,7 @@ pub mod open_directory;
 mod ordinary;
 pub mod overlay;
 pub mod place;
+mod private;
 mod shrink;
 pub mod target;
 mod unread;
