@@ -2,21 +2,21 @@
 # Kills zarrfs, cuts the power, makes its system calls fail, lets programs write at once, compares it with a model, and
 # mounts hostile hierarchies: the figures of docs/reliability.md. As root on Debian.
 #
-#   scripts/torture.sh [PART..]     kills, points, power, faults, races, model, hostile [default: all]
+#   scripts/torture.sh [PART..]     kills, points, power, faults, races, model, hostile, access [default: all]
 #
 # Prints a line for each part: what was tried how often, and how many tests have failed. How often it is tried is decided by
 #   KILLS     random kills in each of five ways to write [40]
 #   POINTS    kills before the first calls of each kind, in each case [6]
 #   CUTS      power cuts in each case [2]
 #   FAULTS    faults of the first calls of each kind, in each case [3]
-#   SECONDS_OF_RACES, for each race [10]
+#   SECONDS_OF_RACES, for each race [10], and SECONDS_OF_SWAPS, for each test in which links come and go [10]
 #   SEQUENCES of the models [1000], and SEQUENCES_OF_MOUNTS of those that mount [50]
 # WORKERS tests run at a time [twice the processors]. If ZARRFS_LONG is empty, only some of the cases run. ZARRFS_BIN is the
 # program [target/release/zarrfs, which is built].
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fail() { printf 'scripts/torture.sh: %s\n' "$*" >&2; exit 1; }
-parts=(kills points power faults races model hostile)
+parts=(kills points power faults races model hostile access)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
     [[ " ${parts[*]} " == *" $part "* ]] || { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -108,6 +108,7 @@ for part in "$@"; do
         faults) ZARRFS_FAULTS=${FAULTS:-3} peers faults tests/peers/test_faults.py ;;
         races) WORKERS=1 ZARRFS_SECONDS=${SECONDS_OF_RACES:-10} peers races tests/peers/test_concurrency.py -k "lose_nothing or loses_nothing" ;;
         hostile) peers hostile tests/peers/test_unbounded.py tests/peers/test_damage.py tests/peers/test_hostile.py ;;
+        access) ZARRFS_SECONDS=${SECONDS_OF_SWAPS:-10} peers access tests/peers/test_access.py tests/peers/test_escapes.py ;;
         model)
             export PROPTEST_CASES=${SEQUENCES:-1000}
             sequences "$PROPTEST_CASES" cargo test --locked --lib -- vfs::tests::model
