@@ -3,12 +3,13 @@
 # each codec, and on views. It prints a line for each place.
 #
 #   scripts/suites.sh [SUITE..]     as root, on Debian. Suites [default: all]: pjdfstest pjdfstest-c fsx fsx-c fsstress
-#                                   fio stress-ng ltp
+#                                   fio stress-ng xfstests ltp
 #
 # Exit code 1 if a test fails that is not in tests/suites/SUITE.expected, and if one passes that is. UPDATE=1 writes
 # these lists anew; then put a reason in place of what the suite has said. zarr-python's own tests are no part of this:
 # tests/peers/test_zarr_python_suite.py runs them.
 #   OPERATIONS: how many fsx does on each place [default: 20000]. SECONDS_EACH: how long a stressor works [default: 5].
+#   XFSTESTS: what xfstests runs [default: -g quick]; a test is generic/001.
 #   PLACES: only places whose names match this regular expression.
 #   ZARRFS_BIN: the program to test [default: it is built]. LOGS: where logs are written [default: target/suites].
 #   XFSTESTS_SOURCE, PJDFSTEST_SOURCE, LTP_SOURCE: what git clones [default: their public repositories]. A suite whose
@@ -20,7 +21,7 @@ if [ "$(id -u)" = 0 ] && [ -z "${ZARRFS_UNSHARED:-}" ]; then
     exec unshare --mount "$0" "$@"
 fi
 cd "$(dirname "$0")/.."
-case "${1:-}" in -*) sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2 ;; esac
+case "${1:-}" in -*) sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2 ;; esac
 [ "$(id -u)" = 0 ] || { echo "scripts/suites.sh: only root can run these suites: they change owners and users" >&2; exit 1; }
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
 at=$cache/suites
@@ -34,13 +35,17 @@ need fusermount3 fuse3
 if wanted fio; then need fio fio; fi
 if wanted stress-ng; then need stress-ng stress-ng; fi
 if wanted pjdfstest || wanted pjdfstest-c; then need /usr/include/sys/acl.h libacl1-dev; fi
-if wanted fsx-c || wanted fsstress; then
+if wanted fsx-c || wanted fsstress || wanted xfstests; then
     need /usr/include/xfs/xfs.h xfslibs-dev
     need /usr/include/uuid/uuid.h uuid-dev
     need /usr/include/libaio.h libaio-dev
     need /usr/include/attr/attributes.h libattr1-dev
 fi
-if wanted fsx-c || wanted fsstress || wanted ltp || wanted pjdfstest-c; then
+if wanted xfstests; then
+    need /usr/include/sys/acl.h libacl1-dev
+    for name in xfsprogs attr acl gawk bc psmisc; do need "/usr/share/doc/$name" "$name"; done
+fi
+if wanted fsx-c || wanted fsstress || wanted xfstests || wanted ltp || wanted pjdfstest-c; then
     need git git
     need cc gcc
     need make make
@@ -74,24 +79,36 @@ build_xfstests() {
     # Parts of it need more libraries. Only two programs are of use.
     make configure && ./configure -q && make -s -C lib && make -s -C ltp fsx fsstress
 }
+build_all_of_xfstests() {
+    make configure && ./configure -q && make -s -j "$(nproc)" &&
+        # The type of the mounts has a subtype.
+        sed -i "s,-e 's/fuse.glusterfs,-e 's/fuse.zarrfs/fuse/' &," common/rc
+}
 build_ltp() {
     make autotools && ./configure -q && make -s -j "$(nproc)" -C lib && make -s -j "$(nproc)" -C libs &&
         chmod +x testcases/kernel/fs/doio/rwtest && mkdir -p testcases/bin &&
         ln -s ../kernel/fs/doio/iogen ../kernel/fs/doio/doio testcases/bin/ && make -s -j "$(nproc)" -C testcases/lib &&
-        for part in acl doio fs_di fs_inod fsplough fsstress fsx-linux ftest inode lftest linktest openfile racer stream; do
-            make -s -j "$(nproc)" -C "testcases/kernel/fs/$part"
+        for part in fs/{acl,doio,fs_di,fs_inod,fsplough,fsstress,fsx-linux,ftest,inode,lftest,linktest,openfile,racer,stream} \
+            io/writetest; do
+            make -s -j "$(nproc)" -C "testcases/kernel/$part"
         done
 }
+xfstests=${XFSTESTS_SOURCE:-https://git.kernel.org/pub/scm/fs/xfs/xfstests-dev.git}
 if wanted pjdfstest-c && [ ! -x "$at/pjdfstest-c/pjdfstest" ]; then
     if source_of pjdfstest-c "${PJDFSTEST_SOURCE:-https://github.com/pjd/pjdfstest}" build_pjdfstest; then
         rm -rf "$at/pjdfstest-c" && mv "$at/pjdfstest-c-source" "$at/pjdfstest-c"
     fi
 fi
 if { wanted fsx-c && [ ! -x "$at/bin/fsx-c" ]; } || { wanted fsstress && [ ! -x "$at/bin/fsstress" ]; }; then
-    if source_of xfstests "${XFSTESTS_SOURCE:-https://git.kernel.org/pub/scm/fs/xfs/xfstests-dev.git}" build_xfstests; then
+    if source_of xfstests "$xfstests" build_xfstests; then
         cp "$at/xfstests-source/ltp/fsx" "$at/bin/fsx-c"
         cp "$at/xfstests-source/ltp/fsstress" "$at/bin/"
         rm -rf "$at/xfstests-source"
+    fi
+fi
+if wanted xfstests && [ ! -x "$at/xfstests/check" ]; then
+    if source_of xfstests "$xfstests" build_all_of_xfstests; then
+        rm -rf "$at/xfstests" && mv "$at/xfstests-source" "$at/xfstests"
     fi
 fi
 if wanted ltp && [ ! -e "$at/ltp/runtest/fs" ]; then

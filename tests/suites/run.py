@@ -13,6 +13,7 @@ from pathlib import Path
 import expected
 import places
 import suites
+import xfstests
 
 LOGS = Path(os.environ.get("LOGS", "target/suites")).resolve()
 PLACES = re.compile(os.environ.get("PLACES", ""))
@@ -116,6 +117,10 @@ def fio_places():
                 yield view_of(f"view {suffix[1:]} {codec} {name}", codec, suffix, fixed)
 
 
+def xfstests_places():
+    yield "ordinary", lambda work, log, results: results.update(xfstests.run(work, log))
+
+
 SUITES = {
     "pjdfstest": lambda: [("ordinary", in_ordinary(suites.pjdfstest))],
     "pjdfstest-c": lambda: [("ordinary", in_ordinary(suites.pjdfstest_c))],
@@ -124,6 +129,7 @@ SUITES = {
     "fsstress": fsstress_places,
     "fio": fio_places,
     "stress-ng": lambda: [("ordinary", in_ordinary(suites.stress_ng))],
+    "xfstests": xfstests_places,
     "ltp": lambda: [("ordinary", in_ordinary(suites.ltp))],
 }
 
@@ -182,7 +188,7 @@ def main():
         except suites.Absent as absent:
             print(f"{name:12} not run: {absent} is not installed", flush=True)
             continue
-        absent = [test for test in reasons if test not in ran] if not PLACES.pattern else []
+        absent = [test for test in reasons if test not in ran] if not (PLACES.pattern or "XFSTESTS" in os.environ) else []
         for test in absent if not UPDATE else []:
             print(f"    {test} is in the list, and there is no such test", flush=True)
         wrong += len(absent)
