@@ -124,12 +124,7 @@ impl Renames {
             return Ok(()); // POSIX wants that for two names of one file.
         }
         let (mut file, mut old) = lock_both(inode, replaced);
-        if !inode.is_at(from) {
-            return Err(Error::not_found()); // Another thread has removed or renamed it just now.
-        }
-        if !replaced.is_at(to) {
-            return Err(Error::new(Kind::Stale, "another program has just replaced the file"));
-        }
+        check_are_at((inode, from), (replaced, to))?;
         let kept = self.contents.files.bytes_for_openers(&old, to);
         let moved = self.bytes_to_move(&file, from)?;
         let stamp = moved.written.bytes.stamp();
@@ -269,6 +264,17 @@ impl Renames {
         self.contents.unsynced.changed(key);
         Ok(())
     }
+}
+
+/// Fails if another thread has just removed or renamed one of these files.
+fn check_are_at((inode, from): (&Inode, &Place), (replaced, to): (&Inode, &Place)) -> Result<()> {
+    if !inode.is_at(from) {
+        return Err(Error::not_found());
+    }
+    if !replaced.is_at(to) {
+        return Err(Error::new(Kind::Stale, "another program has just replaced the file"));
+    }
+    Ok(())
 }
 
 /// Locks two files in the order of their numbers, so that two opposite renames do not deadlock.
