@@ -157,7 +157,7 @@ impl Core {
     /// one has it. Looking up a name does not lock the tree, so it may miss a name meanwhile.
     pub fn epoch(&self) -> Option<u64> {
         let is_changing = self.tree_lock.is_locked_exclusive();
-        // Whoever sees that it was unlocked must see that it was counted.
+        // A thread that sees it unlocked must see that it was counted.
         fence(Ordering::Acquire);
         (!is_changing).then(|| self.changes.load(Ordering::Relaxed))
     }
