@@ -288,7 +288,7 @@ KINDS = {
     "20 MB of spaces": Kind(
         lambda s: s.change(s.meta("raw"), lambda d: d + b" " * 20_000_000),
         at_meta("too-large"),
-        "16777216",
+        "16M",
         ("v3", "v2"),
     ),
     "a newline behind the end": Kind(lambda s: s.change(s.meta("raw"), lambda d: d + b"\n\n"), nothing, only=ALL),
