@@ -226,19 +226,27 @@ impl Vfs {
     /// Looks up `name` in the directory `parent`, and adds one to its lookup count.
     pub fn lookup(&self, parent: u64, name: &str) -> Result<Attr> {
         let epoch = self.core.epoch();
-        let mut directory = self.names.directory_looked_in(parent)?;
-        let mut found = self.names.find(&directory, name)?;
-        if found.is_none() && !self.core.is_unchanged_since(epoch) {
+        let mut found = self.lookup_once(parent, name);
+        let is_missing = match &found {
+            Ok(found) => found.is_none(),
+            Err(error) => error.kind() == Kind::NotFound,
+        };
+        if is_missing && !self.core.is_unchanged_since(epoch) {
             // The directory has just become an array or was moved, and names in it with it.
             let _shared = self.core.tree_lock.read();
-            directory = self.names.directory(parent)?;
-            found = self.names.find(&directory, name)?;
+            found = self.lookup_once(parent, name);
         }
-        let Some(found) = found else {
-            let refusal = self.names.views.refusal(&directory, name);
-            return Err(refusal.unwrap_or_else(Error::not_found));
-        };
-        self.names.lookup_stored(&found.place, found.stored.as_ref())
+        if let Some(attr) = found? {
+            return Ok(attr);
+        }
+        let refusal = self.names.views.refusal(&self.names.directory(parent)?, name);
+        Err(refusal.unwrap_or_else(Error::not_found))
+    }
+
+    fn lookup_once(&self, parent: u64, name: &str) -> Result<Option<Attr>> {
+        let directory = self.names.directory_looked_in(parent)?;
+        let Some(found) = self.names.find(&directory, name)? else { return Ok(None) };
+        self.names.lookup_stored(&found.place, found.stored.as_ref()).map(Some)
     }
 
     /// Whether the kernel knows far more names than it may, and was asked to forget some.
