@@ -126,18 +126,29 @@ impl Vfs {
             return self.create_in_store(&place, owner, access);
         }
         let inode = self.names.inodes.at(&place);
-        let shown = Shown::File(place.clone(), Arc::clone(&inode));
-        self.names.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
-        let mut file = inode.file().lock();
-        file.created = Some(Created::by(owner));
-        file.content = Content::Unstored(Unstored::empty());
-        drop(file);
+        self.make_unstored(&inode, &place, owner)?;
         let created = self.opener.open_and_look_up(&inode, Access::Truncate);
         if created.is_err() {
             self.names.leave_overlay(&place, &inode);
             self.names.inodes.release(inode);
         }
         created
+    }
+
+    /// Makes a new file that is not stored yet.
+    fn make_unstored(&self, inode: &Arc<Inode>, place: &Place, owner: Ownership) -> Result<()> {
+        let mut file = inode.file().lock();
+        if !inode.is_at(place) {
+            return Err(Error::not_found()); // A thread has just removed the file that was there.
+        }
+        if !matches!(file.content, Content::Stored) {
+            return Err(Error::new(Kind::Exists, "another program has just created the file"));
+        }
+        let shown = Shown::File(place.clone(), Arc::clone(inode));
+        self.names.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
+        file.created = Some(Created::by(owner));
+        file.content = Content::Unstored(Unstored::empty());
+        Ok(())
     }
 
     /// Creates an ordinary file in a store of files, and opens it.
