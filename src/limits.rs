@@ -168,7 +168,7 @@ pub static NODES: Limit = Limit::new(
     u64::MAX,
 );
 
-/// The most names that the kernel may know; each takes about 450 bytes.
+/// The most names that the kernel may know; each takes about 500 bytes.
 pub static NAMES: Limit = Limit::new(
     "names",
     "files and directories of a mount that the kernel keeps in memory",

@@ -89,12 +89,13 @@ pub(super) fn list(
     }
 }
 
-/// Returns the name and the attributes of a line of a listing; `None` if it is gone.
-pub(super) fn attr_of<'e>(vfs: &Vfs, entry: &Entry<'e>) -> Option<(&'e str, Attr)> {
+/// Returns the name and the attributes of a line of a listing; `None` if it is gone. Unless they are
+/// kept, they have no length. The kernel must then refuse them, since a program may have the file
+/// open.
+pub(super) fn attr_of<'e>(vfs: &Vfs, entry: &Entry<'e>, is_kept: bool) -> Option<(&'e str, Attr)> {
     match *entry {
         Entry::Dot(name, number) => Some((name, dot(number))),
-        // The kernel does not keep them.
-        Entry::Listed(_, listed) if vfs.knows_many_names() => {
+        Entry::Listed(_, listed) if !is_kept => {
             Some((listed.name.as_str(), vfs.listings().lookup_listed_name(listed)))
         }
         Entry::Listed(dir, listed) => {

@@ -23,8 +23,8 @@ use super::listing::{Directories, Entry, Room, attr_of, list};
 use super::passthrough;
 use super::read_log::{Answered, Read};
 use super::terms::{
-    access_of, attribute, caller, creator, is_past_pages, new_time, nul_separated, open_flags,
-    permissions, replace_of, reply_xattr, special_kind, utf8,
+    CHECKS_LENGTHS, access_of, attribute, caller, creator, is_past_pages, new_time, nul_separated,
+    open_flags, permissions, refused, replace_of, reply_xattr, special_kind, utf8,
 };
 use crate::error::{Error, Result};
 use crate::vfs::{DirHandle, FileChanges, HandleUse, NewNode, Presence, Vfs};
@@ -39,17 +39,9 @@ macro_rules! reply {
     };
 }
 
-/// A length that the kernel accepts for no file. It shows the name of such an entry of a listing,
-/// and forgets the inode at once. An entry without an inode is not possible with fuser 0.18.
-const REFUSED_LEN: u64 = u64::MAX;
-
-/// The first version of the protocol whose kernels check lengths (Linux 5.10; some check before).
-const CHECKS_LENGTHS: (u32, u32) = (7, 32);
-
 impl Filesystem for Fs {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let abi = config.kernel_abi();
-        self.refuses_attributes = (abi.0, abi.1) >= CHECKS_LENGTHS;
+        self.refuses_attributes = config.kernel_abi() >= CHECKS_LENGTHS;
         // Opening with O_TRUNC is one request, so that a reader never sees an intermediate state.
         let wanted = [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
@@ -450,11 +442,11 @@ impl Filesystem for Fs {
         let (owner, may_refuse) = (self.owner, self.refuses_attributes);
         let list = move |vfs: &Vfs, dirs: &Directories| {
             let mut add = |next: u64, entry: Entry<'_>| {
-                let Some((name, attr)) = attr_of(vfs, &entry) else { return Ok(Room::Some) };
-                let (ttl, mut shown) = (vfs.ttl(&attr), owner.attr(&attr));
-                if may_refuse && vfs.knows_many_names() {
-                    shown.size = REFUSED_LEN;
-                }
+                let is_kept = !(may_refuse && vfs.knows_many_names());
+                let found = attr_of(vfs, &entry, is_kept);
+                let Some((name, attr)) = found else { return Ok(Room::Some) };
+                let (ttl, shown) = (vfs.ttl(&attr), owner.attr(&attr));
+                let shown = if is_kept { shown } else { refused(shown) };
                 let number = INodeNo(attr.number);
                 let full = reply.add(number, next, name, &ttl, &shown, Generation(0));
                 if full && matches!(entry, Entry::Listed(..)) {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use fuser::{
     Errno, FileAttr, FileType, FopenFlags, INodeNo, OpenAccMode, OpenFlags, RenameFlags,
-    ReplyXattr, Request, TimeOrNow,
+    ReplyXattr, Request, TimeOrNow, Version,
 };
 
 use crate::error::{Error, Kind, Result};
@@ -172,6 +172,16 @@ pub fn replace_of(flags: RenameFlags) -> Result<Replace> {
     } else {
         Err(Error::invalid("RENAME_WHITEOUT is not supported"))
     }
+}
+
+/// The first version of the protocol whose kernels check lengths (Linux 5.10; some check before).
+pub const CHECKS_LENGTHS: Version = Version(7, 32);
+
+/// Returns attributes that the kernel refuses, since no file has this length. Of such an entry of a
+/// listing it shows the name, and forgets the inode at once. fuser 0.18 cannot send an entry
+/// without an inode.
+pub fn refused(attr: FileAttr) -> FileAttr {
+    FileAttr { size: u64::MAX, ..attr }
 }
 
 /// Returns the user of a request.

@@ -52,7 +52,7 @@ def test_the_kernel_forgets_names_beyond_the_limit_and_those_in_use_stay(tmp_pat
             for chunk in range(0, 20_000, 7):
                 assert (directory / str(chunk)).stat().st_size == 1
             assert wait_until(lambda: inodes(m) <= 1000)
-            assert held.read() == b"\x07"
+            assert held.read() == b"\x07" and os.fstat(held.fileno()).st_size == 1
             said, _ = working.communicate(b"\n")
             assert said.split() == [bytes(directory), b"1"], "the working directory of a program is lost"
         assert (directory / "3").read_bytes() == b"\x07"

@@ -12,8 +12,6 @@ mod serve;
 
 pub use check::{Check, Diff};
 use clap::{Parser, Subcommand};
-
-use crate::cli::limits::{NewLimit, limit};
 pub use describe::{Cat, Info, Sample, Tree};
 #[cfg(feature = "remote")]
 pub use extras::Uploads;
@@ -25,6 +23,8 @@ pub use mount::{
 pub use normalize::normalize;
 #[cfg(feature = "serve")]
 pub use serve::Serve;
+
+use crate::cli::limits::{NewLimit, limit};
 
 const EXAMPLES: &str = "\
 Examples:
