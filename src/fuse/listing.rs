@@ -89,9 +89,9 @@ pub(super) fn list(
     }
 }
 
-/// Returns the name and the attributes of a line of a listing; `None` if it is gone. Unless they are
-/// kept, they have no length. The kernel must then refuse them, since a program may have the file
-/// open.
+/// Returns the name and the attributes of a line of a listing; `None` if it is gone. Unless they
+/// are kept, they have no length. The kernel must then refuse them, since a program may have the
+/// file open.
 pub(super) fn attr_of<'e>(vfs: &Vfs, entry: &Entry<'e>, is_kept: bool) -> Option<(&'e str, Attr)> {
     match *entry {
         Entry::Dot(name, number) => Some((name, dot(number))),
