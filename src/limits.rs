@@ -163,7 +163,7 @@ pub static GROUP_NAMES: Limit = Limit::new(
 /// The most nodes of a walk that keeps none of them.
 pub static NODES: Limit = Limit::new(
     "nodes",
-    "groups and arrays of a hierarchy that a command walks through",
+    "groups and arrays that check, convert and diff walk through",
     10_000_000,
     u64::MAX,
 );
