@@ -25,7 +25,7 @@ pub struct Limit {
     set: AtomicU64,
 }
 
-/// What the value of a limit counts.
+/// The unit of the value of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Things.

@@ -28,7 +28,7 @@ const STRING_LEN: u64 = 64;
 /// The usual length of a decimal number with what separates it from the next one.
 const DECIMAL_LEN: u64 = 16;
 
-/// What a request asks for: the extension of its URL.
+/// The kind of an answer, which the extension of the URL chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The declarations of the variables.

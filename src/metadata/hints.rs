@@ -27,7 +27,7 @@ const ENCODINGS: [(&str, &[&str]); 12] = [
     ("dict", &[]),
 ];
 
-/// What the attributes of a group say about the nodes below it.
+/// The nodes below a group that its attributes name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hints {
     /// The paths of nodes from the group.

@@ -16,7 +16,7 @@ pub struct Version {
     pub modified: SystemTime,
 }
 
-/// What a request wants, as far as its conditions decide that.
+/// The answer that the conditions of a request ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// The file.

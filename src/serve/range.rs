@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// What a `Range` header asks for.
+/// The bytes that a `Range` header asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     /// The whole file: there is no range, or one that the server may ignore.

@@ -1,4 +1,4 @@
-//! What a file system keeps of a file besides its bytes, and how programs change it.
+//! The attributes that a file system keeps of a file, and their changes.
 
 use std::time::SystemTime;
 

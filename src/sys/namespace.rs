@@ -10,7 +10,7 @@ use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-/// What the system refused.
+/// The step that the system refused.
 #[derive(Debug)]
 pub enum Refused {
     /// A new user namespace, by unshare(2).

@@ -28,7 +28,7 @@ pub(in crate::vfs) enum TreeLock<'a> {
     Alone { _guard: RwLockWriteGuard<'a, ()> },
 }
 
-/// What the kernel must drop.
+/// A thing in the cache of the kernel that it must drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outdated {
     /// The pages and attributes of the inode with this number.

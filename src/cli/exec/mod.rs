@@ -57,7 +57,7 @@ pub fn run(args: &Exec, typed: &[OsString]) -> Result<(), Failure> {
     };
     let Started::Task(task) = started else { return Ok(()) };
     let ended = command::run(&args.command, &task.mountpoint);
-    // What is not stored is more important than the exit code of the command.
+    // Unstored changes are more important than the exit code of the command.
     task.end()?;
     match ended? {
         0 => Ok(()),

@@ -135,7 +135,7 @@ struct Split<'i> {
 /// The result of reading a file.
 #[derive(Debug)]
 pub(super) enum Found<T> {
-    /// What was asked for.
+    /// The bytes that were asked for.
     This(T),
     /// The file has something else: another version, other bytes of the value, another value.
     Other,

@@ -90,7 +90,7 @@ proptest! {
                 }
                 start = end;
             }
-            // What is put again can be read again.
+            // A value that is put again can be read again.
             cache.put("v", stat, 0, &value.slice(..1000));
             cache.get("v", stat, 0, 1000);
             cache.put("v", stat, 0, &value.slice(..1000));

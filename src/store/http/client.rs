@@ -94,7 +94,7 @@ impl Client {
         Ok(Self { http, base, headers })
     }
 
-    /// Sends a request, and follows redirects. What is secret goes only to the server of the URL.
+    /// Sends a request, and follows redirects. Secrets go only to the server of the URL.
     pub async fn send(&self, request: Request) -> Result<Answer, Failure> {
         let mut url = request.url.clone();
         for _ in 0..=MOST_REDIRECTS {

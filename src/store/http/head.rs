@@ -1,4 +1,4 @@
-//! What the head of an answer says about a value: its length, time and version.
+//! The length, time and version of a value, from the head of an answer.
 //!
 //! The version is made of the `ETag`, or of the time and the length if there is none. nginx makes
 //! its tags of these two, and its lists have them, so such a tag counts as none: then the version
@@ -21,12 +21,12 @@ use crate::store::{Stat, Version, WasRead};
 /// A version of a value that is younger than this may be that of another value, too.
 pub(super) const YOUNG: Duration = Duration::from_secs(2);
 
-/// What a version is made of, in its last part.
+/// The last part of a version, which says what the version is made of.
 const TIME: u64 = 1;
 const TAG: u64 = 2;
 const SEEN: u64 = 3;
 
-/// What the versions of a server are made of, as far as answers have shown.
+/// Whether the versions of a server are made of times or tags, as far as answers have shown.
 #[derive(Debug, Default)]
 pub(super) struct Tags(AtomicU8);
 

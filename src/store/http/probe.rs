@@ -33,7 +33,7 @@ pub(super) enum Answered {
     Unclear,
 }
 
-/// What the pages for missing names have in common.
+/// The properties that all pages for missing names share.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Page {
     kind: Option<String>,

@@ -20,7 +20,7 @@ pub(super) enum Form {
     Dav,
 }
 
-/// What the requests to a server have in common.
+/// The state that all requests to a server share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub client: Client,

@@ -24,7 +24,7 @@ const MAX_LEN: u64 = 512 << 20;
 /// The alphabet of Crockford's base 32.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// What a file contains.
+/// The kind of data in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The nodes of a state of the repository.

@@ -148,7 +148,7 @@ pub(super) fn missing_file(key: &Key) -> Error {
     Error::corrupt(detail).at(key)
 }
 
-/// What a key means.
+/// The value that a key names.
 #[derive(Debug, PartialEq, Eq)]
 enum Named<'k> {
     /// The metadata file of a node.

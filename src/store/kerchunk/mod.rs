@@ -102,7 +102,7 @@ struct Parser<B> {
     builder: Builder,
 }
 
-/// What the members of the outermost object were so far.
+/// The members of the outermost object that were read so far.
 #[derive(Debug, Default)]
 struct Seen {
     version: Option<u64>,

@@ -26,7 +26,7 @@ const CREDENTIALS: [&str; 10] = [
     "MSI_ENDPOINT",
 ];
 
-/// What the firmware of a virtual machine of Azure has as its asset tag.
+/// The asset tag in the firmware of each virtual machine of Azure.
 const TAG_OF_MACHINE: &str = "7783-7084-3265-9085-8269-3286-77";
 
 /// Returns how to make clients for a container.

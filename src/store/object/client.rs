@@ -29,7 +29,7 @@ pub(super) struct Clients {
     /// The client for puts. They have no answer while their bytes are sent, so they have a time of
     /// their own, and are tried again by `put`.
     pub writer: Arc<dyn Client>,
-    /// What the clients sign with, if it must be renewed.
+    /// The credentials that the clients sign with, if they must be renewed.
     pub credentials: Option<Arc<Credentials>>,
 }
 

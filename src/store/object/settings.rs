@@ -1,4 +1,4 @@
-//! What the clients of all providers share: options, and how a client is made.
+//! The options that the clients of all providers share, and how a client is made.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,12 +41,12 @@ impl<C: ObjectStore + PaginatedListStore + MultipartStore> Client for C {}
 pub(super) type Make =
     Box<dyn Fn(ClientOptions, RetryConfig) -> object_store::Result<Arc<dyn Client>>>;
 
-/// What a provider needs for its clients.
+/// The parts from which the clients of a provider are made.
 pub(super) struct Provided {
     /// The server and the bucket.
     pub name: String,
     pub make: Make,
-    /// What the clients sign with, if it must be renewed.
+    /// The credentials that the clients sign with, if they must be renewed.
     pub credentials: Option<Arc<Credentials>>,
 }
 

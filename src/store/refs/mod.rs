@@ -41,7 +41,7 @@ pub(super) enum Target {
         offset: u64,
         /// The number of bytes.
         len: u64,
-        /// What the other value must still be.
+        /// The state that the other value must still have.
         check: Option<Check>,
     },
     /// In another value, as a whole.

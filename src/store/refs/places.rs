@@ -161,7 +161,7 @@ fn without_escapes(location: String) -> String {
     if is_web { decoded(&location) } else { location }
 }
 
-/// Returns a location with its escapes decoded. What is not UTF-8 then is left as it is.
+/// Returns a location with its escapes decoded. A location that is not UTF-8 then is left as it is.
 fn decoded(location: &str) -> String {
     let mut bytes = Vec::with_capacity(location.len());
     let mut rest = location.as_bytes();

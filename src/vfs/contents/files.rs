@@ -53,7 +53,8 @@ impl Files {
         drop(file);
         let read = self.read_named(inode, offset, len);
         // A thread that removes or replaces the file holds its lock over that, and keeps the bytes
-        // for its openers. What was read meanwhile may be missing, or the new value.
+        // for its openers. The bytes that were read meanwhile may be missing, or those of the new
+        // value.
         let kept = inode.file().lock().content.range(offset, len)?;
         kept.map_or(read, Ok)
     }

@@ -460,7 +460,7 @@ impl Bed {
         keys
     }
 
-    /// What the store has for a key.
+    /// The bytes that the store has for a key.
     pub fn stored(&self, key: &str) -> Option<Vec<u8>> {
         let range = (Key::parse(key).expect("a key"), ByteRange::first(u64::MAX));
         let value = self.store.store.get_partial_values(&[range]).expect("read").pop().flatten();

@@ -245,7 +245,7 @@ fn consolidate(bed: &Bed, dialect: &Dialect) {
     bed.writable().changes().edit(&NodePath::root(), &edit).expect("consolidated");
 }
 
-/// What the store has, without what two texts that say the same differ in.
+/// The values in the store, in one form for all texts that say the same.
 fn said(bed: &Bed) -> BTreeMap<String, Result<Value, Vec<u8>>> {
     let say = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).map_err(|_| bytes);
     bed.values().into_iter().map(|(key, bytes)| (key, say(bytes))).collect()
@@ -417,7 +417,7 @@ fn a_change_that_fails_is_undone_at_once() {
                     break;
                 }
                 check_opens(&bed.hierarchy(), &NodePath::root(), &what);
-                // What is declared may outlive what was done.
+                // The record of a change may stay after the change.
                 bed.kill();
                 bed.recover();
                 check_true(&bed, &what);

@@ -29,7 +29,7 @@ pub const BODY: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
     <propfind xmlns=\"DAV:\"><prop><resourcetype/><getcontentlength/><getlastmodified/><getetag/>\
     </prop></propfind>";
 
-/// What was read of a response so far.
+/// The parts of a response that were read so far.
 #[derive(Debug, Default)]
 struct Response {
     link: String,

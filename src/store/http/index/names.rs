@@ -8,7 +8,7 @@ use reqwest::Url;
 
 use crate::store::{Entry, is_component};
 
-/// What a list says about a value, as far as it says that exactly.
+/// The length, time and tag of a value, if a list gives them exactly.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listed {
     pub len: Option<u64>,
