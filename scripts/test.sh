@@ -2,9 +2,10 @@
 # Everything that tests zarrfs: format, lints, unit tests, and real mounts read and written by other programs.
 # For a fresh Debian machine with a Rust toolchain and a C compiler, as root or with fusermount3.
 #
-#   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the concurrency tests run for a minute each,
-#   and those that kill, cut the power and fail calls try every one; each feature is compiled alone; the oldest Rust
-#   version is installed and tried; packages are built, and installed in fresh trees of Debian (as root)
+#   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the tests with other programs run with all their cases,
+#   and not with a third of them (ZARRFS_PART=3); the concurrency tests run for a minute each, and those that kill, cut the
+#   power and fail calls try every one; each feature is compiled alone; the oldest Rust version is installed and tried;
+#   packages are built, and installed in fresh trees of Debian (as root)
 #
 # Python environments are kept in ${ZARRFS_TEST_CACHE:-~/.cache/zarrfs-tests}. No mount, process or file stays.
 set -euo pipefail
@@ -179,8 +180,9 @@ install_packages() {
 }
 # Two test suites for file systems (tests/suites).
 install_suites() {
-    [ -x "$cache/suites/bin/fsx" ] || cargo install --locked -q --root "$cache/suites" fsx@0.3.2
-    [ -x "$cache/suites/bin/pjdfstest" ] || cargo install --locked -q --root "$cache/suites" pjdfstest@0.2.2
+    # Without optimisation, since compiling takes longer than the tests.
+    [ -x "$cache/suites/bin/fsx" ] || cargo install --locked -q --debug --root "$cache/suites" fsx@0.3.2
+    [ -x "$cache/suites/bin/pjdfstest" ] || cargo install --locked -q --debug --root "$cache/suites" pjdfstest@0.2.2
 }
 # Beside the compiler.
 (
@@ -242,12 +244,11 @@ target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, 
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats \
     ZARRFS_PACKAGES=$cache/browser/node_modules ZARRFS_SUITES=$cache/suites PYTHONDONTWRITEBYTECODE=1
 [ -z "$newer_python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
+[ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-3}
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n "$(nproc)" -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
 
 [ $# -gt 0 ] || { say "a minute of mixed work"; run scripts/soak.sh 0.017; }
-# A third of the hierarchies on each server; scripts/stores.sh alone takes all.
-[ "${ZARRFS_LONG:-}" = 1 ] || export ZARRFS_PART=3
 [ $# -gt 0 ] || { say "object stores"; run scripts/stores.sh; }
 [ $# -gt 0 ] || [ "${ZARRFS_LONG:-}" != 1 ] || {
     say "packages"
