@@ -1,9 +1,10 @@
 #!/bin/bash
 # Runs test suites that others have written for file systems on mounts of zarrfs: on ordinary files, on chunk files of
-# each codec, and on views. It prints a line for each place.
+# each codec, and on views; and compares the hierarchies of zarrs' and zarr-java's tests with what other programs read.
+# It prints a line for each place.
 #
 #   scripts/suites.sh [SUITE..]     as root, on Debian. Suites [default: all]: pjdfstest pjdfstest-c fsx fsx-c fsstress
-#                                   fio stress-ng xfstests ltp
+#                                   fio stress-ng xfstests ltp stored
 #
 # Exit code 1 if a test fails that is not in tests/suites/SUITE.expected, and if one passes that is. UPDATE=1 writes
 # these lists anew; then put a reason in place of what the suite has said. zarr-python's own tests are no part of this:
@@ -12,8 +13,8 @@
 #   XFSTESTS: what xfstests runs [default: -g quick]; a test is generic/001.
 #   PLACES: only places whose names match this regular expression.
 #   ZARRFS_BIN: the program to test [default: it is built]. LOGS: where logs are written [default: target/suites].
-#   XFSTESTS_SOURCE, PJDFSTEST_SOURCE, LTP_SOURCE: what git clones [default: their public repositories]. A suite whose
-#   source cannot be reached is not run, and its line says so.
+#   XFSTESTS_SOURCE, PJDFSTEST_SOURCE, LTP_SOURCE, ZARRS_SOURCE, ZARR_JAVA_SOURCE: what git clones [default: their public
+#   repositories]. A suite whose source cannot be reached is not run, and its line says so.
 set -euo pipefail
 # In a mount namespace of its own. Otherwise a namespace that another program makes meanwhile would hold the mounts.
 if [ "$(id -u)" = 0 ] && [ -z "${ZARRFS_UNSHARED:-}" ]; then
@@ -21,7 +22,7 @@ if [ "$(id -u)" = 0 ] && [ -z "${ZARRFS_UNSHARED:-}" ]; then
     exec unshare --mount "$0" "$@"
 fi
 cd "$(dirname "$0")/.."
-case "${1:-}" in -*) sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2 ;; esac
+case "${1:-}" in -*) sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2 ;; esac
 [ "$(id -u)" = 0 ] || { echo "scripts/suites.sh: only root can run these suites: they change owners and users" >&2; exit 1; }
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
 at=$cache/suites
@@ -45,8 +46,10 @@ if wanted xfstests; then
     need /usr/include/sys/acl.h libacl1-dev
     for name in xfsprogs attr acl gawk bc psmisc; do need "/usr/share/doc/$name" "$name"; done
 fi
-if wanted fsx-c || wanted fsstress || wanted xfstests || wanted ltp || wanted pjdfstest-c; then
+if wanted fsx-c || wanted fsstress || wanted xfstests || wanted ltp || wanted pjdfstest-c || wanted stored; then
     need git git
+fi
+if wanted fsx-c || wanted fsstress || wanted xfstests || wanted ltp || wanted pjdfstest-c; then
     need cc gcc
     need make make
     need autoreconf autoconf
@@ -71,7 +74,7 @@ source_of() {
     shift 2
     rm -rf "$at/$name-source"
     echo "building $name from $url" >&2
-    { git clone -q --depth 1 "$url" "$at/$name-source" && cd "$at/$name-source" && "$@"; } > "$at/$name.log" 2>&1 ||
+    (git clone -q --depth 1 "$url" "$at/$name-source" && cd "$at/$name-source" && "$@") > "$at/$name.log" 2>&1 ||
         { echo "$name could not be built: $(tail -1 "$at/$name.log")" >&2; return 1; }
 }
 build_pjdfstest() { autoreconf -ifs && ./configure -q && make -s; }
@@ -116,8 +119,14 @@ if wanted ltp && [ ! -e "$at/ltp/runtest/fs" ]; then
         rm -rf "$at/ltp" && mv "$at/ltp-source" "$at/ltp"
     fi
 fi
+if wanted stored; then
+    for one in "zarrs ${ZARRS_SOURCE:-https://github.com/zarrs/zarrs}" "zarr-java ${ZARR_JAVA_SOURCE:-https://github.com/zarr-developers/zarr-java}"; do
+        read -r name url <<< "$one"
+        [ -d "$at/$name" ] || { source_of "$name" "$url" true && mv "$at/$name-source" "$at/$name"; } || true
+    done
+fi
 
-if ! "$cache/py3/bin/python" -c 'import numpy, zarr' 2> /dev/null; then
+if ! "$cache/py3/bin/python" -c 'import numpy, tensorstore, zarr' 2> /dev/null; then
     python3 -m venv "$cache/py3"
     "$cache/py3/bin/python" -m pip install -q --disable-pip-version-check -r tests/peers/requirements-py3.txt
 fi

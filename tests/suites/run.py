@@ -12,6 +12,7 @@ from pathlib import Path
 
 import expected
 import places
+import stored
 import suites
 import xfstests
 
@@ -121,6 +122,16 @@ def xfstests_places():
     yield "ordinary", lambda work, log, results: results.update(xfstests.run(work, log))
 
 
+def stored_places():
+    """Hierarchies of other implementations: a name, its clone, and the directory in it."""
+    for name, data in (("zarrs", "zarrs/tests/data"), ("zarr-java", "testdata")):
+
+        def run(work, log, results, name=name, data=data):
+            results.update(stored.run(work, log, name, data))
+
+        yield name, run
+
+
 SUITES = {
     "pjdfstest": lambda: [("ordinary", in_ordinary(suites.pjdfstest))],
     "pjdfstest-c": lambda: [("ordinary", in_ordinary(suites.pjdfstest_c))],
@@ -131,6 +142,7 @@ SUITES = {
     "stress-ng": lambda: [("ordinary", in_ordinary(suites.stress_ng))],
     "xfstests": xfstests_places,
     "ltp": lambda: [("ordinary", in_ordinary(suites.ltp))],
+    "stored": stored_places,
 }
 
 
