@@ -122,8 +122,8 @@ pub static METADATA: Limit =
 pub static DEPTH: Limit =
     Limit::new("metadata-depth", "nested objects and lists in a metadata file", 127, 127);
 
-/// In memory, a value takes far more than the one or two bytes of its string, and an object as much
-/// as ten other values.
+/// In memory, a value takes far more than the one or two bytes of its string, an object as much as
+/// ten other values, and each of its members as much as four.
 pub static VALUES: Limit =
     Limit::new("metadata-values", "values in a metadata file", 1 << 22, 1 << 32)
         .within_memory(1 << 10);

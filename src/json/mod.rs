@@ -20,8 +20,11 @@ pub use text::Text;
 /// A JSON object that keeps the order of its members.
 pub type Object = Map<String, Value>;
 
-/// In memory, an object takes as much as this many other values.
+/// In memory, an object takes as much as this many other values, without its members.
 const VALUES_OF_OBJECT: usize = 10;
+
+/// In memory, a member of an object, which has a name, takes as much as this many items of a list.
+const VALUES_OF_MEMBER: usize = 4;
 
 /// Parses a metadata file.
 ///
@@ -50,7 +53,7 @@ pub fn check(text: &[u8]) -> Result<()> {
 /// Parses a string that is not the metadata file of a node, with limits of its own.
 pub fn parse_within(text: &[u8], max_len: u64, max_values: usize) -> Result<Value> {
     let (text, start) = decode(text, max_len)?;
-    let mut scanner = Scanner { max_values, object: 1, ..Scanner::new(text, start) };
+    let mut scanner = Scanner { max_values, object: 1, member: 1, ..Scanner::new(text, start) };
     scanner.document()
 }
 
@@ -121,6 +124,8 @@ struct Scanner<'t> {
     max_values: usize,
     /// The number of values that an object counts as.
     object: usize,
+    /// The number of values that a member of an object counts as.
+    member: usize,
 }
 
 impl<'t> Scanner<'t> {
@@ -132,6 +137,7 @@ impl<'t> Scanner<'t> {
             values: 0,
             max_values: limits::VALUES.get_usize(),
             object: VALUES_OF_OBJECT,
+            member: VALUES_OF_MEMBER,
         }
     }
 
@@ -210,15 +216,7 @@ impl<'t> Scanner<'t> {
     /// Skips white space and returns the next value.
     fn value(&mut self) -> Result<Value> {
         self.space();
-        self.values += if self.peek() == Some(b'{') { self.object } else { 1 };
-        if self.values > self.max_values {
-            let detail = format!(
-                "a metadata file of more than {} values (--limit {}=N)",
-                self.max_values,
-                limits::VALUES.name
-            );
-            return Err(Error::too_large(detail));
-        }
+        self.count(if self.peek() == Some(b'{') { self.object } else { 1 })?;
         match self.peek() {
             Some(b'{') => self.object(),
             Some(b'[') => self.list(),
@@ -226,6 +224,17 @@ impl<'t> Scanner<'t> {
             Some(_) => self.scalar(),
             None => Err(self.error("a value is missing")),
         }
+    }
+
+    /// Counts values that will take memory.
+    fn count(&mut self, values: usize) -> Result<()> {
+        self.values += values;
+        if self.values <= self.max_values {
+            return Ok(());
+        }
+        let (most, name) = (self.max_values, limits::VALUES.name);
+        let detail = format!("a metadata file of more than {most} values (--limit {name}=N)");
+        Err(Error::too_large(detail))
     }
 
     /// Skips the next value of a string that is known to be valid, and returns where it begins.
@@ -278,6 +287,8 @@ impl<'t> Scanner<'t> {
     fn object(&mut self) -> Result<Value> {
         let mut members = Map::new();
         self.members(|scanner, key, _| {
+            // The value counts itself.
+            scanner.count(scanner.member - 1)?;
             members.insert(key, scanner.value()?);
             Ok(())
         })?;

@@ -71,6 +71,10 @@ fn depth_and_size_are_limited() {
     assert!(parse("[".repeat(1_000_000).as_bytes()).is_err());
     let many = format!("[{}0]", "0,".repeat(limits::VALUES.get_usize()));
     assert_eq!(parse(many.as_bytes()).expect_err("too many").kind(), crate::error::Kind::TooLarge);
+    let members: Vec<String> =
+        (0..limits::VALUES.get() / 4).map(|number| format!("\"{number}\":0")).collect();
+    let many = format!("{{{}}}", members.join(","));
+    assert_eq!(parse(many.as_bytes()).expect_err("too many").kind(), crate::error::Kind::TooLarge);
     let long = vec![b' '; usize::try_from(limits::METADATA.get()).expect("small") + 1];
     assert_eq!(parse(&long).expect_err("too long").kind(), crate::error::Kind::TooLarge);
 }

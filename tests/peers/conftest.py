@@ -81,7 +81,7 @@ def pytest_terminal_summary(terminalreporter):
     """With ZARRFS_FIGURES, a line for each thing that was tried: how often, and how many tests have failed in it."""
     if not os.environ.get("ZARRFS_FIGURES"):
         return
-    reports = [report for kind in terminalreporter.stats.values() for report in kind if hasattr(report, "user_properties")]
+    reports = [report for kind in terminalreporter.stats.values() for report in kind if hasattr(report, "failed")]
     failed = {report.nodeid for report in reports if report.failed}
     totals, violations, most = (collections.Counter() for _ in range(3))
     for report in reports:

@@ -42,7 +42,6 @@ LONG_CASES = {
     "a_million_codecs",
     "rectilinear_grids_of_long_runs",
     "ten_million_chunks",
-    "a_long_configuration_of_a_codec",
     "a_million_names_of_dimensions",
     "chunks_in_one_directory",
     "links_to_a_deep_tree",
