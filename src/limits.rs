@@ -115,7 +115,8 @@ impl Unit {
 /// The longest metadata file to read, without the consolidated metadata in it.
 pub static METADATA: Limit =
     Limit::new("metadata", "bytes of a metadata file, without copies in it", 16 << 20, 1 << 30)
-        .in_unit(Unit::Bytes);
+        .in_unit(Unit::Bytes)
+        .within_memory(64);
 
 /// The limit of `serde_json`, so that other readers succeed, too. The parser calls itself for each
 /// level, so it cannot be raised.
@@ -123,10 +124,11 @@ pub static DEPTH: Limit =
     Limit::new("metadata-depth", "nested objects and lists in a metadata file", 127, 127);
 
 /// In memory, a value takes far more than the one or two bytes of its string, an object as much as
-/// ten other values, and each of its members as much as four.
+/// ten other values, and each of its members as much as four. A thread that parses a file takes
+/// about 120 bytes for each, and several threads may do so.
 pub static VALUES: Limit =
     Limit::new("metadata-values", "values in a metadata file", 1 << 22, 1 << 32)
-        .within_memory(1 << 10);
+        .within_memory(4 << 10);
 
 /// The most dimensions of an array.
 pub static DIMENSIONS: Limit = Limit::new("dimensions", "dimensions of an array", 64, 256);

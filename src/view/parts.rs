@@ -72,8 +72,8 @@ pub struct View {
     left_out: LeftOut,
     /// A number that depends on all bytes that are not elements, once it is known.
     print: OnceLock<u64>,
-    /// What its header takes, given back with the last owner of the view.
-    _memory: Option<Lease>,
+    /// The memory of its header and of its nodes, given back with the last owner of the view.
+    memory: Option<Lease>,
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +122,7 @@ impl View {
             overlay: Mutex::default(),
             left_out: LeftOut::default(),
             print: OnceLock::new(),
-            _memory: None,
+            memory: None,
         })
     }
 
@@ -139,10 +139,15 @@ impl View {
         Self { left_out, ..self }
     }
 
-    /// Returns the same file, which owns the memory of its header.
+    /// Returns the same file, which owns the memory of its header and of its nodes.
     #[must_use]
     pub fn with_memory(self, memory: Lease) -> Self {
-        Self { _memory: Some(memory), ..self }
+        Self { memory: Some(memory), ..self }
+    }
+
+    /// Returns the number of bytes that it owns.
+    pub fn memory_len(&self) -> u64 {
+        self.memory.as_ref().map_or(self.prefix_len, Lease::len)
     }
 
     /// Returns the nodes that the format cannot hold in this file.

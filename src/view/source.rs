@@ -123,6 +123,12 @@ impl<'s> Source<'s> {
         Self { taken: Rc::new(Taken { most: Some(most), ..Taken::default() }), ..self }
     }
 
+    /// Returns the approximate memory of the nodes that were read for the file, in bytes.
+    pub fn memory_len(&self) -> u64 {
+        let own = u64::try_from(self.node.memory_len()).unwrap_or(u64::MAX);
+        own.saturating_add(self.taken.len.get())
+    }
+
     /// Returns the path in the hierarchy.
     pub fn path(&self) -> &NodePath {
         self.node.path()

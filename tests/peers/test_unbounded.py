@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -106,6 +107,42 @@ def test_what_has_no_end_is_bounded_in_time_and_memory(mount, group, place, trie
             assert "a bug in zarrfs" not in m.errors()
             group.check(m, tried)
             subprocess.run(["rm", "-rf", *(str(store / path) for path in case.unfit)], check=True)
+
+
+# Attributes of nodes that are about as large as they may be with this memory.
+LARGE = {
+    "members": {f"k{n}": n for n in range(16_000)},
+    "items": {"x": [0] * 60_000},
+}
+
+
+@pytest.mark.parametrize("kind", LARGE if LONG else ["members"])
+def test_programs_that_read_large_metadata_at_a_time_stay_within_memory(mount, group, place, tried, monkeypatch, kind):
+    store = place / "made"
+    hostile.make("links_to_themselves", store)
+    unknown = {"name": "unknown", "configuration": LARGE[kind]}
+    for n in range(16):
+        hostile.node(store / f"codec{n}", hostile.array(codecs=[hostile.LITTLE, unknown]))
+        hostile.node(store / f"array{n}", hostile.array(attributes=LARGE[kind]))
+        hostile.node(store / f"group{n}", {**hostile.GROUP, "attributes": LARGE[kind]})
+    with monkeypatch.context() as patched:
+        patched.setattr(mounts, "BIN", group.wrapper(place))
+        with mount(store, copy=False) as m:
+            m.allow("")
+
+            def look(of):
+                for n in range(of, 16, 4):
+                    names = [f"{node}{n}.{view}" for node in ("codec", "array", "group") for view in ("npy", "nc", "h5", "txt")]
+                    subprocess.run(["stat", "-c", "%s", *names], cwd=m.path, capture_output=True)
+                    for node in ("codec", "array", "group"):
+                        subprocess.run(["getfattr", "-d", f"{node}{n}"], cwd=m.path, capture_output=True)
+                        subprocess.run(["setfattr", "-n", "user.attrs.new", "-v", "1", f"{node}{n}"], cwd=m.path, capture_output=True)
+
+            with ThreadPoolExecutor(4) as programs:
+                list(programs.map(look, range(4)))
+            assert is_alive(m.pid) and (m / "good/c/0").read_bytes() == b"sibling!"
+            assert os.getxattr(m / "group7", "user.attrs.new") == b"1"
+            group.check(m, tried)
 
 
 def test_attributes_are_listed_in_time_that_grows_with_their_number_alone(mount, tmp_path):

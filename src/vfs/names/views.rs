@@ -97,7 +97,7 @@ impl Views {
     /// Caches a view. Keeps the current state of the kernel's pages, which may be newer than the
     /// view.
     fn keep(&self, path: &NodePath, format: &'static Format, mut kept: Kept) -> Kept {
-        let (key, len) = ((path.clone(), format.extension), kept.view.prefix_len());
+        let (key, len) = ((path.clone(), format.extension), kept.view.memory_len());
         let mut all = self.kept.lock();
         kept.pages = all.peek(&key).and_then(|known| known.pages.clone());
         let evicted = all.put(key, kept.clone(), len);
@@ -289,10 +289,14 @@ impl Views {
             let chunk = self.core.cache.get_fresh(&array, coords, since).at(&elements.path)?;
             Ok(chunk.map(|chunk| chunk.bytes.into()))
         };
-        let view = format.view(&Source::new(&self.core.hierarchy, path, get)?)?;
+        let source = Source::new(&self.core.hierarchy, path, get)?;
+        let view = format.view(&source)?;
+        // It keeps its arrays, with their attributes.
+        let len = view.prefix_len().saturating_add(source.memory_len());
+        let memory = self.core.budget.draw(Purpose::ViewHeaders, len);
+        drop(source);
         let (arrays, generation) = used.into_inner();
-        let header = self.core.budget.draw(Purpose::ViewHeaders, view.prefix_len());
-        Ok((Arc::new(view.with_memory(header)), arrays, generation))
+        Ok((Arc::new(view.with_memory(memory)), arrays, generation))
     }
 
     fn modified_of(&self, path: &NodePath) -> Result<SystemTime> {
