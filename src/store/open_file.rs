@@ -197,18 +197,21 @@ impl AsFd for OpenFile {
     }
 }
 
+/// The most bytes of a value and of a list of names: xattr(7).
+const MAX_XATTR_LEN: usize = 65_536;
+
 /// Calls `get` with a buffer that is long enough for its result.
 fn sized(get: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
-    let mut buffer = vec![0; 256];
-    loop {
-        match get(&mut buffer) {
-            Ok(len) => {
-                buffer.truncate(len);
-                return Ok(buffer);
-            }
-            Err(Errno::RANGE) => buffer = vec![0; get(&mut [])?.saturating_add(64)],
-            Err(error) => return Err(error),
-        }
+    let read = |len| {
+        let mut buffer = vec![0; len];
+        get(&mut buffer).map(|len| {
+            buffer.truncate(len);
+            buffer
+        })
+    };
+    match read(256) {
+        Err(Errno::RANGE) => read(MAX_XATTR_LEN),
+        read => read,
     }
 }
 

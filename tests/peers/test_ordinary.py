@@ -218,6 +218,20 @@ def test_make_builds_and_rebuilds_what_has_changed(m):
     assert run(place / "out/bin/main") == "second\n"
 
 
+@pytest.mark.parametrize("length", [0, 1, 255, 256, 257, 3000])
+def test_an_extended_attribute_of_any_length_is_read_and_listed(m, store, length):
+    path, value = m / "g/file", b"1" * length
+    path.write_bytes(b"x")
+    os.setxattr(path, "user.long", value)
+    said = run("getfattr", "--only-values", "-n", "user.long", path)
+    assert said.encode() == value == os.getxattr(store / "g/file", "user.long")
+    # The names alone are longer than the first buffer, too.
+    names = [f"user.name_of_forty_bytes_so_that_few_are_long_{n}" for n in range(8)]
+    for name in names:
+        os.setxattr(path, name, b"1")
+    assert set(os.listxattr(path)) == {"user.long", *names}
+
+
 def test_a_data_base_and_a_mapping_change_a_file_in_place(m):
     file = m / "g/data.sqlite"
     with contextlib.closing(sqlite3.connect(file)) as base:
