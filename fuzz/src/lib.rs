@@ -147,8 +147,8 @@ fn read_below(vfs: &Vfs, directory: u64, levels: usize, reading: Reading) {
     }
     for name in names {
         let Ok(attr) = vfs.lookup(directory, &name) else { continue };
-        for attribute in vfs.listxattr(attr.number).unwrap_or_default() {
-            drop(vfs.getxattr(attr.number, &attribute));
+        for attribute in vfs.xattrs().list(attr.number).unwrap_or_default() {
+            drop(vfs.xattrs().get(attr.number, &attribute));
         }
         if !attr.is_dir() {
             read_file(vfs, attr.number, attr.len);

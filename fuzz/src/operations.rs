@@ -90,7 +90,7 @@ impl Program {
             1 => self.vfs.tick(),
             2 => drop(self.vfs.sync()),
             3 => drop(self.vfs.link(number, self.number(third), name)),
-            _ => drop(self.vfs.setxattr(number, "user.attrs.a", b"1", Presence::Any)),
+            _ => drop(self.vfs.xattrs().set(number, "user.attrs.a", b"1", Presence::Any)),
         }
     }
 

@@ -503,7 +503,7 @@ impl Filesystem for Fs {
             libc::XATTR_REPLACE => Presence::Present,
             _ => Presence::Any,
         };
-        let set = move |vfs: &Vfs| vfs.setxattr(ino.0, utf8(&name)?, &value, presence);
+        let set = move |vfs: &Vfs| vfs.xattrs().set(ino.0, utf8(&name)?, &value, presence);
         self.later("setxattr", set, move |done| reply!(reply, done, ok(() =>)));
     }
 
@@ -516,7 +516,7 @@ impl Filesystem for Fs {
         reply: ReplyXattr,
     ) {
         let (own, user) = (name.to_owned(), caller(request));
-        let get = move |vfs: &Vfs| vfs.getxattr_for(user, ino.0, attribute(&own)?);
+        let get = move |vfs: &Vfs| vfs.xattrs().get_for(user, ino.0, attribute(&own)?);
         self.soon((ino, None), "getxattr", get, move |value| reply_xattr(reply, value, size));
     }
 
@@ -525,12 +525,12 @@ impl Filesystem for Fs {
             reply_xattr(reply, names.map(|names| nul_separated(&names)), size);
         };
         let user = caller(request);
-        self.soon((ino, None), "listxattr", move |vfs| vfs.listxattr_for(user, ino.0), then);
+        self.soon((ino, None), "listxattr", move |vfs| vfs.xattrs().list_for(user, ino.0), then);
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
-        let remove = move |vfs: &Vfs| vfs.removexattr(ino.0, utf8(&name)?);
+        let remove = move |vfs: &Vfs| vfs.xattrs().remove(ino.0, utf8(&name)?);
         self.later("removexattr", remove, move |done| reply!(reply, done, ok(() =>)));
     }
 

@@ -16,6 +16,7 @@
 //! - `contents`: the bytes of files, from the first write until they are stored.
 //! - `opening`: opens files, with passthrough where that is possible.
 //! - `changes`: removes, renames and creates files and directories.
+//! - `xattrs`: extended attributes.
 
 mod access;
 mod authors;
@@ -29,11 +30,10 @@ mod name_calls;
 mod names;
 mod opening;
 mod options;
-mod own_xattr;
 mod reader;
 mod version;
 mod view_writers;
-mod xattr;
+mod xattrs;
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -78,6 +78,7 @@ use opening::Opener;
 use opening::passthrough::Passthrough;
 pub use opening::unstored::{Change, Unstored};
 pub use options::{Form, ListedViews, Options, PassthroughOptions, Writeback};
+use xattrs::Xattrs;
 
 /// The most keys to keep for a later `fsync` before syncing them anyway.
 const MAX_UNSYNCED: usize = 10_000;
@@ -95,6 +96,7 @@ pub struct Vfs {
     opener: Opener,
     directories: Directories,
     renames: Renames,
+    xattrs: Xattrs,
 }
 
 impl fmt::Debug for Vfs {
@@ -135,6 +137,7 @@ impl Vfs {
         Self {
             directories: Directories::new(&contents, &listings, &opener.handles),
             renames: Renames::new(&contents),
+            xattrs: Xattrs::new(&contents),
             core,
             reader,
             names,
@@ -170,6 +173,11 @@ impl Vfs {
     /// Returns what lists directories.
     pub fn listings(&self) -> &Arc<Listings> {
         &self.listings
+    }
+
+    /// Returns what reads and changes extended attributes.
+    pub fn xattrs(&self) -> &Xattrs {
+        &self.xattrs
     }
 
     /// Returns what decides which files the kernel reads itself.

@@ -197,11 +197,10 @@ const ROOMS: &[&str] = &[
     "contents",
     "opening",
     "changes",
+    "xattrs",
     "mod",
     "file_calls",
     "name_calls",
-    "own_xattr",
-    "xattr",
     "version",
 ];
 

@@ -405,7 +405,7 @@ impl Bed {
     /// Has the chunk files of `encoded` show encoded bytes, which are not checked.
     pub fn show_encoded(&self) {
         let array = self.find("encoded").expect("there");
-        let shown = self.vfs.setxattr(array, "user.zarr.shown", b"stored", Presence::Any);
+        let shown = self.vfs.xattrs().set(array, "user.zarr.shown", b"stored", Presence::Any);
         shown.expect("no file is open");
     }
 

@@ -71,11 +71,11 @@ fn reads_from_before_an_edit_are_not_cached() {
     bed.vfs.hierarchy().invalidate(&plain);
     let vfs = Arc::clone(&bed.vfs);
     *bed.store.after_get.lock() = Some(Box::new(move || {
-        vfs.setxattr(number, "user.attrs.units", b"\"degC\"", Presence::Any).expect("set");
+        vfs.xattrs().set(number, "user.attrs.units", b"\"degC\"", Presence::Any).expect("set");
     }));
     // Reads the document, and then it is edited.
     bed.vfs.hierarchy().node(&plain).expect("read");
-    let units = bed.vfs.getxattr(number, "user.attrs.units").expect("there");
+    let units = bed.vfs.xattrs().get(number, "user.attrs.units").expect("there");
     assert_eq!(String::from_utf8_lossy(&units), "\"degC\"");
 }
 

@@ -1,33 +1,62 @@
-//! Extended attributes: properties of the array (`user.zarr.*`), the node's own attributes
-//! (`user.attrs.*`), and any others of ordinary files and directories, if the store keeps files.
+//! Extended attributes: properties of the array (`user.zarr.*`, `properties`), the node's own
+//! attributes (`user.attrs.*`), and any others of ordinary files and directories, if the store
+//! keeps files (`kept`).
 
+mod kept;
+mod properties;
+
+use std::fmt;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::Vfs;
 use super::access::Caller;
-use super::contents::forms::Shown;
+use super::contents::Contents;
+use super::core::Core;
+use super::names::Names;
 use super::names::place::Place;
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Content, Node};
+use crate::hierarchy::Node;
 use crate::json as lenient;
 use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
 use crate::store::Presence;
+use kept::KeptXattrs;
+use properties::{SHOWN, ZARR, properties};
 
-const ZARR: &str = "user.zarr.";
 const ATTRS: &str = "user.attrs.";
-
-/// Whether the chunk files of an array show decoded or encoded (`stored`) chunks. It can be set.
-const SHOWN: &str = "user.zarr.shown";
 
 /// The most bytes of a value that the kernel accepts.
 const MAX_VALUE_LEN: usize = 65_536;
 
-impl Vfs {
+/// Reads and changes extended attributes.
+pub struct Xattrs {
+    core: Arc<Core>,
+    names: Arc<Names>,
+    contents: Contents,
+    kept: KeptXattrs,
+}
+
+impl fmt::Debug for Xattrs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Xattrs").finish_non_exhaustive()
+    }
+}
+
+impl Xattrs {
+    /// Returns the extended attributes of the files of `contents`.
+    pub(in crate::vfs) fn new(contents: &Contents) -> Self {
+        let contents = contents.clone();
+        Self {
+            core: Arc::clone(&contents.core),
+            names: Arc::clone(&contents.names),
+            kept: KeptXattrs::new(&contents.core, &contents.names),
+            contents,
+        }
+    }
+
     /// Returns the value of an extended attribute.
-    pub fn getxattr(&self, number: u64, name: &str) -> Result<Vec<u8>> {
+    pub fn get(&self, number: u64, name: &str) -> Result<Vec<u8>> {
         let place = || -> Result<_> { Ok(self.names.inode(number)?.place()) };
         let found = if let Some(attribute) = name.strip_prefix(ATTRS) {
             // Programs ask for attributes one by one, so compute only this one.
@@ -38,10 +67,10 @@ impl Vfs {
                 None => None,
             }
         } else if name.starts_with(ZARR) {
-            let all = self.zarr_xattrs(place()?.as_ref())?;
+            let all = properties(&self.core, place()?.as_ref())?;
             all.into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
         } else {
-            return self.get_own_xattr(number, name);
+            return self.kept.get(number, name);
         };
         let absent = || Error::new(Kind::NoAttribute, "no such attribute");
         found.map(String::into_bytes).ok_or_else(absent)
@@ -49,8 +78,8 @@ impl Vfs {
 
     /// Returns the names of all extended attributes that a user may know. Every user may list those
     /// of a file, but those of a node are the content of its metadata file.
-    pub fn listxattr_for(&self, user: Caller, number: u64) -> Result<Vec<String>> {
-        let mut names = self.listxattr(number)?;
+    pub fn list_for(&self, user: Caller, number: u64) -> Result<Vec<String>> {
+        let mut names = self.list(number)?;
         if user.uid != 0 {
             names.retain(|name| !name.starts_with("trusted."));
         }
@@ -61,13 +90,13 @@ impl Vfs {
     }
 
     /// Returns the value of an extended attribute that a user may know.
-    pub fn getxattr_for(&self, user: Caller, number: u64, name: &str) -> Result<Vec<u8>> {
+    pub fn get_for(&self, user: Caller, number: u64, name: &str) -> Result<Vec<u8>> {
         let is_of_node = name.starts_with(ATTRS) || name.starts_with(ZARR);
         if is_of_node && !self.may_know_node(user, number)? {
             let detail = "the user may not read the metadata file in the store";
             return Err(Error::new(Kind::Os(libc::EACCES), detail));
         }
-        self.getxattr(number, name)
+        self.get(number, name)
     }
 
     /// Whether a user may read what the store has of a node or a chunk. The kernel has only checked
@@ -85,12 +114,13 @@ impl Vfs {
     }
 
     /// Returns the names of all extended attributes.
-    pub fn listxattr(&self, number: u64) -> Result<Vec<String>> {
+    pub fn list(&self, number: u64) -> Result<Vec<String>> {
         let place = self.names.inode(number)?.place();
-        let of_file = self.own_xattrs(number)?;
+        let of_file = self.kept.list(number)?;
         // Longer values can be read in the metadata file.
         let fits = |(name, value): &(String, String)| is_listed(name, value.len());
-        let own = self.zarr_xattrs(place.as_ref())?.into_iter().filter(fits).map(|(name, _)| name);
+        let own =
+            properties(&self.core, place.as_ref())?.into_iter().filter(fits).map(|(name, _)| name);
         let mut names: Vec<String> = own.chain(of_file).collect();
         let mut len = 0_usize;
         if let Some(node) = self.node_of(place.as_ref())? {
@@ -120,17 +150,11 @@ impl Vfs {
     }
 
     /// Sets an attribute of a node to a JSON value.
-    pub fn setxattr(
-        &self,
-        number: u64,
-        name: &str,
-        value: &[u8],
-        presence: Presence,
-    ) -> Result<()> {
+    pub fn set(&self, number: u64, name: &str, value: &[u8], presence: Presence) -> Result<()> {
         self.core.options.check_names_change()?;
         if !name.starts_with(ZARR)
             && !name.starts_with(ATTRS)
-            && let Some(set) = self.set_own_xattr(number, name, Some((value, presence)))?
+            && let Some(set) = self.kept.set(number, name, Some((value, presence)))?
         {
             return Ok(set);
         }
@@ -162,13 +186,13 @@ impl Vfs {
     }
 
     /// Removes an attribute of a node.
-    pub fn removexattr(&self, number: u64, name: &str) -> Result<()> {
+    pub fn remove(&self, number: u64, name: &str) -> Result<()> {
         self.core.options.check_names_change()?;
         if name.starts_with(ZARR) {
             return Ok(()); // `rsync -X` removes what its source has not: as with chmod nothing changes.
         }
         if !name.starts_with(ATTRS)
-            && let Some(removed) = self.set_own_xattr(number, name, None)?
+            && let Some(removed) = self.kept.set(number, name, None)?
         {
             return Ok(removed);
         }
@@ -226,71 +250,9 @@ impl Vfs {
             ))),
         }
     }
-
-    /// Returns the properties of the array.
-    fn zarr_xattrs(&self, place: Option<&Place>) -> Result<Vec<(String, String)>> {
-        let mut all = Vec::new();
-        match place {
-            Some(Place::Node(path) | Place::Document(path)) => {
-                let node = self.core.hierarchy.existing(path)?;
-                if node.is_bare() {
-                    return Ok(all);
-                }
-                all.push((
-                    format!("{ZARR}dialect"),
-                    self.core.hierarchy.dialect_of(path).name().to_owned(),
-                ));
-                if let Content::Array(array) = node.content() {
-                    let model = array.model();
-                    let mut add = |name: &str, value: Value| {
-                        all.push((format!("{ZARR}{name}"), text(&value)));
-                    };
-                    add("shape", json!(model.shape));
-                    add("data_type", Value::String(model.dtype.name()));
-                    add("chunk_shape", array.chunk_shape_json());
-                    if array.chunk_shape() != model.chunk_shape {
-                        add("shard_shape", json!(model.chunk_shape));
-                    }
-                    add(
-                        "codecs",
-                        Value::Array(
-                            model.codecs.iter().map(crate::codec::CodecSpec::to_json).collect(),
-                        ),
-                    );
-                    add("fill_value", model.fill.to_json(&model.dtype));
-                    if !model.dimension_names.is_empty() {
-                        add("dimension_names", json!(model.dimension_names));
-                    }
-                    add("lossy", json!(array.is_lossy()));
-                    let is_encoded = self.core.hierarchy.encoded_chunks(path).is_some();
-                    let shown = if is_encoded { Shown::Stored } else { Shown::Decoded };
-                    all.push((SHOWN.to_owned(), shown.name().to_owned()));
-                }
-            }
-            Some(Place::Chunk(path, coords)) => {
-                let array = self.core.shown_array(path)?;
-                all.push((format!("{ZARR}key"), array.key(coords)?.to_string()));
-                if let Some(stat) = array.stat(coords)? {
-                    all.push((format!("{ZARR}stored_size"), stat.len.to_string()));
-                }
-                all.push((format!("{ZARR}indices"), text(&json!(coords.indices()))));
-                if !array.grid().is_regular() && array.grid().contains(coords) {
-                    let chunk_shape = json!(array.chunk_shape_at(coords)?);
-                    all.push((format!("{ZARR}chunk_shape"), text(&chunk_shape)));
-                }
-            }
-            _ => {}
-        }
-        Ok(all)
-    }
 }
 
 /// Whether the kernel accepts an attribute with this name and length.
 fn is_listed(name: &str, len: usize) -> bool {
     len <= MAX_VALUE_LEN && name.len() <= 255
-}
-
-/// Returns a string as it is, and any other value as JSON.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,13 +1,15 @@
 //! Extended attributes of ordinary files and of directories, which a store of files keeps.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::Vfs;
-use super::names::file::Content;
-use super::names::inode::Inode;
-use super::names::place::Place;
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{FileUse, OpenFile, Presence};
+use crate::vfs::core::Core;
+use crate::vfs::names::Names;
+use crate::vfs::names::file::Content;
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::place::Place;
 
 /// The namespaces that are passed to the store. Access control lists are not: the kernel, which
 /// checks access, would not know them.
@@ -17,9 +19,20 @@ const KEPT: [&str; 3] = ["user.", "trusted.", "security."];
 /// files of a mount.
 const CAPABILITY: &str = "security.capability";
 
-impl Vfs {
-    /// Returns the value of an extended attribute that the store keeps.
-    pub(super) fn get_own_xattr(&self, number: u64, name: &str) -> Result<Vec<u8>> {
+/// The extended attributes that the store keeps.
+pub(super) struct KeptXattrs {
+    core: Arc<Core>,
+    names: Arc<Names>,
+}
+
+impl KeptXattrs {
+    /// Returns those of the files in `names`.
+    pub fn new(core: &Arc<Core>, names: &Arc<Names>) -> Self {
+        Self { core: Arc::clone(core), names: Arc::clone(names) }
+    }
+
+    /// Returns the value of an attribute.
+    pub fn get(&self, number: u64, name: &str) -> Result<Vec<u8>> {
         let absent = || Error::new(Kind::NoAttribute, "no such attribute");
         if self.names.files().is_none() || !is_kept(name) {
             return Err(absent());
@@ -31,8 +44,8 @@ impl Vfs {
         self.with_file(&inode, |file| file.xattr(name.as_ref()))?.ok_or_else(absent)
     }
 
-    /// Returns the names of the extended attributes that the store keeps.
-    pub(super) fn own_xattrs(&self, number: u64) -> Result<Vec<String>> {
+    /// Returns the names of all attributes.
+    pub fn list(&self, number: u64) -> Result<Vec<String>> {
         if self.names.files().is_none() {
             return Ok(Vec::new());
         }
@@ -47,9 +60,8 @@ impl Vfs {
         Ok(names.filter(|name| is_kept(name)).map(str::to_owned).collect())
     }
 
-    /// Sets an extended attribute that the store keeps, or removes it without a value. `None` if
-    /// the file has none of its own.
-    pub(super) fn set_own_xattr(
+    /// Sets an attribute, or removes it without a value. `None` if the file has none of its own.
+    pub fn set(
         &self,
         number: u64,
         name: &str,
