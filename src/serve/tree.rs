@@ -72,17 +72,18 @@ impl Open {
 
     /// Returns the version of the file.
     pub fn version(&self) -> Result<FileVersion> {
-        self.found.vfs.version(self.handle)
+        let vfs = &self.found.vfs;
+        vfs.versions().of(self.handle, |len| vfs.read(self.handle, 0, len))
     }
 
     /// Returns the version that a request read a short time ago, before this file was opened.
     pub fn last_version(&self) -> Option<FileVersion> {
-        self.found.vfs.last_version(self.handle)
+        self.found.vfs.versions().last_of(self.handle)
     }
 
     /// Whether a part that was read from this file has a version.
     pub fn is_part_of(&self, version: &FileVersion, part: Range<u64>) -> Result<bool> {
-        self.found.vfs.is_part_of(self.handle, version, part)
+        self.found.vfs.versions().is_part_of(self.handle, version, part)
     }
 
     /// Opens the file again, as it is now.

@@ -17,6 +17,7 @@
 //! - `opening`: opens files, with passthrough where that is possible.
 //! - `changes`: removes, renames and creates files and directories.
 //! - `xattrs`: extended attributes.
+//! - `versions`: numbers that change with the bytes of open files, for clients over HTTP.
 
 mod access;
 mod authors;
@@ -31,7 +32,7 @@ mod names;
 mod opening;
 mod options;
 mod reader;
-mod version;
+mod versions;
 mod view_writers;
 mod xattrs;
 
@@ -78,6 +79,7 @@ use opening::Opener;
 use opening::passthrough::Passthrough;
 pub use opening::unstored::{Change, Unstored};
 pub use options::{Form, ListedViews, Options, PassthroughOptions, Writeback};
+use versions::Versions;
 use xattrs::Xattrs;
 
 /// The most keys to keep for a later `fsync` before syncing them anyway.
@@ -97,6 +99,7 @@ pub struct Vfs {
     directories: Directories,
     renames: Renames,
     xattrs: Xattrs,
+    versions: Versions,
 }
 
 impl fmt::Debug for Vfs {
@@ -138,6 +141,7 @@ impl Vfs {
             directories: Directories::new(&contents, &listings, &opener.handles),
             renames: Renames::new(&contents),
             xattrs: Xattrs::new(&contents),
+            versions: Versions::new(&contents, &opener.handles),
             core,
             reader,
             names,
@@ -178,6 +182,11 @@ impl Vfs {
     /// Returns what reads and changes extended attributes.
     pub fn xattrs(&self) -> &Xattrs {
         &self.xattrs
+    }
+
+    /// Returns what knows the versions of open files.
+    pub fn versions(&self) -> &Versions {
+        &self.versions
     }
 
     /// Returns what decides which files the kernel reads itself.

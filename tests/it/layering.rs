@@ -198,10 +198,10 @@ const ROOMS: &[&str] = &[
     "opening",
     "changes",
     "xattrs",
+    "versions",
     "mod",
     "file_calls",
     "name_calls",
-    "version",
 ];
 
 /// Words that only one place may say, and that place.

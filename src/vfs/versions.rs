@@ -1,5 +1,5 @@
-//! The version of an open file: a number that changes when its bytes change, for clients that keep
-//! parts of it.
+//! The versions of open files: numbers that change when their bytes change, for clients that keep
+//! parts of them.
 //!
 //! A client may combine parts that have the same version. So each part of a view must consist of
 //! stored values that have the versions which the number was made from, although other programs may
@@ -20,16 +20,20 @@
 //! same. They have at most [`MAX_VALUES`] entries, and go with the cached view.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use foldhash::quality::FixedState;
 
-use super::Vfs;
+use super::contents::Contents;
+use super::core::Core;
+use super::names::Names;
 use super::names::place::Place;
-use super::opening::handles::Source;
+use super::opening::handles::{Handles, Source};
 use super::reader::open_view::OpenView;
 use super::reader::stored_versions::{FileVersion, StoredVersions, of_key, of_stat};
 use crate::array::Array;
@@ -42,11 +46,39 @@ const MAX_VALUES: usize = 4096;
 /// The most bytes that are compared themselves.
 const MAX_LEN: usize = 1 << 20;
 
-impl Vfs {
+/// Compares open files with the stored values that they are made of.
+pub struct Versions {
+    core: Arc<Core>,
+    names: Arc<Names>,
+    handles: Arc<Handles>,
+}
+
+impl fmt::Debug for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Versions").finish_non_exhaustive()
+    }
+}
+
+impl Versions {
+    /// Returns the versions of the files of `contents` that `handles` has open.
+    pub(in crate::vfs) fn new(contents: &Contents, handles: &Arc<Handles>) -> Self {
+        Self {
+            core: Arc::clone(&contents.core),
+            names: Arc::clone(&contents.names),
+            handles: Arc::clone(handles),
+        }
+    }
+
     /// Returns the version of an open file, which another program may change at any time. A file
-    /// and its parts have their version from the stored values that they are made of.
-    pub fn version(&self, handle: u64) -> Result<FileVersion> {
-        let open = self.opener.handles.get(handle)?;
+    /// and its parts have their version from the stored values that they are made of. `read` returns
+    /// the first bytes of the file, up to a length: a generated file has its version from its
+    /// bytes.
+    pub fn of(
+        &self,
+        handle: u64,
+        read: impl FnOnce(usize) -> Result<Bytes>,
+    ) -> Result<FileVersion> {
+        let open = self.handles.get(handle)?;
         if let Source::View(view) = &open.source {
             let stored = Arc::new(self.stored_versions(view)?);
             *view.versions.lock() = Some(Arc::clone(&stored));
@@ -65,7 +97,7 @@ impl Vfs {
                 (stat.len, stat.version.state()).hash(&mut hasher);
             }
             _ => {
-                let bytes = self.read(handle, 0, MAX_LEN.saturating_add(1))?;
+                let bytes = read(MAX_LEN.saturating_add(1))?;
                 if bytes.len() > MAX_LEN {
                     return Ok(FileVersion::default());
                 }
@@ -77,8 +109,8 @@ impl Vfs {
 
     /// Returns the version of an open view that was read last, if it was read a short time ago and
     /// before this handle was opened.
-    pub fn last_version(&self, handle: u64) -> Option<FileVersion> {
-        let open = self.opener.handles.get(handle).ok()?;
+    pub fn last_of(&self, handle: u64) -> Option<FileVersion> {
+        let open = self.handles.get(handle).ok()?;
         let Source::View(view) = &open.source else { return None };
         let stored = view.versions.lock().clone()?;
         let is_young = stored.since.elapsed() < self.core.hierarchy.options().metadata_ttl;
@@ -89,7 +121,7 @@ impl Vfs {
 
     /// Whether a part of an open view, which was read since `version` was, has this version.
     pub fn is_part_of(&self, handle: u64, version: &FileVersion, part: Range<u64>) -> Result<bool> {
-        let open = self.opener.handles.get(handle)?;
+        let open = self.handles.get(handle)?;
         let (Source::View(view), Some(stored)) = (&open.source, &version.stored) else {
             return Ok(false);
         };
