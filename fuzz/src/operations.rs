@@ -66,7 +66,7 @@ impl Program {
                 let (to, new_name) = (self.number(third), name_of(third));
                 drop(self.vfs.rename(number, name, to, new_name, Replace::Yes));
             }
-            14 => drop(self.vfs.truncate(number, u64::from(third % 16))),
+            14 => drop(self.vfs.attr_writer().truncate(number, u64::from(third % 16))),
             _ => self.call_seldom(number, name, third),
         }
         self.numbers.truncate(MOST_NUMBERS);

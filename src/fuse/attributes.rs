@@ -16,24 +16,25 @@ pub(super) fn change(
     len: Option<u64>,
     changes: &FileChanges,
 ) -> Result<Attr> {
+    let attrs = vfs.attr_writer();
     if owner.own(&vfs.getattr(number)?).is_some() {
         if let Some(len) = len {
-            vfs.truncate(number, len)?;
+            attrs.truncate(number, len)?;
         }
         if !changes.is_empty() {
-            vfs.change(number, changes)?;
+            attrs.change(number, changes)?;
         }
         return vfs.getattr(number);
     }
     let FileChanges { mode, uid, gid, modified, .. } = *changes;
-    if vfs.may_lose_attributes(number)? {
+    if attrs.may_lose_changes(number)? {
         return vfs.getattr(number);
     }
     // A program may create a file with restricted permissions, but stored files have a fixed mode.
     // So only permission bits are ignored, and other bits are refused.
     let is_plain = |mode: u16| mode & 0o7000 == 0;
     let mode = match mode {
-        Some(mode) if is_plain(mode) && vfs.set_mode(number, mode)? => None,
+        Some(mode) if is_plain(mode) && attrs.set_mode(number, mode)? => None,
         mode => mode,
     };
     if mode.is_some() || uid.is_some() || gid.is_some() {
@@ -44,13 +45,14 @@ pub(super) fn change(
         })?;
     }
     if let Some(len) = len {
-        vfs.truncate(number, len)?;
+        attrs.truncate(number, len)?;
     }
     match modified {
-        Some(NewTime::At(time)) => vfs.set_modified(number, time),
-        Some(NewTime::Now) if len.is_none() => vfs.set_modified(number, SystemTime::now()),
-        _ => vfs.getattr(number),
+        Some(NewTime::At(time)) => attrs.set_modified(number, time)?,
+        Some(NewTime::Now) if len.is_none() => attrs.set_modified(number, SystemTime::now())?,
+        _ => {}
     }
+    vfs.getattr(number)
 }
 
 /// Reserves space in a file, or frees it (fallocate(2), with its flags). A chunk or metadata file
@@ -61,13 +63,14 @@ pub(super) fn allocate(
     (offset, len): (u64, u64),
     flags: i32,
 ) -> Result<()> {
-    if vfs.allocate(number, offset, len, flags)? {
+    let attrs = vfs.attr_writer();
+    if attrs.allocate(number, offset, len, flags)? {
         return Ok(());
     }
     let end = offset.saturating_add(len);
     match flags {
-        0 if vfs.getattr(number)?.len < end => vfs.truncate(number, end).map(drop),
-        0 | libc::FALLOC_FL_KEEP_SIZE => vfs.check_len(number, end),
+        0 if vfs.getattr(number)?.len < end => attrs.truncate(number, end),
+        0 | libc::FALLOC_FL_KEEP_SIZE => attrs.check_len(number, end),
         _ => Err(Error::unsupported("fallocate can only reserve space, not punch holes")),
     }
 }

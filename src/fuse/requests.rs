@@ -341,7 +341,7 @@ impl Filesystem for Fs {
         let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let by = HandleUse::by(fh.0, request.pid());
         if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            self.vfs.clear_privileges(ino.0);
+            self.vfs.attr_writer().clear_privileges(ino.0);
         }
         match self.now("write", |vfs| vfs.try_write(by, offset, data)) {
             Ok(true) => reply.written(written),

@@ -312,19 +312,6 @@ impl Vfs {
         stored
     }
 
-    /// Reserves or frees space in an ordinary file of the store (fallocate(2), with its flags).
-    /// Returns `false` for other files.
-    pub fn allocate(&self, number: u64, offset: u64, len: u64, flags: i32) -> Result<bool> {
-        let inode = self.names.inode(number)?;
-        let mut file = inode.file().lock();
-        let Some(open) = self.contents.files.open_to_change(&inode, &mut file)? else {
-            return Ok(false);
-        };
-        let flags = u32::try_from(flags).map_err(|_| Error::invalid("unknown flags"))?;
-        open.allocate(flags, offset, len)?;
-        Ok(true)
-    }
-
     /// Syncs a file to disk.
     pub fn fsync(&self, handle: u64) -> Result<()> {
         let handle = self.opener.handles.get(handle)?;

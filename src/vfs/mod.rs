@@ -16,10 +16,12 @@
 //! - `contents`: the bytes of files, from the first write until they are stored.
 //! - `opening`: opens files, with passthrough where that is possible.
 //! - `changes`: removes, renames and creates files and directories.
+//! - `attr_writer`: changes attributes, the length of a file and the space for it.
 //! - `xattrs`: extended attributes.
 //! - `versions`: numbers that change with the bytes of open files, for clients over HTTP.
 
 mod access;
+mod attr_writer;
 mod authors;
 mod changes;
 mod contents;
@@ -56,6 +58,7 @@ use crate::vfs::reader::Reader;
 pub use crate::vfs::reader::stored_versions::FileVersion;
 use crate::view::Format;
 pub use access::{Access, Caller, Opened, Pages};
+use attr_writer::AttrWriter;
 pub use authors::HandleUse;
 use changes::directories::Directories;
 use changes::renames::Renames;
@@ -68,12 +71,10 @@ pub use journal::timestamp;
 use kernel::backing_files::BackingFiles;
 use names::Names;
 pub use names::attr::Attr;
-use names::file::Content;
 pub use names::inode::ROOT;
 pub use names::listing::Listings;
 pub use names::open_directory::{DirHandle, Listed};
 pub use names::place::CONTROL;
-use names::place::{Place, check_writable};
 use names::views::{Views, is_view_name};
 use opening::Opener;
 use opening::passthrough::Passthrough;
@@ -98,6 +99,7 @@ pub struct Vfs {
     opener: Opener,
     directories: Directories,
     renames: Renames,
+    attr_writer: AttrWriter,
     xattrs: Xattrs,
     versions: Versions,
 }
@@ -140,6 +142,7 @@ impl Vfs {
         Self {
             directories: Directories::new(&contents, &listings, &opener.handles),
             renames: Renames::new(&contents),
+            attr_writer: AttrWriter::new(&contents, &opener.handles),
             xattrs: Xattrs::new(&contents),
             versions: Versions::new(&contents, &opener.handles),
             core,
@@ -177,6 +180,11 @@ impl Vfs {
     /// Returns what lists directories.
     pub fn listings(&self) -> &Arc<Listings> {
         &self.listings
+    }
+
+    /// Returns what changes the attributes of files.
+    pub fn attr_writer(&self) -> &AttrWriter {
+        &self.attr_writer
     }
 
     /// Returns what reads and changes extended attributes.
@@ -316,85 +324,6 @@ impl Vfs {
         Ok(Attr { number, ..attr })
     }
 
-    /// Changes the length of a file. If no program has it open for writing, also stores it.
-    pub fn truncate(&self, number: u64, len: u64) -> Result<Attr> {
-        self.core.hierarchy.store().write()?;
-        let inode = self.names.inode(number)?;
-        let place = inode.place();
-        check_writable(place.as_ref())?;
-        if let Some(place @ Place::View(path, format)) = &place {
-            let opens = self.opener.handles.open_views(&inode);
-            let view =
-                Names::open_as(&inode).map_or_else(|| self.names.views.view(path, format), Ok)?;
-            if self.contents.view_writer.truncate_view(&opens, &view, len).at(place.shown())? {
-                self.core.invalidate(inode.number());
-            }
-            return self.names.attr(&inode);
-        }
-        self.contents.files.truncate_and_store(&inode, len)?;
-        self.getattr(number)
-    }
-
-    /// Sets the mode of a file that was created here and is not stored yet; `false` for other
-    /// files.
-    pub fn set_mode(&self, number: u64, mode: u16) -> Result<bool> {
-        let inode = self.names.inode(number)?;
-        let mut file = inode.file().lock();
-        let created = file.created.as_mut();
-        Ok(created.map(|created| created.owner.mode = mode).is_some())
-    }
-
-    /// Whether changes of the attributes of a directory have no effect if they cannot be kept: the
-    /// store may have no directory for one of chunks, and `cp -a` and `rsync -a` change the
-    /// attributes of each directory that they make.
-    pub fn may_lose_attributes(&self, number: u64) -> Result<bool> {
-        let place = self.names.inode(number)?.place();
-        Ok(self.names.files().is_some() && matches!(place, Some(Place::ChunkDir(..))))
-    }
-
-    /// Changes the attributes of a file that has its own.
-    pub fn change(&self, number: u64, changes: &FileChanges) -> Result<()> {
-        self.core.hierarchy.store().write()?;
-        let inode = self.names.inode(number)?;
-        let place = inode.place();
-        let mut locked = inode.file().lock();
-        let file = &mut *locked;
-        if let (Content::Unstored(unstored) | Content::Detached(unstored), Some(created)) =
-            (&mut file.content, &mut file.created)
-        {
-            created.change(unstored, changes);
-            return Ok(());
-        }
-        if let Content::Open(open) = &file.content {
-            return open.change(changes);
-        }
-        drop(locked);
-        let place = place.ok_or_else(Error::not_found)?;
-        let files = self.names.files().ok_or_else(|| Error::unsupported("no store of files"))?;
-        let path = self.names.path_in_store(&place)?.ok_or_else(Error::not_found)?;
-        let found = files.open(&path, FileUse::Attributes)?.ok_or_else(Error::not_found)?;
-        found.change(changes).at(place.shown())
-    }
-
-    /// Clears the set-user-ID and set-group-ID bits of an ordinary file, because a user without the
-    /// right to keep them writes to it.
-    pub fn clear_privileges(&self, number: u64) {
-        let clear = || -> Result<()> {
-            let inode = self.names.inode(number)?;
-            let Some(open) = inode.file().lock().content.open_file().map(Arc::clone) else {
-                return Ok(());
-            };
-            let mode = open.stat()?.owner.mode;
-            // Without the right to execute, the set-group-ID bit means something else.
-            let bits = if mode & 0o010 == 0 { 0o4000 } else { 0o6000 };
-            if mode & bits != 0 {
-                open.change(&FileChanges { mode: Some(mode & !bits), ..FileChanges::default() })?;
-            }
-            Ok(())
-        };
-        clear().unwrap_or_else(|error| self.core.note("write", &error));
-    }
-
     /// Returns the text of a symbolic link.
     pub fn link_text(&self, number: u64) -> Result<Vec<u8>> {
         let place = self.names.inode(number)?.place().ok_or_else(Error::not_found)?;
@@ -402,21 +331,6 @@ impl Vfs {
         let path = self.names.path_in_store(&place)?.ok_or_else(Error::not_found)?;
         let found = files.open(&path, FileUse::Attributes)?.ok_or_else(Error::not_found)?;
         found.link_text().at(place.shown())
-    }
-
-    /// Fails with [`Kind::TooLarge`] if a file cannot have `len` bytes.
-    pub fn check_len(&self, number: u64, len: u64) -> Result<()> {
-        let Some(place) = self.names.inode(number)?.place() else { return Ok(()) };
-        let target = self.names.target(place)?;
-        self.contents.stored.check_longest(Some(&target), len).at(target.shown())
-    }
-
-    /// Sets the modification time of a file.
-    pub fn set_modified(&self, number: u64, modified: SystemTime) -> Result<Attr> {
-        self.core.hierarchy.store().write()?;
-        let inode = self.names.inode(number)?;
-        self.contents.files.set_modified_content(&inode, modified)?;
-        self.getattr(number)
     }
 
     /// Syncs everything that is complete to disk. Files that a program is still writing are not

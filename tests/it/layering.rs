@@ -197,6 +197,7 @@ const ROOMS: &[&str] = &[
     "contents",
     "opening",
     "changes",
+    "attr_writer",
     "xattrs",
     "versions",
     "mod",

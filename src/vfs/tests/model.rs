@@ -362,7 +362,8 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 return Ok(());
             };
             let file = &mut model.files[open.file];
-            let cut = bed.vfs.truncate(open.number, u64::try_from(*len).expect("small"));
+            let cut =
+                bed.vfs.attr_writer().truncate(open.number, u64::try_from(*len).expect("small"));
             if is_too_long(file.name, *len) {
                 prop_assert_eq!(cut.expect_err("too long").kind(), Kind::TooLarge);
                 return Ok(());

@@ -65,12 +65,15 @@ fn a_time_that_is_set_does_not_make_old_bytes_those_of_a_newer_value() {
     let number = bed.find("plain/c/0").expect("there");
     // Another program replaces it, and then a program of this mount touches it.
     bed.put("plain/c/0", b"ABCD".to_vec());
-    bed.vfs.set_modified(number, SystemTime::UNIX_EPOCH).expect("set");
+    bed.vfs.attr_writer().set_modified(number, SystemTime::UNIX_EPOCH).expect("set");
     let opened = bed.vfs.open(number, Access::Read).expect("opened");
     assert_eq!(opened.pages, Pages::Drop, "the kernel keeps pages of the value before");
     assert_eq!(bed.vfs.read(opened.handle, 0, 10).expect("read").as_ref(), b"ABCD");
     bed.vfs.release(opened.handle);
-    bed.vfs.set_modified(number, SystemTime::UNIX_EPOCH + Duration::from_secs(1)).expect("set");
+    bed.vfs
+        .attr_writer()
+        .set_modified(number, SystemTime::UNIX_EPOCH + Duration::from_secs(1))
+        .expect("set");
     let again = bed.vfs.open(number, Access::Read).expect("opened");
     assert_eq!(again.pages, Pages::Keep, "nothing but the time has changed");
 }
@@ -79,7 +82,7 @@ fn a_time_that_is_set_does_not_make_old_bytes_those_of_a_newer_value() {
 fn the_time_of_a_generated_file_cannot_be_set() {
     let bed = Bed::new();
     let number = bed.find(".zarrfs/errors").expect("there");
-    let refused = bed.vfs.set_modified(number, SystemTime::now()).expect_err("set");
+    let refused = bed.vfs.attr_writer().set_modified(number, SystemTime::now()).expect_err("set");
     assert_eq!(refused.kind(), Kind::NotPermitted);
 }
 
@@ -88,7 +91,10 @@ fn a_scratch_file_that_cannot_be_cut_keeps_its_bytes() {
     let bed = Bed::new();
     bed.write("plain/notes", b"unstored").expect("kept");
     bed.store.fail_set.store(1, Ordering::Relaxed);
-    bed.vfs.truncate(bed.find("plain/notes").expect("there"), 4).expect_err("the store is full");
+    bed.vfs
+        .attr_writer()
+        .truncate(bed.find("plain/notes").expect("there"), 4)
+        .expect_err("the store is full");
     assert!(bed.read("plain/notes").expect("still there").starts_with(b"unst"));
     assert_eq!(bed.vfs.contents.files.memory.unstored_len(), 4);
 }

@@ -1,0 +1,149 @@
+//! The attributes of files that programs change, with their length and the space for it.
+//!
+//! A file of a store of files has attributes of its own, and so has one that is not stored yet. For
+//! others, only the length and the modification time can be set.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::contents::Contents;
+use super::core::Core;
+use super::names::Names;
+use super::names::file::Content;
+use super::names::place::{Place, check_writable};
+use super::opening::handles::Handles;
+use crate::error::{At, Error, Result};
+use crate::store::{FileChanges, FileUse};
+
+/// Changes the attributes of files.
+pub struct AttrWriter {
+    core: Arc<Core>,
+    names: Arc<Names>,
+    contents: Contents,
+    handles: Arc<Handles>,
+}
+
+impl fmt::Debug for AttrWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AttrWriter").finish_non_exhaustive()
+    }
+}
+
+impl AttrWriter {
+    /// Changes the attributes of the files of `contents`, which `handles` may have open.
+    pub(in crate::vfs) fn new(contents: &Contents, handles: &Arc<Handles>) -> Self {
+        let contents = contents.clone();
+        Self {
+            core: Arc::clone(&contents.core),
+            names: Arc::clone(&contents.names),
+            handles: Arc::clone(handles),
+            contents,
+        }
+    }
+
+    /// Changes the length of a file. If no program has it open for writing, also stores it.
+    pub fn truncate(&self, number: u64, len: u64) -> Result<()> {
+        self.core.hierarchy.store().write()?;
+        let inode = self.names.inode(number)?;
+        let place = inode.place();
+        check_writable(place.as_ref())?;
+        if let Some(place @ Place::View(path, format)) = &place {
+            let opens = self.handles.open_views(&inode);
+            let view =
+                Names::open_as(&inode).map_or_else(|| self.names.views.view(path, format), Ok)?;
+            if self.contents.view_writer.truncate_view(&opens, &view, len).at(place.shown())? {
+                self.core.invalidate(inode.number());
+            }
+            return Ok(());
+        }
+        self.contents.files.truncate_and_store(&inode, len)
+    }
+
+    /// Fails with [`Kind::TooLarge`](crate::error::Kind::TooLarge) if a file cannot have `len` bytes.
+    pub fn check_len(&self, number: u64, len: u64) -> Result<()> {
+        let Some(place) = self.names.inode(number)?.place() else { return Ok(()) };
+        let target = self.names.target(place)?;
+        self.contents.stored.check_longest(Some(&target), len).at(target.shown())
+    }
+
+    /// Reserves or frees space in an ordinary file of the store (fallocate(2), with its flags).
+    /// Returns `false` for other files.
+    pub fn allocate(&self, number: u64, offset: u64, len: u64, flags: i32) -> Result<bool> {
+        let inode = self.names.inode(number)?;
+        let mut file = inode.file().lock();
+        let Some(open) = self.contents.files.open_to_change(&inode, &mut file)? else {
+            return Ok(false);
+        };
+        let flags = u32::try_from(flags).map_err(|_| Error::invalid("unknown flags"))?;
+        open.allocate(flags, offset, len)?;
+        Ok(true)
+    }
+
+    /// Whether changes of the attributes of a directory have no effect if they cannot be kept: the
+    /// store may have no directory for one of chunks, and `cp -a` and `rsync -a` change the
+    /// attributes of each directory that they make.
+    pub fn may_lose_changes(&self, number: u64) -> Result<bool> {
+        let place = self.names.inode(number)?.place();
+        Ok(self.names.files().is_some() && matches!(place, Some(Place::ChunkDir(..))))
+    }
+
+    /// Sets the mode of a file that was created here and is not stored yet; `false` for other
+    /// files.
+    pub fn set_mode(&self, number: u64, mode: u16) -> Result<bool> {
+        let inode = self.names.inode(number)?;
+        let mut file = inode.file().lock();
+        let created = file.created.as_mut();
+        Ok(created.map(|created| created.owner.mode = mode).is_some())
+    }
+
+    /// Changes the attributes of a file that has its own.
+    pub fn change(&self, number: u64, changes: &FileChanges) -> Result<()> {
+        self.core.hierarchy.store().write()?;
+        let inode = self.names.inode(number)?;
+        let place = inode.place();
+        let mut locked = inode.file().lock();
+        let file = &mut *locked;
+        if let (Content::Unstored(unstored) | Content::Detached(unstored), Some(created)) =
+            (&mut file.content, &mut file.created)
+        {
+            created.change(unstored, changes);
+            return Ok(());
+        }
+        if let Content::Open(open) = &file.content {
+            return open.change(changes);
+        }
+        drop(locked);
+        let place = place.ok_or_else(Error::not_found)?;
+        let files = self.names.files().ok_or_else(|| Error::unsupported("no store of files"))?;
+        let path = self.names.path_in_store(&place)?.ok_or_else(Error::not_found)?;
+        let found = files.open(&path, FileUse::Attributes)?.ok_or_else(Error::not_found)?;
+        found.change(changes).at(place.shown())
+    }
+
+    /// Sets the modification time of a file.
+    pub fn set_modified(&self, number: u64, modified: SystemTime) -> Result<()> {
+        self.core.hierarchy.store().write()?;
+        let inode = self.names.inode(number)?;
+        self.contents.files.set_modified_content(&inode, modified)
+    }
+
+    /// Clears the set-user-ID and set-group-ID bits of an ordinary file, because a user without the
+    /// right to keep them writes to it.
+    pub fn clear_privileges(&self, number: u64) {
+        let clear = || -> Result<()> {
+            let inode = self.names.inode(number)?;
+            let Some(open) = inode.file().lock().content.open_file().map(Arc::clone) else {
+                return Ok(());
+            };
+            let mode = open.stat()?.owner.mode;
+            // Without the right to execute, the set-group-ID bit means something else.
+            let bits = if mode & 0o010 == 0 { 0o4000 } else { 0o6000 };
+            if mode & bits != 0 {
+                open.change(&FileChanges { mode: Some(mode & !bits), ..FileChanges::default() })?;
+            }
+            Ok(())
+        };
+        clear().unwrap_or_else(|error| self.core.note("write", &error));
+    }
+}
