@@ -7,14 +7,11 @@ use bytes::Bytes;
 
 use super::access::{Access, Opened};
 use super::authors::HandleUse;
-use super::contents::ordinary::is_scratch;
 use super::contents::store::StoreReason;
 use super::names::Names;
 use super::names::attr::Attr;
-use super::names::file::{Content, Created, Unstored, Write, slice};
+use super::names::file::{Write, slice};
 use super::names::inode::Inode;
-use super::names::overlay::Shown;
-use super::names::place::Place;
 use super::opening::handles::{Handle, Source};
 use super::opening::passthrough::Passthrough;
 use super::reader::ChunkReader;
@@ -90,7 +87,11 @@ impl Vfs {
         access: Access,
         exclusive: bool,
     ) -> Result<(Attr, Opened)> {
-        let create = || self.create_once(parent, name, owner, access, exclusive);
+        let create = || {
+            let _shared = self.core.tree_lock.read();
+            let parent = self.names.directory(parent)?;
+            self.new_files.create(&parent, name, owner, access, exclusive)
+        };
         match create() {
             // Another program created it just now.
             Err(error) if error.kind() == Kind::Exists && !exclusive => create(),
@@ -98,79 +99,6 @@ impl Vfs {
             Err(error) if error.kind() == Kind::NotFound => create(),
             created => created,
         }
-    }
-
-    fn create_once(
-        &self,
-        parent: u64,
-        name: &str,
-        owner: Ownership,
-        access: Access,
-        is_exclusive: bool,
-    ) -> Result<(Attr, Opened)> {
-        let _shared = self.core.tree_lock.read();
-        let parent = self.names.directory(parent)?;
-        if let Some(place) = self.names.resolve(&parent, name)? {
-            if is_exclusive {
-                return Err(Error::new(Kind::Exists, "the file exists"));
-            }
-            if place.is_dir() {
-                return Err(Error::new(Kind::IsDirectory, "is a directory"));
-            }
-            return self.opener.open_and_look_up(&self.names.inode_for_name(&place), access);
-        }
-        self.core.hierarchy.store().write()?;
-        let place = self.names.place_for_new(&parent, name)?;
-        self.names.touch(&place);
-        if self.contents.files.is_kept_as_file(Some(&place)) && !is_scratch(name) {
-            return self.create_in_store(&place, owner, access);
-        }
-        let inode = self.names.inodes.at(&place);
-        self.make_unstored(&inode, &place, owner)?;
-        let created = self.opener.open_and_look_up(&inode, Access::Truncate);
-        if created.is_err() {
-            self.names.leave_overlay(&place, &inode);
-            self.names.inodes.release(inode);
-        }
-        created
-    }
-
-    /// Makes a new file that is not stored yet.
-    fn make_unstored(&self, inode: &Arc<Inode>, place: &Place, owner: Ownership) -> Result<()> {
-        let mut file = inode.file().lock();
-        if !inode.is_at(place) {
-            return Err(Error::not_found()); // A thread has just removed the file that was there.
-        }
-        if !matches!(file.content, Content::Stored) {
-            return Err(Error::new(Kind::Exists, "another program has just created the file"));
-        }
-        let shown = Shown::File(place.clone(), Arc::clone(inode));
-        self.names.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
-        file.created = Some(Created::by(owner));
-        file.content = Content::Unstored(Unstored::empty());
-        Ok(())
-    }
-
-    /// Creates an ordinary file in a store of files, and opens it.
-    fn create_in_store(
-        &self,
-        place: &Place,
-        owner: Ownership,
-        access: Access,
-    ) -> Result<(Attr, Opened)> {
-        let files = self.names.files().ok_or_else(|| Error::unsupported("no store of files"))?;
-        let path = self.names.path_in_store(place)?.ok_or_else(Error::not_found)?;
-        let created = files.create(&path, owner).at(place.shown())?;
-        self.contents.files.note_change(place)?;
-        let inode = self.names.inodes.at(place);
-        // Its creator may write to it whatever the mode says.
-        inode.file().lock().content = Content::Open(Arc::new(created));
-        let opened = self.opener.open_and_look_up(&inode, access);
-        if opened.is_err() {
-            inode.file().lock().content = Content::Stored;
-            self.names.inodes.release(inode);
-        }
-        opened
     }
 
     /// Records who opened a file that the kernel writes by itself. The thread must wait for the

@@ -61,6 +61,7 @@ pub use access::{Access, Caller, Opened, Pages};
 use attr_writer::AttrWriter;
 pub use authors::HandleUse;
 use changes::directories::Directories;
+use changes::new_files::NewFiles;
 use changes::renames::Renames;
 use contents::Contents;
 use contents::store::StoreReason;
@@ -96,7 +97,8 @@ pub struct Vfs {
     names: Arc<Names>,
     listings: Arc<Listings>,
     contents: Contents,
-    opener: Opener,
+    opener: Arc<Opener>,
+    new_files: NewFiles,
     directories: Directories,
     renames: Renames,
     attr_writer: AttrWriter,
@@ -138,8 +140,9 @@ impl Vfs {
         core.cache.store_with(move |key| {
             writer.upgrade().map_or(Ok(()), |writer| writer.store_shard(key))
         });
-        let opener = Opener::new(&contents, &listings, &reader, backing_files);
+        let opener = Arc::new(Opener::new(&contents, &listings, &reader, backing_files));
         Self {
+            new_files: NewFiles::new(&contents, &opener),
             directories: Directories::new(&contents, &listings, &opener.handles),
             renames: Renames::new(&contents),
             attr_writer: AttrWriter::new(&contents, &opener.handles),

@@ -39,15 +39,7 @@ impl Vfs {
         let _shared = self.core.tree_lock.read();
         let parent = self.directory_for_new(parent, name)?;
         let place = self.names.place_for_new(&parent, name)?;
-        if !self.contents.files.is_kept_as_file(Some(&place)) {
-            let detail = "the store keeps only regular files and directories";
-            let of_node = "a chunk or metadata file is a regular file";
-            let is_ordinary = matches!(place, Place::Ordinary(..));
-            let detail = if is_ordinary { detail } else { of_node };
-            return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
-        }
-        self.names.touch(&place);
-        self.renames.make(&place, node, owner)?;
+        self.new_files.make(&place, node, owner)?;
         self.names.lookup_place(&place)
     }
 

@@ -1,11 +1,11 @@
-//! Creates, removes, renames and links ordinary files in a store of files.
+//! Removes, renames and links ordinary files in a store of files.
 
 use std::sync::Arc;
 
 use super::renames::{NamedFile, Renames, lock_both};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::directory::LOCK_SUFFIX;
-use crate::store::{FileKind, FileStore, NewNode, Ownership, Replace};
+use crate::store::{FileKind, FileStore, Replace};
 use crate::vfs::contents::store::StoreReason;
 use crate::vfs::names::file::{Content, File};
 use crate::vfs::names::inode::Inode;
@@ -30,12 +30,6 @@ impl Renames {
 
     fn path(&self, place: &Place) -> Result<String> {
         self.names.path_in_store(place)?.ok_or_else(Error::not_found)
-    }
-
-    /// Makes a file that is no regular one at `place`.
-    pub fn make(&self, place: &Place, node: NewNode<'_>, owner: Ownership) -> Result<()> {
-        self.files()?.make(&self.path(place)?, node, owner).at(place.shown())?;
-        self.contents.files.note_change(place)
     }
 
     /// Removes an ordinary file from the store.

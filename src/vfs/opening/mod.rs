@@ -21,7 +21,6 @@ use crate::vfs::contents::Contents;
 use crate::vfs::core::Core;
 use crate::vfs::kernel::backing_files::BackingFiles;
 use crate::vfs::names::Names;
-use crate::vfs::names::attr::Attr;
 use crate::vfs::names::file::{Content, File, OpenedAs};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::listing::Listings;
@@ -82,20 +81,6 @@ impl Opener {
         };
         let (reader, contents) = (Arc::clone(reader), contents.clone());
         Self { core, names, reader, contents, handles, passthrough, reports }
-    }
-
-    pub fn open_and_look_up(&self, inode: &Arc<Inode>, access: Access) -> Result<(Attr, Opened)> {
-        let opened = self.open_inode(inode, access)?;
-        match self.names.attr(inode) {
-            Ok(attr) => {
-                self.names.inodes.looked_up(inode);
-                Ok((attr, opened))
-            }
-            Err(error) => {
-                self.end(opened.handle);
-                Err(error)
-            }
-        }
     }
 
     pub fn open_inode(&self, known: &Arc<Inode>, access: Access) -> Result<Opened> {

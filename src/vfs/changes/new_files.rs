@@ -1,0 +1,143 @@
+//! Creates files.
+
+use std::sync::Arc;
+
+use crate::error::{At, Error, Kind, Result};
+use crate::store::{FileStore, NewNode, Ownership};
+use crate::vfs::access::{Access, Opened};
+use crate::vfs::contents::Contents;
+use crate::vfs::contents::ordinary::is_scratch;
+use crate::vfs::core::Core;
+use crate::vfs::names::Names;
+use crate::vfs::names::attr::Attr;
+use crate::vfs::names::file::{Content, Created, Unstored};
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::overlay::Shown;
+use crate::vfs::names::place::Place;
+use crate::vfs::opening::Opener;
+
+/// Creates files.
+pub(in crate::vfs) struct NewFiles {
+    core: Arc<Core>,
+    names: Arc<Names>,
+    contents: Contents,
+    opener: Arc<Opener>,
+}
+
+impl NewFiles {
+    /// Creates files in `contents`, which `opener` opens.
+    pub fn new(contents: &Contents, opener: &Arc<Opener>) -> Self {
+        let (contents, opener) = (contents.clone(), Arc::clone(opener));
+        let (core, names) = (Arc::clone(&contents.core), Arc::clone(&contents.names));
+        Self { core, names, contents, opener }
+    }
+
+    /// Creates the file `name` in `parent` with this owner and mode, and opens it, or opens the
+    /// existing one.
+    pub fn create(
+        &self,
+        parent: &Place,
+        name: &str,
+        owner: Ownership,
+        access: Access,
+        is_exclusive: bool,
+    ) -> Result<(Attr, Opened)> {
+        if let Some(place) = self.names.resolve(parent, name)? {
+            if is_exclusive {
+                return Err(Error::new(Kind::Exists, "the file exists"));
+            }
+            if place.is_dir() {
+                return Err(Error::new(Kind::IsDirectory, "is a directory"));
+            }
+            return self.open_and_look_up(&self.names.inode_for_name(&place), access);
+        }
+        self.core.hierarchy.store().write()?;
+        let place = self.names.place_for_new(parent, name)?;
+        self.names.touch(&place);
+        if self.contents.files.is_kept_as_file(Some(&place)) && !is_scratch(name) {
+            return self.create_in_store(&place, owner, access);
+        }
+        let inode = self.names.inodes.at(&place);
+        self.make_unstored(&inode, &place, owner)?;
+        let created = self.open_and_look_up(&inode, Access::Truncate);
+        if created.is_err() {
+            self.names.leave_overlay(&place, &inode);
+            self.names.inodes.release(inode);
+        }
+        created
+    }
+
+    /// Makes a new file that is not stored yet.
+    fn make_unstored(&self, inode: &Arc<Inode>, place: &Place, owner: Ownership) -> Result<()> {
+        let mut file = inode.file().lock();
+        if !inode.is_at(place) {
+            return Err(Error::not_found()); // A thread has just removed the file that was there.
+        }
+        if !matches!(file.content, Content::Stored) {
+            return Err(Error::new(Kind::Exists, "another program has just created the file"));
+        }
+        let shown = Shown::File(place.clone(), Arc::clone(inode));
+        self.names.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
+        file.created = Some(Created::by(owner));
+        file.content = Content::Unstored(Unstored::empty());
+        Ok(())
+    }
+
+    /// Creates an ordinary file in a store of files, and opens it.
+    fn create_in_store(
+        &self,
+        place: &Place,
+        owner: Ownership,
+        access: Access,
+    ) -> Result<(Attr, Opened)> {
+        let (files, path) = self.in_store(place)?;
+        let created = files.create(&path, owner).at(place.shown())?;
+        self.contents.files.note_change(place)?;
+        let inode = self.names.inodes.at(place);
+        // Its creator may write to it whatever the mode says.
+        inode.file().lock().content = Content::Open(Arc::new(created));
+        let opened = self.open_and_look_up(&inode, access);
+        if opened.is_err() {
+            inode.file().lock().content = Content::Stored;
+            self.names.inodes.release(inode);
+        }
+        opened
+    }
+
+    /// Opens a file for its creator, and adds one to its lookup count.
+    fn open_and_look_up(&self, inode: &Arc<Inode>, access: Access) -> Result<(Attr, Opened)> {
+        let opened = self.opener.open_inode(inode, access)?;
+        match self.names.attr(inode) {
+            Ok(attr) => {
+                self.names.inodes.looked_up(inode);
+                Ok((attr, opened))
+            }
+            Err(error) => {
+                self.opener.end(opened.handle);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a symbolic link, a FIFO, a socket, a device or an empty regular file. Only a store of
+    /// files keeps these, and only ordinary files can be one.
+    pub fn make(&self, place: &Place, node: NewNode<'_>, owner: Ownership) -> Result<()> {
+        if !self.contents.files.is_kept_as_file(Some(place)) {
+            let detail = "the store keeps only regular files and directories";
+            let of_node = "a chunk or metadata file is a regular file";
+            let is_ordinary = matches!(place, Place::Ordinary(..));
+            let detail = if is_ordinary { detail } else { of_node };
+            return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
+        }
+        self.names.touch(place);
+        let (files, path) = self.in_store(place)?;
+        files.make(&path, node, owner).at(place.shown())?;
+        self.contents.files.note_change(place)
+    }
+
+    /// Returns the path of an ordinary file in its store of files.
+    fn in_store(&self, place: &Place) -> Result<(&dyn FileStore, String)> {
+        let files = self.names.files().ok_or_else(|| Error::unsupported("the store does not keep files"))?;
+        Ok((files, self.names.path_in_store(place)?.ok_or_else(Error::not_found)?))
+    }
+}
