@@ -1,15 +1,12 @@
 //! The calls that change names: they lock the tree, find the names and check them.
 
+use super::Vfs;
 use super::access::Caller;
-use super::changes::ordinary::is_lock_of_tensorstore;
-use super::changes::renames::{NamedFile, check_has_bytes, check_is_no_chunk_of};
+use super::changes::renames::{check_has_bytes, check_is_no_chunk_of};
 use super::names::attr::Attr;
-use super::names::file::Content;
-use super::names::inode::Inode;
 use super::names::place::{
     DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, below_shown, check_writable,
 };
-use super::{ATTEMPTS, Vfs};
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{NewNode, Ownership, Replace};
@@ -60,22 +57,7 @@ impl Vfs {
         let parent = self.names.directory(parent)?;
         let place = self.names.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
-        self.directories.check_empty(&place)?;
-        if let Place::Node(path) = &place {
-            self.core.cache.forget_below(path);
-            self.core.hierarchy.changes().remove_directory(path).at(path)?;
-            self.names.zarr2.forget(path);
-            self.directories.note_documents(path)?;
-        } else if let Some(name) = place.name() {
-            if let Place::OrdinaryDir(path, relative) = &place {
-                // Files that were never shown.
-                let hidden = self.core.hierarchy.ordinary_prefix(path)?.join(relative)?;
-                self.core.hierarchy.store().write()?.erase_prefix(&hidden)?;
-            }
-            self.names.overlay.remove(&place.parent(), &name);
-        }
-        self.names.inodes.unlink(&place);
-        Ok(())
+        self.directories.remove(&place)
     }
 
     /// Syncs the unstored files of a directory that are complete, and stores the directory itself
@@ -130,11 +112,7 @@ impl Vfs {
             }
             _ => return Err(Error::new(Kind::NotPermitted, "read-only").at(place.shown())),
         }
-        let inode = self.names.inode_at(&place);
-        let removed = self.renames.unlink_file(&inode, &place).at(place.shown());
-        self.names.inodes.release(inode);
-        self.contents.chunks.store_full_soon();
-        removed
+        self.renames.unlink(&place).at(place.shown())
     }
 
     /// Renames `name` in `parent` to `new_name` in `new_parent`: the bytes of a file are stored as
@@ -182,7 +160,7 @@ impl Vfs {
         }
         let at = below_shown(&new_parent, new_name);
         if replace == Replace::Exchange {
-            self.check_exchange(&from, taken.as_ref(), &at)?;
+            self.renames.check_exchange(&from, taken.as_ref(), &at)?;
         }
         if from.is_dir() {
             let renamed = if is_dir {
@@ -202,87 +180,11 @@ impl Vfs {
         };
         check_writable(Some(&to))?;
         if let Place::View(path, format) = &to {
-            let inode = self.names.inodes.at(&from);
-            let replaced = self
-                .check_may_copy(user, &inode)
-                .and_then(|()| self.renames.rename_onto_view(&inode, &from, path, format));
-            self.names.inodes.release(inode);
-            return replaced.at(at);
+            return self.renames.rename_onto_view(user, &from, path, format).at(at);
         }
         check_is_no_chunk_of(&from, &to).at(at.clone())?;
         self.names.touch(&to);
-        self.rename_file(user, &from, &to, replace).at(at)
-    }
-
-    /// Refuses to copy the bytes of a file for a user who may not read it. The error makes `mv`
-    /// copy it, and the kernel checks that.
-    fn check_may_copy(&self, user: Caller, inode: &Inode) -> Result<()> {
-        if !self.core.options.has_others || user.is_trusted() {
-            return Ok(());
-        }
-        let attr = self.names.attr(inode)?;
-        let may_read = match attr.owner.or(attr.private) {
-            Some(owner) => user.may_read(owner),
-            None => attr.mode.is_none_or(|mode| mode & 0o004 != 0),
-        };
-        if may_read {
-            return Ok(());
-        }
-        let detail = "not every user may read the file: copy it";
-        Err(Error::new(Kind::CrossDevice, detail))
-    }
-
-    /// Renames a file to a name that may have one.
-    fn rename_file(&self, user: Caller, from: &Place, to: &Place, replace: Replace) -> Result<()> {
-        let rename = || self.rename_file_once(user, from, to, replace);
-        // Other threads may give the new name to one file after the other.
-        let is_over =
-            |renamed: &Result<()>| !matches!(renamed, Err(error) if error.kind() == Kind::Stale);
-        (1..ATTEMPTS).map(|_| rename()).find(is_over).unwrap_or_else(rename)
-    }
-
-    fn rename_file_once(
-        &self,
-        user: Caller,
-        from: &Place,
-        to: &Place,
-        replace: Replace,
-    ) -> Result<()> {
-        let is_in_store = self.renames.are_kept_as_files(from, to) && !is_lock_of_tensorstore(from);
-        if !is_in_store {
-            self.renames.check_regular(from)?;
-        }
-        let (inode, replaced) = (self.names.inode_at(from), self.names.inode_at(to));
-        let renamed = if !is_in_store && inode.has_several_places() {
-            // The error makes `mv` copy it.
-            let detail =
-                "a file with several names cannot become a chunk or metadata file: copy it";
-            Err(Error::new(Kind::CrossDevice, detail))
-        } else {
-            let from = NamedFile { inode: &inode, place: from };
-            let to = NamedFile { inode: &replaced, place: to };
-            if is_in_store {
-                self.renames.rename_in_store(from, to, replace)
-            } else {
-                self.check_may_copy(user, &inode).and_then(|()| self.renames.rename_file(from, to))
-            }
-        };
-        self.names.inodes.release(inode);
-        self.names.inodes.release(replaced);
-        self.contents.chunks.store_full_soon();
-        renamed
-    }
-
-    /// Refuses `RENAME_EXCHANGE` unless both are ordinary files in a directory.
-    fn check_exchange(&self, from: &Place, to: Option<&Place>, at: &str) -> Result<()> {
-        match to {
-            None => Err(Error::not_found()),
-            Some(to) if self.renames.are_kept_as_files(from, to) => Ok(()),
-            Some(_) => {
-                let detail = "RENAME_EXCHANGE is only for ordinary files of a directory";
-                Err(Error::invalid(detail).at(at))
-            }
-        }
+        self.renames.rename(user, &from, &to, replace).at(at)
     }
 
     fn is_stored_dir(&self, number: u64) -> Result<bool> {
@@ -317,26 +219,7 @@ impl Vfs {
         let to = self.names.place_for_new(&new_parent, new_name)?;
         check_writable(Some(&to))?;
         self.names.touch(&to);
-        if self.renames.are_kept_as_files(&from, &to) && !is_lock_of_tensorstore(&from) {
-            self.renames.link_in_store(NamedFile { inode: &inode, place: &from }, &to)?;
-            return self.names.lookup_place(&to);
-        }
-        self.renames.check_regular(&from)?;
-        self.check_may_copy(user, &inode)?;
-        let bytes = match &inode.file().lock().content {
-            Content::Unstored(unstored) => {
-                unstored.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?
-            }
-            Content::Stored | Content::Detached(_) | Content::Open(_) => {
-                self.contents.stored.bytes_at(&from)?
-            }
-        };
-        if matches!(to, Place::Ordinary(..)) {
-            self.renames.put_new_file(&to, bytes)?;
-        } else {
-            let target = self.names.target(to.clone())?;
-            self.contents.files.store_as(&target, bytes.into(), None).at(to.shown())?;
-        }
+        self.renames.link(user, &inode, &from, &to)?;
         self.names.lookup_place(&to)
     }
 }

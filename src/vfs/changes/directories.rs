@@ -145,8 +145,28 @@ impl Directories {
         Ok(false)
     }
 
+    /// Removes an empty directory.
+    pub fn remove(&self, place: &Place) -> Result<()> {
+        self.check_empty(place)?;
+        if let Place::Node(path) = place {
+            self.core.cache.forget_below(path);
+            self.core.hierarchy.changes().remove_directory(path).at(path)?;
+            self.names.zarr2.forget(path);
+            self.note_documents(path)?;
+        } else if let Some(name) = place.name() {
+            if let Place::OrdinaryDir(path, relative) = place {
+                // Files that were never shown.
+                let hidden = self.core.hierarchy.ordinary_prefix(path)?.join(relative)?;
+                self.core.hierarchy.store().write()?.erase_prefix(&hidden)?;
+            }
+            self.names.overlay.remove(&place.parent(), &name);
+        }
+        self.names.inodes.unlink(place);
+        Ok(())
+    }
+
     /// Refuses a file, and a directory that is not empty.
-    pub fn check_empty(&self, place: &Place) -> Result<()> {
+    fn check_empty(&self, place: &Place) -> Result<()> {
         self.check_looks_empty(place)?;
         match place {
             // With these goes everything that the store has below them.
@@ -250,7 +270,7 @@ impl Directories {
     }
 
     /// Marks the metadata files of a node, or their removal, as not synced to disk.
-    pub fn note_documents(&self, path: &NodePath) -> Result<()> {
+    fn note_documents(&self, path: &NodePath) -> Result<()> {
         for key in self.names.stored_keys(path)? {
             self.contents.unsynced.changed(key);
         }

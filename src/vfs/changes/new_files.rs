@@ -137,7 +137,10 @@ impl NewFiles {
 
     /// Returns the path of an ordinary file in its store of files.
     fn in_store(&self, place: &Place) -> Result<(&dyn FileStore, String)> {
-        let files = self.names.files().ok_or_else(|| Error::unsupported("the store does not keep files"))?;
+        let files = self
+            .names
+            .files()
+            .ok_or_else(|| Error::unsupported("the store does not keep files"))?;
         Ok((files, self.names.path_in_store(place)?.ok_or_else(Error::not_found)?))
     }
 }

@@ -1,4 +1,4 @@
-//! Removes, renames and links ordinary files in a store of files.
+//! Removes and renames ordinary files in a store of files.
 
 use std::sync::Arc;
 
@@ -12,33 +12,38 @@ use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 
 /// Whether a file is a lock of TensorStore, which is never stored as it is.
-pub fn is_lock_of_tensorstore(place: &Place) -> bool {
+pub(super) fn is_lock_of_tensorstore(place: &Place) -> bool {
     place.name().is_some_and(|name| name.ends_with(LOCK_SUFFIX))
 }
 
 impl Renames {
     /// Whether both places are ordinary files that the store keeps as files.
-    pub fn are_kept_as_files(&self, from: &Place, to: &Place) -> bool {
+    pub(super) fn are_kept_as_files(&self, from: &Place, to: &Place) -> bool {
         let is_kept = |place| self.contents.files.is_kept_as_file(Some(place));
         is_kept(from) && is_kept(to)
     }
 
-    fn files(&self) -> Result<&dyn FileStore> {
+    pub(super) fn files(&self) -> Result<&dyn FileStore> {
         self.core.hierarchy.store().write()?;
         self.names.files().ok_or_else(|| Error::unsupported("the store does not keep files"))
     }
 
-    fn path(&self, place: &Place) -> Result<String> {
+    pub(super) fn path(&self, place: &Place) -> Result<String> {
         self.names.path_in_store(place)?.ok_or_else(Error::not_found)
     }
 
     /// Removes an ordinary file from the store.
-    pub fn remove_file(&self, place: &Place) -> Result<()> {
+    pub(super) fn remove_file(&self, place: &Place) -> Result<()> {
         self.files()?.remove_file(&self.path(place)?)
     }
 
     /// Removes one name of an ordinary file. Programs that have it open keep it.
-    pub fn unlink_in_store(&self, inode: &Inode, file: &mut File, place: &Place) -> Result<()> {
+    pub(super) fn unlink_in_store(
+        &self,
+        inode: &Inode,
+        file: &mut File,
+        place: &Place,
+    ) -> Result<()> {
         let is_unstored = matches!(file.content, Content::Unstored(_));
         // A lock of TensorStore is never stored, and the store does not let others touch one.
         if !(is_unstored && is_lock_of_tensorstore(place)) {
@@ -59,7 +64,7 @@ impl Renames {
 
     /// Renames an ordinary file to another ordinary one. A scratch file becomes a file of the store
     /// first.
-    pub fn rename_in_store(
+    pub(super) fn rename_in_store(
         &self,
         from: NamedFile<'_>,
         to: NamedFile<'_>,
@@ -91,21 +96,9 @@ impl Renames {
         Ok(())
     }
 
-    /// Gives an ordinary file a second name.
-    pub fn link_in_store(&self, from: NamedFile<'_>, to: &Place) -> Result<()> {
-        let mut file = from.inode.file().lock();
-        self.contents.files.store_locked(from.inode, &mut file, StoreReason::Asked)?;
-        self.files()?.link(&self.path(from.place)?, &self.path(to)?).at(to.shown())?;
-        self.contents.files.note_change(to)?;
-        if let Some(id) = self.names.file_id(to)? {
-            self.names.inodes.link(from.inode, to, id);
-        }
-        Ok(())
-    }
-
     /// Fails for a link, a FIFO, a socket or a device, which has no bytes for a chunk or a metadata
     /// file.
-    pub fn check_regular(&self, from: &Place) -> Result<()> {
+    pub(super) fn check_regular(&self, from: &Place) -> Result<()> {
         if !self.contents.files.is_kept_as_file(Some(from)) {
             return Ok(());
         }

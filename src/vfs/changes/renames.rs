@@ -1,18 +1,20 @@
-//! Removes, renames and copies files.
+//! Removes, renames and links files.
 
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
+use super::ordinary::is_lock_of_tensorstore;
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::store::Ownership;
+use crate::store::Replace;
+use crate::vfs::access::Caller;
 use crate::vfs::contents::Contents;
-use crate::vfs::core::Core;
+use crate::vfs::core::{ATTEMPTS, Core};
 use crate::vfs::names::Names;
 use crate::vfs::names::chunk_names::ChunkNames;
-use crate::vfs::names::file::{Content, Created, File, Unstored, Written};
+use crate::vfs::names::file::{Content, File, Written};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::Place;
@@ -42,7 +44,7 @@ enum Before {
     Unknown,
 }
 
-/// Removes, renames and copies files.
+/// Removes, renames and links files.
 pub(in crate::vfs) struct Renames {
     pub(super) core: Arc<Core>,
     pub(super) names: Arc<Names>,
@@ -56,7 +58,16 @@ impl Renames {
         Self { core: Arc::clone(&contents.core), names: Arc::clone(&contents.names), contents }
     }
 
-    pub fn unlink_file(&self, inode: &Inode, place: &Place) -> Result<()> {
+    /// Removes the file at `place`. Programs that have it open keep its bytes.
+    pub fn unlink(&self, place: &Place) -> Result<()> {
+        let inode = self.names.inode_at(place);
+        let removed = self.unlink_file(&inode, place);
+        self.names.inodes.release(inode);
+        self.contents.chunks.store_full_soon();
+        removed
+    }
+
+    fn unlink_file(&self, inode: &Inode, place: &Place) -> Result<()> {
         let mut file = inode.file().lock();
         if !inode.is_at(place) {
             return Err(Error::not_found()); // Another thread has removed or replaced it just now.
@@ -80,6 +91,21 @@ impl Renames {
     /// replaced.
     pub fn rename_onto_view(
         &self,
+        user: Caller,
+        from: &Place,
+        path: &NodePath,
+        format: &'static Format,
+    ) -> Result<()> {
+        let inode = self.names.inodes.at(from);
+        let replaced = self
+            .check_may_copy(user, &inode)
+            .and_then(|()| self.write_to_view(&inode, from, path, format));
+        self.names.inodes.release(inode);
+        replaced
+    }
+
+    fn write_to_view(
+        &self,
         inode: &Inode,
         from: &Place,
         path: &NodePath,
@@ -96,28 +122,74 @@ impl Renames {
         self.unlink_file(inode, from)
     }
 
-    /// Creates an ordinary file with these bytes.
-    pub fn put_new_file(&self, place: &Place, bytes: Buffer) -> Result<()> {
-        if self.contents.files.is_kept_as_file(Some(place)) {
-            let created = Created::by(Ownership::of_process(0o644));
-            self.contents.files.make_file(place, &Unstored::of(bytes), &created)?;
-            return self.contents.files.note_change(place);
+    /// Refuses `RENAME_EXCHANGE` unless both are ordinary files in a directory.
+    pub fn check_exchange(&self, from: &Place, to: Option<&Place>, at: &str) -> Result<()> {
+        match to {
+            None => Err(Error::not_found()),
+            Some(to) if self.are_kept_as_files(from, to) => Ok(()),
+            Some(_) => {
+                let detail = "RENAME_EXCHANGE is only for ordinary files of a directory";
+                Err(Error::invalid(detail).at(at))
+            }
         }
-        let inode = self.names.inodes.at(place);
-        if let Err(error) = self.contents.files.reserve(bytes.len()) {
-            self.names.inodes.release(inode);
-            return Err(error);
-        }
-        inode.file().lock().content =
-            Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
-        let name = place.name().unwrap_or_default();
-        self.names.overlay.insert(place.parent(), &name, Shown::File(place.clone(), inode));
-        Ok(())
     }
 
-    /// Renames a file. Both files stay locked, so that every concurrent write or open comes
-    /// entirely before or after the rename.
-    pub fn rename_file(&self, from: NamedFile<'_>, to: NamedFile<'_>) -> Result<()> {
+    /// Renames a file to a name that may have one.
+    pub fn rename(&self, user: Caller, from: &Place, to: &Place, replace: Replace) -> Result<()> {
+        let rename = || self.rename_once(user, from, to, replace);
+        // Other threads may give the new name to one file after the other.
+        let is_over =
+            |renamed: &Result<()>| !matches!(renamed, Err(error) if error.kind() == Kind::Stale);
+        (1..ATTEMPTS).map(|_| rename()).find(is_over).unwrap_or_else(rename)
+    }
+
+    fn rename_once(&self, user: Caller, from: &Place, to: &Place, replace: Replace) -> Result<()> {
+        let is_in_store = self.are_kept_as_files(from, to) && !is_lock_of_tensorstore(from);
+        if !is_in_store {
+            self.check_regular(from)?;
+        }
+        let (inode, replaced) = (self.names.inode_at(from), self.names.inode_at(to));
+        let renamed = if !is_in_store && inode.has_several_places() {
+            // The error makes `mv` copy it.
+            let detail =
+                "a file with several names cannot become a chunk or metadata file: copy it";
+            Err(Error::new(Kind::CrossDevice, detail))
+        } else {
+            let from = NamedFile { inode: &inode, place: from };
+            let to = NamedFile { inode: &replaced, place: to };
+            if is_in_store {
+                self.rename_in_store(from, to, replace)
+            } else {
+                self.check_may_copy(user, &inode).and_then(|()| self.rename_bytes(from, to))
+            }
+        };
+        self.names.inodes.release(inode);
+        self.names.inodes.release(replaced);
+        self.contents.chunks.store_full_soon();
+        renamed
+    }
+
+    /// Refuses to copy the bytes of a file for a user who may not read it. The error makes `mv`
+    /// copy it, and the kernel checks that.
+    pub(super) fn check_may_copy(&self, user: Caller, inode: &Inode) -> Result<()> {
+        if !self.core.options.has_others || user.is_trusted() {
+            return Ok(());
+        }
+        let attr = self.names.attr(inode)?;
+        let may_read = match attr.owner.or(attr.private) {
+            Some(owner) => user.may_read(owner),
+            None => attr.mode.is_none_or(|mode| mode & 0o004 != 0),
+        };
+        if may_read {
+            return Ok(());
+        }
+        let detail = "not every user may read the file: copy it";
+        Err(Error::new(Kind::CrossDevice, detail))
+    }
+
+    /// Stores the bytes of a file under its new name, and removes the old one. Both files stay
+    /// locked, so that every concurrent write or open comes entirely before or after the rename.
+    fn rename_bytes(&self, from: NamedFile<'_>, to: NamedFile<'_>) -> Result<()> {
         let NamedFile { inode, place: from } = from;
         let NamedFile { inode: replaced, place: to } = to;
         if Arc::ptr_eq(inode, replaced) {

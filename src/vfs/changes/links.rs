@@ -1,0 +1,73 @@
+//! Creates second names of files (link(2)).
+
+use std::sync::Arc;
+
+use super::ordinary::is_lock_of_tensorstore;
+use super::renames::Renames;
+use crate::buffer::Buffer;
+use crate::error::{At, Result};
+use crate::store::Ownership;
+use crate::vfs::access::Caller;
+use crate::vfs::contents::store::StoreReason;
+use crate::vfs::names::file::{Content, Created, Unstored};
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::overlay::Shown;
+use crate::vfs::names::place::Place;
+
+impl Renames {
+    /// Gives the file at `from` the second name `to`. If that is no name of the same file, it gets
+    /// a copy of the bytes.
+    pub fn link(&self, user: Caller, inode: &Arc<Inode>, from: &Place, to: &Place) -> Result<()> {
+        if self.are_kept_as_files(from, to) && !is_lock_of_tensorstore(from) {
+            return self.link_in_store(inode, from, to);
+        }
+        self.check_regular(from)?;
+        self.check_may_copy(user, inode)?;
+        let bytes = match &inode.file().lock().content {
+            Content::Unstored(unstored) => {
+                unstored.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?
+            }
+            Content::Stored | Content::Detached(_) | Content::Open(_) => {
+                self.contents.stored.bytes_at(from)?
+            }
+        };
+        if matches!(to, Place::Ordinary(..)) {
+            self.put_new_file(to, bytes)?;
+        } else {
+            let target = self.names.target(to.clone())?;
+            self.contents.files.store_as(&target, bytes.into(), None).at(to.shown())?;
+        }
+        Ok(())
+    }
+
+    /// Gives an ordinary file a second name.
+    fn link_in_store(&self, inode: &Arc<Inode>, from: &Place, to: &Place) -> Result<()> {
+        let mut file = inode.file().lock();
+        self.contents.files.store_locked(inode, &mut file, StoreReason::Asked)?;
+        self.files()?.link(&self.path(from)?, &self.path(to)?).at(to.shown())?;
+        self.contents.files.note_change(to)?;
+        if let Some(id) = self.names.file_id(to)? {
+            self.names.inodes.link(inode, to, id);
+        }
+        Ok(())
+    }
+
+    /// Creates an ordinary file with these bytes.
+    fn put_new_file(&self, place: &Place, bytes: Buffer) -> Result<()> {
+        if self.contents.files.is_kept_as_file(Some(place)) {
+            let created = Created::by(Ownership::of_process(0o644));
+            self.contents.files.make_file(place, &Unstored::of(bytes), &created)?;
+            return self.contents.files.note_change(place);
+        }
+        let inode = self.names.inodes.at(place);
+        if let Err(error) = self.contents.files.reserve(bytes.len()) {
+            self.names.inodes.release(inode);
+            return Err(error);
+        }
+        inode.file().lock().content =
+            Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
+        let name = place.name().unwrap_or_default();
+        self.names.overlay.insert(place.parent(), &name, Shown::File(place.clone(), inode));
+        Ok(())
+    }
+}
