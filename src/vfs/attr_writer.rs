@@ -60,7 +60,7 @@ impl AttrWriter {
         self.contents.files.truncate_and_store(&inode, len)
     }
 
-    /// Fails with [`Kind::TooLarge`](crate::error::Kind::TooLarge) if a file cannot have `len` bytes.
+    /// Fails with the kind `TooLarge` if a file cannot have `len` bytes.
     pub fn check_len(&self, number: u64, len: u64) -> Result<()> {
         let Some(place) = self.names.inode(number)?.place() else { return Ok(()) };
         let target = self.names.target(place)?;

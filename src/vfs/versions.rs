@@ -70,9 +70,8 @@ impl Versions {
     }
 
     /// Returns the version of an open file, which another program may change at any time. A file
-    /// and its parts have their version from the stored values that they are made of. `read` returns
-    /// the first bytes of the file, up to a length: a generated file has its version from its
-    /// bytes.
+    /// and its parts have their version from the stored values that they are made of. A generated
+    /// file has it from its bytes: `read` returns the first bytes of the file, up to a length.
     pub fn of(
         &self,
         handle: u64,
