@@ -85,7 +85,7 @@ impl AttrWriter {
     /// attributes of each directory that they make.
     pub fn may_lose_changes(&self, number: u64) -> Result<bool> {
         let place = self.names.inode(number)?.place();
-        Ok(self.names.files().is_some() && matches!(place, Some(Place::ChunkDir(..))))
+        Ok(self.names.ordinary.store().is_some() && matches!(place, Some(Place::ChunkDir(..))))
     }
 
     /// Sets the mode of a file that was created here and is not stored yet; `false` for other
@@ -115,8 +115,9 @@ impl AttrWriter {
         }
         drop(locked);
         let place = place.ok_or_else(Error::not_found)?;
-        let files = self.names.files().ok_or_else(|| Error::unsupported("no store of files"))?;
-        let path = self.names.path_in_store(&place)?.ok_or_else(Error::not_found)?;
+        let files =
+            self.names.ordinary.store().ok_or_else(|| Error::unsupported("no store of files"))?;
+        let path = self.names.ordinary.path(&place)?.ok_or_else(Error::not_found)?;
         let found = files.open(&path, FileUse::Attributes)?.ok_or_else(Error::not_found)?;
         found.change(changes).at(place.shown())
     }

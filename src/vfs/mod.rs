@@ -330,8 +330,9 @@ impl Vfs {
     /// Returns the text of a symbolic link.
     pub fn link_text(&self, number: u64) -> Result<Vec<u8>> {
         let place = self.names.inode(number)?.place().ok_or_else(Error::not_found)?;
-        let files = self.names.files().ok_or_else(|| Error::invalid("not a symbolic link"))?;
-        let path = self.names.path_in_store(&place)?.ok_or_else(Error::not_found)?;
+        let files =
+            self.names.ordinary.store().ok_or_else(|| Error::invalid("not a symbolic link"))?;
+        let path = self.names.ordinary.path(&place)?.ok_or_else(Error::not_found)?;
         let found = files.open(&path, FileUse::Attributes)?.ok_or_else(Error::not_found)?;
         found.link_text().at(place.shown())
     }

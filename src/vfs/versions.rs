@@ -92,7 +92,7 @@ impl Versions {
                 hash(&keys, self.stats_of(&keys)?, &mut hasher);
             }
             Some(Place::Ordinary(path, relative)) => {
-                let stat = self.names.stat_ordinary(&path, &relative)?;
+                let stat = self.names.ordinary.stat_value(&path, &relative)?;
                 (stat.len, stat.version.state()).hash(&mut hasher);
             }
             _ => {

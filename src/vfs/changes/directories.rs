@@ -72,7 +72,7 @@ impl Directories {
                     Err(error)
                         if error.kind() == Kind::Invalid
                             && matches!(directory, Place::Node(_))
-                            && self.names.files().is_some() => {}
+                            && self.names.ordinary.store().is_some() => {}
                     made => made?,
                 }
                 self.make_in_store(&Place::Node(child.clone()), owner).inspect_err(|_| {
@@ -113,8 +113,8 @@ impl Directories {
 
     /// Makes a directory of the store. Returns whether the store has such directories.
     fn make_in_store(&self, place: &Place, owner: Ownership) -> Result<bool> {
-        let Some(files) = self.names.files() else { return Ok(false) };
-        let Some(path) = self.names.path_in_store(place)? else { return Ok(false) };
+        let Some(files) = self.names.ordinary.store() else { return Ok(false) };
+        let Some(path) = self.names.ordinary.path(place)? else { return Ok(false) };
         match files.make(&path, NewNode::Directory, owner).at(place.shown()) {
             // It is there with nothing in it that is shown.
             Err(error) if error.kind() == Kind::Exists => {}
@@ -126,7 +126,7 @@ impl Directories {
 
     fn holds_chunks(&self, place: &Place, path: &NodePath, prefix: &[u64]) -> Result<bool> {
         Ok(self.names.has_chunks(&self.core.shown_array(path)?, prefix)?
-            || self.names.holds_ordinary(place)?)
+            || self.names.ordinary.are_in(place)?)
     }
 
     /// Whether a node has entries. A remote store may list a directory of shards without chunks.
@@ -181,7 +181,7 @@ impl Directories {
     fn check_looks_empty(&self, place: &Place) -> Result<()> {
         let holds_something = match place {
             Place::ChunkDir(path, prefix) => self.holds_chunks(place, path, prefix)?,
-            Place::OrdinaryDir(..) => self.names.holds_ordinary(place)?,
+            Place::OrdinaryDir(..) => self.names.ordinary.are_in(place)?,
             Place::Node(path) => {
                 let node = self.core.hierarchy.existing(path)?;
                 !node.is_bare() || self.lists_something(place)?
@@ -362,7 +362,7 @@ impl Directories {
         let is_private = path.components().any(|name| name == PRIVATE);
         if is_private
             || self.names.is_of_another_format(path)?
-            || self.names.files().is_some() && self.is_of_ordinary_files(path)?
+            || self.names.ordinary.store().is_some() && self.is_of_ordinary_files(path)?
         {
             return self.core.hierarchy.changes().keep_plain_directory(path);
         }

@@ -46,7 +46,7 @@ impl Renames {
         self.contents.files.store_locked(inode, &mut file, StoreReason::Asked)?;
         self.files()?.link(&self.path(from)?, &self.path(to)?).at(to.shown())?;
         self.contents.files.note_change(to)?;
-        if let Some(id) = self.names.file_id(to)? {
+        if let Some(id) = self.names.ordinary.id(to)? {
             self.names.inodes.link(inode, to, id);
         }
         Ok(())

@@ -139,8 +139,9 @@ impl NewFiles {
     fn in_store(&self, place: &Place) -> Result<(&dyn FileStore, String)> {
         let files = self
             .names
-            .files()
+            .ordinary
+            .store()
             .ok_or_else(|| Error::unsupported("the store does not keep files"))?;
-        Ok((files, self.names.path_in_store(place)?.ok_or_else(Error::not_found)?))
+        Ok((files, self.names.ordinary.path(place)?.ok_or_else(Error::not_found)?))
     }
 }

@@ -25,11 +25,14 @@ impl Renames {
 
     pub(super) fn files(&self) -> Result<&dyn FileStore> {
         self.core.hierarchy.store().write()?;
-        self.names.files().ok_or_else(|| Error::unsupported("the store does not keep files"))
+        self.names
+            .ordinary
+            .store()
+            .ok_or_else(|| Error::unsupported("the store does not keep files"))
     }
 
     pub(super) fn path(&self, place: &Place) -> Result<String> {
-        self.names.path_in_store(place)?.ok_or_else(Error::not_found)
+        self.names.ordinary.path(place)?.ok_or_else(Error::not_found)
     }
 
     /// Removes an ordinary file from the store.
@@ -102,7 +105,7 @@ impl Renames {
         if !self.contents.files.is_kept_as_file(Some(from)) {
             return Ok(());
         }
-        match self.names.file_stat(from)? {
+        match self.names.ordinary.stat(from)? {
             Some(found) if found.kind != FileKind::Regular => {
                 Err(Error::new(Kind::NotPermitted, "not a regular file").at(from.shown()))
             }

@@ -290,7 +290,7 @@ impl DocumentWriter {
         }
         for place in below.dirs.iter().rev() {
             // The store makes a directory of chunks again with its first chunk.
-            if let (Place::ChunkDir(..), Some(files)) = (place, self.names.files()) {
+            if let (Place::ChunkDir(..), Some(files)) = (place, self.names.ordinary.store()) {
                 let made = self.core.hierarchy.ordinary_prefix(path)?.key(&place.relative())?;
                 files
                     .remove_directory(made.as_str())
@@ -306,8 +306,8 @@ impl DocumentWriter {
         for (NewChunk { from, coords, inode, encoded, .. }, file) in below.chunks.iter().zip(files)
         {
             if encoded.is_none()
-                && let Some(files) = self.names.files()
-                && let Some(plain) = self.names.path_in_store(from)?
+                && let Some(files) = self.names.ordinary.store()
+                && let Some(plain) = self.names.ordinary.path(from)?
             {
                 // Its writer stores the chunk when it closes the file.
                 files.remove_file(&plain).unwrap_or_else(|error| log::debug!("{error}"));

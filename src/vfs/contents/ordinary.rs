@@ -44,7 +44,7 @@ pub fn is_scratch(name: &str) -> bool {
 impl Files {
     /// Whether a place is an ordinary file that the store keeps as a file.
     pub fn is_kept_as_file(&self, place: Option<&Place>) -> bool {
-        matches!(place, Some(Place::Ordinary(..))) && self.names.files().is_some()
+        matches!(place, Some(Place::Ordinary(..))) && self.names.ordinary.store().is_some()
     }
 
     /// Opens the stored file that a locked ordinary file is, or returns the open one. `None` for
@@ -71,8 +71,8 @@ impl Files {
         let Some(place) = inode.place().filter(|place| self.is_kept_as_file(Some(place))) else {
             return Ok(None);
         };
-        let Some(files) = self.names.files() else { return Ok(None) };
-        let path = self.names.path_in_store(&place)?.ok_or_else(Error::not_found)?;
+        let Some(files) = self.names.ordinary.store() else { return Ok(None) };
+        let path = self.names.ordinary.path(&place)?.ok_or_else(Error::not_found)?;
         let open = Arc::new(files.open(&path, purpose)?.ok_or_else(Error::not_found)?);
         if file.openers > 0 {
             file.content = Content::Open(Arc::clone(&open));
@@ -126,8 +126,9 @@ impl Files {
     /// Makes the unstored bytes of an ordinary file a file of the store, with the attributes that
     /// programs gave it.
     pub fn make_file(&self, place: &Place, unstored: &Unstored, created: &Created) -> Result<()> {
-        let files = self.names.files().ok_or_else(|| Error::unsupported("no store of files"))?;
-        let path = self.names.path_in_store(place)?.ok_or_else(Error::not_found)?;
+        let files =
+            self.names.ordinary.store().ok_or_else(|| Error::unsupported("no store of files"))?;
+        let path = self.names.ordinary.path(place)?.ok_or_else(Error::not_found)?;
         let write = self.core.hierarchy.store().write()?;
         let written = unstored.written();
         let times = FileChanges {

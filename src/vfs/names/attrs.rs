@@ -24,7 +24,9 @@ impl Names {
     /// more can only be opened again by the user who mounted.
     pub fn with_private(&self, attr: Attr, place: Option<&Place>) -> Result<Attr> {
         let private = match place {
-            Some(place) => self.private(place).map_err(|error| error.at(place.shown()))?,
+            Some(place) => {
+                self.private.ownership_of(place).map_err(|error| error.at(place.shown()))?
+            }
             None if self.core.options.has_others && !attr.is_dir() => {
                 Some(Ownership::of_process(0o600))
             }
@@ -59,7 +61,7 @@ impl Names {
             (Place::Chunk(path, coords), Some(stat)) => {
                 self.attr_of_chunk(path, coords, self.attr_of_file(place), Some(stat))
             }
-            (Place::Ordinary(..), Some(stat)) if self.files().is_none() => {
+            (Place::Ordinary(..), Some(stat)) if self.ordinary.store().is_none() => {
                 Ok(self.attr_of_file(place).of_value(stat.len, stat))
             }
             _ => self.attr_of_stored(place),
@@ -94,7 +96,8 @@ impl Names {
         let len = u64::try_from(unstored.bytes.len()).unwrap_or(u64::MAX);
         let own = file.created.as_ref();
         // Only a store of files keeps the owner.
-        let is_file = self.files().is_some() && matches!(place, None | Some(Place::Ordinary(..)));
+        let is_file =
+            self.ordinary.store().is_some() && matches!(place, None | Some(Place::Ordinary(..)));
         let attr = Attr {
             number,
             len,
@@ -115,7 +118,7 @@ impl Names {
             Place::Node(path) => {
                 let node = self.core.hierarchy.existing(path)?;
                 let attr = Attr { is_of_node: !node.is_bare(), ..attr };
-                match (self.file_stat(place)?, node.document()) {
+                match (self.ordinary.stat(place)?, node.document()) {
                     (Some(stat), _) if stat.kind == FileKind::Directory => attr.of_file(&stat),
                     (_, Some(document)) => attr.modified_at(document.total().modified),
                     (_, None) => attr,
@@ -132,10 +135,12 @@ impl Names {
             }
             Place::Chunk(path, coords) => self.attr_of_chunk(path, coords, attr, None)?,
             Place::Ordinary(path, relative) => {
-                if self.files().is_some() {
-                    return Ok(attr.of_file(&self.file_stat(place)?.ok_or_else(Error::not_found)?));
+                if self.ordinary.store().is_some() {
+                    return Ok(
+                        attr.of_file(&self.ordinary.stat(place)?.ok_or_else(Error::not_found)?)
+                    );
                 }
-                let stat = self.stat_ordinary(path, relative)?;
+                let stat = self.ordinary.stat_value(path, relative)?;
                 attr.of_value(stat.len, &stat)
             }
             Place::StoredDocument(_, key) => {
@@ -155,14 +160,14 @@ impl Names {
             Place::ViewsDir(_) | Place::StoredDir(_) => {
                 let is_writable = matches!(place, Place::StoredDir(_));
                 let attr = Attr { is_writable, ..attr };
-                match self.stat_of_control(place)? {
+                match self.private.stat_of_control(place)? {
                     Some(stat) => Attr { private: Some(stat.owner), ..attr },
                     None => attr,
                 }
             }
             Place::ChunkDir(..) | Place::OrdinaryDir(..) => {
                 let attr = Attr { is_of_node: matches!(place, Place::ChunkDir(..)), ..attr };
-                match self.file_stat(place)? {
+                match self.ordinary.stat(place)? {
                     Some(stat) if stat.kind == FileKind::Directory => attr.of_file(&stat),
                     _ => attr,
                 }
@@ -226,11 +231,6 @@ impl Names {
                     .is_ok_and(|array| !array.is_encoded() && array.has_variable_len()),
                 _ => false,
             }
-    }
-
-    pub fn stat_ordinary(&self, path: &NodePath, relative: &str) -> Result<Stat> {
-        let key = self.core.hierarchy.ordinary_prefix(path)?.key(relative)?;
-        self.core.hierarchy.store().stat(&key)?.ok_or_else(Error::not_found)
     }
 
     /// Returns the stat of a chunk. The kernel may know chunks that are now outside the grid.

@@ -167,14 +167,14 @@ impl Listings {
                 let chunks = self.chunk_names(path, &array, prefix)?;
                 // A store that takes long knows the names by then.
                 let (names, path, place) = (Arc::clone(&self.names), path.clone(), place.clone());
-                let ordinary = std::iter::once_with(move || names.ordinary_entries(&path, &place));
+                let ordinary = std::iter::once_with(move || names.ordinary.entries(&path, &place));
                 let ordinary = ordinary.flat_map(|entries| match entries {
                     Ok(entries) => entries,
                     Err(error) => Box::new(std::iter::once(Err(error))),
                 });
                 Ok(Box::new(chunks.chain(ordinary)))
             }
-            Place::OrdinaryDir(path, _) => self.names.ordinary_entries(path, place),
+            Place::OrdinaryDir(path, _) => self.names.ordinary.entries(path, place),
             Place::Control => {
                 let reports = Report::ALL.map(|report| (report.name(), Place::Report(report)));
                 let directories = [
@@ -252,7 +252,7 @@ impl Listings {
                     None
                 };
                 let chunks = chunks.into_iter().map(|found| Ok((CHUNKS.to_owned(), found.place)));
-                let ordinary = self.names.ordinary_entries(path, &Place::Node(path.clone()))?;
+                let ordinary = self.names.ordinary.entries(path, &Place::Node(path.clone()))?;
                 Ok(Box::new(document.chain(chunks).chain(ordinary)))
             }
         }

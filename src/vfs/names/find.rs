@@ -156,7 +156,7 @@ impl Names {
                 let child = path.child(name)?;
                 if matches!(node.content(), NodeContent::Group(_))
                     && !matches!(self.core.options.form, Form::View(_))
-                    && self.is_special(path, directory, name)?
+                    && self.ordinary.is_special(path, directory, name)?
                 {
                     return self.find_ordinary(path, directory, name);
                 }
@@ -188,7 +188,7 @@ impl Names {
         let place = Place::ChunkDir(path.clone(), Vec::new());
         let is_there = self.may_have_chunks(array, &[])?
             || self.overlay.has_chunks(path, &[])
-            || self.holds_ordinary(&place)?;
+            || self.ordinary.are_in(&place)?;
         Ok(is_there.then(|| place.into()))
     }
 
@@ -207,7 +207,7 @@ impl Names {
                 let is_there = self.may_have_chunks(&array, &indices)?
                     || self.overlay.has_chunks(path, &indices);
                 let place = Place::ChunkDir(path.clone(), indices);
-                (is_there || self.holds_ordinary(&place)?).then(|| place.into())
+                (is_there || self.ordinary.are_in(&place)?).then(|| place.into())
             });
         }
         self.find_ordinary(path, &Place::ChunkDir(path.clone(), prefix.to_vec()), name)
@@ -221,12 +221,12 @@ impl Names {
         name: &str,
     ) -> Result<Option<Found>> {
         let relative = below(directory, name);
-        if self.is_reserved(path, &relative)? {
+        if self.ordinary.is_reserved(path, &relative)? {
             return Ok(None);
         }
         let store = self.core.hierarchy.store();
         let prefix = self.core.hierarchy.ordinary_prefix(path)?;
-        if let Some(files) = self.files() {
+        if let Some(files) = self.ordinary.store() {
             let found = files.file_stat(prefix.key(&relative)?.as_str())?;
             return Ok(found.map(|found| match found.kind {
                 FileKind::Directory => Place::OrdinaryDir(path.clone(), relative).into(),
@@ -242,16 +242,6 @@ impl Names {
         let Some(list) = store.list() else { return Ok(None) };
         let is_dir = list.list_dir(&prefix.join(&relative)?)?.next().transpose()?.is_some();
         Ok(is_dir.then(|| Place::OrdinaryDir(path.clone(), relative).into()))
-    }
-
-    /// Whether the stored dialect itself uses the path `relative` below a node, for metadata or
-    /// chunks.
-    pub fn is_reserved(&self, path: &NodePath, relative: &str) -> Result<bool> {
-        if self.core.hierarchy.dialect_of(path).is_reserved(path, relative) {
-            return Ok(true);
-        }
-        let node = self.core.hierarchy.node(path)?;
-        Ok(node.is_some_and(|node| node.array().is_some_and(|array| array.owns(relative))))
     }
 
     fn resolve_stored(&self, path: &NodePath, name: &str) -> Result<Option<Place>> {

@@ -60,7 +60,7 @@ impl Names {
         }
         // If it cannot be looked at, looking at the inode reports it.
         let is_ordinary = matches!(place, Place::Ordinary(..));
-        let found = is_ordinary.then(|| self.file_stat(place).ok().flatten()).flatten();
+        let found = is_ordinary.then(|| self.ordinary.stat(place).ok().flatten()).flatten();
         match found.filter(|found| found.links > 1 && found.kind != FileKind::Directory) {
             Some(found) => self.inodes.at_linked(place, found.id),
             None => self.inodes.at(place),
@@ -72,7 +72,7 @@ impl Names {
         Ok(match place {
             Place::View(path, format) => Some(OpenedAs::View(self.views.view(path, format)?)),
             Place::Chunk(path, _) => Some(OpenedAs::Chunk(self.core.shown_array(path)?)),
-            Place::Ordinary(..) => self.file_id(place)?.map(OpenedAs::Ordinary),
+            Place::Ordinary(..) => self.ordinary.id(place)?.map(OpenedAs::Ordinary),
             _ => None,
         })
     }

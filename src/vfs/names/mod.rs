@@ -36,8 +36,10 @@ use crate::metadata::NodePath;
 use crate::vfs::core::Core;
 use crate::vfs::options::Form;
 use inode::{Inode, Inodes};
+use ordinary::OrdinaryFiles;
 use overlay::{Overlay, Shown};
 use place::{DOCUMENT, Place, ZMETADATA};
+use private::PrivateFiles;
 use views::Views;
 use zarr2::Zarr2;
 
@@ -48,6 +50,8 @@ pub(in crate::vfs) struct Names {
     pub inodes: Inodes,
     pub overlay: Arc<Overlay>,
     pub zarr2: Zarr2,
+    pub ordinary: Arc<OrdinaryFiles>,
+    pub private: PrivateFiles,
     /// Whether any chunk with a length that is known only after decoding was used.
     pub has_variable: AtomicBool,
 }
@@ -58,7 +62,10 @@ impl Names {
         let overlay = Arc::new(Overlay::default());
         let zarr2 = Zarr2::new(Arc::clone(&core), Arc::clone(&overlay));
         let has_variable = AtomicBool::new(false);
-        Self { core, views, inodes: Inodes::new(), overlay, zarr2, has_variable }
+        let ordinary = Arc::new(OrdinaryFiles::new(Arc::clone(&core)));
+        let private = PrivateFiles::new(Arc::clone(&core), Arc::clone(&ordinary));
+        let inodes = Inodes::new();
+        Self { core, views, inodes, overlay, zarr2, ordinary, private, has_variable }
     }
 
     /// Returns where `name` in `directory` leads, in the tree of places.

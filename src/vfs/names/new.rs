@@ -127,7 +127,7 @@ impl Names {
             let detail = "the name of a metadata file: an array cannot contain nodes";
             return Err(Error::new(Kind::NotPermitted, detail).at(below_shown(directory, name)));
         }
-        if self.is_reserved(path, &relative)? {
+        if self.ordinary.is_reserved(path, &relative)? {
             let detail = "the store has the array's chunks under this name; write to c/...";
             return Err(Error::new(Kind::NotPermitted, detail).at(below_shown(directory, name)));
         }

@@ -4,22 +4,34 @@
 //! be links or other special files, and keep their bytes there while they are open. The directories
 //! of nodes and chunks also have the attributes of the store's directories, where it has them.
 
-use super::Names;
+use std::sync::Arc;
+
 use super::place::{CHUNKS, DirEntries, Place, below};
 use crate::array::Coords;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::metadata::NodePath;
-use crate::store::{Entry, FileId, FileKind, FileStat, FileStore};
+use crate::store::{Entry, FileId, FileKind, FileStat, FileStore, Stat};
+use crate::vfs::core::Core;
 
-impl Names {
-    /// Returns the files of the store, if it has them and the kernel follows its links.
-    pub fn files(&self) -> Option<&dyn FileStore> {
+/// The ordinary files and directories of the store, and its directories of nodes and chunks.
+pub(in crate::vfs) struct OrdinaryFiles {
+    core: Arc<Core>,
+}
+
+impl OrdinaryFiles {
+    /// Returns those beside the nodes in `core`.
+    pub fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// Returns the store of files, if there is one and the kernel follows its links.
+    pub fn store(&self) -> Option<&dyn FileStore> {
         self.core.hierarchy.store().files().filter(|_| !self.core.options.follows_links)
     }
 
     /// Returns the path in the store of an ordinary file, or of any directory that the store has
     /// too.
-    pub fn path_in_store(&self, place: &Place) -> Result<Option<String>> {
+    pub fn path(&self, place: &Place) -> Result<Option<String>> {
         let prefix = |path: &NodePath| self.core.hierarchy.ordinary_prefix(path);
         Ok(match place {
             Place::Node(path) => Some(prefix(path)?.as_str().trim_end_matches('/').to_owned()),
@@ -45,47 +57,58 @@ impl Names {
 
     /// Returns the attributes of the file of the store that a file or directory is; `None` if there
     /// is none.
-    pub fn file_stat(&self, place: &Place) -> Result<Option<FileStat>> {
-        let Some(files) = self.files() else { return Ok(None) };
-        match self.path_in_store(place)? {
+    pub fn stat(&self, place: &Place) -> Result<Option<FileStat>> {
+        let Some(files) = self.store() else { return Ok(None) };
+        match self.path(place)? {
             Some(path) => files.file_stat(&path),
             None => Ok(None),
         }
     }
 
+    /// Returns the stat of the value of an ordinary file. All stores have this one.
+    pub fn stat_value(&self, path: &NodePath, relative: &str) -> Result<Stat> {
+        let key = self.core.hierarchy.ordinary_prefix(path)?.key(relative)?;
+        self.core.hierarchy.store().stat(&key)?.ok_or_else(Error::not_found)
+    }
+
     /// Returns the identity of the file of the store that an ordinary file is.
-    pub fn file_id(&self, place: &Place) -> Result<Option<FileId>> {
+    pub fn id(&self, place: &Place) -> Result<Option<FileId>> {
         if !matches!(place, Place::Ordinary(..)) {
             return Ok(None);
         }
-        Ok(self.file_stat(place)?.map(|stat| stat.id))
+        Ok(self.stat(place)?.map(|stat| stat.id))
     }
 
     /// Whether `name` in `directory` is neither a regular file nor a directory in the store: a
     /// link, a FIFO, a socket or a device.
-    pub(super) fn is_special(
-        &self,
-        path: &NodePath,
-        directory: &Place,
-        name: &str,
-    ) -> Result<bool> {
-        let Some(files) = self.files() else { return Ok(false) };
+    pub fn is_special(&self, path: &NodePath, directory: &Place, name: &str) -> Result<bool> {
+        let Some(files) = self.store() else { return Ok(false) };
         let key = self.core.hierarchy.ordinary_prefix(path)?.key(&below(directory, name))?;
         let found = files.file_stat(key.as_str())?;
         let is_plain = |kind| matches!(kind, FileKind::Regular | FileKind::Directory);
         Ok(found.is_some_and(|found| !is_plain(found.kind)))
     }
 
-    /// Whether the store has ordinary files in a directory.
-    pub fn holds_ordinary(&self, place: &Place) -> Result<bool> {
+    /// Whether the stored dialect itself uses the path `relative` below a node, for metadata or
+    /// chunks.
+    pub fn is_reserved(&self, path: &NodePath, relative: &str) -> Result<bool> {
+        if self.core.hierarchy.dialect_of(path).is_reserved(path, relative) {
+            return Ok(true);
+        }
+        let node = self.core.hierarchy.node(path)?;
+        Ok(node.is_some_and(|node| node.array().is_some_and(|array| array.owns(relative))))
+    }
+
+    /// Whether there are ordinary files in a directory.
+    pub fn are_in(&self, place: &Place) -> Result<bool> {
         let (Place::ChunkDir(path, _) | Place::OrdinaryDir(path, _)) = place else {
             return Ok(false);
         };
-        Ok(self.ordinary_entries(path, place)?.next().transpose()?.is_some())
+        Ok(self.entries(path, place)?.next().transpose()?.is_some())
     }
 
     /// Lists the ordinary files and directories beside a node, in the directory `place`.
-    pub fn ordinary_entries(&self, path: &NodePath, place: &Place) -> Result<DirEntries> {
+    pub fn entries(&self, path: &NodePath, place: &Place) -> Result<DirEntries> {
         let Some(list) = self.core.hierarchy.store().list() else {
             return Ok(Box::new(std::iter::empty()));
         };

@@ -5,24 +5,38 @@
 //! all users what the store shows to some. Such a file has the owner, the group and the mode that
 //! the store's own files and directories have in common, and the kernel checks these.
 
+use std::sync::Arc;
+
 use rustix::process::geteuid;
 
-use super::Names;
+use super::ordinary::OrdinaryFiles;
 use super::place::{Place, Report};
 use crate::error::Result;
 use crate::hierarchy::{Content, Document, Node};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{FileKind, FileStat, FileStore, Key, Ownership};
+use crate::vfs::core::Core;
 
 /// The bits that a file or directory has if every user may read it.
 const ALL_READ: u16 = 0o044;
 /// The bits of one class of users.
 const READ_AND_SEARCH: u16 = 0o5;
 
-impl Names {
+/// Knows which files of the mount show what the store keeps from some users.
+pub(in crate::vfs) struct PrivateFiles {
+    core: Arc<Core>,
+    ordinary: Arc<OrdinaryFiles>,
+}
+
+impl PrivateFiles {
+    /// Returns those of the hierarchy in `core`.
+    pub fn new(core: Arc<Core>, ordinary: Arc<OrdinaryFiles>) -> Self {
+        Self { core, ordinary }
+    }
+
     /// Returns the owner and the mode that a generated file has because the store keeps what it
     /// shows from some users; `None` if every user may read that.
-    pub fn private(&self, place: &Place) -> Result<Option<Ownership>> {
+    pub fn ownership_of(&self, place: &Place) -> Result<Option<Ownership>> {
         if !self.core.options.has_others {
             return Ok(None);
         }
@@ -30,7 +44,7 @@ impl Names {
             // They name files in directories of all users, and have their bytes.
             return Ok(Some(Ownership::of_process(0o400)));
         }
-        let Some(files) = self.files() else { return Ok(None) };
+        let Some(files) = self.ordinary.store() else { return Ok(None) };
         let mut rights = Rights { files, found: None };
         match place {
             Place::Chunk(path, coords) => {
@@ -76,10 +90,10 @@ impl Names {
 
     /// Returns the owner and the mode of what a directory of a node shows of the node by extended
     /// attributes; `None` if every user may read that.
-    pub fn private_node(&self, path: &NodePath) -> Result<Option<Ownership>> {
-        let Some(files) = self.files() else { return Ok(None) };
+    pub fn ownership_of_node(&self, path: &NodePath) -> Result<Option<Ownership>> {
+        let Some(files) = self.ordinary.store() else { return Ok(None) };
         let mut rights = Rights { files, found: None };
-        if let Some(stat) = self.file_stat(&Place::Node(path.clone()))? {
+        if let Some(stat) = self.ordinary.stat(&Place::Node(path.clone()))? {
             rights.take_directory(&stat);
         }
         let node = self.core.hierarchy.existing(path)?;
@@ -89,10 +103,10 @@ impl Names {
 
     /// Returns the stat of the store's directory of a directory below `.zarrfs`, so that only those
     /// users can look into it who can look into the directory of the node.
-    pub(super) fn stat_of_control(&self, place: &Place) -> Result<Option<FileStat>> {
+    pub fn stat_of_control(&self, place: &Place) -> Result<Option<FileStat>> {
         match place {
             Place::StoredDir(path) | Place::ViewsDir(path) if self.core.options.has_others => {
-                let found = self.file_stat(&Place::Node(path.clone()))?;
+                let found = self.ordinary.stat(&Place::Node(path.clone()))?;
                 Ok(found.filter(|stat| stat.kind == FileKind::Directory))
             }
             _ => Ok(None),
@@ -103,12 +117,12 @@ impl Names {
     fn take_tree(&self, rights: &mut Rights<'_>, path: &NodePath) -> Result<()> {
         let mut rest = vec![self.core.hierarchy.existing(path)?];
         while let Some(node) = rest.pop() {
-            if let Some(stat) = self.file_stat(&Place::Node(node.path().clone()))? {
+            if let Some(stat) = self.ordinary.stat(&Place::Node(node.path().clone()))? {
                 rights.take_directory(&stat);
             }
             if node.kind() == NodeKind::Array {
                 let chunks = Place::ChunkDir(node.path().clone(), Vec::new());
-                if let Some(stat) = self.file_stat(&chunks)? {
+                if let Some(stat) = self.ordinary.stat(&chunks)? {
                     rights.take_directory(&stat);
                 }
             }

@@ -379,14 +379,14 @@ impl Opener {
         let id = open.stat()?.id;
         drop(file);
         // Another program may have given the name to another file since this one was opened.
-        let now = if was_open { self.names.file_id(place)?.unwrap_or(id) } else { id };
+        let now = if was_open { self.names.ordinary.id(place)?.unwrap_or(id) } else { id };
         self.names.share(inode, OpenedAs::Ordinary(now))?;
         let mut file = inode.file().lock();
         if access == Access::Truncate {
             open.set_len(0)?;
             self.contents.files.note_change(place)?;
         }
-        let key = self.names.path_in_store(place)?.map(|path| Key::parse(&path)).transpose()?;
+        let key = self.names.ordinary.path(place)?.map(|path| Key::parse(&path)).transpose()?;
         let stat = key.map(|key| self.core.hierarchy.store().stat(&key)).transpose()?.flatten();
         // Bytes that another program has mapped may change without a new version.
         let version = stat.map(|stat| stat.version).filter(|_| file.openers <= 1);
@@ -441,7 +441,7 @@ impl Opener {
                 }
             }
             Place::Ordinary(path, relative) => {
-                Ok(Some(self.names.stat_ordinary(path, relative)?.version))
+                Ok(Some(self.names.ordinary.stat_value(path, relative)?.version))
             }
             Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
                 let node = self.core.hierarchy.existing(path)?;

@@ -34,7 +34,7 @@ impl KeptXattrs {
     /// Returns the value of an attribute.
     pub fn get(&self, number: u64, name: &str) -> Result<Vec<u8>> {
         let absent = || Error::new(Kind::NoAttribute, "no such attribute");
-        if self.names.files().is_none() || !is_kept(name) {
+        if self.names.ordinary.store().is_none() || !is_kept(name) {
             return Err(absent());
         }
         let inode = self.names.inode(number)?;
@@ -46,7 +46,7 @@ impl KeptXattrs {
 
     /// Returns the names of all attributes.
     pub fn list(&self, number: u64) -> Result<Vec<String>> {
-        if self.names.files().is_none() {
+        if self.names.ordinary.store().is_none() {
             return Ok(Vec::new());
         }
         let inode = self.names.inode(number)?;
@@ -67,7 +67,7 @@ impl KeptXattrs {
         name: &str,
         value: Option<(&[u8], Presence)>,
     ) -> Result<Option<()>> {
-        if self.names.files().is_none() || !is_kept(name) {
+        if self.names.ordinary.store().is_none() || !is_kept(name) {
             return Ok(None);
         }
         self.core.hierarchy.store().write()?;
@@ -114,10 +114,10 @@ impl KeptXattrs {
         {
             return with(open).map(Some);
         }
-        let (Some(place), Some(files)) = (inode.place(), self.names.files()) else {
+        let (Some(place), Some(files)) = (inode.place(), self.names.ordinary.store()) else {
             return Ok(None);
         };
-        let Some(path) = self.names.path_in_store(&place)? else { return Ok(None) };
+        let Some(path) = self.names.ordinary.path(&place)? else { return Ok(None) };
         match files.open(&path, FileUse::Attributes)? {
             Some(file) => with(&file).at(place.shown()).map(Some),
             None => Ok(None),

@@ -106,8 +106,8 @@ impl Xattrs {
             return Ok(true);
         }
         let private = match self.names.inode(number)?.place() {
-            Some(Place::Node(path)) => self.names.private_node(&path)?,
-            Some(place) => self.names.private(&place)?,
+            Some(Place::Node(path)) => self.names.private.ownership_of_node(&path)?,
+            Some(place) => self.names.private.ownership_of(&place)?,
             None => None,
         };
         Ok(private.is_none_or(|owner| user.may_read(owner)))
