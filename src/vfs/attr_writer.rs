@@ -50,8 +50,7 @@ impl AttrWriter {
         check_writable(place.as_ref())?;
         if let Some(place @ Place::View(path, format)) = &place {
             let opens = self.handles.open_views(&inode);
-            let view =
-                Names::open_as(&inode).map_or_else(|| self.names.views.view(path, format), Ok)?;
+            let view = inode.open_view().map_or_else(|| self.names.views.view(path, format), Ok)?;
             if self.contents.view_writer.truncate_view(&opens, &view, len).at(place.shown())? {
                 self.core.invalidate(inode.number());
             }

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::journal::Journal;
 use super::options::{Form, Options};
-use crate::array::Array;
+use crate::array::{Array, Coords};
 use crate::budget::Budget;
 use crate::cache::ChunkCache;
 use crate::error::{At, Error, Kind, Result};
@@ -17,6 +17,7 @@ use crate::hierarchy::{Content as NodeContent, Hierarchy};
 use crate::metadata::NodePath;
 use crate::metadata::model::Levels;
 use crate::pool::Pool;
+use crate::store::Stat;
 use crate::view::{Elements, View};
 
 /// How often to retry finding a file whose name is being taken by others.
@@ -113,6 +114,13 @@ impl Core {
             NodeContent::NotUnderstood(_, error) => Err(error.clone()),
             NodeContent::Group(_) => Err(Error::new(Kind::Stale, "not an array any more").at(path)),
         }
+    }
+
+    /// Returns the stat of a chunk. The kernel may know chunks that are now outside the grid.
+    pub fn stat_chunk(&self, array: &Array, coords: &Coords) -> Result<Stat> {
+        let stat =
+            if array.grid().contains(coords) { self.cache.stat(array, coords)? } else { None };
+        stat.ok_or_else(Error::not_found)
     }
 
     /// Returns the current array of a part of a view that was generated after `moves` nodes had

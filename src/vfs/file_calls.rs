@@ -8,7 +8,6 @@ use bytes::Bytes;
 use super::access::{Access, Opened};
 use super::authors::HandleUse;
 use super::contents::store::StoreReason;
-use super::names::Names;
 use super::names::attr::Attr;
 use super::names::file::{Write, slice};
 use super::names::inode::Inode;
@@ -25,7 +24,7 @@ impl Vfs {
         let known = self.names.inode(number)?;
         let mut attempts = 1;
         loop {
-            if Names::is_orphaned(&known) && !Passthrough::uses_passthrough(&known) {
+            if known.is_orphaned() && !Passthrough::uses_passthrough(&known) {
                 return Err(Error::not_found());
             }
             let place = known.place();
@@ -41,7 +40,7 @@ impl Vfs {
                     if error.kind() == Kind::NotFound
                         && (known.is_replaced() || known.place() != place)
                         && !(known.was_renewed() && Passthrough::uses_passthrough(&known))
-                        && !Names::is_orphaned(&known)
+                        && !known.is_orphaned()
                         && attempts < ATTEMPTS => {}
                 opened => return opened,
             }

@@ -296,18 +296,18 @@ impl Vfs {
     pub fn getattr(&self, number: u64) -> Result<Attr> {
         let known = self.names.inode(number)?;
         if let Some(attr) = Passthrough::attr_of_unnamed(&known) {
-            return self.names.with_private(attr, known.place().as_ref());
+            return self.names.attrs.with_private(attr, known.place().as_ref());
         }
-        if Names::is_orphaned(&known) {
-            let attr = self.names.attr_of_open_view(&known).ok_or_else(Error::not_found)?;
-            return self.names.with_private(attr, None);
+        if known.is_orphaned() {
+            let attr = self.names.attrs.of_open_view(&known).ok_or_else(Error::not_found)?;
+            return self.names.attrs.with_private(attr, None);
         }
         let mut attempts = 1;
         let attr = loop {
             let inode = self.names.current(&known);
             // The first attempt may hit a moving node, so later ones exclude moves.
             let still = (attempts > 1).then(|| self.core.tree_lock.read());
-            let attr = self.names.attr(&inode);
+            let attr = self.names.attrs.of(&inode);
             drop(still);
             match attr {
                 Err(error)
@@ -422,8 +422,9 @@ impl Vfs {
         self.core.is_remote()
             || self.core.tree_lock.is_locked_exclusive()
             || name.is_some_and(is_view_name)
-            || self.names.may_decode(number)
-            || self.names.may_show_many(number, name)
+            || self.names.inodes.get(number).and_then(|inode| inode.place()).is_some_and(|place| {
+                self.names.attrs.may_decode(&place) || self.names.may_show_many(&place, name)
+            })
     }
 }
 

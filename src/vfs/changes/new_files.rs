@@ -107,7 +107,7 @@ impl NewFiles {
     /// Opens a file for its creator, and adds one to its lookup count.
     fn open_and_look_up(&self, inode: &Arc<Inode>, access: Access) -> Result<(Attr, Opened)> {
         let opened = self.opener.open_inode(inode, access)?;
-        match self.names.attr(inode) {
+        match self.names.attrs.of(inode) {
             Ok(attr) => {
                 self.names.inodes.looked_up(inode);
                 Ok((attr, opened))

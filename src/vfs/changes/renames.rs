@@ -175,7 +175,7 @@ impl Renames {
         if !self.core.options.has_others || user.is_trusted() {
             return Ok(());
         }
-        let attr = self.names.attr(inode)?;
+        let attr = self.names.attrs.of(inode)?;
         let may_read = match attr.owner.or(attr.private) {
             Some(owner) => user.may_read(owner),
             None => attr.mode.is_none_or(|mode| mode & 0o004 != 0),
@@ -301,7 +301,7 @@ impl Renames {
             let bytes = self.contents.stored.bytes_at(from)?;
             return Ok(Moved { written: bytes.into(), is_stored: true, was_written: false });
         };
-        let is_stored = match self.names.attr_of_stored(from) {
+        let is_stored = match self.names.attrs.of_stored(from) {
             Ok(_) => true,
             Err(error) if error.kind() == Kind::NotFound => false,
             Err(error) => return Err(error),

@@ -231,7 +231,7 @@ impl DocumentWriter {
         }
         let is_stored = !file.is_changed();
         if is_stored && array.is_trusted() {
-            let attr = self.names.attr_of_stored(&chunk.from)?;
+            let attr = self.names.attrs.of_stored(&chunk.from)?;
             if attr.len > 0 {
                 (chunk.encoded, chunk.is_in_place) = (Some(attr.modified), true);
                 return Ok(());
@@ -261,7 +261,7 @@ impl DocumentWriter {
                 Ok(Some((unstored.bytes.clone(), unstored.last_modified())))
             }
             _ => {
-                let modified = self.names.attr_of_stored(&chunk.from)?.modified;
+                let modified = self.names.attrs.of_stored(&chunk.from)?.modified;
                 Ok(Some((self.stored.bytes_at(&chunk.from)?.into(), modified)))
             }
         }

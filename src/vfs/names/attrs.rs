@@ -1,23 +1,57 @@
 //! The attributes of files and directories.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Names;
 use super::attr::Attr;
 use super::file::Content;
 use super::inode::Inode;
+use super::ordinary::OrdinaryFiles;
 use super::place::Place;
+use super::private::PrivateFiles;
+use super::views::Views;
+use super::zarr2::Zarr2;
 use crate::array::{Array, Coords};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
 use crate::store::{FileKind, Ownership, Stat};
+use crate::vfs::core::Core;
 
-impl Names {
+/// Knows the attributes of files and directories.
+pub(in crate::vfs) struct Attrs {
+    core: Arc<Core>,
+    views: Arc<Views>,
+    zarr2: Arc<Zarr2>,
+    ordinary: Arc<OrdinaryFiles>,
+    private: Arc<PrivateFiles>,
+    /// Whether any chunk with a length that is known only after decoding was used.
+    pub has_variable: AtomicBool,
+}
+
+impl Attrs {
+    /// Returns those of the places in a tree that has `views` and `private` files, and which
+    /// `zarr2` may show as Zarr 2.
+    pub fn new(
+        core: &Arc<Core>,
+        views: &Arc<Views>,
+        zarr2: &Arc<Zarr2>,
+        ordinary: &Arc<OrdinaryFiles>,
+        private: &Arc<PrivateFiles>,
+    ) -> Self {
+        Self {
+            core: Arc::clone(core),
+            views: Arc::clone(views),
+            zarr2: Arc::clone(zarr2),
+            ordinary: Arc::clone(ordinary),
+            private: Arc::clone(private),
+            has_variable: AtomicBool::new(false),
+        }
+    }
+
     /// Returns the attributes of an inode.
-    pub fn attr(&self, inode: &Inode) -> Result<Attr> {
-        self.attr_with_stat(inode, None)
+    pub fn of(&self, inode: &Inode) -> Result<Attr> {
+        self.of_with_stat(inode, None)
     }
 
     /// Adds the owner and mode of a file that some users may not read. A file that has no name any
@@ -35,15 +69,15 @@ impl Names {
         Ok(Attr { private: private.or(attr.private), ..attr })
     }
 
-    /// Like [`Self::attr`], with the stat of a stored chunk if the caller knows it.
-    pub fn attr_with_stat(&self, inode: &Inode, stored: Option<&Stat>) -> Result<Attr> {
+    /// Like [`Self::of`], with the stat of a stored chunk if the caller knows it.
+    pub fn of_with_stat(&self, inode: &Inode, stored: Option<&Stat>) -> Result<Attr> {
         let place = inode.place();
         if place.as_ref().is_none_or(|place| !place.is_dir())
-            && let Some(attr) = self.attr_of_content(inode, place.as_ref())?
+            && let Some(attr) = self.of_content(inode, place.as_ref())?
         {
             return self.with_private(attr, place.as_ref());
         }
-        if let Some(attr) = self.attr_of_open_view(inode) {
+        if let Some(attr) = self.of_open_view(inode) {
             return self.with_private(attr, place.as_ref());
         }
         let Some(place) = place else {
@@ -52,26 +86,26 @@ impl Names {
                 Attr { number: inode.number(), links: 0, ..Attr::directory(self.core.mounted) };
             return if inode.is_dir() { Ok(removed) } else { Err(Error::not_found()) };
         };
-        Ok(Attr { number: inode.number(), ..self.attr_at(&place, stored)? })
+        Ok(Attr { number: inode.number(), ..self.at(&place, stored)? })
     }
 
     /// Returns the attributes of a place, without its inode number.
-    pub fn attr_at(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
+    pub fn at(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
         let attr = match (place, stored) {
             (Place::Chunk(path, coords), Some(stat)) => {
-                self.attr_of_chunk(path, coords, self.attr_of_file(place), Some(stat))
+                self.of_chunk(path, coords, self.of_any_file(place), Some(stat))
             }
             (Place::Ordinary(..), Some(stat)) if self.ordinary.store().is_none() => {
-                Ok(self.attr_of_file(place).of_value(stat.len, stat))
+                Ok(self.of_any_file(place).of_value(stat.len, stat))
             }
-            _ => self.attr_of_stored(place),
+            _ => self.of_stored(place),
         };
         let attr = attr.map_err(|error| error.at(place.shown()))?;
         self.with_private(attr, Some(place))
     }
 
     /// Returns the attributes that all files share.
-    fn attr_of_file(&self, place: &Place) -> Attr {
+    fn of_any_file(&self, place: &Place) -> Attr {
         if place.is_dir() {
             Attr::directory(self.core.mounted)
         } else {
@@ -80,7 +114,7 @@ impl Names {
     }
 
     /// Returns the attributes of unstored or detached bytes, or of an open ordinary file.
-    fn attr_of_content(&self, inode: &Inode, place: Option<&Place>) -> Result<Option<Attr>> {
+    fn of_content(&self, inode: &Inode, place: Option<&Place>) -> Result<Option<Attr>> {
         let Some(file) = inode.known_file() else { return Ok(None) };
         let file = file.lock();
         let number = inode.number();
@@ -112,8 +146,8 @@ impl Names {
         Ok(Some(Attr { accessed, ..attr }))
     }
 
-    pub fn attr_of_stored(&self, place: &Place) -> Result<Attr> {
-        let attr = self.attr_of_file(place);
+    pub fn of_stored(&self, place: &Place) -> Result<Attr> {
+        let attr = self.of_any_file(place);
         Ok(match place {
             Place::Node(path) => {
                 let node = self.core.hierarchy.existing(path)?;
@@ -133,7 +167,7 @@ impl Names {
                     None => Attr { len, blocks: Attr::blocks_of(0, len), ..attr },
                 }
             }
-            Place::Chunk(path, coords) => self.attr_of_chunk(path, coords, attr, None)?,
+            Place::Chunk(path, coords) => self.of_chunk(path, coords, attr, None)?,
             Place::Ordinary(path, relative) => {
                 if self.ordinary.store().is_some() {
                     return Ok(
@@ -175,7 +209,7 @@ impl Names {
         })
     }
 
-    fn attr_of_chunk(
+    fn of_chunk(
         &self,
         path: &NodePath,
         coords: &Coords,
@@ -183,7 +217,7 @@ impl Names {
         stored: Option<&Stat>,
     ) -> Result<Attr> {
         let array = self.core.shown_array(path)?;
-        let stat = stored.map_or_else(|| self.stat_chunk(&array, coords), |stat| Ok(*stat));
+        let stat = stored.map_or_else(|| self.core.stat_chunk(&array, coords), |stat| Ok(*stat));
         let stat = match stat {
             Err(error) if error.kind() == Kind::NotFound && self.zarr2.shows_fill(path, &array) => {
                 let len = array.fill_chunk(coords)?.len();
@@ -216,27 +250,39 @@ impl Names {
         }
     }
 
-    /// Whether the attributes of `number`, or of a name in it, may require decoding a chunk.
-    pub fn may_decode(&self, number: u64) -> bool {
-        // Most hierarchies have no such arrays, so the flag avoids looking up the place.
-        let place = || self.inodes.get(number).and_then(|inode| inode.place());
-        if matches!(place(), Some(Place::View(..) | Place::ViewsDir(_))) {
-            return true;
-        }
-        self.has_variable.load(Ordering::Relaxed)
-            && match place() {
-                Some(Place::Chunk(path, _) | Place::ChunkDir(path, _)) => self
-                    .core
-                    .shown_array(&path)
-                    .is_ok_and(|array| !array.is_encoded() && array.has_variable_len()),
-                _ => false,
+    /// Whether the attributes of a place, or of a name in it, may require decoding a chunk.
+    pub fn may_decode(&self, place: &Place) -> bool {
+        match place {
+            Place::View(..) | Place::ViewsDir(_) => true,
+            Place::Chunk(path, _) | Place::ChunkDir(path, _) => {
+                // Most hierarchies have no such arrays, so the flag avoids looking up this one.
+                self.has_variable.load(Ordering::Relaxed)
+                    && self
+                        .core
+                        .shown_array(path)
+                        .is_ok_and(|array| !array.is_encoded() && array.has_variable_len())
             }
+            _ => false,
+        }
     }
 
-    /// Returns the stat of a chunk. The kernel may know chunks that are now outside the grid.
-    pub fn stat_chunk(&self, array: &Array, coords: &Coords) -> Result<Stat> {
-        let stat =
-            if array.grid().contains(coords) { self.core.cache.stat(array, coords)? } else { None };
-        stat.ok_or_else(Error::not_found)
+    /// Returns the attributes of an open view, whatever its name means now.
+    pub fn of_open_view(&self, inode: &Inode) -> Option<Attr> {
+        let view = inode.open_view()?;
+        let place = inode.place();
+        let modified = match &place {
+            Some(Place::View(path, format)) => {
+                self.views.stat_view(path, format).ok().map(|stat| stat.1)
+            }
+            _ => None,
+        };
+        Some(Attr {
+            number: inode.number(),
+            len: view.len(),
+            blocks: Attr::blocks_of(view.len(), view.len()),
+            links: u32::from(place.is_some()),
+            may_change: true,
+            ..Attr::file(modified.unwrap_or(self.core.mounted))
+        })
     }
 }

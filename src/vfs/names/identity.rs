@@ -16,7 +16,6 @@ use super::place::Place;
 use crate::error::{Error, Kind, Result};
 use crate::store::{FileKind, Stat};
 use crate::vfs::core::ATTEMPTS;
-use crate::view::View;
 
 impl Names {
     /// Returns the inode itself, or the one that has replaced it.
@@ -103,40 +102,6 @@ impl Names {
         self.inodes.renew(inode)
     }
 
-    /// Whether the name of an open inode now has another meaning, so that its number cannot be
-    /// opened again.
-    pub fn is_orphaned(inode: &Inode) -> bool {
-        inode.was_renewed() && inode.known_file().is_some_and(|file| file.lock().opened.is_some())
-    }
-
-    /// Returns the view that all opens of an inode share.
-    pub fn open_as(inode: &Inode) -> Option<Arc<View>> {
-        match &inode.known_file()?.lock().opened {
-            Some(OpenedAs::View(view)) => Some(Arc::clone(view)),
-            _ => None,
-        }
-    }
-
-    /// Returns the attributes of an open view, whatever its name means now.
-    pub fn attr_of_open_view(&self, inode: &Inode) -> Option<Attr> {
-        let view = Self::open_as(inode)?;
-        let place = inode.place();
-        let modified = match &place {
-            Some(Place::View(path, format)) => {
-                self.views.stat_view(path, format).ok().map(|stat| stat.1)
-            }
-            _ => None,
-        };
-        Some(Attr {
-            number: inode.number(),
-            len: view.len(),
-            blocks: Attr::blocks_of(view.len(), view.len()),
-            links: u32::from(place.is_some()),
-            may_change: true,
-            ..Attr::file(modified.unwrap_or(self.core.mounted))
-        })
-    }
-
     pub fn inode(&self, number: u64) -> Result<Arc<Inode>> {
         self.inodes.get(number).ok_or_else(|| Error::new(Kind::Stale, "unknown inode number"))
     }
@@ -168,7 +133,7 @@ impl Names {
     pub fn lookup_stored(&self, place: &Place, stored: Option<&Stat>) -> Result<Attr> {
         // Fast path: most names of a listing have no inode yet.
         if stored.is_some() && !self.inodes.is_known(place) {
-            let attr = self.attr_at(place, stored)?;
+            let attr = self.attrs.at(place, stored)?;
             if let Some(number) = self.inodes.insert_looked_up(place) {
                 return Ok(Attr { number, ..attr });
             }
@@ -176,7 +141,7 @@ impl Names {
         let mut attempts = 0;
         loop {
             let inode = self.inode_for_name(place);
-            let attr = self.attr_with_stat(&inode, stored);
+            let attr = self.attrs.of_with_stat(&inode, stored);
             attempts += 1;
             // Another file may take the name meanwhile.
             let has_moved = !inode.is_at(place);

@@ -14,10 +14,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 
-use super::file::File;
+use super::file::{File, OpenedAs};
 use super::place::{Place, number_of};
 use crate::metadata::NodePath;
 use crate::store::FileId;
+use crate::view::View;
 
 /// The inode number of the root.
 pub const ROOT: u64 = 1;
@@ -88,6 +89,20 @@ impl Inode {
     /// Whether another inode took its place while programs keep this one open.
     pub fn was_renewed(&self) -> bool {
         self.successor.read().is_some() && self.place().is_none()
+    }
+
+    /// Whether programs have it open and its name has another meaning now, so that its number
+    /// cannot be opened again.
+    pub fn is_orphaned(&self) -> bool {
+        self.was_renewed() && self.known_file().is_some_and(|file| file.lock().opened.is_some())
+    }
+
+    /// Returns the view that all its opens share.
+    pub fn open_view(&self) -> Option<Arc<View>> {
+        match &self.known_file()?.lock().opened {
+            Some(OpenedAs::View(view)) => Some(Arc::clone(view)),
+            _ => None,
+        }
     }
 
     /// Whether another inode has its place now.

@@ -292,7 +292,7 @@ impl Listings {
     /// be right.
     fn is_costly(&self, place: &Place) -> bool {
         let Place::Chunk(path, coords) = place else { return false };
-        self.names.has_variable.load(Ordering::Relaxed)
+        self.names.attrs.has_variable.load(Ordering::Relaxed)
             && self.names.inodes.known_at(place).is_none()
             && self.core.shown_array(path).is_ok_and(|array| {
                 !array.is_encoded()

@@ -28,13 +28,13 @@ pub mod views;
 pub mod zarr2;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use self::chunk_names::{ChunkNames, Named};
 use crate::error::Result;
 use crate::metadata::NodePath;
 use crate::vfs::core::Core;
 use crate::vfs::options::Form;
+use attrs::Attrs;
 use inode::{Inode, Inodes};
 use ordinary::OrdinaryFiles;
 use overlay::{Overlay, Shown};
@@ -49,23 +49,22 @@ pub(in crate::vfs) struct Names {
     pub views: Arc<Views>,
     pub inodes: Inodes,
     pub overlay: Arc<Overlay>,
-    pub zarr2: Zarr2,
+    pub zarr2: Arc<Zarr2>,
     pub ordinary: Arc<OrdinaryFiles>,
-    pub private: PrivateFiles,
-    /// Whether any chunk with a length that is known only after decoding was used.
-    pub has_variable: AtomicBool,
+    pub private: Arc<PrivateFiles>,
+    pub attrs: Attrs,
 }
 
 impl Names {
     /// Returns the names of the hierarchy in `core`.
     pub fn new(core: Arc<Core>, views: Arc<Views>) -> Self {
         let overlay = Arc::new(Overlay::default());
-        let zarr2 = Zarr2::new(Arc::clone(&core), Arc::clone(&overlay));
-        let has_variable = AtomicBool::new(false);
+        let zarr2 = Arc::new(Zarr2::new(Arc::clone(&core), Arc::clone(&overlay)));
         let ordinary = Arc::new(OrdinaryFiles::new(Arc::clone(&core)));
-        let private = PrivateFiles::new(Arc::clone(&core), Arc::clone(&ordinary));
+        let private = Arc::new(PrivateFiles::new(Arc::clone(&core), Arc::clone(&ordinary)));
+        let attrs = Attrs::new(&core, &views, &zarr2, &ordinary, &private);
         let inodes = Inodes::new();
-        Self { core, views, inodes, overlay, zarr2, ordinary, private, has_variable }
+        Self { core, views, inodes, overlay, zarr2, ordinary, private, attrs }
     }
 
     /// Returns where `name` in `directory` leads, in the tree of places.
@@ -109,15 +108,13 @@ impl Names {
         }
     }
 
-    /// Whether `number`, or a name in it, is a metadata file that includes others.
-    pub fn may_show_many(&self, number: u64, name: Option<&str>) -> bool {
-        match self.inodes.get(number).and_then(|inode| inode.place()) {
-            Some(Place::Node(path)) if matches!(name, Some(DOCUMENT | ZMETADATA)) => {
-                self.core.hierarchy.shows_many(&path)
+    /// Whether a place, or a name in it, is a metadata file that includes others.
+    pub fn may_show_many(&self, place: &Place, name: Option<&str>) -> bool {
+        match place {
+            Place::Node(path) if matches!(name, Some(DOCUMENT | ZMETADATA)) => {
+                self.core.hierarchy.shows_many(path)
             }
-            Some(Place::Document(path) | Place::Copies(path)) => {
-                self.core.hierarchy.shows_many(&path)
-            }
+            Place::Document(path) | Place::Copies(path) => self.core.hierarchy.shows_many(path),
             _ => false,
         }
     }

@@ -425,7 +425,7 @@ impl Opener {
         match place {
             Place::Chunk(path, coords) => {
                 let array = array.ok_or_else(Error::not_found)?;
-                match self.names.stat_chunk(array, coords) {
+                match self.core.stat_chunk(array, coords) {
                     Err(error)
                         if error.kind() == Kind::NotFound
                             && self.names.zarr2.shows_fill(path, array) =>
