@@ -35,7 +35,7 @@ impl Vfs {
         self.core.options.check_names_change()?;
         let _shared = self.core.tree_lock.read();
         let parent = self.directory_for_new(parent, name)?;
-        let place = self.names.place_for_new(&parent, name)?;
+        let place = self.names.places.for_new(&parent, name)?;
         self.new_files.make(&place, node, owner)?;
         self.names.lookup_place(&place)
     }
@@ -43,7 +43,7 @@ impl Vfs {
     /// Returns the place of a directory that may get the name `name`, if nothing has it.
     fn directory_for_new(&self, number: u64, name: &str) -> Result<Place> {
         let directory = self.names.directory(number)?;
-        if self.names.resolve(&directory, name)?.is_some() {
+        if self.names.places.resolve(&directory, name)?.is_some() {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
         self.core.hierarchy.store().write()?;
@@ -55,7 +55,7 @@ impl Vfs {
         self.core.options.check_names_change()?;
         let _alone = self.core.alone();
         let parent = self.names.directory(parent)?;
-        let place = self.names.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
+        let place = self.names.places.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
         self.directories.remove(&place)
     }
@@ -83,7 +83,7 @@ impl Vfs {
     pub fn unlink(&self, parent: u64, name: &str) -> Result<()> {
         let _tree = self.core.lock_tree(is_document_name(name));
         let parent = self.names.directory(parent)?;
-        let place = self.names.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
+        let place = self.names.places.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
         match &place {
             place if place.is_dir() => return Err(Error::new(Kind::IsDirectory, "is a directory")),
@@ -138,7 +138,7 @@ impl Vfs {
     ) -> Result<()> {
         self.core.options.check_names_change()?;
         let is_document = is_document_name(name) || is_document_name(new_name);
-        let found = self.names.resolve(&self.names.directory(parent)?, name)?;
+        let found = self.names.places.resolve(&self.names.directory(parent)?, name)?;
         let is_dir = found.as_ref().is_some_and(Place::is_dir);
         if let Some(Place::Node(path)) = found {
             // Storing pending chunks now shortens the time under the lock. The move reports what
@@ -149,9 +149,9 @@ impl Vfs {
         let _tree = self.core.lock_tree(is_document || is_dir || self.is_stored_dir(new_parent)?);
         let (parent, new_parent) =
             (self.names.directory(parent)?, self.names.directory(new_parent)?);
-        let from = self.names.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
+        let from = self.names.places.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
-        let taken = self.names.resolve(&new_parent, new_name)?;
+        let taken = self.names.places.resolve(&new_parent, new_name)?;
         if taken.is_some() && replace == Replace::No {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
@@ -176,7 +176,7 @@ impl Vfs {
                 return Err(Error::new(Kind::IsDirectory, "is a directory"));
             }
             Some(place) => place,
-            None => self.names.place_for_new(&new_parent, new_name)?,
+            None => self.names.places.for_new(&new_parent, new_name)?,
         };
         check_writable(Some(&to))?;
         if let Place::View(path, format) = &to {
@@ -213,10 +213,10 @@ impl Vfs {
         self.core.hierarchy.store().write()?;
         check_has_bytes(&from)?;
         let new_parent = self.names.directory(new_parent)?;
-        if self.names.resolve(&new_parent, new_name)?.is_some() {
+        if self.names.places.resolve(&new_parent, new_name)?.is_some() {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
-        let to = self.names.place_for_new(&new_parent, new_name)?;
+        let to = self.names.places.for_new(&new_parent, new_name)?;
         check_writable(Some(&to))?;
         self.names.touch(&to);
         self.renames.link(user, &inode, &from, &to)?;

@@ -49,9 +49,9 @@ impl Directories {
 
     /// Makes a directory, in a store of files with this owner and mode.
     pub fn make_directory(&self, directory: &Place, name: &str, owner: Ownership) -> Result<Place> {
-        let (directory, name) = &self.names.translated(directory, name)?;
+        let (directory, name) = &self.names.places.translated(directory, name)?;
         let has_own_names = |path: &NodePath| -> Result<bool> {
-            Ok(self.names.chunk_names(path)?.is_some_and(ChunkNames::are_of_places))
+            Ok(ChunkNames::at(&self.core, path)?.is_some_and(ChunkNames::are_of_places))
         };
         let (path, indices) = match directory {
             Place::Node(path) if name == CHUNKS && has_own_names(path)? => (path, Some(Vec::new())),
@@ -99,7 +99,7 @@ impl Directories {
             }
             Place::ChunkDir(path.clone(), indices)
         } else {
-            match self.names.place_for_new(directory, name)? {
+            match self.names.places.for_new(directory, name)? {
                 Place::Ordinary(path, relative) => Place::OrdinaryDir(path, relative),
                 _ => return Err(Error::new(Kind::NotPermitted, "this must be a file")),
             }
@@ -125,7 +125,7 @@ impl Directories {
     }
 
     fn holds_chunks(&self, place: &Place, path: &NodePath, prefix: &[u64]) -> Result<bool> {
-        Ok(self.names.has_chunks(&self.core.shown_array(path)?, prefix)?
+        Ok(self.names.places.has_chunks(&self.core.shown_array(path)?, prefix)?
             || self.names.ordinary.are_in(place)?)
     }
 
@@ -193,7 +193,7 @@ impl Directories {
             _ => return Err(Error::new(Kind::NotDirectory, "not a directory")),
         };
         let is_current =
-            |(_, shown): &(String, Shown)| self.names.is_current(shown).unwrap_or(true);
+            |(_, shown): &(String, Shown)| self.names.places.is_current(shown).unwrap_or(true);
         if holds_something || self.names.overlay.list(place).iter().any(is_current) {
             return Err(Error::new(Kind::NotEmpty, "directory not empty"));
         }
@@ -264,14 +264,14 @@ impl Directories {
     fn moved_place(&self, place: &Place, from: &NodePath, to: &NodePath) -> Option<Place> {
         let Place::StoredDocument(path, key) = place else { return place.moved(from, to) };
         let new_path = path.moved(from, to)?;
-        let at = self.names.stored_keys(path).ok()?.iter().position(|known| known == key)?;
-        let new_key = self.names.stored_keys(&new_path).ok()?.into_iter().nth(at)?;
+        let at = self.names.places.stored_keys(path).ok()?.iter().position(|known| known == key)?;
+        let new_key = self.names.places.stored_keys(&new_path).ok()?.into_iter().nth(at)?;
         Some(Place::StoredDocument(new_path, new_key))
     }
 
     /// Marks the metadata files of a node, or their removal, as not synced to disk.
     fn note_documents(&self, path: &NodePath) -> Result<()> {
-        for key in self.names.stored_keys(path)? {
+        for key in self.names.places.stored_keys(path)? {
             self.contents.unsynced.changed(key);
         }
         // Its chunks may lie in a separate tree.
@@ -335,7 +335,7 @@ impl Directories {
                 continue; // It belongs to a program, wherever it is.
             }
             // A link to a directory is no directory.
-            match self.names.resolve(directory, &name)? {
+            match self.names.places.resolve(directory, &name)? {
                 Some(Place::Ordinary(..)) => found = Some(true),
                 Some(place @ Place::Node(_)) if depth < MOST_LEVELS => {
                     let Place::Node(path) = &place else { continue };
@@ -361,7 +361,7 @@ impl Directories {
         }
         let is_private = path.components().any(|name| name == PRIVATE);
         if is_private
-            || self.names.is_of_another_format(path)?
+            || self.names.places.is_of_another_format(path)?
             || self.names.ordinary.store().is_some() && self.is_of_ordinary_files(path)?
         {
             return self.core.hierarchy.changes().keep_plain_directory(path);

@@ -42,7 +42,7 @@ impl NewFiles {
         access: Access,
         is_exclusive: bool,
     ) -> Result<(Attr, Opened)> {
-        if let Some(place) = self.names.resolve(parent, name)? {
+        if let Some(place) = self.names.places.resolve(parent, name)? {
             if is_exclusive {
                 return Err(Error::new(Kind::Exists, "the file exists"));
             }
@@ -52,7 +52,7 @@ impl NewFiles {
             return self.open_and_look_up(&self.names.inode_for_name(&place), access);
         }
         self.core.hierarchy.store().write()?;
-        let place = self.names.place_for_new(parent, name)?;
+        let place = self.names.places.for_new(parent, name)?;
         self.names.touch(&place);
         if self.contents.files.is_kept_as_file(Some(&place)) && !is_scratch(name) {
             return self.create_in_store(&place, owner, access);
@@ -61,7 +61,7 @@ impl NewFiles {
         self.make_unstored(&inode, &place, owner)?;
         let created = self.open_and_look_up(&inode, Access::Truncate);
         if created.is_err() {
-            self.names.leave_overlay(&place, &inode);
+            self.names.overlay.remove_file(&place, &inode);
             self.names.inodes.release(inode);
         }
         created

@@ -60,7 +60,7 @@ impl Renames {
         if inode.place().is_none() {
             self.contents.files.detach(file, None);
         }
-        self.names.leave_overlay(place, inode);
+        self.names.overlay.remove_file(place, inode);
         self.names.remember_chunk_dirs(place);
         Ok(())
     }
@@ -93,8 +93,8 @@ impl Renames {
         if replaced.place().is_none() {
             self.contents.files.detach(&mut old, None);
         }
-        self.names.leave_overlay(to.place, replaced);
-        self.names.leave_overlay(from.place, inode);
+        self.names.overlay.remove_file(to.place, replaced);
+        self.names.overlay.remove_file(from.place, inode);
         self.names.remember_chunk_dirs(from.place);
         Ok(())
     }

@@ -82,7 +82,7 @@ impl Renames {
         self.erase(place)?;
         self.contents.files.detach(&mut file, kept);
         self.names.inodes.unlink(place);
-        self.names.leave_overlay(place, inode);
+        self.names.overlay.remove_file(place, inode);
         self.names.remember_chunk_dirs(place);
         Ok(())
     }
@@ -225,8 +225,8 @@ impl Renames {
             return Err(error);
         }
         self.contents.files.detach(&mut old, kept);
-        self.names.leave_overlay(to, replaced);
-        self.names.leave_overlay(from, inode);
+        self.names.overlay.remove_file(to, replaced);
+        self.names.overlay.remove_file(from, inode);
         self.names.remember_chunk_dirs(from);
         self.names.inodes.rename(inode, from, to);
         if stays_unstored {

@@ -346,7 +346,7 @@ impl DocumentWriter {
             Content::Detached(_) => None,
         };
         self.memory.forget_unstored(&mut file);
-        self.names.leave_overlay(place, inode);
+        self.names.overlay.remove_file(place, inode);
         file.seen = None;
         drop(file);
         if let Some(modified) = kept {

@@ -373,7 +373,7 @@ impl Files {
         file.seen = None;
         self.memory.forget_unstored(&mut file);
         if let Some(place) = &place {
-            self.names.leave_overlay(place, inode);
+            self.names.overlay.remove_file(place, inode);
         }
         drop(file);
         self.core.invalidate(inode.number());

@@ -119,7 +119,7 @@ impl Files {
         if let (Err(error), Ok(target)) = (&stored, &target)
             && self.defer_failed(target, file, error)?
         {
-            self.names.leave_overlay(&place, inode);
+            self.names.overlay.remove_file(&place, inode);
         } else if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
             // A program is still writing it, or got the error at its close.
             if reason == StoreReason::Everything && error.kind() == Kind::Invalid {
@@ -131,7 +131,7 @@ impl Files {
             unstored.since = Instant::now();
         }
         self.settle_stored(file, target.as_ref().ok(), stored?, stamp);
-        self.names.leave_overlay(&place, inode);
+        self.names.overlay.remove_file(&place, inode);
         Ok(())
     }
 
@@ -178,7 +178,7 @@ impl Files {
         if file.openers > 0 {
             self.open_stored(inode, file, FileUse::Write)?;
         }
-        self.names.leave_overlay(place, inode);
+        self.names.overlay.remove_file(place, inode);
         Ok(())
     }
 

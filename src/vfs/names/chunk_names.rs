@@ -6,6 +6,7 @@
 
 use super::place::{CHUNKS, Place};
 use crate::array::{Coords, encode_key, parse_index};
+use crate::error::Result;
 use crate::metadata::NodePath;
 use crate::metadata::model::{KeyEncoding, Separator};
 use crate::vfs::core::Core;
@@ -38,6 +39,13 @@ impl ChunkNames {
             Form::Zarr3 | Form::View(_) => KeyEncoding::default(),
         };
         Self { keys: core.hierarchy.shown_keys(path).unwrap_or(of_mount), rank }
+    }
+
+    /// Returns those of the array at `path`; `None` if it is none.
+    pub fn at(core: &Core, path: &NodePath) -> Result<Option<Self>> {
+        let node = core.hierarchy.existing(path)?;
+        let rank = node.array().map(|array| array.grid().rank());
+        Ok(rank.map(|rank| Self::of(core, path, rank)))
     }
 
     /// Returns those that any array can have.

@@ -21,7 +21,7 @@ impl Listings {
     /// Lists every name in a directory with its place, those that only this mount has first.
     pub fn entries(&self, directory: &Place) -> Result<DirEntries> {
         let mut own = self.names.overlay.list(directory);
-        own.retain(|(_, shown)| self.names.is_current(shown).unwrap_or(true));
+        own.retain(|(_, shown)| self.names.places.is_current(shown).unwrap_or(true));
         let names: HashSet<String> = own.iter().map(|(name, _)| name.clone()).collect();
         let stored = self.stored_names(directory)?;
         let stored = stored
@@ -131,7 +131,7 @@ impl Listings {
                 let (name, place) = (view_name(&path, format), Place::View(path.clone(), format));
                 // A node or file of the same name takes precedence. Skip names that cannot be
                 // checked.
-                let found = self.names.resolve(&Place::Node(group.clone()), &name);
+                let found = self.names.places.resolve(&Place::Node(group.clone()), &name);
                 if found.is_ok_and(|found| found.as_ref() == Some(&place)) {
                     names.push((name, place));
                 }
@@ -183,7 +183,7 @@ impl Listings {
                 ];
                 let entries = directories.into_iter().chain(reports);
                 let entries = entries.map(|(name, place)| Ok((name.to_owned(), place)));
-                let states = if self.names.has_states() { &STATES[..] } else { &[] };
+                let states = if self.names.places.has_states() { &STATES[..] } else { &[] };
                 let states =
                     states.iter().map(|name| Ok(((*name).to_owned(), state_directory(name)?)));
                 Ok(Box::new(entries.chain(states)))
@@ -247,7 +247,7 @@ impl Listings {
             }
             Content::Array(array) => {
                 let chunks = if self.shows_chunks(path, array)? {
-                    self.names.chunks_of(path, array)?
+                    self.names.places.chunks_of(path, array)?
                 } else {
                     None
                 };
@@ -293,7 +293,7 @@ impl Listings {
 
     fn names_in_stored(&self, path: &NodePath) -> Result<DirEntries> {
         let node = self.core.hierarchy.existing(path)?;
-        let documents = self.names.stored_documents(&node)?;
+        let documents = self.names.places.stored_documents(&node)?;
         let at = path.clone();
         let documents = documents
             .into_iter()

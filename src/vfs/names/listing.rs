@@ -243,7 +243,7 @@ impl Listings {
                 return Ok(Some(self.lookup_name(&listed.place)));
             }
             Place::Node(_) | Place::OrdinaryDir(..) => {
-                self.names.resolve(&dir.place, &listed.name)?
+                self.names.places.resolve(&dir.place, &listed.name)?
             }
             known => Some(known.clone()),
         };

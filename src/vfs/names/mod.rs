@@ -1,16 +1,16 @@
 //! Names: what they mean, which inodes they have, and what a directory lists.
 //!
-//! A name leads to a [`Place`] (`find`, or `new` for a file that is created), and a place has an
+//! A name leads to a [`Place`] (`places`, or `new` for a file that is created), and a place has an
 //! inode (`inode`, `identity`) and attributes (`attrs`). Names that only this mount has are in the
 //! `overlay`. `chunk_names` translates the names of chunks, and with `--as zarr2`, `zarr2` those of
-//! metadata files. Files of other formats are in `views`.
+//! metadata files. Files of other formats are in `views`, those that the store keeps as they are in
+//! `ordinary`.
 
 pub mod attr;
 mod attrs;
 pub mod chunk_names;
 mod entries;
 pub mod file;
-mod find;
 pub mod held;
 mod identity;
 pub mod inode;
@@ -20,6 +20,7 @@ pub mod open_directory;
 mod ordinary;
 pub mod overlay;
 pub mod place;
+mod places;
 mod private;
 mod shrink;
 pub mod target;
@@ -29,26 +30,26 @@ pub mod zarr2;
 
 use std::sync::Arc;
 
-use self::chunk_names::{ChunkNames, Named};
 use crate::error::Result;
-use crate::metadata::NodePath;
 use crate::vfs::core::Core;
-use crate::vfs::options::Form;
 use attrs::Attrs;
-use inode::{Inode, Inodes};
+use chunk_names::ChunkNames;
+use inode::Inodes;
 use ordinary::OrdinaryFiles;
 use overlay::{Overlay, Shown};
 use place::{DOCUMENT, Place, ZMETADATA};
+use places::Places;
 use private::PrivateFiles;
 use views::Views;
 use zarr2::Zarr2;
 
-/// Finds names, and knows what they mean.
+/// The names of the mount, with the inodes that they have.
 pub(in crate::vfs) struct Names {
     pub core: Arc<Core>,
     pub views: Arc<Views>,
     pub inodes: Inodes,
     pub overlay: Arc<Overlay>,
+    pub places: Places,
     pub zarr2: Arc<Zarr2>,
     pub ordinary: Arc<OrdinaryFiles>,
     pub private: Arc<PrivateFiles>,
@@ -64,48 +65,14 @@ impl Names {
         let private = Arc::new(PrivateFiles::new(Arc::clone(&core), Arc::clone(&ordinary)));
         let attrs = Attrs::new(&core, &views, &zarr2, &ordinary, &private);
         let inodes = Inodes::new();
-        Self { core, views, inodes, overlay, zarr2, ordinary, private, attrs }
-    }
-
-    /// Returns where `name` in `directory` leads, in the tree of places.
-    fn translate(&self, directory: &Place, name: &str) -> Result<Named> {
-        let Place::Node(path) = directory else { return Ok(Named::Same) };
-        let form = self.core.form_of(path);
-        if form == Form::Zarr3 && self.core.hierarchy.shown_keys(path).is_none() {
-            return Ok(Named::Same);
-        }
-        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(Named::Same) };
-        let of_chunk = node.array().map_or(Named::Same, |array| {
-            ChunkNames::of(&self.core, path, array.grid().rank()).translate(path, name)
-        });
-        Ok(match of_chunk {
-            Named::Same if form == Form::Zarr2 => Zarr2::translate(&node, name),
-            found => found,
-        })
-    }
-
-    /// Returns the directory and name in the tree of places to which a name leads that may be that
-    /// of a chunk.
-    pub fn translated(&self, directory: &Place, name: &str) -> Result<(Place, String)> {
-        Ok(match self.translate(directory, name)? {
-            Named::As(parent, alias) if alias != DOCUMENT => (parent, alias),
-            _ => (directory.clone(), name.to_owned()),
-        })
-    }
-
-    /// Returns the names of the chunks in the array at `path`; `None` if it is none.
-    pub fn chunk_names(&self, path: &NodePath) -> Result<Option<ChunkNames>> {
-        let node = self.core.hierarchy.existing(path)?;
-        let rank = node.array().map(|array| array.grid().rank());
-        Ok(rank.map(|rank| ChunkNames::of(&self.core, path, rank)))
-    }
-
-    /// Removes a file from the overlay, because it is stored or gone. A newer file of the same name
-    /// stays.
-    pub fn leave_overlay(&self, place: &Place, inode: &Inode) {
-        if let Some(name) = place.name() {
-            self.overlay.remove_file(&place.parent(), &name, inode);
-        }
+        let places = Places {
+            core: Arc::clone(&core),
+            views: Arc::clone(&views),
+            overlay: Arc::clone(&overlay),
+            zarr2: Arc::clone(&zarr2),
+            ordinary: Arc::clone(&ordinary),
+        };
+        Self { core, views, inodes, overlay, places, zarr2, ordinary, private, attrs }
     }
 
     /// Whether a place, or a name in it, is a metadata file that includes others.

@@ -1,20 +1,20 @@
 //! The places of new files, and why some names cannot be created.
 
-use super::Names;
 use super::place::{
     CHUNKS, CONTROL, DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, below, below_shown,
     new_chunk,
 };
+use super::places::Places;
 use crate::array::parse_index;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Content as NodeContent;
 use crate::metadata::{NodeKind, NodePath};
 use crate::vfs::options::Form;
 
-impl Names {
+impl Places {
     /// Returns the place of a new file `name` in `directory`, or the reason why it cannot be
     /// created.
-    pub fn place_for_new(&self, directory: &Place, name: &str) -> Result<Place> {
+    pub fn for_new(&self, directory: &Place, name: &str) -> Result<Place> {
         let (directory, name) = self.translated(directory, name)?;
         self.new_in_tree(&directory, &name)
     }

@@ -89,17 +89,19 @@ impl Overlay {
         removed
     }
 
-    /// Removes a name if it belongs to `inode`.
-    pub fn remove_file(&self, directory: &Place, name: &str, inode: &Inode) {
+    /// Removes a file, because it is stored or gone. A newer file of the same name stays.
+    pub fn remove_file(&self, place: &Place, inode: &Inode) {
+        let Some(name) = place.name() else { return };
+        let directory = place.parent();
         let mut names = self.names.lock();
-        let Some(list) = names.get_mut(directory) else { return };
-        if let Some(Shown::File(_, here)) = list.get(name)
+        let Some(list) = names.get_mut(&directory) else { return };
+        if let Some(Shown::File(_, here)) = list.get(&name)
             && std::ptr::eq(&raw const **here, inode)
         {
-            list.remove(name);
+            list.remove(&name);
         }
         if list.is_empty() {
-            names.remove(directory);
+            names.remove(&directory);
         }
     }
 

@@ -7,9 +7,9 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::find::may_be_chunk;
 use super::listing::Listings;
 use super::place::{CONTROL, DOCUMENT, DirEntries, DirEntry, Place};
+use super::places::may_be_chunk;
 use crate::error::Result;
 use crate::hierarchy::Content;
 use crate::metadata::{NodeKind, NodePath};

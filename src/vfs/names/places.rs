@@ -1,22 +1,34 @@
-//! Finds names in the tree.
+//! The places to which the names in a directory lead (`Places`); `new` has those of new files.
 
 use std::sync::Arc;
 
-use super::Names;
-use super::chunk_names::Named;
-use super::overlay::Shown;
+use super::chunk_names::{ChunkNames, Named};
+use super::ordinary::OrdinaryFiles;
+use super::overlay::{Overlay, Shown};
 use super::place::{
     CHUNKS, CONTROL, DOCUMENT, Found, GROUP, Place, Report, STORED, VIEWS, below, state_directory,
 };
+use super::views::Views;
+use super::zarr2::Zarr2;
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content as NodeContent, Document, Node};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{FileKind, Key, ListableStore, STATES};
+use crate::vfs::core::Core;
 use crate::vfs::options::Form;
 use crate::view::{Format, ROOT_NAME};
 
-impl Names {
+/// Knows to which place a name leads.
+pub(in crate::vfs) struct Places {
+    pub(super) core: Arc<Core>,
+    pub(super) views: Arc<Views>,
+    pub(super) overlay: Arc<Overlay>,
+    pub(super) zarr2: Arc<Zarr2>,
+    pub(super) ordinary: Arc<OrdinaryFiles>,
+}
+
+impl Places {
     /// Returns the place of `name` in `directory`; `None` if it does not exist.
     pub fn resolve(&self, directory: &Place, name: &str) -> Result<Option<Place>> {
         Ok(self.find(directory, name)?.map(|found| found.place))
@@ -60,6 +72,32 @@ impl Names {
             Named::Beside(place) => Ok(self.zarr2.beside(place)?.map(Found::from)),
             Named::Nothing => Ok(None),
         }
+    }
+
+    /// Returns where `name` in `directory` leads, in the tree of places.
+    fn translate(&self, directory: &Place, name: &str) -> Result<Named> {
+        let Place::Node(path) = directory else { return Ok(Named::Same) };
+        let form = self.core.form_of(path);
+        if form == Form::Zarr3 && self.core.hierarchy.shown_keys(path).is_none() {
+            return Ok(Named::Same);
+        }
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(Named::Same) };
+        let of_chunk = node.array().map_or(Named::Same, |array| {
+            ChunkNames::of(&self.core, path, array.grid().rank()).translate(path, name)
+        });
+        Ok(match of_chunk {
+            Named::Same if form == Form::Zarr2 => Zarr2::translate(&node, name),
+            found => found,
+        })
+    }
+
+    /// Returns the directory and name in the tree of places to which a name leads that may be that
+    /// of a chunk.
+    pub fn translated(&self, directory: &Place, name: &str) -> Result<(Place, String)> {
+        Ok(match self.translate(directory, name)? {
+            Named::As(parent, alias) if alias != DOCUMENT => (parent, alias),
+            _ => (directory.clone(), name.to_owned()),
+        })
     }
 
     fn is_bare(&self, directory: &Place) -> Result<bool> {
