@@ -9,7 +9,6 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::node::Node;
-use super::nodes::Hierarchy;
 use crate::array::{Array, Encoded};
 use crate::metadata::NodePath;
 use crate::metadata::model::{KeyEncoding, Levels, Separator};
@@ -27,15 +26,23 @@ pub struct NodeForm {
 }
 
 /// The nodes whose files differ from those of the mount.
-#[derive(Debug, Default)]
-pub(super) struct Forms {
+#[derive(Debug)]
+pub struct Forms {
     /// A leaf lock.
     nodes: RwLock<HashMap<NodePath, NodeForm>>,
+    /// Whether encoded chunks are stored without decoding them first.
+    trusts_encoded: bool,
 }
 
 impl Forms {
+    /// Returns none. Encoded chunks that programs write are stored without decoding them first if
+    /// `trusts_encoded` is true.
+    pub(super) fn new(trusts_encoded: bool) -> Self {
+        Self { nodes: RwLock::default(), trusts_encoded }
+    }
+
     /// Gives the arrays at and below `from` their new paths.
-    pub fn move_below(&self, from: &NodePath, to: &NodePath) {
+    pub(super) fn move_below(&self, from: &NodePath, to: &NodePath) {
         let mut known = self.nodes.write();
         let moved: Vec<_> = known
             .extract_if(|path, _| path.relative_to(from).is_some())
@@ -45,15 +52,13 @@ impl Forms {
     }
 
     /// Forgets the arrays at and below `path`.
-    pub fn forget_below(&self, path: &NodePath) {
+    pub(super) fn forget_below(&self, path: &NodePath) {
         self.nodes.write().retain(|known, _| known.relative_to(path).is_none());
     }
-}
 
-impl Hierarchy {
     /// Gives the files of the node at `path` this form from now on. Returns the form before.
-    pub fn change_form(&self, path: &NodePath, change: impl FnOnce(&mut NodeForm)) -> NodeForm {
-        let mut nodes = self.forms.nodes.write();
+    pub fn change(&self, path: &NodePath, change: impl FnOnce(&mut NodeForm)) -> NodeForm {
+        let mut nodes = self.nodes.write();
         let before = nodes.get(path).cloned().unwrap_or_default();
         let mut form = before.clone();
         change(&mut form);
@@ -67,13 +72,13 @@ impl Hierarchy {
 
     /// Whether the node at `path` has the metadata files of Zarr 2 in a mount that shows Zarr 3.
     pub fn is_zarr2(&self, path: &NodePath) -> bool {
-        self.forms.nodes.read().get(path).is_some_and(|form| form.is_zarr2)
+        self.nodes.read().get(path).is_some_and(|form| form.is_zarr2)
     }
 
     /// Returns the form of the names of chunk files in the array at `path`, `None` if they have the
     /// names of the mount.
-    pub fn shown_keys(&self, path: &NodePath) -> Option<KeyEncoding> {
-        let nodes = self.forms.nodes.read();
+    pub fn keys(&self, path: &NodePath) -> Option<KeyEncoding> {
+        let nodes = self.nodes.read();
         let form = nodes.get(path)?;
         match form.keys {
             keys if keys != KeyEncoding::default() => Some(keys),
@@ -83,7 +88,7 @@ impl Hierarchy {
 
     /// Returns how the chunk files of the array at `path` are encoded, `None` if they are decoded.
     pub fn encoded_chunks(&self, path: &NodePath) -> Option<Arc<EncodedChunks>> {
-        self.forms.nodes.read().get(path).and_then(|form| form.encoded.clone())
+        self.nodes.read().get(path).and_then(|form| form.encoded.clone())
     }
 
     /// Returns an array at `path` in the form that its chunk files show.
@@ -94,9 +99,7 @@ impl Hierarchy {
     /// Returns an array with decoded chunks, or with encoded ones.
     pub fn array_in(&self, array: &Arc<Array>, encoded: Option<Levels>) -> Arc<Array> {
         match encoded {
-            Some(levels) => {
-                array.encoded(Encoded { levels, is_trusted: self.options.trusts_encoded })
-            }
+            Some(levels) => array.encoded(Encoded { levels, is_trusted: self.trusts_encoded }),
             None => Arc::clone(array),
         }
     }

@@ -5,7 +5,8 @@
 //! the version in the store has changed.
 //!
 //! `nodes` has the [`Hierarchy`]. It builds on metadata files in the store (`documents`), cached
-//! nodes (`node_cache`, `moves`) and directories that only this mount knows (`directories`).
+//! nodes (`node_cache`, `moves`), directories that only this mount knows (`directories`) and nodes
+//! whose files differ from those of the mount (`forms`).
 //! `members` and `walk` list nodes; `shown` makes the metadata files that the mount shows; `names`
 //! and `raise` prepare new nodes. The other files change the hierarchy:
 //!
@@ -49,7 +50,7 @@ pub use change::Changes;
 pub use consolidated::{Copies, GroupCopies, NodeCopy};
 pub use conversion::ConvertedFiles;
 pub use directories::Directories;
-pub use forms::NodeForm;
+pub use forms::{Forms, NodeForm};
 pub use members::{Member, Members};
 pub use moving::Moved;
 pub use node::{Content, Document, Node};

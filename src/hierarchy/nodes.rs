@@ -72,7 +72,8 @@ pub struct Hierarchy {
     pub(super) above: Option<Above>,
     /// Documents that are shown with consolidated metadata.
     pub(super) shown: TextCache,
-    pub(super) forms: Forms,
+    /// The nodes whose files differ from those of the mount.
+    pub forms: Forms,
     /// The hierarchies below, if this is a folder of several.
     pub(super) folder: Folder,
 }
@@ -92,6 +93,7 @@ impl Hierarchy {
         Ok(Self {
             documents: DocumentStore { store, dialect },
             copied: CopiedNodes::new(options.reads_copies),
+            forms: Forms::new(options.trusts_encoded),
             options,
             nodes: NodeCache::default(),
             siblings: Siblings::default(),
@@ -99,7 +101,6 @@ impl Hierarchy {
             directories: Directories::default(),
             above: None,
             shown: TextCache::default(),
-            forms: Forms::default(),
             folder: Folder::default(),
         })
     }

@@ -47,11 +47,11 @@ impl Hierarchy {
 
     /// Returns the form of the chunk files that the mount shows for the array of `node`.
     pub fn shown_chunks(&self, node: &Node, array: &Array) -> ShownChunks {
-        let files = match self.encoded_chunks(node.path()) {
+        let files = match self.forms.encoded_chunks(node.path()) {
             Some(chunks) => chunks.shown.clone(),
             None => ShownChunks::decoded(array.model(), array.chunk_shape()),
         };
-        ShownChunks { keys: self.shown_keys(node.path()).unwrap_or_default(), ..files }
+        ShownChunks { keys: self.forms.keys(node.path()).unwrap_or_default(), ..files }
     }
 
     /// Returns the document of a group with copies of all documents below it. If these are too

@@ -91,7 +91,7 @@ impl Core {
     /// Returns the form of the files of the node at `path`.
     pub fn form_of(&self, path: &NodePath) -> Form {
         match self.options.form {
-            Form::Zarr3 if self.hierarchy.is_zarr2(path) => Form::Zarr2,
+            Form::Zarr3 if self.hierarchy.forms.is_zarr2(path) => Form::Zarr2,
             form => form,
         }
     }
@@ -99,12 +99,12 @@ impl Core {
     /// Returns the array at `path` in the form that its chunk files show, or the reason why it was
     /// not understood.
     pub fn shown_array(&self, path: &NodePath) -> Result<Arc<Array>> {
-        Ok(self.hierarchy.shown_array(path, &self.array(path)?))
+        Ok(self.hierarchy.forms.shown_array(path, &self.array(path)?))
     }
 
     /// Returns the array at `path` with decoded or encoded chunks.
     pub fn array_in(&self, path: &NodePath, encoded: Option<Levels>) -> Result<Arc<Array>> {
-        Ok(self.hierarchy.array_in(&self.array(path)?, encoded))
+        Ok(self.hierarchy.forms.array_in(&self.array(path)?, encoded))
     }
 
     /// Returns the array at `path` with decoded chunks, or the reason why it was not understood.

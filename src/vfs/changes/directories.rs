@@ -86,7 +86,7 @@ impl Directories {
             Content::Array(_) if matches!(directory, Place::StoredDir(_)) => {
                 return Err(Error::new(Kind::NotPermitted, "an array cannot contain nodes"));
             }
-            Content::Array(array) => self.core.hierarchy.shown_array(path, array),
+            Content::Array(array) => self.core.hierarchy.forms.shown_array(path, array),
             Content::NotUnderstood(_, error) => return Err(error.clone()),
         };
         let place = if let Some(indices) = indices {
@@ -366,8 +366,8 @@ impl Directories {
         {
             return self.core.hierarchy.changes().keep_plain_directory(path);
         }
-        if path.parent().is_some_and(|group| self.core.hierarchy.is_zarr2(&group)) {
-            self.core.hierarchy.change_form(path, |form| form.is_zarr2 = true);
+        if path.parent().is_some_and(|group| self.core.hierarchy.forms.is_zarr2(&group)) {
+            self.core.hierarchy.forms.change(path, |form| form.is_zarr2 = true);
         }
         match self.core.hierarchy.changes().store_group(path) {
             Ok(key) => {

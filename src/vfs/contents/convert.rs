@@ -159,7 +159,7 @@ impl DocumentWriter {
         }
         let aside = self.core.hierarchy.changes().aside()?;
         let new = self.core.hierarchy.changes().bind_aside(array, &aside)?;
-        let new = self.core.hierarchy.array_in(&new, array.encoded_levels());
+        let new = self.core.hierarchy.forms.array_in(&new, array.encoded_levels());
         if let Err(error) = self.encode_aside(below, files, &new) {
             self.core.hierarchy.changes().drop_aside(&aside);
             return Err(error);

@@ -112,11 +112,11 @@ impl DocumentWriter {
     fn create_node(&self, node: &Node, raised: &Raised) -> Result<()> {
         let path = node.path();
         let encoded = raised.encoded().cloned().map(Arc::new);
-        let before = self.core.hierarchy.change_form(path, |form| {
+        let before = self.core.hierarchy.forms.change(path, |form| {
             *form = NodeForm { encoded, keys: raised.keys(), ..*form };
         });
         self.create_in_form(node, raised).inspect_err(|_| {
-            self.core.hierarchy.change_form(path, |form| *form = before);
+            self.core.hierarchy.forms.change(path, |form| *form = before);
         })
     }
 
@@ -136,8 +136,11 @@ impl DocumentWriter {
             self.names.overlay.forget_directories(path);
             return Ok(());
         }
-        let array =
-            &self.core.hierarchy.array_in(array, raised.encoded().map(|chunks| chunks.levels));
+        let array = &self
+            .core
+            .hierarchy
+            .forms
+            .array_in(array, raised.encoded().map(|chunks| chunks.levels));
         let mut below = self.below_new_array(path, array)?;
         let inodes = below.inodes();
         let mut files = convert::lock(&inodes);

@@ -49,7 +49,7 @@ impl Contents {
         let below = self.core.hierarchy.walk_below(path, Bounds::COPIES);
         for node in std::iter::once(Ok(node)).chain(below) {
             let node = node?;
-            let is_encoded = self.core.hierarchy.encoded_chunks(node.path()).is_some();
+            let is_encoded = self.core.hierarchy.forms.encoded_chunks(node.path()).is_some();
             if node.array().is_some() && is_encoded != (shown == Shown::Stored) {
                 arrays.push((node.path().clone(), Self::chunks_shown(&node, shown)?));
             }
@@ -62,7 +62,7 @@ impl Contents {
             }
         }
         for (path, chunks) in arrays {
-            self.core.hierarchy.change_form(&path, |form| form.encoded = chunks);
+            self.core.hierarchy.forms.change(&path, |form| form.encoded = chunks);
             self.core.hierarchy.invalidate(&path);
         }
         for inode in inodes.iter().flatten() {

@@ -38,7 +38,7 @@ impl ChunkNames {
             Form::Zarr2 => KeyEncoding::V2(Separator::Dot),
             Form::Zarr3 | Form::View(_) => KeyEncoding::default(),
         };
-        Self { keys: core.hierarchy.shown_keys(path).unwrap_or(of_mount), rank }
+        Self { keys: core.hierarchy.forms.keys(path).unwrap_or(of_mount), rank }
     }
 
     /// Returns those of the array at `path`; `None` if it is none.

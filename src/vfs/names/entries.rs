@@ -42,12 +42,12 @@ impl Listings {
     fn with_chunk_names(&self, path: &NodePath, names: DirEntries) -> Result<DirEntries> {
         let form = self.core.form_of(path);
         if matches!(form, Form::View(_))
-            || (form == Form::Zarr3 && self.core.hierarchy.shown_keys(path).is_none())
+            || (form == Form::Zarr3 && self.core.hierarchy.forms.keys(path).is_none())
         {
             return Ok(names);
         }
         let node = self.core.hierarchy.existing(path)?;
-        let Some(array) = self.core.hierarchy.shown_array_of(&node) else { return Ok(names) };
+        let Some(array) = self.core.hierarchy.forms.shown_array_of(&node) else { return Ok(names) };
         let chunk_names = ChunkNames::of(&self.core, path, array.grid().rank());
         if chunk_names.are_of_places() {
             return Ok(names);

@@ -67,7 +67,11 @@ impl Places {
                 let node = self.core.hierarchy.existing(path)?;
                 match node.content() {
                     NodeContent::Array(array) if name == CHUNKS && array.grid().rank() == 0 => {
-                        new_chunk(path, &self.core.hierarchy.shown_array(path, array), Vec::new())
+                        new_chunk(
+                            path,
+                            &self.core.hierarchy.forms.shown_array(path, array),
+                            Vec::new(),
+                        )
                     }
                     NodeContent::Array(_) if name == CHUNKS => {
                         refused("chunks are stored below it: it must be a directory")
@@ -89,13 +93,15 @@ impl Places {
             DOCUMENT => false,
             _ => return Ok(()),
         };
-        if self.core.options.form != Form::Zarr3 || self.core.hierarchy.is_zarr2(path) == is_zarr2 {
+        if self.core.options.form != Form::Zarr3
+            || self.core.hierarchy.forms.is_zarr2(path) == is_zarr2
+        {
             return Ok(());
         }
         if self.core.hierarchy.existing(path)?.is_bare()
             && !(is_zarr2 && self.is_of_another_format(path)?)
         {
-            self.core.hierarchy.change_form(path, |form| form.is_zarr2 = is_zarr2);
+            self.core.hierarchy.forms.change(path, |form| form.is_zarr2 = is_zarr2);
         }
         Ok(())
     }

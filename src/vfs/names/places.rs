@@ -78,7 +78,7 @@ impl Places {
     fn translate(&self, directory: &Place, name: &str) -> Result<Named> {
         let Place::Node(path) = directory else { return Ok(Named::Same) };
         let form = self.core.form_of(path);
-        if form == Form::Zarr3 && self.core.hierarchy.shown_keys(path).is_none() {
+        if form == Form::Zarr3 && self.core.hierarchy.forms.keys(path).is_none() {
             return Ok(Named::Same);
         }
         let Some(node) = self.core.hierarchy.node(path)? else { return Ok(Named::Same) };
@@ -217,7 +217,7 @@ impl Places {
     /// Returns the place of an array's chunks, if it has any: a directory, or the only chunk of an
     /// array without dimensions.
     pub fn chunks_of(&self, path: &NodePath, array: &Arc<Array>) -> Result<Option<Found>> {
-        let array = &self.core.hierarchy.shown_array(path, array);
+        let array = &self.core.hierarchy.forms.shown_array(path, array);
         if array.grid().rank() == 0 {
             let coords = Coords::new([]);
             let stat = self.core.cache.stat(array, &coords)?;

@@ -93,7 +93,7 @@ impl Zarr2 {
         let Some(node) = self.core.hierarchy.node(path)?.filter(|node| !node.is_bare()) else {
             return Ok(None);
         };
-        let Some(array) = self.core.hierarchy.shown_array_of(&node) else { return Ok(None) };
+        let Some(array) = self.core.hierarchy.forms.shown_array_of(&node) else { return Ok(None) };
         let grid = array.grid();
         if !self.shows_fill(path, &array) {
             return Ok(None);
