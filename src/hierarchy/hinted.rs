@@ -22,15 +22,27 @@ const FIRST_SERIES: usize = 4;
 /// How many nodes are requested at a time.
 const AT_ONCE: usize = 64;
 
+/// The members of groups as far as they are known without a listing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hinted<'h> {
+    hierarchy: &'h Hierarchy,
+}
+
 impl Hierarchy {
-    /// Returns the sorted names of the nodes directly below a group, as far as they are known
-    /// without a listing.
-    pub(super) fn hinted_names(&self, path: &NodePath) -> Result<Vec<String>> {
+    /// Returns the members of groups as far as they are known without a listing.
+    pub(super) fn hinted(&self) -> Hinted<'_> {
+        Hinted { hierarchy: self }
+    }
+}
+
+impl Hinted<'_> {
+    /// Returns the sorted names of the nodes directly below a group.
+    pub fn names(self, path: &NodePath) -> Result<Vec<String>> {
         let groups = groups_down_to(path);
         let mut names = self.copied_names(&groups, path)?;
         if names.is_empty()
             && !self.is_covered(&groups)?
-            && !self.is_said.swap(true, Ordering::Relaxed)
+            && !self.hierarchy.is_said.swap(true, Ordering::Relaxed)
         {
             log::warn!(
                 "{}: the server does not list names, so groups without consolidated metadata show \
@@ -57,8 +69,8 @@ impl Hierarchy {
         Ok(names.into_iter().collect())
     }
 
-    /// Whether a node lies below `path`, as far as that is known without a listing.
-    pub(super) fn is_hinted_group(&self, path: &NodePath) -> Result<bool> {
+    /// Whether a node lies below `path`.
+    pub fn is_group(self, path: &NodePath) -> Result<bool> {
         let above = path.ancestors();
         if !self.copied_names(&above, path)?.is_empty() {
             return Ok(true);
@@ -78,14 +90,14 @@ impl Hierarchy {
     }
 
     /// Whether a node has a metadata file. Reading the node would ask for the groups above it.
-    fn has_document(&self, path: &NodePath) -> Result<bool> {
-        let documents = self.dialect_of(path).document_keys(path)?;
+    fn has_document(self, path: &NodePath) -> Result<bool> {
+        let documents = self.hierarchy.dialect_of(path).document_keys(path)?;
         let keys: Vec<Key> = documents.into_iter().map(|(_, key)| key).collect();
-        Ok(self.store().read().stat(&keys)?.iter().any(Option::is_some))
+        Ok(self.hierarchy.store().read().stat(&keys)?.iter().any(Option::is_some))
     }
 
-    fn hints_of(&self, group: &NodePath) -> Result<Option<Hints>> {
-        let Some(node) = self.node(group)? else { return Ok(None) };
+    fn hints_of(self, group: &NodePath) -> Result<Option<Hints>> {
+        let Some(node) = self.hierarchy.node(group)? else { return Ok(None) };
         let mut found = node.attributes().map(hints);
         // Versions of netCDF before 4.9.3 name the nodes beside the attributes.
         let text = node.document().map(|document| &document.text);
@@ -98,17 +110,24 @@ impl Hierarchy {
     }
 
     /// Returns the names below `path` in the consolidated metadata of these groups.
-    fn copied_names(&self, groups: &[NodePath], path: &NodePath) -> Result<BTreeSet<String>> {
-        let (ttl, node) = (self.options.metadata_ttl, |group: &NodePath| self.node(group));
+    fn copied_names(self, groups: &[NodePath], path: &NodePath) -> Result<BTreeSet<String>> {
+        let (ttl, node) =
+            (self.hierarchy.options.metadata_ttl, |group: &NodePath| self.hierarchy.node(group));
         let mut names = BTreeSet::new();
         for group in groups {
-            names.extend(self.copied.names_below(&self.documents, group, path, ttl, &node)?);
+            names.extend(self.hierarchy.copied.names_below(
+                &self.hierarchy.documents,
+                group,
+                path,
+                ttl,
+                &node,
+            )?);
         }
         Ok(names)
     }
 
     /// Whether one of these groups has consolidated metadata.
-    fn is_covered(&self, groups: &[NodePath]) -> Result<bool> {
+    fn is_covered(self, groups: &[NodePath]) -> Result<bool> {
         for group in groups {
             if !self.copied_names(std::slice::from_ref(group), group)?.is_empty() {
                 return Ok(true);
@@ -118,17 +137,17 @@ impl Hierarchy {
     }
 
     /// Returns those of `names` that are nodes. They are requested together.
-    fn existing_of(&self, path: &NodePath, names: &[String]) -> Result<Vec<String>> {
+    fn existing_of(self, path: &NodePath, names: &[String]) -> Result<Vec<String>> {
         let paths: Vec<Option<NodePath>> = names.iter().map(|name| path.child(name).ok()).collect();
         let mut ranges = Vec::new();
-        for path in paths.iter().flatten().filter(|path| !self.is_read(path)) {
-            ranges.extend(self.document_ranges(path)?);
+        for path in paths.iter().flatten().filter(|path| !self.hierarchy.is_read(path)) {
+            ranges.extend(self.hierarchy.document_ranges(path)?);
         }
-        let _expected = self.store().read().expect(&ranges);
+        let _expected = self.hierarchy.store().read().expect(&ranges);
         let mut existing = Vec::new();
         for (name, path) in names.iter().zip(&paths) {
             if let Some(path) = path
-                && self.child_node(path)?.is_some()
+                && self.hierarchy.child_node(path)?.is_some()
             {
                 existing.push(name.clone());
             }
@@ -137,7 +156,7 @@ impl Hierarchy {
     }
 
     /// Returns the nodes 0, 1, 2 and so on until one is missing.
-    fn series_of(&self, path: &NodePath, known: &BTreeSet<String>) -> Result<Vec<String>> {
+    fn series_of(self, path: &NodePath, known: &BTreeSet<String>) -> Result<Vec<String>> {
         let (mut series, mut first, mut count) = (Vec::new(), 0_usize, FIRST_SERIES);
         while first < MOST_SERIES {
             let numbers = first..first.saturating_add(count);

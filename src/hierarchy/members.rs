@@ -37,7 +37,7 @@ impl Hierarchy {
 
     fn stored_members(&self, path: &NodePath) -> Result<Members<'static>> {
         let Some(list) = self.store().list() else {
-            let names = self.hinted_names(path)?.into_iter();
+            let names = self.hinted().names(path)?.into_iter();
             return Ok(Box::new(names.map(|name| Ok(Member::Directory(name)))));
         };
         let nodes = self.dialect_of(path).children_prefix(path)?;
@@ -76,7 +76,7 @@ impl Hierarchy {
 
     /// Returns the sorted names directly below a group that may be nodes.
     pub fn child_names(&self, path: &NodePath) -> Result<Vec<String>> {
-        let Some(list) = self.store().list() else { return self.hinted_names(path) };
+        let Some(list) = self.store().list() else { return self.hinted().names(path) };
         let (mut names, mut len) = (Vec::new(), 0_usize);
         for entry in list.list_dir(&self.dialect_of(path).children_prefix(path)?)? {
             let Some(child) = self.dialect_of(path).child(&entry?) else { continue };

@@ -409,7 +409,7 @@ impl Hierarchy {
         }
         let Some(list) = self.store().list() else {
             let is_group =
-                path.is_root() || dialect.has_implicit_groups() && self.is_hinted_group(path)?;
+                path.is_root() || dialect.has_implicit_groups() && self.hinted().is_group(path)?;
             return Ok(if is_group { Below::Node } else { Below::Nothing });
         };
         self.expect_names_beside(path)?;
