@@ -56,7 +56,7 @@ impl Hierarchy {
         let mut names = BTreeMap::new();
         for entry in list.list_dir(&nodes)? {
             let Some(child) = dialect.child(&entry?) else { continue };
-            if child.certain || self.is_implicit_group(&path.child(&child.name)?)? {
+            if child.certain || self.reader().is_implicit_group(&path.child(&child.name)?)? {
                 names.insert(child.name.clone(), Member::Directory(child.name));
             }
         }

@@ -6,9 +6,10 @@
 //!
 //! `nodes` has the [`Hierarchy`]. It builds on metadata files in the store (`documents`), cached
 //! nodes (`node_cache`, `moves`), directories that only this mount knows (`directories`) and nodes
-//! whose files differ from those of the mount (`forms`).
-//! `members` and `walk` list nodes; `shown` makes the metadata files that the mount shows; `names`
-//! and `raise` prepare new nodes. The other files change the hierarchy:
+//! whose files differ from those of the mount (`forms`). `reading` reads nodes, `members` and
+//! `walk` list them, the former by `hinted` if the store cannot list. `shown` makes the metadata
+//! files that the mount shows; `names` and `raise` prepare new nodes. The other files change the
+//! hierarchy:
 //!
 //! - [`Changes`] are the changes that programs request (`change`, `edit`, `groups`, `moving` and
 //!   `conversion`).
@@ -39,6 +40,7 @@ mod node;
 mod node_cache;
 mod nodes;
 mod raise;
+mod reading;
 mod recover;
 mod shown;
 mod siblings;

@@ -1,6 +1,5 @@
 //! A hierarchy: nodes by path, read from their metadata files and cached for a while.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -10,20 +9,20 @@ use super::directories::Directories;
 use super::documents::DocumentStore;
 use super::folder::Folder;
 use super::forms::Forms;
-use super::node::{Content, Node, NodeState};
+use super::node::{Content, Node};
 use super::node_cache::NodeCache;
 use super::siblings::Siblings;
 use super::texts::TextCache;
 use crate::array::{Array, ShardLayout, parse_index};
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{At, Error, Result};
 use crate::limits;
-use crate::metadata::model::{self, Group, KeyEncoding, Separator};
-use crate::metadata::{Dialect, NodeKind, NodePath, Policy, detect};
+use crate::metadata::model::{self, KeyEncoding, Separator};
+use crate::metadata::{Dialect, NodePath, Policy, detect};
 use crate::resources;
-use crate::store::{ByteRange, Entry, Expected, FileKind, Key, Prefix, Store};
+use crate::store::{ByteRange, Entry, Key, Prefix, Store};
 
-/// The most keys below a prefix to look at when searching for a node among them.
-const IMPLICIT_GROUP_SEARCH: usize = 10_000;
+/// The most keys below a prefix to look at when searching for a node or a chunk among them.
+pub(super) const IMPLICIT_GROUP_SEARCH: usize = 10_000;
 
 /// How to read and write a hierarchy.
 #[derive(Debug, Clone)]
@@ -62,7 +61,7 @@ pub struct Hierarchy {
     pub(super) documents: DocumentStore,
     pub(super) options: Options,
     nodes: NodeCache,
-    siblings: Siblings,
+    pub(super) siblings: Siblings,
     pub(super) copied: CopiedNodes,
     /// Whether the log has said that the store cannot list.
     pub(super) is_said: AtomicBool,
@@ -76,14 +75,6 @@ pub struct Hierarchy {
     pub forms: Forms,
     /// The hierarchies below, if this is a folder of several.
     pub(super) folder: Folder,
-}
-
-/// What lies below a path that has no document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Below {
-    Node,
-    Files,
-    Nothing,
 }
 
 impl Hierarchy {
@@ -152,7 +143,7 @@ impl Hierarchy {
             return Ok(Some(Arc::clone(&read.node)));
         }
         let generation = self.nodes.generation();
-        let node = match self.read_node(path, kept.as_ref().map(|read| &read.node)) {
+        let node = match self.reader().read(path, kept.as_ref().map(|read| &read.node)) {
             // `.zarrfs` lies below the root, and must be readable while no server answers.
             Err(error) if path.is_root() && self.store().read().is_remote() => {
                 return kept.map(|read| Some(read.node)).ok_or(error);
@@ -207,132 +198,6 @@ impl Hierarchy {
     /// Returns the cached node at `path`, however old it is.
     pub(super) fn kept(&self, path: &NodePath) -> Option<Arc<Node>> {
         self.nodes.get(path).map(|read| read.node)
-    }
-
-    fn read_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
-        let known = self.directories.get(path);
-        if known.is_none()
-            && let Some(node) = self.copied_node(path, kept)?
-        {
-            return Ok(Some(node));
-        }
-        let _expected = self.expect_document(path)?;
-        for (kind, key) in self.dialect_of(path).document_keys(path)? {
-            if let Some(document) = known.as_ref().and_then(|known| known.stored())
-                && document.key == key
-            {
-                if self.documents.is_current(document)? {
-                    return Ok(known);
-                }
-                // Another program created a node here.
-                self.directories.remove(path);
-            }
-            if let Some(kept) = kept
-                && let Some(document) = kept.document().filter(|document| document.key == key)
-                && self.documents.is_current(document)?
-            {
-                return Ok(Some(Arc::clone(kept)));
-            }
-            let document = match self.documents.get(self.dialect_of(path), path, &key) {
-                Ok(Some(document)) => document,
-                Ok(None) => continue,
-                // The node stays visible; its content is the error.
-                Err(error) if matches!(error.kind(), Kind::TooLarge | Kind::Corrupt) => {
-                    let kind = kind.unwrap_or(NodeKind::Group);
-                    let content = Content::NotUnderstood(kind, error);
-                    let state = NodeState::Unreadable(key);
-                    return Ok(Some(Arc::new(Node { path: path.clone(), state, content })));
-                }
-                Err(error) => return Err(error),
-            };
-            let lowered = self.dialect_of(path).lower(kind, &document.text);
-            let content = match lowered.node.and_then(|node| self.bind(path, node)) {
-                Ok(content) => content,
-                Err(error) => Content::NotUnderstood(lowered.kind, error.at(&key)),
-            };
-            if known.as_ref().is_some_and(|known| known.is_made()) {
-                // Another program created a node here.
-                self.directories.remove(path);
-            }
-            let state = NodeState::Stored(document);
-            return Ok(Some(Arc::new(Node { path: path.clone(), state, content })));
-        }
-        if let Some(known) = known.filter(|known| known.stored().is_none()) {
-            return Ok(Some(known));
-        }
-        Ok(match self.find_below(path)? {
-            Below::Node => {
-                let content = Content::Group(Group::default());
-                let state = NodeState::Implicit;
-                Some(Arc::new(Node { path: path.clone(), state, content }))
-            }
-            Below::Files => Some(Arc::new(Node::bare(path.clone(), None))),
-            Below::Nothing => None,
-        })
-    }
-
-    /// Returns the node at `path` from the copy of its metadata file in a group above, if there is
-    /// one. `kept` is the node that was read there before.
-    fn copied_node(&self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
-        let (ttl, node) = (self.options.metadata_ttl, |group: &NodePath| self.node(group));
-        let Some((kind, document)) = self.copied.document(&self.documents, path, ttl, &node)?
-        else {
-            return Ok(None);
-        };
-        let known = kept.and_then(|node| node.document());
-        if known.is_some_and(|known| {
-            known.text == document.text && known.stat.version.is_same(document.stat.version)
-        }) {
-            return Ok(kept.map(Arc::clone));
-        }
-        let lowered = self.dialect_of(path).lower(Some(kind), &document.text);
-        // If it cannot be read, the metadata file itself may be another.
-        let Ok(content @ (Content::Array(_) | Content::Group(_))) =
-            lowered.node.and_then(|node| self.bind(path, node))
-        else {
-            return Ok(None);
-        };
-        let state = NodeState::Stored(document);
-        Ok(Some(Arc::new(Node { path: path.clone(), state, content })))
-    }
-
-    /// Announces the metadata files that a node may have to a store that takes long, and those of
-    /// the nodes that a program will probably read after it.
-    fn expect_document(&self, path: &NodePath) -> Result<Expected> {
-        if !self.store().read().is_remote() {
-            return Ok(Expected::default());
-        }
-        let expected = self.store().read().expect(&self.document_ranges(path)?);
-        if let (Some(group), Some(name)) = (path.parent(), path.name()) {
-            self.expect_siblings(&group, name)?;
-        }
-        Ok(expected)
-    }
-
-    fn expect_siblings(&self, group: &NodePath, name: &str) -> Result<()> {
-        // An error is reported when the group is listed.
-        let list = || self.known_child_names(group).ok().flatten();
-        let next = self.siblings.next(group, name, self.options.metadata_ttl, list);
-        if next.is_empty() {
-            return Ok(());
-        }
-        let mut ranges = Vec::new();
-        for name in next {
-            let path = group.child(&name)?;
-            if self.directories.get(&path).is_none() && !self.is_read(&path) {
-                ranges.extend(self.document_ranges(&path)?);
-            }
-        }
-        self.siblings.keep(group, self.store().read().expect(&ranges));
-        Ok(())
-    }
-
-    /// Returns the sorted names directly below a group that may be nodes, if the store lists them
-    /// without a request.
-    fn known_child_names(&self, group: &NodePath) -> Result<Option<Vec<String>>> {
-        let prefix = self.dialect_of(group).children_prefix(group)?;
-        let is_known = self.store().list().is_some_and(|list| list.is_listed(&prefix));
-        if is_known { self.child_names(group).map(Some) } else { Ok(None) }
     }
 
     /// Returns the ranges that are read of the metadata files that a node may have.
@@ -394,96 +259,6 @@ impl Hierarchy {
             }
         }
         Ok(Separator::Dot)
-    }
-
-    pub(super) fn is_implicit_group(&self, path: &NodePath) -> Result<bool> {
-        Ok(self.find_below(path)? == Below::Node)
-    }
-
-    /// Finds what lies below `path`, which has no document.
-    fn find_below(&self, path: &NodePath) -> Result<Below> {
-        let dialect = self.dialect_of(path);
-        let is_folder = self.folder.is_above(path);
-        if is_folder || (path.is_root() && dialect.has_implicit_root()) {
-            return Ok(Below::Node);
-        }
-        let Some(list) = self.store().list() else {
-            let is_group =
-                path.is_root() || dialect.has_implicit_groups() && self.hinted().is_group(path)?;
-            return Ok(if is_group { Below::Node } else { Below::Nothing });
-        };
-        self.expect_names_beside(path)?;
-        let mut found = if path.is_root() { Below::Files } else { Below::Nothing };
-        let nodes = self.dialect_of(path).children_prefix(path)?;
-        if dialect.has_implicit_groups() {
-            for key in list.list_prefix(&nodes)?.take(IMPLICIT_GROUP_SEARCH) {
-                if dialect.is_document(&key?) {
-                    return Ok(Below::Node);
-                }
-                found = Below::Files;
-            }
-            if !list.lists_dotted_names() && self.any_below(path)? {
-                return Ok(Below::Node);
-            }
-        }
-        let ordinary = self.ordinary_prefix(path)?;
-        if ordinary != nodes {
-            // In a dialect with a separate tree of documents, only that tree has nodes.
-            let any = list.list_dir(&ordinary)?.next().transpose()?.is_some();
-            found = if any { Below::Files } else { Below::Nothing };
-        }
-        if found == Below::Nothing && self.has_directory(&ordinary)? {
-            found = Below::Files;
-        }
-        Ok(found)
-    }
-
-    /// Whether a store of files has this directory, which may be empty.
-    fn has_directory(&self, prefix: &Prefix) -> Result<bool> {
-        let Some(files) = self.store().files() else { return Ok(false) };
-        let found = files.file_stat(prefix.as_str())?;
-        Ok(found.is_some_and(|found| found.kind == FileKind::Directory))
-    }
-
-    /// Whether a directory below `path` is a node, whose metadata file the store does not list.
-    fn any_below(&self, path: &NodePath) -> Result<bool> {
-        let Some(list) = self.store().list() else { return Ok(false) };
-        let (mut open, mut seen) = (VecDeque::from([path.clone()]), 0_usize);
-        while let Some(group) = open.pop_front() {
-            let nodes = self.dialect_of(&group).children_prefix(&group)?;
-            let mut keys = Vec::new();
-            for entry in list.list_dir(&nodes)? {
-                if let Entry::Prefix(name) = entry? {
-                    let child = group.child(&name)?;
-                    let documents = self.dialect_of(&child).document_keys(&child)?;
-                    keys.extend(documents.into_iter().map(|(_, key)| key));
-                    open.push_back(child);
-                }
-                seen = seen.saturating_add(1);
-                if seen > IMPLICIT_GROUP_SEARCH {
-                    return Ok(false);
-                }
-            }
-            if self.store().read().stat(&keys)?.iter().any(Option::is_some) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Has the store bring the names in the group of `path`: if this one is not there, programs ask
-    /// for others, too.
-    fn expect_names_beside(&self, path: &NodePath) -> Result<()> {
-        let (Some(list), Some(parent)) = (self.store().list(), path.parent()) else {
-            return Ok(());
-        };
-        let nodes = self.dialect_of(path).children_prefix(&parent)?;
-        list.expect_names(&nodes);
-        let ordinary = self.ordinary_prefix(&parent)?;
-        if ordinary != nodes {
-            list.expect_names(&ordinary);
-        }
-        Ok(())
     }
 
     /// Returns the prefix of the ordinary files beside a node's document.
