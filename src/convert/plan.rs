@@ -343,7 +343,8 @@ impl Planner<'_> {
 
     fn array(&self, node: &Node, source: &Arc<Array>, path: &NodePath) -> Result<(Raised, Chunks)> {
         let rank = source.model().shape.len();
-        let mut text = with_own_attributes(node, &self.source.shown(node, Wanted::Text)?)?;
+        let mut text =
+            with_own_attributes(node, &self.source.shown().text_of(node, Wanted::Text)?)?;
         let chunk_shape = self.requested.chunk_shape.as_ref().filter(|shape| shape.len() == rank);
         if let Some(chunk_shape) = chunk_shape
             && (chunk_shape != source.chunk_shape() || source.model().rectilinear.is_some())

@@ -164,7 +164,7 @@ fn compare(
 /// Returns the attributes of a node as a mount shows them: the mount translates conventions that
 /// depend on the version of Zarr.
 fn attributes(hierarchy: &Hierarchy, node: &Node) -> Result<Map<String, Value>> {
-    let text = hierarchy.shown(node, Wanted::Text)?;
+    let text = hierarchy.shown().text_of(node, Wanted::Text)?;
     let document: Value = serde_json::from_str(&text)
         .map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
     let attributes = document.get("attributes").and_then(Value::as_object);

@@ -59,7 +59,7 @@ pub use node::{Content, Document, Node};
 pub use nodes::{Hierarchy, Options};
 pub use raise::Raised;
 pub use recover::Recovery;
-pub use shown::check_len;
+pub use shown::{ShownMetadata, check_len};
 pub use texts::{Sources, Text, TextCache, Wanted};
 pub use walk::{Bounds, Visited, Walk};
 

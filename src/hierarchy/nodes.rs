@@ -70,7 +70,7 @@ pub struct Hierarchy {
     /// The hierarchy around this one, if its root is a node of a larger one.
     pub(super) above: Option<Above>,
     /// Documents that are shown with consolidated metadata.
-    pub(super) shown: TextCache,
+    pub(super) shown_texts: TextCache,
     /// The nodes whose files differ from those of the mount.
     pub forms: Forms,
     /// The hierarchies below, if this is a folder of several.
@@ -91,7 +91,7 @@ impl Hierarchy {
             is_said: AtomicBool::new(false),
             directories: Directories::default(),
             above: None,
-            shown: TextCache::default(),
+            shown_texts: TextCache::default(),
             folder: Folder::default(),
         })
     }

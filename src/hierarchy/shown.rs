@@ -18,23 +18,36 @@ use crate::resources;
 /// The most bytes of copies in a shown document; three copies of the text exist while it is made.
 const MAX_COPIES_LEN: u64 = 64 << 20;
 
+/// Metadata files as the mount shows them.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownMetadata<'h> {
+    hierarchy: &'h Hierarchy,
+}
+
 impl Hierarchy {
+    /// Returns the metadata files as the mount shows them.
+    pub fn shown(&self) -> ShownMetadata<'_> {
+        ShownMetadata { hierarchy: self }
+    }
+}
+
+impl ShownMetadata<'_> {
     /// Returns the document that the mount shows for `node`. If only its length is wanted, it may
     /// be slightly outdated ([`TextCache`](super::TextCache)).
-    pub fn shown(&self, node: &Node, wanted: Wanted) -> Result<Arc<str>> {
+    pub fn text_of(self, node: &Node, wanted: Wanted) -> Result<Arc<str>> {
         Ok(match node.content() {
             Content::Array(array) => {
-                as_stored(node, shown::array(array.model(), &self.shown_chunks(node, array))).into()
+                as_stored(node, shown::array(array.model(), &self.chunks_of(node, array))).into()
             }
             Content::Group(group)
-                if group.consolidated || self.copies().has_shared_copies(node)? =>
+                if group.consolidated || self.hierarchy.copies().has_shared_copies(node)? =>
             {
                 let version =
                     node.stored().or(node.removed()).map(|stored| stored.stat.version.state());
-                let of = Sources { generation: self.generation(), version };
-                let made = || self.shown_with_copies(node.path(), group);
-                let ttl = self.options.metadata_ttl;
-                self.shown.get(node.path(), of, ttl, wanted, made)?.text
+                let of = Sources { generation: self.hierarchy.generation(), version };
+                let made = || self.text_with_copies(node.path(), group);
+                let ttl = self.hierarchy.options.metadata_ttl;
+                self.hierarchy.shown_texts.get(node.path(), of, ttl, wanted, made)?.text
             }
             Content::Group(group) => as_stored(node, shown::group(group, None)).into(),
             Content::NotUnderstood(kind, _) => {
@@ -46,18 +59,18 @@ impl Hierarchy {
     }
 
     /// Returns the form of the chunk files that the mount shows for the array of `node`.
-    pub fn shown_chunks(&self, node: &Node, array: &Array) -> ShownChunks {
-        let files = match self.forms.encoded_chunks(node.path()) {
+    pub fn chunks_of(self, node: &Node, array: &Array) -> ShownChunks {
+        let files = match self.hierarchy.forms.encoded_chunks(node.path()) {
             Some(chunks) => chunks.shown.clone(),
             None => ShownChunks::decoded(array.model(), array.chunk_shape()),
         };
-        ShownChunks { keys: self.forms.keys(node.path()).unwrap_or_default(), ..files }
+        ShownChunks { keys: self.hierarchy.forms.keys(node.path()).unwrap_or_default(), ..files }
     }
 
     /// Returns the document of a group with copies of all documents below it. If these are too
     /// long, they are left out, and programs read the documents one by one.
-    fn shown_with_copies(&self, path: &NodePath, group: &Group) -> Result<Text> {
-        match self.copies_shown(path) {
+    fn text_with_copies(self, path: &NodePath, group: &Group) -> Result<Text> {
+        match self.copies_below(path) {
             Ok(copies) => {
                 Ok(Text { text: shown::group(group, Some(&copies)).into(), left_out: None })
             }
@@ -69,10 +82,10 @@ impl Hierarchy {
         }
     }
 
-    fn copies_shown(&self, path: &NodePath) -> Result<Copies> {
+    fn copies_below(self, path: &NodePath) -> Result<Copies> {
         let mut copies = Copies::new(3);
         let no_copies = Copies::new(3);
-        for child in self.walk_below(path, Bounds::COPIES) {
+        for child in self.hierarchy.walk_below(path, Bounds::COPIES) {
             let child = child?;
             let relative = child.path().relative_to(path).unwrap_or_default();
             match child.content() {
@@ -80,9 +93,9 @@ impl Hierarchy {
                 Content::Group(group) => {
                     copies.push(relative, &shown::group(group, Some(&no_copies)));
                 }
-                Content::Array(_) => copies.push(relative, &self.shown(&child, Wanted::Text)?),
+                Content::Array(_) => copies.push(relative, &self.text_of(&child, Wanted::Text)?),
                 Content::NotUnderstood(..) => {
-                    let text = self.shown(&child, Wanted::Text)?;
+                    let text = self.text_of(&child, Wanted::Text)?;
                     if serde_json::from_str::<Value>(&text).is_ok() {
                         copies.push(relative, &text);
                     }
@@ -95,20 +108,22 @@ impl Hierarchy {
 
     /// Returns the length of the document that `path` last showed with consolidated metadata;
     /// `None` if unknown.
-    pub fn last_len_shown(&self, path: &NodePath) -> Option<usize> {
-        self.shown.last_len(path)
+    pub fn last_len(self, path: &NodePath) -> Option<usize> {
+        self.hierarchy.shown_texts.last_len(path)
     }
 
     /// Takes the reasons why shown documents lack consolidated metadata; each is reported once.
-    pub fn take_notes(&self) -> Vec<Error> {
-        self.shown.take_notes()
+    pub fn take_notes(self) -> Vec<Error> {
+        self.hierarchy.shown_texts.take_notes()
     }
 
     /// Whether showing the document of `path` may take long, because it includes many others.
-    pub fn shows_many(&self, path: &NodePath) -> bool {
+    pub fn includes_many(self, path: &NodePath) -> bool {
         // A node that is not cached may be such a group.
-        self.kept(path).is_none_or(|node| match node.content() {
-            Content::Group(group) => group.consolidated || *self.dialect_of(path) == Dialect::V2,
+        self.hierarchy.kept(path).is_none_or(|node| match node.content() {
+            Content::Group(group) => {
+                group.consolidated || *self.hierarchy.dialect_of(path) == Dialect::V2
+            }
             Content::Array(_) | Content::NotUnderstood(..) => false,
         })
     }

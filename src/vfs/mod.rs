@@ -359,7 +359,7 @@ impl Vfs {
 
     /// Stores scratch files, shards and directories that are old enough. Call this now and then.
     pub fn tick(&self) {
-        for error in self.core.hierarchy.take_notes() {
+        for error in self.core.hierarchy.shown().take_notes() {
             self.core.note("consolidated metadata are not shown", &error);
         }
         if let Err(error) = self.directories.store_directories(self.core.options.writeback_delay) {

@@ -56,7 +56,7 @@ impl DocumentWriter {
         }
         let base = match shown {
             Some(shown) => shown.into(),
-            None => self.core.hierarchy.shown(&node, Wanted::Text)?,
+            None => self.core.hierarchy.shown().text_of(&node, Wanted::Text)?,
         };
         match self.edit_of(&node, &base, written) {
             Ok(edit) => changes.edit(path, &edit),
@@ -85,7 +85,8 @@ impl DocumentWriter {
         written: &[u8],
     ) -> Result<Option<(&'n Document, Edit)>> {
         let Some(removed) = node.removed() else { return Ok(None) };
-        match self.edit_of(node, &self.core.hierarchy.shown(node, Wanted::Text)?, written) {
+        match self.edit_of(node, &self.core.hierarchy.shown().text_of(node, Wanted::Text)?, written)
+        {
             Ok(edit) => Ok(Some((removed, edit))),
             Err(_) if !self.holds_chunks(node)? => Ok(None),
             Err(error) => {
@@ -167,7 +168,7 @@ impl DocumentWriter {
             Content::Group(group) => (model::Node::Group(group.clone()), ShownChunks::default()),
             Content::Array(array) => {
                 let described = model::Node::Array(Box::new(array.model().clone()));
-                (described, self.core.hierarchy.shown_chunks(node, array))
+                (described, self.core.hierarchy.shown().chunks_of(node, array))
             }
             Content::NotUnderstood(_, error) => return Err(error.clone()),
         };

@@ -252,7 +252,7 @@ impl Listings {
             return Ok(Some(self.lookup_name(&place)));
         }
         if let Place::Document(path) | Place::Copies(path) = &place
-            && self.core.hierarchy.shows_many(path)
+            && self.core.hierarchy.shown().includes_many(path)
         {
             // Computing the length may read all nodes below. `getattr` does that when a program
             // asks.

@@ -79,9 +79,11 @@ impl Names {
     pub fn may_show_many(&self, place: &Place, name: Option<&str>) -> bool {
         match place {
             Place::Node(path) if matches!(name, Some(DOCUMENT | ZMETADATA)) => {
-                self.core.hierarchy.shows_many(path)
+                self.core.hierarchy.shown().includes_many(path)
             }
-            Place::Document(path) | Place::Copies(path) => self.core.hierarchy.shows_many(path),
+            Place::Document(path) | Place::Copies(path) => {
+                self.core.hierarchy.shown().includes_many(path)
+            }
             _ => false,
         }
     }

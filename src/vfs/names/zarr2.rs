@@ -115,8 +115,12 @@ impl Zarr2 {
         let context = self.extras_of(&node);
         !array.is_encoded()
             && array.not_understood().is_none()
-            && zarr2::array(array.model(), &self.core.hierarchy.shown_chunks(&node, array), context)
-                .is_ok_and(|shown| shown.shows_fill)
+            && zarr2::array(
+                array.model(),
+                &self.core.hierarchy.shown().chunks_of(&node, array),
+                context,
+            )
+            .is_ok_and(|shown| shown.shows_fill)
     }
 
     /// Returns `place` if its attributes or consolidated metadata exist.
@@ -204,9 +208,11 @@ impl Zarr2 {
             }
             Place::Attributes(_) => Ok(self.documents_of(&node)?.attributes.into()),
             Place::Copies(_) => self.copies_of(path, wanted),
-            _ if self.core.form_of(path) == Form::Zarr3 => self.core.hierarchy.shown(&node, wanted),
+            _ if self.core.form_of(path) == Form::Zarr3 => {
+                self.core.hierarchy.shown().text_of(&node, wanted)
+            }
             _ => match node.content() {
-                Content::NotUnderstood(..) => self.core.hierarchy.shown(&node, wanted),
+                Content::NotUnderstood(..) => self.core.hierarchy.shown().text_of(&node, wanted),
                 Content::Group(_) | Content::Array(_) => {
                     Ok(self.documents_of(&node)?.document.into())
                 }
@@ -219,7 +225,7 @@ impl Zarr2 {
         let mut documents = match node.content() {
             Content::Group(group) => zarr2::group(group),
             Content::Array(array) => {
-                let chunks = self.core.hierarchy.shown_chunks(node, array);
+                let chunks = self.core.hierarchy.shown().chunks_of(node, array);
                 zarr2::array(array.model(), &chunks, self.extras_of(node))?
             }
             Content::NotUnderstood(_, error) => return Err(error.clone()),
@@ -274,7 +280,7 @@ impl Zarr2 {
     pub fn last_len_shown(&self, place: &Place) -> u64 {
         let len = place.node().and_then(|path| match place {
             Place::Copies(_) => self.copies.last_len(path),
-            _ => self.core.hierarchy.last_len_shown(path),
+            _ => self.core.hierarchy.shown().last_len(path),
         });
         len.and_then(|len| u64::try_from(len).ok()).unwrap_or_default()
     }
