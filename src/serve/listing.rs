@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::body::{BLOCK, Produce};
-use super::names::Names;
+use super::names::ListedNames;
 use super::page;
 use super::tree::Found;
 use crate::error::Result;
@@ -59,7 +59,7 @@ impl Form {
 /// A listing that is being sent.
 pub struct Listing {
     found: Found,
-    entries: Names,
+    entries: ListedNames,
     form: Form,
     /// The beginning of the page, before it is sent.
     head: Option<String>,
@@ -80,7 +80,7 @@ impl Listing {
             Form::Links => page::head(root, names, None),
             Form::Page => page::head(root, names, Some((found.vfs(), node))),
         };
-        let entries = Names::new(dir, sorts);
+        let entries = ListedNames::new(dir, sorts);
         Ok(Self { found, entries, form, head: Some(head), is_begun: false, is_complete: false })
     }
 

@@ -11,7 +11,7 @@ use crate::vfs::{DirHandle, Listed, Listings};
 const MAX_SORTED: usize = 20_000;
 
 /// The names of an open directory, one after another.
-pub struct Names {
+pub struct ListedNames {
     dir: Arc<DirHandle>,
     position: usize,
     /// The next names that were read.
@@ -20,7 +20,7 @@ pub struct Names {
     sorts: bool,
 }
 
-impl Names {
+impl ListedNames {
     /// Returns the names of a directory.
     pub fn new(dir: DirHandle, sorts: bool) -> Self {
         Self { dir: Arc::new(dir), position: 0, ahead: VecDeque::new(), sorts }

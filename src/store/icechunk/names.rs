@@ -53,7 +53,7 @@ const MAX_SAID: usize = 10;
 
 /// The branches, tags and snapshots.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct StateNames {
     /// The snapshots of branches.
     pub branches: BTreeMap<String, Id>,
     /// The snapshots of tags.
@@ -69,7 +69,7 @@ pub(super) fn repository_file(own: &Store) -> Result<Option<Bytes>> {
     unpack(&value.bytes, Kind::Repository).at(&key).map(Some)
 }
 
-impl Names {
+impl StateNames {
     /// Reads all names.
     pub fn read(own: &Store) -> Result<Self> {
         match repository_file(own)? {
@@ -194,11 +194,11 @@ impl Names {
     }
 }
 
-/// Returns the snapshot that a user means, as [`Names::resolve`] does, without a listing in version
-/// 1 if possible.
+/// Returns the snapshot that a user means, as [`StateNames::resolve`] does, without a listing in
+/// version 1 if possible.
 pub(super) fn resolve(own: &Store, wanted: &str) -> Result<Id> {
     if let Some(buffer) = repository_file(own)? {
-        return Names::parse(&buffer).at("repo")?.resolve(wanted);
+        return StateNames::parse(&buffer).at("repo")?.resolve(wanted);
     }
     let (kind, name) = match wanted.split_once(':') {
         Some(("tag", name)) => ("tag", name),
@@ -215,7 +215,7 @@ pub(super) fn resolve(own: &Store, wanted: &str) -> Result<Id> {
             return parse_ref(&value.bytes).at(&key);
         }
     }
-    let names = Names::list(own)?;
+    let names = StateNames::list(own)?;
     if names.branches.is_empty() {
         return Err(Error::invalid(
             "not an Icechunk repository: it has neither a file `repo` nor branches in `refs`",

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::file::Id;
-use super::names::Names;
+use super::names::StateNames;
 use super::read_snapshot;
 use super::tree::{DOCUMENT, Manifests, Tree};
 use crate::bounded::{Bounded, Limits};
@@ -90,7 +90,7 @@ impl States {
             return Ok(Arc::clone(read));
         }
         let at = Instant::now();
-        let Names { mut branches, mut tags, snapshots } = Names::read(&self.own)?;
+        let StateNames { mut branches, mut tags, snapshots } = StateNames::read(&self.own)?;
         let snapshots = match snapshots {
             Some(snapshots) => snapshots,
             None => self.snapshots_of(branches.values().chain(tags.values()).copied().collect())?,

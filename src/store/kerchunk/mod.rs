@@ -9,8 +9,8 @@
 //!
 //! Such files have hundreds of megabytes. They are read in blocks and never parsed as a whole:
 //! `Lexer` returns one token after the other, and each reference goes into the compact
-//! `Table`. `templates` has the places in URLs that are replaced, and
-//! `generate` makes the references of `gen`.
+//! `ReferenceTable`. `templates` has the places in URLs that are replaced, and `generate` makes the
+//! references of `gen`.
 
 mod expression;
 mod generate;
@@ -21,7 +21,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-use super::refs::table::{Added, Builder, Table};
+use super::refs::table::{Added, Builder, ReferenceTable};
 use super::refs::{Places, RefStore};
 use super::{ByteRange, Key, Prefix, Store, Value};
 use crate::error::{At, Error, Kind, Result};
@@ -48,7 +48,7 @@ pub fn open(
 }
 
 /// Reads the references in a file.
-fn read(own: &Store, key: &Key, most: u64) -> Result<Table> {
+fn read(own: &Store, key: &Key, most: u64) -> Result<ReferenceTable> {
     let (file, found) = StoredFile::open(own, key)?;
     let modified = found.stat.modified;
     let mut parser = Parser { lexer: Lexer::new(file), builder: Builder::new(most) };

@@ -23,14 +23,14 @@ impl Blocks for Pieces {
     }
 }
 
-fn parse(text: &[u8], block_len: usize) -> Result<Table> {
+fn parse(text: &[u8], block_len: usize) -> Result<ReferenceTable> {
     let lexer = Lexer::new(Pieces(text.to_vec(), block_len));
     let mut parser = Parser { lexer, builder: Builder::new(MOST) };
     parser.read()?;
     parser.builder.build(SystemTime::UNIX_EPOCH)
 }
 
-fn said(table: &Table, key: &str) -> Option<String> {
+fn said(table: &ReferenceTable, key: &str) -> Option<String> {
     let found = table.known(&[Key::parse(key).expect("valid")]).pop().flatten()?;
     Some(match found.target {
         Target::Inline(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

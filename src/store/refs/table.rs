@@ -35,7 +35,7 @@ const TEXT_LEN: usize = 128;
 /// The most bytes of all locations.
 const MAX_LOCATIONS_LEN: usize = 1 << 30;
 
-/// The location of an entry whose target is in [`Table::others`].
+/// The location of an entry whose target is in [`ReferenceTable::others`].
 const OTHER: u32 = u32::MAX;
 
 /// A reference while it is added.
@@ -284,7 +284,7 @@ impl Builder {
 
     /// Returns the table. All values in it have this version and time, as far as they do not depend
     /// on their own place.
-    pub fn build(mut self, modified: SystemTime) -> Result<Table> {
+    pub fn build(mut self, modified: SystemTime) -> Result<ReferenceTable> {
         self.names.shrink_to_fit();
         self.rows.shrink_to_fit();
         drop(self.directory_ids);
@@ -298,7 +298,7 @@ impl Builder {
         sorted.sort_unstable_by(|a, b| path(a).cmp(path(b)));
         let slot_count = self.rows.len().saturating_mul(3) / 2;
         let slot_count = slot_count.checked_next_power_of_two().ok_or_else(too_many)?.max(4);
-        let mut table = Table {
+        let mut table = ReferenceTable {
             rows: self.rows,
             names: self.names,
             directories: self.directories,
@@ -335,7 +335,7 @@ fn invalid_key(key: &str) -> Error {
 
 /// References by key.
 #[derive(Debug)]
-pub struct Table {
+pub struct ReferenceTable {
     rows: Vec<Row>,
     names: Vec<u8>,
     directories: Vec<Directory>,
@@ -351,7 +351,7 @@ pub struct Table {
     has_replaced: bool,
 }
 
-impl Table {
+impl ReferenceTable {
     /// Puts every row in a slot, the last of each key.
     fn fill_slots(&mut self) -> Result<()> {
         for row in 0..number(self.rows.len())? {
@@ -508,7 +508,7 @@ impl Table {
     }
 }
 
-impl References for Table {
+impl References for ReferenceTable {
     fn find(&self, keys: &[Key]) -> Result<Vec<Option<Reference>>> {
         Ok(self.known(keys))
     }

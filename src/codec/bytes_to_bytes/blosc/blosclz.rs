@@ -38,14 +38,14 @@ const MAX_LOG: u32 = 14;
 
 /// The last position of each sequence of 4 bytes, by its hash. The memory is reused for the next
 /// split.
-pub(super) struct Table {
+pub(super) struct MatchTable {
     positions: Vec<u32>,
     /// The search speeds up in data without matches: after 2^n misses in a row it checks every
     /// second position, after 2 * 2^n every third.
     patience_log: u32,
 }
 
-impl Table {
+impl MatchTable {
     /// Returns a table for the compression level, 1 to 9.
     pub fn new(level: u32) -> Self {
         Self { positions: vec![0; 1 << MAX_LOG], patience_log: 4 + level.min(9) / 2 }
@@ -77,7 +77,7 @@ impl Positions<'_> {
 
 /// Encodes `input` to the start of `output` and returns the encoded length. `None` if it does not
 /// fit, or if `input` is shorter than any match.
-pub(super) fn compress(input: &[u8], output: &mut [u8], table: &mut Table) -> Option<usize> {
+pub(super) fn compress(input: &[u8], output: &mut [u8], table: &mut MatchTable) -> Option<usize> {
     let start_limit = input.len().checked_sub(MATCHLESS_LEN)?;
     let matchable = input.get(..input.len() - LAST_LITERALS)?;
     let first_miss = 1_u32 << table.patience_log;

@@ -222,7 +222,7 @@ fn number(len: usize) -> Result<u32> {
 
 /// A compressor with its state, which is reused for each split.
 enum Backend {
-    BloscLz(blosclz::Table),
+    BloscLz(blosclz::MatchTable),
     Lz4(CompressTable),
     Snappy(Box<snap::raw::Encoder>),
     Zlib(i32),
@@ -234,7 +234,7 @@ impl Backend {
     /// LZ4.
     fn new(compressor: Compressor, level: u32) -> Result<Self> {
         Ok(match compressor {
-            Compressor::BloscLz => Self::BloscLz(blosclz::Table::new(level)),
+            Compressor::BloscLz => Self::BloscLz(blosclz::MatchTable::new(level)),
             Compressor::Lz4 => Self::Lz4(CompressTable::large()),
             Compressor::Snappy => Self::Snappy(Box::new(snap::raw::Encoder::new())),
             Compressor::Zlib => Self::Zlib(i32::try_from(level).unwrap_or(9)),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn table(references: &[(String, u64)]) -> Arc<Table> {
+fn table(references: &[(String, u64)]) -> Arc<ReferenceTable> {
     let mut builder = Builder::new(1 << 20);
     for (key, number) in references {
         let added = match number % 3 {
@@ -19,7 +19,7 @@ fn table(references: &[(String, u64)]) -> Arc<Table> {
     Arc::new(builder.build(SystemTime::UNIX_EPOCH).expect("built"))
 }
 
-fn number_of(table: &Table, key: &str) -> Option<u64> {
+fn number_of(table: &ReferenceTable, key: &str) -> Option<u64> {
     let key = Key::parse(key).expect("valid");
     let found = table.find(&[key]).expect("found").pop().flatten()?;
     Some(match found.target {

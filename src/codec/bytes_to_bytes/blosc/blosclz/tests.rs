@@ -100,7 +100,7 @@ fn decode_as_c_blosc(input: &[u8], len: usize) -> Option<Vec<u8>> {
 }
 
 /// The stream, which both decoders read; `None` if it would be longer than `input`.
-fn encode(input: &[u8], table: &mut Table) -> Option<Vec<u8>> {
+fn encode(input: &[u8], table: &mut MatchTable) -> Option<Vec<u8>> {
     let mut stream = vec![0; input.len()];
     let len = compress(input, &mut stream, table)?;
     stream.truncate(len);
@@ -131,7 +131,7 @@ fn a_stream_has_the_bytes_that_the_format_says() {
     stream.extend([3 << 5, 9, 5]);
     stream.extend(b"67890z");
     stream.extend([7 << 5, 37 - 9, 0, 1, b'z', b'z']);
-    assert_eq!(encode(&input, &mut Table::new(5)).unwrap(), stream);
+    assert_eq!(encode(&input, &mut MatchTable::new(5)).unwrap(), stream);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn distances_have_a_short_form_a_long_form_and_a_limit() {
         input.resize(distance, 0);
         input.extend(&needle);
         input.resize(distance + 80, 1);
-        let stream = encode(&input, &mut Table::new(5)).unwrap();
+        let stream = encode(&input, &mut MatchTable::new(5)).unwrap();
         let found = code.map(|code| {
             let code = [&[0xe0 | code[0], 40 - 9], &code[1..]].concat();
             stream.windows(code.len()).any(|window| window == code)
@@ -163,7 +163,7 @@ fn distances_have_a_short_form_a_long_form_and_a_limit() {
 
 #[test]
 fn matches_and_literals_of_all_lengths_are_read() {
-    let mut table = Table::new(9);
+    let mut table = MatchTable::new(9);
     let noise = noise(2000, 3);
     for len in 0..700 {
         let run = [&noise[..70], &vec![7; len], &noise[70..100]].concat();
@@ -177,7 +177,7 @@ fn matches_and_literals_of_all_lengths_are_read() {
 
 #[test]
 fn output_that_does_not_fit_is_reported() {
-    let mut table = Table::new(5);
+    let mut table = MatchTable::new(5);
     for input in [&noise(5000, 1)[..], &[7; 5000], &b"some text, ".repeat(500)] {
         let mut output = vec![0; input.len() + input.len() / 32 + 1];
         let len = compress(input, &mut output, &mut table).unwrap();
@@ -195,10 +195,14 @@ fn output_that_does_not_fit_is_reported() {
 
 #[test]
 fn a_table_that_was_used_changes_nothing() {
-    let mut table = Table::new(5);
+    let mut table = MatchTable::new(5);
     for len in [40_000, 100, 3000, 12, 20_000] {
         let input: Vec<u8> = noise(len, 5).iter().map(|byte| byte & 1).collect();
-        assert_eq!(encode(&input, &mut table), encode(&input, &mut Table::new(5)), "{len} bytes");
+        assert_eq!(
+            encode(&input, &mut table),
+            encode(&input, &mut MatchTable::new(5)),
+            "{len} bytes"
+        );
     }
 }
 
@@ -224,12 +228,12 @@ fn joined(parts: &[(u8, usize, u32)]) -> Vec<u8> {
 proptest! {
     #[test]
     fn both_decoders_read_encoded_streams(parts in parts(), level in 1..10_u32) {
-        encode(&joined(&parts), &mut Table::new(level));
+        encode(&joined(&parts), &mut MatchTable::new(level));
     }
 
     #[test]
     fn any_bytes_are_read_by_both_decoders(input in prop::collection::vec(any::<u8>(), 0..300)) {
-        let mut table = Table::new(5);
+        let mut table = MatchTable::new(5);
         encode(&input, &mut table);
         encode(&input.iter().map(|byte| byte & 1).collect::<Vec<u8>>(), &mut table);
         encode(&input.repeat(3), &mut table);
