@@ -20,10 +20,7 @@ impl Places {
     }
 
     fn new_in_tree(&self, directory: &Place, name: &str) -> Result<Place> {
-        let refused = |why: &str| {
-            let path = below_shown(directory, name);
-            Err(Error::new(Kind::NotPermitted, why.to_owned()).at(path))
-        };
+        let refused = |why: &str| refused(directory, name, why);
         match directory {
             _ if matches!(self.core.options.form, Form::View(_)) => {
                 refused("nothing can be created in a mount that shows one format (--as)")
@@ -48,40 +45,37 @@ impl Places {
                 }
                 new_chunk(path, &array, coords)
             }
-            Place::Node(path) => {
-                self.choose_form(path, name)?;
-                if self.core.form_of(path) == Form::Zarr2
-                    && let Some(place) = self
-                        .zarr2
-                        .place_for_new_of_zarr2(path, name)
-                        .at(below_shown(directory, name))?
-                {
-                    return Ok(place);
-                }
-                if name == DOCUMENT {
-                    return Ok(Place::Document(path.clone()));
-                }
-                if path.is_root() && name == CONTROL {
-                    return refused("this name is reserved for zarrfs");
-                }
-                let node = self.core.hierarchy.existing(path)?;
-                match node.content() {
-                    NodeContent::Array(array) if name == CHUNKS && array.grid().rank() == 0 => {
-                        new_chunk(
-                            path,
-                            &self.core.hierarchy.forms.shown_array(path, array),
-                            Vec::new(),
-                        )
-                    }
-                    NodeContent::Array(_) if name == CHUNKS => {
-                        refused("chunks are stored below it: it must be a directory")
-                    }
-                    NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
-                    _ => self.new_ordinary(path, directory, name),
-                }
-            }
+            Place::Node(path) => self.new_in_node(path, directory, name),
             Place::OrdinaryDir(path, _) => self.new_ordinary(path, directory, name),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
+        }
+    }
+
+    fn new_in_node(&self, path: &NodePath, directory: &Place, name: &str) -> Result<Place> {
+        let refused = |why: &str| refused(directory, name, why);
+        self.choose_form(path, name)?;
+        if self.core.form_of(path) == Form::Zarr2
+            && let Some(place) =
+                self.zarr2.place_for_new_of_zarr2(path, name).at(below_shown(directory, name))?
+        {
+            return Ok(place);
+        }
+        if name == DOCUMENT {
+            return Ok(Place::Document(path.clone()));
+        }
+        if path.is_root() && name == CONTROL {
+            return refused("this name is reserved for zarrfs");
+        }
+        let node = self.core.hierarchy.existing(path)?;
+        match node.content() {
+            NodeContent::Array(array) if name == CHUNKS && array.grid().rank() == 0 => {
+                new_chunk(path, &self.core.hierarchy.forms.shown_array(path, array), Vec::new())
+            }
+            NodeContent::Array(_) if name == CHUNKS => {
+                refused("chunks are stored below it: it must be a directory")
+            }
+            NodeContent::NotUnderstood(NodeKind::Array, error) => Err(error.clone()),
+            _ => self.new_ordinary(path, directory, name),
         }
     }
 
@@ -146,4 +140,9 @@ impl Places {
         self.core.hierarchy.ordinary_prefix(path)?.key(&relative)?;
         Ok(Place::Ordinary(path.clone(), relative))
     }
+}
+
+fn refused(directory: &Place, name: &str, why: &str) -> Result<Place> {
+    let path = below_shown(directory, name);
+    Err(Error::new(Kind::NotPermitted, why.to_owned()).at(path))
 }
