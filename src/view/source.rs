@@ -178,11 +178,11 @@ impl<'s> Source<'s> {
                 }
                 Err(error) => return Err(error),
             };
+            self.taken.take(&node)?;
             if let Content::NotUnderstood(_, error) = node.content() {
                 found.left_out.push((name, error.clone()));
                 continue;
             }
-            self.taken.take(&node)?;
             let (hierarchy, get, taken) = (self.hierarchy, self.get, Rc::clone(&self.taken));
             found.nodes.push(Self { node, hierarchy, get, taken });
         }
