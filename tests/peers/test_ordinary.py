@@ -232,6 +232,20 @@ def test_an_extended_attribute_of_any_length_is_read_and_listed(m, store, length
     assert set(os.listxattr(path)) == {"user.long", *names}
 
 
+def test_a_copy_of_a_mount_with_all_attributes_can_be_mounted_and_copied_again(m, tmp_path):
+    """The copy has files with the attributes that the mount shows of its nodes, beside those of its own mount."""
+    copy = tmp_path / "copy"
+    run("rsync", "-aX", f"{m.path}/", copy)
+    assert "user.zarr.shape" in os.listxattr(copy / "a")
+    os.setxattr(copy / "a", "user.zarr.shard_shape", b"[1]")
+    os.setxattr(copy / "a", "user.kept", b"1")
+    with until_end(Mount(copy, tmp_path / "second")) as second:
+        names = os.listxattr(second / "a")
+        assert len(names) == len(set(names)) and "user.kept" in names and "user.zarr.shard_shape" not in names
+        run("rsync", "-aX", f"{second.path}/", tmp_path / "third")
+        assert zarr.open_array(tmp_path / "third/a", mode="r")[:].tolist() == list(range(8))
+
+
 def test_a_data_base_and_a_mapping_change_a_file_in_place(m):
     file = m / "g/data.sqlite"
     with contextlib.closing(sqlite3.connect(file)) as base:

@@ -84,15 +84,14 @@ impl Xattrs {
             names.retain(|name| !name.starts_with("trusted."));
         }
         if !self.may_know_node(user, number)? {
-            names.retain(|name| !name.starts_with(ATTRS) && !name.starts_with(ZARR));
+            names.retain(|name| !is_of_node(name));
         }
         Ok(names)
     }
 
     /// Returns the value of an extended attribute that a user may know.
     pub fn get_for(&self, user: Caller, number: u64, name: &str) -> Result<Vec<u8>> {
-        let is_of_node = name.starts_with(ATTRS) || name.starts_with(ZARR);
-        if is_of_node && !self.may_know_node(user, number)? {
+        if is_of_node(name) && !self.may_know_node(user, number)? {
             let detail = "the user may not read the metadata file in the store";
             return Err(Error::new(Kind::Os(libc::EACCES), detail));
         }
@@ -152,10 +151,7 @@ impl Xattrs {
     /// Sets an attribute of a node to a JSON value.
     pub fn set(&self, number: u64, name: &str, value: &[u8], presence: Presence) -> Result<()> {
         self.core.options.check_names_change()?;
-        if !name.starts_with(ZARR)
-            && !name.starts_with(ATTRS)
-            && let Some(set) = self.kept.set(number, name, Some((value, presence)))?
-        {
+        if let Some(set) = self.kept.set(number, name, Some((value, presence)))? {
             return Ok(set);
         }
         if name == SHOWN {
@@ -191,9 +187,7 @@ impl Xattrs {
         if name.starts_with(ZARR) {
             return Ok(()); // `rsync -X` removes what its source has not: as with chmod nothing changes.
         }
-        if !name.starts_with(ATTRS)
-            && let Some(removed) = self.kept.set(number, name, None)?
-        {
+        if let Some(removed) = self.kept.set(number, name, None)? {
             return Ok(removed);
         }
         let (path, attribute) = self.attribute_of(number, name)?;
@@ -250,6 +244,11 @@ impl Xattrs {
             ))),
         }
     }
+}
+
+/// Whether an attribute is a property of a node or a chunk, or an attribute of a node.
+fn is_of_node(name: &str) -> bool {
+    name.starts_with(ATTRS) || name.starts_with(ZARR)
 }
 
 /// Whether the kernel accepts an attribute with this name and length.
