@@ -138,8 +138,8 @@ fn created<T>(inode: &Inode, with: impl FnOnce(&mut BTreeMap<String, Vec<u8>>) -
     Some(with(&mut file.created.as_mut()?.xattrs))
 }
 
-/// Whether the store keeps the attribute. If it has some with names of the properties and attributes
-/// of nodes, perhaps copied out of a mount, they are not shown.
+/// Whether the store keeps the attribute. If it has some with names of the properties and
+/// attributes of nodes, perhaps copied out of a mount, they are not shown.
 fn is_kept(name: &str) -> bool {
     KEPT.iter().any(|space| name.starts_with(space)) && !is_of_node(name)
 }
