@@ -39,7 +39,7 @@ def run(work, log, name, data):
         shutil.copytree(root, store)
         try:
             result = compare(store)
-        except Exception as error:  # Another program says here what it does not know.
+        except Exception as error:  # Other values, or a mount or a program that failed.
             result = (str(error) or repr(error)).splitlines()[0][:160]
         results[f"{name}/{root.relative_to(home)}"] = result
     return results
