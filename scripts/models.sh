@@ -1,7 +1,9 @@
 #!/bin/bash
 # Looks for races: runs the models of models/ in many orders of their threads, or tests on mounts with locks that wait.
+# Or shows that each model finds a fault that is put into zarrfs on purpose.
 #
 #   scripts/models.sh [SCHEDULES] [MODEL..]    SCHEDULES of each kind for each model [default: 200, all models]
+#   scripts/models.sh faults [FAULT..]         the faults of models/faults.py, in a copy of zarrfs [all]: each must be found
 #   scripts/models.sh delays [TEST..]          tests of tests/peers with a zarrfs whose locks wait at random [default: RACES below]
 #
 # Prints a line for each model and kind of schedule, or for each test. ZARRFS_SEED is that of the first schedules [1]; a
@@ -30,12 +32,24 @@ if [ "${1:-}" = delays ]; then
     cd "$root"
     exec "$cache/py3/bin/python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" "$@"
 fi
+if [ "${1:-}" = faults ]; then
+    shift
+    python3 faults.py copy target/faulty
+    cd target/faulty/models
+    python3 manifest.py
+    export CARGO_TARGET_DIR=$target
+    mkdir -p target
+    build --bin zarrfs-models
+    # Another build would put its program in the same place.
+    cp "$target/debug/zarrfs-models" target/
+    ZARRFS_SCHEDULES=${ZARRFS_SCHEDULES:-5000} exec python3 "$root/models/faults.py" try target/zarrfs-models "$@"
+fi
 schedules=200
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then
     schedules=$1
     shift
 fi
-[[ ${1:-} != -* ]] || { sed -n '2,10s/^# \{0,1\}//p' "$root/scripts/models.sh" >&2; exit 2; }
+[[ ${1:-} != -* ]] || { sed -n '2,12s/^# \{0,1\}//p' "$root/scripts/models.sh" >&2; exit 2; }
 build --bin zarrfs-models
 # What shuttle says of a failure is in the log.
 ZARRFS_SCHEDULES=${ZARRFS_SCHEDULES:-$schedules} exec "$target/debug/zarrfs-models" "$@" 2> target/models.log

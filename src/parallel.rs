@@ -18,7 +18,7 @@ use crate::error::Result;
 /// The number of threads that work on chunks.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
 
-thread_local! {
+std::thread_local! {
     /// Whether this thread is counted.
     static IS_BUSY: Cell<bool> = const { Cell::new(false) };
 }

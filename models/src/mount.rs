@@ -47,7 +47,12 @@ pub fn sharded() -> String {
 
 /// Returns one of both, which the seed chooses.
 pub fn plain_or_sharded() -> String {
-    if shuttle::rand::thread_rng().gen_bool(0.5) { plain() } else { sharded() }
+    if one_of_two() { plain() } else { sharded() }
+}
+
+/// Whether the seed chooses the first of two things.
+pub fn one_of_two() -> bool {
+    shuttle::rand::thread_rng().gen_bool(0.5)
 }
 
 /// Returns a chunk whose elements have this value.
@@ -90,9 +95,11 @@ pub fn remove_directories() {
     drop(std::fs::remove_dir_all(directories()));
 }
 
+/// Returns a tree that asks the store for newer values each time, or that trusts what it has read
+/// for an hour: the seed chooses.
 fn tree(store: &Store, options: Options) -> Arc<Vfs> {
-    let of_hierarchy =
-        hierarchy::Options { metadata_ttl: Duration::ZERO, ..hierarchy::Options::default() };
+    let metadata_ttl = Duration::from_secs(if one_of_two() { 0 } else { 3600 });
+    let of_hierarchy = hierarchy::Options { metadata_ttl, ..hierarchy::Options::default() };
     let hierarchy = Hierarchy::open(store.clone(), None, of_hierarchy).expect("a hierarchy");
     Arc::new(Vfs::new(hierarchy, options))
 }

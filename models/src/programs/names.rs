@@ -81,16 +81,18 @@ fn check_forgotten(mount: &Mount, inodes: u64) {
     mount.check_no_errors();
 }
 
-/// Programs create files under the same names and remove them, and others look them up and read
+/// A program creates files under the same name and removes them, and others look them up and read
 /// them. A number belongs to one file as long as it is known, and all are forgotten in the end.
 pub fn names() {
     let mount = Mount::with(&[], crate::mount::options());
     let (kernel, inodes) = (Kernel::default(), mount.stat("inodes"));
-    let maker = |bytes: &'static [u8]| {
+    let maker = || {
         let kernel = kernel.clone();
         Box::new(move |mount: &Mount| {
-            create(mount, &kernel, "a", bytes);
-            check_gone(mount.vfs.unlink(ROOT, "a"));
+            for bytes in [b"first", b"other"] {
+                create(mount, &kernel, "a", bytes);
+                mount.vfs.unlink(ROOT, "a").expect("removed");
+            }
         })
     };
     let looker = || {
@@ -101,7 +103,7 @@ pub fn names() {
         })
     };
     // Two makers of one name would share a file: the second one opens what the first one creates.
-    run(&mount, vec![maker(b"first"), looker(), looker(), Box::new(|mount| mount.vfs.tick())]);
+    run(&mount, vec![maker(), looker(), looker(), Box::new(|mount| mount.vfs.tick())]);
     check_forgotten(&mount, inodes);
 }
 

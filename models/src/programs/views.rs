@@ -1,13 +1,14 @@
 //! Views of an array that changes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use scheduled::pool::Pool;
 use scheduled::vfs::Access;
 
 use super::run;
 use crate::mount::{
-    CHUNK_LEN, Mount, check_gone, chunk, plain, plain_or_sharded, sharded, value_of,
+    CHUNK_LEN, Mount, check_gone, chunk, one_of_two, plain, plain_or_sharded, sharded, value_of,
 };
 
 /// The number of chunks of an array.
@@ -28,9 +29,17 @@ fn fill(mount: &Mount) {
     mount.vfs.sync().expect("synced");
 }
 
-/// Reads a view several times through one handle, and checks that no chunk of it goes back.
-/// Whether the view was there to the end.
-fn read_view(mount: &Mount, path: &str, most: u8) -> bool {
+/// The last value of each chunk whose writer has closed it.
+type Closed = Arc<[AtomicU8; CHUNKS]>;
+
+fn all_closed() -> Closed {
+    Arc::new(std::array::from_fn(|_| AtomicU8::new(1)))
+}
+
+/// Reads a view several times through one handle, and checks that no chunk of it goes back, and
+/// that each has at least the value that was `closed` before the read. Whether the view was there
+/// to the end.
+fn read_view(mount: &Mount, path: &str, most: u8, closed: &Closed) -> bool {
     let handle = match mount.open(path, Access::Read) {
         Ok(handle) => handle,
         Err(error) => {
@@ -41,6 +50,9 @@ fn read_view(mount: &Mount, path: &str, most: u8) -> bool {
     let mut last = vec![1; CHUNKS];
     let mut is_there = true;
     for _ in 0..3 {
+        for (before, closed) in last.iter_mut().zip(&**closed) {
+            *before = closed.load(Ordering::SeqCst).max(*before);
+        }
         let bytes = match mount.vfs.read(handle, 0, 1 << 20) {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -58,25 +70,37 @@ fn read_view(mount: &Mount, path: &str, most: u8) -> bool {
     is_there
 }
 
-fn writer(path: &'static str) -> Box<dyn FnOnce(&Mount) + Send> {
+/// A program that writes a chunk twice.
+fn writer(at: usize, closed: &Closed) -> Box<dyn FnOnce(&Mount) + Send> {
+    let closed = Arc::clone(closed);
     Box::new(move |mount: &Mount| {
         for value in 2..=3 {
-            mount.update(path, 0, &chunk(value)).expect("written");
+            let handle = mount.open(&format!("x/c/{at}"), Access::Write).expect("opened");
+            mount.vfs.write(handle, 0, &chunk(value)).expect("written");
+            if one_of_two() {
+                mount.vfs.fsync(handle).expect("synced");
+            }
+            mount.close(handle).expect("closed");
+            closed[at].store(value, Ordering::SeqCst);
         }
     })
 }
 
 /// Programs write chunks while others read a view of the array. Each chunk in it is whole and never
-/// goes back, and after the writes it is new.
+/// goes back, and is the new one once its writer has closed it.
 pub fn views() {
     let mount = Mount::of(&plain_or_sharded());
     fill(&mount);
+    // Its cache is empty.
+    let mount = mount.again();
+    let closed = all_closed();
+    let seen = Arc::clone(&closed);
     run(
         &mount,
         vec![
-            writer("x/c/0"),
-            writer("x/c/1"),
-            Box::new(|mount| assert!(read_view(mount, "x.npy", 3))),
+            writer(0, &closed),
+            writer(1, &closed),
+            Box::new(move |mount| assert!(read_view(mount, "x.npy", 3, &seen))),
             Box::new(|mount| mount.vfs.tick()),
         ],
     );
@@ -89,11 +113,13 @@ pub fn views() {
 pub fn edited_views() {
     let mount = Mount::of(&sharded());
     fill(&mount);
+    let closed = all_closed();
+    let seen = Arc::clone(&closed);
     run(
         &mount,
         vec![
-            writer("x/c/0"),
-            Box::new(|mount| assert!(read_view(mount, "x.npy", 3))),
+            writer(0, &closed),
+            Box::new(move |mount| assert!(read_view(mount, "x.npy", 3, &seen))),
             Box::new(|mount| {
                 let text = mount.read("x/zarr.json").expect("read");
                 let text = String::from_utf8(text).expect("text").replace("\"K\"", "\"C\"");
@@ -117,10 +143,10 @@ pub fn moved_views() {
         vec![
             Box::new(|mount| check_gone(mount.update("x/c/0", 0, &chunk(2)))),
             Box::new(|mount| {
-                read_view(mount, "x.npy", 2);
+                read_view(mount, "x.npy", 2, &all_closed());
             }),
             Box::new(|mount| {
-                read_view(mount, "y.npy", 2);
+                read_view(mount, "y.npy", 2, &all_closed());
             }),
             Box::new(|mount| mount.rename("x", "y").expect("renamed")),
         ],
@@ -133,17 +159,19 @@ pub fn moved_views() {
 }
 
 /// A program reads the chunks of an array one after the other while the pool reads ahead, and
-/// another one writes them.
+/// others write them. When it reads them again, those that were closed are new.
 pub fn prefetch() {
     let mount = Mount::of(&sharded());
     fill(&mount);
     let mount = mount.again();
     let pool = Arc::new(Pool::new(2, 1).expect("threads"));
     mount.vfs.use_pool(Arc::clone(&pool));
+    let closed = all_closed();
+    let seen = Arc::clone(&closed);
     run(
         &mount,
         vec![
-            Box::new(|mount| {
+            Box::new(move |mount| {
                 let handle = mount.open("x.npy", Access::Read).expect("opened");
                 let len = 128 + CHUNKS * CHUNK_LEN;
                 let mut bytes = Vec::new();
@@ -153,8 +181,14 @@ pub fn prefetch() {
                     assert!(!read.is_empty(), "the view ends at {at}");
                     bytes.extend_from_slice(&read);
                 }
-                mount.vfs.release(handle);
                 assert!(values(&bytes).into_iter().all(|value| (1..=3).contains(&value)));
+                let closed: Vec<u8> =
+                    seen.iter().map(|value| value.load(Ordering::SeqCst)).collect();
+                let again = values(&mount.vfs.read(handle, 0, len).expect("read"));
+                for (at, (value, before)) in again.into_iter().zip(closed).enumerate() {
+                    assert!((before..=3).contains(&value), "chunk {at}: {before}, then {value}");
+                }
+                mount.vfs.release(handle);
             }),
             Box::new(|mount| {
                 for at in 0..CHUNKS {
@@ -162,8 +196,9 @@ pub fn prefetch() {
                     assert!((1..=3).contains(&value), "chunk {at} has {value}");
                 }
             }),
-            writer("x/c/2"),
-            writer("x/c/3"),
+            writer(2, &closed),
+            writer(3, &closed),
+            Box::new(|mount| mount.vfs.tick()),
         ],
     );
     pool.close();

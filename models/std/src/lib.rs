@@ -2,7 +2,9 @@
 //! call of an atomic variable, a channel or a thread, as after each call of the locks beside it.
 //!
 //! zarrfs is compiled with this crate under the name `std`. All that is not here is that of the real
-//! one. The threads of a model share one real thread, so the thread-local variables are here, too.
+//! one. The threads of a model share one real thread, so the thread-local variables are here, too:
+//! zarrfs declares them with `std::thread_local!`, since `thread_local!` alone is always the macro
+//! of the real library.
 
 pub use ::std::*;
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// The most bytes that deflate can decode from one byte.
 const MAX_RATIO: usize = 1032;
 
-thread_local! {
+std::thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
     /// The compressor of a thread, with its level.
     static COMPRESSOR: RefCell<Option<(i32, Compressor)>> = const { RefCell::new(None) };

@@ -15,7 +15,7 @@ use crate::codec::kinds::BytesToBytes;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-thread_local! {
+std::thread_local! {
     /// The decompressor of a thread: creating one takes as long as decoding a small chunk.
     static DECOMPRESS: Cell<Option<Decompress>> = const { Cell::new(None) };
 }

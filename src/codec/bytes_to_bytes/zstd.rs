@@ -36,7 +36,7 @@ const MAX_KEPT_RANGE: usize = 4 << 20;
 /// The code of zstd's error for no memory.
 const NO_MEMORY: usize = 0_usize.wrapping_sub(64);
 
-thread_local! {
+std::thread_local! {
     /// Memory for the start of a chunk, from which a range is copied.
     static START: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     /// The decompression context of a thread: creating one takes longer than decoding a small

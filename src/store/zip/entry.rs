@@ -20,7 +20,7 @@ pub(super) const FIXED_LEN: u64 = 30;
 /// The most bytes that deflate can decode from one byte.
 const MAX_RATIO: u64 = 1032;
 
-thread_local! {
+std::thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(Decompressor::new());
 }
 

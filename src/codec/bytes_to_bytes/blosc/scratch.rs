@@ -9,7 +9,7 @@ use crate::error::Result;
 /// The most bytes that a thread caches.
 const MAX_KEPT_LEN: usize = 4 << 20;
 
-thread_local! {
+std::thread_local! {
     static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
