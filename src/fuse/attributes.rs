@@ -5,12 +5,13 @@ use std::time::SystemTime;
 
 use super::terms::Owner;
 use crate::error::{At, Error, Result};
-use crate::vfs::{Attr, FileChanges, NewTime, Vfs};
+use crate::vfs::{Access, Attr, Caller, FileChanges, NewTime, Vfs};
 
-/// Changes the length and then the other attributes of a file. `owner` is that of the files that
-/// have none of their own.
+/// Changes the length and then the other attributes of a file for a user. `owner` is that of the
+/// files that have none of their own.
 pub(super) fn change(
     vfs: &Vfs,
+    user: Caller,
     owner: Owner,
     number: u64,
     len: Option<u64>,
@@ -19,6 +20,7 @@ pub(super) fn change(
     let attrs = vfs.attr_writer();
     if owner.own(&vfs.getattr(number)?).is_some() {
         if let Some(len) = len {
+            attrs.clear_privileges_for(user, number);
             attrs.truncate(number, len)?;
         }
         if !changes.is_empty() {
@@ -55,15 +57,24 @@ pub(super) fn change(
     vfs.getattr(number)
 }
 
+/// Does what an open for a user changes in the attributes of a file.
+pub(super) fn before_open(vfs: &Vfs, user: Caller, number: u64, access: Access) {
+    if access == Access::Truncate {
+        vfs.attr_writer().clear_privileges_for(user, number);
+    }
+}
+
 /// Reserves space in a file, or frees it (fallocate(2), with its flags). A chunk or metadata file
 /// has a length of its own, and no holes.
 pub(super) fn allocate(
     vfs: &Vfs,
+    user: Caller,
     number: u64,
     (offset, len): (u64, u64),
     flags: i32,
 ) -> Result<()> {
     let attrs = vfs.attr_writer();
+    attrs.clear_privileges_for(user, number);
     if attrs.allocate(number, offset, len, flags)? {
         return Ok(());
     }

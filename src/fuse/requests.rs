@@ -101,7 +101,7 @@ impl Filesystem for Fs {
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -117,7 +117,7 @@ impl Filesystem for Fs {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
+        let (owner, vfs, user) = (self.owner, Arc::clone(&self.vfs), caller(request));
         let changes = FileChanges {
             mode: mode.map(permissions),
             uid,
@@ -125,7 +125,7 @@ impl Filesystem for Fs {
             accessed: atime.map(new_time),
             modified: mtime.map(new_time),
         };
-        let change = move |vfs: &Vfs| attributes::change(vfs, owner, ino.0, size, &changes);
+        let change = move |vfs: &Vfs| attributes::change(vfs, user, owner, ino.0, size, &changes);
         self.later("setattr", change, move |changed| {
             reply!(reply, changed.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
         });
@@ -229,9 +229,10 @@ impl Filesystem for Fs {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (access, thread) = (access_of(flags), request.pid());
+        let (access, thread, user) = (access_of(flags), request.pid(), caller(request));
         let is_direct = self.direct_io || is_past_pages(flags);
         let open = move |vfs: &Vfs| {
+            attributes::before_open(vfs, user, ino.0, access);
             let opened = vfs.open(ino.0, access);
             opened.inspect(|opened| vfs.note_writer(HandleUse::by(opened.handle, thread)))
         };
@@ -536,7 +537,7 @@ impl Filesystem for Fs {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -544,7 +545,8 @@ impl Filesystem for Fs {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let allocate = move |vfs: &Vfs| attributes::allocate(vfs, ino.0, (offset, length), mode);
+        let (user, range) = (caller(request), (offset, length));
+        let allocate = move |vfs: &Vfs| attributes::allocate(vfs, user, ino.0, range, mode);
         self.later("fallocate", allocate, move |done| reply!(reply, done, ok(() =>)));
     }
 

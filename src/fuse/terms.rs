@@ -1,7 +1,7 @@
 //! Attributes, flags and names, converted to the kernel's types and back.
 
 use std::ffi::OsStr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fuser::{
     Errno, FileAttr, FileType, FopenFlags, INodeNo, OpenAccMode, OpenFlags, RenameFlags,
@@ -192,9 +192,17 @@ pub fn caller(request: &Request) -> Caller {
 /// Returns a time that a program sets.
 pub fn new_time(time: TimeOrNow) -> NewTime {
     match time {
-        TimeOrNow::SpecificTime(time) => NewTime::At(time),
+        TimeOrNow::SpecificTime(time) => NewTime::At(as_sent(time)),
         TimeOrNow::Now => NewTime::Now,
     }
+}
+
+/// Returns the time that the kernel sent: fuser 0.18 subtracts the nanoseconds of a time before
+/// 1970 where it should add them.
+fn as_sent(time: SystemTime) -> SystemTime {
+    let Err(before) = time.duration_since(SystemTime::UNIX_EPOCH) else { return time };
+    let nanos = u64::from(before.duration().subsec_nanos());
+    time.checked_add(Duration::from_nanos(nanos.saturating_mul(2))).unwrap_or(time)
 }
 
 /// Returns the access that the flags of an opened file allow.

@@ -37,6 +37,9 @@ pub trait FileStore: Send + Sync + fmt::Debug {
     /// Removes an empty directory.
     fn remove_directory(&self, path: &str) -> Result<()>;
 
+    /// Whether a directory, or one below it, has names that no key can have: they are not UTF-8.
+    fn has_names_without_key(&self, path: &str) -> Result<bool>;
+
     /// Renames a file or directory.
     fn rename(&self, from: &str, to: &str, replace: Replace) -> Result<()>;
 

@@ -7,14 +7,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::access::Caller;
 use super::contents::Contents;
 use super::core::Core;
 use super::names::Names;
 use super::names::file::Content;
+use super::names::inode::Inode;
 use super::names::place::{Place, check_writable};
 use super::opening::handles::Handles;
 use crate::error::{At, Error, Result};
-use crate::store::{FileChanges, FileUse};
+use crate::store::{FileChanges, FileUse, OpenFile};
 
 /// Changes the attributes of files.
 pub struct AttrWriter {
@@ -133,7 +135,11 @@ impl AttrWriter {
     pub fn clear_privileges(&self, number: u64) {
         let clear = || -> Result<()> {
             let inode = self.names.inode(number)?;
-            let Some(open) = inode.file().lock().content.open_file().map(Arc::clone) else {
+            let known = inode.known_file();
+            let open = known.and_then(|file| file.lock().content.open_file().map(Arc::clone));
+            let Some(open) =
+                open.map_or_else(|| self.ordinary_file(&inode), |open| Ok(Some(open)))?
+            else {
                 return Ok(());
             };
             let mode = open.stat()?.owner.mode;
@@ -145,5 +151,22 @@ impl AttrWriter {
             Ok(())
         };
         clear().unwrap_or_else(|error| self.core.note("write", &error));
+    }
+
+    /// Does the same if the user is not root, for a change of the length or space. The kernel says
+    /// only of writes whether the user has the right.
+    pub fn clear_privileges_for(&self, user: Caller, number: u64) {
+        if user.uid != 0 {
+            self.clear_privileges(number);
+        }
+    }
+
+    /// Opens an ordinary file of a store of files for its attributes; `None` if the inode is no
+    /// such file.
+    fn ordinary_file(&self, inode: &Inode) -> Result<Option<Arc<OpenFile>>> {
+        let Some(place @ Place::Ordinary(..)) = inode.place() else { return Ok(None) };
+        let Some(files) = self.names.ordinary.store() else { return Ok(None) };
+        let Some(path) = self.names.ordinary.path(&place)? else { return Ok(None) };
+        Ok(files.open(&path, FileUse::Attributes)?.map(Arc::new))
     }
 }

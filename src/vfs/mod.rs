@@ -299,8 +299,7 @@ impl Vfs {
             return self.names.attrs.with_private(attr, known.place().as_ref());
         }
         if known.is_orphaned() {
-            let attr = self.names.attrs.of_open_view(&known).ok_or_else(Error::not_found)?;
-            return self.names.attrs.with_private(attr, None);
+            return self.names.attrs.of(&known);
         }
         let mut attempts = 1;
         let attr = loop {

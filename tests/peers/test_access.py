@@ -402,6 +402,13 @@ def test_set_user_id_bits_have_no_effect_and_writes_of_others_clear_them(shared,
         assert errors("other", [("write", m / "writable")]) == ["ok"]
         for at in (m.path, store):
             assert stat.S_IMODE(os.stat(at / "writable").st_mode) == 0o777
+        # So do changes of the length and of the space.
+        for name, change in {"shorter": "truncate -s 3", "longer": "fallocate -l 100000", "hole": "fallocate -p -o 0 -l 2", "new": "echo >"}.items():
+            (store / name).write_text("hello")
+            give(store / name, 0o6777, 0, 0)
+            done = subprocess.run(["sh", "-c", f"{change} {m / name}"], user=OTHER, group=OTHER, extra_groups=[], capture_output=True, text=True)
+            assert done.returncode == 0, done
+            assert stat.S_IMODE(os.stat(store / name).st_mode) == 0o777, name
         m.refused(errno.EPERM, "no capabilities", lambda: os.setxattr(m / "home/own", "security.capability", bytes.fromhex("0100000200040000000000000000000000000000")))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy
 import pytest
 import zarr
-from mounts import Mount, until_end
+from mounts import Mount, until_end, wait_until
 
 USERS = (65534, 1234)
 
@@ -356,3 +356,75 @@ def test_a_directory_with_ordinary_files_does_not_become_a_group(store, tmp_path
         (m / "above/child/zarr.json").write_text(json.dumps(document))
     assert not list(store.glob("library/**/zarr.json"))
     assert (store / "group/zarr.json").exists() and (store / "above/zarr.json").exists()
+
+
+# What another program does in the store with one of two names of a file that the mount has shown.
+BY_OTHERS = {
+    "replaced": lambda d: ((d / "new").write_text("new"), (d / "new").rename(d / "f")),
+    "renamed": lambda d: (d / "f").rename(d / "moved"),
+    "removed": lambda d: (d / "f").unlink(),
+}
+
+
+@pytest.mark.parametrize("first", ["f", "h"])
+@pytest.mark.parametrize("how", BY_OTHERS)
+def test_a_name_that_another_program_takes_from_a_file_leaves_its_other_names(m, store, how, first):
+    (store / "g/f").write_text("old")
+    os.link(store / "g/f", store / "g/h")
+    seen = m / "g/h"
+    for name in (first, "f", "h"):
+        assert (m / "g" / name).read_text() == "old"
+    BY_OTHERS[how](store / "g")
+    # At once, while the kernel still knows the names.
+    assert seen.read_text() == "old"
+    with open(seen, "a") as file:
+        file.write(" and more")
+    assert wait_until(lambda: sorted(os.listdir(m / "g")) == sorted(os.listdir(store / "g")))
+    expected = {"replaced": {"f": "new"}, "renamed": {"moved": "old and more"}, "removed": {}}[how] | {"h": "old and more"}
+    for place in (m / "g", store / "g"):
+        found = {path.name: path.read_text() for path in place.iterdir() if path.name in ("f", "h", "moved")}
+        assert found == expected, place
+    assert seen.stat().st_nlink == (store / "g/h").stat().st_nlink
+    shutil.rmtree(m / "g")
+    assert not (store / "g").exists()
+
+
+def test_an_open_file_that_another_program_replaces_stays_what_it_was(m, store):
+    (store / "g/f").write_text("old")
+    with open(m / "g/f", "r+") as file:
+        assert file.read() == "old"
+        (store / "g/new").write_text("new")
+        (store / "g/new").rename(store / "g/f")
+        assert wait_until(lambda: (m / "g/f").read_text() == "new")
+        file.write(" and more")
+        file.flush()
+        seen = os.fstat(file.fileno())
+        assert (seen.st_size, seen.st_nlink) == (12, 0)
+        file.seek(0)
+        assert file.read() == "old and more"
+    assert (store / "g/f").read_text() == "new"
+
+
+@pytest.mark.parametrize("place", ["g/d", "g", "a/d", "a/c"])
+def test_a_directory_with_names_that_cannot_be_shown_is_not_removed(m, store, place):
+    hidden = store / place / os.fsdecode(b"below/caf\xe9") if place == "g" else store / place / os.fsdecode(b"caf\xe9")
+    hidden.parent.mkdir(exist_ok=True, parents=True)
+    hidden.write_text("precious")
+    where = place if place != "a/c" else "a"
+    m.expect("it has names that are not UTF-8")
+    done = subprocess.run(["rm", "-r", m / where], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    assert done.returncode == 1 and "Directory not empty" in done.stderr, done
+    assert hidden.read_text() == "precious"
+    assert f"{where}" in m.errors()
+    hidden.unlink()
+    assert wait_until(lambda: not subprocess.run(["rm", "-r", m / where], capture_output=True).returncode)
+    assert not (store / where).exists()
+
+
+def test_times_before_1970_keep_their_parts_of_a_second(m, store):
+    (m / "g/f").write_text("old")
+    for times in [(-750_000_000, -1), (-10**18 - 250_000_000, -2 * 10**9)]:
+        os.utime(m / "g/f", ns=times)
+        for path in (m / "g/f", store / "g/f"):
+            seen = path.stat()
+            assert (seen.st_atime_ns, seen.st_mtime_ns) == times, path

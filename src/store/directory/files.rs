@@ -11,14 +11,16 @@ use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
 use super::names::{c_name, is_lock};
-use super::opening::{check_root, open_at};
+use super::opening::{check_root, open_at, open_dir};
 use super::parents::make_parent;
+use super::trees::has_names_without_key;
 use super::trust::Last;
 use super::{DirectoryStore, Durability};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::open_file::check_count;
 use crate::store::{
-    FileChanges, FileKind, FileStat, FileStore, FileUse, Key, NewNode, OpenFile, Ownership, Replace,
+    FileChanges, FileKind, FileStat, FileStore, FileUse, Key, NewNode, OpenFile, Ownership, Prefix,
+    Replace,
 };
 use crate::sys::{self, Links};
 
@@ -186,6 +188,11 @@ impl FileStore for DirectoryStore {
             Replace::Exchange => RenameFlags::EXCHANGE,
         };
         Ok(renameat_with(&dir, &name, &new_dir, &new_name, flags)?)
+    }
+
+    fn has_names_without_key(&self, path: &str) -> Result<bool> {
+        let prefix = Prefix::parse(path).at(path)?;
+        open_dir(&self.root, &prefix)?.map_or(Ok(false), has_names_without_key).at(path)
     }
 
     fn expect_others(&self) {

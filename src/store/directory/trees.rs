@@ -43,6 +43,30 @@ fn move_level(dir: &OwnedFd, name: &CStr, to_dir: &OwnedFd, to: &CStr, level: us
     Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
 }
 
+/// Whether a directory, or one below it, has a name that is not UTF-8. Directories that lie too deep
+/// to be looked at count as such.
+pub(super) fn has_names_without_key(fd: OwnedFd) -> Result<bool> {
+    let mut levels = vec![Level::new(fd, CString::default())?];
+    loop {
+        let count = levels.len();
+        let Some(level) = levels.last_mut() else { return Ok(false) };
+        let Some(entry) = level.entries.next() else {
+            levels.pop();
+            continue;
+        };
+        let name = entry?.file_name().to_owned();
+        if name.to_str().is_err() {
+            return Ok(true);
+        }
+        match sys::open_beneath(&level.dir, &name, DIRECTORY, Links::Refuse) {
+            Ok(_) if count >= MAX_LEVELS => return Ok(true),
+            Ok(below) => levels.push(Level::new(below, name)?),
+            Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// Removes everything in a directory.
 pub(super) fn empty(fd: OwnedFd) -> Result<()> {
     let top = fd;
@@ -56,7 +80,7 @@ pub(super) fn empty(fd: OwnedFd) -> Result<()> {
     }
 }
 
-/// A directory that is being emptied.
+/// A directory that is being walked or emptied.
 struct Level {
     entries: Dir,
     dir: OwnedFd,

@@ -197,6 +197,23 @@ impl Directories {
         if holds_something || self.names.overlay.list(place).iter().any(is_current) {
             return Err(Error::new(Kind::NotEmpty, "directory not empty"));
         }
+        self.check_hides_no_names(place)
+    }
+
+    /// Refuses a directory of a store of files with names that the mount cannot show: removing it
+    /// would remove files that its user has never seen.
+    fn check_hides_no_names(&self, place: &Place) -> Result<()> {
+        let Some(files) = self.names.ordinary.store() else { return Ok(()) };
+        let Some(path) = self.names.ordinary.path(place)? else { return Ok(()) };
+        if files.has_names_without_key(&path)? {
+            let detail = "it has names that are not UTF-8, which a mount does not show: rename them \
+                          in the store";
+            let error = Error::new(Kind::NotEmpty, detail).at(place.shown());
+            // The program says only that the directory is not empty.
+            log::warn!("rmdir: {error}");
+            self.core.journal.note("rmdir", &error);
+            return Err(error);
+        }
         Ok(())
     }
 

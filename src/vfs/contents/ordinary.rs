@@ -68,16 +68,32 @@ impl Files {
             Content::Stored => {}
             Content::Unstored(_) | Content::Detached(_) => return Ok(None),
         }
-        let Some(place) = inode.place().filter(|place| self.is_kept_as_file(Some(place))) else {
+        let Some(open) = self.open_by_a_name(inode, purpose)?.map(Arc::new) else {
             return Ok(None);
         };
-        let Some(files) = self.names.ordinary.store() else { return Ok(None) };
-        let path = self.names.ordinary.path(&place)?.ok_or_else(Error::not_found)?;
-        let open = Arc::new(files.open(&path, purpose)?.ok_or_else(Error::not_found)?);
         if file.openers > 0 {
             file.content = Content::Open(Arc::clone(&open));
         }
         Ok(Some(open))
+    }
+
+    /// Opens an ordinary file by its first name that is still one: another program may have removed
+    /// a name, or given it to another file.
+    fn open_by_a_name(&self, inode: &Inode, purpose: FileUse) -> Result<Option<OpenFile>> {
+        let Some(files) = self.names.ordinary.store() else { return Ok(None) };
+        loop {
+            let Some(place @ Place::Ordinary(..)) = inode.place() else { return Ok(None) };
+            let path = self.names.ordinary.path(&place)?.ok_or_else(Error::not_found)?;
+            let open = files.open(&path, purpose)?;
+            if inode.has_several_places() {
+                let id = open.as_ref().map(OpenFile::stat).transpose()?.map(|stat| stat.id);
+                if id.is_none_or(|id| inode.is_other_than(id)) {
+                    self.names.inodes.unlink(&place);
+                    continue;
+                }
+            }
+            return open.ok_or_else(Error::not_found).map(Some);
+        }
     }
 
     /// Like [`Self::open_stored`], to change the bytes.

@@ -52,14 +52,27 @@ impl Names {
         renewed.unwrap_or(inode)
     }
 
-    /// Returns the inode at `place`. Names of one file of the store share theirs.
+    /// Returns the inode at `place`. Names of one file of the store share theirs, until another
+    /// program gives one of them to another file.
     pub fn inode_at(&self, place: &Place) -> Arc<Inode> {
-        if let Some(inode) = self.inodes.known_at(place) {
-            return inode;
+        let known = self.inodes.known_at(place);
+        if let Some(inode) = known.as_ref().filter(|inode| !inode.is_linked()) {
+            return Arc::clone(inode);
         }
         // If it cannot be looked at, looking at the inode reports it.
         let is_ordinary = matches!(place, Place::Ordinary(..));
         let found = is_ordinary.then(|| self.ordinary.stat(place).ok().flatten()).flatten();
+        if let Some(inode) = known {
+            if found.as_ref().is_some_and(|found| !inode.is_other_than(found.id)) {
+                // Its other names may have gone or have other files.
+                inode.prefer(place);
+                return inode;
+            }
+            if !inode.has_several_places() {
+                return inode;
+            }
+            self.inodes.unlink(place);
+        }
         match found.filter(|found| found.links > 1 && found.kind != FileKind::Directory) {
             Some(found) => self.inodes.at_linked(place, found.id),
             None => self.inodes.at(place),

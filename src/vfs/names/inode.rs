@@ -73,6 +73,24 @@ impl Inode {
         self.places.read().contains(place)
     }
 
+    /// Whether it had several places at some time, which are names of one file of the store.
+    pub fn is_linked(&self) -> bool {
+        self.linked.read().is_some()
+    }
+
+    /// Whether it is another file of the store than the one with this identity.
+    pub fn is_other_than(&self, id: FileId) -> bool {
+        self.linked.read().is_some_and(|linked| linked != id)
+    }
+
+    /// Makes one of its places the one that [`Self::place`] returns.
+    pub fn prefer(&self, place: &Place) {
+        let mut places = self.places.write();
+        if let Some(at) = places.iter().position(|known| known == place) {
+            places.swap(0, at);
+        }
+    }
+
     /// Gives it the place `to` instead of `from`.
     fn move_place(&self, from: &Place, to: &Place) {
         let mut places = self.places.write();

@@ -378,6 +378,9 @@ impl Opener {
         };
         let id = open.stat()?.id;
         drop(file);
+        if !inode.is_at(place) {
+            return Err(Error::not_found()); // It was opened by another name, and is opened again.
+        }
         // Another program may have given the name to another file since this one was opened.
         let now = if was_open { self.names.ordinary.id(place)?.unwrap_or(id) } else { id };
         self.names.share(inode, OpenedAs::Ordinary(now))?;
