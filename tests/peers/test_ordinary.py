@@ -428,3 +428,47 @@ def test_times_before_1970_keep_their_parts_of_a_second(m, store):
         for path in (m / "g/f", store / "g/f"):
             seen = path.stat()
             assert (seen.st_atime_ns, seen.st_mtime_ns) == times, path
+
+
+@pytest.mark.parametrize("how", ["fsync", "rename", "rename to a scratch name", "link", "wait"])
+def test_a_scratch_file_that_is_stored_while_a_program_writes_it_has_all_that_it_writes(m, store, how):
+    d, kept = m / "g", store / "g"
+    with open(d / "a.tmp", "w+b", buffering=0) as file:
+        file.write(b"first ")
+        name = {"rename": "a", "rename to a scratch name": "b.tmp", "link": "a"}.get(how, "a.tmp")
+        match how:
+            case "fsync":
+                os.fsync(file.fileno())
+            case "link":
+                os.link(d / "a.tmp", d / name)
+            case "wait":
+                subprocess.run(["sync", m.path], check=True)
+            case _:
+                os.rename(d / "a.tmp", d / name)
+        file.write(b"second ")
+        assert (d / name).read_bytes() == b"first second "
+        with open(d / name, "r+b", buffering=0) as other:
+            other.seek(0, os.SEEK_END)
+            other.write(b"third")
+        assert os.pread(file.fileno(), 100, 0) == b"first second third"
+        file.truncate(1000)
+        with mmap.mmap(file.fileno(), 1000) as mapped:
+            mapped[999:] = b"!"
+        os.fsync(file.fileno())
+        if how != "wait":
+            assert (kept / name).read_bytes() == b"first second third".ljust(999, b"\0") + b"!"
+    for at in (d, kept):
+        assert wait_until(lambda at=at: (at / name).exists() and (at / name).stat().st_size == 1000), at
+        assert (at / name).read_bytes() == b"first second third".ljust(999, b"\0") + b"!"
+
+
+def test_a_data_base_with_a_scratch_name_keeps_each_commit(m, store):
+    with contextlib.closing(sqlite3.connect(m / "g/db.tmp")) as base:
+        base.execute("create table t (a)")
+        for number in range(5):
+            with base:
+                base.execute("insert into t values (?)", (number,))
+            with contextlib.closing(sqlite3.connect(m / "g/db.tmp")) as other:
+                assert other.execute("select count(*) from t").fetchone() == (number + 1,)
+    with contextlib.closing(sqlite3.connect(store / "g/db.tmp")) as base:
+        assert base.execute("select count(*) from t").fetchone() == (5,)

@@ -43,8 +43,8 @@ fn move_level(dir: &OwnedFd, name: &CStr, to_dir: &OwnedFd, to: &CStr, level: us
     Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Whether a directory, or one below it, has a name that is not UTF-8. Directories that lie too deep
-/// to be looked at count as such.
+/// Whether a directory, or one below it, has a name that is not UTF-8. Directories that lie too
+/// deep to be looked at count as such.
 pub(super) fn has_names_without_key(fd: OwnedFd) -> Result<bool> {
     let mut levels = vec![Level::new(fd, CString::default())?];
     loop {

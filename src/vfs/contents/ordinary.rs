@@ -152,7 +152,8 @@ impl Files {
             modified: Some(NewTime::At(unstored.last_modified())),
             ..FileChanges::default()
         };
-        if let Some(new) = written.bytes.new_file().filter(|new| !new.may_have_writers()) {
+        // A program that still writes to it changes the ordinary file, as it should.
+        if let Some(new) = written.bytes.new_file() {
             let open = new.open_file()?;
             set_xattrs(&open, created)?;
             open.change(&FileChanges {

@@ -5,13 +5,13 @@
 //! A program may write again after a close that has stored the file, through another descriptor or
 //! a mapping, and the kernel does not report it. So among chunk files, the kernel writes only
 //! encoded ones that are not checked: what is written later changes the stored value in place
-//! (`Files::note_late_writes`). An ordinary file is stored later, or renamed onto a chunk: then its
-//! bytes are checked, and copied if a program can still write to the file
-//! (`NewFile::may_have_writers`).
+//! (`Files::note_late_writes`). An ordinary file is renamed onto a chunk: then its bytes are
+//! checked, and copied if a program can still write to the file (`NewFile::may_have_writers`). Or
+//! it is stored: then the new file becomes the ordinary file, also for programs that have it open.
 //!
-//! All handles of a file share the new file until it is the value. After that, readers may share
-//! it, and a program that opens the file to write gets a new inode
-//! (`Passthrough::detach_from_name`).
+//! All handles of a file share the new file until it is the value, and those of an ordinary file
+//! also afterwards. Of another value, readers may share it, and a program that opens the file to
+//! write gets a new inode (`Passthrough::detach_from_name`).
 //!
 //! If the kernel refuses passthrough, the bytes are received in memory
 //! (`Opener::refuse_passthrough`).
@@ -64,6 +64,13 @@ impl Passthrough {
             Err(_) if is_ordinary => Some(Prefix::root()),
             _ => None,
         }
+    }
+
+    /// Returns the new file of the store that the kernel reads and writes for handles of a file.
+    pub fn kernel_file(file: &File) -> Option<Arc<Backing>> {
+        let (_, backing) = file.passthrough.backing.as_ref()?;
+        let is_used = file.passthrough.openers > 0 && backing.new_file().is_some();
+        is_used.then(|| Arc::clone(backing))
     }
 
     /// Adds a handle of a file that the kernel writes to a new file of the store.

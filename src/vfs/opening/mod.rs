@@ -372,6 +372,21 @@ impl Opener {
     ) -> Result<Option<Prepared>> {
         let purpose = if access == Access::Read { FileUse::Read } else { FileUse::Write };
         let mut file = inode.file().lock();
+        if matches!(file.content, Content::Stored | Content::Open(_))
+            && let Some(backing) = Passthrough::kernel_file(&file)
+            && let Some(new) = backing.new_file()
+        {
+            // The kernel reads and writes by itself for all handles of an inode, or for none.
+            if Some(new.open_file()?.stat()?.id) != self.names.ordinary.id(place)? {
+                return Err(self.passthrough.detach_from_name(inode, &mut file));
+            }
+            if access == Access::Truncate {
+                new.set_len(0)?;
+                self.contents.files.note_change(place)?;
+            }
+            let backing = Arc::clone(&backing);
+            return Ok(Some(self.passthrough.share_new_file(&mut file, access, backing).into()));
+        }
         let was_open = file.content.open_file().is_some();
         let Some(open) = self.contents.files.open_stored(inode, &mut file, purpose)? else {
             return Ok(None);
