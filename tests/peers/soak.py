@@ -97,7 +97,11 @@ class Programs:
         command = [sys.executable, "-S", PROGRAMS, what, str(m.path), str(path), json.dumps(wanted)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.running.append(process)
-        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        # `communicate` would not see what a buffer has read beyond this line.
+        said = b""
+        while not said.endswith(b"\n") and (byte := os.read(process.stdout.fileno(), 1)):
+            said += byte
+        assert said == b"ready\n", process.stderr.read()
 
     def wait(self, what="", killed=False):
         """All have ended: as they should, or because their mount was killed."""
