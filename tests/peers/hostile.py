@@ -540,6 +540,18 @@ def elements_of_a_gigabyte(store):
     node(store / "text", array((16,), (1,), {"name": "fixed_length_utf32", "configuration": {"length_bytes": 1 << 30}}, fill_value=""))
 
 
+def categorize(labels, dtype="|O", astype="|u1"):
+    return {"name": "numcodecs.categorize", "configuration": {"labels": labels, "dtype": dtype, "astype": astype}}
+
+
+@case()
+def labels_of_elements_of_a_mebibyte(store):
+    """Two gigabytes, if each label were kept with its padding."""
+    dtype = {"name": "fixed_length_utf32", "configuration": {"length_bytes": 1 << 20}}
+    codecs = [categorize([str(n) for n in range(2000)], "<U262144", "<u2"), LITTLE]
+    node(store / "bad", array((4,), (1,), dtype, fill_value="", codecs=codecs))
+
+
 @case(nodes=["bad"])
 def coordinates_of_long_strings(store):
     """A group whose coordinates would all be put into the header of a file."""

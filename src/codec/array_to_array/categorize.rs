@@ -7,6 +7,7 @@
 //! <https://numcodecs.readthedocs.io/en/stable/filter/categorize.html>
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -25,10 +26,11 @@ const MAX_LEN: usize = 1 << 30;
 /// The codec, bound to its types and to a length.
 #[derive(Debug)]
 pub struct Categorize {
-    /// The element for each number, the empty one first: a string, or an element of fixed length.
-    items: Vec<Vec<u8>>,
+    /// The element for each number, the empty one first. An element of fixed length has no padding
+    /// here, because a label of one character may stand for an element of a MiB.
+    items: Vec<Arc<[u8]>>,
     /// The number of each label.
-    numbers: HashMap<Vec<u8>, usize>,
+    numbers: HashMap<Arc<[u8]>, usize>,
     encoded: Format,
     count: usize,
     /// The length of a decoded element in bytes, `None` for elements of variable length.
@@ -67,28 +69,30 @@ impl Categorize {
                 return Err(Error::unsupported(format!("categorize: {name} is not a string type")));
             }
         };
-        let item = |label: &str| match item_len {
-            Some(len) => {
-                let mut item: Vec<u8> =
-                    label.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
-                item.resize(len, 0);
-                item
-            }
-            None => label.as_bytes().to_vec(),
+        let item = |label: &str| -> Arc<[u8]> {
+            let Some(len) = item_len else { return label.as_bytes().into() };
+            let points = label.chars().flat_map(|c| u32::from(c).to_le_bytes());
+            unpadded(&points.take(len).collect::<Vec<u8>>()).into()
         };
         let items: Vec<_> = [""].iter().chain(&labels).map(|label| item(label)).collect();
         let numbered = items.iter().enumerate().skip(1);
-        let numbers = numbered.map(|(number, item)| (item.clone(), number)).collect();
+        let numbers = numbered.map(|(number, item)| (Arc::clone(item), number)).collect();
         let shape = elements.shape.clone();
         let codec = Self { items, numbers, encoded, count: elements.count()?, item_len };
         Ok((codec, Elements { shape, dtype }))
     }
 }
 
+/// Returns an element of fixed length without the zeros at its end.
+fn unpadded(item: &[u8]) -> &[u8] {
+    let len = item.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1));
+    item.get(..len).unwrap_or(item)
+}
+
 impl ArrayToArray for Categorize {
     fn encode(&self, decoded: Buffer) -> Result<Buffer> {
         let items = match self.item_len {
-            Some(len) => decoded.chunks_exact(len.max(1)).collect(),
+            Some(len) => decoded.chunks_exact(len.max(1)).map(unpadded).collect(),
             None => texts::items(&decoded, self.count)?,
         };
         let mut target = reserve(items.len().saturating_mul(self.encoded.len()))?;
@@ -101,13 +105,13 @@ impl ArrayToArray for Categorize {
     }
 
     fn decode(&self, encoded: Buffer) -> Result<Buffer> {
-        let empty: &[u8] = self.items.first().map(Vec::as_slice).unwrap_or_default();
+        let empty: &[u8] = self.items.first().map(AsRef::as_ref).unwrap_or_default();
         let label = |item: &[u8]| {
             let number = match self.encoded.load(item) {
                 Number::Int(number) => usize::try_from(number).ok(),
                 Number::Float(_) => None,
             };
-            number.and_then(|number| self.items.get(number)).map_or(empty, Vec::as_slice)
+            number.and_then(|number| self.items.get(number)).map_or(empty, AsRef::as_ref)
         };
         let labels = encoded.chunks_exact(self.encoded.len()).map(label);
         let Some(item_len) = self.item_len else {
@@ -118,11 +122,56 @@ impl ArrayToArray for Categorize {
             return Ok(target.into_chunk().into());
         };
         let mut target = reserve(labels.len().saturating_mul(item_len))?;
-        labels.for_each(|label| target.extend_from_slice(label));
+        for label in labels {
+            let end = target.len().saturating_add(item_len);
+            target.extend_from_slice(label);
+            target.resize(end, 0);
+        }
         Ok(target.into())
     }
 
     fn is_lossy(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn codec(labels: &[&str], dtype: DType) -> Categorize {
+        let configuration = json!({"labels": labels, "dtype": "|O", "astype": "<u2"});
+        let elements = Elements { shape: vec![3], dtype };
+        Categorize::new(configuration.as_object().unwrap(), &elements).unwrap().0
+    }
+
+    #[test]
+    fn a_label_takes_no_more_memory_than_its_own_characters() {
+        let labels: Vec<String> = (0..2000).map(|number| number.to_string()).collect();
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        let len = 1 << 20;
+        let codec = codec(&labels, DType::Utf32(1 << 18));
+        let kept: usize = codec.items.iter().map(|item| item.len()).sum();
+        assert!(kept < 32_000, "{kept} bytes");
+        let decoded = codec.decode(vec![2, 0, 0, 0, 0xd0, 7].into()).unwrap();
+        let item = |text: &str| {
+            let mut item: Vec<u8> = text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+            item.resize(len, 0);
+            item
+        };
+        assert!(*decoded == *[item("1"), item(""), item("1999")].concat());
+        assert_eq!(*codec.encode(decoded).unwrap(), [2, 0, 0, 0, 0xd0, 7]);
+    }
+
+    #[test]
+    fn a_label_longer_than_an_element_is_cut() {
+        let codec = codec(&["w\u{e4}rm", "\u{100}", "c\0"], DType::Utf32(3));
+        let decoded = codec.decode(vec![1, 0, 2, 0, 3, 0].into()).unwrap();
+        let points = [[0x77, 0xe4, 0x72], [0x100, 0, 0], [0x63, 0, 0]];
+        let bytes: Vec<u8> = points.concat().iter().flat_map(|c: &u32| c.to_le_bytes()).collect();
+        assert_eq!(*decoded, *bytes);
+        assert_eq!(*codec.encode(decoded).unwrap(), [1, 0, 2, 0, 3, 0]);
     }
 }
