@@ -59,9 +59,10 @@ impl Pipeline {
         let mut encoded = elements.clone();
         let mut is_big = false;
         for spec in merged(before.iter().chain(&chain.array_to_array), elements.shape.len())? {
-            let (codec, elements) = registry::array_to_array(&spec, &encoded)?;
+            let (codec, elements) = registry::array_to_array(&spec, &encoded, limit)?;
             array_to_array.extend(codec);
             encoded = elements;
+            check_form(&spec.name, &encoded, longest(limit).max(max_len))?;
             is_big = array_to_array::makes_big(&spec)?.unwrap_or(is_big);
         }
         if is_big {
@@ -123,8 +124,7 @@ impl Pipeline {
 
     /// Returns the most bytes that a valid encoded chunk can have. A reader reads no more.
     pub fn longest(&self) -> u64 {
-        let decoded_len = u64::try_from(self.limit).unwrap_or(u64::MAX);
-        decoded_len.saturating_mul(2).saturating_add(SLACK)
+        longest(self.limit)
     }
 
     /// Decodes a chunk: little endian, C order, exactly [`Self::decoded_len`] bytes if that is
@@ -256,6 +256,23 @@ fn merged<'s>(specs: impl Iterator<Item = &'s CodecSpec>, rank: usize) -> Result
         }
     }
     Ok(merged)
+}
+
+/// Returns the most bytes of any form of a chunk that has at most `decoded_len` bytes.
+fn longest(decoded_len: usize) -> u64 {
+    let decoded_len = u64::try_from(decoded_len).unwrap_or(u64::MAX);
+    decoded_len.saturating_mul(2).saturating_add(SLACK)
+}
+
+/// Fails if a chunk has more than `longest` bytes after the codec `name`.
+fn check_form(name: &str, encoded: &Elements, longest: u64) -> Result<()> {
+    let len = encoded.byte_len()?.and_then(|len| u64::try_from(len).ok()).unwrap_or_default();
+    if len <= longest {
+        return Ok(());
+    }
+    Err(Error::too_large(format!(
+        "a chunk has {len} bytes after codec {name}, the limit is {longest} (--max-chunk-size)"
+    )))
 }
 
 fn wrong_len(found: usize, expected: usize) -> Error {

@@ -62,16 +62,16 @@ impl Chain {
 }
 
 /// Returns the array-to-array codec of `spec`, bound to chunks of `elements`, and the elements that
-/// it produces.
-pub fn array_to_array(spec: &CodecSpec, elements: &Elements) -> Result<Built> {
+/// it produces. `limit` is the most decoded bytes of a chunk whose length does not follow from its
+/// shape.
+pub fn array_to_array(spec: &CodecSpec, elements: &Elements, limit: usize) -> Result<Built> {
     match table::find(&spec.name).map(|row| row.build) {
-        Some(Build::ArrayToArray(build)) => build(&spec.configuration, elements),
+        Some(Build::ArrayToArray(build)) => build(&spec.configuration, elements, limit),
         _ => Err(unknown(&spec.name)),
     }
 }
 
-/// Returns the array-to-bytes codec of `spec`, bound to chunks of `elements`. `limit` is the most
-/// decoded bytes of a chunk whose length does not follow from its shape.
+/// Returns the array-to-bytes codec of `spec`, bound to chunks of `elements`, with the same limit.
 pub fn array_to_bytes(
     spec: &CodecSpec,
     elements: &Elements,

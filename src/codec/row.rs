@@ -34,10 +34,10 @@ pub type FindBytes = fn(&str) -> Option<BuildBytes>;
 /// The function that binds a codec to its configuration and, if it works on arrays, to a chunk.
 #[derive(Debug, Clone, Copy)]
 pub enum Build {
-    /// Array to array.
-    ArrayToArray(fn(&Object, &Elements) -> Result<Built>),
-    /// Array to bytes. The last argument is the most decoded bytes of a chunk whose length does not
+    /// Array to array. The last argument is the most decoded bytes of a chunk whose length does not
     /// follow from its shape.
+    ArrayToArray(fn(&Object, &Elements, usize) -> Result<Built>),
+    /// Array to bytes, with the same arguments.
     ArrayToBytes(fn(&Object, &Elements, usize) -> Result<Box<dyn ArrayToBytes>>),
     /// Array to bytes. `array` builds it, because it decides where chunks are stored.
     Shards,
@@ -117,7 +117,7 @@ impl Row {
 
     pub(super) const fn array_to_array(
         name: &'static str,
-        build: fn(&Object, &Elements) -> Result<Built>,
+        build: fn(&Object, &Elements, usize) -> Result<Built>,
     ) -> Self {
         Self::new(name, Build::ArrayToArray(build))
     }

@@ -59,45 +59,47 @@ const LEVEL: &str = r#"{"level": 5}"#;
 /// All codecs. If two rows have the same identifier, [`find_id`] returns the first one.
 pub const ROWS: &[Row] = &[
     // Array to array.
-    Row::array_to_array("transpose", |configuration, elements| {
+    Row::array_to_array("transpose", |configuration, elements, _| {
         let order = Order::parse(configuration, elements.shape.len())?;
         let shape = order.apply(&elements.shape);
         let codec = Transpose::new(&order, elements)?;
         Ok(unless_identity(codec, Elements { shape, dtype: elements.dtype.clone() }))
     })
     .id("transpose"),
-    Row::array_to_array("reshape", |c, elements| Ok(built(Reshape::new(c, elements)?))),
-    Row::array_to_array("scale_offset", |c, elements| {
+    Row::array_to_array("reshape", |c, elements, _| Ok(built(Reshape::new(c, elements)?))),
+    Row::array_to_array("scale_offset", |c, elements, _| {
         Ok(unless_identity(ScaleOffset::new(c, elements)?, elements.clone()))
     })
     .per_element(),
-    Row::array_to_array("cast_value", |c, elements| Ok(built(CastValue::new(c, elements)?)))
+    Row::array_to_array("cast_value", |c, elements, _| Ok(built(CastValue::new(c, elements)?)))
         .per_element(),
     Row::array_to_array("numcodecs.bitround", bitround).zarr2("bitround").per_element(),
     Row::array_to_array("bitround", bitround).zarr2("bitround").per_element(),
-    Row::array_to_array("numcodecs.delta", |c, elements| Ok(built(Delta::new(c, elements)?)))
+    Row::array_to_array("numcodecs.delta", |c, elements, _| Ok(built(Delta::new(c, elements)?)))
         .zarr2("delta")
         .names_type(),
-    Row::array_to_array("numcodecs.fixedscaleoffset", |c, elements| {
+    Row::array_to_array("numcodecs.fixedscaleoffset", |c, elements, _| {
         Ok(built(FixedScaleOffset::new(c, elements)?))
     })
     .zarr2("fixedscaleoffset")
     .per_element()
     .names_type(),
-    Row::array_to_array("numcodecs.astype", |c, elements| Ok(built(AsType::new(c, elements)?)))
+    Row::array_to_array("numcodecs.astype", |c, elements, _| Ok(built(AsType::new(c, elements)?)))
         .zarr2("astype")
         .per_element()
         .names_type(),
-    Row::array_to_array("numcodecs.quantize", |c, elements| Ok(built(Quantize::new(c, elements)?)))
-        .zarr2("quantize")
-        .per_element()
-        .names_type(),
-    Row::array_to_array("numcodecs.categorize", |c, elements| {
-        Ok(built(Categorize::new(c, elements)?))
+    Row::array_to_array("numcodecs.quantize", |c, elements, _| {
+        Ok(built(Quantize::new(c, elements)?))
+    })
+    .zarr2("quantize")
+    .per_element()
+    .names_type(),
+    Row::array_to_array("numcodecs.categorize", |c, elements, limit| {
+        Ok(built(Categorize::new(c, elements, limit)?))
     })
     .zarr2("categorize")
     .names_type(),
-    Row::array_to_array("numcodecs.packbits", |_, elements| Ok(built(PackBits::new(elements)?)))
+    Row::array_to_array("numcodecs.packbits", |_, elements, _| Ok(built(PackBits::new(elements)?)))
         .zarr2("packbits"),
     // Array to bytes.
     Row::array_to_bytes("bytes", |c, elements, _| Ok(Box::new(BytesCodec::new(c, elements)?)))
@@ -214,7 +216,7 @@ pub const ROWS: &[Row] = &[
     Row::bytes_to_bytes("numcodecs.base64", |_| Ok(Box::new(Base64))).zarr2("base64"),
 ];
 
-fn bitround(configuration: &Object, elements: &Elements) -> Result<Built> {
+fn bitround(configuration: &Object, elements: &Elements, _: usize) -> Result<Built> {
     Ok(unless_identity(BitRound::new(configuration, elements)?, elements.clone()))
 }
 
@@ -285,7 +287,9 @@ mod tests {
                 let spec = CodecSpec::new(row.name, configuration(row));
                 let elements = Elements { shape: vec![4], dtype: dtype.clone() };
                 match row.build {
-                    Build::ArrayToArray(_) => registry::array_to_array(&spec, &elements).map(drop),
+                    Build::ArrayToArray(_) => {
+                        registry::array_to_array(&spec, &elements, 1 << 20).map(drop)
+                    }
                     Build::ArrayToBytes(_) => {
                         registry::array_to_bytes(&spec, &elements, 1 << 20).map(drop)
                     }

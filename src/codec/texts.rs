@@ -59,10 +59,11 @@ impl Writer {
 
     /// Adds the next element.
     pub fn push(&mut self, item: &[u8]) -> Result<()> {
-        self.number(item.len())?;
-        if item.len() > self.limit.saturating_sub(self.chunk.len()) {
+        let with_number = item.len().saturating_add(size_of::<u32>());
+        if with_number > self.limit.saturating_sub(self.chunk.len()) {
             return Err(self.too_large());
         }
+        self.number(item.len())?;
         self.chunk.extend_from_slice(item);
         Ok(())
     }
@@ -79,7 +80,10 @@ impl Writer {
     }
 
     fn too_large(&self) -> Error {
-        Error::too_large(format!("the strings of a chunk have more than {} bytes", self.limit))
+        Error::too_large(format!(
+            "the strings of a chunk have more than {} bytes, the limit (--max-chunk-size)",
+            self.limit
+        ))
     }
 }
 
@@ -97,6 +101,8 @@ mod tests {
         }
         assert_eq!(writer.into_chunk(), bytes);
         assert!(Writer::new(1, 10).unwrap().push(b"abc").is_err());
+        assert!(Writer::new(1, 7).unwrap().push(b"").is_err());
+        assert!(Writer::new(1, 8).unwrap().push(b"").is_ok());
         assert_eq!(items(&bytes, 3).unwrap(), texts.map(str::as_bytes));
         assert!(items(&bytes, 2).is_err());
         for len in 0..bytes.len() {

@@ -552,6 +552,16 @@ def labels_of_elements_of_a_mebibyte(store):
     node(store / "bad", array((4,), (1,), dtype, fill_value="", codecs=codecs))
 
 
+@case(nodes=["bad", "empty"])
+def numbers_of_labels_that_expand_to_gigabytes(store):
+    node(store / "bad", array((9000,), (9000,), "string", codecs=[categorize(["x" * 100_000]), LITTLE]))
+    put(store / "bad/c/0", b"\1" * 9000)
+    count = 400_000_000
+    packed = gzip.compress(bytes(1 << 20), 1)
+    node(store / "empty", array((count,), (count,), "string", codecs=[categorize(["x"]), LITTLE, {"name": "gzip", "configuration": {"level": 1}}]))
+    put(store / "empty/c/0", packed * 382)
+
+
 @case(nodes=["bad"])
 def coordinates_of_long_strings(store):
     """A group whose coordinates would all be put into the header of a file."""

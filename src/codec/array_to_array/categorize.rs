@@ -20,9 +20,6 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
-/// The most bytes of a decoded chunk of strings.
-const MAX_LEN: usize = 1 << 30;
-
 /// The codec, bound to its types and to a length.
 #[derive(Debug)]
 pub struct Categorize {
@@ -35,11 +32,18 @@ pub struct Categorize {
     count: usize,
     /// The length of a decoded element in bytes, `None` for elements of variable length.
     item_len: Option<usize>,
+    /// The most bytes of a decoded chunk whose elements are of variable length.
+    limit: usize,
 }
 
 impl Categorize {
-    /// Returns the codec with this configuration, and the elements that it produces.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
+    /// Returns the codec with this configuration, and the elements that it produces. `limit` is the
+    /// most bytes of a decoded chunk whose length does not follow from its shape.
+    pub fn new(
+        configuration: &Object,
+        elements: &Elements,
+        limit: usize,
+    ) -> Result<(Self, Elements)> {
         let labels = configuration.get("labels").and_then(Value::as_array);
         let labels: Option<Vec<_>> =
             labels.and_then(|labels| labels.iter().map(Value::as_str).collect());
@@ -78,7 +82,7 @@ impl Categorize {
         let numbered = items.iter().enumerate().skip(1);
         let numbers = numbered.map(|(number, item)| (Arc::clone(item), number)).collect();
         let shape = elements.shape.clone();
-        let codec = Self { items, numbers, encoded, count: elements.count()?, item_len };
+        let codec = Self { items, numbers, encoded, count: elements.count()?, item_len, limit };
         Ok((codec, Elements { shape, dtype }))
     }
 }
@@ -115,7 +119,7 @@ impl ArrayToArray for Categorize {
         };
         let labels = encoded.chunks_exact(self.encoded.len()).map(label);
         let Some(item_len) = self.item_len else {
-            let mut target = texts::Writer::new(labels.len(), MAX_LEN)?;
+            let mut target = texts::Writer::new(labels.len(), self.limit)?;
             for label in labels {
                 target.push(label)?;
             }
@@ -140,11 +144,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::error::Kind;
 
     fn codec(labels: &[&str], dtype: DType) -> Categorize {
         let configuration = json!({"labels": labels, "dtype": "|O", "astype": "<u2"});
         let elements = Elements { shape: vec![3], dtype };
-        Categorize::new(configuration.as_object().unwrap(), &elements).unwrap().0
+        Categorize::new(configuration.as_object().unwrap(), &elements, 100).unwrap().0
     }
 
     #[test]
@@ -163,6 +168,21 @@ mod tests {
         };
         assert!(*decoded == *[item("1"), item(""), item("1999")].concat());
         assert_eq!(*codec.encode(decoded).unwrap(), [2, 0, 0, 0, 0xd0, 7]);
+    }
+
+    #[test]
+    fn strings_stay_within_the_limit_of_a_chunk() {
+        let (short, long) = ("x".repeat(28), "x".repeat(29));
+        let codec = codec(&[&short, &long, ""], DType::String);
+        assert_eq!(codec.decode(vec![1, 0, 1, 0, 1, 0].into()).unwrap().len(), 100);
+        let error = codec.decode(vec![1, 0, 2, 0, 1, 0].into()).unwrap_err();
+        assert_eq!(error.kind(), Kind::TooLarge);
+        assert_eq!(
+            error.detail(),
+            "the strings of a chunk have more than 100 bytes, the limit (--max-chunk-size)"
+        );
+        let many = codec.decode([3, 0].repeat(25).into());
+        assert_eq!(many.unwrap_err().kind(), Kind::TooLarge, "the lengths count, too");
     }
 
     #[test]

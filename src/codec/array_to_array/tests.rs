@@ -36,7 +36,7 @@ fn bound(
 ) -> (Vec<Box<dyn ArrayToArray>>, Elements) {
     let spec = CodecSpec::new(name, configuration.as_object().expect("an object").clone());
     let elements = Elements { shape, dtype: dtype.clone() };
-    let (codec, encoded) = registry::array_to_array(&spec, &elements).expect("built");
+    let (codec, encoded) = registry::array_to_array(&spec, &elements, 1 << 20).expect("built");
     let mut codecs: Vec<Box<dyn ArrayToArray>> = codec.into_iter().collect();
     if makes_big(&spec).expect("a type").unwrap_or_default() {
         codecs.push(Box::new(BigEndian::new(&encoded.dtype).expect("an order")));
@@ -115,7 +115,10 @@ fn a_filter_for_other_elements_is_refused() {
     ] {
         let spec = CodecSpec::new(name, configuration.as_object().expect("an object").clone());
         let elements = Elements { shape: vec![3], dtype: DType::Int(4) };
-        assert!(registry::array_to_array(&spec, &elements).is_err(), "{name} {configuration}");
+        assert!(
+            registry::array_to_array(&spec, &elements, 1 << 20).is_err(),
+            "{name} {configuration}"
+        );
     }
 }
 

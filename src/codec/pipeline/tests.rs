@@ -1,5 +1,6 @@
 use super::*;
 use crate::dtype::DType;
+use crate::error::Kind;
 
 fn spec(name: &str, configuration: &str) -> CodecSpec {
     CodecSpec::new(name, serde_json::from_str(configuration).expect("an object"))
@@ -38,4 +39,28 @@ fn a_codec_that_is_not_known_is_named_unless_it_may_be_left_out() {
     assert_eq!(error.errno(), libc::EOPNOTSUPP);
     unknown.optional = true;
     assert!(Chain::sort(&[unknown]).expect("left out").bytes_to_bytes.is_empty());
+}
+
+#[test]
+fn no_form_between_two_codecs_is_much_longer_than_a_chunk_may_be() {
+    let bound = |spec: CodecSpec, count: u64, dtype: DType, max_len: u64| {
+        let chain = Chain { array_to_array: vec![spec], ..Chain::default() };
+        Pipeline::bind(&chain, &[], &Elements { shape: vec![count], dtype }, max_len)
+    };
+    let categorize = |max_len| {
+        let spec = spec("numcodecs.categorize", r#"{"labels": ["x"], "dtype": "|O"}"#);
+        bound(spec, 4 << 20, DType::String, max_len)
+    };
+    assert!(categorize(2 << 20).is_ok());
+    assert_eq!(
+        categorize(1 << 20).expect_err("too long").detail(),
+        "a chunk has 4194304 bytes after codec numcodecs.categorize, the limit is 3145728 \
+         (--max-chunk-size)"
+    );
+    let cast = |max_len| {
+        let spec = spec("cast_value", r#"{"data_type": "float64"}"#);
+        bound(spec, 1 << 20, DType::Uint(1), max_len)
+    };
+    assert!(cast(8 << 20).is_ok());
+    assert_eq!(cast(4 << 20).expect_err("too long").kind(), Kind::TooLarge);
 }
