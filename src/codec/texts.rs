@@ -79,7 +79,8 @@ impl Writer {
         Ok(())
     }
 
-    fn too_large(&self) -> Error {
+    /// Returns the error for a chunk that would be longer than the limit.
+    pub fn too_large(&self) -> Error {
         Error::too_large(format!(
             "the strings of a chunk have more than {} bytes, the limit (--max-chunk-size)",
             self.limit

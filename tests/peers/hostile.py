@@ -562,6 +562,25 @@ def numbers_of_labels_that_expand_to_gigabytes(store):
     put(store / "empty/c/0", packed * 382)
 
 
+@case(nodes=["json-many", "json-value", "msgpack-many", "msgpack-value", "msgpack-names"])
+def lists_of_many_objects(store):
+    """One byte for each object here, and up to 72 in memory."""
+    many, value = 15 << 20, 10_000_000
+
+    def objects(name, count, chunk):
+        packed = {"name": "gzip", "configuration": {"level": 1}}
+        codec = {"name": "numcodecs." + name.split("-")[0] + "2"}
+        node(store / name, array((count,), (count,), "string", codecs=[codec, packed]))
+        put(store / name / "c/0", gzip.compress(chunk, 1))
+
+    objects("json-many", many, b"[" + b"0," * many + b'"|O",[%d]]' % many)
+    objects("json-value", 1, b"[[" + b"0," * value + b'0],"|O",[1]]')
+    many, value = 2 * many, 2 * value
+    objects("msgpack-many", many, b"\xdd" + struct.pack(">I", many + 2) + bytes(many) + b"\xa2|O\x91\xce" + struct.pack(">I", many))
+    objects("msgpack-value", 1, b"\x93\xdd" + struct.pack(">I", value) + bytes(value) + b"\xa2|O\x91\x01")
+    objects("msgpack-names", 1, b"\x93" + b"\x81" * 60 + b"\xa1a" + bytes(60) + b"\xa2|O\x91\x01")
+
+
 @case(nodes=["bad"])
 def coordinates_of_long_strings(store):
     """A group whose coordinates would all be put into the header of a file."""

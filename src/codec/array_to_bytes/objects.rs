@@ -20,7 +20,7 @@ mod scalar;
 use bytes::Bytes;
 use serde_json::Value;
 
-use self::scalar::Scalar;
+use self::scalar::{Scalar, written};
 use crate::buffer::{Buffer, reserve};
 use crate::codec::configuration::numpy_name;
 use crate::codec::elements::Elements;
@@ -33,6 +33,10 @@ use crate::json::Object;
 
 /// The most dimensions of an array in NumPy.
 const MAX_RANK: usize = 64;
+
+/// An object may have strings of this many bytes, even if the chunk is shorter: a number may be
+/// stored as one.
+const LEAST_LIMIT: usize = 4096;
 
 /// The codec, bound to a shape and a type.
 #[derive(Debug)]
@@ -78,39 +82,30 @@ impl Objects {
         Ok(Self { notation, elements: elements.clone(), type_name, limit })
     }
 
-    /// Returns the encoded elements of the list in C order.
-    fn leaves<'b>(&self, encoded: &'b [u8]) -> Result<Vec<&'b [u8]>> {
-        let mut leaves = self.notation.items(encoded)?;
+    /// Returns the shape in the list. Fails unless it has as many elements as the chunk, before
+    /// anything is kept of them.
+    fn shape(&self, encoded: &[u8]) -> Result<Vec<u64>> {
         let wrong = || Error::corrupt("the list of objects has no type and shape");
-        let shape = leaves.pop().ok_or_else(wrong)?;
-        let shape: Vec<u64> =
-            serde_json::from_value(self.notation.value(shape)?).map_err(|_| wrong())?;
-        let name = leaves.pop().ok_or_else(wrong)?;
-        if !self.notation.value(name)?.is_string() || shape.len() > MAX_RANK {
+        let (mut found, mut name, mut shape) = (0_u64, None, None);
+        self.notation.for_each(encoded, &mut |item| {
+            found = found.saturating_add(1);
+            name = shape.replace(item);
+            Ok(())
+        })?;
+        let (name, shape) = name.zip(shape).ok_or_else(wrong)?;
+        let shape: Vec<u64> = serde_json::from_value(self.notation.value(shape, LEAST_LIMIT)?)
+            .map_err(|_| wrong())?;
+        let name = self.notation.value(name, LEAST_LIMIT)?;
+        if !name.is_string() || shape.len() > MAX_RANK {
             return Err(wrong());
         }
-        let check = |row: &[&[u8]], len: u64| {
-            if u64::try_from(row.len()) == Ok(len) {
-                return Ok(());
-            }
-            Err(Error::corrupt(format!("{} objects, the row needs {len}", row.len())))
-        };
-        check(&leaves, shape.first().copied().unwrap_or(1))?;
-        for len in shape.iter().skip(1) {
-            let mut inner = Vec::new();
-            for row in leaves {
-                let row = self.notation.items(row)?;
-                check(&row, *len)?;
-                inner.extend(row);
-            }
-            leaves = inner;
-        }
+        check_row(found.saturating_sub(2), shape.first().copied().unwrap_or(1))?;
+        let product = shape.iter().try_fold(1_u64, |product, len| product.checked_mul(*len));
         let count = self.elements.count()?;
-        if leaves.len() != count {
-            let found = leaves.len();
-            return Err(Error::corrupt(format!("{found} objects, the chunk needs {count}")));
+        if product.is_some_and(|product| usize::try_from(product) == Ok(count)) {
+            return Ok(shape);
         }
-        Ok(leaves)
+        Err(Error::corrupt(format!("objects of shape {shape:?}, the chunk needs {count}")))
     }
 
     /// Encodes an element of fixed length as in a decoded chunk.
@@ -147,20 +142,55 @@ impl Objects {
     }
 }
 
+/// Fails unless a row has `len` items.
+fn check_row(found: u64, len: u64) -> Result<()> {
+    if found == len {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("{found} objects, the row needs {len}")))
+}
+
 impl Notation {
-    /// Returns the encoded items of a list.
-    fn items(self, list: &[u8]) -> Result<Vec<&[u8]>> {
+    /// Calls `each` with each encoded item of a list.
+    fn for_each<'b>(
+        self,
+        list: &'b [u8],
+        each: &mut dyn FnMut(&'b [u8]) -> Result<()>,
+    ) -> Result<()> {
         match self {
-            Self::Json { .. } => json::items(list),
-            Self::MessagePack => message_pack::items(list),
+            Self::Json { .. } => json::for_each(list, each),
+            Self::MessagePack => message_pack::for_each(list, each),
         }
     }
 
-    /// Decodes an item.
-    fn value(self, item: &[u8]) -> Result<Value> {
+    /// Calls `each` with each encoded element of nested lists of this shape, in C order. In the
+    /// outermost list, `more` other items follow.
+    fn for_each_leaf<'b>(
+        self,
+        list: &'b [u8],
+        shape: &[u64],
+        more: u64,
+        each: &mut dyn FnMut(&'b [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let (len, inner) = shape.split_first().map_or((1, shape), |(len, inner)| (*len, inner));
+        let mut found = 0_u64;
+        self.for_each(list, &mut |item| {
+            found = found.saturating_add(1);
+            match inner {
+                _ if found > len.saturating_add(more) => check_row(found, len),
+                _ if found > len => Ok(()),
+                [] => each(item),
+                inner => self.for_each_leaf(item, inner, 0, each),
+            }
+        })?;
+        check_row(found.saturating_sub(more), len)
+    }
+
+    /// Decodes an item. The strings in it have at most `limit` bytes.
+    fn value(self, item: &[u8], limit: usize) -> Result<Value> {
         match self {
             Self::Json { .. } => crate::json::parse(item),
-            Self::MessagePack => message_pack::value(item),
+            Self::MessagePack => message_pack::value(item, limit),
         }
     }
 
@@ -242,22 +272,28 @@ impl ArrayToBytes for Objects {
     }
 
     fn decode(&self, encoded: Bytes) -> Result<Buffer> {
-        let leaves = self.leaves(&encoded)?;
+        let shape = self.shape(&encoded)?;
+        let limit = self.limit.max(LEAST_LIMIT);
         if self.elements.dtype == DType::String {
-            let mut chunk = texts::Writer::new(leaves.len(), self.limit)?;
-            for leaf in leaves {
-                match self.notation.value(leaf)? {
-                    Value::String(text) => chunk.push(text.as_bytes())?,
-                    Value::Null => chunk.push(b"")?,
-                    other => chunk.push(other.to_string().as_bytes())?,
-                }
-            }
+            let mut chunk = texts::Writer::new(self.elements.count()?, self.limit)?;
+            self.notation.for_each_leaf(&encoded, &shape, 2, &mut |leaf| match self
+                .notation
+                .value(leaf, limit)?
+            {
+                Value::String(text) => chunk.push(text.as_bytes()),
+                Value::Null => chunk.push(b""),
+                other => match written(&other, self.limit) {
+                    Some(text) => chunk.push(text.as_bytes()),
+                    None => Err(chunk.too_large()),
+                },
+            })?;
             return Ok(chunk.into_chunk().into());
         }
         let mut target = reserve(self.elements.byte_len()?.unwrap_or_default())?;
-        for leaf in leaves {
-            target.extend(self.item(&self.notation.value(leaf)?)?);
-        }
+        self.notation.for_each_leaf(&encoded, &shape, 2, &mut |leaf| {
+            target.extend(self.item(&self.notation.value(leaf, limit)?)?);
+            Ok(())
+        })?;
         Ok(target.into())
     }
 

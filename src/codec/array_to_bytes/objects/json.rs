@@ -3,12 +3,15 @@
 use super::scalar::Scalar;
 use crate::error::{Error, Result};
 
-/// Returns the encoded items of a list without parsing nested values.
-pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
+/// Calls `each` with each encoded item of a list. Does not parse nested values.
+pub(super) fn for_each<'b>(
+    list: &'b [u8],
+    each: &mut dyn FnMut(&'b [u8]) -> Result<()>,
+) -> Result<()> {
     let wrong = || Error::corrupt("json2: expected a list");
     let inside = list.trim_ascii().strip_prefix(b"[").and_then(|list| list.strip_suffix(b"]"));
     let inside = inside.ok_or_else(wrong)?;
-    let mut items = Vec::new();
+    let mut is_empty = true;
     let (mut start, mut depth, mut in_text, mut escaped) = (0, 0_usize, false, false);
     for (at, byte) in inside.iter().enumerate() {
         match byte {
@@ -19,7 +22,8 @@ pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
             b'[' | b'{' => depth = depth.saturating_add(1),
             b']' | b'}' => depth = depth.checked_sub(1).ok_or_else(wrong)?,
             b',' if depth == 0 => {
-                items.push(inside.get(start..at).unwrap_or_default());
+                each(inside.get(start..at).unwrap_or_default())?;
+                is_empty = false;
                 start = at.saturating_add(1);
             }
             _ => {}
@@ -29,10 +33,7 @@ pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
         return Err(wrong());
     }
     let last = inside.get(start..).unwrap_or_default();
-    if !(items.is_empty() && last.trim_ascii().is_empty()) {
-        items.push(last);
-    }
-    Ok(items)
+    if is_empty && last.trim_ascii().is_empty() { Ok(()) } else { each(last) }
 }
 
 /// Writes a scalar as `json.dumps` does.

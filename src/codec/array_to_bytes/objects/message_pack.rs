@@ -4,11 +4,18 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::scalar::Scalar;
+use super::scalar::{Scalar, written};
 use crate::error::{Error, Result};
+use crate::limits;
 
 /// The most nested lists in an object.
 const MAX_DEPTH: usize = 64;
+
+/// The number of values that a map counts as, like an object in a metadata file.
+const VALUES_OF_MAP: u64 = 10;
+
+/// The number of values that a pair in a map counts as beside its own two.
+const VALUES_OF_MEMBER: u64 = 2;
 
 /// The first bytes of a value.
 enum Head {
@@ -116,15 +123,34 @@ impl<'b> Reader<'b> {
         let len = whole.len().saturating_sub(self.0.len());
         Ok(whole.get(..len).unwrap_or_default())
     }
+}
 
+/// Decodes a value, and counts what it takes in memory: a value takes 72 bytes, but one byte here.
+struct Parser<'b> {
+    reader: Reader<'b>,
+    /// The number of values that may follow.
+    values: usize,
+    /// The number of bytes that strings may still have.
+    len: usize,
+    /// The limit for the bytes of all strings.
+    limit: usize,
+}
+
+impl Parser<'_> {
     fn value(&mut self, depth: usize) -> Result<Value> {
         let depth = depth.checked_sub(1).ok_or_else(|| {
             Error::corrupt(format!("msgpack2: lists nested more than {MAX_DEPTH} deep"))
         })?;
-        Ok(match self.head()? {
+        self.count(1)?;
+        Ok(match self.reader.head()? {
             Head::Whole(value) => value,
-            Head::Text(len) | Head::Bytes(len) => Value::String(text(self.take(len)?)?),
+            Head::Text(len) | Head::Bytes(len) => {
+                let bytes = self.reader.take(len)?;
+                self.draw(len)?;
+                Value::String(text(bytes)?)
+            }
             Head::List(count) => {
+                self.check_count(count)?;
                 let mut list = Vec::new();
                 for _ in 0..count {
                     list.push(self.value(depth)?);
@@ -132,17 +158,54 @@ impl<'b> Reader<'b> {
                 Value::Array(list)
             }
             Head::Map(count) => {
+                self.check_count(count)?;
+                self.count(VALUES_OF_MAP)?;
                 let mut map = Map::new();
                 for _ in 0..count {
+                    self.count(VALUES_OF_MEMBER)?;
                     let name = match self.value(depth)? {
                         Value::String(name) => name,
-                        other => other.to_string(),
+                        // The quotes of a name within a name are escaped, so each level may double
+                        // the length.
+                        other => {
+                            let name = written(&other, self.len).ok_or_else(|| self.too_long())?;
+                            self.draw(name.len())?;
+                            name
+                        }
                     };
                     map.insert(name, self.value(depth)?);
                 }
                 Value::Object(map)
             }
         })
+    }
+
+    /// Fails if this many values may not follow.
+    fn check_count(&self, count: u64) -> Result<()> {
+        if usize::try_from(count).is_ok_and(|count| count <= self.values) {
+            return Ok(());
+        }
+        let detail = format!("msgpack2: too many values in an element, {}", limits::VALUES);
+        Err(Error::too_large(detail))
+    }
+
+    fn count(&mut self, values: u64) -> Result<()> {
+        self.check_count(values)?;
+        self.values = self.values.saturating_sub(usize::try_from(values).unwrap_or(usize::MAX));
+        Ok(())
+    }
+
+    fn draw(&mut self, len: usize) -> Result<()> {
+        self.len = self.len.checked_sub(len).ok_or_else(|| self.too_long())?;
+        Ok(())
+    }
+
+    fn too_long(&self) -> Error {
+        Error::too_large(format!(
+            "msgpack2: the strings of an element have more than {} bytes, the limit \
+             (--max-chunk-size)",
+            self.limit
+        ))
     }
 }
 
@@ -161,25 +224,28 @@ fn float(float: f64) -> Value {
     )
 }
 
-/// Returns the encoded items of a list.
-pub(super) fn items(list: &[u8]) -> Result<Vec<&[u8]>> {
+/// Calls `each` with each encoded item of a list.
+pub(super) fn for_each<'b>(
+    list: &'b [u8],
+    each: &mut dyn FnMut(&'b [u8]) -> Result<()>,
+) -> Result<()> {
     let mut reader = Reader(list);
     let Head::List(count) = reader.head()? else {
         return Err(Error::corrupt("msgpack2: expected a list"));
     };
-    let mut items = Vec::new();
     for _ in 0..count {
-        items.push(reader.skip()?);
+        each(reader.skip()?)?;
     }
     if reader.0.is_empty() {
-        return Ok(items);
+        return Ok(());
     }
     Err(Error::corrupt(format!("msgpack2: {} bytes after the list", reader.0.len())))
 }
 
-/// Decodes a value.
-pub(super) fn value(item: &[u8]) -> Result<Value> {
-    Reader(item).value(MAX_DEPTH)
+/// Decodes a value whose strings have at most `limit` bytes.
+pub(super) fn value(item: &[u8], limit: usize) -> Result<Value> {
+    let values = limits::VALUES.get_usize();
+    Parser { reader: Reader(item), values, len: limit, limit }.value(MAX_DEPTH)
 }
 
 /// Begins a list.

@@ -5,6 +5,8 @@ use serde_json::json;
 
 use super::*;
 use crate::codec::configuration::NumpyType;
+use crate::error::Kind;
+use crate::limits;
 
 fn bytes(hexadecimal: &Value) -> Vec<u8> {
     let digits = hexadecimal.as_str().unwrap().as_bytes().chunks(2);
@@ -93,6 +95,48 @@ fn lists_in_lists_have_a_limit() {
     let codec = bound("numcodecs.json2", &json!({}), DType::String, vec![1]);
     let nested = format!("[{}{},\"|O\",[1]]", "[".repeat(100_000), "]".repeat(100_000));
     assert!(codec.decode(nested.into_bytes().into()).is_err());
+}
+
+#[test]
+fn an_object_that_takes_much_memory_is_refused() {
+    let codec = bound("numcodecs.msgpack2", &json!({}), DType::String, vec![1]);
+    let decode = |object: &[u8]| {
+        let list = [&[0x93][..], object, &[0xa2, b'|', b'O', 0x91, 1]].concat();
+        codec.decode(list.into())
+    };
+    let list = |count: u32, item: &[u8]| {
+        [&[0xdd][..], &count.to_be_bytes(), &item.repeat(count as usize)].concat()
+    };
+    assert_eq!(decode(&list(3, &[7])).unwrap()[8..], *b"[7,7,7]");
+    let most = u32::try_from(limits::VALUES.get()).unwrap();
+    let error = decode(&list(most, &[0])).unwrap_err();
+    assert_eq!(error.kind(), Kind::TooLarge);
+    assert!(error.detail().contains("--limit metadata-values=N"), "{error}");
+    let error = decode(&list(60_000, &[0xa1, 1])).unwrap_err();
+    assert_eq!(error.kind(), Kind::TooLarge, "each string has six characters in JSON");
+    let text = [&[0xdb][..], &100_001_u32.to_be_bytes(), &b"x".repeat(100_001)].concat();
+    let error = decode(&text).unwrap_err();
+    assert!(error.detail().ends_with("the limit (--max-chunk-size)"), "{error}");
+}
+
+#[test]
+fn names_in_names_do_not_double_the_memory_with_each_level() {
+    let codec = bound("numcodecs.msgpack2", &json!({}), DType::String, vec![1]);
+    let decode = |depth: usize| {
+        let object = [vec![0x81; depth], b"\xa1a".to_vec(), vec![0; depth]].concat();
+        let list = [&[0x93][..], &object, &[0xa2, b'|', b'O', 0x91, 1]].concat();
+        codec.decode(list.into())
+    };
+    assert_eq!(decode(2).unwrap()[8..], *br#"{"{\"a\":0}":0}"#);
+    assert_eq!(decode(24).unwrap_err().kind(), Kind::TooLarge);
+    assert_eq!(decode(60).unwrap_err().kind(), Kind::TooLarge);
+}
+
+#[test]
+fn the_shape_of_a_list_is_compared_before_its_elements_are_read() {
+    let codec = bound("numcodecs.json2", &json!({}), DType::String, vec![4]);
+    let error = codec.decode(Bytes::from_static(br#"[!,!,!,"|O",[3]]"#)).unwrap_err();
+    assert_eq!(error.detail(), "objects of shape [3], the chunk needs 4");
 }
 
 proptest! {
