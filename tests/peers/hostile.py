@@ -581,6 +581,15 @@ def lists_of_many_objects(store):
     objects("msgpack-names", 1, b"\x93" + b"\x81" * 60 + b"\xa1a" + bytes(60) + b"\xa2|O\x91\x01")
 
 
+@case()
+def a_cast_with_many_scalars(store):
+    """Twenty seconds, if each element were compared with each scalar."""
+    count = 4 << 20
+    cast = {"name": "cast_value", "configuration": {"data_type": "int32", "scalar_map": {"decode": [[n + 1, 0] for n in range(10_000)]}}}
+    node(store / "bad", array((count,), (count,), codecs=[cast, LITTLE, {"name": "gzip", "configuration": {"level": 1}}]))
+    put(store / "bad/c/0", gzip.compress(bytes(4 * count), 1))
+
+
 @case(nodes=["bad"])
 def coordinates_of_long_strings(store):
     """A group whose coordinates would all be put into the header of a file."""
