@@ -43,4 +43,4 @@ pub use elements::Elements;
 pub use kinds::{ArrayToArray, ArrayToBytes, BytesToBytes, Part};
 pub use pipeline::Pipeline;
 pub use spec::CodecSpec;
-pub use texts::{chunk as vlen_chunk, items as vlen_items};
+pub use texts::{Places as VlenPlaces, chunk as vlen_chunk, items as vlen_items};

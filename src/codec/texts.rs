@@ -8,29 +8,110 @@
 //!
 //! `vlen-utf8` and `vlen-bytes` store this form.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 
+/// The length of a number.
+const NUMBER_LEN: usize = size_of::<u32>();
+
+/// The number of elements from one known place to the next.
+const STEP: usize = 16;
+
+/// The places of the elements in such a chunk. They take half a byte for each element: a chunk may
+/// have many millions of empty ones, and a slice of each would take four times the chunk.
+#[derive(Debug, Clone)]
+pub struct Places {
+    count: usize,
+    /// The offset of each [`STEP`]th element, with its length in front.
+    known: Vec<usize>,
+}
+
+impl Places {
+    /// Returns the places of the elements of `chunk`. An error unless there are `count`.
+    pub fn of(chunk: &[u8], count: usize) -> Result<Self> {
+        let short = || Error::corrupt(format!("strings: truncated after {} bytes", chunk.len()));
+        let (stored, mut rest) = chunk.split_first_chunk().ok_or_else(short)?;
+        let stored = u32::from_le_bytes(*stored);
+        if usize::try_from(stored) != Ok(count) {
+            return Err(Error::corrupt(format!("{stored} strings, the chunk needs {count}")));
+        }
+        let mut known = Vec::with_capacity(count.min(rest.len() / NUMBER_LEN).div_ceil(STEP));
+        for index in 0..count {
+            if index.is_multiple_of(STEP) {
+                known.push(chunk.len().saturating_sub(rest.len()));
+            }
+            (_, rest) = split(rest).ok_or_else(short)?;
+        }
+        if !rest.is_empty() {
+            return Err(Error::corrupt(format!("{} bytes after the last string", rest.len())));
+        }
+        Ok(Self { count, known })
+    }
+
+    /// Returns the number of elements.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the element with this index in the same chunk.
+    pub fn get<'c>(&self, chunk: &'c [u8], index: usize) -> Option<&'c [u8]> {
+        self.from(chunk, index).next()
+    }
+
+    /// Returns the elements of the same chunk from this index on.
+    pub fn from<'c>(
+        &self,
+        chunk: &'c [u8],
+        index: usize,
+    ) -> impl Iterator<Item = &'c [u8]> + use<'c> {
+        let known = self.known.get(index / STEP).filter(|_| index < self.count);
+        let mut rest = known.and_then(|at| chunk.get(*at..)).unwrap_or_default();
+        for _ in 0..index % STEP {
+            rest = split(rest).map_or(&[][..], |(_, rest)| rest);
+        }
+        std::iter::from_fn(move || {
+            let (item, after) = split(rest)?;
+            rest = after;
+            Some(item)
+        })
+    }
+}
+
+/// Splits off the first element.
+fn split(elements: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = elements.split_first_chunk::<NUMBER_LEN>()?;
+    rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)
+}
+
+/// The elements of a chunk.
+#[derive(Debug, Clone)]
+pub struct Items<'c> {
+    chunk: &'c [u8],
+    places: Places,
+}
+
+impl<'c> Items<'c> {
+    /// Returns the element with this index.
+    pub fn get(&self, index: usize) -> Option<&'c [u8]> {
+        self.places.get(self.chunk, index)
+    }
+
+    /// Returns all elements.
+    pub fn all(&self) -> impl Iterator<Item = &'c [u8]> + use<'c> {
+        self.places.from(self.chunk, 0)
+    }
+
+    /// Returns the elements in this range of indices, `None` if there are not as many.
+    pub fn range(&self, range: Range<usize>) -> Option<impl Iterator<Item = &'c [u8]> + use<'c>> {
+        let len = range.end.checked_sub(range.start).filter(|_| range.end <= self.places.count)?;
+        Some(self.places.from(self.chunk, range.start).take(len))
+    }
+}
+
 /// Returns the elements of such a chunk. An error unless there are `count`.
-pub fn items(chunk: &[u8], count: usize) -> Result<Vec<&[u8]>> {
-    let short = || Error::corrupt(format!("strings: truncated after {} bytes", chunk.len()));
-    let (stored, mut rest) = chunk.split_first_chunk().ok_or_else(short)?;
-    let stored = u32::from_le_bytes(*stored);
-    if usize::try_from(stored) != Ok(count) {
-        return Err(Error::corrupt(format!("{stored} strings, the chunk needs {count}")));
-    }
-    // Each element has a length of four bytes in front.
-    let mut items = Vec::with_capacity(count.min(rest.len() / 4));
-    for _ in 0..count {
-        let (len, after) = rest.split_first_chunk().ok_or_else(short)?;
-        let len = usize::try_from(u32::from_le_bytes(*len)).map_err(|_| short())?;
-        let (item, after) = after.split_at_checked(len).ok_or_else(short)?;
-        items.push(item);
-        rest = after;
-    }
-    if !rest.is_empty() {
-        return Err(Error::corrupt(format!("{} bytes after the last string", rest.len())));
-    }
-    Ok(items)
+pub fn items(chunk: &[u8], count: usize) -> Result<Items<'_>> {
+    Ok(Items { chunk, places: Places::of(chunk, count)? })
 }
 
 /// Returns the chunk with these elements.
@@ -59,7 +140,7 @@ impl Writer {
 
     /// Adds the next element.
     pub fn push(&mut self, item: &[u8]) -> Result<()> {
-        let with_number = item.len().saturating_add(size_of::<u32>());
+        let with_number = item.len().saturating_add(NUMBER_LEN);
         if with_number > self.limit.saturating_sub(self.chunk.len()) {
             return Err(self.too_large());
         }
@@ -104,12 +185,34 @@ mod tests {
         assert!(Writer::new(1, 10).unwrap().push(b"abc").is_err());
         assert!(Writer::new(1, 7).unwrap().push(b"").is_err());
         assert!(Writer::new(1, 8).unwrap().push(b"").is_ok());
-        assert_eq!(items(&bytes, 3).unwrap(), texts.map(str::as_bytes));
+        let all: Vec<&[u8]> = items(&bytes, 3).unwrap().all().collect();
+        assert_eq!(all, texts.map(str::as_bytes));
         assert!(items(&bytes, 2).is_err());
         for len in 0..bytes.len() {
             assert!(items(&bytes[..len], 3).is_err(), "{len}");
         }
         assert!(items(&[bytes.as_slice(), &[0]].concat(), 3).is_err());
         assert!(items(&[255, 255, 255, 255], 0xffff_ffff).is_err());
+    }
+    #[test]
+    fn each_element_is_found_and_an_empty_one_takes_less_than_a_byte() {
+        let texts: Vec<String> = (0..1000).map(|n: usize| "x".repeat(n * 7 % 40)).collect();
+        let stored = chunk(texts.iter().map(String::as_bytes)).unwrap();
+        let found = items(&stored, 1000).unwrap();
+        for (index, text) in texts.iter().enumerate() {
+            assert_eq!(found.get(index), Some(text.as_bytes()), "{index}");
+        }
+        assert!(found.get(1000).is_none() && found.get(usize::MAX).is_none());
+        for range in [0..0, 0..1000, 15..17, 16..16, 999..1000, 1000..1000] {
+            let part: Vec<&[u8]> = found.range(range.clone()).unwrap().collect();
+            let expected: Vec<&[u8]> = texts[range].iter().map(String::as_bytes).collect();
+            assert_eq!(part, expected);
+        }
+        assert!(found.range(999..1001).is_none());
+        let count = 1_000_000;
+        let empty = chunk(std::iter::repeat_n(&[][..], count)).unwrap();
+        let places = Places::of(&empty, count).unwrap();
+        assert!(places.known.capacity() * size_of::<usize>() < count);
+        assert_eq!(places.from(&empty, 0).count(), count);
     }
 }

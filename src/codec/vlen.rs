@@ -42,6 +42,11 @@ impl Form {
         Ok(Self { count, is_text })
     }
 
+    /// Returns the number of elements.
+    pub(in crate::codec) fn count(self) -> usize {
+        usize::try_from(self.count).unwrap_or(usize::MAX)
+    }
+
     /// Returns the name of the codec with this form.
     pub(in crate::codec) fn name(self) -> &'static str {
         if self.is_text { "vlen-utf8" } else { "vlen-bytes" }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::array::region::{self, Place};
 use crate::array::{Array, Coords, Grid};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, reserve};
 use crate::cache::ChunkCache;
-use crate::codec::vlen_items;
+use crate::codec::VlenPlaces;
 use crate::error::{Error, Result};
 
 /// A box of elements.
@@ -75,7 +75,7 @@ pub enum Elements {
     /// Elements of the same length, one after another.
     Fixed(Buffer),
     /// Elements of any length.
-    Variable(Vec<Box<[u8]>>),
+    Variable(Strings),
 }
 
 impl Elements {
@@ -86,10 +86,56 @@ impl Elements {
                 let start = index.checked_mul(item_len)?;
                 bytes.get(start..start.checked_add(item_len)?)
             }
-            Self::Variable(items) => items.get(index).map(|item| &**item),
+            Self::Variable(strings) => strings.get(index),
         }
     }
 }
+
+/// Elements of any length, in the chunks that hold them: there may be many millions.
+#[derive(Debug)]
+pub struct Strings {
+    fill: Vec<u8>,
+    /// The chunks, each with the number of its first element. Number 0 is the fill value.
+    chunks: Vec<(u32, Buffer, VlenPlaces)>,
+    /// The number of each element in the box, in four bytes; `None` if the box is the first chunk.
+    numbers: Option<Buffer>,
+}
+
+impl Strings {
+    /// Adds a chunk of `count` elements, and returns the number of the first.
+    fn add(&mut self, bytes: Buffer, count: usize) -> Result<u32> {
+        let first = match self.chunks.last() {
+            Some((first, _, places)) => u32::try_from(places.count())
+                .ok()
+                .and_then(|count| first.checked_add(count))
+                .ok_or_else(too_large)?,
+            None => 1,
+        };
+        u32::try_from(count)
+            .ok()
+            .and_then(|count| first.checked_add(count))
+            .ok_or_else(too_large)?;
+        let places = VlenPlaces::of(&bytes, count)?;
+        self.chunks.push((first, bytes, places));
+        Ok(first)
+    }
+
+    fn get(&self, index: usize) -> Option<&[u8]> {
+        let number = match &self.numbers {
+            Some(numbers) => u32::from_le_bytes(*numbers.as_chunks().0.get(index)?),
+            None => u32::try_from(index).ok()?.checked_add(1)?,
+        };
+        if number == 0 {
+            return Some(&self.fill);
+        }
+        let after = self.chunks.partition_point(|(first, ..)| *first <= number);
+        let (first, bytes, places) = self.chunks.get(after.checked_sub(1)?)?;
+        places.get(bytes, usize::try_from(number.checked_sub(*first)?).ok()?)
+    }
+}
+
+/// The length in bytes of an element's number.
+const NUMBER_LEN: usize = size_of::<u32>();
 
 /// Reads the elements of a box; `None` if no chunk in it is stored.
 pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Option<Elements>> {
@@ -97,16 +143,21 @@ pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Optio
     let is_variable = array.model().dtype.is_variable();
     let count = usize::try_from(span.count()).map_err(|_| too_large())?;
     let fill = array.model().fill.item(&array.model().dtype);
-    // Elements of variable length are copied as indices into `items` first.
-    let mut items: Vec<Box<[u8]>> = vec![fill.to_vec().into()];
-    let len = count.checked_mul(if is_variable { 8 } else { item_len }).ok_or_else(too_large)?;
+    // Elements of variable length are copied as their numbers.
+    let mut strings = Strings { fill: fill.to_vec(), chunks: Vec::new(), numbers: None };
+    let len = if is_variable { NUMBER_LEN } else { item_len };
+    let len = count.checked_mul(len).ok_or_else(too_large)?;
     let mut target: Option<Buffer> = None;
     for coords in span.chunks(array.grid()) {
         let Some(chunk) = cache.get(array, &coords)? else { continue };
         let whole = Span::of_chunk(array, &coords)?;
         let shape = array.chunk_shape_at(&coords)?;
-        if !is_variable && whole == *span && shape == span.extent {
-            return Ok(Some(Elements::Fixed(chunk.bytes)));
+        if whole == *span && shape == span.extent {
+            if !is_variable {
+                return Ok(Some(Elements::Fixed(chunk.bytes)));
+            }
+            strings.add(chunk.bytes, count)?;
+            return Ok(Some(Elements::Variable(strings)));
         }
         let target = if let Some(target) = &mut target {
             target
@@ -126,12 +177,11 @@ pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Optio
         if is_variable {
             let all = shape.iter().try_fold(1_u64, |all, len| all.checked_mul(*len));
             let all = all.and_then(|all| usize::try_from(all).ok()).ok_or_else(too_large)?;
-            let base = u64::try_from(items.len()).unwrap_or(u64::MAX);
-            let found = vlen_items(&chunk.bytes, all)?;
-            items.extend(found.into_iter().map(|item| item.to_vec().into_boxed_slice()));
-            let last = u64::try_from(items.len()).unwrap_or(u64::MAX);
-            let numbers: Vec<u8> = (base..last).flat_map(u64::to_le_bytes).collect();
-            region::copy((&numbers, from), (target.to_mut(), to), &shared.extent, 8)?;
+            let first = strings.add(chunk.bytes, all)?;
+            let mut numbers = reserve(all.checked_mul(NUMBER_LEN).ok_or_else(too_large)?)?;
+            numbers.extend((first..).take(all).flat_map(u32::to_le_bytes));
+            let target = (target.to_mut().as_mut_slice(), to);
+            region::copy((&numbers, from), target, &shared.extent, NUMBER_LEN)?;
         } else {
             region::copy((&chunk.bytes, from), (target.to_mut(), to), &shared.extent, item_len)?;
         }
@@ -140,12 +190,8 @@ pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Optio
     if !is_variable {
         return Ok(Some(Elements::Fixed(target)));
     }
-    let (numbers, _) = target.as_chunks::<8>();
-    let item = |number: &[u8; 8]| {
-        let at = usize::try_from(u64::from_le_bytes(*number)).unwrap_or(usize::MAX);
-        items.get(at).cloned().unwrap_or_default()
-    };
-    Ok(Some(Elements::Variable(numbers.iter().map(item).collect())))
+    strings.numbers = Some(target);
+    Ok(Some(Elements::Variable(strings)))
 }
 
 fn too_large() -> Error {

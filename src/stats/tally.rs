@@ -173,7 +173,7 @@ impl Reader {
         let items = vlen_items(chunk, count)?;
         let Tally::Others(others) = tally else { return Ok(()) };
         for range in ranges {
-            let items = items.get(range).ok_or_else(|| Error::corrupt("too few elements"))?;
+            let items = items.range(range).ok_or_else(|| Error::corrupt("too few elements"))?;
             for item in items {
                 others.add(item, 1, self);
             }

@@ -272,9 +272,10 @@ struct Assembled {
     dtype: DType,
     fill: Vec<u8>,
     shape: Vec<u64>,
+    /// The elements; those of variable length with their length in front, the fill value first.
     bytes: Vec<u8>,
-    /// The elements of variable length.
-    items: Vec<Option<Vec<u8>>>,
+    /// The place in `bytes` of each element of variable length.
+    places: Vec<u32>,
     is_stored: bool,
 }
 
@@ -285,9 +286,11 @@ impl Assembled {
         let count = shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
         let count = count.and_then(|count| usize::try_from(count).ok());
         let count = count.ok_or_else(|| Error::too_large("a chunk of the region"))?;
-        let (mut bytes, mut items) = (Vec::new(), Vec::new());
+        let (mut bytes, mut places) = (Vec::new(), Vec::new());
         if dtype.is_variable() {
-            items.resize(count, None);
+            places.try_reserve_exact(count).map_err(|_| Error::new(Kind::NoMemory, "no memory"))?;
+            places.resize(count, 0);
+            put_item(&fill, &mut bytes)?;
         } else {
             let len = count.saturating_mul(dtype.item_len());
             let mut filled = reserve(len)?;
@@ -297,7 +300,7 @@ impl Assembled {
             }
             bytes = filled;
         }
-        Ok(Self { dtype, fill, shape: shape.to_vec(), bytes, items, is_stored: false })
+        Ok(Self { dtype, fill, shape: shape.to_vec(), bytes, places, is_stored: false })
     }
 
     /// Copies the elements that a chunk of the source shares with the wanted box. `spans` are the
@@ -337,9 +340,10 @@ impl Assembled {
                 usize::try_from(number).ok()
             };
             let item = number(&from).and_then(|number| found.get(number));
-            let target = number(&to).and_then(|number| self.items.get_mut(number));
+            let target = number(&to).and_then(|number| self.places.get_mut(number));
             if let (Some(item), Some(target)) = (item, target) {
-                *target = Some(item.to_vec());
+                let is_fill = item == self.fill;
+                *target = if is_fill { 0 } else { put_item(item, &mut self.bytes)? };
             }
             if !region::step(&mut at, &extent) {
                 return Ok(());
@@ -354,9 +358,29 @@ impl Assembled {
         if !self.dtype.is_variable() {
             return Ok(Some(Buffer::from(self.bytes).into()));
         }
-        let items = self.items.iter().map(|item| item.as_deref().unwrap_or(&self.fill));
+        let items = self.places.iter().map(|place| item_at(*place, &self.bytes));
         Ok(Some(Buffer::from(vlen_chunk(items)?).into()))
     }
+}
+
+/// Appends an element with its length in front, and returns its place.
+fn put_item(item: &[u8], bytes: &mut Vec<u8>) -> Result<u32> {
+    let number = |len: usize| {
+        u32::try_from(len).map_err(|_| Error::too_large("a chunk has more than 4 GiB"))
+    };
+    let place = number(bytes.len())?;
+    bytes.extend_from_slice(&number(item.len())?.to_le_bytes());
+    bytes.extend_from_slice(item);
+    Ok(place)
+}
+
+/// Returns the element at a place.
+fn item_at(place: u32, bytes: &[u8]) -> &[u8] {
+    let item = || {
+        let (len, rest) = bytes.get(usize::try_from(place).ok()?..)?.split_first_chunk()?;
+        rest.get(..usize::try_from(u32::from_le_bytes(*len)).ok()?)
+    };
+    item().unwrap_or_default()
 }
 
 /// Returns the selected elements of an array beside the cut one; `None` if it has no dimension of

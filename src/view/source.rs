@@ -285,10 +285,10 @@ impl<'s> Source<'s> {
         let shape: Vec<u64> = spans.iter().map(|(_, len)| *len).collect();
         let count = shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
         let count = count.and_then(|count| usize::try_from(count).ok());
-        let items =
-            vlen_items(&chunk.bytes, count.ok_or_else(|| Error::too_large("a chunk of strings"))?)?;
+        let count = count.ok_or_else(|| Error::too_large("a chunk of strings"))?;
+        let items = vlen_items(&chunk.bytes, count)?;
         let mut at = vec![0; shape.len()];
-        for item in items {
+        for item in items.all() {
             let mut index = Some(0_u64);
             for (((start, _), within), len) in spans.iter().zip(&at).zip(&array.model().shape) {
                 let place = start.saturating_add(*within);

@@ -590,6 +590,18 @@ def a_cast_with_many_scalars(store):
     put(store / "bad/c/0", gzip.compress(bytes(4 * count), 1))
 
 
+@case(nodes=["bad", "transposed"])
+def strings_of_no_length(store):
+    """Eight million in a chunk that is not too long, and a slice of each would take 128 MiB."""
+    count, packed = 8_000_000, {"name": "gzip", "configuration": {"level": 1}}
+    chunk = gzip.compress(struct.pack("<I", count) + bytes(4 * count), 1)
+    node(store / "bad", array((count,), (count,), "string", codecs=[{"name": "vlen-utf8"}, packed]))
+    put(store / "bad/c/0", chunk)
+    codecs = [{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "vlen-utf8"}, packed]
+    node(store / "transposed", array((count // 8, 8), (count // 8, 8), "string", codecs=codecs))
+    put(store / "transposed/c/0/0", chunk)
+
+
 @case(nodes=["bad"])
 def coordinates_of_long_strings(store):
     """A group whose coordinates would all be put into the header of a file."""

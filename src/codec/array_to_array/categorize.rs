@@ -95,17 +95,19 @@ fn unpadded(item: &[u8]) -> &[u8] {
 
 impl ArrayToArray for Categorize {
     fn encode(&self, decoded: Buffer) -> Result<Buffer> {
-        let items = match self.item_len {
-            Some(len) => decoded.chunks_exact(len.max(1)).map(unpadded).collect(),
-            None => texts::items(&decoded, self.count)?,
+        let store = |items: &mut dyn Iterator<Item = &[u8]>| -> Result<Buffer> {
+            let mut target = reserve(self.count.saturating_mul(self.encoded.len()))?;
+            for item in items {
+                let number = self.numbers.get(item).copied().unwrap_or_default();
+                let number = i128::try_from(number).unwrap_or_default();
+                self.encoded.store(Number::Int(number), &mut target);
+            }
+            Ok(target.into())
         };
-        let mut target = reserve(items.len().saturating_mul(self.encoded.len()))?;
-        for item in items {
-            let number = self.numbers.get(item).copied().unwrap_or_default();
-            let number = i128::try_from(number).unwrap_or_default();
-            self.encoded.store(Number::Int(number), &mut target);
+        match self.item_len {
+            Some(len) => store(&mut decoded.chunks_exact(len.max(1)).map(unpadded)),
+            None => store(&mut texts::items(&decoded, self.count)?.all()),
         }
-        Ok(target.into())
     }
 
     fn decode(&self, encoded: Buffer) -> Result<Buffer> {

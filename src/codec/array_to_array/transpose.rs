@@ -11,7 +11,8 @@
 use crate::buffer::{Buffer, reserve};
 use crate::codec::elements::Elements;
 use crate::codec::kinds::ArrayToArray;
-use crate::codec::vlen::{self, Form};
+use crate::codec::texts::Places;
+use crate::codec::vlen::Form;
 use crate::error::{Error, Result};
 use crate::json::Object;
 
@@ -81,18 +82,15 @@ pub struct Transpose {
     order: Order,
     encode: Permutation,
     decode: Permutation,
-    /// The form of elements of variable length; then the codec permutes their places.
+    /// The form of elements of variable length; then the permutations count elements, not bytes.
     form: Option<Form>,
 }
-
-/// The length in bytes of an element's place.
-const PLACE_LEN: usize = size_of::<u64>();
 
 impl Transpose {
     /// Binds `order` to chunks of the decoded `elements`; `None` if the codec would change nothing.
     pub fn new(order: &Order, elements: &Elements) -> Result<Option<Self>> {
         let form = elements.dtype.is_variable().then(|| Form::new(elements)).transpose()?;
-        let item_len = form.map_or_else(|| elements.dtype.item_len(), |_| PLACE_LEN);
+        let item_len = form.map_or_else(|| elements.dtype.item_len(), |_| 1);
         let shape: Vec<usize> = elements
             .shape
             .iter()
@@ -107,17 +105,18 @@ impl Transpose {
 }
 
 /// Permutes elements of variable length.
-fn run_variable(permutation: &Permutation, chunk: &[u8]) -> Result<Buffer> {
-    let elements: Vec<&[u8]> = vlen::elements(chunk).collect();
-    let mut places = reserve(elements.len().saturating_mul(PLACE_LEN))?;
-    places.extend((0_u64..).take(elements.len()).flat_map(u64::to_le_bytes));
-    let places = permutation.run(&places)?;
+fn run_variable(permutation: &Permutation, count: usize, chunk: &[u8]) -> Result<Buffer> {
+    let places = Places::of(chunk, count)?;
     let mut permuted = reserve(chunk.len())?;
     permuted.extend(chunk.iter().take(size_of::<u32>()));
-    for place in places.as_chunks::<PLACE_LEN>().0 {
-        let place = usize::try_from(u64::from_le_bytes(*place)).ok();
-        permuted.extend_from_slice(place.and_then(|at| elements.get(at)).unwrap_or(&&[][..]));
-    }
+    let run = permutation.item_len;
+    for_each_place(&permutation.axes, &permutation.target_steps(), |from, _| {
+        for item in places.from(chunk, from.saturating_mul(run)).take(run) {
+            let len = u32::try_from(item.len()).unwrap_or(u32::MAX);
+            permuted.extend_from_slice(&len.to_le_bytes());
+            permuted.extend_from_slice(item);
+        }
+    });
     Ok(permuted.into())
 }
 
@@ -126,7 +125,7 @@ impl ArrayToArray for Transpose {
         match self.form {
             Some(form) => {
                 form.check(&decoded).map_err(Error::invalid)?;
-                run_variable(&self.encode, &decoded)
+                run_variable(&self.encode, form.count(), &decoded)
             }
             None => self.encode.run(&decoded),
         }
@@ -136,7 +135,7 @@ impl ArrayToArray for Transpose {
         match self.form {
             Some(form) => {
                 form.check(&encoded).map_err(Error::corrupt)?;
-                run_variable(&self.decode, &encoded)
+                run_variable(&self.decode, form.count(), &encoded)
             }
             None => self.decode.run(&encoded),
         }

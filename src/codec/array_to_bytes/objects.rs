@@ -227,10 +227,10 @@ impl Notation {
 
 impl ArrayToBytes for Objects {
     fn encode(&self, decoded: Buffer, _extent: &[u64]) -> Result<Bytes> {
-        let items = if self.elements.dtype == DType::String {
-            texts::items(&decoded, self.elements.count()?)?
+        let items: Box<dyn Iterator<Item = &[u8]>> = if self.elements.dtype == DType::String {
+            Box::new(texts::items(&decoded, self.elements.count()?)?.all())
         } else {
-            decoded.chunks_exact(self.elements.dtype.item_len().max(1)).collect()
+            Box::new(decoded.chunks_exact(self.elements.dtype.item_len().max(1)))
         };
         let notation = self.notation;
         let rows = self.elements.shape.as_slice();
@@ -245,7 +245,7 @@ impl ArrayToBytes for Objects {
             })
             .collect();
         let mut at = 0_u64;
-        for item in &items {
+        for item in items {
             for (len, count) in &inner {
                 if at.is_multiple_of((*len).max(1)) {
                     notation.open(*count, &mut target);

@@ -20,7 +20,7 @@ use foldhash::quality::FixedState;
 use super::heap::{self, Address, collection_len};
 use crate::array::{Coords, region};
 use crate::buffer::Buffer;
-use crate::codec::vlen_items;
+use crate::codec::VlenPlaces;
 use crate::error::{At, Error, Kind, Result};
 use crate::view::elements::{Elements, GetChunk};
 use crate::view::parts::Derived;
@@ -81,23 +81,17 @@ struct Collection {
 /// The strings of a chunk.
 struct Items {
     bytes: Buffer,
-    /// The place of each string in `bytes`.
-    places: Vec<Range<usize>>,
+    places: VlenPlaces,
 }
 
 impl Items {
     fn parse(bytes: Buffer, count: usize) -> Result<Self> {
-        let mut places = Vec::new();
-        for item in vlen_items(&bytes, count)? {
-            let start = item.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
-            places.push(start..start.saturating_add(item.len()));
-        }
+        let places = VlenPlaces::of(&bytes, count)?;
         Ok(Self { bytes, places })
     }
 
     fn get(&self, index: usize) -> &[u8] {
-        let place = self.places.get(index);
-        place.and_then(|place| self.bytes.get(place.clone())).unwrap_or_default()
+        self.places.get(&self.bytes, index).unwrap_or_default()
     }
 }
 
@@ -168,7 +162,7 @@ impl Strings {
         let lens = |items: &Items, range: Range<usize>| {
             collection_len(range.map(|index| items.get(index).len()))
         };
-        for index in 0..items.places.len() {
+        for index in 0..items.places.count() {
             let len = items.get(index).len();
             let is_full =
                 index.saturating_sub(from) >= MAX_COUNT || sum.saturating_add(len) > MAX_LEN;
@@ -178,8 +172,8 @@ impl Strings {
             }
             sum = sum.saturating_add(len);
         }
-        if from < items.places.len() {
-            self.add(number, from..items.places.len(), lens(&items, from..items.places.len()));
+        if from < items.places.count() {
+            self.add(number, from..items.places.count(), lens(&items, from..items.places.count()));
         }
         Ok(Chunk { collections: first..self.collections.len(), print })
     }
