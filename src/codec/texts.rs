@@ -131,9 +131,13 @@ pub(in crate::codec) struct Writer {
 }
 
 impl Writer {
-    /// Returns the writer of a chunk with `count` elements and at most `limit` bytes.
+    /// Returns the writer of a chunk with `count` elements and at most `limit` bytes. An error if
+    /// even empty elements would have more.
     pub fn new(count: usize, limit: usize) -> Result<Self> {
         let mut writer = Self { chunk: Vec::new(), limit };
+        if count >= (limit / NUMBER_LEN).max(1) {
+            return Err(writer.too_large());
+        }
         writer.number(count)?;
         Ok(writer)
     }
@@ -183,7 +187,8 @@ mod tests {
         }
         assert_eq!(writer.into_chunk(), bytes);
         assert!(Writer::new(1, 10).unwrap().push(b"abc").is_err());
-        assert!(Writer::new(1, 7).unwrap().push(b"").is_err());
+        assert!(Writer::new(2, 12).unwrap().push(b"abcd").is_ok());
+        assert!(Writer::new(2, 11).is_err() && Writer::new(1, 7).is_err());
         assert!(Writer::new(1, 8).unwrap().push(b"").is_ok());
         let all: Vec<&[u8]> = items(&bytes, 3).unwrap().all().collect();
         assert_eq!(all, texts.map(str::as_bytes));

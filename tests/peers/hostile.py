@@ -565,7 +565,7 @@ def numbers_of_labels_that_expand_to_gigabytes(store):
 @case(nodes=["json-many", "json-value", "msgpack-many", "msgpack-value", "msgpack-names"])
 def lists_of_many_objects(store):
     """One byte for each object here, and up to 72 in memory."""
-    many, value = 15 << 20, 10_000_000
+    many, value = 15 << 20, 4_000_000
 
     def objects(name, count, chunk):
         packed = {"name": "gzip", "configuration": {"level": 1}}
@@ -575,8 +575,7 @@ def lists_of_many_objects(store):
 
     objects("json-many", many, b"[" + b"0," * many + b'"|O",[%d]]' % many)
     objects("json-value", 1, b"[[" + b"0," * value + b'0],"|O",[1]]')
-    many, value = 2 * many, 2 * value
-    objects("msgpack-many", many, b"\xdd" + struct.pack(">I", many + 2) + bytes(many) + b"\xa2|O\x91\xce" + struct.pack(">I", many))
+    objects("msgpack-many", 16, b"\xdd" + struct.pack(">I", many + 2) + bytes(many) + b"\xa2|O\x91\xce" + struct.pack(">I", many))
     objects("msgpack-value", 1, b"\x93\xdd" + struct.pack(">I", value) + bytes(value) + b"\xa2|O\x91\x01")
     objects("msgpack-names", 1, b"\x93" + b"\x81" * 60 + b"\xa1a" + bytes(60) + b"\xa2|O\x91\x01")
 

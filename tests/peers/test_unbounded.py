@@ -51,6 +51,9 @@ LONG_CASES = {
     "a_shard_index_as_long_as_it_may_be",
     "a_deep_tree_of_consolidated_metadata",
     "a_fan_of_links",
+    "lists_of_many_objects",
+    "a_cast_with_many_scalars",
+    "strings_of_no_length",
 }
 
 

@@ -86,10 +86,14 @@ impl Objects {
     /// anything is kept of them.
     fn shape(&self, encoded: &[u8]) -> Result<Vec<u64>> {
         let wrong = || Error::corrupt("the list of objects has no type and shape");
+        let count = u64::try_from(self.elements.count()?).unwrap_or(u64::MAX);
         let (mut found, mut name, mut shape) = (0_u64, None, None);
         self.notation.for_each(encoded, &mut |item| {
             found = found.saturating_add(1);
             name = shape.replace(item);
+            if count > 0 && found.saturating_sub(2) > count {
+                return Err(Error::corrupt(format!("more objects than the {count} of the chunk")));
+            }
             Ok(())
         })?;
         let (name, shape) = name.zip(shape).ok_or_else(wrong)?;
@@ -101,8 +105,7 @@ impl Objects {
         }
         check_row(found.saturating_sub(2), shape.first().copied().unwrap_or(1))?;
         let product = shape.iter().try_fold(1_u64, |product, len| product.checked_mul(*len));
-        let count = self.elements.count()?;
-        if product.is_some_and(|product| usize::try_from(product) == Ok(count)) {
+        if product == Some(count) {
             return Ok(shape);
         }
         Err(Error::corrupt(format!("objects of shape {shape:?}, the chunk needs {count}")))
@@ -272,10 +275,10 @@ impl ArrayToBytes for Objects {
     }
 
     fn decode(&self, encoded: Bytes) -> Result<Buffer> {
-        let shape = self.shape(&encoded)?;
         let limit = self.limit.max(LEAST_LIMIT);
         if self.elements.dtype == DType::String {
             let mut chunk = texts::Writer::new(self.elements.count()?, self.limit)?;
+            let shape = self.shape(&encoded)?;
             self.notation.for_each_leaf(&encoded, &shape, 2, &mut |leaf| match self
                 .notation
                 .value(leaf, limit)?
@@ -289,6 +292,7 @@ impl ArrayToBytes for Objects {
             })?;
             return Ok(chunk.into_chunk().into());
         }
+        let shape = self.shape(&encoded)?;
         let mut target = reserve(self.elements.byte_len()?.unwrap_or_default())?;
         self.notation.for_each_leaf(&encoded, &shape, 2, &mut |leaf| {
             target.extend(self.item(&self.notation.value(leaf, limit)?)?);

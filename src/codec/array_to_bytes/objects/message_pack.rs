@@ -17,6 +17,10 @@ const VALUES_OF_MAP: u64 = 10;
 /// The number of values that a pair in a map counts as beside its own two.
 const VALUES_OF_MEMBER: u64 = 2;
 
+/// The most bytes of the name of a member that is not a string here. The quotes of a name within a
+/// name are escaped, so each level may double the length.
+const MAX_NAME_LEN: usize = 4096;
+
 /// The first bytes of a value.
 enum Head {
     /// A complete value.
@@ -165,13 +169,7 @@ impl Parser<'_> {
                     self.count(VALUES_OF_MEMBER)?;
                     let name = match self.value(depth)? {
                         Value::String(name) => name,
-                        // The quotes of a name within a name are escaped, so each level may double
-                        // the length.
-                        other => {
-                            let name = written(&other, self.len).ok_or_else(|| self.too_long())?;
-                            self.draw(name.len())?;
-                            name
-                        }
+                        other => written(&other, MAX_NAME_LEN).ok_or_else(long_name)?,
                     };
                     map.insert(name, self.value(depth)?);
                 }
@@ -207,6 +205,12 @@ impl Parser<'_> {
             self.limit
         ))
     }
+}
+
+fn long_name() -> Error {
+    Error::too_large(format!(
+        "msgpack2: the name of a member is not a string, and has more than {MAX_NAME_LEN} bytes"
+    ))
 }
 
 fn text(bytes: &[u8]) -> Result<String> {

@@ -133,10 +133,26 @@ fn names_in_names_do_not_double_the_memory_with_each_level() {
 }
 
 #[test]
+fn a_list_for_more_strings_than_fit_is_not_read() {
+    for name in ["numcodecs.json2", "numcodecs.msgpack2"] {
+        let codec = bound(name, &json!({}), DType::String, vec![25_000]);
+        assert_eq!(codec.decode(Bytes::from_static(b"!")).unwrap_err().kind(), Kind::TooLarge);
+        let codec = bound(name, &json!({}), DType::String, vec![24_999]);
+        assert_eq!(codec.decode(Bytes::from_static(b"!")).unwrap_err().kind(), Kind::Corrupt);
+    }
+}
+
+#[test]
 fn the_shape_of_a_list_is_compared_before_its_elements_are_read() {
     let codec = bound("numcodecs.json2", &json!({}), DType::String, vec![4]);
     let error = codec.decode(Bytes::from_static(br#"[!,!,!,"|O",[3]]"#)).unwrap_err();
     assert_eq!(error.detail(), "objects of shape [3], the chunk needs 4");
+    let error = codec.decode(Bytes::from_static(b"[!,!,!,!,!,!,!]")).unwrap_err();
+    assert_eq!(error.detail(), "more objects than the 4 of the chunk");
+    let codec = bound("numcodecs.msgpack2", &json!({}), DType::String, vec![4]);
+    let error =
+        codec.decode(Bytes::from_static(b"\xdd\xff\xff\xff\xff\0\0\0\0\0\0\0")).unwrap_err();
+    assert_eq!(error.detail(), "more objects than the 4 of the chunk");
 }
 
 proptest! {
