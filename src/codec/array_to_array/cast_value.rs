@@ -378,8 +378,8 @@ mod tests {
         let (codec, _) = CastValue::new(configuration.as_object().unwrap(), &elements).unwrap();
         let encoded: Vec<u8> = (0..count).flat_map(u32::to_le_bytes).collect();
         let expected: Vec<u8> = (0..count).flat_map(|number| (number % 7).to_le_bytes()).collect();
-        // A look at each pair for each element takes 20 billion comparisons, and runs into the limit
-        // of the test runner.
+        // A look at each pair for each element takes 20 billion comparisons, and runs into the
+        // limit of the test runner.
         assert!(*codec.decode(encoded.into()).unwrap() == *expected);
     }
 
