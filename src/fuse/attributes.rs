@@ -57,7 +57,7 @@ pub(super) fn change(
     vfs.getattr(number)
 }
 
-/// Does what an open for a user changes in the attributes of a file.
+/// Clears the set-user-ID and set-group-ID bits of a file that a user truncates when opening it.
 pub(super) fn before_open(vfs: &Vfs, user: Caller, number: u64, access: Access) {
     if access == Access::Truncate {
         vfs.attr_writer().clear_privileges_for(user, number);

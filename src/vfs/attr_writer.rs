@@ -12,7 +12,6 @@ use super::contents::Contents;
 use super::core::Core;
 use super::names::Names;
 use super::names::file::Content;
-use super::names::inode::Inode;
 use super::names::place::{Place, check_writable};
 use super::opening::handles::Handles;
 use crate::error::{At, Error, Result};
@@ -116,10 +115,7 @@ impl AttrWriter {
         }
         drop(locked);
         let place = place.ok_or_else(Error::not_found)?;
-        let files =
-            self.names.ordinary.store().ok_or_else(|| Error::unsupported("no store of files"))?;
-        let path = self.names.ordinary.path(&place)?.ok_or_else(Error::not_found)?;
-        let found = files.open(&path, FileUse::Attributes)?.ok_or_else(Error::not_found)?;
+        let found = self.stored_file(&place)?.ok_or_else(Error::not_found)?;
         found.change(changes).at(place.shown())
     }
 
@@ -136,12 +132,13 @@ impl AttrWriter {
         let clear = || -> Result<()> {
             let inode = self.names.inode(number)?;
             let known = inode.known_file();
-            let open = known.and_then(|file| file.lock().content.open_file().map(Arc::clone));
-            let Some(open) =
-                open.map_or_else(|| self.ordinary_file(&inode), |open| Ok(Some(open)))?
-            else {
-                return Ok(());
-            };
+            let mut open = known.and_then(|file| file.lock().content.open_file().map(Arc::clone));
+            if open.is_none()
+                && let Some(place @ Place::Ordinary(..)) = inode.place()
+            {
+                open = self.stored_file(&place).at(place.shown())?.map(Arc::new);
+            }
+            let Some(open) = open else { return Ok(()) };
             let mode = open.stat()?.owner.mode;
             // Without the right to execute, the set-group-ID bit means something else.
             let bits = if mode & 0o010 == 0 { 0o4000 } else { 0o6000 };
@@ -153,20 +150,19 @@ impl AttrWriter {
         clear().unwrap_or_else(|error| self.core.note("write", &error));
     }
 
-    /// Does the same if the user is not root, for a change of the length or space. The kernel says
-    /// only of writes whether the user has the right.
+    /// Does the same for a user other than root who changes the length or the space. The kernel
+    /// says only of writes whether the user may keep the bits.
     pub fn clear_privileges_for(&self, user: Caller, number: u64) {
         if user.uid != 0 {
             self.clear_privileges(number);
         }
     }
 
-    /// Opens an ordinary file of a store of files for its attributes; `None` if the inode is no
-    /// such file.
-    fn ordinary_file(&self, inode: &Inode) -> Result<Option<Arc<OpenFile>>> {
-        let Some(place @ Place::Ordinary(..)) = inode.place() else { return Ok(None) };
+    /// Opens the file or directory of a store of files at a place for its attributes; `None` if
+    /// there is none.
+    fn stored_file(&self, place: &Place) -> Result<Option<OpenFile>> {
         let Some(files) = self.names.ordinary.store() else { return Ok(None) };
-        let Some(path) = self.names.ordinary.path(&place)? else { return Ok(None) };
-        Ok(files.open(&path, FileUse::Attributes)?.map(Arc::new))
+        let Some(path) = self.names.ordinary.path(place)? else { return Ok(None) };
+        files.open(&path, FileUse::Attributes)
     }
 }

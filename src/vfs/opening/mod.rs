@@ -384,7 +384,6 @@ impl Opener {
                 new.set_len(0)?;
                 self.contents.files.note_change(place)?;
             }
-            let backing = Arc::clone(&backing);
             return Ok(Some(self.passthrough.share_new_file(&mut file, access, backing).into()));
         }
         let was_open = file.content.open_file().is_some();
