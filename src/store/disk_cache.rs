@@ -44,8 +44,9 @@ const NOTED: Duration = Duration::from_secs(3600);
 /// The cache is tidied when `1/OFTEN` of its size was written.
 const OFTEN: u64 = 16;
 
-/// `1/FREE` of the disk stays free.
+/// `1/FREE` of the disk stays free, or `MOST_FREE` bytes of a larger one.
 const FREE: u64 = 20;
+const MOST_FREE: u64 = 1 << 30;
 
 /// How long a disk that is nearly full is not looked at again.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -168,13 +169,16 @@ impl DiskCache {
 
     /// Logs that something could not be written, for the first time.
     fn note(&self, written: io::Result<()>) {
-        let Err(error) = written else { return };
-        if self.is_said.swap(true, Ordering::Relaxed) {
-            log::debug!("{}: {error}", self.root.display());
-        } else {
-            let reason = Error::os(&error);
-            log::warn!("{}: the disk cache cannot be written: {reason}", self.root.display());
+        if let Err(error) = written {
+            self.say(&Error::os(&error));
         }
+    }
+
+    /// Logs why the cache takes no bytes, as a warning for the first time.
+    fn say(&self, reason: &dyn fmt::Display) {
+        let is_said = self.is_said.swap(true, Ordering::Relaxed);
+        let level = if is_said { log::Level::Debug } else { log::Level::Warn };
+        log::log!(level, "{}: the disk cache cannot be written: {reason}", self.root.display());
     }
 
     fn path(&self, hash: u128) -> PathBuf {
@@ -326,7 +330,7 @@ impl DiskCache {
     /// some.
     fn has_room(&self, len: u64) -> bool {
         let Ok((free, total)) = sys::disk_space(&self.root) else { return false };
-        let least = total / FREE;
+        let least = (total / FREE).min(MOST_FREE);
         if free < least.saturating_add(len) {
             let mut full_until = self.full_until.lock();
             if full_until.is_some_and(|until| Instant::now() < until) {
@@ -334,6 +338,9 @@ impl DiskCache {
             }
             *full_until = Instant::now().checked_add(PAUSE);
             drop(full_until);
+            self.say(&format_args!(
+                "{free} bytes of the disk are free, and the cache leaves {least} of them free"
+            ));
             let missing = least.saturating_add(len).saturating_sub(free);
             self.tidy(|used| used.saturating_sub(missing.saturating_mul(2)));
             return false;

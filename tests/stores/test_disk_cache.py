@@ -141,21 +141,35 @@ def test_mounts_share_a_cache(proxy, mount, root, cache):
     assert len([it for it in gets(proxy) if "/c/" in it.path and it.length > 1]) <= 8
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
-def test_a_full_disk_only_costs_the_cache(mount, root, tmp_path):
-    data = values()
-    root.create_array("x", data=data, chunks=CHUNKS)
+@pytest.fixture
+def small_disk(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", disk], check=True)
-    try:
-        for _ in range(2):
-            with mount("--disk-cache", disk / "cache") as m:
-                m.allow("the disk cache cannot be written")
-                assert np.array_equal(servers.load(m / "x.npy"), data)
-        assert os.statvfs(disk).f_bavail > 0
-    finally:
-        subprocess.run(["umount", disk], check=True)
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_full_disk_only_costs_the_cache(mount, root, small_disk):
+    data = values()
+    root.create_array("x", data=data, chunks=CHUNKS)
+    for _ in range(2):
+        with mount("--disk-cache", small_disk / "cache") as m:
+            m.allow("the disk cache cannot be written")
+            assert np.array_equal(servers.load(m / "x.npy"), data)
+    assert os.statvfs(small_disk).f_bavail > 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_disk_that_others_filled_is_named_in_the_log(mount, root, small_disk):
+    data = values()
+    root.create_array("x", data=data, chunks=CHUNKS)
+    (small_disk / "of_others").write_bytes(bytes(580_000))
+    with mount("--disk-cache", small_disk / "cache") as m:
+        m.expect("bytes of the disk are free, and the cache leaves")
+        assert np.array_equal(servers.load(m / "x.npy"), data)
+    assert not files(small_disk / "cache")
 
 
 def test_the_size_is_kept(mount, root, cache):
