@@ -173,6 +173,7 @@ impl Changes<'_> {
         let state = NodeState::Removed(node.document().cloned());
         let content = node.content.clone();
         self.hierarchy.directories.insert(Node { path: path.clone(), state, content });
+        self.note_in_store(path)?;
         self.hierarchy.invalidate(path);
         Ok(key)
     }
@@ -228,6 +229,7 @@ impl Changes<'_> {
             state: NodeState::Removed(None),
             content,
         });
+        self.note_in_store(path)?;
         self.hierarchy.invalidate(path);
         Ok(())
     }

@@ -1,10 +1,13 @@
 //! Directories that only this mount knows: those that are not stored yet, and those whose document
 //! was removed.
 //!
-//! A store has no empty directories. A directory that a program makes becomes a group after a
+//! Most stores have no empty directories. A directory that a program makes becomes a group after a
 //! while; until then it shows no document, so that the program can create one. A directory whose
 //! document was removed remembers its content, so that programs can still walk and remove what lies
 //! below it, in any order.
+//!
+//! A store of files has the directory, too. If another program removes or moves it there, it is
+//! gone here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +18,7 @@ use parking_lot::Mutex;
 use super::node::{Node, NodeState};
 use crate::error::Error;
 use crate::metadata::NodePath;
+use crate::store::directory::is_of_chunks;
 
 /// The directories by path.
 #[derive(Debug, Default)]
@@ -24,12 +28,14 @@ pub struct Directories {
 }
 
 #[derive(Debug)]
-struct Known {
-    node: Arc<Node>,
+pub(super) struct Known {
+    pub node: Arc<Node>,
     /// The time of the last activity in it.
     touched: Instant,
     /// The error of the last attempt to store it as a group.
     failure: Option<Error>,
+    /// Whether the store has it, unless another program removed it.
+    is_in_store: bool,
 }
 
 impl Directories {
@@ -41,8 +47,47 @@ impl Directories {
     /// Adds a directory, or replaces its state.
     pub(super) fn insert(&self, node: Node) {
         let path = node.path().clone();
-        let known = Known { node: Arc::new(node), touched: Instant::now(), failure: None };
-        self.known.lock().insert(path, known);
+        let mut all = self.known.lock();
+        let is_in_store = all.get(&path).is_some_and(|known| known.is_in_store);
+        let (node, touched) = (Arc::new(node), Instant::now());
+        all.insert(path, Known { node, touched, failure: None, is_in_store });
+    }
+
+    /// Adds the directory `known` with another path and state.
+    pub(super) fn insert_as(&self, known: &Known, node: Node) {
+        let path = node.path().clone();
+        let (node, touched, is_in_store) = (Arc::new(node), Instant::now(), known.is_in_store);
+        self.known.lock().insert(path, Known { node, touched, failure: None, is_in_store });
+    }
+
+    /// Adds directories that were taken.
+    pub(super) fn put_back(&self, taken: Vec<Known>) {
+        let mut all = self.known.lock();
+        for known in taken {
+            all.insert(known.node.path().clone(), known);
+        }
+    }
+
+    /// Notes that the store has the directory at `path`.
+    pub fn note_in_store(&self, path: &NodePath) {
+        if let Some(known) = self.known.lock().get_mut(path) {
+            known.is_in_store = true;
+        }
+    }
+
+    /// Notes that something in the directory at `path` is about to be erased. If it then is empty
+    /// and has a name of directories of chunks, the store removes it.
+    pub(super) fn note_erased_in(&self, path: &NodePath) {
+        if path.name().is_some_and(is_of_chunks)
+            && let Some(known) = self.known.lock().get_mut(path)
+        {
+            known.is_in_store = false;
+        }
+    }
+
+    /// Whether the store has the directory at `path`, unless another program removed it.
+    pub(super) fn is_in_store(&self, path: &NodePath) -> bool {
+        self.known.lock().get(path).is_some_and(|known| known.is_in_store)
     }
 
     /// Removes a directory that became a node or was removed.
@@ -51,24 +96,24 @@ impl Directories {
     }
 
     /// Removes `path` and every directory below it.
-    pub(super) fn take_below(&self, path: &NodePath) -> Vec<Arc<Node>> {
+    pub(super) fn take_below(&self, path: &NodePath) -> Vec<Known> {
         let mut known = self.known.lock();
         let paths: Vec<NodePath> = known
             .range(path.clone()..)
             .map(|(path, _)| path.clone())
             .take_while(|found| found.relative_to(path).is_some())
             .collect();
-        paths.iter().filter_map(|path| known.remove(path)).map(|known| known.node).collect()
+        paths.iter().filter_map(|path| known.remove(path)).collect()
     }
 
-    /// Returns the names of the directories directly below `path`.
+    /// Returns the names of the directories directly below `path` that the store may not have.
     pub(super) fn below(&self, path: &NodePath) -> Vec<String> {
         let known = self.known.lock();
-        let below = known.range(path.clone()..).map(|(found, _)| found);
+        let below = known.range(path.clone()..);
         below
-            .take_while(|found| found.relative_to(path).is_some())
-            .filter(|found| found.parent().as_ref() == Some(path))
-            .filter_map(|found| found.name().map(str::to_owned))
+            .take_while(|(found, _)| found.relative_to(path).is_some())
+            .filter(|(found, known)| !known.is_in_store && found.parent().as_ref() == Some(path))
+            .filter_map(|(found, _)| found.name().map(str::to_owned))
             .collect()
     }
 

@@ -9,6 +9,7 @@ use super::names::check_is_not_private;
 use super::node::{Content, Document, Node, NodeState};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
+use crate::store::directory::is_of_chunks;
 use crate::store::{Condition, Key};
 
 impl Changes<'_> {
@@ -95,16 +96,28 @@ impl Changes<'_> {
     /// empty directories.
     pub fn keep_directory(self, path: &NodePath) -> Result<()> {
         let Some(node) = self.hierarchy.node(path)? else { return Ok(()) };
+        self.hierarchy.directories.note_erased_in(path);
         match &node.state {
             NodeState::Implicit if !path.is_root() => self.set_group_atomically(path).map(drop),
             NodeState::Bare(None) if self.hierarchy.directories.get(path).is_none() => {
                 let (state, content) = (NodeState::Removed(None), node.content.clone());
                 self.hierarchy.directories.insert(Node { path: path.clone(), state, content });
+                self.note_in_store(path)?;
                 self.hierarchy.invalidate(path);
                 Ok(())
             }
             _ => Ok(()),
         }
+    }
+
+    /// Notes that the store has the directory `path`, if it does and will keep it when it is empty.
+    pub(super) fn note_in_store(self, path: &NodePath) -> Result<()> {
+        if !path.name().is_some_and(is_of_chunks)
+            && self.hierarchy.reader().has_directory(&self.hierarchy.ordinary_prefix(path)?)?
+        {
+            self.hierarchy.directories.note_in_store(path);
+        }
+        Ok(())
     }
 
     /// Stores the document of a group without attributes atomically.

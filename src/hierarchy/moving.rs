@@ -2,6 +2,7 @@
 
 use super::atomic::leave_copies;
 use super::change::Changes;
+use super::directories::Known;
 use super::documents::Taken;
 use super::intent::{Intent, Move};
 use super::node::{Content, Document, Node, NodeState};
@@ -21,9 +22,9 @@ pub struct Moved {
 }
 
 impl Changes<'_> {
-    /// Moves the directory `from`, whether it is a node or not, with everything below it.
+    /// Moves the directory `from`, whether it is a node or not, with everything below it. The
+    /// caller has checked the new name.
     pub fn rename(self, from: &NodePath, to: &NodePath) -> Result<Moved> {
-        self.hierarchy.check_new_name(to)?;
         self.check_moves(from)?;
         self.hierarchy.invalidate_below(from);
         let node = self.hierarchy.existing(from)?;
@@ -52,6 +53,7 @@ impl Changes<'_> {
         } else {
             None
         };
+        let known = self.hierarchy.directories.take_below(from);
         let moved = match &aside {
             Some(aside) => {
                 // Programs that read only the copies must not find a node whose chunks are missing.
@@ -69,10 +71,13 @@ impl Changes<'_> {
         if let (Err(error), Some(aside)) = (&moved, &aside) {
             let _undone = self.hierarchy.atomic().undo(&intent, aside, &Taken::default(), error);
         }
-        moved?;
+        if let Err(error) = moved {
+            self.hierarchy.directories.put_back(known);
+            return Err(error);
+        }
         self.hierarchy.invalidate_below(from);
         self.hierarchy.forms.move_below(from, to);
-        self.rename_directories(from, to)?;
+        self.rename_directories(from, to, &known)?;
         self.hierarchy.invalidate_below(to);
         Ok(Moved { from: from.clone(), to: to.clone(), aside })
     }
@@ -96,25 +101,30 @@ impl Changes<'_> {
         self.rename(from, to).inspect_err(|_| self.restore_directory(&replaced))
     }
 
-    /// Moves the directories that only this mount knows.
-    fn rename_directories(self, from: &NodePath, to: &NodePath) -> Result<()> {
-        for known in self.hierarchy.directories.take_below(from) {
-            let Some(path) = known.path.moved(from, to) else { continue };
-            let content = match &known.content {
+    /// Adds the directories that only this mount knew below `from` where they are now. If no node
+    /// can have the new name, the store has them.
+    fn rename_directories(self, from: &NodePath, to: &NodePath, all: &[Known]) -> Result<()> {
+        if to.name().is_some_and(|name| self.hierarchy.check_name(name).is_err()) {
+            return Ok(());
+        }
+        for known in all {
+            let node = &known.node;
+            let Some(path) = node.path.moved(from, to) else { continue };
+            let content = match &node.content {
                 Content::Array(array) => self
                     .hierarchy
                     .bind(&path, model::Node::Array(Box::new(array.model().clone())))?,
                 other => other.clone(),
             };
-            let state = match &known.state {
+            let state = match &node.state {
                 NodeState::Removed(Some(document)) => {
-                    let key = self.hierarchy.documents.key_of(&path, known.kind())?;
+                    let key = self.hierarchy.documents.key_of(&path, node.kind())?;
                     NodeState::Removed(Some(Document { key, ..document.clone() }))
                 }
                 NodeState::Removed(None) => NodeState::Removed(None),
-                _ => NodeState::Bare(self.document_of(&path)?.filter(|_| known.stored().is_some())),
+                _ => NodeState::Bare(self.document_of(&path)?.filter(|_| node.stored().is_some())),
             };
-            self.hierarchy.directories.insert(Node { path, state, content });
+            self.hierarchy.directories.insert_as(known, Node { path, state, content });
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ pub(super) fn check_is_not_private(path: &NodePath) -> Result<()> {
 
 impl Hierarchy {
     /// Refuses a name that the dialect does not allow, by itself or next to the existing ones.
-    pub(super) fn check_new_name(&self, path: &NodePath) -> Result<()> {
+    pub fn check_new_name(&self, path: &NodePath) -> Result<()> {
         let name = path.name().unwrap_or_default();
         self.check_name(name)?;
         let Some(parent) = path.parent().filter(|_| self.dialect().folds_case()) else {

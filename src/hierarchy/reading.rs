@@ -84,7 +84,9 @@ impl NodeReader<'_> {
             let state = NodeState::Stored(document);
             return Ok(Some(Arc::new(Node { path: path.clone(), state, content })));
         }
-        if let Some(known) = known.filter(|known| known.stored().is_none()) {
+        if let Some(known) = known.filter(|known| known.stored().is_none())
+            && !self.has_gone(path)?
+        {
             return Ok(Some(known));
         }
         Ok(match self.find_below(path)? {
@@ -209,8 +211,20 @@ impl NodeReader<'_> {
         Ok(found)
     }
 
+    /// Whether another program removed or moved a directory that this mount knows. It is forgotten
+    /// then.
+    fn has_gone(self, path: &NodePath) -> Result<bool> {
+        let hierarchy = self.hierarchy;
+        let has_gone = hierarchy.directories.is_in_store(path)
+            && !self.has_directory(&hierarchy.ordinary_prefix(path)?)?;
+        if has_gone {
+            drop(hierarchy.directories.take_below(path));
+        }
+        Ok(has_gone)
+    }
+
     /// Whether a store of files has this directory, which may be empty.
-    fn has_directory(self, prefix: &Prefix) -> Result<bool> {
+    pub fn has_directory(self, prefix: &Prefix) -> Result<bool> {
         let Some(files) = self.hierarchy.store().files() else { return Ok(false) };
         let found = files.file_stat(prefix.as_str())?;
         Ok(found.is_some_and(|found| found.kind == FileKind::Directory))

@@ -48,6 +48,7 @@ use listing::{Listing, Walk};
 pub use names::LOCK_SUFFIX;
 use names::{c_name, is_lock};
 use opening::{kind_of, open_at, open_dir, open_file};
+pub use parents::is_of_chunks;
 use parents::{Prunes, make_parent, prune};
 use recover::recover;
 use session::Session;
@@ -410,8 +411,16 @@ impl WritableStore for DirectoryStore {
     fn sync(&self, keys: &[Key]) -> Result<()> {
         let mut dirs = std::collections::BTreeSet::from([Prefix::root()]);
         for key in keys {
-            if let Some(value) = unless_replaced(self.open_value(key))? {
-                value.file.sync_all().map_err(|error| Error::os(&error)).at(key)?;
+            match unless_replaced(self.open_value(key)) {
+                Ok(Some(value)) => {
+                    value.file.sync_all().map_err(|error| Error::os(&error)).at(key)?;
+                }
+                Ok(None) => {}
+                // Its owner may not read it.
+                Err(error) if error.errno() == libc::EACCES => {
+                    rustix::fs::syncfs(&*self.root).map_err(Error::from).at(key)?;
+                }
+                Err(error) => return Err(error),
             }
             let mut above = key.parent();
             while let Some(dir) = above.as_key() {

@@ -11,12 +11,13 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy
 import pytest
 import zarr
-from mounts import Mount, until_end, wait_until
+from mounts import BIN, Mount, until_end, wait_until
 
 USERS = (65534, 1234)
 
@@ -472,3 +473,116 @@ def test_a_data_base_with_a_scratch_name_keeps_each_commit(m, store):
                 assert other.execute("select count(*) from t").fetchone() == (number + 1,)
     with contextlib.closing(sqlite3.connect(store / "g/db.tmp")) as base:
         assert base.execute("select count(*) from t").fetchone() == (5,)
+
+
+@pytest.mark.parametrize("name", ["made", "c", "0"])
+@pytest.mark.parametrize("how", ["moved", "removed"])
+def test_a_directory_that_another_program_takes_away_is_gone(m, store, how, name):
+    made = m / "g" / name
+    made.mkdir()
+    (made / "below").mkdir()
+    (made / "below/f").write_text("text")
+    run("sync", m.path)
+    if how == "moved":
+        (store / "g" / name).rename(store / "g/other")
+    else:
+        shutil.rmtree(store / "g" / name)
+    left = ["other"] if how == "moved" else []
+    assert wait_until(lambda: [n for n in os.listdir(m / "g") if n != "zarr.json"] == left)
+    assert wait_until(lambda: not made.exists())
+    for failing in (made.rmdir, (made / "f").touch, (made / "below/f").read_text):
+        with pytest.raises(FileNotFoundError):
+            failing()
+    if how == "moved":
+        assert (m / "g/other/below/f").read_text() == "text"
+    made.mkdir()
+    (made / "f").write_text("new")
+    assert (store / "g" / name / "f").read_text() == "new"
+
+
+def test_a_directory_in_an_array_that_another_program_removes_is_gone(m, store):
+    (m / "a/d/0").mkdir(parents=True)
+    (m / "a/d/0/f").write_text("text")
+    (m / "a/d/0/f").unlink()
+    assert os.listdir(m / "a/d") == ["0"] and (store / "a/d/0").is_dir()
+    shutil.rmtree(store / "a/d")
+    assert wait_until(lambda: "d" not in os.listdir(m / "a") and not (m / "a/d").exists())
+
+
+def test_a_program_in_a_directory_that_is_gone_makes_no_files(m, store):
+    (m / "g/d").mkdir()
+    (m / "g/d/f").touch()
+    directory = os.open(m / "g/d", os.O_PATH)
+    try:
+        (store / "g/d").rename(store / "g/other")
+        assert wait_until(lambda: not (m / "g/d").exists())
+        for make in (lambda: os.open("new", os.O_CREAT | os.O_WRONLY, dir_fd=directory), lambda: os.mkdir("new", dir_fd=directory)):
+            with pytest.raises(OSError) as failed:
+                make()
+            assert failed.value.errno in (errno.ENOENT, errno.ESTALE)
+    finally:
+        os.close(directory)
+    assert not (store / "g/d").exists()
+
+
+def test_a_directory_of_ordinary_files_gets_a_name_that_no_node_can_have(m, store):
+    for name in ("tests", "__made"):
+        (m / "g" / name / "below").mkdir(parents=True)
+        (m / "g" / name / "below/f").write_text(name)
+    (m / "g/tests").rename(m / "g/__tests__")
+    (m / "g/__made").rename(m / "g/__other")
+    (m / "g/empty").mkdir()
+    (m / "g/empty").rename(m / "g/__empty")
+    run("sync", m.path)
+    for place in (m / "g", store / "g"):
+        assert (place / "__tests__/below/f").read_text() == "tests"
+        assert (place / "__other/below/f").read_text() == "__made"
+        assert not os.listdir(place / "__empty")
+    for node in ("g", "a"):
+        m.refused(errno.EPERM, "begin with two underscores", lambda node=node: (m / node).rename(m / "__node"))
+    (m / "plain").mkdir()
+    (m / "a").rename(m / "plain/a")
+    m.refused(errno.EPERM, "begin with two underscores", lambda: (m / "plain").rename(m / "__plain"))
+    (m / "g/__tests__").rename(m / "g/tests")
+    assert (m / "g/tests/below/f").read_text() == "tests"
+
+
+def test_to_empty_an_empty_scratch_file_changes_its_time(m):
+    for how in (lambda: open(m / "g/f.tmp", "w").close(), lambda: os.truncate(m / "g/f.tmp", 0)):
+        open(m / "g/f.tmp", "w").close()
+        os.utime(m / "g/f.tmp", (10**9, 10**9))
+        how()
+        assert os.stat(m / "g/f.tmp").st_mtime > 10**9
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts as another user")
+def test_a_scratch_file_that_nobody_may_write_is_stored_in_the_mount_of_a_user(tmp_path):
+    """The mount of an ordinary user cannot open such a file for writing again."""
+    home = Path(tempfile.mkdtemp(dir="/tmp", prefix="zarrfs-test-user-"))
+    try:
+        (home / "fuse").touch()
+        os.mknod(home / "fuse-device", stat.S_IFCHR | 0o666, os.makedev(10, 229))
+        (home / "fuse-device").chmod(0o666)
+        shutil.copy(BIN, home / "zarrfs")
+        for name in ("s/g", "m"):
+            (home / name).mkdir(parents=True)
+        for group in ("s", "s/g"):
+            (home / group / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
+        for path in (home, *home.rglob("*")):
+            os.chown(path, USERS[0], USERS[0])
+        script = """
+        set -e
+        ./zarrfs mount s m
+        install -m 444 zarrfs m/g/a.tmp
+        sync m/g/a.tmp
+        cmp zarrfs s/g/a.tmp
+        install -m 200 s/zarr.json m/g/b.tmp
+        mv m/g/b.tmp m/g/b
+        ./zarrfs umount m
+        ls -l s/g
+        """
+        words = f"mount --make-rprivate / && mount --bind '{home}/fuse-device' /dev/fuse && cd '{home}' && exec setpriv --reuid={USERS[0]} --regid={USERS[0]} --clear-groups env HOME='{home}' sh -c \"$0\""
+        listed = run("unshare", "--mount", "sh", "-c", words, script)
+        assert "-r--r--r--" in listed and "--w-------" in listed, listed
+    finally:
+        shutil.rmtree(home)

@@ -103,7 +103,7 @@ fn is_private_place(dir: &Key) -> bool {
 }
 
 /// Whether a directory of chunks may have this name: `c`, `0`, `c0`.
-fn is_of_chunks(name: &str) -> bool {
+pub fn is_of_chunks(name: &str) -> bool {
     let index = name.strip_prefix('c').unwrap_or(name);
     index.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -8,6 +8,7 @@ use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Content;
 use crate::metadata::{NodeKind, NodePath};
+use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{Key, NewNode, Ownership, PRIVATE};
 use crate::vfs::contents::Contents;
 use crate::vfs::core::Core;
@@ -65,24 +66,7 @@ impl Directories {
         };
         let node = self.core.hierarchy.existing(path)?;
         let array = match node.content() {
-            Content::Group(_) => {
-                let child = path.child(name)?;
-                match self.core.hierarchy.changes().make_directory(&child) {
-                    // No node can have this name (`__pycache__`), but an ordinary directory can.
-                    Err(error)
-                        if error.kind() == Kind::Invalid
-                            && matches!(directory, Place::Node(_))
-                            && self.names.ordinary.store().is_some() => {}
-                    made => made?,
-                }
-                self.make_in_store(&Place::Node(child.clone()), owner).inspect_err(|_| {
-                    self.core.hierarchy.changes().forget_directories(&child);
-                })?;
-                return Ok(match directory {
-                    Place::StoredDir(_) => Place::StoredDir(child),
-                    _ => Place::Node(child),
-                });
-            }
+            Content::Group(_) => return self.make_in_group(directory, path, name, owner),
             Content::Array(_) if matches!(directory, Place::StoredDir(_)) => {
                 return Err(Error::new(Kind::NotPermitted, "an array cannot contain nodes"));
             }
@@ -109,6 +93,33 @@ impl Directories {
             self.names.overlay.insert(directory.clone(), name, Shown::Directory(place.clone()));
         }
         Ok(place)
+    }
+
+    /// Makes a directory in the group `path`, which `directory` is or stands for.
+    fn make_in_group(
+        &self,
+        directory: &Place,
+        path: &NodePath,
+        name: &str,
+        owner: Ownership,
+    ) -> Result<Place> {
+        let (child, changes) = (path.child(name)?, self.core.hierarchy.changes());
+        match changes.make_directory(&child) {
+            // No node can have this name (`__pycache__`), but an ordinary directory can.
+            Err(error)
+                if error.kind() == Kind::Invalid
+                    && matches!(directory, Place::Node(_))
+                    && self.may_be_plain(path, name)? => {}
+            made => made?,
+        }
+        let made = self.make_in_store(&Place::Node(child.clone()), owner);
+        if made.inspect_err(|_| changes.forget_directories(&child))? {
+            self.core.hierarchy.directories.note_in_store(&child);
+        }
+        Ok(match directory {
+            Place::StoredDir(_) => Place::StoredDir(child),
+            _ => Place::Node(child),
+        })
     }
 
     /// Makes a directory of the store. Returns whether the store has such directories.
@@ -256,6 +267,7 @@ impl Directories {
             }
             Some(_) => return Err(Error::new(Kind::NotDirectory, "not a directory")),
         };
+        self.check_new_name(path, &new_path)?;
         self.note_documents(path)?;
         // Threads that store a file below have finished, or begin when it has its new place.
         let below = self.names.inodes.below(path);
@@ -275,6 +287,34 @@ impl Directories {
         drop(files);
         self.core.hierarchy.changes().consolidate_moved(renamed);
         self.note_documents(&new_path)
+    }
+
+    /// Whether a directory in a group may have a name that no node can have: the store keeps files,
+    /// and the name is neither that of a metadata file nor reserved for lock files.
+    fn may_be_plain(&self, group: &NodePath, name: &str) -> Result<bool> {
+        Ok(self.names.ordinary.store().is_some()
+            && name != DOCUMENT
+            && !name.ends_with(LOCK_SUFFIX)
+            && !self.names.ordinary.is_reserved(group, name)?)
+    }
+
+    /// Refuses a new name that no node can have (`__pycache__`), unless the directory has only
+    /// ordinary files.
+    fn check_new_name(&self, path: &NodePath, new_path: &NodePath) -> Result<()> {
+        let hierarchy = &self.core.hierarchy;
+        let Err(error) = hierarchy.check_new_name(new_path) else { return Ok(()) };
+        let node = hierarchy.existing(path)?;
+        let parent = new_path.parent().unwrap_or_else(NodePath::root);
+        let is_plain = self.may_be_plain(&parent, new_path.name().unwrap_or_default())?
+            && node.is_bare()
+            && node.stored().is_none()
+            && self.holds_only_ordinary(&Place::Node(path.clone()), 0)? != Some(false);
+        match error.kind() {
+            Kind::Invalid if is_plain => Ok(()),
+            // `mv` takes `EINVAL` for a move of a directory into itself.
+            Kind::Invalid => Err(Error::new(Kind::NotPermitted, error.detail().to_owned())),
+            _ => Err(error),
+        }
     }
 
     /// Returns the new place after the node `from` has moved to `to`.

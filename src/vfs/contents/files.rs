@@ -262,17 +262,19 @@ impl Files {
                 return Ok(());
             }
             self.load(file, target.as_ref())?;
-            self.set_len(file, len)
+            // POSIX changes the times of an ordinary file even if its length stays.
+            let is_ordinary = matches!(inode.place(), Some(Place::Ordinary(..)));
+            self.set_len(file, len, is_ordinary)
         };
         cut().map_err(|error| error_in(inode, error))
     }
 
-    /// Changes the length of a loaded file.
-    fn set_len(&self, file: &mut File, len: u64) -> Result<()> {
+    /// Changes the length of a loaded file. A chunk of this length already stays as it is.
+    fn set_len(&self, file: &mut File, len: u64, is_ordinary: bool) -> Result<()> {
         let len = usize::try_from(len).map_err(|_| Error::too_large("length out of range"))?;
         match &mut file.content {
             Content::Unstored(unstored) | Content::Detached(unstored)
-                if unstored.bytes.len() == len =>
+                if unstored.bytes.len() == len && !is_ordinary =>
             {
                 Ok(())
             }

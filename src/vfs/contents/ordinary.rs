@@ -140,8 +140,14 @@ impl Files {
     }
 
     /// Makes the unstored bytes of an ordinary file a file of the store, with the attributes that
-    /// programs gave it.
-    pub fn make_file(&self, place: &Place, unstored: &Unstored, created: &Created) -> Result<()> {
+    /// programs gave it, and returns it. It is open for writing if this made it, whatever its mode
+    /// says.
+    pub fn make_file(
+        &self,
+        place: &Place,
+        unstored: &Unstored,
+        created: &Created,
+    ) -> Result<OpenFile> {
         let files =
             self.names.ordinary.store().ok_or_else(|| Error::unsupported("no store of files"))?;
         let path = self.names.ordinary.path(place)?.ok_or_else(Error::not_found)?;
@@ -162,9 +168,8 @@ impl Files {
                 gid: Some(created.owner.gid).filter(|_| files.may_give()),
                 ..times
             })?;
-            let Place::Ordinary(node, relative) = place else { return Ok(()) };
-            if write.set_file(&self.stored.ordinary_key(node, relative)?, new)?.is_some() {
-                return Ok(());
+            if write.set_file(&Key::parse(&path)?, new)?.is_some() {
+                return Ok(open);
             }
         }
         let limit = self.core.budget.limit(Purpose::Unstored);
@@ -176,7 +181,7 @@ impl Files {
                 write.set(&Key::parse(&path)?, &pieces, Condition::Always)?;
                 let open = files.open(&path, FileUse::Attributes)?.ok_or_else(Error::not_found)?;
                 set_xattrs(&open, created)?;
-                return open.change(&times);
+                return open.change(&times).map(|()| open);
             }
             open => open?,
         };
@@ -184,7 +189,7 @@ impl Files {
             .write(0, &bytes)
             .and_then(|()| set_xattrs(&open, created))
             .and_then(|()| open.change(&times));
-        filled.inspect_err(|_| {
+        filled.map(|()| open).inspect_err(|_| {
             // The bytes stay in memory.
             files.remove_file(&path).unwrap_or_else(|error| log::debug!("{error}"));
         })

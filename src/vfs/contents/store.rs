@@ -167,15 +167,16 @@ impl Files {
         let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
         let created =
             file.created.clone().unwrap_or_else(|| Created::by(Ownership::of_process(0o644)));
-        if let Err(error) = self.make_file(place, unstored, &created).at(place.shown()) {
+        let made = self.make_file(place, unstored, &created).at(place.shown());
+        let made = made.inspect_err(|error| {
             unstored.refused = Some(error.clone());
             unstored.since = Instant::now();
-            return Err(error);
-        }
+        })?;
         self.note_change(place)?;
         file.seen = None;
         self.memory.forget_unstored(file);
         if file.openers > 0 {
+            file.content = Content::Open(Arc::new(made));
             self.open_stored(inode, file, FileUse::Write)?;
         }
         self.names.overlay.remove_file(place, inode);

@@ -116,9 +116,12 @@ impl Names {
         }
     }
 
-    /// Whether a directory in an array has a name, which depends on the names of its chunks.
+    /// Whether a directory in an array has a name, which depends on the names of its chunks, and is
+    /// none that the store keeps anyway.
     fn is_shown(&self, directory: &Place) -> bool {
-        let Place::ChunkDir(path, prefix) = directory else { return true };
+        let Place::ChunkDir(path, prefix) = directory else {
+            return self.ordinary.store().is_none();
+        };
         let names = ChunkNames::of(&self.core, path, prefix.len().saturating_add(1));
         names.are_of_places() || (names.has_directories() && !prefix.is_empty())
     }

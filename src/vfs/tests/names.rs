@@ -133,6 +133,11 @@ fn a_directory_does_not_get_the_name_of_a_lock_file() {
     }
     bed.write("g/zarr.json", br#"{"zarr_format":3,"node_type":"group"}"#).expect("a group");
     bed.rename("g", "g.__lock").expect_err("renamed");
+    bed.vfs.mkdir(crate::vfs::ROOT, "plain-files", Ownership::of_process(0o755)).expect("made");
+    bed.write("plain-files/f", b"f").expect("an ordinary file");
+    for name in ["plain-files.__lock", "zarr.json", ".zarrfs"] {
+        bed.rename("plain-files", name).expect_err("renamed");
+    }
     assert!(bed.names("").contains(&"g".to_owned()));
 }
 
