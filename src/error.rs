@@ -3,9 +3,14 @@
 //! The leaf describes the failure; the layer that knows the name adds it with [`At::at`]. The
 //! innermost name stays, since it is the key or path that the user can check. Absence is not an
 //! error: it is an `Option`.
+//!
+//! A person reads the reason, and names of a hierarchy in it may have any characters. So it has
+//! only printable ones, and the subject, which is a key for the code, has them when it is shown.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
+
+use crate::printable;
 
 /// The result of fallible functions here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -83,7 +88,12 @@ pub struct Error {
 impl Error {
     /// Returns an error of `kind` with a reason and no subject.
     pub fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        let detail = detail.into().into_owned().into_boxed_str();
+        let detail = detail.into();
+        let detail = match printable::escaped(&detail) {
+            Cow::Borrowed(_) => detail.into_owned(),
+            Cow::Owned(escaped) => escaped,
+        };
+        let detail = detail.into_boxed_str();
         Self { kind, fault: None, subject: None, detail }
     }
 
@@ -152,12 +162,12 @@ impl Error {
         self.fault
     }
 
-    /// Returns the key or path that failed, if known.
+    /// Returns the key or path that failed, if known. It may have any characters.
     pub fn subject(&self) -> Option<&str> {
         self.subject.as_deref()
     }
 
-    /// Returns the reason in words, without the subject.
+    /// Returns the reason in words, without the subject. All its characters are printable.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -214,7 +224,7 @@ impl Error {
 impl Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.subject {
-            Some(subject) => write!(f, "{subject}: {}", self.detail),
+            Some(subject) => write!(f, "{}: {}", printable::escaped(subject), self.detail),
             None => f.write_str(&self.detail),
         }
     }
@@ -264,6 +274,13 @@ mod tests {
     fn the_innermost_subject_stays() {
         let error = Error::corrupt("4096 bytes decoded, chunk needs 8192").at("c/0/3").at("mnt");
         assert_eq!(error.to_string(), "c/0/3: 4096 bytes decoded, chunk needs 8192");
+    }
+
+    #[test]
+    fn names_of_a_hierarchy_cannot_control_the_terminal() {
+        let error = Error::corrupt("no codec \x1b[8m\u{202e}").at("a\x1b]0;x\x07\nb");
+        assert_eq!(error.to_string(), r"a\u{1b}]0;x\u{7}\nb: no codec \u{1b}[8m\u{202e}");
+        assert_eq!(error.subject(), Some("a\x1b]0;x\x07\nb"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //!
 //! | module | contents |
 //! | ------ | ------------ |
+//! | [`printable`] | text of a hierarchy as a person may read it |
 //! | [`error`] | the one error type |
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
 //! | [`bounded`] | maps with a limit in bytes |
@@ -69,6 +70,7 @@ pub mod metadata;
 pub mod parallel;
 pub mod picture;
 pub mod pool;
+pub mod printable;
 pub mod raster;
 pub mod resources;
 #[cfg(feature = "serve")]

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::failure::{Failure, failed};
 use crate::fuse::{Answered, Read, ReadLog};
+use crate::printable::escaped_json;
 use crate::vfs::timestamp;
 
 /// The open log of reads.
@@ -41,7 +42,8 @@ impl ReadLog for AccessLog {
             },
             "microseconds": u64::try_from(read.took.as_micros()).unwrap_or(u64::MAX),
         });
+        let line = format!("{}\n", escaped_json(&line.to_string()));
         // A failure to write the log must not fail the read.
-        let _full = self.file.lock().write_all(format!("{line}\n").as_bytes());
+        let _full = self.file.lock().write_all(line.as_bytes());
     }
 }

@@ -17,6 +17,7 @@ use crate::check::{self, Finding, Options, Severity, Summary, Watch};
 use crate::error::Result;
 use crate::hierarchy::Hierarchy;
 use crate::metadata::{Dialect, NodePath, states_version};
+use crate::printable::{escaped, escaped_json};
 use crate::store::Store;
 
 /// The most findings to keep for a repair.
@@ -162,22 +163,17 @@ impl Watch for Printer {
         let line = match self.form {
             Form::Text => {
                 let Finding { code, key, reason, .. } = &finding;
-                Some(format!(
-                    "{} {code} {}: {}",
-                    severity.name(),
-                    print::plain(key),
-                    print::plain(reason)
-                ))
+                Some(format!("{} {code} {}: {}", severity.name(), escaped(key), escaped(reason)))
             }
-            Form::Json => Some(
-                json!({
+            Form::Json => {
+                let line = json!({
                     "severity": severity.name(),
                     "code": finding.code.name(),
                     "key": finding.key,
                     "reason": finding.reason,
-                })
-                .to_string(),
-            ),
+                });
+                Some(escaped_json(&line.to_string()).into_owned())
+            }
             Form::Keys if severity == Severity::Damaged => {
                 let last = std::mem::replace(&mut *self.last_key.lock(), finding.key.clone());
                 (last != finding.key).then(|| finding.key.clone())

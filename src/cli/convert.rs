@@ -27,6 +27,7 @@ use crate::convert::{
 use crate::error::{Error, Kind};
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::{Dialect, NodePath, Shards};
+use crate::printable::escaped;
 use crate::resources;
 use crate::store::directory::Durability;
 
@@ -125,7 +126,7 @@ impl Dest {
     /// Packs the copy, if it becomes an archive.
     fn pack(&self, args: &Convert, watch: &Progress) -> Result<(), Failure> {
         let Some(packing) = &self.packing else { return Ok(()) };
-        let begin = |values| watch.bar.begin("packing".to_owned(), values);
+        let begin = |values| watch.bar.begin("packing", values);
         packing.pack(args, &|| watch.is_stopped(), &begin, &|| watch.bar.advance("packed")).map_err(
             |failure| match failure {
                 Failure::Failed(why) => failed(format!("{}: {why}", args.dest.display())),
@@ -470,7 +471,7 @@ fn described(dest: &Hierarchy, plan: &Plan) -> Result<String, Failure> {
     let mut text = String::new();
     for (path, chunks) in plan.arrays() {
         let line = format!("{path}  {}; {}", describe(&*dest.existing(path)?), chunks.described());
-        text.extend([&print::plain(&line), "\n"]);
+        text.extend([&escaped(&line), "\n"]);
     }
     Ok(text)
 }
@@ -542,7 +543,7 @@ impl Watch for Progress {
         let number = self.begun.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         // Arrays that have changed are copied again.
         let number = number.min(self.arrays);
-        self.bar.begin(format!("{number}/{} {path}", self.arrays), values);
+        self.bar.begin(&format!("{number}/{} {path}", self.arrays), values);
     }
 
     fn advance(&self) {

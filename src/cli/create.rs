@@ -16,6 +16,7 @@ use crate::hierarchy::{Hierarchy, Options, Raised};
 use crate::json::Object;
 use crate::metadata::wanted::{self, NewArray};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, declared};
+use crate::printable::escaped;
 use crate::store::PRIVATE;
 use crate::store::directory::{Durability, LOCK_SUFFIX};
 
@@ -80,7 +81,7 @@ pub fn run(args: &Create) -> Result<(), Failure> {
         Failure::Failed(why) => failed(format!("{shown}: {why}")),
         other => other,
     })?;
-    print::output(&format!("{}\n", print::plain(&format!("{shown}  {described} ({dialect})"))))
+    print::output(&format!("{}\n", escaped(&format!("{shown}  {described} ({dialect})"))))
 }
 
 /// Stores the node. Returns the name of the dialect, and a short description of the node.

@@ -6,9 +6,14 @@ use crate::array::Array;
 use crate::codec::CodecSpec;
 use crate::hierarchy::{Content, Node};
 use crate::metadata::NodeKind;
+use crate::printable::escaped;
 
-/// Describes a node in a few words.
+/// Describes a node in a few words, without characters that a message must not have.
 pub fn describe(node: &Node) -> String {
+    escaped(&described(node)).into_owned()
+}
+
+fn described(node: &Node) -> String {
     match node.content() {
         Content::Group(_) if node.document().is_none() => "group, implicit".to_owned(),
         Content::Group(_) => "group".to_owned(),

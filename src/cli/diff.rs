@@ -12,6 +12,7 @@ use super::progress::{Bar, SharedLines};
 use super::{logger, open, print, remote, size};
 use crate::diff::{self, Difference, Largest, Options, Side, Summary, ValueDifference, Watch};
 use crate::error::Error;
+use crate::printable::{escaped, escaped_json};
 use crate::resources;
 
 /// Compares two hierarchies, and prints the differences.
@@ -111,9 +112,9 @@ impl Watch for Printer {
     fn differ(&self, path: &str, difference: Difference) {
         self.differences.fetch_add(1, Ordering::Relaxed);
         let line = if self.is_json {
-            as_json(path, &difference).to_string()
+            escaped_json(&as_json(path, &difference).to_string()).into_owned()
         } else {
-            print::plain(&as_text(path, &difference))
+            escaped(&as_text(path, &difference)).into_owned()
         };
         self.lines.print(&self.bar, &line);
     }
@@ -124,7 +125,7 @@ impl Watch for Printer {
     }
 
     fn expect(&self, path: &str, chunks: u64) {
-        self.bar.begin(format!("/{path}"), chunks);
+        self.bar.begin(&format!("/{path}"), chunks);
     }
 
     fn advance(&self) {

@@ -19,6 +19,7 @@ use crate::array::Coords;
 use crate::hierarchy::{Hierarchy, Node};
 use crate::json::Object;
 use crate::metadata::NodePath;
+use crate::printable::escaped;
 
 /// Prints the properties of a node.
 pub fn run(args: &Info) -> Result<(), Failure> {
@@ -29,17 +30,17 @@ pub fn run(args: &Info) -> Result<(), Failure> {
     if sections.is_empty() {
         let facts = facts(&hierarchy, &node, &args.source)?;
         if args.json {
-            return print::output(&format!("{:#}\n", Value::Object(facts)));
+            return print::json(&Value::Object(facts));
         }
         return print::output(&facts_text(&node, &facts, Sizes::of(args.bytes), &terminal));
     }
     if args.json {
         let mut facts = facts(&hierarchy, &node, &args.source)?;
         facts.extend(sections.facts);
-        return print::output(&format!("{:#}\n", Value::Object(facts)));
+        return print::json(&Value::Object(facts));
     }
     let title = terminal.paint(Style::Array, &remote::typed(&args.source));
-    let first = print::colored(&format!("{title}  {}", describe(&node)));
+    let first = terminal.line(&format!("{title}  {}", describe(&node)));
     print::output(&format!("{first}\n{}", sections.text))
 }
 
@@ -148,6 +149,7 @@ fn facts_text(node: &Node, facts: &Object, sizes: Sizes, terminal: &Terminal) ->
             ("codecs", Some(array)) => codec_line(array),
             _ => for_people(name, value, facts, sizes),
         };
+        let words = escaped(&words).into_owned();
         let words = match name.as_str() {
             "remarks" => terminal.paint(Style::Remark, &words),
             "not_understood" => terminal.paint(Style::Wrong, &words),
@@ -155,7 +157,7 @@ fn facts_text(node: &Node, facts: &Object, sizes: Sizes, terminal: &Terminal) ->
         };
         let label = terminal.paint(Style::Label, &format!("{label:<width$}"));
         // Writing to a string does not fail.
-        let _never = writeln!(text, "{}", print::colored(&format!("{label}  {words}")));
+        let _never = writeln!(text, "{}", terminal.line(&format!("{label}  {words}")));
     }
     text
 }

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use super::failure::{Failure, failed};
 use crate::fuse;
+use crate::printable::escaped;
 use crate::vfs::timestamp;
 
 /// The shortest time between equal messages.
@@ -69,7 +70,7 @@ impl Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let message = record.args().to_string();
+        let message = escaped(&record.args().to_string()).into_owned();
         if matches!(self.sink, Sink::Command) {
             return self.write(record.level(), &message);
         }

@@ -10,6 +10,7 @@ use super::{remote, size};
 use crate::cache::ChunkCache;
 use crate::hierarchy::{Hierarchy, Node};
 use crate::picture::{Heat, significant};
+use crate::printable::escaped;
 use crate::raster::{self, Limits, Raster, Side};
 use crate::view::cut::Region;
 use crate::view::{GetChunk, Source};
@@ -97,7 +98,7 @@ fn lines(raster: &Raster, node: &Node, gutter: usize, terminal: &Terminal) -> Ve
     let across = below(&raster.across, width, terminal.width.saturating_sub(pad + 1));
     lines.push(format!("{:pad$} {}", "", terminal.paint(Style::Dim, &across)));
     let (low, high) = heat.range;
-    let unit = raster.unit.as_ref().map_or(String::new(), |unit| format!(" {unit}"));
+    let unit = raster.unit.as_ref().map_or(String::new(), |unit| format!(" {}", escaped(unit)));
     let scale = heat.scale((terminal.width / 4).clamp(8, 32));
     lines.push(format!("{} {scale} {}{unit}", significant(low), significant(high)));
     lines.push(read(raster));
@@ -106,14 +107,14 @@ fn lines(raster: &Raster, node: &Node, gutter: usize, terminal: &Terminal) -> Ve
 
 /// Describes the array and the indices that a picture shows.
 fn heading(raster: &Raster, node: &Node) -> String {
-    let names = [&raster.down, &raster.across].map(|side| side.name.clone());
+    let names = [&raster.down, &raster.across].map(|side| escaped(&side.name).into_owned());
     let names: Vec<String> = names.into_iter().filter(|name| !name.is_empty()).collect();
     let mut text = names.join(" x ");
     for fixed in &raster.fixed {
-        text = format!("{text}, {} = {} of {}", fixed.name, fixed.index, fixed.len);
+        text = format!("{text}, {} = {} of {}", escaped(&fixed.name), fixed.index, fixed.len);
     }
     if raster.path != *node.path() {
-        text = format!("{text}, from {}", raster.path);
+        text = format!("{text}, from {}", escaped(raster.path.as_str()));
     }
     text
 }
@@ -147,8 +148,8 @@ fn labels(side: &Side, width: usize, lines: usize) -> Vec<String> {
     let texts = [
         (0, significant(first)),
         (lines.saturating_sub(1), significant(last)),
-        (lines / 2, side.name.clone()),
-        (lines / 2 + 1, side.unit.as_ref().map_or(String::new(), |unit| format!("({unit})"))),
+        (lines / 2, escaped(&side.name).into_owned()),
+        (lines / 2 + 1, unit_of(side)),
     ];
     for (at, text) in texts {
         if let Some(label) = labels.get_mut(at).filter(|label| label.is_empty()) {
@@ -158,11 +159,16 @@ fn labels(side: &Side, width: usize, lines: usize) -> Vec<String> {
     labels
 }
 
+/// Returns the unit of a side in parentheses, empty if it has none.
+fn unit_of(side: &Side) -> String {
+    side.unit.as_ref().map_or(String::new(), |unit| format!("({})", escaped(unit)))
+}
+
 /// Returns the line below a picture: the first coordinate at the left, the last at the right.
 fn below(side: &Side, width: usize, most: usize) -> String {
     let [first, last] = side.ends.map(significant);
-    let unit = side.unit.as_ref().map_or(String::new(), |unit| format!(" ({unit})"));
-    let name = format!("{}{unit}", side.name);
+    let name = format!("{} {}", escaped(&side.name), unit_of(side));
+    let name = name.trim_end();
     let used = first.chars().count() + name.chars().count() + last.chars().count();
     if used + 2 > width {
         return format!("{first} {name} {last}").chars().take(most).collect();

@@ -3,7 +3,10 @@
 use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
 use std::ops::ControlFlow;
 
+use serde_json::Value;
+
 use super::failure::{Failure, failed};
+use crate::printable::{escaped, escaped_json};
 use crate::sys;
 
 /// Fails if standard output is closed, since the output would be lost.
@@ -56,27 +59,19 @@ impl Lines {
     }
 }
 
-/// Escapes characters that would end the line or control the terminal: names in a hierarchy may
-/// have any characters.
-pub fn plain(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
+/// Prints a value as JSON that a person may read, too.
+pub fn json(value: &Value) -> Result<(), Failure> {
+    output(&format!("{}\n", escaped_json(&format!("{value:#}"))))
 }
 
-/// Like [`plain`], but keeps colours (`ESC [ 1 ; 34 m`).
+/// Like [`escaped`], but keeps colours (`ESC [ 1 ; 34 m`). Names and values of a hierarchy must be
+/// escaped before they become a part of `line`, because they may have colours, too.
 pub fn colored(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(at) = rest.find("\x1b[") {
         let (before, sequence) = rest.split_at(at);
-        shown.push_str(&plain(before));
+        shown.push_str(&escaped(before));
         let is_of_color = |c: char| matches!(c, '\x1b' | '[' | ';' | 'm') || c.is_ascii_digit();
         let len = sequence.find('m').map_or(0, |end| end + 1);
         let (color, after) = sequence.split_at(len);
@@ -85,18 +80,17 @@ pub fn colored(line: &str) -> String {
             rest = after;
         } else {
             let (start, after) = sequence.split_at(1);
-            shown.push_str(&plain(start));
+            shown.push_str(&escaped(start));
             rest = after;
         }
     }
-    shown.push_str(&plain(rest));
+    shown.push_str(&escaped(rest));
     shown
 }
 
-/// Prints lines on standard error, and ignores failures.
-pub fn error(text: &str) {
-    let lines: Vec<String> = text.split('\n').map(plain).collect();
-    let _nobody = writeln!(io::stderr().lock(), "{}", lines.join("\n"));
+/// Prints a line on standard error, and ignores failures.
+pub fn error(line: &str) {
+    let _nobody = writeln!(io::stderr().lock(), "{}", escaped(line));
 }
 
 #[cfg(test)]
@@ -104,8 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_controls_a_terminal_is_printed_as_text() {
-        assert_eq!(plain("a\x1b[2Jb\nc\u{9b}d"), "a\\u{1b}[2Jb\\nc\\u{9b}d");
+    fn only_colours_reach_the_terminal() {
         assert_eq!(
             colored("\x1b[1;34mt2m\x1b[0m  \x1b]0;x\x07"),
             "\x1b[1;34mt2m\x1b[0m  \\u{1b}]0;x\\u{7}"

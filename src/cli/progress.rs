@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::failure::{Failure, failed};
 use super::print;
+use crate::printable::escaped;
 
 /// How long a command runs before it shows a bar.
 const DELAY: Duration = Duration::from_secs(1);
@@ -45,8 +46,8 @@ impl Bar {
     }
 
     /// Starts over with `len` steps of `what`.
-    pub fn begin(&self, what: String, len: u64) {
-        self.shown.set_prefix(what);
+    pub fn begin(&self, what: &str, len: u64) {
+        self.shown.set_prefix(escaped(what).into_owned());
         self.shown.reset();
         self.shown.set_length(len);
     }
@@ -175,7 +176,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {eta}") {
             bar.set_style(style);
         }
-        bar.set_prefix(self.what.clone());
+        bar.set_prefix(escaped(&self.what).into_owned());
         bar
     }
 }

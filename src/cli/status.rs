@@ -17,6 +17,7 @@ use super::rescue::{Change, Unstored};
 use super::stats::Stats;
 use super::umount::{self, KIND, MountLine, user_name};
 use super::{print, size};
+use crate::printable::escaped;
 use crate::vfs::timestamp;
 
 /// The longest time to wait for the answers of all mounts.
@@ -62,7 +63,7 @@ pub fn run(args: &Status) -> Result<(), Failure> {
     }
     if args.json {
         let all: Vec<Value> = shown.iter().map(|(mount, state)| as_json(mount, state)).collect();
-        return print::output(&format!("{:#}\n", Value::from(all)));
+        return print::json(&Value::from(all));
     }
     print::output(&shown.iter().map(|(mount, state)| as_text(mount, state)).collect::<String>())
 }
@@ -165,7 +166,7 @@ fn as_text(mount: &MountLine, state: &State) -> String {
     let path = mount.path.display();
     let access = if mount.is_read_only() { "read-only" } else { "read-write" };
     let user = mount.user().map(|user| format!(", by {}", user_name(user))).unwrap_or_default();
-    let mut text = format!("{path}  {}\n", mount.source.display());
+    let mut text = format!("{}\n", escaped(&format!("{path}  {}", mount.source.display())));
     let line = match state {
         State::Serving(serving) => {
             let errors = match serving.number("errors_total") {
@@ -189,7 +190,7 @@ fn as_text(mount: &MountLine, state: &State) -> String {
         State::Foreign => "another file system".to_owned(),
     };
     // Writing to a string does not fail.
-    let _never = writeln!(text, "  {}", print::plain(&line));
+    let _never = writeln!(text, "  {}", escaped(&line));
     text
 }
 

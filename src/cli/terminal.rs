@@ -4,7 +4,9 @@ use std::io::{self, IsTerminal};
 
 use clap::ValueEnum;
 
+use super::print;
 use crate::picture::{Colors, Glyphs};
+use crate::printable::escaped;
 
 /// The width of output that is not a terminal, in columns.
 const WIDTH: usize = 80;
@@ -56,12 +58,21 @@ impl Terminal {
         }
     }
 
-    /// Returns `text` in a style, if there are colours.
+    /// Returns `text`, which may come from the hierarchy, in a style, if there are colours.
     pub fn paint(&self, style: Style, text: &str) -> String {
+        let text = escaped(text);
         if self.colors == Colors::None || text.is_empty() {
-            return text.to_owned();
+            return text.into_owned();
         }
         format!("\x1b[{}m{text}\x1b[0m", style.code())
+    }
+
+    /// Returns a line without anything that would control the terminal, apart from colours.
+    pub fn line(&self, line: &str) -> String {
+        match self.colors {
+            Colors::None => escaped(line).into_owned(),
+            Colors::Sixteen | Colors::Indexed | Colors::True => print::colored(line),
+        }
     }
 }
 
@@ -139,6 +150,16 @@ mod tests {
         assert_eq!(found(When::Auto, true, "dumb", &[]), Colors::None);
         assert_eq!(found(When::Auto, true, "xterm", &[("COLORTERM", "truecolor")]), Colors::True);
         assert_eq!(found(When::Never, true, "xterm-direct", &[]), Colors::None);
+    }
+
+    #[test]
+    fn a_name_of_a_hierarchy_has_no_colours() {
+        let plain = Terminal { colors: Colors::None, glyphs: Glyphs::Blocks, width: 80 };
+        let colored = Terminal { colors: Colors::Sixteen, ..plain };
+        let name = "a\x1b[8mb\u{202e}";
+        assert_eq!(plain.line(name), r"a\u{1b}[8mb\u{202e}");
+        let painted = colored.line(&colored.paint(Style::Array, name));
+        assert_eq!(painted, "\x1b[1ma\\u{1b}[8mb\\u{202e}\x1b[0m");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::{open, print, remote};
 use crate::error::Result as Found;
 use crate::hierarchy::{Hierarchy, Node, Visited};
 use crate::metadata::{NodeKind, NodePath};
+use crate::printable::escaped;
 
 /// The most lines of a tree.
 const MAX_LINES: usize = 1_000_000;
@@ -42,7 +43,7 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
         describe(&node),
         look.size(&node)
     );
-    if lines.print(&print::colored(&first))?.is_break() {
+    if lines.print(&look.terminal.line(&first))?.is_break() {
         return Ok(());
     }
     let drawn = draw(&hierarchy, &node, &mut lines, &mut look)?;
@@ -121,7 +122,7 @@ struct Level {
 impl Level {
     fn open(hierarchy: &Hierarchy, path: &NodePath, indent: String) -> Found<Self> {
         let names = hierarchy.child_names(path)?;
-        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or_default() + 1;
+        let width = names.iter().map(|name| width_of(name)).max().unwrap_or_default() + 1;
         let (path, names) = (path.clone(), names.into_iter());
         let mut level = Self { path, names, next: None, width, indent };
         level.take(hierarchy);
@@ -189,7 +190,7 @@ fn draw(
             Ok(_) => Ok(None),
             Err(error) => Err(error.to_string()),
         };
-        if lines.print(&print::colored(line.trim_end()))? == ControlFlow::Break(()) {
+        if lines.print(&look.terminal.line(line.trim_end()))? == ControlFlow::Break(()) {
             return Ok(Drawn { is_whole: true, ..drawn });
         }
         match opened {
@@ -210,6 +211,11 @@ fn node_line(name: &str, found: &Found<Arc<Node>>, width: usize, look: &mut Look
         }
         Err(error) => (Style::Wrong, name.to_owned(), format!("cannot be read: {error}")),
     };
-    let padding = " ".repeat(width.saturating_sub(name.chars().count()));
+    let padding = " ".repeat(width.saturating_sub(width_of(&name)));
     format!("{}{padding}  {text}", look.terminal.paint(style, &name))
+}
+
+/// Returns the number of characters of a name as it is printed.
+fn width_of(name: &str) -> usize {
+    escaped(name).chars().count()
 }

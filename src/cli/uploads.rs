@@ -3,6 +3,7 @@
 use super::args::Uploads;
 use super::failure::{Failure, failed};
 use super::{print, remote};
+use crate::printable::escaped;
 
 /// Lists the uploads below a URL that are not complete, or ends the old ones.
 pub fn run(args: &Uploads) -> Result<(), Failure> {
@@ -20,7 +21,7 @@ pub fn run(args: &Uploads) -> Result<(), Failure> {
         let is_old = upload.began.elapsed().is_ok_and(|age| age >= args.older_than);
         let ended = if args.end && is_old { Some(uploads.end(&upload)) } else { None };
         let word = if matches!(ended, Some(Ok(()))) { "ended" } else { "unfinished" };
-        let (began, key) = (upload.began_text(), print::plain(&upload.key));
+        let (began, key) = (upload.began_text(), escaped(&upload.key));
         print::output(&format!("{word}  {began}  s3://{bucket}/{key}\n"))?;
         if let Some(Err(error)) = ended {
             print::error(&format!("zarrfs: s3://{bucket}/{key}: {}", error.detail()));

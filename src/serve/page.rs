@@ -13,6 +13,7 @@ use crate::array::Array;
 use crate::hierarchy::{Content, Node};
 use crate::json::Object;
 use crate::metadata::NodePath;
+use crate::printable;
 use crate::vfs::{Attr, Vfs};
 use crate::view::ROOT_NAME;
 
@@ -204,7 +205,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
 /// Escapes a text for HTML.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in printable::escaped(text).chars() {
         match character {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),

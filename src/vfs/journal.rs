@@ -28,14 +28,12 @@ impl Journal {
     pub fn note(&self, operation: &str, error: &Error) {
         let time = timestamp(SystemTime::now());
         let name = errno_name(error.errno());
-        // Keep one line for each error, although details may quote several lines of a file.
-        let text = error.to_string().replace(['\n', '\r'], " ");
         let mut lines = self.lines.lock();
         lines.count += 1;
         if lines.last.len() == CAPACITY {
             lines.last.pop_front();
         }
-        lines.last.push_back(format!("{time} {operation}: {name}: {text}\n"));
+        lines.last.push_back(format!("{time} {operation}: {name}: {error}\n"));
     }
 
     /// Returns the errors, the oldest first.
@@ -113,7 +111,7 @@ mod tests {
             journal.note("read", &Error::corrupt(format!("number\n{n}")));
         }
         assert_eq!(journal.text().lines().count(), CAPACITY);
-        assert!(journal.text().ends_with("read: EIO: number 299\n"), "{}", journal.text());
+        assert!(journal.text().ends_with("read: EIO: number\\n299\n"), "{}", journal.text());
         assert_eq!(journal.count(), 300);
     }
 }

@@ -4,7 +4,8 @@ use crate::{imports, sources};
 
 /// Each module and the modules that it may name.
 const MAY_NAME: &[(&str, &[&str])] = &[
-    ("error", &[]),
+    ("printable", &[]),
+    ("error", &["printable"]),
     ("sys", &["error"]),
     ("bounded", &[]),
     ("budget", &[]),
@@ -109,6 +110,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     (
         "vfs",
         &[
+            "printable",
             "error",
             "limits",
             "json",
@@ -133,6 +135,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     (
         "serve",
         &[
+            "printable",
             "error",
             "json",
             "pool",
@@ -156,6 +159,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "printable",
             "error",
             "limits",
             "json",

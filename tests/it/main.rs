@@ -32,6 +32,7 @@ mod links;
 mod locks;
 mod logs;
 mod memory;
+mod messages;
 mod nodes;
 mod outside;
 mod outside_model;

@@ -18,6 +18,7 @@ use crate::budget::Purpose;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::NodePath;
+use crate::printable::escaped;
 use crate::vfs::access::{Access, Pages};
 use crate::vfs::core::Core;
 use crate::vfs::kernel::view_pages::{Generations, KernelPages, Seen};
@@ -399,13 +400,16 @@ impl Views {
         for format in FORMATS.iter().filter(|format| format.is_for(node.kind())) {
             let view = self.view(path, format);
             let said = match &view {
-                Ok(view) => format!("{}  {} bytes", view_name(path, format), view.len()),
+                Ok(view) => {
+                    let name = view_name(path, format);
+                    format!("{}  {} bytes", escaped(&name), view.len())
+                }
                 Err(error) => format!("-  {}", error.detail()),
             };
             // Writing to a string does not fail.
             let _never = writeln!(text, "{:width$}  {said}", format.extension);
             for line in view.iter().flat_map(|view| view.left_out().lines()) {
-                let _never = writeln!(text, "{:width$}  left out: {line}", "");
+                let _never = writeln!(text, "{:width$}  left out: {}", "", escaped(&line));
             }
         }
         Ok(text)

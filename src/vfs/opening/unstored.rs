@@ -9,6 +9,7 @@ use crate::budget::Purpose;
 use crate::buffer::Buffer;
 use crate::cache::Due;
 use crate::error::{Error, Kind, Result};
+use crate::printable::escaped_json;
 use crate::vfs::names::file::Content;
 use crate::vfs::names::held::Held;
 use crate::vfs::names::place::Place;
@@ -100,7 +101,8 @@ impl Reports {
     /// directory.
     pub fn unstored_text(&self) -> String {
         let lines = self.unstored();
-        let lines: Vec<String> = lines.iter().map(|file| format!("{}\n", file.line())).collect();
+        let text = |file: &Unstored| format!("{}\n", escaped_json(&file.line().to_string()));
+        let lines: Vec<String> = lines.iter().map(text).collect();
         lines.concat()
     }
 
