@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::resources;
 pub use same::same;
-pub use text::Text;
+pub use text::{Change, NewValue, Text};
 
 /// A JSON object that keeps the order of its members.
 pub type Object = Map<String, Value>;

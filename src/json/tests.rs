@@ -158,6 +158,47 @@ fn a_document_of_nothing_but_one_name_is_edited_in_one_pass() {
 }
 
 #[test]
+fn many_members_are_changed_in_one_pass() {
+    let names: Vec<String> = (0..100_000).map(|n| format!("a{n}")).collect();
+    let old: Vec<String> = names.iter().map(|name| format!("\"{name}\":1")).collect();
+    let mut edited = text(&format!("{{\"x\":0,\"y\":{{{}}}}}", old.join(",")));
+    let (two, new) = (json!(2), json!("new"));
+    let more = ["b", "c"];
+    let changes = names.iter().enumerate().map(|(n, name)| {
+        let value = if n % 2 == 0 { Some(NewValue::Value(&two)) } else { None };
+        (name.as_str(), value)
+    });
+    let more = more.iter().map(|name| (*name, Some(NewValue::Value(&new))));
+    // One by one, this would scan a file of a megabyte 100,000 times.
+    edited.edit(&["y"], &changes.chain(more).collect::<Vec<_>>()).expect("an edit");
+    assert!(edited.as_str().starts_with(r#"{"x":0,"y":{"a0":2,"a2":2,"#));
+    assert!(edited.as_str().ends_with(r#""a99998":2,"b":"new","c":"new"}}"#));
+}
+
+#[test]
+fn changes_keep_their_places_and_the_layout() {
+    let mut edited = text("{\n  \"a\": 1,\n  \"b\": {\n    \"c\": 2,\n    \"d\": NaN\n  }\n}\n");
+    let (one, list) = (json!(1.5), json!([1]));
+    let copy = text("{\"z\": NaN, \"y\": 1.50}");
+    let changes = [
+        ("d", Some(NewValue::Text(&copy))),
+        ("e", Some(NewValue::Value(&one))),
+        ("c", None),
+        ("none", None),
+        ("e", Some(NewValue::Value(&list))),
+    ];
+    edited.edit(&["b"], &changes).expect("an edit");
+    let expected = "{\n  \"a\": 1,\n  \"b\": {\n    \"d\": {\n      \"z\": NaN,\n      \"y\": 1.50\n    \
+                    },\n    \"e\": [\n      1\n    ]\n  }\n}\n";
+    assert_eq!(edited.as_str(), expected);
+    let mut edited = text("{}");
+    edited.edit(&["b"], &[("c", None)]).expect("nothing to remove");
+    edited.edit(&["b"], &changes).expect("a new object");
+    assert_eq!(edited.as_str(), r#"{"b": {"d": {"z": NaN, "y": 1.50}, "e": [1]}}"#);
+    assert!(text(r#"{"b": [1]}"#).edit(&["b"], &changes).is_err());
+}
+
+#[test]
 fn a_member_of_a_value_that_is_no_object_is_refused() {
     let mut edited = text(r#"{"a": [1]}"#);
     assert!(edited.set(&["a", "b"], &json!(1)).is_err());
@@ -257,6 +298,36 @@ proptest! {
         expected[&name] = new;
         prop_assert_eq!(parse(edited.as_str().as_bytes()).expect("still a document"), expected);
         check_splice(&before, edited.as_str(), &stored, &name)?;
+    }
+
+    #[test]
+    fn changes_in_one_pass_are_those_made_one_by_one(
+        stored in object(),
+        layout in 0..4u8,
+        is_nested: bool,
+        changes in prop::collection::vec(("[a-e]{1,2}", prop::option::of(value())), 0..6),
+    ) {
+        let path: &[&str] = if is_nested { &["a"] } else { &[] };
+        let mut one_by_one = text(&written(&stored, layout));
+        let mut in_one_pass = one_by_one.clone();
+        let mut expected = Ok(());
+        for (name, value) in &changes {
+            let path = [path, &[name]].concat();
+            expected = expected.and(match value {
+                Some(value) => one_by_one.set(&path, value),
+                None => one_by_one.remove(&path),
+            });
+        }
+        let changes: Vec<Change<'_>> = changes
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_ref().map(NewValue::Value)))
+            .collect();
+        prop_assert_eq!(in_one_pass.edit(path, &changes).is_ok(), expected.is_ok());
+        if expected.is_ok() {
+            let value = |text: &Text| parse(text.as_str().as_bytes()).expect("a document");
+            let (one_by_one, in_one_pass) = (value(&one_by_one), value(&in_one_pass));
+            prop_assert!(same(&one_by_one, &in_one_pass), "{one_by_one} {in_one_pass}");
+        }
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Edits the string of a metadata file. All bytes outside of the edited members stay the same.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use serde_json::Value;
 
 use super::{Scanner, check, decode, describe, max_text_len};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 /// The string of a metadata file, whose members can be set and removed in place.
 ///
@@ -24,11 +24,16 @@ struct Member {
 }
 
 /// The new value of a member.
-#[derive(Clone, Copy)]
-enum New<'v> {
+#[derive(Debug, Clone, Copy)]
+pub enum NewValue<'v> {
+    /// A value, which is printed.
     Value(&'v Value),
-    Text(&'v str),
+    /// A string: numbers, strings and bare words keep every byte.
+    Text(&'v Text),
 }
+
+/// A change of a member: its name, and the new value, or `None` to remove it.
+pub type Change<'v> = (&'v str, Option<NewValue<'v>>);
 
 /// The layout of a metadata file.
 #[derive(Debug, Clone)]
@@ -62,16 +67,16 @@ impl Text {
 
     /// Sets the member at `path`. Creates objects on the way that are missing or null.
     pub fn set(&mut self, path: &[&str], value: &Value) -> Result<()> {
-        self.set_to(path, New::Value(value))
+        self.set_to(path, NewValue::Value(value))
     }
 
     /// Like [`Text::set`] with the value in `text`: numbers, strings and bare words keep every
     /// byte.
     pub fn set_text(&mut self, path: &[&str], text: &Self) -> Result<()> {
-        self.set_to(path, New::Text(text.slice(&text.root())))
+        self.set_to(path, NewValue::Text(text))
     }
 
-    fn set_to(&mut self, path: &[&str], value: New<'_>) -> Result<()> {
+    fn set_to(&mut self, path: &[&str], value: NewValue<'_>) -> Result<()> {
         let layout = self.layout()?;
         let mut object = self.root();
         for (at, name) in path.iter().enumerate() {
@@ -87,9 +92,7 @@ impl Text {
             };
             let old = self.slice(&member.value);
             if below.is_empty() || old == "null" {
-                let had_no_lines = old.starts_with(['{', '[']) && !matches!(old, "{}" | "[]");
-                let on_lines = old.contains('\n') || (lines && !had_no_lines);
-                let text = layout.print(below, value, depth, on_lines);
+                let text = layout.print(below, value, depth, gets_lines(old, lines));
                 self.0.replace_range(member.value.clone(), &text);
                 return Ok(());
             }
@@ -98,28 +101,83 @@ impl Text {
         Err(Error::invalid("an empty path names no member"))
     }
 
-    /// Sets members of the object at `path`, all in one pass. New ones are added at the end.
-    pub fn set_members(&mut self, path: &[&str], new: &[(String, Self)]) -> Result<()> {
-        if new.is_empty() {
-            return Ok(());
+    /// Sets and removes members of the object at `path` in one pass, as [`Text::set`] and
+    /// [`Text::remove`] do one by one. The last change of a name counts.
+    pub fn edit(&mut self, path: &[&str], changes: &[Change<'_>]) -> Result<()> {
+        let Some(at) = changes.iter().position(|(_, value)| value.is_some()) else {
+            let names: HashSet<&str> = changes.iter().map(|(name, _)| *name).collect();
+            return self.remove_members(path, |member| names.contains(member));
+        };
+        let Some(object) = self.find(path)?.filter(|found| self.slice(found) != "null") else {
+            // Setting the first member creates the object. There is nothing to remove before it.
+            let Some(((name, Some(value)), rest)) = changes.get(at..).and_then(<[_]>::split_first)
+            else {
+                return Ok(());
+            };
+            self.set_to(&[path, &[name]].concat(), *value)?;
+            return self.edit(path, rest);
+        };
+        let wanted: HashMap<&str, Option<NewValue<'_>>> = changes.iter().copied().collect();
+        let (layout, members) = (self.layout()?, self.members(&object)?);
+        let known = self.replace(&object, &members, &wanted, path.len() + 1, &layout);
+        self.remove_members(path, |member| matches!(wanted.get(member), Some(None)))?;
+        self.append(path, changes, &wanted, known, &layout)
+    }
+
+    /// Replaces the values of those of the `members` of an object at `depth` that get another one.
+    /// Returns the names of all members.
+    fn replace(
+        &mut self,
+        object: &Range<usize>,
+        members: &[Member],
+        wanted: &HashMap<&str, Option<NewValue<'_>>>,
+        depth: usize,
+        layout: &Layout,
+    ) -> HashSet<String> {
+        let lines = self.has_lines(object);
+        // The last of several members with the same name counts.
+        let last: HashMap<&str, usize> =
+            members.iter().enumerate().map(|(at, member)| (member.key.as_str(), at)).collect();
+        let mut edited = String::with_capacity(self.0.len());
+        let mut from = 0;
+        for (at, member) in members.iter().enumerate() {
+            let is_last = last.get(member.key.as_str()) == Some(&at);
+            if let Some(Some(value)) = wanted.get(member.key.as_str()).filter(|_| is_last) {
+                let on_lines = gets_lines(self.slice(&member.value), lines);
+                edited.push_str(self.slice(&(from..member.value.start)));
+                edited.push_str(&layout.print(&[], *value, depth, on_lines));
+                from = member.value.end;
+            }
         }
-        let names: HashSet<&str> = new.iter().map(|(name, _)| name.as_str()).collect();
-        self.remove_members(path, |member| names.contains(member))?;
-        let layout = self.layout()?;
-        let object = self
-            .find(path)?
-            .ok_or_else(|| Error::invalid(format!("`{}` is not a member", path.join("/"))))?;
+        edited.push_str(self.slice(&(from..self.0.len())));
+        self.0 = edited;
+        last.into_keys().map(str::to_owned).collect()
+    }
+
+    /// Adds those members at the end of the object at `path` that it does not have.
+    fn append(
+        &mut self,
+        path: &[&str],
+        changes: &[Change<'_>],
+        wanted: &HashMap<&str, Option<NewValue<'_>>>,
+        mut known: HashSet<String>,
+        layout: &Layout,
+    ) -> Result<()> {
+        let object = self.find(path)?;
+        let object = object.ok_or_else(|| Error::new(Kind::Internal, "an object has gone"))?;
         let (members, depth) = (self.members(&object)?, path.len() + 1);
         let lines = self.has_lines(&object) || (members.is_empty() && layout.indent.is_some());
-        let printed: Vec<String> = new
-            .iter()
-            .map(|(name, value)| {
-                let value = New::Text(value.slice(&value.root()));
-                let text = layout.print(&[], value, depth, lines);
-                format!("{}{}{text}", Value::String(name.clone()), layout.colon)
-            })
-            .collect();
-        self.insert(&object, &members, &printed, depth, &layout);
+        let mut printed = Vec::new();
+        for (name, _) in changes {
+            let Some(Some(value)) = wanted.get(name) else { continue };
+            if known.insert((*name).to_owned()) {
+                let text = layout.print(&[], *value, depth, lines);
+                printed.push(format!("{}{}{text}", Value::from(*name), layout.colon));
+            }
+        }
+        if !printed.is_empty() {
+            self.insert(&object, &members, &printed, depth, layout);
+        }
         Ok(())
     }
 
@@ -349,10 +407,16 @@ fn cuts(
     cuts
 }
 
+/// Whether the value that replaces `old` is on several lines, in an object with `lines`.
+fn gets_lines(old: &str, lines: bool) -> bool {
+    let had_none = old.starts_with(['{', '[']) && !matches!(old, "{}" | "[]");
+    old.contains('\n') || (lines && !had_none)
+}
+
 impl Layout {
     /// Returns `value` as a string at `depth`, inside objects with the names `below`: on several
     /// lines if the metadata file is and `lines` is true.
-    fn print(&self, below: &[&str], value: New<'_>, depth: usize, lines: bool) -> String {
+    fn print(&self, below: &[&str], value: NewValue<'_>, depth: usize, lines: bool) -> String {
         let mut text = String::new();
         let indent = self.indent.as_deref().filter(|_| lines);
         for (at, name) in below.iter().enumerate() {
@@ -362,8 +426,13 @@ impl Layout {
             text.push_str(self.colon);
         }
         match value {
-            New::Value(value) => self.print_into(&mut text, value, depth + below.len(), indent),
-            New::Text(value) => self.lay_out(&mut text, value, depth + below.len(), indent),
+            NewValue::Value(value) => {
+                self.print_into(&mut text, value, depth + below.len(), indent);
+            }
+            NewValue::Text(value) => {
+                let value = value.slice(&value.root());
+                self.lay_out(&mut text, value, depth + below.len(), indent);
+            }
         }
         for at in (0..below.len()).rev() {
             self.line(&mut text, depth + at, indent);

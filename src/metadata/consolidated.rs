@@ -30,7 +30,7 @@ use super::model::NodeKind;
 use super::path::NodePath;
 use super::{skim, v2};
 use crate::error::{Error, Result};
-use crate::json::{self, Text};
+use crate::json::{self, Change, NewValue, Text};
 use crate::store::Key;
 
 /// The path of the copies within a metadata file.
@@ -295,19 +295,16 @@ impl Dialect {
             for (name, document) in [(name(key), document)].into_iter().chain(attributes) {
                 others.remove(&name);
                 let copy = copy_of(&document)?;
-                if known.insert(name.clone()) {
-                    new.push((name, copy));
-                } else {
-                    // Setting the string keeps its place.
-                    text.set_text(&["metadata", &name], &copy)?;
-                }
+                // A copy that is there keeps its place.
+                known.insert(name.clone());
+                new.push((name, copy));
             }
         }
         text.remove_members(&["metadata"], |found| others.contains(found))?;
         if text.member(&["metadata"])?.is_none_or(|copies| copies == "null") {
             text.set(&["metadata"], &json!({}))?;
         }
-        text.set_members(&["metadata"], &new)
+        text.edit(&["metadata"], &changes_of(&new))
     }
 
     /// Returns the names that copies of the node at `path` may have.
@@ -356,14 +353,15 @@ fn set_copies(text: &mut Text, documents: &[(String, String)]) -> Result<()> {
             }
         }
         let copy = copy_of(document)?;
-        if known.insert(relative.clone()) {
-            new.push((relative.clone(), copy));
-        } else {
-            // Setting the string keeps its place.
-            text.set_text(&[METADATA.as_slice(), &[relative]].concat(), &copy)?;
-        }
+        // A copy that is there keeps its place.
+        known.insert(relative.clone());
+        new.push((relative.clone(), copy));
     }
-    text.set_members(&METADATA, &new)
+    text.edit(&METADATA, &changes_of(&new))
+}
+
+fn changes_of(copies: &[(String, Text)]) -> Vec<Change<'_>> {
+    copies.iter().map(|(name, copy)| (name.as_str(), Some(NewValue::Text(copy)))).collect()
 }
 
 /// Returns the kind of the node that has this metadata file of v3.

@@ -20,7 +20,7 @@ use crate::codec::CodecSpec;
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;
-use crate::json::{self, Text, describe, same};
+use crate::json::{self, Change, NewValue, Text, describe, same};
 
 /// The changes of a metadata file. Nothing by default.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -278,24 +278,7 @@ impl Dialect {
 
     /// Edits `text`, the string of `document`.
     fn apply(&self, text: &mut Text, document: &Object, kind: NodeKind, edit: &Edit) -> Result<()> {
-        let is_array = kind == NodeKind::Array;
-        for (name, value) in &edit.attributes {
-            match self {
-                Self::Draft(_) if is_array => {
-                    check_draft_attribute(document, name, value.as_ref())?;
-                    put(text, &["attributes", name], value.as_ref())?;
-                }
-                Self::V2 => {
-                    let is_named = is_array && is_named(document, edit);
-                    let meaning = Conventions { is_named, may_refill: edit.has_no_chunks };
-                    put_v2_attribute(text, document, meaning, name, value.as_ref())?;
-                }
-                Self::N5 => put_n5_attribute(text, name, value.as_ref())?,
-                Self::V3 | Self::D2023_02 | Self::Draft(_) => {
-                    put(text, &["attributes", name], value.as_ref())?;
-                }
-            }
-        }
+        self.put_attributes(text, document, kind, edit)?;
         if let Some(shape) = &edit.shape {
             match self {
                 Self::N5 => {
@@ -321,17 +304,60 @@ impl Dialect {
                 put(text, &["dimension_names"], value.as_ref())?;
             }
         }
-        for (name, value) in &edit.members {
-            if *self == Self::N5 {
-                return Err(Error::invalid(format!("N5 cannot store the member {name:?}")));
-            }
-            put(text, &[name], value.as_ref())?;
+        if let Some((name, _)) = edit.members.first().filter(|_| *self == Self::N5) {
+            return Err(Error::invalid(format!("N5 cannot store the member {name:?}")));
         }
+        text.edit(&[], &changes_of(&edit.members))?;
         if edit.consolidated == Some(false) {
             text.remove(&["consolidated_metadata"])?;
         }
         Ok(())
     }
+
+    /// Changes the attributes in one pass: a metadata file of some megabytes may have thousands.
+    fn put_attributes(
+        &self,
+        text: &mut Text,
+        document: &Object,
+        kind: NodeKind,
+        edit: &Edit,
+    ) -> Result<()> {
+        let is_array = kind == NodeKind::Array;
+        let attributes = &edit.attributes;
+        match self {
+            Self::V2 => {
+                let is_named = is_array && is_named(document, edit);
+                let meaning = Conventions { is_named, may_refill: edit.has_no_chunks };
+                let mut changed = Vec::with_capacity(attributes.len());
+                for (name, value) in attributes {
+                    put_v2_attribute(text, &mut changed, document, meaning, name, value.as_ref())?;
+                }
+                text.edit(&["attributes"], &changes_of(&changed))
+            }
+            Self::N5 => {
+                attributes.iter().try_for_each(|(name, _)| check_n5_attribute(name))?;
+                text.edit(&[], &changes_of(attributes))
+            }
+            Self::V3 | Self::D2023_02 | Self::Draft(_) => {
+                if is_array && matches!(self, Self::Draft(_)) {
+                    let check = |(name, value): &Changed| {
+                        check_draft_attribute(document, name, value.as_ref())
+                    };
+                    attributes.iter().try_for_each(check)?;
+                }
+                text.edit(&["attributes"], &changes_of(attributes))
+            }
+        }
+    }
+}
+
+/// A member to set, or to remove if there is no value.
+type Changed = (String, Option<Value>);
+
+/// Returns changes of the text of a metadata file.
+fn changes_of(members: &[Changed]) -> Vec<Change<'_>> {
+    let members = members.iter();
+    members.map(|(name, value)| (name.as_str(), value.as_ref().map(NewValue::Value))).collect()
 }
 
 fn has_no_dimensions(document: &Object) -> bool {
@@ -356,27 +382,23 @@ struct Conventions {
     may_refill: bool,
 }
 
-/// Sets an attribute of Zarr 3 in the form of Zarr 2 ("conventions").
+/// Adds the changes that set an attribute of Zarr 3 in the form of Zarr 2 ("conventions").
 fn put_v2_attribute(
     text: &mut Text,
+    changed: &mut Vec<Changed>,
     document: &Object,
     meaning: Conventions,
     name: &str,
     value: Option<&Value>,
 ) -> Result<()> {
-    let stored = document.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default();
-    if name == OME && !stored.contains_key(OME) {
+    let has_ome = document.get("attributes").is_some_and(|stored| stored.get(OME).is_some());
+    if name == OME && !has_ome {
         let new = value.map(conventions::ome_to_v2);
         // Attributes that are not OME-Zarr 0.5 stay unchanged.
         if let Some(members) = new.unwrap_or_else(|| Some(Object::new())) {
-            for old in conventions::ome_members() {
-                if !members.contains_key(*old) {
-                    text.remove(&["attributes", old])?;
-                }
-            }
-            for (name, value) in &members {
-                text.set(&["attributes", name], value)?;
-            }
+            let gone = conventions::ome_members().iter().filter(|old| !members.contains_key(**old));
+            changed.extend(gone.map(|old| ((*old).to_owned(), None)));
+            changed.extend(members.into_iter().map(|(name, value)| (name, Some(value))));
             return Ok(());
         }
     }
@@ -386,12 +408,13 @@ fn put_v2_attribute(
         return match new {
             Some(new) if new == fill => Ok(()),
             Some(new) if meaning.may_refill => {
-                text.remove(&["attributes", FILL])?;
+                changed.push((FILL.to_owned(), None));
                 text.set(&["fill_value"], &v2::stored_fill(document, &new)?)
             }
             new if !fill.is_defined() => {
                 let value = new.map(|new| v2::fill_to_json(&new, &dtype, &Endian::Little));
-                put(text, &["attributes", FILL], value.transpose()?.as_ref())
+                changed.push((FILL.to_owned(), value.transpose()?));
+                Ok(())
             }
             _ => Err(Error::invalid(
                 "_FillValue cannot change: it is the fill value of an array in Zarr 2, so \
@@ -399,17 +422,18 @@ fn put_v2_attribute(
             )),
         };
     }
-    put(text, &["attributes", name], value)
+    changed.push((name.to_owned(), value.cloned()));
+    Ok(())
 }
 
-/// Sets an attribute of N5, which is beside the members of N5.
-fn put_n5_attribute(text: &mut Text, name: &str, value: Option<&Value>) -> Result<()> {
+/// Fails for an attribute with a name that N5 uses: attributes are beside the members of N5.
+fn check_n5_attribute(name: &str) -> Result<()> {
     if n5::MEMBERS.contains(&name) {
         return Err(Error::invalid(format!(
             "the attribute {name:?} is a member of N5 itself: give it another name"
         )));
     }
-    put(text, &[name], value)
+    Ok(())
 }
 
 fn put(text: &mut Text, path: &[&str], value: Option<&Value>) -> Result<()> {

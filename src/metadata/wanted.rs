@@ -1,6 +1,8 @@
 //! Nodes that a user describes by options (`zarrfs create`, `zarrfs convert`). This module makes
 //! the metadata file that a program would write for them, from which every dialect makes its own.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use super::codecs::list;
@@ -14,7 +16,7 @@ use crate::codec::table::{self, CodecKind};
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Kind, Result};
 use crate::json::Object;
-use crate::json::{Text, parse, parse_object};
+use crate::json::{NewValue, Text, parse, parse_object};
 
 /// The most bytes of a decoded chunk by default.
 const CHUNK_LEN: u64 = 1 << 20;
@@ -200,18 +202,20 @@ pub fn with_stored_attributes(shown: &str, stored: &[u8]) -> Result<String> {
     let mut text = Text::parse(shown.as_bytes())?;
     let Ok(stored) = Text::parse(stored) else { return Ok(text.into_string()) };
     let document = parse_object(shown.as_bytes())?;
+    // The last of several members with the same name counts.
+    let texts = |path: &[&str]| Ok::<_, Error>(HashMap::<_, _>::from_iter(stored.texts(path)?));
+    // N5 has attributes beside the members that it defines.
+    let (attributes, members) = (texts(&["attributes"])?, texts(&[])?);
+    let mut spelled = Vec::new();
     for (name, value) in document.get("attributes").and_then(Value::as_object).into_iter().flatten()
     {
-        // N5 has attributes beside the members that it defines.
-        let raw = match stored.member(&["attributes", name])? {
-            None => stored.member(&[name])?,
-            found => found,
-        };
-        let is_same = |raw: &&str| parse(raw.as_bytes()).as_ref() == Ok(value);
-        if let Some(raw) = raw.filter(is_same) {
-            text.set_text(&["attributes", name], &Text::parse(raw.as_bytes())?)?;
+        let raw = attributes.get(name).or_else(|| members.get(name));
+        if let Some(raw) = raw.filter(|raw| parse(raw.as_bytes()).as_ref() == Ok(value)) {
+            spelled.push((name, Text::parse(raw.as_bytes())?));
         }
     }
+    let changes = spelled.iter().map(|(name, raw)| (name.as_str(), Some(NewValue::Text(raw))));
+    text.edit(&["attributes"], &changes.collect::<Vec<_>>())?;
     Ok(text.into_string())
 }
 

@@ -8,7 +8,7 @@ use crate::codec::table;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::Object;
-use crate::json::{self, Text};
+use crate::json::{NewValue, Text};
 use crate::metadata::codecs::{self, Elements};
 use crate::metadata::conventions::{self, DIMENSIONS, names_of};
 use crate::metadata::model::{Array, KeyEncoding};
@@ -22,17 +22,17 @@ pub(super) fn group(text: &mut Text) -> Result<()> {
         Some(attributes) => Text::parse(attributes.as_bytes())?,
     };
     text.remove_members(&[], |_| true)?;
-    for name in json::parse_object(attributes.as_str().as_bytes())?.keys() {
+    let mut members = Vec::new();
+    for (name, value) in attributes.texts(&[])? {
         if MEMBERS.contains(&name.as_str()) {
             return Err(Error::invalid(format!(
                 "the attribute {name:?} is a member of N5 itself: give it another name"
             )));
         }
-        if let Some(value) = attributes.member(&[name])? {
-            text.set_text(&[name], &Text::parse(value.as_bytes())?)?;
-        }
+        members.push((name, Text::parse(value.as_bytes())?));
     }
-    Ok(())
+    let changes = members.iter().map(|(name, value)| (name.as_str(), Some(NewValue::Text(value))));
+    text.edit(&[], &changes.collect::<Vec<_>>())
 }
 
 /// Changes `text`, which a program wrote, to the stored metadata file of an array, and returns the
