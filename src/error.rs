@@ -5,7 +5,8 @@
 //! error: it is an `Option`.
 //!
 //! A person reads the reason, and names of a hierarchy in it may have any characters. So it has
-//! only printable ones, and the subject, which is a key for the code, has them when it is shown.
+//! only printable ones, and not too many. So has the subject, which is a key for the code, when it
+//! is shown.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -14,6 +15,10 @@ use crate::printable;
 
 /// The result of fallible functions here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The most characters of a reason, and of a subject as it is shown: names and values in metadata
+/// may be long.
+const MAX_LEN: usize = 1000;
 
 /// The kind of failure. Only [`Error::errno`] converts one to a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,11 +94,7 @@ impl Error {
     /// Returns an error of `kind` with a reason and no subject.
     pub fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
         let detail = detail.into();
-        let detail = match printable::escaped(&detail) {
-            Cow::Borrowed(_) => detail.into_owned(),
-            Cow::Owned(escaped) => escaped,
-        };
-        let detail = detail.into_boxed_str();
+        let detail = plain(&detail).unwrap_or_else(|| detail.into_owned()).into_boxed_str();
         Self { kind, fault: None, subject: None, detail }
     }
 
@@ -221,10 +222,22 @@ impl Error {
     }
 }
 
+/// Returns `text` as a person can read it; `None` if that is `text` itself.
+fn plain(text: &str) -> Option<String> {
+    let short = printable::shortened(text, MAX_LEN);
+    match (printable::escaped(&short), &short) {
+        (Cow::Borrowed(_), Cow::Borrowed(_)) => None,
+        (plain, _) => Some(plain.into_owned()),
+    }
+}
+
 impl Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.subject {
-            Some(subject) => write!(f, "{}: {}", printable::escaped(subject), self.detail),
+            Some(subject) => {
+                let subject = plain(subject).map_or(Cow::Borrowed(&**subject), Cow::Owned);
+                write!(f, "{subject}: {}", self.detail)
+            }
             None => f.write_str(&self.detail),
         }
     }
@@ -281,6 +294,15 @@ mod tests {
         let error = Error::corrupt("no codec \x1b[8m\u{202e}").at("a\x1b]0;x\x07\nb");
         assert_eq!(error.to_string(), r"a\u{1b}]0;x\u{7}\nb: no codec \u{1b}[8m\u{202e}");
         assert_eq!(error.subject(), Some("a\x1b]0;x\x07\nb"));
+    }
+
+    #[test]
+    fn a_long_name_does_not_hide_the_reason() {
+        let name = "x".repeat(1 << 20);
+        let error = Error::unsupported(format!("codec {name} is not known")).at(name);
+        let text = error.to_string();
+        assert!(text.len() < 2100 && text.ends_with("xxx is not known"), "{text}");
+        assert!(text.contains("x: codec xxx"), "{text}");
     }
 
     #[test]

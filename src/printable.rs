@@ -23,10 +23,28 @@ const INVISIBLE: [(char, char); 9] = [
     ('\u{e0100}', '\u{e01ef}'),
 ];
 
+/// What stands for the middle of a long string.
+const GAP: &str = "...";
+
 /// Returns `text` on one line, with `\u{1b}` in place of each character that would control a
 /// terminal or deceive a reader. A second call changes nothing.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     with(text, |c, shown| shown.extend(c.escape_default()))
+}
+
+/// Returns `text` with `...` in place of its middle if it has more than `most` characters. A
+/// message says at its beginning what is wrong, and at its end what to do.
+pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    let count = if text.len() <= most { 0 } else { text.chars().count() };
+    if count <= most {
+        return Cow::Borrowed(text);
+    }
+    let end_len = most / 4;
+    let start_len = most.saturating_sub(end_len).saturating_sub(GAP.len());
+    let at = |index| text.char_indices().nth(index).map_or(text.len(), |(at, _)| at);
+    let start = text.get(..at(start_len)).unwrap_or_default();
+    let end = text.get(at(count.saturating_sub(end_len))..).unwrap_or_default();
+    Cow::Owned(format!("{start}{GAP}{end}"))
 }
 
 /// Returns JSON in which such characters of strings are `\u001b`. It has the same value. Line ends
@@ -97,6 +115,15 @@ mod tests {
         {
             assert!(matches!(escaped(text), Cow::Borrowed(same) if same == text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_long_string_keeps_its_beginning_and_its_end() {
+        assert_eq!(shortened("0123456789", 10), "0123456789");
+        assert_eq!(shortened("0123456789abcdef", 10), "01234...ef");
+        assert_eq!(shortened("ääääääääääääää", 10).chars().count(), 10);
+        assert_eq!(shortened("ääääääääää", 10), "ääääääääää");
+        assert_eq!(shortened("0123456789", 0), "...");
     }
 
     #[test]

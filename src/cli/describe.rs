@@ -6,11 +6,17 @@ use crate::array::Array;
 use crate::codec::CodecSpec;
 use crate::hierarchy::{Content, Node};
 use crate::metadata::NodeKind;
-use crate::printable::escaped;
+use crate::printable::{escaped, shortened};
+
+/// The most characters of a description, which may have the name of a structure with many fields.
+const MAX_LEN: usize = 1500;
+
+/// The most characters of the name of a codec or a data type, and of an option of a codec.
+const MAX_NAME_LEN: usize = 80;
 
 /// Describes a node in a few words, without characters that a message must not have.
 pub fn describe(node: &Node) -> String {
-    escaped(&described(node)).into_owned()
+    escaped(&shortened(&described(node), MAX_LEN)).into_owned()
 }
 
 fn described(node: &Node) -> String {
@@ -20,7 +26,9 @@ fn described(node: &Node) -> String {
         Content::Array(array) => {
             let model = array.model();
             let lens = |json: Value| shape(json.as_array().map_or(&[], Vec::as_slice));
-            let mut text = format!("{} {}", model.dtype.name(), lens(json!(model.shape)));
+            let dtype = model.dtype.name();
+            let dtype = shortened(&dtype, MAX_NAME_LEN);
+            let mut text = format!("{dtype} {}", lens(json!(model.shape)));
             text.extend([", chunks ", &lens(array.chunk_shape_json())]);
             if array.chunk_shape() != model.chunk_shape {
                 text.extend([", shards ", &lens(json!(model.chunk_shape))]);
@@ -100,15 +108,17 @@ fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
 
 /// Returns the name of a codec with its compressor, level and shuffle.
 fn with_options(name: &str, codec: &CodecSpec) -> String {
+    let short = |text: &str| shortened(text, MAX_NAME_LEN).into_owned();
     let options = ["cname", "clevel", "level", "preset", "shuffle"].into_iter();
     let shown = |option: &str| match codec.configuration.get(option)? {
         Value::String(text) if text == "noshuffle" => None,
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) if option != "shuffle" => Some(number.to_string()),
+        Value::String(text) => Some(short(text)),
+        Value::Number(number) if option != "shuffle" => Some(short(number.as_str())),
         _ => None,
     };
     let options: Vec<String> = options.filter_map(shown).collect();
-    if options.is_empty() { name.to_owned() } else { format!("{name}({})", options.join(", ")) }
+    let name = short(name);
+    if options.is_empty() { name } else { format!("{name}({})", options.join(", ")) }
 }
 
 #[cfg(test)]

@@ -12,8 +12,11 @@ use super::progress::{Bar, SharedLines};
 use super::{logger, open, print, remote, size};
 use crate::diff::{self, Difference, Largest, Options, Side, Summary, ValueDifference, Watch};
 use crate::error::Error;
-use crate::printable::{escaped, escaped_json};
+use crate::printable::{escaped, escaped_json, shortened};
 use crate::resources;
+
+/// The most characters of a value in a line; `--json` has all of it.
+const MAX_VALUE_LEN: usize = 200;
 
 /// Compares two hierarchies, and prints the differences.
 pub fn run(args: &Diff) -> Result<(), Failure> {
@@ -139,7 +142,7 @@ impl Watch for Printer {
 
 fn as_text(path: &str, difference: &Difference) -> String {
     let shown = |value: &Option<Value>| match value {
-        Some(value) => value.to_string(),
+        Some(value) => shortened(&value.to_string(), MAX_VALUE_LEN).into_owned(),
         None => "missing".to_owned(),
     };
     match difference {
@@ -147,11 +150,13 @@ fn as_text(path: &str, difference: &Difference) -> String {
             format!("/{path}: only in {}", if *is_first { "A" } else { "B" })
         }
         Difference::Metadata { member, values: [one, two] } => {
+            let member = shortened(member, MAX_VALUE_LEN);
             format!("/{path}: {member}: {} in A, {} in B", shown(one), shown(two))
         }
         Difference::Values(ValueDifference { count, elements, first, largest }) => {
             let mut parts = vec![format!("/{path}: {count} of {elements} elements differ")];
             if let Some((place, [one, two])) = first {
+                let [one, two] = [one, two].map(|value| shown(&Some(value.clone())));
                 parts.push(format!("the first at {place:?}: {one} in A, {two} in B"));
             }
             if let Some((largest, place)) = largest {

@@ -123,3 +123,44 @@ fn files_of_messages_in_a_mount_have_only_printable_characters() {
     let log = fs::read_to_string(mount.path().with_file_name("log")).unwrap();
     check_plain("log", &log, false);
 }
+
+#[test]
+fn messages_cut_long_names_and_values_and_keep_the_reason() {
+    let long = "x".repeat(100_000);
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let put = |node: &str, text: &str| {
+        fs::create_dir_all(dir.path().join(node)).unwrap();
+        fs::write(dir.path().join(node).join("zarr.json"), text).unwrap();
+    };
+    let group = r#"{"zarr_format": 3, "node_type": "group", "attributes": {}}"#;
+    let bytes = r#"{"name": "bytes"}"#;
+    let with = |codec: &str| array("").replace(bytes, &format!("{codec}, {bytes}"));
+    let after = |codec: &str| array("").replace(bytes, &format!("{bytes}, {codec}"));
+    for (store, value) in [("a", "1"), ("b", "2")] {
+        put(store, group);
+        let ones = format!("[{}1]", "1,".repeat(30_000));
+        let reshape = r#"{"name": "reshape", "configuration": {"shape": ONES}}"#;
+        put(&format!("{store}/reshape"), &with(&reshape.replace("ONES", &ones)));
+        put(&format!("{store}/name"), &after(&format!(r#"{{"name": "{long}"}}"#)));
+        let level = r#"{"name": "gzip", "configuration": {"level": LEVEL}}"#;
+        put(&format!("{store}/level"), &after(&level.replace("LEVEL", &"1".repeat(5000))));
+        put(&format!("{store}/type"), &array("").replace("uint8", &long));
+        put(&format!("{store}/member"), &array(&format!(r#", "{long}": 1"#)));
+        let attributes = format!(r#""attributes": {{"long": "{value}{long}"}}"#);
+        put(&format!("{store}/good"), &array("").replace(r#""attributes": {}"#, &attributes));
+    }
+    for args in [&["tree", &at("a")][..], &["check", &at("a")], &["diff", &at("a"), &at("b")]] {
+        let output = zarrfs().args(args).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        let longest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+        assert!((100..2500).contains(&longest), "{args:?}: a line of {longest} characters");
+    }
+    let checked = zarrfs().args(["check", &at("a")]).output().unwrap();
+    let checked = String::from_utf8_lossy(&checked.stdout);
+    for part in ["xxx\" is not known", "111 is not in ", "cannot become [1,1,1", "must_understand"]
+    {
+        assert!(checked.contains(part), "{part}: {checked}");
+    }
+}
