@@ -20,6 +20,9 @@ pub use text::{Change, NewValue, Text};
 /// A JSON object that keeps the order of its members.
 pub type Object = Map<String, Value>;
 
+/// The name of a metadata file in messages.
+const METADATA_FILE: &str = "a metadata file";
+
 /// In memory, an object takes as much as this many other values, without its members.
 const VALUES_OF_OBJECT: usize = 10;
 
@@ -55,6 +58,13 @@ pub fn parse_within(text: &[u8], max_len: u64, max_values: usize) -> Result<Valu
     let (text, start) = decode(text, max_len)?;
     let mut scanner = Scanner { max_values, object: 1, member: 1, ..Scanner::new(text, start) };
     scanner.document()
+}
+
+/// Parses a value of at most `max_len` bytes that is not a metadata file, with the limits of one
+/// for its values. `what` names it in messages.
+pub fn parse_value(text: &[u8], what: &'static str, max_len: u64) -> Result<Value> {
+    let (text, start) = decode_as(what, text, max_len)?;
+    Scanner { what, ..Scanner::new(text, start) }.document()
 }
 
 /// Parses a metadata file, which must be an object, and returns its members.
@@ -101,9 +111,13 @@ fn described(max_len: u64) -> String {
 
 /// Decodes UTF-8, and returns where the JSON begins: after a byte order mark, if there is one.
 fn decode(text: &[u8], max_len: u64) -> Result<(&str, usize)> {
+    decode_as(METADATA_FILE, text, max_len)
+}
+
+fn decode_as<'t>(what: &str, text: &'t [u8], max_len: u64) -> Result<(&'t str, usize)> {
     if u64::try_from(text.len()).unwrap_or(u64::MAX) > max_len {
         return Err(Error::too_large(format!(
-            "a metadata file of {} bytes, {}",
+            "{what} of {} bytes, {}",
             text.len(),
             described(max_len)
         )));
@@ -117,6 +131,8 @@ fn decode(text: &[u8], max_len: u64) -> Result<(&str, usize)> {
 
 /// A reader of lenient JSON that keeps its position.
 struct Scanner<'t> {
+    /// What the string is, for messages.
+    what: &'static str,
     text: &'t str,
     at: usize,
     depth: usize,
@@ -131,6 +147,7 @@ struct Scanner<'t> {
 impl<'t> Scanner<'t> {
     fn new(text: &'t str, at: usize) -> Self {
         Self {
+            what: METADATA_FILE,
             text,
             at,
             depth: 0,
@@ -233,7 +250,7 @@ impl<'t> Scanner<'t> {
             return Ok(());
         }
         let (most, name) = (self.max_values, limits::VALUES.name);
-        let detail = format!("a metadata file of more than {most} values (--limit {name}=N)");
+        let detail = format!("{} of more than {most} values (--limit {name}=N)", self.what);
         Err(Error::too_large(detail))
     }
 

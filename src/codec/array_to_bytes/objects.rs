@@ -14,12 +14,14 @@
 //! <https://numcodecs.readthedocs.io/en/stable/other/msgpacks.html>
 
 mod json;
+mod lists;
 mod message_pack;
 mod scalar;
 
 use bytes::Bytes;
 use serde_json::Value;
 
+use self::lists::check_row;
 use self::scalar::{Scalar, written};
 use crate::buffer::{Buffer, reserve};
 use crate::codec::configuration::numpy_name;
@@ -145,14 +147,6 @@ impl Objects {
     }
 }
 
-/// Fails unless a row has `len` items.
-fn check_row(found: u64, len: u64) -> Result<()> {
-    if found == len {
-        return Ok(());
-    }
-    Err(Error::corrupt(format!("{found} objects, the row needs {len}")))
-}
-
 impl Notation {
     /// Calls `each` with each encoded item of a list.
     fn for_each<'b>(
@@ -161,8 +155,8 @@ impl Notation {
         each: &mut dyn FnMut(&'b [u8]) -> Result<()>,
     ) -> Result<()> {
         match self {
-            Self::Json { .. } => json::for_each(list, each),
-            Self::MessagePack => message_pack::for_each(list, each),
+            Self::Json { .. } => lists::for_each(&mut json::List::new(list), each),
+            Self::MessagePack => lists::for_each(&mut message_pack::List::new(list), each),
         }
     }
 
@@ -175,24 +169,20 @@ impl Notation {
         more: u64,
         each: &mut dyn FnMut(&'b [u8]) -> Result<()>,
     ) -> Result<()> {
-        let (len, inner) = shape.split_first().map_or((1, shape), |(len, inner)| (*len, inner));
-        let mut found = 0_u64;
-        self.for_each(list, &mut |item| {
-            found = found.saturating_add(1);
-            match inner {
-                _ if found > len.saturating_add(more) => check_row(found, len),
-                _ if found > len => Ok(()),
-                [] => each(item),
-                inner => self.for_each_leaf(item, inner, 0, each),
+        match self {
+            Self::Json { .. } => {
+                lists::for_each_leaf(&mut json::List::new(list), shape, more, each)
             }
-        })?;
-        check_row(found.saturating_sub(more), len)
+            Self::MessagePack => {
+                lists::for_each_leaf(&mut message_pack::List::new(list), shape, more, each)
+            }
+        }
     }
 
     /// Decodes an item. The strings in it have at most `limit` bytes.
     fn value(self, item: &[u8], limit: usize) -> Result<Value> {
         match self {
-            Self::Json { .. } => crate::json::parse(item),
+            Self::Json { .. } => json::value(item, limit),
             Self::MessagePack => message_pack::value(item, limit),
         }
     }

@@ -1,39 +1,96 @@
 //! Lists of JSON as Python writes them, with bare `NaN` and infinities.
 
-use super::scalar::Scalar;
-use crate::error::{Error, Result};
+use serde_json::Value;
 
-/// Calls `each` with each encoded item of a list. Does not parse nested values.
-pub(super) fn for_each<'b>(
-    list: &'b [u8],
-    each: &mut dyn FnMut(&'b [u8]) -> Result<()>,
-) -> Result<()> {
-    let wrong = || Error::corrupt("json2: expected a list");
-    let inside = list.trim_ascii().strip_prefix(b"[").and_then(|list| list.strip_suffix(b"]"));
-    let inside = inside.ok_or_else(wrong)?;
-    let mut is_empty = true;
-    let (mut start, mut depth, mut in_text, mut escaped) = (0, 0_usize, false, false);
-    for (at, byte) in inside.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            _ if in_text => {}
-            b'[' | b'{' => depth = depth.saturating_add(1),
-            b']' | b'}' => depth = depth.checked_sub(1).ok_or_else(wrong)?,
-            b',' if depth == 0 => {
-                each(inside.get(start..at).unwrap_or_default())?;
-                is_empty = false;
-                start = at.saturating_add(1);
-            }
-            _ => {}
+use super::lists::Lists;
+use super::scalar::Scalar;
+use crate::error::{Error, Kind, Result};
+use crate::json;
+
+/// The most bytes that JSON has for a byte of a string (`\u0007`).
+const ESCAPE_LEN: u64 = 6;
+
+/// The unread bytes of a list.
+pub(super) struct List<'b> {
+    text: &'b [u8],
+    at: usize,
+    /// Whether a list has just begun.
+    is_first: bool,
+}
+
+impl<'b> List<'b> {
+    /// Returns a list that has not begun.
+    pub fn new(text: &'b [u8]) -> Self {
+        Self { text, at: 0, is_first: false }
+    }
+
+    /// Returns the next byte that is not white space.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        self.at = self.text.len().saturating_sub(rest.trim_ascii_start().len());
+        self.text.get(self.at).copied()
+    }
+
+    /// Reads this byte if it is next.
+    fn eat(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at = self.at.saturating_add(usize::from(is_next));
+        is_next
+    }
+}
+
+fn wrong() -> Error {
+    Error::corrupt("json2: expected a list")
+}
+
+impl<'b> Lists<'b> for List<'b> {
+    fn begin(&mut self) -> Result<()> {
+        self.is_first = true;
+        if self.eat(b'[') { Ok(()) } else { Err(wrong()) }
+    }
+
+    fn has_next(&mut self) -> Result<bool> {
+        let is_first = std::mem::take(&mut self.is_first);
+        if self.eat(b']') {
+            return Ok(false);
         }
+        if is_first || self.eat(b',') { Ok(true) } else { Err(wrong()) }
     }
-    if in_text || depth != 0 {
-        return Err(wrong());
+
+    fn item(&mut self) -> Result<&'b [u8]> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+        for (len, byte) in rest.iter().enumerate() {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_text => escaped = true,
+                b'"' => in_text = !in_text,
+                _ if in_text => {}
+                b',' | b']' if depth == 0 => {
+                    self.at = self.at.saturating_add(len);
+                    return Ok(rest.get(..len).unwrap_or_default());
+                }
+                b'[' | b'{' => depth = depth.saturating_add(1),
+                b']' | b'}' => depth = depth.checked_sub(1).ok_or_else(wrong)?,
+                _ => {}
+            }
+        }
+        Err(wrong())
     }
-    let last = inside.get(start..).unwrap_or_default();
-    if is_empty && last.trim_ascii().is_empty() { Ok(()) } else { each(last) }
+
+    fn end(&self) -> Result<()> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        if rest.trim_ascii().is_empty() { Ok(()) } else { Err(wrong()) }
+    }
+}
+
+/// Decodes a value whose strings have at most `limit` bytes.
+pub(super) fn value(item: &[u8], limit: usize) -> Result<Value> {
+    let max_len = u64::try_from(limit).unwrap_or(u64::MAX).saturating_mul(ESCAPE_LEN);
+    json::parse_value(item, "json2: an object", max_len).map_err(|error| match error.kind() {
+        Kind::Corrupt => Error::corrupt(format!("json2: an object is {}", error.detail())),
+        _ => error,
+    })
 }
 
 /// Writes a scalar as `json.dumps` does.

@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::lists::Lists;
 use super::scalar::{Scalar, written};
 use crate::error::{Error, Result};
 use crate::limits;
@@ -200,8 +201,8 @@ impl Parser<'_> {
 
     fn too_long(&self) -> Error {
         Error::too_large(format!(
-            "msgpack2: the strings of an element have more than {} bytes, the limit \
-             (--max-chunk-size)",
+            "msgpack2: the strings of an element have more than {} bytes, the limit for this chunk \
+             (its length, or --max-chunk-size)",
             self.limit
         ))
     }
@@ -228,22 +229,49 @@ fn float(float: f64) -> Value {
     )
 }
 
-/// Calls `each` with each encoded item of a list.
-pub(super) fn for_each<'b>(
-    list: &'b [u8],
-    each: &mut dyn FnMut(&'b [u8]) -> Result<()>,
-) -> Result<()> {
-    let mut reader = Reader(list);
-    let Head::List(count) = reader.head()? else {
-        return Err(Error::corrupt("msgpack2: expected a list"));
-    };
-    for _ in 0..count {
-        each(reader.skip()?)?;
+/// The unread bytes of a list.
+pub(super) struct List<'b> {
+    reader: Reader<'b>,
+    /// The number of items that follow in each list that has begun.
+    left: Vec<u64>,
+}
+
+impl<'b> List<'b> {
+    /// Returns a list that has not begun.
+    pub fn new(list: &'b [u8]) -> Self {
+        Self { reader: Reader(list), left: Vec::new() }
     }
-    if reader.0.is_empty() {
-        return Ok(());
+}
+
+impl<'b> Lists<'b> for List<'b> {
+    fn begin(&mut self) -> Result<()> {
+        let Head::List(count) = self.reader.head()? else {
+            return Err(Error::corrupt("msgpack2: expected a list"));
+        };
+        self.left.push(count);
+        Ok(())
     }
-    Err(Error::corrupt(format!("msgpack2: {} bytes after the list", reader.0.len())))
+
+    fn has_next(&mut self) -> Result<bool> {
+        let Some(left) = self.left.last_mut() else { return Ok(false) };
+        if let Some(others) = left.checked_sub(1) {
+            *left = others;
+            return Ok(true);
+        }
+        self.left.pop();
+        Ok(false)
+    }
+
+    fn item(&mut self) -> Result<&'b [u8]> {
+        self.reader.skip()
+    }
+
+    fn end(&self) -> Result<()> {
+        if self.reader.0.is_empty() {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!("msgpack2: {} bytes after the list", self.reader.0.len())))
+    }
 }
 
 /// Decodes a value whose strings have at most `limit` bytes.

@@ -3,6 +3,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::lists::Lists;
 use super::*;
 use crate::codec::configuration::NumpyType;
 use crate::error::Kind;
@@ -116,7 +117,77 @@ fn an_object_that_takes_much_memory_is_refused() {
     assert_eq!(error.kind(), Kind::TooLarge, "each string has six characters in JSON");
     let text = [&[0xdb][..], &100_001_u32.to_be_bytes(), &b"x".repeat(100_001)].concat();
     let error = decode(&text).unwrap_err();
-    assert!(error.detail().ends_with("the limit (--max-chunk-size)"), "{error}");
+    assert!(error.detail().ends_with("(its length, or --max-chunk-size)"), "{error}");
+}
+
+#[test]
+fn a_message_about_an_object_of_a_chunk_does_not_name_a_metadata_file() {
+    let codec = bound("numcodecs.json2", &json!({}), DType::String, vec![1]);
+    let error = |object: &str| {
+        let list = format!("[{object},\"|O\",[1]]");
+        codec.decode(list.into_bytes().into()).unwrap_err()
+    };
+    let values = limits::VALUES.get_usize() + 1;
+    let many = error(&format!("[{}0]", "0,".repeat(100_000)));
+    assert_eq!(many.kind(), Kind::TooLarge);
+    assert!(many.detail().contains("--max-chunk-size"), "{many}");
+    let long = error(&format!("\"{}\"", "x".repeat(600_001)));
+    assert_eq!(long.detail(), "json2: an object of 600003 bytes, the limit is 600000 bytes");
+    let damaged = error("[1 2]");
+    let wanted = "json2: an object is not JSON: `,` or `]` is missing at line 1, column 4";
+    assert_eq!(damaged.detail(), wanted);
+    let elements = Elements { shape: vec![1], dtype: DType::String };
+    let codec = Objects::json(&Object::new(), &elements, 1 << 30).unwrap();
+    let list = format!("[[{}0],\"|O\",[1]]", "0,".repeat(values));
+    let error = codec.decode(list.into_bytes().into()).unwrap_err();
+    assert!(error.detail().starts_with("json2: an object of more than "), "{error}");
+}
+
+/// Counts the bytes of the items that it returns.
+struct Counted<L> {
+    list: L,
+    len: usize,
+}
+
+impl<'b, L: Lists<'b>> Lists<'b> for Counted<L> {
+    fn begin(&mut self) -> Result<()> {
+        self.list.begin()
+    }
+
+    fn has_next(&mut self) -> Result<bool> {
+        self.list.has_next()
+    }
+
+    fn item(&mut self) -> Result<&'b [u8]> {
+        self.list.item().inspect(|item| self.len += item.len())
+    }
+
+    fn end(&self) -> Result<()> {
+        self.list.end()
+    }
+}
+
+#[test]
+fn the_bytes_of_nested_lists_are_read_once() {
+    fn read<'b>(list: impl Lists<'b>, shape: &[u64]) -> usize {
+        let mut counted = Counted { list, len: 0 };
+        lists::for_each_leaf(&mut counted, shape, 2, &mut |_| Ok(())).unwrap();
+        counted.len
+    }
+    let shape = vec![1; 60];
+    let mut writer = texts::Writer::new(1, 100_000).unwrap();
+    writer.push("x".repeat(10_000).as_bytes()).unwrap();
+    let chunk = writer.into_chunk();
+    for name in ["numcodecs.json2", "numcodecs.msgpack2"] {
+        let codec = bound(name, &json!({}), DType::String, shape.clone());
+        let encoded = codec.encode(chunk.clone().into(), &[]).unwrap();
+        let len = match codec.notation {
+            Notation::Json { .. } => read(json::List::new(&encoded), &shape),
+            Notation::MessagePack => read(message_pack::List::new(&encoded), &shape),
+        };
+        assert!(len <= encoded.len(), "{name}: {len} bytes of {}", encoded.len());
+        assert_eq!(*codec.decode(encoded).unwrap(), *chunk, "{name}");
+    }
 }
 
 #[test]
