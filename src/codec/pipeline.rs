@@ -62,7 +62,7 @@ impl Pipeline {
             let (codec, elements) = registry::array_to_array(&spec, &encoded, limit)?;
             array_to_array.extend(codec);
             encoded = elements;
-            check_form(&spec.name, &encoded, longest(limit).max(max_len))?;
+            check_form(&spec.name, &encoded, limit, max_len)?;
             is_big = array_to_array::makes_big(&spec)?.unwrap_or(is_big);
         }
         if is_big {
@@ -264,14 +264,21 @@ fn longest(decoded_len: usize) -> u64 {
     decoded_len.saturating_mul(2).saturating_add(SLACK)
 }
 
-/// Fails if a chunk has more than `longest` bytes after the codec `name`.
-fn check_form(name: &str, encoded: &Elements, longest: u64) -> Result<()> {
+/// Fails if a chunk of at most `decoded_len` bytes has too many after the codec `name`. `max_len`
+/// is the limit of a chunk.
+fn check_form(name: &str, encoded: &Elements, decoded_len: usize, max_len: u64) -> Result<()> {
     let len = encoded.byte_len()?.and_then(|len| u64::try_from(len).ok()).unwrap_or_default();
-    if len <= longest {
+    let twice = longest(decoded_len);
+    if len <= twice.max(max_len) {
         return Ok(());
     }
+    let limit = if twice > max_len {
+        format!("{twice}: twice the decoded chunk and 1 MiB (--max-chunk-size is {max_len})")
+    } else {
+        format!("{max_len} (--max-chunk-size)")
+    };
     Err(Error::too_large(format!(
-        "a chunk has {len} bytes after codec {name}, the limit is {longest} (--max-chunk-size)"
+        "a chunk has {len} bytes after codec {name}, the limit is {limit}"
     )))
 }
 

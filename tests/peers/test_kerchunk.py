@@ -199,7 +199,10 @@ def test_all_forms_of_references_are_read(mounted, tmp_path):
 WRONG = {
     "[]": "not kerchunk references: it is not a JSON object",
     "": "not kerchunk references",
-    '{"version": 2, "refs": {}}': "version 2 of kerchunk references; zarrfs reads versions 0 and 1",
+    '{"version": 2, "refs": {}}': "version 2 of kerchunk references; zarrfs reads version 1, and those without a version",
+    '{"version": 0, "refs": {}}': "references of version 0 have no member `version`",
+    '{"version": 1, "refs": {"a\\u0000": "x"}}': "or have a NUL",
+    '{"version": 1, "refs": { ': "the JSON ends early: expected a string",
     '{"version": 1}': "it has no member `refs`",
     '{"a/../b": "x"}': "invalid key of a reference",
     '{"a": ["x", 1]}': "expected [URL] or [URL, OFFSET, LENGTH] as a reference",

@@ -46,7 +46,9 @@ impl<B: Blocks> Lexer<B> {
     fn expected(&self, what: &str) -> Error {
         let at = u64::try_from(self.at).map_or(u64::MAX, |at| self.before.saturating_add(at));
         match self.buffer.get(self.at) {
-            None if self.is_at_end => Error::corrupt(format!("the JSON ends early: no {what}")),
+            None if self.is_at_end => {
+                Error::corrupt(format!("the JSON ends early: expected {what}"))
+            }
             _ => Error::corrupt(format!("invalid JSON at byte {at}: expected {what}")),
         }
     }
@@ -171,7 +173,7 @@ impl<B: Blocks> Lexer<B> {
     }
 
     fn need_more(&mut self) -> Result<()> {
-        if self.read_more()? { Ok(()) } else { Err(self.expected("end of a string")) }
+        if self.read_more()? { Ok(()) } else { Err(self.expected("the end of a string")) }
     }
 
     fn text(&mut self, span: Span) -> Result<&str> {
@@ -245,7 +247,7 @@ impl<B: Blocks> Lexer<B> {
                 };
             }
             if !self.read_more()? {
-                return Err(self.expected("end of a value"));
+                return Err(self.expected("the end of a value"));
             }
         }
     }

@@ -140,8 +140,13 @@ impl<B: Blocks> Parser<B> {
             Seen { version: Some(1), has_refs: false, .. } => {
                 Err(Error::corrupt("it has no member `refs`"))
             }
+            Seen { version: Some(0), .. } => Err(Error::corrupt(
+                "`version` is 0, but references of version 0 have no member `version`: they are \
+                 the only members",
+            )),
             Seen { version: Some(other), .. } => Err(Error::unsupported(format!(
-                "version {other} of kerchunk references; zarrfs reads versions 0 and 1"
+                "version {other} of kerchunk references; zarrfs reads version 1, and those without \
+                 a version"
             ))),
             Seen { version: None, .. } => Err(Error::corrupt("it has `refs` but no `version`")),
         }

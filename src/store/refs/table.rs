@@ -329,7 +329,8 @@ fn too_many() -> Error {
 }
 
 fn invalid_key(key: &str) -> Error {
-    let detail = "invalid key of a reference: no name in it may be empty, `.` or `..`";
+    let detail =
+        "invalid key of a reference: no name in it may be empty, `.` or `..`, or have a NUL";
     Error::corrupt(detail).at(format!("{key:?}"))
 }
 
