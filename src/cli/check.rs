@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::args::Check;
 use super::failure::{Failure, failed};
-use super::interrupt::stop_on_signals;
+use super::interrupt::{GiveUp, Interrupted, stop_on_signals};
 use super::open::Access;
 use super::progress::{Bar, SharedLines};
 use super::{logger, open, print, remote, repair, size};
@@ -54,8 +54,11 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
         expects_all: args.expect_all,
         jobs,
     };
-    let printer = Printer::new(args, hierarchy.store().clone())?;
-    let summary = check::run(&hierarchy, &options, &printer);
+    let printer = Arc::new(Printer::new(args)?);
+    let interrupted = interrupted(args, &printer, hierarchy.store().clone());
+    let signals = stop_on_signals(&printer.is_stopped, interrupted)?;
+    let summary = check::run(&hierarchy, &options, &*printer);
+    signals.work_has_ended();
     printer.bar.end();
     let summary = summary?;
     printer.lines.end()?;
@@ -101,6 +104,32 @@ fn opened(args: &Check, access: Access) -> std::result::Result<(Hierarchy, NodeP
     })
 }
 
+/// Returns what the check does if it is interrupted. A repair is never left in the middle, unless
+/// the user insists.
+fn interrupted(args: &Check, printer: &Arc<Printer>, store: Store) -> Interrupted {
+    let shown = remote::typed(&args.source);
+    let is_repair = args.repair && args.yes;
+    let left = if is_repair {
+        format!(", in the middle of a repair; `zarrfs check {shown} --repair --yes` continues it")
+    } else {
+        String::new()
+    };
+    let printer = Arc::clone(printer);
+    let give_up = move || {
+        printer.bar.end();
+        if let Err(failure) = printer.lines.end() {
+            return failure;
+        }
+        let damaged = printer.count(Severity::Damaged);
+        failed(format!(
+            "{shown}: interrupted, while a chunk was being read or decoded; {damaged} files are \
+             damaged so far"
+        ))
+    };
+    let give_up: Option<GiveUp> = if is_repair { None } else { Some(Box::new(give_up)) };
+    Interrupted { stores: vec![store], give_up, left }
+}
+
 /// Prints findings as they come, and a progress bar on a terminal.
 struct Printer {
     form: Form,
@@ -122,10 +151,9 @@ enum Form {
 }
 
 impl Printer {
-    fn new(args: &Check, store: Store) -> std::result::Result<Self, Failure> {
+    fn new(args: &Check) -> std::result::Result<Self, Failure> {
         let bar = Bar::new("{wide_bar} {human_pos}/{human_len} chunks and shards, {eta} left")?;
         let is_stopped = Arc::default();
-        stop_on_signals(&is_stopped, vec![store])?;
         let form = match (args.json, args.keys) {
             (true, _) => Form::Json,
             (false, true) => Form::Keys,

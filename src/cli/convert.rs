@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::args::Convert;
 use super::describe::describe;
 use super::failure::{Failure, failed};
-use super::interrupt::stop_on_signals;
+use super::interrupt::{GiveUp, Interrupted, Signals, stop_on_signals};
 use super::mounted::{self, Mounted};
 use super::open::Location;
 use super::pack::Packing;
@@ -44,24 +44,21 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     let dest = Dest::find(args)?;
     let requested = requested(args, dest.target);
     let mut watch = Progress::new(args, &dest)?;
-    if dest.packing.is_some() {
-        // From here on there is something to remove.
-        stop_on_signals(&watch.is_stopped, Vec::new())?;
-    }
+    // From here on there is something to remove.
+    let early = dest.packing.as_ref().map(|_| watch.stop_on_signals(args, &dest)).transpose()?;
     // Planning needs a store, but stores nothing.
     dest.make_directory()?;
     let prepared = prepare(args, &source, &from, &dest, &requested, &watch);
     let (hierarchy, plan) = prepared.inspect_err(|_| dest.remove_if_new())?;
     watch.arrays = plan.arrays().count();
-    if dest.packing.is_none() {
-        stop_on_signals(&watch.is_stopped, Vec::new())?;
-    }
+    let signals = early.map_or_else(|| watch.stop_on_signals(args, &dest), Ok)?;
     let copied = copy(args, dest.target, &hierarchy, &plan, &requested, &watch);
     let copied = copied.and_then(|copied| {
         let nodes = described(&hierarchy, &plan)?;
         dest.pack(args, &watch)?;
         Ok((copied, nodes))
     });
+    signals.work_has_ended();
     watch.bar.end();
     let (copied, nodes) = copied.inspect_err(|_| dest.remove_if_new())?;
     report(args, &nodes, &plan, &copied, begun)?;
@@ -223,13 +220,18 @@ fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
             remote::typed(&args.source)
         ));
     }
-    let why = if watch.is_stopped() { "interrupted".to_owned() } else { error.to_string() };
-    let what = if watch.is_packing {
-        "no archive was made"
-    } else {
-        "run the same command again to continue"
-    };
-    failed(format!("{}: {why}; {what}", args.dest.display()))
+    if watch.is_stopped() {
+        return interrupted(args, watch.is_packing);
+    }
+    failed(format!("{}: {error}; {}", args.dest.display(), advice(watch.is_packing)))
+}
+
+fn interrupted(args: &Convert, is_packing: bool) -> Failure {
+    failed(format!("{}: interrupted; {}", args.dest.display(), advice(is_packing)))
+}
+
+fn advice(is_packing: bool) -> &'static str {
+    if is_packing { "no archive was made" } else { "run the same command again to continue" }
 }
 
 fn requested(args: &Convert, target: Target) -> Requested {
@@ -508,7 +510,7 @@ fn report(
 
 /// The progress bar on a terminal, and whether the user interrupted the copy.
 struct Progress {
-    bar: Bar,
+    bar: Arc<Bar>,
     arrays: usize,
     begun: std::sync::atomic::AtomicUsize,
     is_stopped: Arc<AtomicBool>,
@@ -522,7 +524,7 @@ struct Progress {
 impl Progress {
     fn new(args: &Convert, dest: &Dest) -> Result<Self, Failure> {
         Ok(Self {
-            bar: Bar::new("{prefix} {wide_bar} {pos}/{len} {eta}")?,
+            bar: Arc::new(Bar::new("{prefix} {wide_bar} {pos}/{len} {eta}")?),
             arrays: 0,
             begun: std::sync::atomic::AtomicUsize::new(0),
             is_stopped: Arc::default(),
@@ -531,6 +533,24 @@ impl Progress {
             keeps_going: args.keep_going,
             damaged: Mutex::default(),
         })
+    }
+
+    /// Returns the signals. A copy in a directory may end at any time, because the same command
+    /// continues it. What is being put on a server is completed, and what was made for an archive
+    /// is removed, unless the user insists.
+    fn stop_on_signals(&self, args: &Convert, dest: &Dest) -> Result<Signals, Failure> {
+        let left = match &dest.packing {
+            Some(packing) => format!("; {} is left", packing.dir().display()),
+            None => format!("; {}", advice(false)),
+        };
+        let is_safe = dest.packing.is_none() && dest.location.directory().is_some();
+        let (bar, failure) = (Arc::clone(&self.bar), interrupted(args, false));
+        let give_up = move || {
+            bar.end();
+            failure
+        };
+        let give_up: Option<GiveUp> = if is_safe { Some(Box::new(give_up)) } else { None };
+        stop_on_signals(&self.is_stopped, Interrupted { stores: Vec::new(), give_up, left })
     }
 
     fn damaged_count(&self) -> usize {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::args::Diff;
 use super::failure::{Failure, failed};
-use super::interrupt::stop_on_signals;
+use super::interrupt::{GiveUp, Interrupted, stop_on_signals};
 use super::progress::{Bar, SharedLines};
 use super::{logger, open, print, remote, size};
 use crate::diff::{self, Difference, Largest, Options, Side, Summary, ValueDifference, Watch};
@@ -20,7 +20,7 @@ const MAX_VALUE_LEN: usize = 200;
 
 /// Compares two hierarchies, and prints the differences.
 pub fn run(args: &Diff) -> Result<(), Failure> {
-    let printer = Printer::new(args.json)?;
+    let printer = Arc::new(Printer::new(args.json)?);
     let compared = compare(args, &printer);
     printer.bar.end();
     let summary = compared.map_err(exit_2)?;
@@ -28,7 +28,7 @@ pub fn run(args: &Diff) -> Result<(), Failure> {
     let names = [remote::typed(&args.a), remote::typed(&args.b)];
     let [one, two] = &names;
     if printer.is_stopped.load(Ordering::Relaxed) && !printer.lines.is_closed() {
-        return Err(Failure::Usage(format!("{one} and {two}: interrupted")));
+        return Err(interrupted(args));
     }
     let failures = printer.failures.load(Ordering::Relaxed);
     if failures > 0 {
@@ -59,11 +59,14 @@ pub fn exit_2(failure: Failure) -> Failure {
     Failure::Usage(failure.message().to_owned())
 }
 
-fn compare(args: &Diff, printer: &Printer) -> Result<Summary, Failure> {
+fn compare(args: &Diff, printer: &Arc<Printer>) -> Result<Summary, Failure> {
     logger::start(log::LevelFilter::Warn, logger::Sink::Command)?;
     let (one, top_one) = open::node(&args.a, args.from.as_ref(), &args.remote)?;
     let (two, top_two) = open::node(&args.b, args.from_b.as_ref(), &args.remote)?;
-    stop_on_signals(&printer.is_stopped, vec![one.store().clone(), two.store().clone()])?;
+    let stores = vec![one.store().clone(), two.store().clone()];
+    let give_up = Some(give_up(args, Arc::clone(printer)));
+    let interrupted = Interrupted { stores, give_up, left: String::new() };
+    let signals = stop_on_signals(&printer.is_stopped, interrupted)?;
     let jobs = remote::reading_threads(args.jobs, [args.a.as_path(), args.b.as_path()]);
     let options = Options {
         tolerance: args.tolerance,
@@ -83,7 +86,23 @@ fn compare(args: &Diff, printer: &Printer) -> Result<Summary, Failure> {
     }
     let one = Side { hierarchy: &one, top: &top_one };
     let two = Side { hierarchy: &two, top: &top_two };
-    Ok(diff::run(one, two, &options, printer)?)
+    let compared = diff::run(one, two, &options, &**printer);
+    signals.work_has_ended();
+    Ok(compared?)
+}
+
+/// Returns the end of an interrupted comparison in which a chunk takes long.
+fn give_up(args: &Diff, printer: Arc<Printer>) -> GiveUp {
+    let failure = interrupted(args);
+    Box::new(move || {
+        printer.bar.end();
+        printer.lines.end().map_or_else(exit_2, |()| failure)
+    })
+}
+
+fn interrupted(args: &Diff) -> Failure {
+    let [one, two] = [&args.a, &args.b].map(|path| remote::typed(path));
+    Failure::Usage(format!("{one} and {two}: interrupted"))
 }
 
 /// Prints differences as they come, and a progress bar on a terminal.

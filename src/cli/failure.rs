@@ -36,13 +36,18 @@ pub enum Failure {
 impl Failure {
     /// Returns the exit code of a command that ends with it.
     pub fn code(&self) -> ExitCode {
-        ExitCode::from(match self {
+        ExitCode::from(self.status())
+    }
+
+    /// Returns that exit code as a number.
+    pub fn status(&self) -> u8 {
+        match self {
             Self::Failed(_) | Self::Different => FAILED,
             Self::Usage(_) => USAGE,
             Self::Rescued(_) => RESCUED,
             Self::Damaged => DAMAGED,
             Self::Command(code, _) => *code,
-        })
+        }
     }
 
     /// Returns the sentence for the user; empty if the command has printed everything.

@@ -103,6 +103,11 @@ impl Packing {
         &self.dest
     }
 
+    /// Returns the temporary directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Returns the directory for the hierarchy.
     pub fn tree(&self) -> PathBuf {
         self.dir.join(TREE)
