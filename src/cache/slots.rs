@@ -23,8 +23,12 @@ const RANDOM_READ_PART: u64 = 8;
 
 const MAX_RANDOM_READ_LEN: u64 = 48 << 20;
 
-/// The memory of an entry besides its bytes, which matters for chunks of a few bytes.
+/// The memory of an entry besides its bytes and coordinates, which matters for chunks of a few
+/// bytes.
 const SLOT_LEN: u64 = 512;
+
+/// The memory of an index: one in the table, and one in a [`Probation`].
+const INDEX_LEN: u64 = 16;
 
 /// At most `1/SPARE` of the cache is memory that was freed and can be reused.
 const SPARE: u64 = 16;
@@ -81,8 +85,10 @@ fn id(array: &Array, coords: &Coords) -> ChunkId {
     (array.id(), coords.clone())
 }
 
-fn len_of(chunk: &Chunk) -> u64 {
-    u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX).saturating_add(SLOT_LEN)
+fn len_of(chunk: &Chunk, coords: &Coords) -> u64 {
+    let rank = u64::try_from(coords.indices().len()).unwrap_or(u64::MAX);
+    let beside = rank.saturating_mul(INDEX_LEN).saturating_add(SLOT_LEN);
+    u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX).saturating_add(beside)
 }
 
 /// Decoded chunks, each in a slot.
@@ -205,7 +211,7 @@ impl Slots {
         {
             let slot = self.slot(array, coords);
             let chunk = Chunk { bytes, stat };
-            let len = len_of(&chunk);
+            let len = len_of(&chunk, coords);
             *slot.chunk.lock() = Some(chunk);
             self.count(&id(array, coords), &slot, len);
             self.note_written(&slot, coords, len);
@@ -297,7 +303,7 @@ impl Slots {
 
     /// Counts a chunk that was read into its slot.
     pub fn count_read(&self, array: &Array, coords: &Coords, slot: &Arc<Slot>, chunk: &Chunk) {
-        self.count(&id(array, coords), slot, len_of(chunk));
+        self.count(&id(array, coords), slot, len_of(chunk, coords));
     }
 
     /// Drops a cached chunk.

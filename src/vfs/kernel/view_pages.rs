@@ -19,6 +19,9 @@ use crate::view::View;
 /// The most chunks to check when a view is opened again.
 const MAX_SEEN: usize = 4096;
 
+/// The most indices of their coordinates: an array may have many dimensions.
+const MAX_INDICES: usize = 4 * MAX_SEEN;
+
 /// How long an answer may take to reach the kernel.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
@@ -48,12 +51,47 @@ pub(in crate::vfs) struct Seen(Mutex<Chunks>);
 
 #[derive(Debug, Default)]
 struct Chunks {
-    versions: HashMap<(NodePath, Coords), Option<Version>>,
-    /// Whether the pages may show other chunks or versions.
-    is_unsure: bool,
+    versions: Versions,
     last: Option<Instant>,
     /// How often the kernel had to drop its pages.
     forgotten: u64,
+}
+
+/// The versions of the chunks that some bytes were made of. A request may need a million chunks, so
+/// only a limited number is kept.
+#[derive(Debug, Default)]
+pub(in crate::vfs) struct Versions {
+    by_chunk: HashMap<(NodePath, Coords), Option<Version>>,
+    index_count: usize,
+    /// Whether the bytes may be made of other chunks or versions.
+    is_unsure: bool,
+}
+
+impl Versions {
+    /// Notes the version of a chunk that was read, or that it was not stored.
+    pub fn note(&mut self, path: &NodePath, coords: &Coords, version: Option<Version>) {
+        if !self.is_unsure {
+            self.add((path.clone(), coords.clone()), version);
+        }
+    }
+
+    fn add(&mut self, chunk: (NodePath, Coords), version: Option<Version>) {
+        let rank = chunk.1.indices().len();
+        match self.by_chunk.insert(chunk, version) {
+            Some(before) if Version::holds_of(before, version) => {}
+            Some(_) => *self = Self::unsure(),
+            None => {
+                self.index_count = self.index_count.saturating_add(rank);
+                if self.by_chunk.len() > MAX_SEEN || self.index_count > MAX_INDICES {
+                    *self = Self::unsure();
+                }
+            }
+        }
+    }
+
+    fn unsure() -> Self {
+        Self { is_unsure: true, ..Self::default() }
+    }
 }
 
 impl Seen {
@@ -61,9 +99,12 @@ impl Seen {
     /// its way to the kernel.
     pub fn forget(&self) {
         let mut chunks = self.0.lock();
-        chunks.is_unsure = chunks.last.is_some_and(|last| last.elapsed() < ON_ITS_WAY);
-        chunks.versions = HashMap::new();
+        let is_unsure = chunks.last.is_some_and(|last| last.elapsed() < ON_ITS_WAY);
+        let gone =
+            std::mem::replace(&mut chunks.versions, Versions { is_unsure, ..Versions::default() });
         chunks.forgotten = chunks.forgotten.wrapping_add(1);
+        drop(chunks);
+        drop(gone); // Freeing memory takes time: not under the lock.
     }
 
     /// Returns how often that happened.
@@ -77,31 +118,29 @@ impl Seen {
         self.0.lock().last = Some(Instant::now());
     }
 
-    /// Notes the versions of the chunks that an answer was made of, or that they were not stored.
-    pub fn note_all(&self, read: impl IntoIterator<Item = (NodePath, Coords, Option<Version>)>) {
+    /// Notes the versions of the chunks that an answer was made of.
+    pub fn note_all(&self, read: Versions) {
         let mut chunks = self.0.lock();
         chunks.last = Some(Instant::now());
-        for (path, coords, version) in read {
-            if chunks.is_unsure {
+        if read.is_unsure {
+            chunks.versions = Versions::unsure();
+        }
+        for (chunk, version) in read.by_chunk {
+            if chunks.versions.is_unsure {
                 return;
             }
-            let before = chunks.versions.insert((path, coords), version);
-            if before.is_some_and(|before| !Version::holds_of(before, version))
-                || chunks.versions.len() > MAX_SEEN
-            {
-                (chunks.is_unsure, chunks.versions) = (true, HashMap::new());
-            }
+            chunks.versions.add(chunk, version);
         }
     }
 
     /// Returns the chunks and versions by array; `None` if there may be others.
     fn by_array(&self) -> Option<HashMap<NodePath, Vec<Read>>> {
         let chunks = self.0.lock();
-        if chunks.is_unsure {
+        if chunks.versions.is_unsure {
             return None;
         }
         let mut by_array: HashMap<NodePath, Vec<_>> = HashMap::new();
-        for ((path, coords), version) in &chunks.versions {
+        for ((path, coords), version) in &chunks.versions.by_chunk {
             by_array.entry(path.clone()).or_default().push((coords.clone(), *version));
         }
         Some(by_array)
@@ -127,5 +166,40 @@ impl KernelPages {
         };
         self.view.is_like(view)
             && by_array.into_iter().all(|(path, chunks)| holds(&path, chunks) == Some(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_for_versions_of_chunks_has_a_limit_in_chunks_and_in_dimensions() {
+        for (rank, most) in [(1, MAX_SEEN), (4, MAX_SEEN), (64, MAX_INDICES / 64)] {
+            let (seen, path) = (Seen::default(), NodePath::root());
+            let chunk = |number: usize| {
+                let mut indices = vec![0; rank];
+                indices[0] = u64::try_from(number).expect("small");
+                Coords::new(indices)
+            };
+            let mut read = Versions::default();
+            for number in 0..most {
+                read.note(&path, &chunk(number), None);
+                read.note(&path, &chunk(number), None);
+            }
+            seen.note_all(read);
+            let known = seen.by_array().expect("all of them are known");
+            assert_eq!(known[&path].len(), most, "of rank {rank}");
+            let mut more = Versions::default();
+            more.note(&path, &chunk(most), None);
+            seen.note_all(more);
+            assert!(seen.by_array().is_none(), "{most} chunks of rank {rank} and one");
+            let mut many = Versions::default();
+            (0..=most).for_each(|number| many.note(&path, &chunk(number), None));
+            assert!(many.is_unsure && many.by_chunk.is_empty(), "rank {rank}");
+            let other = Seen::default();
+            other.note_all(many);
+            assert!(other.by_array().is_none(), "rank {rank}");
+        }
     }
 }

@@ -20,7 +20,7 @@ use crate::cache::Residency;
 use crate::error::{At, Error, Kind, Result};
 use crate::pool::Urgency;
 use crate::store::{Expected, Stat, Version};
-use crate::vfs::kernel::view_pages::Seen;
+use crate::vfs::kernel::view_pages::{Seen, Versions};
 use crate::view::{Elements, Excerpt, GetChunk};
 
 /// Up to `1/SMALL_PART` of a chunk is a small part of it.
@@ -74,7 +74,7 @@ impl Assembler {
         let since = self.decoder.core.fresh_since(Some(open.opened));
         let _expected = self.expect(request, how);
         let jobs = self.decode_together(request, how, since);
-        let (next, read) = (Cell::new(0_usize), RefCell::new(Vec::new()));
+        let (next, read) = (Cell::new(0_usize), RefCell::new(Versions::default()));
         // Of a long part, few chunks are in memory at a time. The first one is for this thread.
         let beside = absent(request, how).filter(|_| how.is_long_part).skip(1);
         let beside = RefCell::new(beside);
@@ -92,9 +92,7 @@ impl Assembler {
             let at = next.replace(next.get().saturating_add(1));
             let part = request.parts.get(at);
             debug_assert!(part.is_none_or(|part| part.chunk.coords == *coords));
-            let note = |version| {
-                read.borrow_mut().push((elements.path.clone(), coords.clone(), version));
-            };
+            let note = |version| read.borrow_mut().note(&elements.path, coords, version);
             if let Some(Part { residency: Residency::Ready(chunk), .. }) = part {
                 note(Some(chunk.stat.version));
                 return Ok(Some(chunk.bytes.clone().into()));

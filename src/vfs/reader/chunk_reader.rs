@@ -13,7 +13,8 @@ use super::decode::{DecodeTo, Decoder};
 use super::expect::Expectations;
 use super::jobs::read_range;
 use super::pattern::Run;
-use crate::array::{ChunkId, ChunkLen, ChunkRef, Coords};
+use super::plan::hash_of;
+use crate::array::{ChunkLen, ChunkRef, Coords};
 use crate::error::{At, Result};
 use crate::pool::Urgency;
 use crate::view::{Elements, Excerpt};
@@ -46,10 +47,10 @@ pub struct ChunkReader {
 
 #[derive(Default)]
 struct State {
-    /// The bytes that were read of a chunk in parts.
-    parts: HashMap<ChunkId, u64>,
-    /// The chunks that were decoded in advance.
-    expected: HashSet<ChunkId>,
+    /// The bytes that were read of a chunk in parts, by its hash.
+    parts: HashMap<u64, u64>,
+    /// The hashes of the chunks that were decoded in advance.
+    expected: HashSet<u64>,
 }
 
 impl fmt::Debug for ChunkReader {
@@ -112,7 +113,7 @@ impl ChunkReader {
         if state.parts.len() > MOST_REMEMBERED {
             state.parts.clear();
         }
-        let read = state.parts.entry(chunk.id()).or_default();
+        let read = state.parts.entry(hash_of(chunk)).or_default();
         *read = read.saturating_add(wanted);
         *read <= len / PARTIAL
     }
@@ -151,7 +152,7 @@ impl ChunkReader {
         if state.expected.len() > MOST_REMEMBERED {
             state.expected.clear();
         }
-        chunks.retain(|chunk| state.expected.insert(chunk.id()));
+        chunks.retain(|chunk| state.expected.insert(hash_of(chunk)));
         chunks
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::plan::hash_of;
 use crate::array::{Array, ChunkRef, Coords};
 use crate::cache::ChunkCache;
 use crate::pool::{Pool, Urgency};
@@ -27,8 +28,8 @@ pub(super) struct Expectations {
 
 #[derive(Default)]
 struct State {
-    /// The chunks that were announced.
-    expected: HashSet<ChunkRef>,
+    /// The hashes of the chunks that were announced.
+    expected: HashSet<u64>,
     kept: VecDeque<Expected>,
     /// How many announcements wait for a thread.
     queued: usize,
@@ -96,7 +97,7 @@ impl Expectations {
                 state.expected.clear();
             }
             let chunks = all.into_iter().map(|coords| ChunkRef::new(array, &coords));
-            new.extend(chunks.filter(|chunk| state.expected.insert(chunk.clone())));
+            new.extend(chunks.filter(|chunk| state.expected.insert(hash_of(chunk))));
         }
         new
     }

@@ -18,9 +18,11 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use foldhash::quality::FixedState;
 
 use super::expect::Expectations;
 use super::pattern::{DISORDER, Runs, Ticket};
@@ -213,7 +215,8 @@ struct Run<C> {
     began: Instant,
     /// How far chunks were asked for.
     asked_until: u64,
-    asked: HashSet<C>,
+    /// The hashes of chunks that were asked for: their coordinates may be long.
+    asked: HashSet<u64>,
     /// How far chunks are expected from the store.
     expected_until: u64,
     expectations: Arc<Expectations>,
@@ -337,7 +340,7 @@ impl<C: Chunk> Reads<C> {
         if state.asked.len() > MOST_REMEMBERED {
             state.asked.clear();
         }
-        let soon = soon.into_iter().filter(|(chunk, _)| state.asked.insert(chunk.clone()));
+        let soon = soon.into_iter().filter(|(chunk, _)| state.asked.insert(hash_of(chunk)));
         let soon = soon.map(|(chunk, until)| (chunk, run.ticket(until))).collect();
         Plan { fetches, beside, soon, later, expectations, passed, run_len }
     }
@@ -428,6 +431,11 @@ fn taken_in(time: Duration, run_len: u64, elapsed: Duration) -> u64 {
     let taken = u128::from(run_len).saturating_mul(time.as_micros());
     let taken = taken / elapsed.as_micros().max(1);
     u64::try_from(taken).unwrap_or(u64::MAX)
+}
+
+/// Returns the hash by which a chunk is remembered.
+pub(super) fn hash_of(chunk: &impl Hash) -> u64 {
+    FixedState::default().hash_one(chunk)
 }
 
 /// Returns a range in pieces of at most [`DISORDER`] bytes.
