@@ -9,6 +9,7 @@
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
 //! | [`bounded`] | maps with a limit in bytes |
 //! | [`budget`] | the memory of a mount, which its users share |
+//! | [`admission`] | the memory that decoding and encoding take while they go on |
 //! | [`buffer`] | the bytes of chunks, in reused memory |
 //! | [`limits`] | how much a hierarchy may require of this process |
 //! | [`pool`] | threads, and the tasks that wait for them |
@@ -48,6 +49,7 @@
     )
 )]
 
+pub mod admission;
 pub mod array;
 pub mod backing;
 pub mod bounded;

@@ -13,6 +13,7 @@ use std::thread;
 use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use crate::admission;
 use crate::error::Result;
 
 /// The number of threads that work on chunks.
@@ -21,6 +22,15 @@ static BUSY: AtomicUsize = AtomicUsize::new(0);
 std::thread_local! {
     /// Whether this thread is counted.
     static IS_BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A thread that works on the items of [`map`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The thread that called it.
+    Caller,
+    /// One that shares the work.
+    Helper,
 }
 
 /// Counts this thread as working on chunks until it is dropped.
@@ -48,12 +58,16 @@ impl Drop for Busy {
     }
 }
 
-/// Returns the number of processors without work, not counting this thread's.
-fn idle() -> usize {
+/// Returns the number of processors.
+pub fn processors() -> usize {
     static ALL: OnceLock<usize> = OnceLock::new();
     // Counting processors reads several files.
-    let all = *ALL.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get));
-    all.saturating_sub(BUSY.load(Ordering::Relaxed))
+    *ALL.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+}
+
+/// Returns the number of processors without work, not counting this thread's.
+fn idle() -> usize {
+    processors().saturating_sub(BUSY.load(Ordering::Relaxed))
 }
 
 /// Returns the helper threads, `None` if no more can be started.
@@ -90,18 +104,37 @@ pub fn map<T: Send, U: Send, S>(
     state: impl Fn() -> Result<S> + Sync,
     make: impl Fn(&mut S, T) -> Result<U> + Sync,
 ) -> Result<Vec<U>> {
+    map_within(items, |_| 0, state, make)
+}
+
+/// Like [`map`], for items that take memory: `memory` returns the most bytes for each (see
+/// [`admission`]). Helper threads leave the items to this one if there is no room for them.
+pub fn map_within<T: Send, U: Send, S>(
+    items: Vec<T>,
+    memory: impl Fn(&T) -> u64 + Sync,
+    state: impl Fn() -> Result<S> + Sync,
+    make: impl Fn(&mut S, T) -> Result<U> + Sync,
+) -> Result<Vec<U>> {
     let _busy = busy();
     let others = idle().min(items.len().saturating_sub(1));
     let mut made: Vec<Option<Result<U>>> = items.iter().map(|_| None).collect();
     // The lock is held only to take the next item.
-    let rest = Mutex::new(items.into_iter().zip(&mut made));
+    let rest = Mutex::new(items.into_iter().zip(&mut made).peekable());
     let has_failed = AtomicBool::new(false);
-    let work = || {
+    let work = |by: By| {
         let _busy = busy();
         let mut known = None;
         while !has_failed.load(Ordering::Relaxed) {
-            let next = rest.lock().next();
-            let Some((item, place)) = next else { return };
+            let mut rest = rest.lock();
+            let Some((item, _)) = rest.peek() else { return };
+            let len = memory(item);
+            let admission = admission::try_enter(len);
+            if by == By::Helper && admission.is_none() {
+                return;
+            }
+            let Some((item, place)) = rest.next() else { return };
+            drop(rest);
+            let _admission = admission.unwrap_or_else(|| admission::enter(len));
             let state = match &mut known {
                 Some(state) => Ok(state),
                 none => state().map(|state| none.insert(state)),
@@ -114,11 +147,14 @@ pub fn map<T: Send, U: Send, S>(
     match helpers().filter(|_| others > 0) {
         Some(helpers) => helpers.in_place_scope(|scope| {
             for _ in 0..others {
-                scope.spawn(|_| work());
+                scope.spawn(|_| {
+                    let _without_waiting = admission::without_waiting();
+                    work(By::Helper);
+                });
             }
-            work();
+            work(By::Caller);
         }),
-        None => work(),
+        None => work(By::Caller),
     }
     drop(rest);
     made.into_iter().flatten().collect()

@@ -205,6 +205,10 @@ impl Array {
             let dtype = self.model.dtype.clone();
             Elements { shape, dtype }.check(&decoded).map_err(invalid)
         };
-        parallel::map(parts, || Ok(()), |(), part| check(part)).map(drop)
+        let memory = |(coords, _): &(Coords, Bytes)| {
+            let shape = || form.chunks.grid().chunk_shape_at(coords);
+            pipelines.of(shape).map_or(0, |pipeline| pipeline.decoder_memory(pipeline.usual_len()))
+        };
+        parallel::map_within(parts, memory, || Ok(()), |(), part| check(part)).map(drop)
     }
 }

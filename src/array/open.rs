@@ -17,9 +17,10 @@ use super::key_encoding::{self, decode as decode_key};
 use super::layers;
 use super::layout::{ShardLayout, ShardWrite};
 use super::sharded::Sharded;
+use crate::admission;
 use crate::buffer::{Buffer, reserve};
-use crate::codec::{Elements, vlen};
-use crate::error::{Error, Fault, Result};
+use crate::codec::{Elements, Pipeline, vlen};
+use crate::error::{Error, Fault, Kind, Result};
 use crate::metadata::{chunk_shapes, model};
 use crate::parallel;
 use crate::store::{ByteRange, Condition, Expected, Key, Prefix, Stat, Store};
@@ -248,6 +249,9 @@ impl Array {
         if pipeline.needs_most_for(range) {
             return Ok(None);
         }
+        let is_whole = !pipeline.is_by_element();
+        let memory = if is_whole { pipeline.decoder_memory(pipeline.usual_len()) } else { 0 };
+        let _memory = admission::enter(memory);
         let Range { start, end } = pipeline.encoded_range(range);
         let wanted = ByteRange::Span { offset: start, len: end.saturating_sub(start) };
         let values = self.chunks.get_partial_values(&[(coords.clone(), wanted)]);
@@ -381,10 +385,32 @@ impl Array {
     pub fn read_chunk_within<L>(
         &self,
         coords: &Coords,
-        draw: impl FnOnce(u64) -> L,
+        draw: impl Fn(u64) -> L,
     ) -> Result<Option<(Buffer, Stat)>> {
         let pipeline = self.pipeline(coords)?;
-        let range = (coords.clone(), ByteRange::first(pipeline.longest()));
+        let usual = pipeline.usual_len();
+        if usual < pipeline.longest() {
+            let _memory = admission::enter(pipeline.decoder_memory(usual));
+            match self.read_form(coords, &pipeline, usual, &draw) {
+                // A form of it is longer, or it is damaged.
+                Err(error) if error.kind() == Kind::Corrupt => log::debug!("{coords}: {error}"),
+                read => return read,
+            }
+        }
+        let longest = pipeline.longest();
+        let _memory = admission::enter(pipeline.decoder_memory(longest));
+        self.read_form(coords, &pipeline, longest, &draw)
+    }
+
+    /// Reads and decodes a chunk whose forms have at most `longest` bytes.
+    fn read_form<L>(
+        &self,
+        coords: &Coords,
+        pipeline: &Pipeline,
+        longest: u64,
+        draw: impl Fn(u64) -> L,
+    ) -> Result<Option<(Buffer, Stat)>> {
+        let range = (coords.clone(), ByteRange::first(longest));
         let Some(value) = self.chunks.get_partial_values(&[range])?.pop().flatten() else {
             return Ok(None);
         };
@@ -392,7 +418,7 @@ impl Array {
             Ok(key) => error.at_key(&key),
             Err(_) => error.at_coords(coords),
         };
-        if value.stat.len > pipeline.longest() {
+        if value.stat.len > longest {
             let longest = self.chunk_len(coords)?.longest();
             return Err(named(Error::fault(
                 Fault::Length,
@@ -403,7 +429,8 @@ impl Array {
             )));
         }
         let drawn = draw(self.chunk_len(coords)?.exactly().unwrap_or_default());
-        let decoded = pipeline.decode(value.bytes).map_err(named)?;
+        let longest = usize::try_from(longest).unwrap_or(usize::MAX);
+        let decoded = pipeline.decode_within(value.bytes, longest).map_err(named)?;
         drop(drawn);
         Ok(Some((decoded, value.stat)))
     }
@@ -443,7 +470,15 @@ impl Array {
             };
             Ok(Change { coords, value, condition })
         };
-        self.chunks.update(parallel::map(chunks, || Ok(()), |(), chunk| change(chunk))?)
+        let memory = |(coords, decoded, _): &(Coords, Option<Buffer>, Condition)| {
+            self.encoder_memory(coords, decoded.as_ref())
+        };
+        self.chunks.update(parallel::map_within(
+            chunks,
+            memory,
+            || Ok(()),
+            |(), chunk| change(chunk),
+        )?)
     }
 
     /// Whether a chunk is erased instead of stored, because it equals the fill value bit for bit.
@@ -468,6 +503,12 @@ impl Array {
     /// Whether one stored value may contain several chunks.
     pub fn is_sharded(&self) -> bool {
         self.model.rectilinear.is_none() && self.model.chunk_shape != self.chunk_shape
+    }
+
+    /// Returns the most bytes that encoding a chunk takes; 0 for one that is erased.
+    fn encoder_memory(&self, coords: &Coords, decoded: Option<&Buffer>) -> u64 {
+        let pipeline = self.pipeline(coords).ok();
+        pipeline.zip(decoded).map_or(0, |(pipeline, bytes)| pipeline.encoder_memory(bytes.len()))
     }
 
     fn encode(&self, coords: &Coords, decoded: Buffer) -> Result<Bytes> {

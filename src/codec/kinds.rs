@@ -109,6 +109,12 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// Returns the most bytes that encoding `decoded_len` bytes takes besides both forms.
+    fn encoder_memory(&self, decoded_len: usize) -> u64 {
+        let _ = decoded_len;
+        0
+    }
+
     /// Returns the length of the encoded form if it follows from the decoded length, as that of a
     /// checksum does.
     fn encoded_len(&self, decoded_len: u64) -> Option<u64> {

@@ -15,6 +15,7 @@ use super::elements::Elements;
 use super::kinds::{ArrayToArray, ArrayToBytes, BytesToBytes};
 use super::registry::{self, Chain};
 use super::spec::CodecSpec;
+use crate::admission;
 use crate::buffer::{Buffer, fitted, recycle};
 use crate::error::{Error, Fault, Result};
 use crate::json::Object;
@@ -22,6 +23,13 @@ use crate::parallel;
 
 /// An intermediate form may be longer than twice the decoded chunk by at most this many bytes.
 const SLACK: u64 = 1 << 20;
+
+/// Decoding and encoding take up to this many forms of a chunk: the first, the last, one between
+/// two codecs, and what a codec needs to make it.
+const FORMS: u64 = 4;
+
+/// The least length of a chunk of unknown length that is decoded at first, in bytes.
+const LEAST_USUAL: u64 = 1 << 20;
 
 /// The codecs between a decoded chunk and its stored form.
 #[derive(Debug)]
@@ -127,12 +135,50 @@ impl Pipeline {
         longest(self.limit)
     }
 
+    /// Returns how long the forms of a chunk may be in the first attempt to decode it. A chunk with
+    /// elements of variable length rarely has as many bytes as it may have, so it is decoded within
+    /// less memory at first.
+    pub fn usual_len(&self) -> u64 {
+        // Two threads more than processors decode.
+        let usual = admission::share_of(parallel::processors().saturating_add(2)) / FORMS;
+        match self.decoded_len {
+            Some(_) => self.longest(),
+            None => self.longest().min(usual.max(LEAST_USUAL)),
+        }
+    }
+
+    /// Returns the most bytes that decoding takes if no form of the chunk has more than `longest`.
+    pub fn decoder_memory(&self, longest: u64) -> u64 {
+        let len = self.decoded_len.and_then(|len| u64::try_from(len).ok());
+        let forms = if self.is_identity() { 1 } else { FORMS };
+        len.unwrap_or(longest).saturating_mul(forms)
+    }
+
+    /// Returns the most bytes that encoding a chunk of `decoded_len` bytes takes.
+    pub fn encoder_memory(&self, decoded_len: usize) -> u64 {
+        if self.is_identity() {
+            return 0;
+        }
+        let forms = u64::try_from(decoded_len).unwrap_or(u64::MAX).saturating_mul(FORMS);
+        let longest = usize::try_from(self.longest()).unwrap_or(usize::MAX);
+        let tables = self.bytes_to_bytes.iter().map(|stage| {
+            stage.codec.encoder_memory(stage.decoded_len.unwrap_or(decoded_len).min(longest))
+        });
+        forms.saturating_add(tables.max().unwrap_or_default())
+    }
+
     /// Decodes a chunk: little endian, C order, exactly [`Self::decoded_len`] bytes if that is
     /// known.
     pub fn decode(&self, encoded: Bytes) -> Result<Buffer> {
+        self.decode_within(encoded, usize::MAX)
+    }
+
+    /// Like [`Self::decode`]. Fails if a compressed form of the chunk has more than `longest`
+    /// bytes.
+    pub fn decode_within(&self, encoded: Bytes, longest: usize) -> Result<Buffer> {
         let _busy = parallel::busy();
         let clock = Clock::start();
-        let bytes = undone(&self.bytes_to_bytes, encoded, clock)?;
+        let bytes = undone(&self.bytes_to_bytes, encoded, longest, clock)?;
         let mut elements = self.array_to_bytes.decode(bytes)?;
         for codec in self.array_to_array.iter().rev() {
             clock.check()?;
@@ -185,7 +231,7 @@ impl Pipeline {
         let (bytes, decoded_len) = match self.bytes_to_bytes.split_first() {
             Some((first, others)) => {
                 let Some(len) = first.decoded_len else { return Ok(None) };
-                let outer = undone(others, encoded, Clock::start())?;
+                let outer = undone(others, encoded, usize::MAX, Clock::start())?;
                 let Some(part) = first.codec.decode_range(&outer, len, range.clone())? else {
                     return Ok(None);
                 };
@@ -217,17 +263,32 @@ impl Pipeline {
         }
         let mut bytes = self.array_to_bytes.encode(elements, &extent)?;
         for stage in &self.bytes_to_bytes {
+            self.check_encoded(&bytes)?;
             bytes = Buffer::from(fitted(stage.codec.encode(&bytes)?)).into();
         }
+        self.check_encoded(&bytes)?;
         Ok(bytes)
+    }
+
+    /// Fails if a form of a chunk is longer than a reader accepts.
+    fn check_encoded(&self, bytes: &[u8]) -> Result<()> {
+        let longest = self.longest();
+        if u64::try_from(bytes.len()).is_ok_and(|len| len <= longest) {
+            return Ok(());
+        }
+        Err(Error::too_large(format!(
+            "the codecs make {} bytes of a chunk of at most {}, and {longest} can be read again",
+            bytes.len(),
+            self.limit,
+        )))
     }
 }
 
-/// Decodes what these bytes-to-bytes codecs encoded.
-fn undone(stages: &[Stage], encoded: Bytes, clock: Clock) -> Result<Bytes> {
+/// Decodes what these bytes-to-bytes codecs encoded, to at most `longest` bytes.
+fn undone(stages: &[Stage], encoded: Bytes, longest: usize, clock: Clock) -> Result<Bytes> {
     let mut bytes = encoded;
     for stage in stages.iter().rev() {
-        let mut decoded = stage.codec.decode(&bytes, stage.limit)?;
+        let mut decoded = stage.codec.decode(&bytes, stage.limit.min(longest))?;
         match stage.decoded_len {
             Some(expected) if expected != decoded.len() => {
                 return Err(wrong_len(decoded.len(), expected));

@@ -31,6 +31,41 @@ fn a_chunk_of_another_length_is_damage() {
 }
 
 #[test]
+fn a_chunk_that_its_codecs_make_too_long_to_read_is_not_encoded() {
+    let base64 = || spec("numcodecs.base64", "{}");
+    let len = 3 << 20;
+    let encoded = |count: usize| {
+        let specs: Vec<CodecSpec> = (0..count).map(|_| base64()).collect();
+        let pipeline = bind(&specs, &[len], DType::Uint(1));
+        pipeline.encode(Buffer::zeroed(3 << 20).expect("memory"), &[len])
+    };
+    assert_eq!(encoded(2).expect("short enough").len(), 5_592_408);
+    let error = encoded(3).expect_err("more than twice as long");
+    assert_eq!(error.errno(), libc::EFBIG);
+    assert_eq!(
+        error.detail(),
+        "the codecs make 7456544 bytes of a chunk of at most 3145728, and 7340032 can be read again"
+    );
+}
+
+#[test]
+fn a_chunk_of_strings_is_decoded_within_little_memory_at_first() {
+    let specs = [spec("vlen-utf8", "{}"), spec("gzip", r#"{"level": 1}"#)];
+    let chain = Chain::sort(&specs).expect("known codecs");
+    let elements = Elements { shape: vec![1], dtype: DType::String };
+    let pipeline = Pipeline::bind(&chain, &[], &elements, 1 << 40).expect("bound");
+    let usual = pipeline.usual_len();
+    assert!(usual < pipeline.longest() && pipeline.decoder_memory(usual) == FORMS * usual);
+    let text = [&1_u32.to_le_bytes()[..], &1_000_u32.to_le_bytes(), &[b'x'; 1000]].concat();
+    let encoded = pipeline.encode(text.clone().into(), &[1]).expect("encoded");
+    assert!(pipeline.decode_within(encoded.clone(), 1007).is_err());
+    assert_eq!(*pipeline.decode_within(encoded, 1008).expect("decoded"), *text);
+    let numbers = bind(&specs[1..], &[1000], DType::Uint(2));
+    assert_eq!(numbers.usual_len(), numbers.longest());
+    assert_eq!(numbers.decoder_memory(numbers.longest()), FORMS * 2000);
+}
+
+#[test]
 fn a_codec_that_is_not_known_is_named_unless_it_may_be_left_out() {
     let mut unknown = spec("homeopathy", "{}");
     let error = Chain::sort(std::slice::from_ref(&unknown)).expect_err("unknown");
