@@ -54,6 +54,11 @@ impl Conditional {
 }
 
 impl BytesToBytes for Conditional {
+    fn encoder_memory(&self, decoded_len: usize) -> u64 {
+        let each = self.codecs.iter().map(|codec| codec.encoder_memory(decoded_len));
+        each.max().unwrap_or_default()
+    }
+
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>> {
         let mut payload: Option<Vec<u8>> = None;
         let mut mask = 0_u16;

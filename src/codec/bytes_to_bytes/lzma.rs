@@ -118,6 +118,10 @@ impl BytesToBytes for Lzma {
         }
     }
 
+    fn encoder_memory(&self, decoded_len: usize) -> u64 {
+        self.chain.encoder_memory(decoded_len)
+    }
+
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
         let mut output = room_to_decode("lzma", encoded.len(), limit)?;
         let mut decoder = Decoder(self.decoder()?);

@@ -22,9 +22,9 @@ use crate::codec::configuration::{flag, integer};
 use crate::codec::kinds::{BytesToBytes, Part};
 use crate::error::{Error, Result};
 use crate::json::Object;
+use tables::{MAX_SHORT_LEVEL, Tables};
 
-/// The highest level whose context, a few MiB, a thread caches; above, it can be hundreds of MiB.
-const MAX_KEPT_LEVEL: i32 = 6;
+pub(super) mod tables;
 
 /// The binary logarithm of the longest window with which a range is decoded: the decoder keeps as
 /// much memory for each thread.
@@ -66,7 +66,7 @@ impl Zstd {
 impl BytesToBytes for Zstd {
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>> {
         let mut encoded = room("zstd", compress_bound(decoded.len()))?;
-        with_compressor(self.level, |compressor| {
+        with_compressor((self.level, decoded.len()), |compressor| {
             compressor.set_parameter(CParameter::ChecksumFlag(self.checksum))?;
             compressor.compress_to_buffer(decoded, &mut encoded)
         })
@@ -88,6 +88,10 @@ impl BytesToBytes for Zstd {
             return Err(too_long("zstd", limit));
         }
         Ok(decoded)
+    }
+
+    fn encoder_memory(&self, decoded_len: usize) -> u64 {
+        tables::memory(self.level, decoded_len, 1)
     }
 
     /// A checksum covers the whole frame, so a chunk that has one is decoded as a whole.
@@ -169,13 +173,14 @@ fn with_context<T>(
     result
 }
 
-/// Runs `work` with a compressor of this level.
+/// Runs `work` with a compressor of this level for inputs of `len` bytes.
 fn with_compressor<T>(
-    level: i32,
+    (level, len): (i32, usize),
     work: impl FnOnce(&mut Compressor<'static>) -> io::Result<T>,
 ) -> io::Result<T> {
-    if level > MAX_KEPT_LEVEL {
-        return work(&mut Compressor::new(level)?);
+    // Only short tables are kept with the thread.
+    if level > MAX_SHORT_LEVEL {
+        return work(&mut compressor(level, len, 1)?);
     }
     let mut compressor = match COMPRESSOR.take() {
         Some(mut compressor) => {
@@ -188,6 +193,19 @@ fn with_compressor<T>(
     // Only after success: a compressor that failed would reject a new level.
     COMPRESSOR.set(Some(compressor));
     Ok(result)
+}
+
+/// Returns a compressor for inputs of `len` bytes, one of several that work at a time.
+pub(super) fn compressor(
+    level: i32,
+    len: usize,
+    compressors: usize,
+) -> io::Result<Compressor<'static>> {
+    let mut compressor = Compressor::new(level)?;
+    for parameter in Tables::new(level, len, compressors).into_iter().flat_map(Tables::parameters) {
+        compressor.set_parameter(parameter)?;
+    }
+    Ok(compressor)
 }
 
 #[cfg(test)]

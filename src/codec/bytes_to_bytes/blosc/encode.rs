@@ -4,12 +4,13 @@
 
 use std::fmt::Display;
 
+use ::zstd::bulk;
+use ::zstd::zstd_safe::compress_bound;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
-use zstd::bulk;
-use zstd::zstd_safe::compress_bound;
 
 use super::super::deflate::{Form, encode_into};
 use super::super::stream::room;
+use super::super::zstd;
 use super::bitshuffle::bitshuffle;
 use super::blosclz;
 use super::frame::{
@@ -82,7 +83,8 @@ impl Encoder {
         let whole_split_count =
             if self.compressor == Compressor::Zstd { 1 } else { split_count(item_len, block_len) };
         let shares = decoded.chunks(share(block_len).saturating_mul(block_len)).collect();
-        let worker = || Worker::new(self, block_len, whole_split_count);
+        let workers = workers(decoded.len(), block_len);
+        let worker = || Worker::new(self, (block_len, workers), whole_split_count);
         let shares = parallel::map(shares, worker, Worker::encode)?;
 
         let block_count = decoded.len().div_ceil(block_len);
@@ -112,6 +114,23 @@ impl Encoder {
             keep(share.blocks);
         }
         Ok(Some(frame))
+    }
+
+    /// Returns the most bytes that encoding takes besides the frame and the decoded bytes.
+    pub fn memory(&self, decoded_len: usize) -> u64 {
+        if self.level == 0 || decoded_len < MIN_BUFFER_LEN {
+            return 0;
+        }
+        let block_len = self.block_len(decoded_len);
+        let workers = workers(decoded_len, block_len);
+        let tables = match self.compressor {
+            Compressor::Zstd => zstd::tables::memory(zstd_level(self.level), block_len, workers),
+            Compressor::BloscLz | Compressor::Lz4 | Compressor::Snappy | Compressor::Zlib => 0,
+        };
+        // Beside the filter there is a compressed split, which may be a little longer.
+        let scratch = self.filter.room(block_len).saturating_add(block_len);
+        let of_one = tables.saturating_add(u64::try_from(scratch).unwrap_or(u64::MAX));
+        of_one.saturating_mul(u64::try_from(workers).unwrap_or(u64::MAX))
     }
 
     /// Returns the length of a block for a frame of `decoded_len` bytes, at least
@@ -168,8 +187,13 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(encoder: &Encoder, block_len: usize, split_count: usize) -> Result<Self> {
-        let backend = Backend::new(encoder.compressor, encoder.level)?;
+    /// Returns the state of one of several `workers`.
+    fn new(
+        encoder: &Encoder,
+        (block_len, workers): (usize, usize),
+        split_count: usize,
+    ) -> Result<Self> {
+        let backend = Backend::new(encoder, block_len, workers)?;
         let filter = encoder.filter;
         let room = filter.room(block_len).saturating_add(backend.max_len(block_len));
         let (scratch, item_len) = (Scratch::new(room)?, usize::from(encoder.item_len));
@@ -216,6 +240,17 @@ impl Worker {
     }
 }
 
+/// Returns how many threads encode blocks at a time.
+fn workers(decoded_len: usize, block_len: usize) -> usize {
+    let share_len = share(block_len).saturating_mul(block_len).max(1);
+    decoded_len.div_ceil(share_len).min(parallel::processors()).max(1)
+}
+
+/// Returns the level of Zstandard. As in C-Blosc, 9 means the highest level.
+fn zstd_level(level: u32) -> i32 {
+    i32::try_from(level).ok().filter(|level| *level < 9).map_or(22, |level| level * 2 - 1)
+}
+
 fn number(len: usize) -> Result<u32> {
     u32::try_from(len).map_err(|_| Error::too_large(format!("blosc: {len} bytes")))
 }
@@ -230,20 +265,18 @@ enum Backend {
 }
 
 impl Backend {
-    /// Returns the compressor for frames of this level, 1 to 9. Levels do not apply to Snappy and
-    /// LZ4.
-    fn new(compressor: Compressor, level: u32) -> Result<Self> {
-        Ok(match compressor {
+    /// Returns the compressor for blocks of this length, one of several that work at a time. The
+    /// level is 1 to 9; levels do not apply to Snappy and LZ4.
+    fn new(encoder: &Encoder, block_len: usize, workers: usize) -> Result<Self> {
+        let level = encoder.level;
+        Ok(match encoder.compressor {
             Compressor::BloscLz => Self::BloscLz(blosclz::MatchTable::new(level)),
             Compressor::Lz4 => Self::Lz4(CompressTable::large()),
             Compressor::Snappy => Self::Snappy(Box::new(snap::raw::Encoder::new())),
             Compressor::Zlib => Self::Zlib(i32::try_from(level).unwrap_or(9)),
             Compressor::Zstd => {
-                // As in C-Blosc, 9 means the highest level.
-                let level = i32::try_from(level).ok().filter(|level| *level < 9);
-                let level = level.map_or(22, |level| level * 2 - 1);
-                let compressor = bulk::Compressor::new(level).map_err(|e| broken("zstd", &e))?;
-                Self::Zstd(compressor)
+                let compressor = zstd::compressor(zstd_level(level), block_len, workers);
+                Self::Zstd(compressor.map_err(|e| broken("zstd", &e))?)
             }
         })
     }

@@ -100,6 +100,10 @@ impl BytesToBytes for Blosc {
         decode::decode(encoded, limit)
     }
 
+    fn encoder_memory(&self, decoded_len: usize) -> u64 {
+        self.encoder.memory(decoded_len)
+    }
+
     fn has_ranges(&self) -> bool {
         true
     }

@@ -4,6 +4,7 @@
 use liblzma::stream::{Filters, LzmaOptions, MatchFinder, Mode};
 use serde_json::Value;
 
+use crate::admission;
 use crate::codec::configuration::{count, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;
@@ -21,6 +22,9 @@ const MAX_FILTERS: usize = 4;
 
 /// The largest dictionary within the memory limit.
 const MAX_DICT_LEN: u32 = 128 << 20;
+
+/// An encoder takes up to so many times its dictionary.
+const ENCODER_DICTS: u64 = 12;
 
 /// The shortest dictionary that liblzma accepts.
 const MIN_DICT_LEN: u32 = 4096;
@@ -113,6 +117,15 @@ impl Chain {
             filter.append_to(&mut filters, decoded_len)?;
         }
         Ok(filters)
+    }
+
+    /// Returns the most bytes that an encoder takes for `decoded_len` bytes.
+    pub fn encoder_memory(&self, decoded_len: usize) -> u64 {
+        let dict_len = |filter: &Filter| match filter {
+            Filter::Lzma { options, .. } => u64::from(options.encoder_dict_len(decoded_len)),
+            Filter::Delta { .. } | Filter::Branch { .. } => 0,
+        };
+        self.0.iter().map(dict_len).sum::<u64>().saturating_mul(ENCODER_DICTS)
     }
 
     /// Returns the options of the LZMA1 filter of a .lzma file.
@@ -249,15 +262,21 @@ impl Options {
         })
     }
 
+    /// Returns the length of the dictionary to encode `decoded_len` bytes. An encoder allocates a
+    /// multiple of it, whether it needs that or not; a shorter one finds fewer repetitions.
+    fn encoder_dict_len(&self, decoded_len: usize) -> u32 {
+        let needed = decoded_len.checked_next_power_of_two();
+        let needed = needed.and_then(|len| u32::try_from(len).ok()).unwrap_or(u32::MAX);
+        let most = admission::longest_tables() / ENCODER_DICTS;
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        self.dict_len.min(needed).min(most).max(MIN_DICT_LEN)
+    }
+
     fn to_liblzma(&self, decoded_len: Option<usize>) -> Result<LzmaOptions> {
         let mut options = LzmaOptions::new_preset(self.preset)
             .map_err(|error| Error::invalid(format!("lzma: {error}")))?;
-        // An encoder allocates ten times its dictionary, whether it needs that or not.
-        let needed = decoded_len
-            .and_then(usize::checked_next_power_of_two)
-            .and_then(|len| u32::try_from(len).ok())
-            .unwrap_or(u32::MAX);
-        options.dict_size(self.dict_len.min(needed).max(MIN_DICT_LEN));
+        let needed = decoded_len.map_or(self.dict_len, |len| self.encoder_dict_len(len));
+        options.dict_size(needed);
         if let Some(bits) = self.literal_context_bits {
             options.literal_context_bits(bits);
         }
