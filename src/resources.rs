@@ -26,6 +26,14 @@ pub fn within_memory(len: u64, parts: u64) -> u64 {
     if limit < LITTLE_MEMORY { len.min(limit / parts.max(1)) } else { len }
 }
 
+/// Has threads share the memory that they free if there is little. To be called before any thread
+/// starts.
+pub fn share_freed_memory() {
+    if memory_limit() < LITTLE_MEMORY {
+        sys::use_one_arena();
+    }
+}
+
 /// Raises the limit of open files as far as allowed, and returns it. Child processes inherit it.
 pub fn raise_descriptor_limit() -> u64 {
     match sys::raise_descriptor_limit(MAX_DESCRIPTORS) {

@@ -65,6 +65,7 @@ use failure::{Failure, USAGE};
 
 /// Runs the command in `args`, which begin with the name of the program.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    crate::resources::share_freed_memory();
     let args: Vec<OsString> = args.into_iter().collect();
     let typed = match mount_helper::translate(&args) {
         Some(Ok(typed)) => typed,

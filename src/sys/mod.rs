@@ -5,6 +5,7 @@
 //! [`backing`](crate::backing), `vfs::authors` and [`cli`](crate::cli).
 #![expect(unsafe_code, reason = "this module is where it is allowed")]
 
+mod arenas;
 mod dir;
 mod flock;
 mod fuse_device;
@@ -29,6 +30,7 @@ use rustix::mount::{
     fsopen,
 };
 
+pub use arenas::use_one_arena;
 pub use dir::{Dir, check_writable, open_directories};
 pub use flock::{Lock, lock_now, wait_for_lock};
 pub use fuse_device::{inherited, is_fuse_device, open_fuse_device};

@@ -101,3 +101,20 @@ def test_a_chunk_that_its_codecs_make_too_long_to_read_is_refused(mount_in_littl
     said = mount_in_little_memory(store, ["mkdir -p long/c; head -c 16777216 /dev/zero > long/c/0; cat .zarrfs/errors"], "can be read again")
     assert "File too large" in said[0] and "can be read again" in said[0], said
     assert not (store / "long/c/0").exists()
+
+
+# The formats that keep the metadata of all nodes in a group.
+VIEWS = ["nc", "nc4", "h5", "safetensors"]
+
+
+def test_programs_that_copy_and_view_groups_of_many_attributes_stay_within_memory(mount_in_little_memory, tmp_path):
+    store = tmp_path / "made"
+    hostile.make("links_to_themselves", store)
+    members = {"attributes": {f"k{k}": list(range(50)) for k in range(100)}}
+    for n in range(60):
+        hostile.node(store / f"g/a{n}", hostile.array(**members, dimension_names=[f"x{n}"]))
+    hostile.node(store / "g", {**hostile.GROUP, "attributes": {f"k{k}": "x" * 1000 for k in range(3000)}})
+    read = "head -c 200000 {}.{} > /dev/null 2>&1"
+    views = [read.format(node, view) for view in VIEWS for node in ("g", "__root__")]
+    programs = ["; ".join(views), "cp -r g copied; mv copied moved; rm -r moved; getfattr -d g > /dev/null; cat g/zarr.json > /dev/null"]
+    mount_in_little_memory(store, programs)
