@@ -107,6 +107,7 @@ def test_a_chunk_that_its_codecs_make_too_long_to_read_is_refused(mount_in_littl
 VIEWS = ["nc", "nc4", "h5", "safetensors"]
 
 
+@pytest.mark.skipif(not LONG, reason="takes a minute")
 def test_programs_that_copy_and_view_groups_of_many_attributes_stay_within_memory(mount_in_little_memory, tmp_path):
     store = tmp_path / "made"
     hostile.make("links_to_themselves", store)
