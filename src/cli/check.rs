@@ -104,18 +104,17 @@ fn opened(args: &Check, access: Access) -> std::result::Result<(Hierarchy, NodeP
     })
 }
 
-/// Returns what the check does if it is interrupted. A repair is never left in the middle, unless
-/// the user insists.
+/// Returns what the check does if it is interrupted. A repair follows it, and ends between two
+/// steps, unless the user insists.
 fn interrupted(args: &Check, printer: &Arc<Printer>, store: Store) -> Interrupted {
     let shown = remote::typed(&args.source);
-    let is_repair = args.repair && args.yes;
-    let left = if is_repair {
-        format!(", in the middle of a repair; `zarrfs check {shown} --repair --yes` continues it")
+    let left = if args.repair && args.yes {
+        format!("; `zarrfs check {shown} --repair --yes` continues a repair")
     } else {
         String::new()
     };
     let printer = Arc::clone(printer);
-    let give_up = move || {
+    let give_up: GiveUp = Box::new(move || {
         printer.bar.end();
         if let Err(failure) = printer.lines.end() {
             return failure;
@@ -125,9 +124,8 @@ fn interrupted(args: &Check, printer: &Arc<Printer>, store: Store) -> Interrupte
             "{shown}: interrupted, while a chunk was being read or decoded; {damaged} files are \
              damaged so far"
         ))
-    };
-    let give_up: Option<GiveUp> = if is_repair { None } else { Some(Box::new(give_up)) };
-    Interrupted { stores: vec![store], give_up, left }
+    });
+    Interrupted { stores: vec![store], give_up: Some(give_up), left }
 }
 
 /// Prints findings as they come, and a progress bar on a terminal.

@@ -18,7 +18,7 @@ use super::mounted::{self, Mounted};
 use super::open::Location;
 use super::pack::Packing;
 use super::progress::Bar;
-use super::{open, print, references, remote, size};
+use super::{open, pack, print, references, remote, size};
 use crate::array::FillChunks;
 use crate::codec::CodecSpec;
 use crate::convert::{
@@ -53,12 +53,13 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     watch.arrays = plan.arrays().count();
     let signals = early.map_or_else(|| watch.stop_on_signals(args, &dest), Ok)?;
     let copied = copy(args, dest.target, &hierarchy, &plan, &requested, &watch);
+    // Packing ends between two values.
+    signals.work_has_ended();
     let copied = copied.and_then(|copied| {
         let nodes = described(&hierarchy, &plan)?;
         dest.pack(args, &watch)?;
         Ok((copied, nodes))
     });
-    signals.work_has_ended();
     watch.bar.end();
     let (copied, nodes) = copied.inspect_err(|_| dest.remove_if_new())?;
     report(args, &nodes, &plan, &copied, begun)?;
@@ -535,21 +536,25 @@ impl Progress {
         })
     }
 
-    /// Returns the signals. A copy in a directory may end at any time, because the same command
-    /// continues it. What is being put on a server is completed, and what was made for an archive
-    /// is removed, unless the user insists.
+    /// Returns the signals. Copying into a directory may end at any time, because the same command
+    /// continues it, and what was made for an archive can be removed. What is being put on a server
+    /// is completed, unless the user insists.
     fn stop_on_signals(&self, args: &Convert, dest: &Dest) -> Result<Signals, Failure> {
-        let left = match &dest.packing {
-            Some(packing) => format!("; {} is left", packing.dir().display()),
+        let dir = dest.packing.as_ref().map(|packing| packing.dir().to_owned());
+        let left = match &dir {
+            Some(dir) => format!("; {} is left", dir.display()),
             None => format!("; {}", advice(false)),
         };
-        let is_safe = dest.packing.is_none() && dest.location.directory().is_some();
-        let (bar, failure) = (Arc::clone(&self.bar), interrupted(args, false));
+        let (bar, failure) = (Arc::clone(&self.bar), interrupted(args, dir.is_some()));
         let give_up = move || {
             bar.end();
+            if let Some(dir) = &dir {
+                pack::remove(dir);
+            }
             failure
         };
-        let give_up: Option<GiveUp> = if is_safe { Some(Box::new(give_up)) } else { None };
+        let is_local = dest.location.directory().is_some();
+        let give_up: Option<GiveUp> = if is_local { Some(Box::new(give_up)) } else { None };
         stop_on_signals(&self.is_stopped, Interrupted { stores: Vec::new(), give_up, left })
     }
 

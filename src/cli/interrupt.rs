@@ -50,8 +50,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Marks the end of the work. Then only a second signal ends the command without its last
-    /// lines.
+    /// Marks the end of the work that may end at any time. From here on only a second signal does
+    /// not wait.
     pub fn work_has_ended(&self) {
         while self.is_ending.swap(true, Ordering::Relaxed) {
             // The other thread ends the process.

@@ -37,6 +37,9 @@ const METADATA: [&str; 6] =
 /// The most bytes of a value to hold in memory.
 const PART_LEN: u64 = 8 << 20;
 
+/// The most attempts to remove a directory to which threads write.
+const MOST_REMOVALS: usize = 10;
+
 /// The archive in the temporary directory, and the hierarchy that goes into it.
 const ARCHIVE: &str = "archive";
 const TREE: &str = "tree";
@@ -53,8 +56,17 @@ pub struct Packing {
 
 impl Drop for Packing {
     fn drop(&mut self) {
-        let _kept = std::fs::remove_dir_all(&self.dir);
+        remove(&self.dir);
     }
+}
+
+/// Removes a temporary directory, even if threads still write to it.
+pub fn remove(dir: &Path) {
+    let is_gone = || match std::fs::remove_dir_all(dir) {
+        Ok(()) => true,
+        Err(error) => error.kind() != ErrorKind::DirectoryNotEmpty,
+    };
+    let _kept = (0..MOST_REMOVALS).any(|_| is_gone());
 }
 
 impl Packing {
