@@ -84,6 +84,7 @@ need() { command -v "$1" > /dev/null || packages+=("$2"); }
 need fusermount3 fuse3
 need curl curl
 need setfattr attr
+need setfacl acl
 need rsync rsync
 need unzip unzip
 need zip zip

@@ -223,7 +223,7 @@ impl Changes<'_> {
 
     /// Keeps the directory `path` from becoming a group by itself.
     pub fn keep_plain_directory(self, path: &NodePath) -> Result<()> {
-        let content = self.hierarchy.existing(path)?.content.clone();
+        let content = self.hierarchy.existing(path)?.remembered();
         self.hierarchy.directories.insert(Node {
             path: path.clone(),
             state: NodeState::Removed(None),

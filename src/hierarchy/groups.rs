@@ -100,7 +100,7 @@ impl Changes<'_> {
         match &node.state {
             NodeState::Implicit if !path.is_root() => self.set_group_atomically(path).map(drop),
             NodeState::Bare(None) if self.hierarchy.directories.get(path).is_none() => {
-                let (state, content) = (NodeState::Removed(None), node.content.clone());
+                let (state, content) = (NodeState::Removed(None), node.remembered());
                 self.hierarchy.directories.insert(Node { path: path.clone(), state, content });
                 self.note_in_store(path)?;
                 self.hierarchy.invalidate(path);

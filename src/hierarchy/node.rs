@@ -116,6 +116,22 @@ impl Node {
         Self { path, state: NodeState::Bare(stored), content }
     }
 
+    /// Returns a directory that this process may not search, and the reason.
+    pub(super) fn closed(path: NodePath, error: Error) -> Self {
+        let content = Content::NotUnderstood(NodeKind::Group, error);
+        Self { path, state: NodeState::Bare(None), content }
+    }
+
+    /// Whether this process may not search the directory, so that it may be any node.
+    pub fn is_closed(&self) -> bool {
+        self.is_bare() && matches!(self.content, Content::NotUnderstood(..))
+    }
+
+    /// Returns the content to remember of a directory that stays one without a document.
+    pub(super) fn remembered(&self) -> Content {
+        if self.is_closed() { Content::Group(Group::default()) } else { self.content.clone() }
+    }
+
     /// Returns its path in the hierarchy.
     pub fn path(&self) -> &NodePath {
         &self.path

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::node::{Content, Node, NodeState};
 use super::nodes::{Hierarchy, IMPLICIT_GROUP_SEARCH};
-use crate::error::{At, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::Group;
 use crate::metadata::{NodeKind, NodePath};
-use crate::store::{Entry, Expected, FileKind, Prefix};
+use crate::store::{Entry, Expected, FileKind, Key, Prefix};
 
 /// What lies below a path that has no document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,9 @@ impl NodeReader<'_> {
             let document = match hierarchy.documents.get(dialect, path, &key) {
                 Ok(Some(document)) => document,
                 Ok(None) => continue,
+                Err(error) if self.is_closed(path, &key, &error)? => {
+                    return Ok(Some(Arc::new(Node::closed(path.clone(), error))));
+                }
                 // The node stays visible; its content is the error.
                 Err(error) if matches!(error.kind(), Kind::TooLarge | Kind::Corrupt) => {
                     let kind = kind.unwrap_or(NodeKind::Group);
@@ -89,6 +92,12 @@ impl NodeReader<'_> {
         {
             return Ok(Some(known));
         }
+        self.without_document(path)
+    }
+
+    /// Returns the directory at `path`, which has no document: it is a node because of what lies
+    /// below it, or none.
+    fn without_document(self, path: &NodePath) -> Result<Option<Arc<Node>>> {
         Ok(match self.find_below(path)? {
             Below::Node => {
                 let content = Content::Group(Group::default());
@@ -190,10 +199,12 @@ impl NodeReader<'_> {
         let nodes = self.hierarchy.dialect_of(path).children_prefix(path)?;
         if dialect.has_implicit_groups() {
             for key in list.list_prefix(&nodes)?.take(IMPLICIT_GROUP_SEARCH) {
-                if dialect.is_document(&key?) {
-                    return Ok(Below::Node);
+                match key {
+                    Ok(key) if dialect.is_document(&key) => return Ok(Below::Node),
+                    // A directory that this process may not read shows no nodes.
+                    Err(error) if error.errno() != libc::EACCES => return Err(error),
+                    Ok(_) | Err(_) => found = Below::Files,
                 }
-                found = Below::Files;
             }
             if !list.lists_dotted_names() && self.any_below(path)? {
                 return Ok(Below::Node);
@@ -209,6 +220,16 @@ impl NodeReader<'_> {
             found = Below::Files;
         }
         Ok(found)
+    }
+
+    /// Whether reading a document failed because this process may not search its directory, which
+    /// belongs to another user. The directory itself can be seen.
+    fn is_closed(self, path: &NodePath, document: &Key, error: &Error) -> Result<bool> {
+        let Some(files) = self.hierarchy.store().files() else { return Ok(false) };
+        let is_refused = |error: &Error| error.errno() == libc::EACCES;
+        Ok(is_refused(error)
+            && files.file_stat(document.as_str()).is_err_and(|error| is_refused(&error))
+            && self.has_directory(&self.hierarchy.ordinary_prefix(path)?)?)
     }
 
     /// Whether another program removed or moved a directory that this mount knows. It is forgotten

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, renameat, statat, syncfs, unlinkat};
 use rustix::io::Errno;
 
 use super::{
@@ -95,6 +95,15 @@ impl DirectoryStore {
     #[must_use]
     pub fn keeping_directories(self) -> Self {
         Self { prunes: Prunes::Chunks, ..self }
+    }
+
+    /// Syncs a file or directory, or the whole disk if this process may not read the file.
+    fn sync_opened(&self, opened: Result<Option<File>>) -> Result<()> {
+        match unless_replaced(opened) {
+            Ok(opened) => Ok(opened.map_or(Ok(()), |file| file.sync_all())?),
+            Err(error) if error.errno() == libc::EACCES => Ok(syncfs(&*self.root)?),
+            Err(error) => Err(error),
+        }
     }
 
     fn stat_one(&self, key: &Key) -> Result<Option<Stat>> {
@@ -411,17 +420,8 @@ impl WritableStore for DirectoryStore {
     fn sync(&self, keys: &[Key]) -> Result<()> {
         let mut dirs = std::collections::BTreeSet::from([Prefix::root()]);
         for key in keys {
-            match unless_replaced(self.open_value(key)) {
-                Ok(Some(value)) => {
-                    value.file.sync_all().map_err(|error| Error::os(&error)).at(key)?;
-                }
-                Ok(None) => {}
-                // Its owner may not read it.
-                Err(error) if error.errno() == libc::EACCES => {
-                    rustix::fs::syncfs(&*self.root).map_err(Error::from).at(key)?;
-                }
-                Err(error) => return Err(error),
-            }
+            let value = self.open_value(key);
+            self.sync_opened(value.map(|value| value.map(|value| value.file))).at(key)?;
             let mut above = key.parent();
             while let Some(dir) = above.as_key() {
                 dirs.insert(above);
@@ -429,9 +429,8 @@ impl WritableStore for DirectoryStore {
             }
         }
         for prefix in dirs.iter().rev() {
-            if let Some(dir) = unless_replaced(open_dir(&self.root, prefix))? {
-                File::from(dir).sync_all().map_err(|error| Error::os(&error)).at(prefix)?;
-            }
+            let dir = open_dir(&self.root, prefix);
+            self.sync_opened(dir.map(|dir| dir.map(File::from))).at(prefix)?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! An open file of a store that is a directory.
 
 use std::ffi::{CString, OsStr};
-use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Gid, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
-    XattrFlags, chownat, fallocate, getxattr, listxattr, readlinkat, removexattr, setxattr,
-    utimensat,
+    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW,
+    UTIME_OMIT, Uid, XattrFlags, chownat, fallocate, getxattr, listxattr, readlinkat, removexattr,
+    setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -29,6 +29,7 @@ use crate::sys::{self, path_of};
 pub struct OpenFile {
     file: File,
     purpose: FileUse,
+    is_readable: bool,
     _counted: Counted,
 }
 
@@ -68,12 +69,17 @@ impl OpenFile {
     /// Returns a file that was opened for this purpose.
     pub(super) fn new(fd: OwnedFd, purpose: FileUse) -> Self {
         OPEN.fetch_add(1, Ordering::Relaxed);
-        Self { file: File::from(fd), purpose, _counted: Counted }
+        let is_readable = purpose != FileUse::Attributes;
+        Self { file: File::from(fd), purpose, is_readable, _counted: Counted }
     }
 
-    /// Returns its use.
-    pub fn purpose(&self) -> FileUse {
-        self.purpose
+    /// Whether it was opened in a way that allows this use, too.
+    pub fn serves(&self, purpose: FileUse) -> bool {
+        match purpose {
+            FileUse::Attributes => true,
+            FileUse::Read => self.is_readable,
+            FileUse::Write => self.purpose == FileUse::Write,
+        }
     }
 
     /// Returns its attributes.
@@ -124,11 +130,23 @@ impl OpenFile {
         Ok(readlinkat(&self.file, c"", Vec::new())?.into_bytes())
     }
 
-    /// Opens the same file again. It must be a regular one.
+    /// Opens the same file again. It must be a regular one. To write, it is also opened for reading
+    /// if this process may read it.
     pub fn reopen(&self, purpose: FileUse) -> Result<Self> {
-        let writes = purpose == FileUse::Write;
-        let file = OpenOptions::new().read(true).write(writes).open(path_of(&self.file))?;
-        Ok(Self::new(file.into(), purpose))
+        let path = path_of(&self.file);
+        let open = |flags| rustix::fs::open(&*path, flags | OFlags::CLOEXEC, Mode::empty());
+        if purpose != FileUse::Write {
+            return Ok(Self::new(open(OFlags::RDONLY)?, purpose));
+        }
+        Ok(match open(OFlags::RDWR) {
+            Err(Errno::ACCESS) => {
+                let written = Self::new(open(OFlags::WRONLY)?, purpose);
+                Self { is_readable: false, ..written }
+            }
+            // A file with the attribute "append only" (chattr(1)).
+            Err(Errno::PERM) => Self::new(open(OFlags::RDWR | OFlags::APPEND)?, purpose),
+            opened => Self::new(opened?, purpose),
+        })
     }
 
     /// Changes its attributes. The owner comes first, because a change of the owner clears bits of

@@ -144,6 +144,8 @@ impl AttrWriter {
             let bits = if mode & 0o010 == 0 { 0o4000 } else { 0o6000 };
             if mode & bits != 0 {
                 open.change(&FileChanges { mode: Some(mode & !bits), ..FileChanges::default() })?;
+                // After a write, it asks only for the times and the length again.
+                self.core.invalidate(number);
             }
             Ok(())
         };

@@ -11,13 +11,12 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy
 import pytest
 import zarr
-from mounts import BIN, Mount, until_end, wait_until
+from mounts import Mount, until_end, wait_until
 
 USERS = (65534, 1234)
 
@@ -553,36 +552,3 @@ def test_to_empty_an_empty_scratch_file_changes_its_time(m):
         os.utime(m / "g/f.tmp", (10**9, 10**9))
         how()
         assert os.stat(m / "g/f.tmp").st_mtime > 10**9
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts as another user")
-def test_a_scratch_file_that_nobody_may_write_is_stored_in_the_mount_of_a_user(tmp_path):
-    """The mount of an ordinary user cannot open such a file for writing again."""
-    home = Path(tempfile.mkdtemp(dir="/tmp", prefix="zarrfs-test-user-"))
-    try:
-        (home / "fuse").touch()
-        os.mknod(home / "fuse-device", stat.S_IFCHR | 0o666, os.makedev(10, 229))
-        (home / "fuse-device").chmod(0o666)
-        shutil.copy(BIN, home / "zarrfs")
-        for name in ("s/g", "m"):
-            (home / name).mkdir(parents=True)
-        for group in ("s", "s/g"):
-            (home / group / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
-        for path in (home, *home.rglob("*")):
-            os.chown(path, USERS[0], USERS[0])
-        script = """
-        set -e
-        ./zarrfs mount s m
-        install -m 444 zarrfs m/g/a.tmp
-        sync m/g/a.tmp
-        cmp zarrfs s/g/a.tmp
-        install -m 200 s/zarr.json m/g/b.tmp
-        mv m/g/b.tmp m/g/b
-        ./zarrfs umount m
-        ls -l s/g
-        """
-        words = f"mount --make-rprivate / && mount --bind '{home}/fuse-device' /dev/fuse && cd '{home}' && exec setpriv --reuid={USERS[0]} --regid={USERS[0]} --clear-groups env HOME='{home}' sh -c \"$0\""
-        listed = run("unshare", "--mount", "sh", "-c", words, script)
-        assert "-r--r--r--" in listed and "--w-------" in listed, listed
-    finally:
-        shutil.rmtree(home)

@@ -4,8 +4,8 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, fstat, linkat, mkdirat,
-    mknodat, renameat_with, statat, symlinkat, unlinkat,
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, accessat, chownat, fstat,
+    getxattr, linkat, mkdirat, mknodat, renameat_with, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
@@ -22,7 +22,7 @@ use crate::store::{
     FileChanges, FileKind, FileStat, FileStore, FileUse, Key, NewNode, OpenFile, Ownership, Prefix,
     Replace,
 };
-use crate::sys::{self, Links};
+use crate::sys::{self, Links, path_of};
 
 /// The set-group-ID bit.
 const SET_GID: u32 = 0o2000;
@@ -56,7 +56,9 @@ impl DirectoryStore {
             return Err(super::reserved());
         }
         let name = c_name(key.name())?;
-        Ok((make_parent(&self.root, &key)?, name))
+        // It may be one that this process cannot read.
+        let dir = open_at(&self.root, key.parent().as_str(), OFlags::PATH | OFlags::DIRECTORY)?;
+        Ok((dir.map_or_else(|| make_parent(&self.root, &key), Ok)?, name))
     }
 
     /// Opens the directory of an existing name, and returns it with the last component.
@@ -83,15 +85,32 @@ fn owner_in(dir: &OwnedFd, owner: Ownership, is_dir: bool) -> Result<Ownership> 
     Ok(Ownership { mode: owner.mode | inherited, gid: above.st_gid, ..owner })
 }
 
-/// Gives a new file to its owner, if this process may do that.
-fn give(file: &OpenFile, owner: Ownership) -> Result<()> {
+/// Whether a directory has a default ACL, which decides over the mode of new files (acl(5)).
+fn has_default_acl(dir: &OwnedFd) -> bool {
+    let found = getxattr(path_of(dir), c"system.posix_acl_default", &mut [0_u8; 1]);
+    matches!(found, Ok(_) | Err(Errno::RANGE))
+}
+
+/// Returns the mode with which to create a file, and whether it has its mode then. Other users
+/// cannot open a file before it has its owner.
+fn first_mode(dir: &OwnedFd, owner: Ownership) -> Result<(Mode, bool)> {
+    let gives_group = fstat(dir)?.st_mode & SET_GID != 0;
+    let is_own_group = gives_group || owner.gid == getegid().as_raw();
+    let is_own = owner.uid == geteuid().as_raw() && is_own_group;
+    let has_mode = has_default_acl(dir);
+    let mode = if is_own || has_mode { owner.mode } else { owner.mode & 0o700 };
+    Ok((Mode::from_raw_mode(u32::from(mode)), has_mode))
+}
+
+/// Gives a new file to its owner, if this process may do that, and its mode, unless it has it.
+fn give(file: &OpenFile, owner: Ownership, has_mode: bool) -> Result<()> {
     let now = file.stat()?.owner;
     if (now.uid, now.gid) != (owner.uid, owner.gid) && geteuid().is_root() {
         let (uid, gid) = (Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)));
         chownat(file, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
     }
     let now = file.stat()?;
-    if now.owner.mode != owner.mode && now.kind != FileKind::Link {
+    if !has_mode && now.owner.mode != owner.mode && now.kind != FileKind::Link {
         file.change(&FileChanges { mode: Some(owner.mode), ..FileChanges::default() })?;
     }
     Ok(())
@@ -122,20 +141,27 @@ impl FileStore for DirectoryStore {
         check_count().at(path)?;
         let (dir, name) = self.parent_of(path)?;
         let owner = owner_in(&dir, owner, false)?;
-        let is_own = (owner.uid, owner.gid) == (geteuid().as_raw(), getegid().as_raw());
-        // Other users cannot open it before it has its owner.
-        let mode = u32::from(if is_own { owner.mode } else { owner.mode & 0o700 });
-        let created = sys::create_beneath(&dir, &name, Mode::from_raw_mode(mode))?;
+        let (mode, has_mode) = first_mode(&dir, owner)?;
+        let created = sys::create_beneath(&dir, &name, mode)?;
         let file = OpenFile::new(created, FileUse::Write);
-        give(&file, owner)?;
+        give(&file, owner, has_mode)?;
         Ok(file)
+    }
+
+    fn owner_of_new(&self, path: &str, owner: Ownership) -> Result<Ownership> {
+        let above = Key::parse(path)?.parent();
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        // The store makes a directory of chunks with its first file.
+        let Some(dir) = open_at(&self.root, above.as_str(), flags)? else { return Ok(owner) };
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        accessat(CWD, path_of(&dir), access, AtFlags::EACCESS).map_err(Error::from).at(path)?;
+        owner_in(&dir, owner, false)
     }
 
     fn make(&self, path: &str, node: NewNode<'_>, owner: Ownership) -> Result<()> {
         let (dir, name) = self.parent_of(path)?;
         let owner = owner_in(&dir, owner, matches!(node, NewNode::Directory))?;
-        // It gets its whole mode when it has its owner.
-        let mode = Mode::from_raw_mode(u32::from(owner.mode) & 0o700);
+        let (mode, has_mode) = first_mode(&dir, owner)?;
         match node {
             NewNode::Directory => mkdirat(&dir, &name, mode)?,
             NewNode::Link(text) => {
@@ -159,7 +185,7 @@ impl FileStore for DirectoryStore {
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW;
         let made = sys::open_beneath(&dir, &name, flags, Links::Refuse)?;
-        give(&OpenFile::new(made, FileUse::Attributes), owner)
+        give(&OpenFile::new(made, FileUse::Attributes), owner, has_mode)
     }
 
     fn remove_file(&self, path: &str) -> Result<()> {

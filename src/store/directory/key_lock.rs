@@ -5,13 +5,13 @@
 //! the next one takes over its file. A file that has the new value already becomes the lock file by
 //! a link ([`KeyLock::with`]).
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, OFlags, fstat, linkat, unlinkat};
+use rustix::fs::{AtFlags, CWD, OFlags, fstat, linkat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::circles::Root;
@@ -34,6 +34,10 @@ pub(super) struct KeyLock<'s> {
     pub name: CString,
     pub lock_name: CString,
     _written: Written<'s>,
+}
+
+fn is_there(dir: &OwnedFd, name: &CStr) -> bool {
+    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
 impl<'s> KeyLock<'s> {
@@ -64,6 +68,14 @@ impl<'s> KeyLock<'s> {
                     let name = lock_name.to_string_lossy();
                     let detail = format!("a directory has the name of its lock file, {name}");
                     return Err(Error::new(Kind::Os(libc::EISDIR), detail));
+                }
+                Err(Errno::ACCESS) if is_there(&dir, &lock_name) => {
+                    let name = lock_name.to_string_lossy();
+                    let detail = format!(
+                        "another user is writing it, or has left its lock file, {name}: wait, or \
+                         remove that file; let users who write to one store use umask 002"
+                    );
+                    return Err(Error::new(Kind::Os(libc::EACCES), detail));
                 }
                 Err(error) => return Err(error.into()),
             };

@@ -158,7 +158,10 @@ impl Directories {
 
     /// Removes an empty directory.
     pub fn remove(&self, place: &Place) -> Result<()> {
-        self.check_empty(place)?;
+        match self.check_empty(place) {
+            Err(error) if error.errno() == libc::EACCES => return self.remove_unread(place, error),
+            checked => checked?,
+        }
         if let Place::Node(path) = place {
             self.core.cache.forget_below(path);
             self.core.hierarchy.changes().remove_directory(path).at(path)?;
@@ -172,6 +175,18 @@ impl Directories {
             }
             self.names.overlay.remove(&place.parent(), &name);
         }
+        self.names.inodes.unlink(place);
+        Ok(())
+    }
+
+    /// Removes a directory that this process may not read, which failed with `error`, if the store
+    /// finds it empty.
+    fn remove_unread(&self, place: &Place, error: Error) -> Result<()> {
+        let (Place::Node(path), Some(files)) = (place, self.names.ordinary.store()) else {
+            return Err(error);
+        };
+        files.remove_directory(&self.names.ordinary.path(place)?.ok_or_else(Error::not_found)?)?;
+        self.core.hierarchy.changes().forget_directories(path);
         self.names.inodes.unlink(place);
         Ok(())
     }
@@ -386,7 +401,12 @@ impl Directories {
     /// Whether a directory has ordinary files in or below it and no nodes; `None` if it is empty.
     fn holds_only_ordinary(&self, directory: &Place, depth: usize) -> Result<Option<bool>> {
         let mut found = None;
-        for entry in self.listings.entries(directory)? {
+        let entries = match self.listings.entries(directory) {
+            // It belongs to another user.
+            Err(error) if error.errno() == libc::EACCES => return Ok(Some(true)),
+            entries => entries?,
+        };
+        for entry in entries {
             let (name, _) = entry?;
             if name.starts_with('.') {
                 continue; // It belongs to a program, wherever it is.
@@ -413,11 +433,12 @@ impl Directories {
     }
 
     fn try_store_as_group(&self, path: &NodePath) -> Result<()> {
-        if self.core.hierarchy.node(path)?.is_none_or(|node| !node.is_bare()) {
+        let Some(node) = self.core.hierarchy.node(path)?.filter(|node| node.is_bare()) else {
             return Ok(());
-        }
+        };
         let is_private = path.components().any(|name| name == PRIVATE);
         if is_private
+            || node.is_closed()
             || self.names.places.is_of_another_format(path)?
             || self.names.ordinary.store().is_some() && self.is_of_ordinary_files(path)?
         {

@@ -57,6 +57,12 @@ impl NewFiles {
         if self.contents.files.is_kept_as_file(Some(&place)) && !is_scratch(name) {
             return self.create_in_store(&place, owner, access);
         }
+        let owner = if self.contents.files.is_kept_as_file(Some(&place)) {
+            let (files, path) = self.in_store(&place)?;
+            files.owner_of_new(&path, owner).at(place.shown())?
+        } else {
+            owner
+        };
         let inode = self.names.inodes.at(&place);
         self.make_unstored(&inode, &place, owner)?;
         let created = self.open_and_look_up(&inode, Access::Truncate);

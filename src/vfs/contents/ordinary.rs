@@ -13,7 +13,7 @@ use super::files::Files;
 use super::store::StoreReason;
 use crate::budget::Purpose;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::{Condition, FileChanges, FileUse, Key, NewTime, OpenFile, Presence};
+use crate::store::{Condition, FileChanges, FileUse, Key, NewTime, OpenFile, Ownership, Presence};
 use crate::vfs::names::file::{Content, Created, File, Unstored, Write};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
@@ -56,9 +56,7 @@ impl Files {
         purpose: FileUse,
     ) -> Result<Option<Arc<OpenFile>>> {
         match &file.content {
-            Content::Open(open) if purpose == FileUse::Read || open.purpose() == purpose => {
-                return Ok(Some(Arc::clone(open)));
-            }
+            Content::Open(open) if open.serves(purpose) => return Ok(Some(Arc::clone(open))),
             // It may have no name any more.
             Content::Open(open) => {
                 let open = Arc::new(open.reopen(purpose)?);
@@ -174,7 +172,10 @@ impl Files {
         }
         let limit = self.core.budget.limit(Purpose::Unstored);
         let bytes = written.bytes.to_buffer(limit)?;
-        let open = match files.create(&path, created.owner) {
+        // A file that nobody may write to cannot get extended attributes, and a write clears the
+        // set-user-ID bit.
+        let first = Ownership { mode: created.owner.mode & 0o777 | 0o600, ..created.owner };
+        let open = match files.create(&path, first) {
             // Another program made a file of this name, which stays until the new bytes are there.
             Err(error) if error.kind() == Kind::Exists => {
                 let pieces = [Bytes::from(bytes).into()];
@@ -188,6 +189,7 @@ impl Files {
         let filled = open
             .write(0, &bytes)
             .and_then(|()| set_xattrs(&open, created))
+            .and_then(|()| give(&open, first, created.owner))
             .and_then(|()| open.change(&times));
         filled.map(|()| open).inspect_err(|_| {
             // The bytes stay in memory.
@@ -202,6 +204,20 @@ fn set_xattrs(open: &OpenFile, created: &Created) -> Result<()> {
         open.set_xattr(name.as_ref(), value, Presence::Any).at(name)?;
     }
     Ok(())
+}
+
+/// Gives a new file, which was created with the owner and mode `first`, its own.
+fn give(open: &OpenFile, first: Ownership, owner: Ownership) -> Result<()> {
+    let gid = Some(owner.gid).filter(|gid| open.stat().is_ok_and(|now| now.owner.gid != *gid));
+    if gid.is_some() {
+        match open.change(&FileChanges { gid, ..FileChanges::default() }) {
+            // A program may have been a member of more groups than zarrfs.
+            Err(error) if error.errno() == libc::EPERM => {}
+            changed => changed?,
+        }
+    }
+    let mode = Some(owner.mode).filter(|mode| *mode != first.mode);
+    open.change(&FileChanges { mode, ..FileChanges::default() })
 }
 
 #[cfg(test)]
