@@ -18,6 +18,9 @@ pub(super) fn change(
     changes: &FileChanges,
 ) -> Result<Attr> {
     let attrs = vfs.attr_writer();
+    if let Some(mode) = changes.mode {
+        vfs.store_before_mode(number, mode)?;
+    }
     if owner.own(&vfs.getattr(number)?).is_some() {
         if let Some(len) = len {
             attrs.clear_privileges_for(user, number);

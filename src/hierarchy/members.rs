@@ -93,8 +93,8 @@ impl Hierarchy {
         Ok(names)
     }
 
-    /// Returns the node at `path`, one of the child names; `None` if it is no node. A directory that
-    /// this process may not search may be one.
+    /// Returns the node at `path`, one of the child names; `None` if it is no node. A directory
+    /// that this process may not search may be one.
     pub fn child_node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
         let is_node =
             |node: &Arc<Node>| !node.is_bare() || node.stored().is_some() || node.is_closed();

@@ -23,8 +23,12 @@ const OF_PARENT: &[libc::c_int] = &[
 
 /// Blocks SIGINT, SIGTERM and SIGHUP in this thread and those that it starts, so that
 /// [`wait_for_signal`] receives them. Must be called before any thread is started.
+///
+/// SIGXFSZ is blocked, too: writing past the limit of the length of files (`ulimit -f`) fails with
+/// `EFBIG`, and does not end the process.
 pub fn block_signals() -> io::Result<()> {
-    block(OF_DAEMON)
+    block(OF_DAEMON)?;
+    block(&[libc::SIGXFSZ])
 }
 
 /// A signal for the daemon.

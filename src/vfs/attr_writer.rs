@@ -115,6 +115,12 @@ impl AttrWriter {
         }
         drop(locked);
         let place = place.ok_or_else(Error::not_found)?;
+        if let Place::ChunkDir(path, prefix) = &place
+            && !prefix.is_empty()
+            && self.core.shown_array(path)?.is_sharded()
+        {
+            return Ok(()); // The store has directories of shards instead.
+        }
         let found = self.stored_file(&place)?.ok_or_else(Error::not_found)?;
         found.change(changes).at(place.shown())
     }
@@ -143,7 +149,12 @@ impl AttrWriter {
             // Without the right to execute, the set-group-ID bit means something else.
             let bits = if mode & 0o010 == 0 { 0o4000 } else { 0o6000 };
             if mode & bits != 0 {
-                open.change(&FileChanges { mode: Some(mode & !bits), ..FileChanges::default() })?;
+                let changes = FileChanges { mode: Some(mode & !bits), ..FileChanges::default() };
+                match open.change(&changes) {
+                    // The file of another user: the write of this process clears them.
+                    Err(error) if error.errno() == libc::EPERM => {}
+                    changed => changed?,
+                }
                 // After a write, it asks only for the times and the length again.
                 self.core.invalidate(number);
             }

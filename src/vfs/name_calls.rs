@@ -3,6 +3,7 @@
 use super::Vfs;
 use super::access::Caller;
 use super::changes::renames::{check_has_bytes, check_is_no_chunk_of};
+use super::contents::store::StoreReason;
 use super::names::attr::Attr;
 use super::names::place::{
     DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, below_shown, check_writable,
@@ -10,6 +11,9 @@ use super::names::place::{
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{NewNode, Ownership, Replace};
+
+/// The bits of a mode with which an owner can make files in a directory: write and search.
+const MAY_MAKE_FILES: u16 = 0o300;
 
 impl Vfs {
     /// Makes the directory `name` in `parent`: in a group, one that becomes a node; in an array,
@@ -77,6 +81,29 @@ impl Vfs {
             }
         }
         self.sync_files()
+    }
+
+    /// Stores what programs have written in and below a directory before it gets this mode, if it
+    /// takes the right to make files there from the user of the mount: later, the store would
+    /// refuse them.
+    pub fn store_before_mode(&self, number: u64, mode: u16) -> Result<()> {
+        let is_limited = self.names.ordinary.store().is_some_and(|files| !files.may_give());
+        if !is_limited || mode & MAY_MAKE_FILES == MAY_MAKE_FILES {
+            return Ok(());
+        }
+        let place = self.names.inode(number)?.place().filter(Place::is_dir);
+        let Some(path) = place.as_ref().and_then(Place::node) else { return Ok(()) };
+        for inode in self.names.inodes.below(path) {
+            self.contents.files.store_content(&inode, StoreReason::Everything)?;
+        }
+        self.contents.chunks.store_shards(Due::Below(path))?;
+        if matches!(place, Some(Place::Node(_))) {
+            let _alone = self.core.alone();
+            if self.core.hierarchy.node(path)?.is_some_and(|node| node.is_made()) {
+                self.directories.store_as_group(path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes the file `name` from `parent`; a chunk is erased.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import zarr
-from mounts import BIN
+from mounts import BIN, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs programs of several users")
 
@@ -78,7 +78,8 @@ def places():
         yield Places(work)
     finally:
         subprocess.run(["chattr", "-R", "-f", "-i", "-a", work / "s", work / "plain"])  # Links and pipes have no attributes.
-        shutil.rmtree(work)
+        # A daemon ends a moment after its mount.
+        assert wait_until(lambda: shutil.rmtree(work, ignore_errors=True) or not work.exists())
 
 
 def test_a_scratch_file_keeps_its_mode_group_and_attributes_when_it_is_stored(places):
@@ -188,3 +189,52 @@ def test_the_lock_of_another_user_is_named(places):
     """)
     assert "another user is writing it, or has left its lock file, 0.__lock" in printed and printed.endswith("stored\n"), printed
     assert zarr.open_array(places.work / "s/a")[:].tolist() == [97, 98, 99, 100, 1, 1, 1, 1]
+
+
+def test_what_is_written_before_a_directory_becomes_read_only_is_stored(places):
+    printed = places.both("""
+        mkdir -p ../src/ro; cd ../src; echo text | tee ro/x.tmp ro/y.partial > ro/z; chmod 555 ro; tar -cf ../s.tar .; cd ../d
+        mkdir tar rs fd; cp -a ../src cp; tar -C tar -xf ../s.tar; rsync -a --inplace ../src/ rs/
+        exec 5> fd/w.tmp; echo text >&5; chmod 555 fd; sync fd/w.tmp; echo more >&5; exec 5>&-
+        for d in cp/ro tar/ro rs/ro fd; do (cd $STORE/$d; pwd | sed "s#$STORE##"; tail -n 9 *); done
+        mkdir -m 555 empty; mkdir -m 000 none; stat -c "%n %a" empty none
+    """)
+    assert printed.count("text") == 10 and "more" in printed
+
+
+@pytest.mark.parametrize("options", ["", "--writeback=all", "--shards 64"])
+def test_a_copy_of_a_read_only_hierarchy_is_whole(places, options):
+    group = zarr.create_group(places.work / "source")
+    group.create_array("p", shape=(50,), chunks=(10,), dtype="i4", compressors=None)[:40] = 5
+    group.create_array("q", shape=(50, 50), chunks=(10, 10), dtype="i4", compressors=None)[:40, :40] = 6
+    places.run(f"""
+    set -e
+    cd "$W"
+    chown -R {USER} source; chmod -R a-w source; tar -C source -cf s.tar .
+    user ./zarrfs mount s m {options}
+    user bash -c 'cd m && rsync -a ../source/ rsync && mkdir tar && tar -C tar -xf ../s.tar'
+    user ./zarrfs umount m || {{ user cat m/.zarrfs/errors; umount -l m; exit 1; }}
+    """)
+    for name in ("rsync", "tar"):
+        for array, total in (("p", 200), ("q", 9600)):
+            assert zarr.open_array(places.work / "s" / name / array, mode="r")[:].sum() == total, (name, array)
+            assert not os.stat(places.work / "s" / name / array).st_mode & 0o222
+
+
+@pytest.mark.parametrize("how", ["shard", "file"])
+def test_a_limit_of_the_length_of_files_does_not_end_the_mount(places, how):
+    zarr.create_array(places.work / "s/a", shape=(50_000,), chunks=(2_000,), shards=(50_000,), dtype="u1", compressors=None)
+    write = {
+        "shard": "for n in {0..24}; do head -c 2000 /dev/urandom > m/a/c/$n; done; sync m/a/c/3",
+        "file": "head -c 30000 /dev/zero > m/g/d/long",
+    }[how]
+    printed = places.run(f"""
+    cd "$W"
+    chown -R {USER} s/a
+    user bash -c 'ulimit -S -f 20; exec ./zarrfs mount s m'
+    user bash -c 'echo important > m/g/d/small.tmp; mkdir -p m/a/c; {write}' 2>&1
+    user cat m/g/d/small.tmp
+    user ./zarrfs umount m || umount m
+    cat s/g/d/small.tmp
+    """)
+    assert "File too large" in printed and printed.count("important") == 2

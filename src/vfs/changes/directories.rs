@@ -452,6 +452,13 @@ impl Directories {
                 self.contents.unsynced.changed(key);
                 self.contents.documents.settle_early_attributes(path)?;
             }
+            // Its mode does not let the user of the mount do that.
+            Err(error)
+                if error.errno() == libc::EACCES && self.names.ordinary.store().is_some() =>
+            {
+                self.core.note("write back", &error);
+                return self.core.hierarchy.changes().keep_plain_directory(path);
+            }
             // Another program created an array above it, so the directory can no longer become a
             // group.
             Err(error) if error.kind() == Kind::Invalid => {
