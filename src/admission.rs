@@ -203,21 +203,21 @@ mod tests {
         let (gate, order) = (Gate::new(), Mutex::new(Vec::new()));
         gate.enter(60, 100);
         thread::scope(|threads| {
-            for len in [90, 10] {
+            for len in [95, 10] {
                 let (gate, order) = (&gate, &order);
                 threads.spawn(move || {
                     gate.enter(len, 100);
                     order.lock().push(len);
                     gate.leave(len);
                 });
-                while gate.inside.lock().next_to_come < if len == 90 { 2 } else { 3 } {
+                while gate.inside.lock().next_to_come < if len == 95 { 2 } else { 3 } {
                     thread::sleep(Duration::from_millis(1));
                 }
             }
             assert!(order.lock().is_empty() && !gate.try_enter(1, 100), "others wait");
             gate.leave(60);
         });
-        assert_eq!(*order.lock(), [90, 10]);
+        assert_eq!(*order.lock(), [95, 10]);
         assert!(gate.try_enter(100, 100) && !gate.try_enter(1, 100));
     }
 
