@@ -311,7 +311,9 @@ impl Vfs {
             match attr {
                 Err(error)
                     if error.kind() == Kind::NotFound
-                        && (inode.is_replaced() || attempts == 1)
+                        && (inode.is_replaced()
+                            || attempts == 1
+                            || self.names.has_another_name(&inode))
                         && attempts < ATTEMPTS => {}
                 // `.zarrfs/errors` explains what is wrong with the store, so the root must stay
                 // reachable.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::ordinary::is_lock_of_tensorstore;
 use super::renames::Renames;
 use crate::buffer::Buffer;
-use crate::error::{At, Result};
-use crate::store::Ownership;
+use crate::error::{At, Error, Result};
+use crate::store::{FileUse, Ownership};
 use crate::vfs::access::Caller;
 use crate::vfs::contents::store::StoreReason;
 use crate::vfs::names::file::{Content, Created, Unstored};
@@ -19,7 +19,7 @@ impl Renames {
     /// a copy of the bytes.
     pub fn link(&self, user: Caller, inode: &Arc<Inode>, from: &Place, to: &Place) -> Result<()> {
         if self.are_kept_as_files(from, to) && !is_lock_of_tensorstore(from) {
-            return self.link_in_store(inode, from, to);
+            return self.link_in_store(inode, to);
         }
         self.check_regular(from)?;
         self.check_may_copy(user, inode)?;
@@ -41,10 +41,12 @@ impl Renames {
     }
 
     /// Gives an ordinary file a second name.
-    fn link_in_store(&self, inode: &Arc<Inode>, from: &Place, to: &Place) -> Result<()> {
+    fn link_in_store(&self, inode: &Arc<Inode>, to: &Place) -> Result<()> {
         let mut file = inode.file().lock();
         self.contents.files.store_locked(inode, &mut file, StoreReason::Asked)?;
-        self.files()?.link(&self.path(from)?, &self.path(to)?).at(to.shown())?;
+        let opened = self.contents.files.open_by_a_name(inode, FileUse::Attributes)?;
+        let (from, _) = opened.ok_or_else(Error::not_found)?;
+        self.files()?.link(&self.path(&from)?, &self.path(to)?).at(to.shown())?;
         self.contents.files.note_change(to)?;
         if let Some(id) = self.names.ordinary.id(to)? {
             self.names.inodes.link(inode, to, id);

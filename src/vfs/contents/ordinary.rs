@@ -66,18 +66,21 @@ impl Files {
             Content::Stored => {}
             Content::Unstored(_) | Content::Detached(_) => return Ok(None),
         }
-        let Some(open) = self.open_by_a_name(inode, purpose)?.map(Arc::new) else {
-            return Ok(None);
-        };
+        let Some((_, open)) = self.open_by_a_name(inode, purpose)? else { return Ok(None) };
+        let open = Arc::new(open);
         if file.openers > 0 {
             file.content = Content::Open(Arc::clone(&open));
         }
         Ok(Some(open))
     }
 
-    /// Opens an ordinary file by its first name that is still one: another program may have removed
-    /// a name, or given it to another file.
-    fn open_by_a_name(&self, inode: &Inode, purpose: FileUse) -> Result<Option<OpenFile>> {
+    /// Opens an ordinary file by its first name that is still one, and returns that name, too:
+    /// another program may have removed a name, or given it to another file.
+    pub fn open_by_a_name(
+        &self,
+        inode: &Inode,
+        purpose: FileUse,
+    ) -> Result<Option<(Place, OpenFile)>> {
         let Some(files) = self.names.ordinary.store() else { return Ok(None) };
         loop {
             let Some(place @ Place::Ordinary(..)) = inode.place() else { return Ok(None) };
@@ -90,7 +93,7 @@ impl Files {
                     continue;
                 }
             }
-            return open.ok_or_else(Error::not_found).map(Some);
+            return open.ok_or_else(Error::not_found).map(|open| Some((place, open)));
         }
     }
 

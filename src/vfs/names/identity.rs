@@ -79,6 +79,25 @@ impl Names {
         }
     }
 
+    /// Whether a file with several names, which was not found by one of them, has another name. If a
+    /// name leads to no file or another one any more, it is forgotten: a thread or another program
+    /// has just removed it.
+    pub fn has_another_name(&self, inode: &Inode) -> bool {
+        if !inode.is_linked() {
+            return false;
+        }
+        // A thread that removes a name of the file holds its lock.
+        let _file = inode.file().lock();
+        let Some(place) = inode.place() else { return false };
+        let found = self.ordinary.id(&place).ok().flatten();
+        let is_there = found.is_some_and(|id| !inode.is_other_than(id));
+        if is_there || !inode.has_several_places() {
+            return is_there;
+        }
+        self.inodes.unlink(&place);
+        true
+    }
+
     /// Returns the current meaning of a place; `None` for files whose bytes have no meaning here.
     fn opened_as(&self, place: &Place) -> Result<Option<OpenedAs>> {
         Ok(match place {
@@ -156,8 +175,10 @@ impl Names {
             let inode = self.inode_for_name(place);
             let attr = self.attrs.of_with_stat(&inode, stored);
             attempts += 1;
-            // Another file may take the name meanwhile.
-            let has_moved = !inode.is_at(place);
+            // Another file may take the name meanwhile, or the file may lose another name by which
+            // it is looked at.
+            let is_gone = attr.as_ref().is_err_and(|error| error.kind() == Kind::NotFound);
+            let has_moved = !inode.is_at(place) || is_gone && self.has_another_name(&inode);
             match &attr {
                 Ok(_) => self.inodes.looked_up(&inode),
                 Err(_) => self.inodes.release(inode),
