@@ -81,7 +81,8 @@ done
 # They are started by the tests alone.
 [ -z "${missing:-}" ] || RUNLEVEL=1 apt-get install -y -q --no-install-recommends "${missing[@]}" > /dev/null
 export PATH=$PATH:/usr/sbin
-python="$cache/stores/bin/python -m pytest -q -n $(nproc) -p no:cacheprovider"
+# The tests mostly wait for servers.
+python="$cache/stores/bin/python -m pytest -q -n ${ZARRFS_WORKERS:-$(($(nproc) * 2))} -p no:cacheprovider"
 export PYTHONDONTWRITEBYTECODE=1
 all() {
     timeout --kill-after=30 2400 $python --basetemp="$work/pytest" tests/stores --ignore=tests/stores/test_machines.py ${all_but:-} "$@"

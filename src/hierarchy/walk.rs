@@ -187,7 +187,7 @@ impl Iterator for Walk<'_> {
             if let Err(error) = self.count(&node) {
                 return Some(Err(error));
             }
-            if node.kind() == NodeKind::Group {
+            if node.kind() == NodeKind::Group && !node.is_closed() {
                 self.next = Some(node.path().clone());
             }
             return Some(Ok(node));
