@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -82,6 +82,8 @@ pub struct DiskCache {
     most: u64,
     /// The bytes that this process has written since it tidied the directory. Held while it does.
     written: Mutex<u64>,
+    /// The bytes that threads are writing now.
+    being_written: AtomicU64,
     /// The places of bytes in files that were used recently. A leaf lock.
     indexes: Mutex<Bounded<u128, Arc<Index>>>,
     /// When a disk that is nearly full may be looked at again. A leaf lock.
@@ -120,6 +122,7 @@ impl DiskCache {
             most,
             // The cache may have been larger before, so the first bytes tidy it.
             written: Mutex::new(most),
+            being_written: AtomicU64::new(0),
             indexes: Mutex::new(Bounded::new(Limits::bytes(MOST_INDEXES))),
             full_until: Mutex::default(),
             is_said: AtomicBool::new(false),
@@ -152,9 +155,10 @@ impl DiskCache {
         let end = start.saturating_add(len);
         // A value that fills the cache would only drive out others.
         let is_worth = stat.version.is_settled && len > 0 && len <= self.most / 4;
-        if !is_worth || end > stat.len || !self.has_room(len) {
+        if !is_worth || end > stat.len {
             return;
         }
+        let Some(_room) = self.room(len) else { return };
         let first = parts(start, end).next().map_or(0, |(part, ..)| part);
         if first > 0 && !self.may_have(name) {
             // Without the first part, `may_have` would not find this value.
@@ -326,15 +330,14 @@ impl DiskCache {
         put
     }
 
-    /// Makes room for bytes if the cache or the disk has too many, and returns whether there is
-    /// some.
-    fn has_room(&self, len: u64) -> bool {
-        let Ok((free, total)) = sys::disk_space(&self.root) else { return false };
+    /// Makes room for bytes if the cache or the disk has too many, and returns it if there is some.
+    fn room(&self, len: u64) -> Option<Room<'_>> {
+        let (free, total) = sys::disk_space(&self.root).ok()?;
         let least = (total / FREE).min(MOST_FREE);
         if free < least.saturating_add(len) {
             let mut full_until = self.full_until.lock();
             if full_until.is_some_and(|until| Instant::now() < until) {
-                return false;
+                return None;
             }
             *full_until = Instant::now().checked_add(PAUSE);
             drop(full_until);
@@ -343,16 +346,19 @@ impl DiskCache {
             ));
             let missing = least.saturating_add(len).saturating_sub(free);
             self.tidy(|used| used.saturating_sub(missing.saturating_mul(2)));
-            return false;
+            return None;
         }
         let mut written = self.written.lock();
-        *written = written.saturating_add(len.next_multiple_of(UNIT).saturating_add(UNIT));
+        let room = Room::new(self, len.next_multiple_of(UNIT).saturating_add(UNIT));
+        *written = written.saturating_add(room.len);
         if *written >= self.most / OFTEN {
             // Others wait, so that they do not write faster than this removes.
             *written = 0;
-            self.tidy(|_| self.most.saturating_sub(self.most / OFTEN * 2));
+            let coming = self.being_written.load(Ordering::Relaxed);
+            let most = self.most.saturating_sub(self.most / OFTEN * 2).saturating_sub(coming);
+            self.tidy(|_| most);
         }
-        true
+        Some(room)
     }
 
     /// Removes files until those left have as many bytes as `most` says of those there are, unless
@@ -370,6 +376,25 @@ impl DiskCache {
         if let Err(error) = tidied {
             log::debug!("{}: {error}", self.root.display());
         }
+    }
+}
+
+/// The room for bytes that a thread is writing.
+struct Room<'c> {
+    cache: &'c DiskCache,
+    len: u64,
+}
+
+impl<'c> Room<'c> {
+    fn new(cache: &'c DiskCache, len: u64) -> Self {
+        cache.being_written.fetch_add(len, Ordering::Relaxed);
+        Self { cache, len }
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.cache.being_written.fetch_sub(self.len, Ordering::Relaxed);
     }
 }
 
