@@ -79,9 +79,9 @@ impl Names {
         }
     }
 
-    /// Whether a file with several names, which was not found by one of them, has another name. If a
-    /// name leads to no file or another one any more, it is forgotten: a thread or another program
-    /// has just removed it.
+    /// Whether a file with several names, which was not found by one of them, has another name. A
+    /// name that leads to no file or to another one is forgotten: a thread or another program has
+    /// just removed it.
     pub fn has_another_name(&self, inode: &Inode) -> bool {
         if !inode.is_linked() {
             return false;
