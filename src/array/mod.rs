@@ -15,6 +15,7 @@ mod layers;
 mod layout;
 mod level;
 mod open;
+mod reading;
 pub mod region;
 mod shard_cache;
 mod sharded;

@@ -19,8 +19,8 @@ use super::layout::{ShardLayout, ShardWrite};
 use super::sharded::Sharded;
 use crate::admission;
 use crate::buffer::{Buffer, reserve};
-use crate::codec::{Elements, Pipeline, vlen};
-use crate::error::{Error, Fault, Kind, Result};
+use crate::codec::{Elements, vlen};
+use crate::error::{Error, Result};
 use crate::metadata::{chunk_shapes, model};
 use crate::parallel;
 use crate::store::{ByteRange, Condition, Expected, Key, Prefix, Stat, Store};
@@ -282,7 +282,7 @@ impl Array {
     }
 
     /// Returns the pipeline of the chunk at `coords`.
-    fn pipeline(&self, coords: &Coords) -> Result<Bound<'_>> {
+    pub(super) fn pipeline(&self, coords: &Coords) -> Result<Bound<'_>> {
         let pipelines = self.pipelines.as_ref().as_ref().map_err(Clone::clone)?;
         pipelines.of(|| self.chunk_shape_at(coords))
     }
@@ -375,66 +375,6 @@ impl Array {
         expected.inspect_err(|error| log::debug!("expecting chunks: {error}")).unwrap_or_default()
     }
 
-    /// Reads and decodes a chunk, with its stat; `None` if it is not stored.
-    pub fn read_chunk(&self, coords: &Coords) -> Result<Option<(Buffer, Stat)>> {
-        self.read_chunk_within(coords, |_| ())
-    }
-
-    /// Like [`Self::read_chunk`]. Calls `draw` before it decodes the chunk, with its length, or 0
-    /// if that depends on its elements. Drops the result when the chunk is decoded.
-    pub fn read_chunk_within<L>(
-        &self,
-        coords: &Coords,
-        draw: impl Fn(u64) -> L,
-    ) -> Result<Option<(Buffer, Stat)>> {
-        let pipeline = self.pipeline(coords)?;
-        let usual = pipeline.usual_len();
-        if usual < pipeline.longest() {
-            let _memory = admission::enter(pipeline.decoder_memory(usual));
-            match self.read_form(coords, &pipeline, usual, &draw) {
-                // A form of it is longer, or it is damaged.
-                Err(error) if error.kind() == Kind::Corrupt => log::debug!("{coords}: {error}"),
-                read => return read,
-            }
-        }
-        let longest = pipeline.longest();
-        let _memory = admission::enter(pipeline.decoder_memory(longest));
-        self.read_form(coords, &pipeline, longest, &draw)
-    }
-
-    /// Reads and decodes a chunk whose forms have at most `longest` bytes.
-    fn read_form<L>(
-        &self,
-        coords: &Coords,
-        pipeline: &Pipeline,
-        longest: u64,
-        draw: impl Fn(u64) -> L,
-    ) -> Result<Option<(Buffer, Stat)>> {
-        let range = (coords.clone(), ByteRange::first(longest));
-        let Some(value) = self.chunks.get_partial_values(&[range])?.pop().flatten() else {
-            return Ok(None);
-        };
-        let named = |error: Error| match self.key(coords) {
-            Ok(key) => error.at_key(&key),
-            Err(_) => error.at_coords(coords),
-        };
-        if value.stat.len > longest {
-            let longest = self.chunk_len(coords)?.longest();
-            return Err(named(Error::fault(
-                Fault::Length,
-                format!(
-                    "{} bytes stored, more than a chunk of {longest} bytes can have",
-                    value.stat.len
-                ),
-            )));
-        }
-        let drawn = draw(self.chunk_len(coords)?.exactly().unwrap_or_default());
-        let longest = usize::try_from(longest).unwrap_or(usize::MAX);
-        let decoded = pipeline.decode_within(value.bytes, longest).map_err(named)?;
-        drop(drawn);
-        Ok(Some((decoded, value.stat)))
-    }
-
     /// Stores decoded chunks, and erases those that are `None`. Changes all of the chunks in one
     /// shard or none. Keeps concurrent changes of other writers in the same shards. Returns the new
     /// stat of each chunk.
@@ -470,8 +410,10 @@ impl Array {
             };
             Ok(Change { coords, value, condition })
         };
+        // A chunk that is erased takes none.
         let memory = |(coords, decoded, _): &(Coords, Option<Buffer>, Condition)| {
-            self.encoder_memory(coords, decoded.as_ref())
+            let encoded = self.pipeline(coords).ok().zip(decoded.as_ref());
+            encoded.map_or(0, |(pipeline, bytes)| pipeline.encoder_memory(bytes.len()))
         };
         self.chunks.update(parallel::map_within(
             chunks,
@@ -503,12 +445,6 @@ impl Array {
     /// Whether one stored value may contain several chunks.
     pub fn is_sharded(&self) -> bool {
         self.model.rectilinear.is_none() && self.model.chunk_shape != self.chunk_shape
-    }
-
-    /// Returns the most bytes that encoding a chunk takes; 0 for one that is erased.
-    fn encoder_memory(&self, coords: &Coords, decoded: Option<&Buffer>) -> u64 {
-        let pipeline = self.pipeline(coords).ok();
-        pipeline.zip(decoded).map_or(0, |(pipeline, bytes)| pipeline.encoder_memory(bytes.len()))
     }
 
     fn encode(&self, coords: &Coords, decoded: Buffer) -> Result<Bytes> {

@@ -537,8 +537,8 @@ impl Progress {
     }
 
     /// Returns the signals. Copying into a directory may end at any time, because the same command
-    /// continues it, and what was made for an archive can be removed. What is being put on a server
-    /// is completed, unless the user insists.
+    /// continues it. So may one for an archive, whose temporary directory is removed. A value that
+    /// is being put on a server is completed, unless the user insists.
     fn stop_on_signals(&self, args: &Convert, dest: &Dest) -> Result<Signals, Failure> {
         let dir = dest.packing.as_ref().map(|packing| packing.dir().to_owned());
         let left = match &dir {

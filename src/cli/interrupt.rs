@@ -28,17 +28,16 @@ const LAST_WORDS: Duration = Duration::from_millis(250);
 /// The exit code of a command that a second signal ends, as in a shell: 128 and SIGINT.
 const ENDED_AT_ONCE: i32 = 130;
 
-/// Returns how a command ends that does not wait for its threads, and prints what it must print
-/// before.
+/// Prints the last lines of a command that does not wait for its threads, and returns how it ends.
 pub type GiveUp = Box<dyn FnOnce() -> Failure + Send>;
 
-/// What a command does if it is interrupted.
+/// The end of a command that is interrupted.
 pub struct Interrupted {
     /// The stores to interrupt.
     pub stores: Vec<Store>,
     /// How to end after [`GRACE`], `None` if the command must clean up.
     pub give_up: Option<GiveUp>,
-    /// What the second signal leaves behind, as the end of a sentence.
+    /// The files that a second signal leaves behind, as the end of a sentence.
     pub left: String,
 }
 

@@ -38,6 +38,17 @@ pub(super) struct Known {
     is_in_store: bool,
 }
 
+impl Known {
+    fn new(node: Node, is_in_store: bool) -> Self {
+        Self { node: Arc::new(node), touched: Instant::now(), failure: None, is_in_store }
+    }
+
+    /// Returns it with another path and state.
+    pub fn moved_as(&self, node: Node) -> Self {
+        Self::new(node, self.is_in_store)
+    }
+}
+
 impl Directories {
     /// Returns the directory at `path`, if only this mount knows it.
     pub(super) fn get(&self, path: &NodePath) -> Option<Arc<Node>> {
@@ -49,23 +60,13 @@ impl Directories {
         let path = node.path().clone();
         let mut all = self.known.lock();
         let is_in_store = all.get(&path).is_some_and(|known| known.is_in_store);
-        let (node, touched) = (Arc::new(node), Instant::now());
-        all.insert(path, Known { node, touched, failure: None, is_in_store });
-    }
-
-    /// Adds the directory `known` with another path and state.
-    pub(super) fn insert_as(&self, known: &Known, node: Node) {
-        let path = node.path().clone();
-        let (node, touched, is_in_store) = (Arc::new(node), Instant::now(), known.is_in_store);
-        self.known.lock().insert(path, Known { node, touched, failure: None, is_in_store });
+        all.insert(path, Known::new(node, is_in_store));
     }
 
     /// Adds directories that were taken.
-    pub(super) fn put_back(&self, taken: Vec<Known>) {
-        let mut all = self.known.lock();
-        for known in taken {
-            all.insert(known.node.path().clone(), known);
-        }
+    pub(super) fn put_back(&self, taken: impl IntoIterator<Item = Known>) {
+        let taken = taken.into_iter().map(|known| (known.node.path().clone(), known));
+        self.known.lock().extend(taken);
     }
 
     /// Notes that the store has the directory at `path`.

@@ -124,7 +124,7 @@ impl Changes<'_> {
                 NodeState::Removed(None) => NodeState::Removed(None),
                 _ => NodeState::Bare(self.document_of(&path)?.filter(|_| node.stored().is_some())),
             };
-            self.hierarchy.directories.insert_as(known, Node { path, state, content });
+            self.hierarchy.directories.put_back([known.moved_as(Node { path, state, content })]);
         }
         Ok(())
     }

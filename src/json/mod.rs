@@ -131,7 +131,7 @@ fn decode_as<'t>(what: &str, text: &'t [u8], max_len: u64) -> Result<(&'t str, u
 
 /// A reader of lenient JSON that keeps its position.
 struct Scanner<'t> {
-    /// What the string is, for messages.
+    /// The kind of string, for messages.
     what: &'static str,
     text: &'t str,
     at: usize,

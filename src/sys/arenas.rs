@@ -1,8 +1,8 @@
 //! The memory that the system's allocator keeps.
 
 /// Has all threads allocate from one arena. By default, glibc gives each thread an arena of its
-/// own, up to eight for each processor. What a thread frees stays in its arena and is not used for
-/// others, so the arenas together may keep several times the memory that was ever in use.
+/// own, up to eight for each processor. Memory that a thread frees stays in its arena, and others
+/// cannot use it, so the arenas together may keep several times the memory that was ever in use.
 #[cfg(target_env = "gnu")]
 pub fn use_one_arena() {
     // SAFETY: `mallopt` takes two numbers, and has a lock of its own.

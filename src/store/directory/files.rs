@@ -91,8 +91,8 @@ fn has_default_acl(dir: &OwnedFd) -> bool {
     matches!(found, Ok(_) | Err(Errno::RANGE))
 }
 
-/// Returns the mode with which to create a file, and whether it has its mode then. Other users
-/// cannot open a file before it has its owner.
+/// Returns the mode with which to create a file, and whether it has its mode then. Unless a default
+/// ACL decides over that, other users cannot open a file before it has its owner.
 fn first_mode(dir: &OwnedFd, owner: Ownership) -> Result<(Mode, bool)> {
     let gives_group = fstat(dir)?.st_mode & SET_GID != 0;
     let is_own_group = gives_group || owner.gid == getegid().as_raw();

@@ -86,7 +86,7 @@ impl Tables {
         bytes(self.chain_log).saturating_add(bytes(self.hash_log))
     }
 
-    /// Returns the parameters of a compressor that has to be told.
+    /// Returns the parameters to set: none if the tables are those of the level.
     pub fn parameters(self) -> Vec<CParameter> {
         if self.is_limited {
             vec![CParameter::ChainLog(self.chain_log), CParameter::HashLog(self.hash_log)]
