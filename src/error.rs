@@ -203,8 +203,8 @@ impl Error {
         matches!(self.kind, Kind::Corrupt | Kind::Unsupported | Kind::TooLarge)
     }
 
-    /// Whether it is part of normal operation (a name that does not exist), so that it is not
-    /// logged.
+    /// Whether it is part of normal operation (a name that does not exist, a program that was
+    /// killed), so that it is not logged.
     pub fn is_expected(&self) -> bool {
         matches!(
             self.kind,
@@ -218,6 +218,7 @@ impl Error {
                 | Kind::NoSuchNamespace
                 | Kind::FixedAttribute
                 | Kind::Range
+                | Kind::Os(libc::EINTR)
         )
     }
 }

@@ -293,7 +293,7 @@ impl Filesystem for Fs {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -302,7 +302,7 @@ impl Filesystem for Fs {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let len = usize::try_from(size).unwrap_or(usize::MAX);
+        let (by, len) = (HandleUse::by(fh.0, request.pid()), size.try_into().unwrap_or(usize::MAX));
         let log = self.read_log.as_ref().map(|log| (Arc::clone(log), Instant::now()));
         let note = move |vfs: &Vfs, answered| {
             if let Some((log, began)) = &log {
@@ -320,7 +320,7 @@ impl Filesystem for Fs {
         }
         let answered = if self.vfs.is_remote() { Answered::Unknown } else { Answered::ByPool };
         let read = move |vfs: &Vfs| {
-            let read = vfs.read(fh.0, offset, len);
+            let read = vfs.read(by, offset, len);
             note(vfs, answered);
             read
         };

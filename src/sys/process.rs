@@ -1,7 +1,21 @@
-//! Finds the process of a thread.
+//! Finds the process of a thread, and whether it lives.
 
 use std::fs;
 use std::io::Read;
+
+/// The bit of SIGKILL in a set of signals.
+const KILL: u64 = 1 << (libc::SIGKILL - 1);
+
+/// The life of a thread, as `/proc` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// It runs or waits.
+    Alive,
+    /// It was killed, and ends as soon as a system call returns.
+    Killed,
+    /// There is no such thread, or `/proc` does not show it.
+    NotSeen,
+}
 
 /// Returns the process of the thread with this number; `None` if there is no such thread, or
 /// `/proc` does not show it.
@@ -12,6 +26,21 @@ pub fn process_of(thread: u32) -> Option<u32> {
     let status = String::from_utf8_lossy(status.get(..read)?);
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     process.trim().parse().ok()
+}
+
+/// Returns the life of the thread with this number.
+pub fn life_of(thread: u32) -> Life {
+    let Ok(status) = fs::read(format!("/proc/{thread}/status")) else { return Life::NotSeen };
+    life_in(&String::from_utf8_lossy(&status))
+}
+
+/// Reads the life of a thread from its status. A signal that ends a process becomes a pending
+/// SIGKILL of each of its threads, also if it was another one, such as that of Ctrl-C.
+fn life_in(status: &str) -> Life {
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let is_dead = field("State:").is_some_and(|state| state.starts_with(['Z', 'X']));
+    let pending = field("SigPnd:").and_then(|set| u64::from_str_radix(set, 16).ok());
+    if is_dead || pending.is_some_and(|set| set & KILL != 0) { Life::Killed } else { Life::Alive }
 }
 
 #[cfg(test)]
@@ -37,5 +66,23 @@ mod tests {
         assert_ne!(other.0, own);
         assert_eq!(other.1, Some(own));
         assert_eq!(process_of(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_thread_lives_until_it_is_killed() {
+        assert_eq!(life_of(std::process::id()), Life::Alive);
+        assert_eq!(life_of(u32::MAX), Life::NotSeen);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("started");
+        assert_eq!(life_of(child.id()), Life::Alive);
+        child.kill().expect("killed");
+        while life_of(child.id()) == Life::Alive {
+            std::thread::yield_now();
+        }
+        assert_eq!(life_of(child.id()), Life::Killed, "not waited for yet");
+        child.wait().expect("ended");
+        let waiting = "Name:\tcat\nState:\tD (disk sleep)\nSigPnd:\t0000000000000100\n";
+        assert_eq!(life_in(waiting), Life::Killed);
+        let stopped = "Name:\tcat\nState:\tT (stopped)\nSigPnd:\t0000000000040000\n";
+        assert_eq!(life_in(stopped), Life::Alive);
     }
 }

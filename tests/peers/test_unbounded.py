@@ -1,6 +1,7 @@
 """Hierarchies without end, in 256 MiB: everything answers in time, the daemon lives, and the healthy array beside is read."""
 
 import os
+import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,8 @@ from torture import LONG
 
 # How long a program looks at something that has no end.
 GLANCE = 1
+# How long it may go on when it was killed.
+SECONDS_TO_END = 5
 VIEWS = ["npy", "raw", "nc", "nc4", "h5", "hdr", "nrrd", "mha", "tif", "ome.tif", "nii", "mrc", "fits", "vti", "safetensors", "txt"]
 
 # Those that take a few seconds each to make or to look at.
@@ -110,6 +113,25 @@ def test_what_has_no_end_is_bounded_in_time_and_memory(mount, group, place, trie
             assert "a bug in zarrfs" not in m.errors()
             group.check(m, tried)
             subprocess.run(["rm", "-rf", *(str(store / path) for path in case.unfit)], check=True)
+
+
+# Past the page cache, a program waits for each MiB, and the kernel does not let it end before.
+@pytest.mark.parametrize("flag", ["direct", "fullblock"])
+def test_a_program_that_reads_millions_of_chunks_ends_when_it_is_killed(mount, place, flag):
+    store = place / "made"
+    hostile.make("links_to_themselves", store)
+    hostile.node(store / "bytes", hostile.array((2,) * 60, (1,) * 60))
+    with mount(store, copy=False) as m:
+        m.allow("symbolic link")
+        reader = subprocess.Popen(["dd", f"if={m / 'bytes.raw'}", "of=/dev/null", "bs=1M", f"iflag={flag}"], stderr=subprocess.DEVNULL)
+        time.sleep(GLANCE)
+        assert reader.poll() is None
+        reader.kill()
+        reader.wait(timeout=SECONDS_TO_END)
+        assert reader.returncode == -signal.SIGKILL
+        began = time.monotonic()
+        assert m.unmount() is None
+        assert time.monotonic() - began < SECONDS_TO_END
 
 
 # Attributes of nodes that are about as large as they may be with this memory.

@@ -77,10 +77,13 @@ impl Jobs {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Does jobs until none is left.
-    pub fn run(&self, cache: &ChunkCache, since: Option<Instant>) {
+    /// Does jobs until none is left, or none is wanted any more.
+    pub fn run(&self, cache: &ChunkCache, since: Option<Instant>, are_wanted: impl Fn() -> bool) {
         loop {
             let mut state = self.state.lock();
+            if !are_wanted() {
+                state.rest.clear();
+            }
             let Some(Job { at, chunk, range }) = state.rest.pop_front() else { return };
             state.done.insert(at, Progress::Begun);
             drop(state);

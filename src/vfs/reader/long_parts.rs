@@ -12,6 +12,7 @@ use super::plan::{self, Limits, LongPart};
 use super::request::{self, Part};
 use super::span::{AGE, Assembled, Span, Stamp, len_of};
 use super::state::ReadState;
+use super::waiting::Waiting;
 use crate::budget::Purpose;
 use crate::buffer::Buffer;
 use crate::cache::Residency;
@@ -65,7 +66,13 @@ impl LongParts {
 
     /// The bytes of a range of a view, from a span that is assembled if need be. Returns `None`
     /// where that cannot be done.
-    pub fn read_span(&self, open: &OpenView, range: (u64, u64), limits: Limits) -> Option<Bytes> {
+    pub fn read_span(
+        &self,
+        open: &OpenView,
+        range: (u64, u64),
+        limits: Limits,
+        waiting: &Waiting,
+    ) -> Option<Bytes> {
         let mut is_assembled = false;
         loop {
             let now = self.stamp(open);
@@ -91,7 +98,7 @@ impl LongParts {
             };
             drop(state);
             let claim = Claim(&open.reads);
-            let made = self.assemble_span(open, &part, before);
+            let made = self.assemble_span(open, &part, before, waiting);
             open.reads.has_span.store(matches!(made, Span::Ready(_)), Ordering::Relaxed);
             open.reads.state.lock().span = made;
             drop(claim);
@@ -99,7 +106,13 @@ impl LongParts {
         }
     }
 
-    fn assemble_span(&self, open: &OpenView, part: &LongPart, before: Option<Assembled>) -> Span {
+    fn assemble_span(
+        &self,
+        open: &OpenView,
+        part: &LongPart,
+        before: Option<Assembled>,
+        waiting: &Waiting,
+    ) -> Span {
         let began = Instant::now();
         let stamp = self.stamp(open);
         // The memory of the span before this one is used for this one.
@@ -125,7 +138,9 @@ impl LongParts {
                     let wanted: Vec<_> = request.parts.iter().map(Part::wanted).collect();
                     let (fetches, beside) = plan::plan_long_part(&wanted);
                     let ticket = &part.ticket;
-                    let how = Execution { fetches: &fetches, beside, ticket, is_long_part: true };
+                    let is_long_part = true;
+                    let how =
+                        Execution { fetches: &fetches, beside, ticket, waiting, is_long_part };
                     self.assembler.assemble_unchanged(open, &request, &how)
                 });
         let now = Instant::now();
@@ -139,7 +154,8 @@ impl LongParts {
                 let bytes = Buffer::from(bytes).into();
                 Span::Ready(Assembled { before, start: part.start, bytes, stamp, _memory: memory })
             }
-            Err(error) if !part.ticket.has_ended() => {
+            // Other programs that read the view may go on.
+            Err(error) if !part.ticket.has_ended() && waiting.check().is_ok() => {
                 log::debug!("{}: {error}", open.path);
                 Span::Failed(now)
             }
