@@ -207,16 +207,19 @@ def test_a_copy_of_a_read_only_hierarchy_is_whole(places, options):
     group = zarr.create_group(places.work / "source")
     group.create_array("p", shape=(50,), chunks=(10,), dtype="i4", compressors=None)[:40] = 5
     group.create_array("q", shape=(50, 50), chunks=(10, 10), dtype="i4", compressors=None)[:40, :40] = 6
+    group.create_array("r", shape=(50,), chunks=(10,), dtype="i4")[:40] = 7
     places.run(f"""
     set -e
     cd "$W"
     chown -R {USER} source; chmod -R a-w source; tar -C source -cf s.tar .
     user ./zarrfs mount s m {options}
     user bash -c 'cd m && rsync -a ../source/ rsync && mkdir tar && tar -C tar -xf ../s.tar'
+    # cp takes the names in the order in which the directory has them.
+    for a in p q r; do user mkdir -p m/cp/$a; user cp -a source/$a/c source/$a/zarr.json m/cp/$a; user chmod a-w m/cp/$a; done
     user ./zarrfs umount m || {{ user cat m/.zarrfs/errors; umount -l m; exit 1; }}
     """)
-    for name in ("rsync", "tar"):
-        for array, total in (("p", 200), ("q", 9600)):
+    for name in ("rsync", "tar", "cp"):
+        for array, total in (("p", 200), ("q", 9600), ("r", 280)):
             assert zarr.open_array(places.work / "s" / name / array, mode="r")[:].sum() == total, (name, array)
             assert not os.stat(places.work / "s" / name / array).st_mode & 0o222
 

@@ -20,7 +20,7 @@ use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
-use crate::store::{Aside, Key};
+use crate::store::{Aside, FileChanges, FileUse, Key};
 use crate::vfs::names::chunk_names::ChunkNames;
 use crate::vfs::names::file::{Content, File, OpenedAs, Unstored};
 use crate::vfs::names::held::Held;
@@ -30,6 +30,9 @@ use crate::vfs::names::place::{CHUNKS, Place};
 
 /// The decoded bytes to encode at a time.
 const BATCH_LEN: usize = 256 << 20;
+
+/// The permission bits with which the owner of a directory may change its entries.
+const WRITABLE: u16 = 0o300;
 
 /// A locked file.
 pub(in crate::vfs) type Locked<'i> = MutexGuard<'i, File>;
@@ -143,10 +146,11 @@ impl DocumentWriter {
         Ok(())
     }
 
-    /// Encodes the chunk files into a place aside. Returns `None` if nothing below changes. Changes
-    /// nothing else.
+    /// Encodes the chunk files below `path` into a place aside. Returns `None` if nothing below
+    /// changes. Changes nothing else but the modes of read-only directories.
     pub fn encode_below(
         &self,
+        path: &NodePath,
         below: &mut Below,
         files: &mut [Locked<'_>],
         array: &Array,
@@ -157,6 +161,7 @@ impl DocumentWriter {
         if below.chunks.iter().all(|chunk| chunk.is_in_place) && below.groups.is_empty() {
             return Ok(None);
         }
+        self.make_writable(path, below)?;
         let aside = self.core.hierarchy.changes().aside()?;
         let new = self.core.hierarchy.changes().bind_aside(array, &aside)?;
         let new = self.core.hierarchy.forms.array_in(&new, array.encoded_levels());
@@ -165,6 +170,24 @@ impl DocumentWriter {
             return Err(error);
         }
         Ok(Some(aside))
+    }
+
+    /// Lets this process take files out of directories of chunks that are read-only: `cp -a` gives
+    /// a directory its mode before it copies the metadata file beside it. The store makes these
+    /// directories again.
+    fn make_writable(&self, path: &NodePath, below: &Below) -> Result<()> {
+        let Some(files) = self.names.ordinary.store() else { return Ok(()) };
+        for place in below.dirs.iter().filter(|place| matches!(place, Place::ChunkDir(..))) {
+            let key = self.core.hierarchy.ordinary_prefix(path)?.key(&place.relative())?;
+            let Some(directory) = files.open(key.as_str(), FileUse::Attributes)? else { continue };
+            let mode = directory.stat()?.owner.mode;
+            if mode & WRITABLE != WRITABLE {
+                let changes = FileChanges { mode: Some(mode | WRITABLE), ..FileChanges::default() };
+                // Where it may not be changed, the files cannot be taken out, which is reported.
+                directory.change(&changes).unwrap_or_else(|error| log::debug!("{error}"));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the keys of the files that were encoded.

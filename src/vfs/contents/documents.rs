@@ -145,7 +145,7 @@ impl DocumentWriter {
         let mut below = self.below_new_array(path, array)?;
         let inodes = below.inodes();
         let mut files = convert::lock(&inodes);
-        match self.encode_below(&mut below, &mut files, array)? {
+        match self.encode_below(path, &mut below, &mut files, array)? {
             Some(aside) => {
                 let plain = self.plain_keys(&below)?;
                 let from = ConvertedFiles { aside: &aside, files: &plain, groups: &below.groups };
