@@ -18,13 +18,7 @@ case "${1:-}" in
 esac
 if [ -n "${script:-}" ]; then
     shift
-    stamp=$( { python3 --version; cat benches/stores/requirements.txt; } | sha256sum | cut -d' ' -f1)
-    if [ "$(cat "$cache/bench-stores/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
-        rm -rf "$cache/bench-stores"
-        python3 -m venv "$cache/bench-stores"
-        "$cache/bench-stores/bin/python" -m pip install -q --disable-pip-version-check -r benches/stores/requirements.txt
-        echo "$stamp" > "$cache/bench-stores/zarrfs-stamp"
-    fi
+    python=$(scripts/environment bench-stores benches/stores/requirements.txt)
     # The tables say which of them is not there.
     install() { { apt-get update -q && apt-get install -y -q --no-install-recommends "$@"; } > /dev/null || true; }
     [ "$script" != compare.py ] || command -v rclone s3fs > /dev/null || install rclone s3fs
@@ -38,19 +32,15 @@ if [ -n "${script:-}" ]; then
         cargo build --locked -q --release
         ZARRFS_BIN=$target/release/zarrfs
     fi
-    export PYTHONDONTWRITEBYTECODE=1
-    exec "$cache/bench-stores/bin/python" "benches/stores/$script" ${ZARRFS_BIN:+--zarrfs "$ZARRFS_BIN"} "$@"
+    export PYTHONPYCACHEPREFIX=$cache/pycache
+    exec "$python" "benches/stores/$script" ${ZARRFS_BIN:+--zarrfs "$ZARRFS_BIN"} "$@"
 fi
-if ! "$cache/bench/bin/python" -c 'import numpy, tensorstore, zarr, zarrs' 2> /dev/null; then
-    rm -rf "$cache/bench"
-    python3 -m venv "$cache/bench"
-    "$cache/bench/bin/python" -m pip install -q --disable-pip-version-check -r benches/requirements.txt
-fi
+python=$(scripts/environment bench benches/requirements.txt)
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 cargo build --locked -q --release
 if [ "${1:-}" = check ]; then
     shift
-    exec "$cache/bench/bin/python" benches/check.py --zarrfs "${ZARRFS_BIN:-$target/release/zarrfs}" "$@"
+    exec "$python" benches/check.py --zarrfs "${ZARRFS_BIN:-$target/release/zarrfs}" "$@"
 fi
 cargo build -q --release --manifest-path benches/peers/Cargo.toml --target-dir "$target/peers"
-exec "$cache/bench/bin/python" benches/bench.py --zarrfs "$target/release/zarrfs" --peers "$target/peers/release" "$@"
+exec "$python" benches/bench.py --zarrfs "$target/release/zarrfs" --peers "$target/peers/release" "$@"

@@ -26,11 +26,12 @@ if [ "${1:-}" = delays ]; then
     [ $# -gt 0 ] || set -- "${RACES[@]}"
     build --no-default-features --features delays --bin zarrfs-delays
     cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
-    [ -x "$cache/py3/bin/python" ] || { echo "$cache/py3 is missing: scripts/test.sh installs it" >&2; exit 1; }
-    export ZARRFS_BIN=$target/debug/zarrfs-delays ZARRFS_DELAYS=${ZARRFS_DELAYS:-1:20:300}
-    export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore ZARRFS_PY2=$cache/py2/bin/python
     cd "$root"
-    exec "$cache/py3/bin/python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" "$@"
+    python=$(scripts/environment py3 tests/peers/requirements-py3.txt)
+    ZARRFS_PY2=$(scripts/environment py2 tests/peers/requirements-py2.txt)
+    export ZARRFS_BIN=$target/debug/zarrfs-delays ZARRFS_DELAYS=${ZARRFS_DELAYS:-1:20:300}
+    export PYTHONPYCACHEPREFIX=$cache/pycache PYTHONWARNINGS=ignore ZARRFS_PY2
+    exec "$python" -m pytest -q -p no:cacheprovider -n "${WORKERS:-2}" "$@"
 fi
 if [ "${1:-}" = faults ]; then
     shift

@@ -75,18 +75,12 @@ if [ ${#packages[@]} -gt 0 ]; then
         { cat "$work/apt.log" >&2; fail "apt-get could not install: ${packages[*]}"; }
 fi
 
-cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}/recipes
-requirements=tests/peers/requirements-recipes.txt
+cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
+python=$(scripts/environment recipes tests/peers/requirements-recipes.txt)
 proxy=configurable-http-proxy@5.3.0
-stamp=$( { python3 --version; cat "$requirements"; echo "$proxy"; } | sha256sum | cut -d' ' -f1)
-if [ "$(cat "$cache/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
-    echo "installing into $cache"
-    rm -rf "${cache:?}"
-    mkdir -p "${cache%/*}"
-    python3 -m venv "$cache"
-    "$cache/bin/python" -m pip install -q --disable-pip-version-check -r "$requirements"
-    npm install --silent --no-package-lock --prefix "$cache" "$proxy"
-    echo "$stamp" > "$cache/zarrfs-stamp"
+if [ "$(cat "$cache/recipes/zarrfs-proxy" 2> /dev/null)" != "$proxy" ]; then
+    npm install --silent --no-package-lock --prefix "$cache/recipes" "$proxy"
+    echo "$proxy" > "$cache/recipes/zarrfs-proxy"
 fi
 if [ -z "${ZARRFS_BIN:-}" ]; then
     cargo build --locked -q
@@ -97,9 +91,9 @@ fi
 mkdir "$work/pytest"
 # The conftest of the other tests needs their environment.
 ZARRFS_BIN=$(realpath "$ZARRFS_BIN")
-export ZARRFS_BIN ZARRFS_RECIPES=$cache PYTHONDONTWRITEBYTECODE=1 TMPDIR=$work/pytest
-python=("$cache/bin/python" -m pytest -v --noconftest --tb=short -p no:cacheprovider)
-timeout --kill-after=30 1800 "${python[@]}" tests/peers/test_platforms.py "$@" &
+export ZARRFS_BIN ZARRFS_RECIPES=$cache/recipes PYTHONPYCACHEPREFIX=$cache/pycache TMPDIR=$work/pytest
+options=(-v --noconftest --tb=short -p no:cacheprovider)
+timeout --kill-after=30 1800 "$python" -m pytest "${options[@]}" tests/peers/test_platforms.py "$@" &
 tests=$!
 code=0
 wait "$tests" || code=$?

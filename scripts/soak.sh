@@ -15,16 +15,12 @@ fi
 cd "$(dirname "$0")/.."
 [[ ${1:-} =~ ^[0-9]+(\.[0-9]+)?$ ]] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
-if ! "$cache/py3/bin/python" -c 'import numpy, tensorstore, zarr' 2> /dev/null; then
-    mkdir -p "$cache"
-    python3 -m venv "$cache/py3"
-    "$cache/py3/bin/python" -m pip install -q --disable-pip-version-check -r tests/peers/requirements-py3.txt
-fi
+python=$(scripts/environment py3 tests/peers/requirements-py3.txt)
 if [ -z "${ZARRFS_BIN:-}" ]; then
     cargo build --locked -q --release
     target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
     ZARRFS_BIN=$target/release/zarrfs
 fi
 [ ! -x "$cache/py2/bin/python" ] || export ZARRFS_PY2=$cache/py2/bin/python
-export ZARRFS_BIN PYTHONDONTWRITEBYTECODE=1
-exec "$cache/py3/bin/python" tests/peers/soak.py "$1"
+export ZARRFS_BIN PYTHONPYCACHEPREFIX=$cache/pycache
+exec "$python" tests/peers/soak.py "$1"

@@ -11,14 +11,7 @@ cd "$(dirname "$0")/.."
 say() { printf '== %s (after %d s)\n' "$*" "$SECONDS"; }
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
 mkdir -p "$cache"
-stamp=$( { python3 --version; cat tests/stores/requirements.txt; } | sha256sum | cut -d' ' -f1)
-if [ "$(cat "$cache/stores/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
-    echo "installing into $cache/stores"
-    rm -rf "${cache:?}/stores"
-    python3 -m venv "$cache/stores"
-    "$cache/stores/bin/python" -m pip install -q --disable-pip-version-check -r tests/stores/requirements.txt
-    echo "$stamp" > "$cache/stores/zarrfs-stamp"
-fi
+scripts/environment stores tests/stores/requirements.txt > /dev/null
 azurite=3.35.0
 if [ "$(cat "$cache/azurite/zarrfs-stamp" 2> /dev/null)" != "$azurite" ]; then
     echo "installing into $cache/azurite"
@@ -83,7 +76,7 @@ done
 export PATH=$PATH:/usr/sbin
 # The tests mostly wait for servers.
 python="$cache/stores/bin/python -m pytest -q -n ${ZARRFS_WORKERS:-$(($(nproc) * 2))} -p no:cacheprovider"
-export PYTHONDONTWRITEBYTECODE=1
+export PYTHONPYCACHEPREFIX=$cache/pycache
 all() {
     timeout --kill-after=30 2400 $python --basetemp="$work/pytest" tests/stores --ignore=tests/stores/test_machines.py ${all_but:-} "$@"
     [ $# -gt 0 ] || timeout --kill-after=30 1200 $python --basetemp="$work/fixtures" tests/peers/test_fixtures.py

@@ -126,14 +126,11 @@ if wanted stored; then
     done
 fi
 
-if ! "$cache/py3/bin/python" -c 'import numpy, tensorstore, zarr' 2> /dev/null; then
-    python3 -m venv "$cache/py3"
-    "$cache/py3/bin/python" -m pip install -q --disable-pip-version-check -r tests/peers/requirements-py3.txt
-fi
+python=$(scripts/environment py3 tests/peers/requirements-py3.txt)
 if [ -z "${ZARRFS_BIN:-}" ]; then
     cargo build --locked -q --release
     target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
     ZARRFS_BIN=$target/release/zarrfs
 fi
-export ZARRFS_BIN ZARRFS_SUITES=$at PYTHONDONTWRITEBYTECODE=1
-exec "$cache/py3/bin/python" tests/suites/run.py "$@"
+export ZARRFS_BIN ZARRFS_SUITES=$at PYTHONPYCACHEPREFIX=$cache/pycache
+exec "$python" tests/suites/run.py "$@"

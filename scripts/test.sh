@@ -131,21 +131,8 @@ if [ ${#packages[@]} -gt 0 ]; then
         { cat "$work/apt.log" >&2; fail "apt-get could not install: ${packages[*]}"; }
 fi
 
-# Three environments: zarr-python 3 and TensorStore; zarr-python 2 for the October 2020 draft; clients of object stores.
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
 mkdir -p "$cache"
-environment() {
-    local name=$1 requirements=$2 python=${3:-python3}
-    local stamp
-    stamp=$( { "$python" --version; cat "$requirements"; } | sha256sum | cut -d' ' -f1)
-    if [ "$(cat "$cache/$name/zarrfs-stamp" 2> /dev/null)" != "$stamp" ]; then
-        echo "installing into $cache/$name: $(grep -v '^#' "$requirements" | tr '\n' ' ')"
-        [ -x "$cache/$name/bin/python" ] && "$cache/$name/bin/python" -c '' 2> /dev/null ||
-            { rm -rf "${cache:?}/$name"; "$python" -m venv "$cache/$name"; }
-        "$cache/$name/bin/python" -m pip install -q --disable-pip-version-check -r "$requirements"
-        echo "$stamp" > "$cache/$name/zarrfs-stamp"
-    fi
-}
 # The second version of the library of Icechunk needs Python 3.12. Without one, the tests read what it has made
 # (tests/fixtures/icechunk).
 newer_python() {
@@ -185,13 +172,14 @@ install_suites() {
     [ -x "$cache/suites/bin/fsx" ] || cargo install --locked -q --debug --root "$cache/suites" fsx@0.3.2
     [ -x "$cache/suites/bin/pjdfstest" ] || cargo install --locked -q --debug --root "$cache/suites" pjdfstest@0.2.2
 }
-# Beside the compiler.
+# Beside the compiler. Three environments: zarr-python 3 and TensorStore; zarr-python 2 for the October 2020 draft; clients
+# of object stores.
 (
     flock 9
-    environment py3 tests/peers/requirements-py3.txt
-    environment py2 tests/peers/requirements-py2.txt
-    environment stores tests/stores/requirements.txt
-    [ -z "$newer_python" ] || environment icechunk tests/peers/requirements-icechunk.txt "$newer_python"
+    scripts/environment py3 tests/peers/requirements-py3.txt
+    scripts/environment py2 tests/peers/requirements-py2.txt
+    scripts/environment stores tests/stores/requirements.txt
+    [ -z "$newer_python" ] || scripts/environment icechunk tests/peers/requirements-icechunk.txt "$newer_python"
     download_bioformats
     install_packages
     install_suites
@@ -243,7 +231,7 @@ touch src/main.rs
 run cargo build --locked -q
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats \
-    ZARRFS_PACKAGES=$cache/browser/node_modules ZARRFS_SUITES=$cache/suites PYTHONDONTWRITEBYTECODE=1
+    ZARRFS_PACKAGES=$cache/browser/node_modules ZARRFS_SUITES=$cache/suites PYTHONPYCACHEPREFIX=$cache/pycache
 [ -z "$newer_python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
 [ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-3}
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \

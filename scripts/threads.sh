@@ -43,9 +43,10 @@ else
     build build
 fi
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
-[ -x "$cache/py3/bin/python" ] || { echo "scripts/threads.sh: $cache/py3 is missing: scripts/test.sh installs it" >&2; exit 1; }
-export ZARRFS_BIN=$CARGO_TARGET_DIR/$host/debug/zarrfs PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore ZARRFS_PY2=$cache/py2/bin/python
-"$cache/py3/bin/python" -m pytest -q -p no:cacheprovider --basetemp="$work/pytest" -n "${WORKERS:-2}" "$@" || code=1
+python=$(scripts/environment py3 tests/peers/requirements-py3.txt)
+ZARRFS_PY2=$(scripts/environment py2 tests/peers/requirements-py2.txt)
+export ZARRFS_BIN=$CARGO_TARGET_DIR/$host/debug/zarrfs PYTHONPYCACHEPREFIX=$cache/pycache PYTHONWARNINGS=ignore ZARRFS_PY2
+"$python" -m pytest -q -p no:cacheprovider --basetemp="$work/pytest" -n "${WORKERS:-2}" "$@" || code=1
 found=$(cat "$work"/found.* 2> /dev/null | grep -c '^WARNING: ThreadSanitizer' || true)
 echo "ThreadSanitizer has found $found races"
 if [ -n "$put_race" ]; then

@@ -24,9 +24,8 @@ done
 [ "$(id -u)" = 0 ] || fail "run it as root: it makes file systems and control groups"
 [ -c /dev/fuse ] || fail "/dev/fuse is missing, so nothing can be mounted"
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
-for name in py3 py2; do
-    [ -x "$cache/$name/bin/python" ] || fail "$cache/$name is missing: scripts/test.sh installs it"
-done
+python=$(scripts/environment py3 tests/peers/requirements-py3.txt)
+ZARRFS_PY2=$(scripts/environment py2 tests/peers/requirements-py2.txt)
 packages=()
 for program in strace:strace mkfs.xfs:xfsprogs mkfs.ext4:e2fsprogs setfattr:attr fusermount3:fuse3; do
     PATH=$PATH:/usr/sbin command -v "${program%:*}" > /dev/null || packages+=("${program#*:}")
@@ -37,7 +36,7 @@ if [ -z "${ZARRFS_BIN:-}" ]; then
     target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
     export ZARRFS_BIN=$target/release/zarrfs
 fi
-export PATH=$PATH:/usr/sbin PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore ZARRFS_FIGURES=1 ZARRFS_LONG=${ZARRFS_LONG-1} ZARRFS_PY2=$cache/py2/bin/python
+export PATH=$PATH:/usr/sbin PYTHONPYCACHEPREFIX=$cache/pycache PYTHONWARNINGS=ignore ZARRFS_FIGURES=1 ZARRFS_LONG=${ZARRFS_LONG-1} ZARRFS_PY2
 work=$(mktemp -d "${TMPDIR:-/tmp}/zarrfs-torture.XXXXXX")
 work=$(cd "$work" && pwd -P)
 # Ends the tests of a part: first as Ctrl-C does, so that they can put away what they have.
@@ -79,7 +78,7 @@ peers() {
     began=$SECONDS
     # A process group of their own.
     set -m
-    "$cache/py3/bin/python" -m pytest -q -n "${WORKERS:-$((2 * $(nproc)))}" -p no:cacheprovider --basetemp="$work/$part" "$@" \
+    "$python" -m pytest -q -n "${WORKERS:-$((2 * $(nproc)))}" -p no:cacheprovider --basetemp="$work/$part" "$@" \
         > "$work/$part.log" 2>&1 &
     running=$!
     set +m

@@ -145,7 +145,7 @@ def run(command, home, names=()):
     tools = home.parent / "bin"
     environment = {
         "HOME": str(home), "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8",
-        **{name: value for name, value in os.environ.items() if name.startswith("AWS_")}, "TZ": "UTC", "TERM": "xterm", "PYTHONDONTWRITEBYTECODE": "1", "USER": os.environ.get("USER", "me"),
+        **{name: value for name, value in os.environ.items() if name.startswith(("AWS_", "PYTHONPYCACHE"))}, "TZ": "UTC", "TERM": "xterm", "USER": os.environ.get("USER", "me"),
     }
     done = subprocess.run(
         ["bash", "-c", f"umask 022\n{text}"], cwd=home, env=environment, stdin=subprocess.DEVNULL,

@@ -68,7 +68,7 @@ class Environment:
         """Starts Python with `code`, as a user without rights if `private`."""
         code = f"import os, subprocess, sys, zarrfs\nstore = {str(self.store)!r}\n{code}"
         command = [str(self.python), "-c", code]
-        variables = {name: value for name, value in os.environ.items() if name not in ("XDG_RUNTIME_DIR", "VIRTUAL_ENV")}
+        variables = {name: value for name, value in os.environ.items() if name not in ("XDG_RUNTIME_DIR", "VIRTUAL_ENV", "PYTHONPYCACHEPREFIX")}
         variables |= {"TMPDIR": str(self.at / "tmp"), "PYTHONDONTWRITEBYTECODE": "1"}
         if private:
             command = machines.words(self.at, *command)

@@ -187,7 +187,6 @@ def main(directory, *arguments):
         env = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "ZARRFS_SUITE_DIR": str(Path(directory).resolve()),
             "ZARRFS_SUITE_DESELECTED": str(listed),
             "ZARRFS_SUITE_STRICT": "" if not selected else "1",
