@@ -83,3 +83,4 @@ pub mod store;
 pub mod sys;
 pub mod vfs;
 pub mod view;
+pub mod waiting;

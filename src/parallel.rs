@@ -15,6 +15,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::admission;
 use crate::error::Result;
+use crate::waiting;
 
 /// The number of threads that work on chunks.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
@@ -86,6 +87,11 @@ pub fn spawn<'scope>(
     count: usize,
     work: impl Fn() + Copy + Send + 'scope,
 ) {
+    let program = waiting::program();
+    let work = move || {
+        let _work = waiting::work_for(program);
+        work();
+    };
     for number in 0..count {
         if let Err(error) = thread::Builder::new().spawn_scoped(scope, work) {
             log::debug!("{number} threads of {count}: {error}");
@@ -121,8 +127,9 @@ pub fn map_within<T: Send, U: Send, S>(
     // The lock is held only to take the next item.
     let rest = Mutex::new(items.into_iter().zip(&mut made).peekable());
     let has_failed = AtomicBool::new(false);
+    let program = waiting::program();
     let work = |by: By| {
-        let _busy = busy();
+        let (_busy, _work) = (busy(), waiting::work_for(program));
         let mut known = None;
         while !has_failed.load(Ordering::Relaxed) {
             let mut rest = rest.lock();

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use fuser::{Errno, Generation, INodeNo, ReplyEntry};
+use fuser::{Errno, Generation, INodeNo, ReplyEntry, Request};
 
 use super::answer::answer;
 use super::listing::Directories;
@@ -12,6 +12,7 @@ use super::terms::Owner;
 use crate::error::Result;
 use crate::pool::{Pool, Urgency};
 use crate::vfs::{Attr, Vfs};
+use crate::waiting::{self, Program};
 
 /// A mounted tree.
 #[derive(Debug)]
@@ -26,6 +27,18 @@ pub(super) struct Fs {
     pub read_log: Option<Arc<dyn ReadLog>>,
     /// Whether the kernel refuses lengths that no file can have.
     pub refuses_attributes: bool,
+}
+
+/// Lets work that changes nothing be given up when the program that made the request was killed.
+pub(super) fn asked<T>(
+    request: &Request,
+    work: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,
+) -> impl FnOnce(&Vfs) -> Result<T> + Send + 'static {
+    let program = Program::of(request.pid());
+    move |vfs| {
+        let _work = waiting::work_for(program);
+        work(vfs)
+    }
 }
 
 impl Fs {
@@ -95,7 +108,12 @@ impl Fs {
     }
 
     /// Lists a directory at once, or from the pool if the store takes long.
-    pub fn list(&self, list: impl FnOnce(&Vfs, &Directories) + Send + 'static) {
+    pub fn list(&self, request: &Request, list: impl FnOnce(&Vfs, &Directories) + Send + 'static) {
+        let program = Program::of(request.pid());
+        let list = move |vfs: &Vfs, dirs: &Directories| {
+            let _work = waiting::work_for(program);
+            list(vfs, dirs);
+        };
         if !self.vfs.is_remote() {
             return list(&self.vfs, &self.dirs);
         }

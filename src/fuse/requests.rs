@@ -18,7 +18,7 @@ use fuser::{
 
 use super::answer::{answer, gone};
 use super::attributes;
-use super::fs::Fs;
+use super::fs::{Fs, asked};
 use super::listing::{Directories, Entry, Room, attr_of, list};
 use super::passthrough;
 use super::read_log::{Answered, Read};
@@ -77,13 +77,13 @@ impl Filesystem for Fs {
         }
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (owner, vfs, own) = (self.owner, Arc::clone(&self.vfs), name.to_owned());
         let lookup = move |vfs: &Vfs| match own.to_str() {
             Some(name) => vfs.lookup(parent.0, name),
             None => Err(Error::not_found()),
         };
-        self.soon((parent, Some(name)), "lookup", lookup, move |found| {
+        self.soon((parent, Some(name)), "lookup", asked(request, lookup), move |found| {
             reply!(reply, found, entry(attr => &vfs.ttl(&attr), &owner.attr(&attr), Generation(0)));
         });
     }
@@ -92,9 +92,10 @@ impl Filesystem for Fs {
         self.vfs.forget(ino.0, nlookup);
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let (owner, vfs) = (self.owner, Arc::clone(&self.vfs));
-        self.soon((ino, None), "getattr", move |vfs| vfs.getattr(ino.0), move |found| {
+        let get = asked(request, move |vfs| vfs.getattr(ino.0));
+        self.soon((ino, None), "getattr", get, move |found| {
             reply!(reply, found.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
         });
     }
@@ -180,9 +181,9 @@ impl Filesystem for Fs {
         self.entry("symlink", make, reply);
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+    fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
         let then = move |text: Result<Vec<u8>, Errno>| reply!(reply, text, data(text => &text));
-        self.soon((ino, None), "readlink", move |vfs| vfs.link_text(ino.0), then);
+        self.soon((ino, None), "readlink", asked(request, move |vfs| vfs.link_text(ino.0)), then);
     }
 
     fn link(
@@ -239,7 +240,7 @@ impl Filesystem for Fs {
         let vfs = Arc::clone(&self.vfs);
         let takes_time =
             self.vfs.is_remote() || !self.vfs.passthrough().opens_stored(ino.0, access);
-        self.soon_or_later(takes_time, "open", open, move |opened| {
+        self.soon_or_later(takes_time, "open", asked(request, open), move |opened| {
             let opened = match opened.map_err(gone) {
                 Ok(opened) => opened,
                 Err(errno) => return reply.error(errno),
@@ -302,7 +303,7 @@ impl Filesystem for Fs {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let (by, len) = (HandleUse::by(fh.0, request.pid()), size.try_into().unwrap_or(usize::MAX));
+        let len = usize::try_from(size).unwrap_or(usize::MAX);
         let log = self.read_log.as_ref().map(|log| (Arc::clone(log), Instant::now()));
         let note = move |vfs: &Vfs, answered| {
             if let Some((log, began)) = &log {
@@ -319,11 +320,11 @@ impl Filesystem for Fs {
             return note(&self.vfs, Answered::AtOnce);
         }
         let answered = if self.vfs.is_remote() { Answered::Unknown } else { Answered::ByPool };
-        let read = move |vfs: &Vfs| {
-            let read = vfs.read(by, offset, len);
+        let read = asked(request, move |vfs| {
+            let read = vfs.read(fh.0, offset, len);
             note(vfs, answered);
             read
-        };
+        });
         self.later("read", read, move |read| reply!(reply, read, data(bytes => &bytes)));
     }
 
@@ -391,9 +392,9 @@ impl Filesystem for Fs {
         self.later("fsync", fsync, move |done| reply!(reply, done, ok(() =>)));
     }
 
-    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let dirs = Arc::clone(&self.dirs);
-        let open = move |vfs: &Vfs| vfs.listings().opendir(ino.0);
+        let open = asked(request, move |vfs| vfs.listings().opendir(ino.0));
         let then = move |opened: Result<DirHandle, Errno>| {
             let handle = opened.map(|dir| dirs.insert(dir));
             reply!(reply, handle, opened(handle => handle, FopenFlags::empty()));
@@ -407,7 +408,7 @@ impl Filesystem for Fs {
 
     fn readdir(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -429,12 +430,12 @@ impl Filesystem for Fs {
             let listed = answer(vfs, "readdir", || list(vfs, &dirs.get(fh)?, offset, &mut add));
             reply!(reply, listed, ok(() =>));
         };
-        self.list(list);
+        self.list(request, list);
     }
 
     fn readdirplus(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -458,7 +459,7 @@ impl Filesystem for Fs {
             let listed = answer(vfs, "readdir", || list(vfs, &dirs.get(fh)?, offset, &mut add));
             reply!(reply, listed, ok(() =>));
         };
-        self.list(list);
+        self.list(request, list);
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, fh: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
@@ -517,16 +518,15 @@ impl Filesystem for Fs {
         reply: ReplyXattr,
     ) {
         let (own, user) = (name.to_owned(), caller(request));
-        let get = move |vfs: &Vfs| vfs.xattrs().get_for(user, ino.0, attribute(&own)?);
+        let get = asked(request, move |vfs| vfs.xattrs().get_for(user, ino.0, attribute(&own)?));
         self.soon((ino, None), "getxattr", get, move |value| reply_xattr(reply, value, size));
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let then = move |names: Result<Vec<String>, Errno>| {
-            reply_xattr(reply, names.map(|names| nul_separated(&names)), size);
-        };
         let user = caller(request);
-        self.soon((ino, None), "listxattr", move |vfs| vfs.xattrs().list_for(user, ino.0), then);
+        let names = move |vfs: &Vfs| Ok(nul_separated(&vfs.xattrs().list_for(user, ino.0)?));
+        let names = asked(request, names);
+        self.soon((ino, None), "listxattr", names, move |names| reply_xattr(reply, names, size));
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {

@@ -35,6 +35,8 @@ mod new_file;
 #[cfg(feature = "remote")]
 pub mod object;
 mod open_file;
+#[cfg(feature = "remote")]
+mod pace;
 mod piece;
 pub mod refs;
 #[cfg(any(test, feature = "remote"))]

@@ -40,7 +40,7 @@ pub use limits::{
     thread_limit,
 };
 pub use namespace::{Forked, Namespaces, Refused, fork, make_mounts_private};
-pub use process::{Life, life_of, process_of};
+pub use process::{Life, end_with_parent, life_of, process_of};
 pub use signals::{
     Blocked, Signal, SignalToParent, block_signals, block_signals_as_parent, wait_as_parent,
     wait_for_signal,

@@ -1,7 +1,9 @@
 //! Finds the process of a thread, and whether it lives.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 /// The bit of SIGKILL in a set of signals.
 const KILL: u64 = 1 << (libc::SIGKILL - 1);
@@ -26,6 +28,11 @@ pub fn process_of(thread: u32) -> Option<u32> {
     let status = String::from_utf8_lossy(status.get(..read)?);
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     process.trim().parse().ok()
+}
+
+/// Has the kernel kill this process when its parent ends, or not any more.
+pub fn end_with_parent(does: bool) -> io::Result<()> {
+    Ok(set_parent_process_death_signal(does.then_some(Signal::KILL))?)
 }
 
 /// Returns the life of the thread with this number.

@@ -125,10 +125,8 @@ impl Vfs {
         })
     }
 
-    /// Reads up to `len` bytes at `offset`, fewer only at the end of the file. A read of a view
-    /// fails with `EINTR` when the program that waits for it is killed.
-    pub fn read(&self, by: impl Into<HandleUse>, offset: u64, len: usize) -> Result<Bytes> {
-        let HandleUse { handle, thread } = by.into();
+    /// Reads up to `len` bytes at `offset`, fewer only at the end of the file.
+    pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
         let handle = self.opener.handles.get(handle)?;
         let read = match &handle.source {
             Source::File(drops) => {
@@ -140,7 +138,7 @@ impl Vfs {
             Source::Made(made) => Ok(slice(made, offset, len)),
             Source::View(view) => {
                 self.names.views.note_pages(view);
-                self.reader.read_view(view, (offset, len), thread).at(handle.shown())
+                self.reader.read_view(view, offset, len).at(handle.shown())
             }
             Source::Backing(_) if handle.may_write() => {
                 self.contents.files.read_content(&handle.inode, offset, len)

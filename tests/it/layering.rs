@@ -7,6 +7,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("printable", &[]),
     ("error", &["printable"]),
     ("sys", &["error"]),
+    ("waiting", &["error", "sys"]),
     ("bounded", &[]),
     ("budget", &[]),
     ("buffer", &["error"]),
@@ -14,9 +15,9 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("limits", &["resources"]),
     ("pool", &[]),
     ("admission", &["resources"]),
-    ("parallel", &["error", "admission"]),
+    ("parallel", &["error", "waiting", "admission"]),
     ("dtype", &["error"]),
-    ("store", &["error", "limits", "bounded", "buffer", "resources", "pool", "sys"]),
+    ("store", &["error", "limits", "bounded", "buffer", "resources", "pool", "sys", "waiting"]),
     ("backing", &["error", "budget", "buffer", "resources", "store", "sys"]),
     ("shard", &["error"]),
     ("json", &["error", "limits", "resources"]),
@@ -114,6 +115,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         &[
             "printable",
             "error",
+            "waiting",
             "limits",
             "json",
             "sys",
@@ -133,7 +135,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("dap", &["error", "buffer", "dtype", "metadata", "codec", "array", "view"]),
-    ("fuse", &["error", "sys", "vfs", "pool", "backing"]),
+    ("fuse", &["error", "sys", "vfs", "pool", "backing", "waiting"]),
     (
         "serve",
         &[

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 
 use super::listing::Listing;
 use super::names::NameCache;
-use super::server::{Depth, Page, Server, Start, check_progress, wait};
+use super::paging::Paging;
+use super::server::{Depth, Page, Server, Start, wait};
 use crate::bounded::{Bounded, Limits};
 use crate::error::Result;
 use crate::store::{Entry, Prefix, Stat};
@@ -54,6 +55,7 @@ pub(super) struct Walk {
     began: Listing,
     /// Where it continues; `None` at its end.
     next: Option<Start>,
+    paging: Paging,
     /// Whether the server lists keys in another order than that of their text.
     is_unsorted: bool,
     /// The key that was read last.
@@ -149,6 +151,7 @@ impl Walk {
             prefix: prefix.clone(),
             began: Listing::new(),
             next: Some(Start::First),
+            paging: Paging::default(),
             is_unsorted: false,
             last: String::new(),
             open: BTreeMap::from([(String::new(), BTreeMap::new())]),
@@ -192,6 +195,7 @@ impl Walk {
         let Some(start) = self.next.clone() else { return Ok(Vec::new()) };
         let from = start.clone();
         let page = wait(|report| server.list(&self.prefix, Depth::All, from, report))?;
+        self.paging.note(&start, &page)?;
         let mut paths = Vec::with_capacity(page.entries.len());
         let mut is_sorted = true;
         for (entry, stat) in page.entries {
@@ -202,7 +206,6 @@ impl Walk {
             paths.push(path);
         }
         self.next = page.next.map(Start::Continue);
-        check_progress(&start, self.next.as_ref())?;
         if !is_sorted {
             // Then names may come later that belong to any directory.
             self.is_unsorted = true;

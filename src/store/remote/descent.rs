@@ -6,7 +6,8 @@ use std::sync::mpsc::{self, Receiver};
 
 use super::listing::Listing;
 use super::names::NameCache;
-use super::server::{Depth, Page, Server, Start, check_progress, ended, wait};
+use super::paging::Paging;
+use super::server::{Depth, Page, Server, Start, receive, wait};
 use crate::error::{At, Result};
 use crate::store::{Entry, Key, Prefix};
 
@@ -59,11 +60,11 @@ impl Descent {
     /// Waits for a listing.
     fn end(&mut self, awaited: Awaited) -> Result<()> {
         let Awaited { prefix, mut listing, page } = awaited;
-        let mut page = page.recv().unwrap_or_else(|_| Err(ended())).at(&prefix)?;
-        let mut start = Start::First;
+        let mut page = receive(&page).at(&prefix)?;
+        let (mut start, mut paging) = (Start::First, Paging::default());
         loop {
+            paging.note(&start, &page).at(&prefix)?;
             let next = page.next.clone().map(Start::Continue);
-            check_progress(&start, next.as_ref()).at(&prefix)?;
             listing.add(page);
             let Some(next) = next else { break };
             start = next.clone();

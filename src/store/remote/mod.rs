@@ -15,6 +15,7 @@ mod listing;
 pub(crate) mod memory;
 mod names;
 mod pages;
+mod paging;
 mod permission;
 mod places;
 pub(crate) mod server;

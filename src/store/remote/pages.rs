@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::listing::{Listed, Listing};
 use super::names::{Known, NameCache};
-use super::server::{Depth, Server, Start, check_progress, wait};
+use super::paging::Paging;
+use super::server::{Depth, Server, Start, wait};
 use crate::error::{At, Result};
 use crate::store::{Entry, Prefix};
 
@@ -17,6 +18,7 @@ pub(super) struct Directory {
     listing: Listing,
     /// Where it continues; `None` at its end, or after an error.
     next: Option<Start>,
+    paging: Paging,
     /// The names that come next.
     rest: VecDeque<Listed>,
 }
@@ -42,6 +44,7 @@ impl Directory {
             rest: listing.names().collect(),
             listing,
             next,
+            paging: Paging::default(),
         }
     }
 
@@ -50,9 +53,8 @@ impl Directory {
         let Some(start) = self.next.take() else { return Ok(()) };
         let from = start.clone();
         let page = wait(|report| self.server.list(&self.prefix, Depth::Directory, from, report))?;
-        let next = page.next.clone().map(Start::Continue);
-        check_progress(&start, next.as_ref())?;
-        self.next = next;
+        self.paging.note(&start, &page)?;
+        self.next = page.next.clone().map(Start::Continue);
         if NameCache::is_long(&self.listing) {
             self.rest.extend(page.entries);
         } else {

@@ -20,7 +20,8 @@ use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::conditions::Puts;
-use super::server::{Depth, Server, Start, check_progress, wait};
+use super::paging::Paging;
+use super::server::{Depth, Server, Start, wait};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{
     Aside, ByteRange, Condition, Entry, Key, PRIVATE, Prefix, Value, Version, unique,
@@ -196,11 +197,12 @@ impl Places {
     fn of_others(&self) -> Result<Vec<Prefix>> {
         let private = Prefix::parse(PRIVATE)?;
         let mut found = Vec::new();
-        let mut next = Some(Start::First);
+        let (mut next, mut paging) = (Some(Start::First), Paging::default());
         while let Some(start) = next {
             let from = start.clone();
             let list = |report| self.shared.server.list(&private, Depth::Directory, from, report);
             let page = wait(list).at(&private)?;
+            paging.note(&start, &page)?;
             for (entry, _) in page.entries {
                 if let Entry::Prefix(name) = entry
                     && name.starts_with(PLACE)
@@ -209,7 +211,6 @@ impl Places {
                 }
             }
             next = page.next.map(Start::Continue);
-            check_progress(&start, next.as_ref())?;
         }
         let state = self.shared.state.lock();
         found.retain(|prefix| !state.live.contains_key(prefix));

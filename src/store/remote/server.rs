@@ -4,12 +4,13 @@
 //! way. What reports is any thread of the server's client: it must not wait.
 
 use std::fmt;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 
 use bytes::Bytes;
 
 use crate::error::{Error, Kind, Result};
 use crate::store::{ByteRange, Condition, Entry, Key, Prefix, Stat, Value};
+use crate::waiting;
 
 /// Receives the result of a request.
 pub(crate) type Report<T> = Box<dyn FnOnce(Result<T>) + Send>;
@@ -33,14 +34,6 @@ pub(crate) enum Start {
     First,
     /// Where a page ended.
     Continue(Continuation),
-}
-
-/// Fails if a listing would not end: if a page continues where it began.
-pub(super) fn check_progress(start: &Start, next: Option<&Start>) -> Result<()> {
-    if next == Some(start) {
-        return Err(Error::new(Kind::Os(libc::EIO), "the server repeats a page of a listing"));
-    }
-    Ok(())
 }
 
 /// How deep a listing goes.
@@ -91,7 +84,18 @@ pub(crate) fn wait<T: Send + 'static>(request: impl FnOnce(Report<T>)) -> Result
     let (tell, told) = mpsc::sync_channel(1);
     // If the channel is closed, its reader has gone.
     request(Box::new(move |result| drop(tell.send(result))));
-    told.recv().unwrap_or_else(|_| Err(ended()))
+    receive(&told)
+}
+
+/// Waits for what a request reports, as long as the program lives for which this thread works.
+pub(super) fn receive<T>(told: &Receiver<Result<T>>) -> Result<T> {
+    loop {
+        match told.recv_timeout(waiting::INTERVAL) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) => waiting::check()?,
+            Err(RecvTimeoutError::Disconnected) => return Err(ended()),
+        }
+    }
 }
 
 /// Returns the error of a request that was dropped.

@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 
 use super::RemoteStore;
 use super::names::Known;
-use super::server::{Depth, Start, check_progress, wait};
+use super::paging::Paging;
+use super::server::{Depth, Start, wait};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::{
     Aside, ByteRange, Condition, Entry, Key, PRIVATE, Piece, Prefix, Promises, ReadableStore, Stat,
@@ -185,15 +186,15 @@ impl RemoteStore {
         prefix: &Prefix,
         mut each: impl FnMut(Vec<Key>) -> Result<()>,
     ) -> Result<()> {
-        let mut start = Start::First;
+        let (mut start, mut paging) = (Start::First, Paging::default());
         loop {
             let from = start.clone();
             let page = wait(|report| self.server.list(prefix, Depth::All, from, report));
             let page = page.at(prefix)?;
+            paging.note(&start, &page)?;
             let key_of = |(entry, _): (Entry, _)| prefix.key(entry.name());
             each(page.entries.into_iter().map(key_of).collect::<Result<_>>()?)?;
             let Some(next) = page.next.map(Start::Continue) else { return Ok(()) };
-            check_progress(&start, Some(&next))?;
             start = next;
         }
     }

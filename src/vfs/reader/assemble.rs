@@ -14,7 +14,6 @@ use super::open_view::OpenView;
 use super::pattern::Ticket;
 use super::plan::{Chunk, Fetch, Ranges};
 use super::request::{Part, Request};
-use super::waiting::Waiting;
 use crate::array::{ChunkRef, Coords};
 use crate::buffer::Buffer;
 use crate::cache::Residency;
@@ -23,6 +22,7 @@ use crate::pool::Urgency;
 use crate::store::{Expected, Stat, Version};
 use crate::vfs::kernel::view_pages::{Seen, Versions};
 use crate::view::{Elements, Excerpt, GetChunk};
+use crate::waiting;
 
 /// Up to `1/SMALL_PART` of a chunk is a small part of it.
 const SMALL_PART: u64 = 2;
@@ -35,8 +35,6 @@ pub(super) struct Execution<'e> {
     pub beside: usize,
     /// For as long as it is wanted.
     pub ticket: &'e Ticket,
-    /// The program that waits for the read.
-    pub waiting: &'e Waiting,
     /// Whether the chunks are for this read alone, which ends with its sequence.
     pub is_long_part: bool,
 }
@@ -44,7 +42,7 @@ pub(super) struct Execution<'e> {
 impl Execution<'_> {
     /// Fails if the program was killed, and for a long part whose sequence of reads has ended.
     fn check_goes_on(&self) -> Result<()> {
-        self.waiting.check()?;
+        waiting::check()?;
         if self.is_long_part && self.ticket.has_ended() {
             return Err(Error::new(Kind::Stale, "the sequence of reads has ended"));
         }
@@ -184,7 +182,7 @@ impl Assembler {
         let others = jobs.len().saturating_sub(1);
         let jobs = Arc::new(Jobs::new(jobs));
         self.decoder.help_with(&jobs, others, since);
-        jobs.run(&self.decoder.core.cache, since, || how.waiting.check().is_ok());
+        jobs.run(&self.decoder.core.cache, since);
         jobs
     }
 

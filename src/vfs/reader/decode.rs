@@ -70,7 +70,7 @@ impl Decoder {
         let Some(pool) = self.core.pool.get() else { return };
         for _ in 0..most.min(pool.most_ahead()) {
             let (cache, jobs) = (Arc::clone(&self.core.cache), Arc::clone(jobs));
-            pool.run(Urgency::Soon, move || jobs.run(&cache, since, || true));
+            pool.run(Urgency::Soon, move || jobs.run(&cache, since));
         }
     }
 

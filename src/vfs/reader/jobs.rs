@@ -14,6 +14,7 @@ use crate::buffer::Buffer;
 use crate::cache::{Chunk, ChunkCache};
 use crate::error::Result;
 use crate::store::Stat;
+use crate::waiting;
 
 /// A chunk that is decoded into the cache, or read in part.
 pub(super) struct Job {
@@ -77,11 +78,11 @@ impl Jobs {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Does jobs until none is left, or none is wanted any more.
-    pub fn run(&self, cache: &ChunkCache, since: Option<Instant>, are_wanted: impl Fn() -> bool) {
+    /// Does jobs until none is left, or nobody waits for them any more.
+    pub fn run(&self, cache: &ChunkCache, since: Option<Instant>) {
         loop {
             let mut state = self.state.lock();
-            if !are_wanted() {
+            if waiting::check().is_err() {
                 state.rest.clear();
             }
             let Some(Job { at, chunk, range }) = state.rest.pop_front() else { return };
@@ -100,7 +101,9 @@ impl Jobs {
     pub fn take(&self, at: usize) -> Option<Done> {
         let mut state = self.state.lock();
         while matches!(state.done.get(&at)?, Progress::Begun) {
-            self.changed.wait(&mut state);
+            if let Err(killed) = waiting::wait(&self.changed, &mut state) {
+                return Some(Done::Whole(Err(killed)));
+            }
         }
         match state.done.remove(&at) {
             Some(Progress::Done(done)) => Some(done),

@@ -12,10 +12,10 @@ use super::plan::{self, Limits, LongPart};
 use super::request::{self, Part};
 use super::span::{AGE, Assembled, Span, Stamp, len_of};
 use super::state::ReadState;
-use super::waiting::Waiting;
 use crate::budget::Purpose;
 use crate::buffer::Buffer;
 use crate::cache::Residency;
+use crate::waiting;
 
 /// Chunks of a long part whose decoding other threads are asked for.
 const MOST_CHUNKS: usize = 1 << 16;
@@ -66,13 +66,7 @@ impl LongParts {
 
     /// The bytes of a range of a view, from a span that is assembled if need be. Returns `None`
     /// where that cannot be done.
-    pub fn read_span(
-        &self,
-        open: &OpenView,
-        range: (u64, u64),
-        limits: Limits,
-        waiting: &Waiting,
-    ) -> Option<Bytes> {
+    pub fn read_span(&self, open: &OpenView, range: (u64, u64), limits: Limits) -> Option<Bytes> {
         let mut is_assembled = false;
         loop {
             let now = self.stamp(open);
@@ -83,7 +77,7 @@ impl LongParts {
             }
             match &state.span {
                 Span::Assembling => {
-                    open.reads.assembled.wait(&mut state);
+                    waiting::wait(&open.reads.assembled, &mut state).ok()?;
                     continue;
                 }
                 Span::Failed(at) if at.elapsed() < AGE => return None,
@@ -98,7 +92,7 @@ impl LongParts {
             };
             drop(state);
             let claim = Claim(&open.reads);
-            let made = self.assemble_span(open, &part, before, waiting);
+            let made = self.assemble_span(open, &part, before);
             open.reads.has_span.store(matches!(made, Span::Ready(_)), Ordering::Relaxed);
             open.reads.state.lock().span = made;
             drop(claim);
@@ -106,13 +100,7 @@ impl LongParts {
         }
     }
 
-    fn assemble_span(
-        &self,
-        open: &OpenView,
-        part: &LongPart,
-        before: Option<Assembled>,
-        waiting: &Waiting,
-    ) -> Span {
+    fn assemble_span(&self, open: &OpenView, part: &LongPart, before: Option<Assembled>) -> Span {
         let began = Instant::now();
         let stamp = self.stamp(open);
         // The memory of the span before this one is used for this one.
@@ -138,9 +126,7 @@ impl LongParts {
                     let wanted: Vec<_> = request.parts.iter().map(Part::wanted).collect();
                     let (fetches, beside) = plan::plan_long_part(&wanted);
                     let ticket = &part.ticket;
-                    let is_long_part = true;
-                    let how =
-                        Execution { fetches: &fetches, beside, ticket, waiting, is_long_part };
+                    let how = Execution { fetches: &fetches, beside, ticket, is_long_part: true };
                     self.assembler.assemble_unchanged(open, &request, &how)
                 });
         let now = Instant::now();
@@ -155,7 +141,7 @@ impl LongParts {
                 Span::Ready(Assembled { before, start: part.start, bytes, stamp, _memory: memory })
             }
             // Other programs that read the view may go on.
-            Err(error) if !part.ticket.has_ended() && waiting.check().is_ok() => {
+            Err(error) if !part.ticket.has_ended() && waiting::check().is_ok() => {
                 log::debug!("{}: {error}", open.path);
                 Span::Failed(now)
             }

@@ -20,7 +20,6 @@ mod request;
 mod span;
 mod state;
 pub(super) mod stored_versions;
-mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +31,6 @@ use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::metadata::NodePath;
 use crate::pool::Urgency;
-use crate::vfs::authors::Thread;
 use crate::vfs::core::Core;
 use crate::vfs::kernel::backing_files::BackingFiles;
 use crate::vfs::kernel::view_pages::Seen;
@@ -48,7 +46,6 @@ use pattern::Ticket;
 use plan::{Fetch, Limits, Outlook, Plan};
 use request::{Part, Request};
 pub(super) use state::ReadState;
-use waiting::Waiting;
 
 /// Chunks of one request that are looked for in the cache together; the others are when they are
 /// copied.
@@ -113,14 +110,8 @@ impl Reader {
             request::find(&self.core, open, (0, open.view.len()), MOST_CHUNKS).ok()?;
         request::look_in_cache(&self.core, open, &mut request);
         let fetches = vec![Fetch::Whole; request.parts.len()];
-        let (ticket, waiting) = (Ticket::default(), Waiting::of(None));
-        let how = Execution {
-            fetches: &fetches,
-            beside: 0,
-            ticket: &ticket,
-            waiting: &waiting,
-            is_long_part: false,
-        };
+        let ticket = Ticket::default();
+        let how = Execution { fetches: &fetches, beside: 0, ticket: &ticket, is_long_part: false };
         let bytes = self.assembler.assemble(open, seen, &request, &how).ok()?;
         // A thread that opens the view may hold it already.
         let _shared = self.core.tree_lock.try_read_recursive()?;
@@ -142,29 +133,22 @@ impl Reader {
             return None;
         }
         let (outlook, plan) = self.note_and_plan(open, &request);
-        self.answer(open, &request, &outlook, plan, &Waiting::of(None)).ok()
+        self.answer(open, &request, &outlook, plan).ok()
     }
 
-    /// Reads up to `len` bytes from `offset` of a view, for a thread of a program. Fails with
-    /// `EINTR` when that is killed.
-    pub(super) fn read_view(
-        &self,
-        open: &OpenView,
-        (offset, len): (u64, usize),
-        thread: Thread,
-    ) -> Result<Bytes> {
-        let (range, waiting) = (range_of(open, offset, len), Waiting::of(thread));
+    /// Reads up to `len` bytes from `offset` of a view.
+    pub(super) fn read_view(&self, open: &OpenView, offset: u64, len: usize) -> Result<Bytes> {
+        let range = range_of(open, offset, len);
         let outlook = open.reads.state.lock().reads.note(range, &*open.view, self.limits_of(open));
         if outlook.is_for_long_part
-            && let Some(bytes) =
-                self.long_parts.read_span(open, range, self.limits_of(open), &waiting)
+            && let Some(bytes) = self.long_parts.read_span(open, range, self.limits_of(open))
         {
             return Ok(bytes);
         }
         let mut request = request::find(&self.core, open, range, MOST_CHUNKS)?;
         request::look_in_cache(&self.core, open, &mut request);
         let plan = self.plan(open, &request, &outlook);
-        let bytes = self.answer(open, &request, &outlook, plan, &waiting)?;
+        let bytes = self.answer(open, &request, &outlook, plan)?;
         if !outlook.is_sequential {
             self.assembler.note_jumps(&request);
         }
@@ -232,14 +216,12 @@ impl Reader {
         request: &Request<'_>,
         outlook: &Outlook,
         plan: Plan<ChunkRef>,
-        waiting: &Waiting,
     ) -> Result<Bytes> {
         self.decoder.drop_passed(plan.passed, plan.run_len);
         let how = Execution {
             fetches: &plan.fetches,
             beside: plan.beside,
             ticket: &outlook.now,
-            waiting,
             is_long_part: false,
         };
         if !plan.later.is_empty()

@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use super::requests::Range;
 use crate::error::Result;
 use crate::store::Value;
+use crate::waiting;
 
 /// Whether the bytes of a request wait for a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,14 +52,14 @@ impl Flight {
         }
     }
 
-    /// Waits for the answer.
+    /// Waits for the answer, as long as the program lives for which this thread works.
     pub(super) fn wait(&self) -> Result<Option<Value>> {
         let mut answer = self.answer.lock();
         loop {
             if let Some(answer) = &*answer {
                 return answer.clone();
             }
-            self.arrived.wait(&mut answer);
+            waiting::wait(&self.arrived, &mut answer)?;
         }
     }
 
