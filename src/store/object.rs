@@ -5,11 +5,13 @@
 
 mod azure;
 mod client;
+mod connection;
 mod credentials;
 mod environment;
 pub(super) mod failure;
 mod google;
 mod hidden;
+mod listed;
 mod place;
 mod progress;
 mod put;
@@ -34,6 +36,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt as _};
 
 use super::disk_cache::DiskCache;
+use super::pace::Pace;
 use super::remote::server::{Depth, Page, Report, Server, Start};
 use super::remote::{Limits, RemoteStore, ValueCache};
 use super::runner::Runner;
@@ -409,9 +412,15 @@ impl Get<'_> {
         bytes
             .try_reserve_exact(usize::try_from(expected).unwrap_or(usize::MAX))
             .map_err(|_| failed(format!("there is no memory for {expected} bytes")))?;
-        let mut pieces = got.into_stream();
+        let (mut pieces, mut pace) = (got.into_stream(), Pace::begin());
         while let Some(piece) = pieces.next().await.transpose()? {
             self.progress.note();
+            if !pace.note(piece.len()) {
+                return Err(failure::too_slow());
+            }
+            if piece.len() > bytes.capacity().saturating_sub(bytes.len()) {
+                return Err(failed(format!("the server sends more than {expected} bytes")));
+            }
             bytes.extend_from_slice(&piece);
         }
         if u64::try_from(bytes.len()) != Ok(expected) {

@@ -386,13 +386,24 @@ def test_a_tag_that_always_changes_is_an_error_or_the_right_bytes(proxy, mount, 
 @only_long
 def test_a_slow_answer_is_not_cut(proxy, mount, prefix):
     root = zarr.open_group(ObjectStore(servers.client(prefix)), mode="w")
-    root.create_array("t", data=np.arange(10, dtype="i4"), chunks=(10,), compressors=None)
+    root.create_array("t", data=np.arange(1000, dtype="i4"), chunks=(1000,), compressors=None)
     with mount("--retry-for", "5s") as m:
         assert (m / "t/zarr.json").exists()
-        proxy.faults = [Fault(lambda request: request.path.endswith("t/c/0"), pace=1)]
+        proxy.faults = [Fault(lambda request: request.path.endswith("t/c/0"), pace=0.01)]
         began = time.monotonic()
-        assert (m / "t/c/0").read_bytes() == np.arange(10, dtype="i4").tobytes()
-        assert 39 < time.monotonic() - began < 50
+        assert (m / "t/c/0").read_bytes() == np.arange(1000, dtype="i4").tobytes()
+        assert 39 < time.monotonic() - began
+
+
+@only_long
+def test_an_answer_that_drips_is_given_up(proxy, mount, array):
+    with mount("--retry-for", "5s") as m:
+        assert (m / "y/zarr.json").exists()
+        m.allow("less than 512 bytes")
+        proxy.faults = [Fault(lambda request: "/y/c/" in request.path, pace=3)]
+        with pytest.raises(OSError) as failed:
+            (m / "y/c/0/0/0").read_bytes()
+        assert failed.value.errno == errno.ETIMEDOUT
 
 
 def test_a_server_that_refuses_at_mount_is_named(proxy, mount, array):

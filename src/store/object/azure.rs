@@ -9,7 +9,7 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
 use super::environment::{denied, firmware, variable};
 use super::place::Place;
-use super::settings::{Client, Options, Provided};
+use super::settings::{Client, Options, Provided, client_options};
 use crate::error::{Error, Result};
 
 /// Variables that name credentials.
@@ -67,8 +67,9 @@ pub(super) fn provide(place: &Place, options: &Options) -> Result<Provided> {
     }
     let server = endpoint.unwrap_or_else(|| format!("https://{account}.blob.core.windows.net"));
     let name = format!("{server}/{}", place.bucket);
-    let make = move |client, retries| {
-        let builder = builder.clone().with_client_options(client).with_retry(retries);
+    let make = move |connector, retries| {
+        let builder = builder.clone().with_client_options(client_options());
+        let builder = builder.with_http_connector(connector).with_retry(retries);
         let client: Arc<dyn Client> = Arc::new(builder.build()?);
         Ok(client)
     };

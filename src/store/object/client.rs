@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::connection::Connector;
 use super::failure::{SILENCE, error_of};
 use super::place::{Place, Provider};
 use super::renewal::Credentials;
-use super::settings::{Client, Options, client_options, retries};
+use super::settings::{Client, Options, retries};
 use super::{azure, google, s3};
 use crate::error::Result;
 
@@ -48,15 +49,15 @@ impl Clients {
             Provider::Google => google::provide(place, options)?,
             Provider::Azure => azure::provide(place, options)?,
         };
-        let make = |client, most, time| {
-            (provided.make)(client, retries(most, time)).map_err(|error| error_of(&error))
+        let make = |connector, most, time| {
+            (provided.make)(connector, retries(most, time)).map_err(|error| error_of(&error))
         };
-        let reading = || client_options().with_read_timeout(SILENCE);
+        let reading = || Connector { read_timeout: Some(SILENCE) };
         Ok(Self {
             provider: place.provider,
             first: make(reading(), MOST_TRIES, options.retry_for.min(FIRST))?,
             reader: make(reading(), MOST_TRIES, options.retry_for)?,
-            writer: make(client_options(), 0, options.retry_for)?,
+            writer: make(Connector { read_timeout: None }, 0, options.retry_for)?,
             name: provided.name,
             credentials: provided.credentials,
         })

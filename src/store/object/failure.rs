@@ -7,6 +7,7 @@ use object_store::Error as Failure;
 use object_store::client::{HttpError, HttpErrorKind};
 
 use crate::error::{Error, Kind};
+use crate::store::pace;
 
 /// How long a server may be silent before the request is tried again.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
@@ -37,6 +38,12 @@ pub(super) fn error_of(failure: &Failure) -> Error {
 pub(super) fn silence(time: Duration) -> Failure {
     let detail = format!("the server was silent for {} s", time.as_secs());
     let source = Box::new(Error::new(Kind::Os(libc::ETIMEDOUT), detail));
+    Failure::Generic { store: "S3", source }
+}
+
+/// Returns the failure of a request whose answer drips.
+pub(super) fn too_slow() -> Failure {
+    let source = Box::new(Error::new(Kind::Os(libc::ETIMEDOUT), pace::too_slow()));
     Failure::Generic { store: "S3", source }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 
+use super::connection::Connector;
 use super::credentials;
 use super::environment::is_set;
 use super::failure::{SILENCE, error_of};
@@ -21,8 +22,9 @@ pub(super) fn provide(place: &Place, options: &Options) -> Result<Provided> {
     let server = builder.get_config_value(&AmazonS3ConfigKey::S3Endpoint);
     let server = server.or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
     let name = format!("{}/{}", server.as_deref().unwrap_or("s3://"), place.bucket);
-    let make = move |client, retries| {
-        let builder = builder.clone().with_client_options(client).with_retry(retries);
+    let make = move |connector, retries| {
+        let builder = builder.clone().with_client_options(client_options());
+        let builder = builder.with_http_connector(connector).with_retry(retries);
         let client: Arc<dyn Client> = Arc::new(builder.build()?);
         Ok(client)
     };
@@ -35,7 +37,8 @@ pub(super) fn signing(place: &Place, options: &Options) -> Result<Arc<AmazonS3>>
     drop(rustls::crypto::ring::default_provider().install_default());
     let (builder, _) = settings(place, options)?;
     let builder = builder
-        .with_client_options(client_options().with_read_timeout(SILENCE))
+        .with_client_options(client_options())
+        .with_http_connector(Connector { read_timeout: Some(SILENCE) })
         .with_retry(retries(usize::MAX, options.retry_for));
     builder.build().map(Arc::new).map_err(|error| error_of(&error))
 }
@@ -71,7 +74,8 @@ fn settings(
     if !options.anonymous {
         let impatient = builder
             .clone()
-            .with_client_options(client_options().with_read_timeout(CONNECT))
+            .with_client_options(client_options())
+            .with_http_connector(Connector { read_timeout: Some(CONNECT) })
             .with_retry(retries(MOST_TRIES_FOR_CREDENTIALS, CONNECT));
         credentials = Credentials::find(options.profile.as_deref(), impatient)?;
     }

@@ -7,6 +7,7 @@ use object_store::list::PaginatedListStore;
 use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
+use super::connection::Connector;
 use super::renewal::Credentials;
 
 /// How long to wait for a connection.
@@ -37,9 +38,8 @@ pub(super) trait Client: ObjectStore + PaginatedListStore + MultipartStore {}
 
 impl<C: ObjectStore + PaginatedListStore + MultipartStore> Client for C {}
 
-/// Makes a client with these options.
-pub(super) type Make =
-    Box<dyn Fn(ClientOptions, RetryConfig) -> object_store::Result<Arc<dyn Client>>>;
+/// Makes a client with these connections.
+pub(super) type Make = Box<dyn Fn(Connector, RetryConfig) -> object_store::Result<Arc<dyn Client>>>;
 
 /// The parts from which the clients of a provider are made.
 pub(super) struct Provided {
@@ -50,8 +50,9 @@ pub(super) struct Provided {
     pub credentials: Option<Arc<Credentials>>,
 }
 
+/// Returns the options of a client. Its [`Connector`] has the times.
 pub(super) fn client_options() -> ClientOptions {
-    ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT).with_allow_http(true)
+    ClientOptions::new().with_allow_http(true)
 }
 
 pub(super) fn retries(max_retries: usize, retry_timeout: Duration) -> RetryConfig {

@@ -191,7 +191,7 @@ fn parse(body: &str) -> Result<Page> {
 }
 
 /// Returns the character that a reference such as `&amp;` or `&#38;` names.
-fn char_of(name: &BytesRef<'_>) -> Option<String> {
+pub(super) fn char_of(name: &BytesRef<'_>) -> Option<String> {
     match name.resolve_char_ref() {
         Ok(Some(char)) => Some(char.to_string()),
         Ok(None) => resolve_predefined_entity(&String::from_utf8_lossy(name)).map(str::to_owned),

@@ -1,0 +1,137 @@
+//! How the clients of all providers send requests: no redirect is followed, since requests carry
+//! credentials, and the length of answers is limited.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
+};
+use object_store::{ClientOptions, Result};
+use reqwest::header::{CONTENT_RANGE, HeaderMap, LOCATION, RANGE};
+use reqwest::redirect::Policy;
+
+use super::listed;
+use super::settings::CONNECT;
+use crate::error::{Error, Kind};
+
+/// The longest answer to a request that is not one for a range, in bytes: a page of names.
+const LONGEST: usize = 16 << 20;
+
+/// The longest error, in bytes.
+const LONGEST_ERROR: usize = 64 << 10;
+
+/// The most bytes that an object can have: file systems have no longer files.
+pub(super) const LONGEST_OBJECT: u64 = u64::MAX >> 1;
+
+/// Makes connections.
+#[derive(Debug)]
+pub(super) struct Connector {
+    /// How long the server may be silent within an answer.
+    pub read_timeout: Option<Duration>,
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> Result<HttpClient> {
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("zarrfs/", env!("CARGO_PKG_VERSION")))
+            .http1_only()
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
+            .redirect(Policy::none())
+            .referer(false)
+            .connect_timeout(CONNECT);
+        if let Some(time) = self.read_timeout {
+            builder = builder.read_timeout(time);
+        }
+        let client = builder.build().map_err(|source| object_store::Error::Generic {
+            store: "HTTP",
+            source: source.into(),
+        })?;
+        Ok(HttpClient::new(Sender(client)))
+    }
+}
+
+/// Sends requests.
+#[derive(Debug)]
+struct Sender(reqwest::Client);
+
+#[async_trait]
+impl HttpService for Sender {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let has_range = request.headers().contains_key(RANGE);
+        let is_list = request.uri().query().is_some_and(listed::is_request);
+        let response = self.0.call(request).await?;
+        let status = response.status();
+        if let Some(target) = response.headers().get(LOCATION)
+            && status.is_redirection()
+        {
+            return Err(redirected(&String::from_utf8_lossy(target.as_bytes())));
+        }
+        check_range(response.headers())?;
+        let (parts, body) = response.into_parts();
+        let body = match status.is_success() {
+            // The reader of a range knows its length.
+            true if has_range => body,
+            true if is_list => listed::page(read(body, LONGEST, false).await?)?.into(),
+            true => read(body, LONGEST, false).await?.into(),
+            false => read(body, LONGEST_ERROR, true).await?.into(),
+        };
+        Ok(HttpResponse::from_parts(parts, body))
+    }
+}
+
+/// Reads a body of at most `most` bytes. The rest of an error is left out.
+async fn read(body: HttpResponseBody, most: usize, is_error: bool) -> Result<Bytes, HttpError> {
+    let (mut bytes, mut pieces) = (Vec::new(), body.bytes_stream());
+    while let Some(piece) = pieces.next().await.transpose()? {
+        let room = most.saturating_sub(bytes.len());
+        if piece.len() > room {
+            if is_error {
+                break;
+            }
+            let detail = format!("the server sends more than {most} bytes of names");
+            return Err(unusable(Kind::Os(libc::EIO), detail));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes.into())
+}
+
+/// Returns the failure of a request whose answer cannot be used.
+pub(super) fn unusable(kind: Kind, detail: impl Into<Cow<'static, str>>) -> HttpError {
+    HttpError::new(HttpErrorKind::Decode, Error::new(kind, detail))
+}
+
+fn redirected(target: &str) -> HttpError {
+    let host = reqwest::Url::parse(target).ok().and_then(|url| url.host_str().map(str::to_owned));
+    let place = host.unwrap_or_else(|| "another place".to_owned());
+    unusable(
+        Kind::Os(libc::EACCES),
+        format!(
+            "the server redirects to {place}, which gets no credentials; if you trust it, name it \
+             with --endpoint"
+        ),
+    )
+}
+
+/// Refuses a range of an object that is longer than any can be.
+fn check_range(headers: &HeaderMap) -> Result<(), HttpError> {
+    let Some(range) = headers.get(CONTENT_RANGE).and_then(|range| range.to_str().ok()) else {
+        return Ok(());
+    };
+    let is_possible = |digits: &str| {
+        digits.is_empty() || digits.parse::<u64>().is_ok_and(|number| number <= LONGEST_OBJECT)
+    };
+    if range.split(|it: char| !it.is_ascii_digit()).all(is_possible) {
+        return Ok(());
+    }
+    let detail = "the server names a range that no object can have";
+    Err(unusable(Kind::Os(libc::EIO), detail))
+}
