@@ -99,7 +99,8 @@ def answering(answer, context=None):
             status, headers, body = answer(self.path, self.headers)
             self.send_response(status)
             for name, value in {"Content-Length": len(body), **headers}.items():
-                self.send_header(name, value)
+                if value is not None:
+                    self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 

@@ -10,8 +10,10 @@ use super::body::{Received, body};
 use super::client::{Answer, Request};
 use super::failure::{Failure, wrong};
 use super::head::{encoding_of, part_of};
+use super::probe::{Head, Likeness};
 use super::refusal::of_answer;
 use super::shared::Shared;
+use super::whole::cut;
 use crate::store::{ByteRange, Key, Value};
 
 /// The answer to a request for a value.
@@ -66,7 +68,7 @@ impl Shared {
         }
         match answer.response.status() {
             StatusCode::PARTIAL_CONTENT => self.part(key, range, answer, received).await,
-            StatusCode::RANGE_NOT_SATISFIABLE => self.past_the_end(key, range).await,
+            StatusCode::RANGE_NOT_SATISFIABLE => self.past_the_end(key, range, received).await,
             StatusCode::OK => self.whole(key, range, Some(answer), received).await,
             _ => self.without_value(answer).await,
         }
@@ -94,7 +96,8 @@ impl Shared {
         answer: Answer,
         received: &Received,
     ) -> Result<Got, Failure> {
-        if self.is_page(key, &answer).await? {
+        let (likeness, head) = (self.likeness(key, &answer).await?, Head::of(&answer));
+        if likeness == Likeness::Same {
             return Ok(Got::Absent);
         }
         if encoding_of(answer.response.headers()).is_some() {
@@ -115,6 +118,11 @@ impl Shared {
                 offset.saturating_add(len)
             )));
         }
+        let is_whole = (offset, len) == (0, part.len);
+        if likeness == Likeness::Possible && !is_whole {
+            // A part of it is not enough to compare.
+            return self.whole(key, range, None, received).await;
+        }
         let stat = self.tags.of_value(answer.response.headers(), part.len, self.ttl);
         let body = body(answer.response, len, received).await?;
         if body.is_cut || u64::try_from(body.bytes.len()) != Ok(len) {
@@ -122,19 +130,41 @@ impl Shared {
             let sent = body.bytes.len();
             return Err(wrong(format!("the server sent {sent} bytes{more} for {len}")));
         }
+        if is_whole && self.is_page(key, &head, &body.bytes).await? {
+            return Ok(Got::Absent);
+        }
         Ok(Got::Value(Value { bytes: body.bytes, stat }))
     }
 
     /// Returns no bytes if a value has none in the range, for which servers send an error.
-    async fn past_the_end(&self, key: &Key, range: Option<ByteRange>) -> Result<Got, Failure> {
+    async fn past_the_end(
+        &self,
+        key: &Key,
+        range: Option<ByteRange>,
+        received: &Received,
+    ) -> Result<Got, Failure> {
         // The answer to the range does not have the version.
         let answer = self.client.send(Request::get(self.client.base.of_key(key))).await?;
         let headers = answer.response.headers();
         if answer.response.status() != StatusCode::OK {
             return self.without_value(answer).await;
         }
-        let len = answer.response.content_length().unwrap_or(0);
-        if range.is_none_or(|range| range.within(len).1 > 0) || encoding_of(headers).is_some() {
+        let announced = answer.response.content_length();
+        let Some(len) = announced.filter(|_| encoding_of(headers).is_none()) else {
+            // Only its bytes show how long it is, and whether it has such a range.
+            let whole = self.whole(key, None, Some(answer), received).await?;
+            return Ok(match whole {
+                Got::Value(value) => Got::Value(cut(&value, range)),
+                other @ (Got::Absent | Got::Refused(_)) => other,
+            });
+        };
+        match self.likeness(key, &answer).await? {
+            Likeness::Same => return Ok(Got::Absent),
+            Likeness::Possible => return self.whole(key, range, Some(answer), received).await,
+            Likeness::Unclear | Likeness::OtherPage | Likeness::None => {}
+        }
+        let headers = answer.response.headers();
+        if range.is_none_or(|range| range.within(len).1 > 0) {
             return Err(wrong(format!("the server has no such range in {len} bytes")));
         }
         let stat = self.tags.of_value(headers, len, self.ttl);

@@ -14,6 +14,7 @@ use super::client::{Answer, Request};
 use super::failure::Failure;
 use super::get::Got;
 use super::head::encoding_of;
+use super::probe::{Head, Likeness};
 use super::shared::Shared;
 use crate::error::{Error, Kind};
 use crate::store::{ByteRange, Key, Value};
@@ -31,6 +32,7 @@ impl Shared {
         answer: Option<Answer>,
         received: &Received,
     ) -> Result<Got, Failure> {
+        let was_range_asked_for = answer.is_some() && range.is_some();
         let _gate = match &answer {
             Some(_) => None,
             None => self.wholes.gate(key).await,
@@ -49,15 +51,17 @@ impl Shared {
         if answer.response.status() != StatusCode::OK {
             return self.without_value(answer).await;
         }
-        if self.is_page(key, &answer).await? {
+        let likeness = self.likeness(key, &answer).await?;
+        if likeness == Likeness::Same {
             return Ok(Got::Absent);
         }
-        let headers = answer.response.headers();
+        let (headers, head) = (answer.response.headers(), Head::of(&answer));
         let announced = answer.response.content_length();
         if let Some(range) = range
+            && likeness == Likeness::None
             && encoding_of(headers).is_none()
         {
-            if announced.is_none_or(|len| range.within(len) != (0, len)) {
+            if was_range_asked_for && announced.is_none_or(|len| range.within(len) != (0, len)) {
                 self.wholes.note_no_ranges(self.client.base.host());
             }
             if let (ByteRange::Span { offset: 0, len: 1 }, Some(len)) = (range, announced)
@@ -70,6 +74,9 @@ impl Shared {
             }
         }
         let value = self.read_whole(answer, received).await?;
+        if self.is_page(key, &head, &value.bytes).await? {
+            return Ok(Got::Absent);
+        }
         if range.is_some_and(|range| range.within(value.stat.len) != (0, value.stat.len)) {
             self.wholes.keep(key, &value);
         }
@@ -79,19 +86,20 @@ impl Shared {
     /// Reads and decodes all of an answer.
     async fn read_whole(&self, answer: Answer, received: &Received) -> Result<Value, Failure> {
         let longest = self.wholes.longest();
-        let too_long = |len: u64| {
+        let too_long = |len: &str| {
             Failure::Final(Error::too_large(format!(
-                "the server sends only the whole value of {len} bytes, and no ranges of it, which \
-                 needs more than the {longest} bytes of --fetch-memory"
+                "the server sends only the whole value{len}, and no ranges of it, which needs more \
+                 than the {longest} bytes of --fetch-memory"
             )))
         };
         if let Some(len) = answer.response.content_length().filter(|len| *len > longest) {
-            return Err(too_long(len));
+            return Err(too_long(&format!(" of {len} bytes")));
         }
         let headers = answer.response.headers().clone();
         let body = body(answer.response, longest, received).await?;
         if body.is_cut {
-            return Err(too_long(longest.saturating_add(1)));
+            // The server has not said how long it is.
+            return Err(too_long(""));
         }
         let bytes = match encoding_of(&headers) {
             None => body.bytes,
@@ -103,7 +111,7 @@ impl Shared {
 }
 
 /// Returns a range of a value.
-fn cut(value: &Value, range: Option<ByteRange>) -> Value {
+pub(super) fn cut(value: &Value, range: Option<ByteRange>) -> Value {
     let (offset, len) = range.map_or((0, u64::MAX), |range| range.within(value.stat.len));
     let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(value.bytes.len());
     let bytes = value.bytes.slice(at(offset)..at(offset.saturating_add(len)));
@@ -111,7 +119,7 @@ fn cut(value: &Value, range: Option<ByteRange>) -> Value {
 }
 
 /// Decodes a value, which the server has encoded although it should not.
-fn decoded(bytes: &Bytes, encoding: &str, most: u64) -> Result<Bytes, Failure> {
+pub(super) fn decoded(bytes: &Bytes, encoding: &str, most: u64) -> Result<Bytes, Failure> {
     if !["gzip", "x-gzip"].iter().any(|known| encoding.eq_ignore_ascii_case(known)) {
         let detail =
             format!("the server encodes the value with {encoding}, which is not supported");

@@ -1,0 +1,95 @@
+"""Web servers that answer with something else than zarrfs has asked for."""
+
+import errno
+import os
+import subprocess
+
+import numpy as np
+import pytest
+import zarr
+from mounts import BIN
+from test_http import age, answering, files, mount, root, run
+
+__all__ = ["mount", "root"]
+
+HTML = {"Content-Type": "text/html"}
+BYTES = {"Content-Type": "application/octet-stream"}
+CHUNKS = np.arange(100, 164, dtype="i4").reshape(8, 8)
+
+
+def square(path, **more):
+    """A group with an array `a` of 2 x 2 chunks that are all stored, and a file of 60 bytes."""
+    group = zarr.create_group(path)
+    array = group.create_array("a", shape=(8, 8), chunks=(4, 4), dtype="i4", fill_value=7, compressors=None, **more)
+    array[:] = CHUNKS
+    (path / "notes.txt").write_bytes(b"hello\n" * 10)
+    age(path)
+    return path
+
+
+def chunked(body):
+    """An answer without a length: the headers, and the body."""
+    parts = [b"%x\r\n%s\r\n" % (len(body), body)] if body else []
+    return {**BYTES, "Content-Length": None, "Transfer-Encoding": "chunked"}, b"".join([*parts, b"0\r\n\r\n"])
+
+
+def test_a_value_is_not_the_page_for_missing_names_because_it_resembles_it(root, mount):
+    square(root / "x.zarr")
+    (root / "x.zarr/a/c/1/1").unlink()
+    plain = files(root)
+
+    def answer(path, headers):
+        """No answer has a length or a tag, and all have one type."""
+        status, _, body = plain(path, {})
+        if path.endswith("/"):
+            return 403, {}, b""
+        return 200, *chunked(body if status == 200 else b"no such file")
+
+    want = CHUNKS.copy()
+    want[4:, 4:] = 7
+    with answering(answer) as url:
+        command = [BIN, "cat", "--as", "raw", f"{url}/x.zarr/a"]
+        out = subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
+        assert np.frombuffer(out, "i4").tolist() == want.ravel().tolist()
+
+
+@pytest.mark.parametrize("missing", [404, 200])
+def test_another_web_page_is_no_missing_chunk(root, mount, missing):
+    square(root / "x.zarr")
+    (root / "x.zarr/a/c/1/1").unlink()
+    plain = files(root)
+
+    def answer(path, headers):
+        if path.endswith("/a/c/0/1"):
+            return 200, HTML, b"<html><title>Your session has ended</title></html>"
+        status, about, body = plain(path, headers)
+        if status == 404 and missing == 200 and not path.endswith("/"):
+            return 200, HTML, b"<html><title>An application</title></html>"
+        return status, about, body
+
+    with answering(answer) as url, mount(f"{url}/x.zarr") as m:
+        sentence = "the server sends a web page"
+        m.refused(errno.EIO, sentence, (m / "a/c/0/1").read_bytes)
+        assert not (m / "a/c/1/1").exists()
+        assert (m / "a/c/0/0").read_bytes() == CHUNKS[:4, :4].tobytes()
+
+
+@pytest.mark.parametrize("has_length", [True, False])
+def test_a_value_is_not_empty_because_its_ranges_are_refused(root, mount, has_length):
+    square(root / "x.zarr")
+    plain = files(root)
+
+    def answer(path, headers):
+        if not path.endswith("/notes.txt"):
+            return plain(path, headers)
+        if "Range" in headers:
+            return 416, {}, b""
+        body = b"hello\n" * 10
+        return (200, BYTES, body) if has_length else (200, *chunked(body))
+
+    with answering(answer) as url, mount(f"{url}/x.zarr") as m:
+        if has_length:
+            m.refused(errno.EIO, "the server has no such range in 60 bytes", lambda: os.stat(m / "notes.txt"))
+        else:
+            assert (m / "notes.txt").stat().st_size == 60
+            assert (m / "notes.txt").read_bytes() == b"hello\n" * 10
