@@ -155,10 +155,19 @@ impl References {
         let own = self.base.store(remote, ttl)?;
         let mut allowed = Vec::new();
         for typed in &remote.allow_virtual {
-            allowed.push(Allowed::open(typed, remote, ttl)?);
+            allowed.push(Allowed::parse(typed)?);
+        }
+        let addressee = self.addressee(&allowed).map(str::to_owned);
+        let mut opened = Vec::new();
+        for Allowed { prefixes, place } in allowed {
+            let remote = match (&place, &addressee) {
+                (Place::Url(url), Some(server)) if remote::are_on_one_server(url, server) => remote,
+                _ => &remote.without_headers(),
+            };
+            opened.push((prefixes, place.store(remote, ttl)?));
         }
         let allow = |places: &mut Places| {
-            for Allowed { prefixes, store } in allowed {
+            for (prefixes, store) in opened {
                 places.allow(prefixes.iter().map(String::as_str), store);
             }
         };
@@ -183,6 +192,23 @@ impl References {
                 Ok(store)
             }
         }
+    }
+
+    /// Returns a URL on the web server that gets the headers of the user: that of the references,
+    /// or the only one that they may lead to.
+    fn addressee<'a>(&'a self, allowed: &'a [Allowed]) -> Option<&'a str> {
+        if let Place::Url(url) = &self.base
+            && remote::is_web(url)
+        {
+            return Some(url);
+        }
+        let urls = allowed.iter().filter_map(|allowed| match &allowed.place {
+            Place::Url(url) if remote::is_web(url) => Some(url.as_str()),
+            Place::Url(_) | Place::Directory(_) => None,
+        });
+        let mut urls = urls.peekable();
+        let first = *urls.peek()?;
+        urls.all(|url| remote::are_on_one_server(url, first)).then_some(first)
     }
 
     /// Whether they may lead to a server.
@@ -237,36 +263,36 @@ fn directory_of(place: &str) -> Option<&str> {
 struct Allowed {
     /// The beginnings of locations there.
     prefixes: Vec<String>,
-    store: Store,
+    place: Place,
 }
 
 impl Allowed {
-    /// Opens `PREFIX`, or `PREFIX=PLACE` for files that are elsewhere than references say.
-    fn open(typed: &str, remote: &Remote, ttl: Duration) -> Result<Self, Failure> {
+    /// Parses `PREFIX`, or `PREFIX=PLACE` for files that are elsewhere than references say.
+    fn parse(typed: &str) -> Result<Self, Failure> {
         // The query of a URL may have such a sign, too.
         let split = typed.split_once('=').filter(|(prefix, _)| !prefix.contains('?'));
         let path = typed.split_once('?').filter(|_| remote::is_web(typed));
         let prefix = path.map_or(typed, |(path, _)| path);
-        let (prefix, place) = split.unwrap_or((prefix, typed));
+        let (prefix, target) = split.unwrap_or((prefix, typed));
         let wrong = |why: &dyn Display| failed(format!("--allow-virtual {typed}: {why}"));
         if prefix.is_empty() {
             return Err(wrong(&"expected the prefix of URLs or a directory"));
         }
         let mut prefixes = vec![prefix.to_owned()];
-        let path = directory_of(place);
-        let url = remote::url(Path::new(place)).filter(|_| path.is_none());
-        let location = if let Some(url) = url {
+        let path = directory_of(target);
+        let url = remote::url(Path::new(target)).filter(|_| path.is_none());
+        let place = if let Some(url) = url {
             Place::Url(url.to_owned())
         } else {
-            let path = PathBuf::from(path.unwrap_or(place));
+            let path = PathBuf::from(path.unwrap_or(target));
             let path = path.canonicalize().map_err(|error| wrong(&error))?;
-            if place == typed {
+            if target == typed {
                 prefixes.push(path.display().to_string());
                 let absolute = std::path::absolute(prefix).map_err(|error| wrong(&error))?;
                 prefixes.push(absolute.display().to_string());
             }
             Place::Directory(path)
         };
-        Ok(Self { prefixes, store: location.store(remote, ttl)? })
+        Ok(Self { prefixes, place })
     }
 }

@@ -115,6 +115,14 @@ fn decoded(name: &str) -> Option<String> {
     Some(name.to_owned())
 }
 
+/// Whether two URLs are on the same web server.
+pub fn are_on_one_server(one: &str, other: &str) -> bool {
+    #[cfg(feature = "remote")]
+    return http::are_on_one_server(one, other);
+    #[cfg(not(feature = "remote"))]
+    (one == other)
+}
+
 /// Returns why no program can write to the store at a URL, as the end of a sentence about it.
 pub fn why_read_only(url: &str) -> Option<&'static str> {
     if archive::split_url(url).is_some() {
@@ -179,6 +187,11 @@ enum Names {
 }
 
 impl Remote {
+    /// Returns these options for another server, which must not get the headers.
+    pub fn without_headers(&self) -> Self {
+        Self { headers: Vec::new(), ..self.clone() }
+    }
+
     /// Returns the store at a URL, which may be that of a zip archive. It caches names for `ttl`.
     #[cfg(feature = "remote")]
     pub fn store(&self, url: &str, ttl: Duration) -> Result<Store, Failure> {

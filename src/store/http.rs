@@ -24,7 +24,7 @@ mod whole;
 mod wholes;
 
 pub use client::Options;
-pub use url::{decoded, shown};
+pub use url::{are_on_one_server, decoded, shown};
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 """Web servers that answer with something else than zarrfs has asked for."""
 
 import errno
+import json
 import os
 import subprocess
 
@@ -93,3 +94,41 @@ def test_a_value_is_not_empty_because_its_ranges_are_refused(root, mount, has_le
         else:
             assert (m / "notes.txt").stat().st_size == 60
             assert (m / "notes.txt").read_bytes() == b"hello\n" * 10
+
+
+def test_a_header_goes_to_the_server_of_the_url_alone(root):
+    array = {"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "|S16", "compressor": None, "filters": None}
+    array |= {"fill_value": "", "order": "C"}
+    seen = {"here": [], "there": []}
+
+    def server(name):
+        def answer(path, headers):
+            seen[name].append(headers.get("X-Token"))
+            return files(root)(path, headers)
+
+        return answering(answer)
+
+    (root / "data").mkdir()
+    (root / "data/chunk").write_bytes(b"0123456789abcdef")
+    with server("here") as here, server("there") as there:
+        for name, host in [("own", here), ("far", there)]:
+            refs = {".zarray": json.dumps(array), "0": [f"{host}/data/chunk", 0, 16]}
+            (root / f"{name}.json").write_text(json.dumps({"version": 1, "refs": refs}))
+        options = ["--header", "X-Token: s3cret", "--allow-virtual"]
+        for source, host in [(f"{here}/own.json", here), (f"{here}/far.json", there), (root / "far.json", there)]:
+            for requests in seen.values():
+                requests.clear()
+            place = f"{host}/data"
+            command = [BIN, "cat", "--as", "raw", f"kerchunk+{source}", *options, place]
+            done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+            assert done.stdout == b"0123456789abcdef"
+            # References on this machine may lead to one server, which is that of the token.
+            is_local = source == root / "far.json"
+            assert set(seen["there"]) <= ({"s3cret"} if is_local else {None})
+            assert seen["there" if host == there else "here"]
+            assert set(seen["here"]) <= {"s3cret"}
+        # To which of two servers a token belongs is not known.
+        seen["there"].clear()
+        command = [BIN, "cat", "--as", "raw", f"kerchunk+{root}/far.json", *options, f"{there}/data"]
+        subprocess.run([*command, "--allow-virtual", f"{here}/data"], capture_output=True, timeout=60, check=True)
+        assert seen["there"] and set(seen["there"]) == {None}

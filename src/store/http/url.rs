@@ -91,6 +91,16 @@ impl std::fmt::Debug for Base {
     }
 }
 
+/// Whether two URLs are on the same server.
+pub fn are_on_one_server(one: &str, other: &str) -> bool {
+    match (Url::parse(one), Url::parse(other)) {
+        (Ok(one), Ok(other)) => {
+            matches!(one.scheme(), "http" | "https") && one.origin() == other.origin()
+        }
+        _ => false,
+    }
+}
+
 /// Returns a name in a URL with its escapes decoded; `None` if it then is not UTF-8.
 pub fn decoded(name: &str) -> Option<String> {
     percent_decode_str(name).decode_utf8().ok().map(Into::into)
@@ -153,6 +163,15 @@ mod tests {
         let error = Base::parse("https://host/x.zarr/.zmetadata").expect_err("refused");
         assert!(error.detail().ends_with("describes: https://host/x.zarr"), "{error}");
         assert!(Base::parse("ftp://host/x").is_err() && Base::parse("https://").is_err());
+    }
+
+    #[test]
+    fn a_server_is_a_scheme_a_name_and_a_port() {
+        assert!(are_on_one_server("https://h/a?t=1", "https://u:p@H:443/b/"));
+        for other in ["http://h/a", "https://h:444/a", "https://h.org/a", "s3://h/a", "/h/a"] {
+            assert!(!are_on_one_server("https://h/a", other), "{other}");
+        }
+        assert!(!are_on_one_server("s3://h/a", "s3://h/a"), "not a web server");
     }
 
     #[test]
