@@ -131,6 +131,10 @@ impl Server for HttpServer {
         head::has_tag(stat, tag)
     }
 
+    fn has_version(&self, stat: &Stat) -> bool {
+        head::has_version(stat)
+    }
+
     fn put(&self, _: &Key, _: Vec<Bytes>, _: Condition, report: Report<Stat>) {
         report(Err(read_only()));
     }

@@ -1,6 +1,7 @@
 """Web servers that answer with something else than zarrfs has asked for."""
 
 import errno
+import itertools
 import json
 import os
 import subprocess
@@ -132,3 +133,23 @@ def test_a_header_goes_to_the_server_of_the_url_alone(root):
         command = [BIN, "cat", "--as", "raw", f"kerchunk+{root}/far.json", *options, f"{there}/data"]
         subprocess.run([*command, "--allow-virtual", f"{here}/data"], capture_output=True, timeout=60, check=True)
         assert seen["there"] and set(seen["there"]) == {None}
+
+
+def test_a_chunk_without_a_version_is_of_one_answer(root, mount):
+    length = 24 << 20
+    array = zarr.create_array(root / "x.zarr/a", shape=(length,), chunks=(length,), dtype="u1", compressors=None)
+    array[:1] = 1
+    age(root / "x.zarr")
+    plain = files(root)
+    versions = itertools.count(1)
+
+    def answer(path, headers):
+        status, about, body = plain(path, headers)
+        if path.endswith("/a/c/0"):
+            body = bytes([next(versions) % 200]) * len(body)
+        return status, {name: value for name, value in about.items() if name != "ETag"}, body
+
+    with answering(answer) as url, mount(f"{url}/x.zarr/a") as m:
+        assert (m / "c/0").stat().st_size == length
+        read = (m / "c/0").read_bytes()
+        assert len(read) == length and len(set(read)) == 1

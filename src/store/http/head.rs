@@ -110,6 +110,12 @@ pub(super) fn has_tag(stat: &Stat, tag: &str) -> Option<bool> {
     (found == TAG || (found, kind) == (TIME, TIME)).then(|| wanted.is_same(stat.version))
 }
 
+/// Whether the server gave a value with this stat a tag or a time.
+pub(super) fn has_version(stat: &Stat) -> bool {
+    let [.., kind] = stat.version.state();
+    kind != SEEN
+}
+
 fn unsettled(state: [u64; 4]) -> Version {
     Version { state, is_settled: false, read: WasRead::Nothing }
 }

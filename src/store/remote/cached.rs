@@ -247,6 +247,10 @@ impl Server for Cached {
         self.shared.server.has_tag(stat, tag)
     }
 
+    fn has_version(&self, stat: &Stat) -> bool {
+        self.shared.server.has_version(stat)
+    }
+
     fn delete(&self, keys: &[Key], report: Report<()>) {
         self.shared.server.delete(keys, report);
     }

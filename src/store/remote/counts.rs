@@ -98,4 +98,8 @@ impl Server for Counted {
     fn has_tag(&self, stat: &Stat, tag: &str) -> Option<bool> {
         self.server.has_tag(stat, tag)
     }
+
+    fn has_version(&self, stat: &Stat) -> bool {
+        self.server.has_version(stat)
+    }
 }

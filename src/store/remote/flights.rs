@@ -218,7 +218,12 @@ impl Flights {
             }
             for (key, positions, len, flights) in begun {
                 let parts = Parts::wait(flights).at(key)?;
-                let Some(parts) = parts.filter(|parts| parts.are_of_len(len)) else {
+                let mut wanted = positions.iter().filter_map(|at| ranges.get(*at));
+                let is_one_version = |parts: &Parts| {
+                    parts.are_of_len(len)
+                        && wanted.all(|(_, range)| !self.0.may_be_torn(parts, *range))
+                };
+                let Some(parts) = parts.filter(is_one_version) else {
                     self.forget(key);
                     left.insert(key, positions);
                     continue;
@@ -298,6 +303,12 @@ impl Shared {
             flights.push(self.join(key, range, Wait::Never));
         }
         flights
+    }
+
+    /// Whether several requests have brought a range of a value, of which no version is known.
+    fn may_be_torn(&self, parts: &Parts, range: ByteRange) -> bool {
+        let Some((_, Some(first))) = parts.0.first() else { return false };
+        !self.server.has_version(&first.stat) && !parts.have_in_one(range, first.stat.len)
     }
 
     fn find(&self, key: &Key, wanted: Range) -> Option<Arc<Flight>> {
@@ -488,6 +499,13 @@ impl Parts {
             (Some((_, Some(value))), Some(len)) => value.stat.len == len,
             _ => true,
         }
+    }
+
+    /// Whether one answer has all bytes of a range.
+    fn have_in_one(&self, range: ByteRange, value_len: u64) -> bool {
+        let (at, len) = range.within(value_len);
+        let piece = self.piece(at, at.saturating_add(len), value_len);
+        len == 0 || piece.is_some_and(|(_, bytes)| u64::try_from(bytes.len()) == Ok(len))
     }
 
     /// Returns the bytes of a range.

@@ -41,6 +41,8 @@ pub(crate) struct MemoryServer {
     pub(crate) refuses_lists: AtomicBool,
     /// Whether it lists as web servers do: one directory at a time, without dotted names.
     pub(crate) is_web: AtomicBool,
+    /// Whether its values have no versions.
+    pub(crate) lacks_versions: AtomicBool,
     made: Mutex<Vec<Made>>,
     under_way: Arc<AtomicUsize>,
     most: AtomicUsize,
@@ -61,6 +63,7 @@ impl MemoryServer {
             ignores_conditions: AtomicBool::new(false),
             refuses_lists: AtomicBool::new(false),
             is_web: AtomicBool::new(false),
+            lacks_versions: AtomicBool::new(false),
             made: Mutex::default(),
             under_way: Arc::default(),
             most: AtomicUsize::new(0),
@@ -146,6 +149,10 @@ impl MemoryServer {
 
 impl Server for MemoryServer {
     fn stop(&self) {}
+
+    fn has_version(&self, _: &Stat) -> bool {
+        !self.lacks_versions.load(Ordering::Relaxed)
+    }
 
     fn lists_subtrees(&self) -> bool {
         !self.is_web.load(Ordering::Relaxed)

@@ -178,7 +178,8 @@ impl RemoteStore {
 
     fn known_len(&self, key: &Key) -> Option<u64> {
         match self.names.key(key) {
-            Known::Present(stat) => Some(stat.len),
+            // The parts of a value of known length are several requests.
+            Known::Present(stat) => self.server.has_version(&stat).then_some(stat.len),
             Known::Absent | Known::Unknown => None,
         }
     }

@@ -77,6 +77,12 @@ pub(crate) trait Server: Send + Sync + fmt::Debug {
     fn has_tag(&self, _stat: &Stat, _tag: &str) -> Option<bool> {
         None
     }
+
+    /// Whether the version in a stat changes with the value. Otherwise two requests for parts of a
+    /// value may bring those of different ones.
+    fn has_version(&self, _stat: &Stat) -> bool {
+        true
+    }
 }
 
 /// Waits for one request.

@@ -1,4 +1,5 @@
 use std::sync::Barrier;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use proptest::prelude::*;
@@ -108,6 +109,20 @@ fn all_bytes_of_a_read_are_of_one_version() {
         first.join().expect("reads")
     });
     assert_eq!(first, [Some(old.slice(..10))]);
+}
+
+#[test]
+fn a_value_without_a_version_is_one_request() {
+    let (store, server) = MemoryServer::new(LIMITS.ttl);
+    server.lacks_versions.store(true, Ordering::Relaxed);
+    let value = bytes(40 << 20);
+    put(&server, "c/0", &value);
+    assert!(store.stat(&key("c/0")).expect("asked").is_some());
+    server.take();
+    assert_eq!(get(&store, &[("c/0", span(0, 1 << 30))]), [Some(value)]);
+    let made = server.take();
+    let whole = Made::Get("c/0".into(), Some((0, 1 << 30)));
+    assert_eq!(made.last(), Some(&whole), "the first bytes came with the stat: {made:?}");
 }
 
 #[test]
