@@ -20,7 +20,8 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::KeyEncoding;
 use crate::shard::Usage;
 use crate::store::{
-    ByteRange, Condition, Entry, Expected, Key, NewFile, Piece, Prefix, Stat, Store, Value, Version,
+    ByteRange, Condition, Entry, Expected, Found, Key, NewFile, Piece, Prefix, Stat, Store, Value,
+    Version,
 };
 
 /// How often to retry a change because another program changed the same stored value in the
@@ -372,8 +373,11 @@ impl ChunkStore for Direct {
                 Err(error) => Some(Err(error)),
             })));
         };
+        let mut entries = self.listing()?.list_dir(&self.prefix.join(&level)?)?.peekable();
+        if matches!(entries.peek(), Some(Err(error)) if error.kind() == Kind::Unsupported) {
+            return self.unlisted_dir(prefix);
+        }
         let prefix: Box<[u64]> = prefix.into();
-        let entries = self.listing()?.list_dir(&self.prefix.join(&level)?)?;
         Ok(Box::new(entries.filter_map(move |entry| {
             let found = entry.and_then(|entry| self.child(&prefix, before, &entry));
             found.transpose()
@@ -389,27 +393,36 @@ impl ChunkStore for Direct {
             return Ok(Box::new(is_stored.then_some(Ok(coords)).into_iter()));
         }
         if self.store.list().is_none() {
-            let (grid, of) = (self.grid.clone(), prefix.to_vec());
-            let stats = move |coords: &[Coords]| self.stat(coords);
-            let are_there =
-                move |coords: &[Coords]| Ok(stats(coords)?.iter().map(Option::is_some).collect());
-            return unlisted::list(&grid, &of, are_there);
+            return self.asked(prefix);
         }
-        let keys = match key_encoding::level(self.encoding, prefix) {
-            Some((level, _)) => self.listing()?.list_prefix(&self.prefix.join(&level)?)?,
-            None => match key_encoding::start(self.encoding, prefix) {
-                Some(start) => self.listing()?.list_starting(&self.prefix, &start)?,
-                None => self.listing()?.list_prefix(&self.prefix)?,
-            },
+        let mut found = match key_encoding::level(self.encoding, prefix) {
+            Some((level, _)) => self.listing()?.list_known(&self.prefix.join(&level)?, "")?,
+            None => {
+                let start = key_encoding::start(self.encoding, prefix).unwrap_or_default();
+                self.listing()?.list_known(&self.prefix, &start)?
+            }
         };
         let prefix: Box<[u64]> = prefix.into();
-        Ok(Box::new(keys.filter_map(move |key| match key {
-            Ok(key) => {
-                let text = key.as_str().get(self.prefix.as_str().len()..)?;
-                let coords = key_encoding::decode(self.encoding, text, rank)?;
-                (coords.starts_with(&prefix) && self.grid.contains(&coords)).then_some(Ok(coords))
+        let mut asked: Option<CoordsList> = None;
+        Ok(Box::new(std::iter::from_fn(move || {
+            loop {
+                if let Some(coords) = asked.as_mut().and_then(Iterator::next) {
+                    return Some(coords);
+                }
+                match found.next()? {
+                    Ok(Found::Key(key)) => {
+                        let coords = self.coords_of(&key).filter(|it| it.starts_with(&prefix));
+                        if let Some(coords) = coords {
+                            return Some(Ok(coords));
+                        }
+                    }
+                    Ok(Found::Unlisted(directory, _)) => match self.asked_in(&directory, &prefix) {
+                        Ok(chunks) => asked = Some(chunks),
+                        Err(error) => return Some(Err(error)),
+                    },
+                    Err(error) => return Some(Err(error)),
+                }
             }
-            Err(error) => Some(Err(error)),
         })))
     }
 
@@ -428,6 +441,40 @@ impl ChunkStore for Direct {
 }
 
 impl Direct {
+    /// Returns the coordinates of a key, if it is that of a chunk of the grid.
+    fn coords_of(&self, key: &Key) -> Option<Coords> {
+        let text = key.as_str().get(self.prefix.as_str().len()..)?;
+        let coords = key_encoding::decode(self.encoding, text, self.grid.rank())?;
+        self.grid.contains(&coords).then_some(coords)
+    }
+
+    /// Finds the chunks whose first indices are `prefix` without a list: asks for each.
+    fn asked(self: Arc<Self>, prefix: &[u64]) -> Result<CoordsList> {
+        let (grid, of) = (self.grid.clone(), prefix.to_vec());
+        let are_there =
+            move |coords: &[Coords]| Ok(self.stat(coords)?.iter().map(Option::is_some).collect());
+        unlisted::list(&grid, &of, are_there)
+    }
+
+    /// Finds the chunks in a directory that the store cannot list, as far as their first indices
+    /// are `prefix`: asks for each.
+    pub fn asked_in(self: &Arc<Self>, directory: &Prefix, prefix: &[u64]) -> Result<CoordsList> {
+        let (all, rank) = (self.prefix.as_str().len(), self.grid.rank());
+        let text = directory.as_str().get(all..).unwrap_or_default().trim_end_matches('/');
+        let within = match key_encoding::level_of(self.encoding, text, rank) {
+            Some(within) if within.starts_with(prefix) => within,
+            Some(within) if prefix.starts_with(&within) => prefix.to_vec(),
+            // No chunks lie there.
+            Some(_) | None => return Ok(Box::new(std::iter::empty())),
+        };
+        let (direct, directory) = (Arc::clone(self), directory.clone());
+        let chunks = Arc::clone(self).asked(&within).at(&directory)?;
+        let is_there = move |coords: &Coords| {
+            direct.key(coords).is_ok_and(|key| key.as_str().starts_with(directory.as_str()))
+        };
+        Ok(Box::new(chunks.filter(move |coords| coords.as_ref().map_or(true, &is_there))))
+    }
+
     /// Returns the indices that follow `prefix` in a store that cannot list: of chunks those that
     /// are there, else those of the grid.
     fn unlisted_dir(self: Arc<Self>, prefix: &[u64]) -> Result<Indices> {
@@ -437,7 +484,7 @@ impl Direct {
             unlisted::check(Some(count))?;
             return Ok(Box::new((0..count).map(Ok)));
         }
-        let chunks = self.list_prefix(prefix)?;
+        let chunks = self.asked(prefix)?;
         Ok(Box::new(chunks.filter_map(move |coords| match coords {
             Ok(coords) => coords.indices().get(depth).copied().map(Ok),
             Err(error) => Some(Err(error)),

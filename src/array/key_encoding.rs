@@ -112,6 +112,26 @@ pub fn level(encoding: KeyEncoding, coords: &[u64]) -> Option<(String, &'static 
     })
 }
 
+/// Returns the first indices that all chunks in a directory have; `None` if it can have no chunks.
+/// `text` is its path below the array.
+pub fn level_of(encoding: KeyEncoding, text: &str, rank: usize) -> Option<Vec<u64>> {
+    if text.is_empty() {
+        return Some(Vec::new());
+    }
+    if encoding == KeyEncoding::N5 {
+        return is_level_of_n5(encoding, text, rank).then(Vec::new);
+    }
+    level(encoding, &[])?;
+    let rest = match encoding {
+        KeyEncoding::Default(_) if text == "c" => return Some(Vec::new()),
+        KeyEncoding::Default(_) => text.strip_prefix("c/")?,
+        KeyEncoding::Draft(_) => text.strip_prefix('c')?,
+        KeyEncoding::V2(_) | KeyEncoding::V2Undeclared | KeyEncoding::N5 => text,
+    };
+    let indices: Option<Vec<u64>> = rest.split('/').map(index).collect();
+    indices.filter(|indices| indices.len() < rank)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -163,6 +183,23 @@ mod tests {
                 prop_assert!(encode(all()[which], &coords).starts_with(&start));
                 prop_assert_eq!(encode(all()[which], &other).starts_with(&start), is_below);
             }
+        }
+
+        #[test]
+        fn a_directory_has_the_chunks_that_its_path_says(
+            coords in prop::collection::vec(0_u64..30, 3),
+            other in prop::collection::vec(0_u64..30, 3),
+            which in 0_usize..8,
+        ) {
+            let (one, two) = (encode(all()[which], &coords), encode(all()[which], &other));
+            let above = one.match_indices('/').map(|(at, _)| one.get(..at).unwrap_or_default());
+            for directory in above.chain([""]) {
+                let first = level_of(all()[which], directory, 3).expect("a directory of chunks");
+                prop_assert!(coords.starts_with(&first));
+                let is_there = directory.is_empty() || two.starts_with(&format!("{directory}/"));
+                prop_assert!(!is_there || other.starts_with(&first));
+            }
+            prop_assert_eq!(level_of(all()[which], "notes", 3), None);
         }
 
         #[test]

@@ -11,6 +11,7 @@ use super::nodes::Nodes;
 use super::options::Watch;
 use super::queue::{Queue, Unit};
 use super::target::Target;
+use super::unlisted::keys_of;
 use crate::array::{Coords, decode_key};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
@@ -378,13 +379,16 @@ impl<'k> Keys<'k> {
         let mut seen = counts_missing.then(|| Seen::new(possible)).transpose()?;
         let mut scalar: Option<Key> = None;
         let mut lister = queue.lister();
-        for key in list.list_prefix(prefix)? {
+        let keys = list.list_known(prefix, "").inspect_err(|_| target.note_unlisted())?;
+        for key in keys.flat_map(|found| keys_of(found, target, self.hierarchy.store(), self.watch))
+        {
             if self.watch.is_stopped() {
                 return Ok(());
             }
             let key = match key {
                 Ok(key) => key,
                 Err(error) => {
+                    target.note_unlisted();
                     self.report(&error, prefix.as_str().trim_end_matches('/'));
                     continue;
                 }
@@ -414,7 +418,8 @@ impl<'k> Keys<'k> {
             self.watch.expect(1);
         }
         drop(lister);
-        if self.expects_all && array.not_understood().is_none() {
+        let is_listed = !target.is_unlisted.load(Ordering::Relaxed);
+        if self.expects_all && array.not_understood().is_none() && is_listed {
             self.report_missing(target, seen.as_ref(), possible);
         }
         Ok(())

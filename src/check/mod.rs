@@ -17,6 +17,7 @@ mod options;
 mod queue;
 pub mod repair;
 mod target;
+mod unlisted;
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -80,7 +81,9 @@ pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Resul
     summary.values = sum(|target| &target.value_count);
     summary.chunks_stored = sum(|target| &target.chunk_count);
     if lists_chunks {
-        let missing = targets.iter().filter(|target| target.array.not_understood().is_none());
+        let missing = targets.iter().filter(|target| {
+            target.array.not_understood().is_none() && !target.is_unlisted.load(Ordering::Relaxed)
+        });
         let missing =
             missing.map(|target| target.possible().saturating_sub(load(&target.chunk_count)));
         summary.chunks_missing = missing.fold(0, u64::saturating_add);

@@ -1,7 +1,7 @@
 //! An array to check, with its counters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::array::Array;
 use crate::metadata::NodePath;
@@ -17,6 +17,8 @@ pub struct Target {
     pub lacks_codecs: Option<Key>,
     /// Whether such a chunk was found.
     pub is_misread: AtomicBool,
+    /// Whether some of its chunks could not be listed, so that it is not known which are missing.
+    pub is_unlisted: AtomicBool,
     /// The stored values: chunks or shards.
     pub value_count: AtomicU64,
     /// The stored chunks inside the array, including those in shards.
@@ -30,9 +32,15 @@ impl Target {
             array,
             lacks_codecs,
             is_misread: AtomicBool::default(),
+            is_unlisted: AtomicBool::default(),
             value_count: AtomicU64::default(),
             chunk_count: AtomicU64::default(),
         }
+    }
+
+    /// Notes that some of its chunks could not be listed.
+    pub fn note_unlisted(&self) {
+        self.is_unlisted.store(true, Ordering::Relaxed);
     }
 
     /// Returns the number of chunks that the array can have.

@@ -224,7 +224,12 @@ fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
     if watch.is_stopped() {
         return interrupted(args, watch.is_packing);
     }
-    failed(format!("{}: {error}; {}", args.dest.display(), advice(watch.is_packing)))
+    let dest = args.dest.display();
+    if matches!(error.kind(), Kind::Unsupported | Kind::TooLarge) {
+        // It would fail again.
+        return failed(format!("{dest}: {error}"));
+    }
+    failed(format!("{dest}: {error}; {}", advice(watch.is_packing)))
 }
 
 fn interrupted(args: &Convert, is_packing: bool) -> Failure {

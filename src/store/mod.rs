@@ -134,6 +134,15 @@ pub type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 /// Keys in no particular order, each once.
 pub type Keys = Box<dyn Iterator<Item = Result<Key>> + Send>;
 
+/// An entry of a listing of which the store may not know all keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// A key.
+    Key(Key),
+    /// A directory that the store cannot list, and why.
+    Unlisted(Prefix, Error),
+}
+
 /// Values that are expected to be read: see [`ReadableStore::expect`].
 #[derive(Default)]
 pub struct Expected(Option<Box<dyn Send + Sync>>);
@@ -394,6 +403,21 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
     /// not list the others.
     fn list_starting(&self, prefix: &Prefix, start: &str) -> Result<Keys> {
         Ok(Box::new(starting(self.list_prefix(prefix)?, format!("{prefix}{start}"))))
+    }
+
+    /// Lists every key with this `prefix` that goes on with `start`. A directory that the store
+    /// cannot list is an entry, and none of its keys is.
+    fn list_known(
+        &self,
+        prefix: &Prefix,
+        start: &str,
+    ) -> Result<Box<dyn Iterator<Item = Result<Found>> + Send>> {
+        let keys = if start.is_empty() {
+            self.list_prefix(prefix)?
+        } else {
+            self.list_starting(prefix, start)?
+        };
+        Ok(Box::new(keys.map(|key| key.map(Found::Key))))
     }
 
     /// Returns the private files of writers below `prefix`, which the other listings leave out.

@@ -97,6 +97,74 @@ def test_a_value_is_not_empty_because_its_ranges_are_refused(root, mount, has_le
             assert (m / "notes.txt").read_bytes() == b"hello\n" * 10
 
 
+def listed(directory, wrong):
+    """An answer with the files of a directory and lists of names, but for those that `wrong` gives an answer for."""
+    plain = files(directory)
+
+    def answer(path, headers):
+        below = directory / path.strip("/")
+        if not path.endswith("/") or not below.is_dir():
+            return plain(path, headers)
+        if found := wrong(path):
+            return found
+        names = sorted(f"{it.name}/" if it.is_dir() else it.name for it in below.iterdir())
+        links = "".join(f'<a href="{name}">{name}</a>\n' for name in names)
+        return 200, HTML, f"<html><title>Index of {path}</title>{links}</html>".encode()
+
+    return answer
+
+
+NO_LISTS = {
+    "404": (404, {}, b""),
+    "400": (400, {}, b""),
+    "204": (204, {"Content-Length": None}, b""),
+    "206": (206, {}, b""),
+    "304": (304, {"Content-Length": None}, b""),
+    "418": (418, {}, b""),
+    "page": (200, HTML, b"<html><title>My data</title></html>"),
+}
+
+
+@pytest.mark.parametrize("name", NO_LISTS)
+@pytest.mark.parametrize("where", ["/a/", "/a/c/", "/a/c/1/"])
+def test_the_chunks_in_a_directory_that_is_not_listed_are_asked_for(root, mount, tmp_path, name, where):
+    source = square(root / "x.zarr")
+    (source / "a/c/1/0").unlink()
+    with answering(listed(root, lambda path: NO_LISTS[name] if path.endswith(where) else None)) as url:
+        url = f"{url}/x.zarr"
+        out, said = run("check", url)
+        assert "3 chunks stored, 1 missing, 3 checked" in said and "0 damaged, 0 suspect" in said, said
+        if where != "/a/":
+            assert "so each chunk is asked for" in out
+        run("convert", "--verify", url, tmp_path / "copy.zarr")
+        _, said = run("diff", tmp_path / "copy.zarr", source)
+        assert "equal; " in said
+        with mount(url) as m:
+            assert sorted(os.listdir(m / "a/c")) == ["0", "1"]
+            assert sorted(os.listdir(m / "a/c/1")) == ["1"]
+
+
+def test_nothing_is_said_about_chunks_that_are_too_many_to_ask_for(root, tmp_path):
+    group = zarr.create_group(root / "x.zarr")
+    array = group.create_array("a", shape=(1 << 21, 8), chunks=(1, 4), dtype="i4", fill_value=7)
+    array[:2] = 1
+    age(root / "x.zarr")
+    with answering(listed(root, lambda path: NO_LISTS["404"] if path.endswith("/a/c/") else None)) as url:
+        out, said = run("check", f"{url}/x.zarr", code=3)
+        assert "404 Not Found" in out + said and " 0 missing" in said, out + said
+        _, said = run("convert", "--verify", f"{url}/x.zarr", tmp_path / "copy.zarr", code=1)
+        assert "too many to ask for each" in said and "again" not in said
+
+
+def test_an_array_without_chunks_has_no_directory_for_them(root, tmp_path):
+    zarr.create_array(root / "x.zarr/a", shape=(8, 8), chunks=(4, 4), dtype="i4", fill_value=7)
+    zarr.create_group(root / "x.zarr/g")
+    age(root / "x.zarr")
+    with answering(listed(root, lambda path: None)) as url:
+        out, said = run("check", f"{url}/x.zarr")
+        assert "0 chunks stored, 4 missing, 0 checked" in said and "asked for" not in out, out + said
+
+
 def test_a_header_goes_to_the_server_of_the_url_alone(root):
     array = {"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "|S16", "compressor": None, "filters": None}
     array |= {"fill_value": "", "order": "C"}

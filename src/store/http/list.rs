@@ -1,4 +1,7 @@
 //! Lists directories, as far as the server does.
+//!
+//! "404 Not Found" for a directory means that it is not there only if no list above names it. All
+//! other answers without a list say nothing about the names.
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use reqwest::{Method, StatusCode};
@@ -30,7 +33,29 @@ impl Shared {
     /// Lists a directory.
     pub(super) async fn list(&self, prefix: &Prefix, received: &Received) -> Result<Page, Failure> {
         let known = *self.form.lock();
-        let found = match known {
+        match self.found(prefix, received).await? {
+            Found::Names(names) => Ok(self.page_of(names)),
+            // Without a list of one above it may be there, and not be listed.
+            Found::Absent if known.is_some() && !prefix.is_root() => {
+                if self.may_be_there(prefix, received).await? {
+                    return Err(no_list("it answered 404 Not Found, but may have this directory"));
+                }
+                Ok(Page::default())
+            }
+            Found::Absent => Err(no_list("it answered 404 Not Found")),
+            Found::Nothing(why) => Err(no_list(&why)),
+            // So do servers that list nothing.
+            Found::Refused(StatusCode::FORBIDDEN, _) if known.is_none() => {
+                Err(no_list("it answered 403 Forbidden"))
+            }
+            Found::Refused(_, failure) => Err(failure),
+        }
+    }
+
+    /// Asks for a directory in the form in which the server lists.
+    async fn found(&self, prefix: &Prefix, received: &Received) -> Result<Found, Failure> {
+        let known = *self.form.lock();
+        Ok(match known {
             Some(Form::Page) => self.page(prefix, received).await?,
             Some(Form::Dav) => self.dav(prefix, received).await?,
             None => match self.page(prefix, received).await? {
@@ -40,19 +65,26 @@ impl Shared {
                     _ => other,
                 },
             },
-        };
-        match found {
-            Found::Names(names) => Ok(self.page_of(names)),
-            // Without a list of one above it may be there, and not be listed.
-            Found::Absent if known.is_some() && !prefix.is_root() => Ok(Page::default()),
-            Found::Absent => Err(no_list("it answered 404 Not Found")),
-            Found::Nothing(why) => Err(no_list(&why)),
-            // So do servers that list nothing.
-            Found::Refused(StatusCode::FORBIDDEN, _) if known.is_none() => {
-                Err(no_list("it answered 403 Forbidden"))
+        })
+    }
+
+    /// Whether a directory may be there for which the server answers that it is not: unless a list
+    /// above shows that it is not.
+    async fn may_be_there(&self, prefix: &Prefix, received: &Received) -> Result<bool, Failure> {
+        let mut below = prefix.clone();
+        while let Some(key) = below.as_key() {
+            let above = key.parent();
+            match self.found(&above, received).await? {
+                Found::Names(names) => {
+                    let name = key.name().to_owned();
+                    return Ok(names.contains_key(&Entry::Prefix(name.clone()))
+                        || names.contains_key(&Entry::Key(name)));
+                }
+                Found::Absent => below = above,
+                Found::Nothing(_) | Found::Refused(..) => return Ok(true),
             }
-            Found::Refused(_, failure) => Err(failure),
         }
+        Ok(true)
     }
 
     fn noted(&self, form: Form, names: Names) -> Names {

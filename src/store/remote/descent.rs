@@ -1,4 +1,6 @@
 //! Lists all keys below a prefix on a server that lists one directory at a time.
+//!
+//! A web server may list most directories, but not all.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,8 +10,8 @@ use super::listing::Listing;
 use super::names::NameCache;
 use super::paging::Paging;
 use super::server::{Depth, Page, Server, Start, receive, wait};
-use crate::error::{At, Result};
-use crate::store::{Entry, Key, Prefix};
+use crate::error::{At, Kind, Result};
+use crate::store::{Entry, Found, Prefix};
 
 /// The most directories that are listed at a time.
 const MOST: usize = 16;
@@ -22,8 +24,8 @@ pub(super) struct Descent {
     open: VecDeque<Prefix>,
     /// The listings under way.
     awaited: VecDeque<Awaited>,
-    /// The keys that come next.
-    rest: VecDeque<Key>,
+    /// The entries that come next.
+    rest: VecDeque<Found>,
 }
 
 struct Awaited {
@@ -60,7 +62,13 @@ impl Descent {
     /// Waits for a listing.
     fn end(&mut self, awaited: Awaited) -> Result<()> {
         let Awaited { prefix, mut listing, page } = awaited;
-        let mut page = receive(&page).at(&prefix)?;
+        let mut page = match receive(&page) {
+            Err(error) if error.kind() == Kind::Unsupported => {
+                self.rest.push_back(Found::Unlisted(prefix, error));
+                return Ok(());
+            }
+            page => page.at(&prefix)?,
+        };
         let (mut start, mut paging) = (Start::First, Paging::default());
         loop {
             paging.note(&start, &page).at(&prefix)?;
@@ -78,7 +86,7 @@ impl Descent {
     fn take(&mut self, prefix: &Prefix, listing: &Listing) -> Result<()> {
         for (entry, _) in listing.names() {
             match entry {
-                Entry::Key(name) => self.rest.push_back(prefix.key(&name)?),
+                Entry::Key(name) => self.rest.push_back(Found::Key(prefix.key(&name)?)),
                 Entry::Prefix(name) => self.open.push_back(prefix.join(&name)?),
             }
         }
@@ -87,13 +95,13 @@ impl Descent {
 }
 
 impl Iterator for Descent {
-    type Item = Result<Key>;
+    type Item = Result<Found>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let begun = self.begin();
-            if let Some(key) = self.rest.pop_front() {
-                return Some(Ok(key));
+            if let Some(known) = self.rest.pop_front() {
+                return Some(Ok(known));
             }
             let ended = match (begun, self.awaited.pop_front()) {
                 (Ok(()), Some(awaited)) => self.end(awaited),

@@ -28,8 +28,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{
-    ByteRange, Entries, Entry, Expected, Key, Keys, ListableStore, Prefix, ReadableStore, Requests,
-    Room, Stat, Value,
+    ByteRange, Entries, Entry, Expected, Found, Key, Keys, ListableStore, Prefix, ReadableStore,
+    Requests, Room, Stat, Value,
 };
 use crate::bounded::{self, Bounded};
 use crate::error::{At, Result};
@@ -341,6 +341,24 @@ impl ListableStore for RemoteStore {
         Ok(Box::new(Directory::continued(&self.server, &self.names, prefix)))
     }
 
+    fn list_known(
+        &self,
+        prefix: &Prefix,
+        start: &str,
+    ) -> Result<Box<dyn Iterator<Item = Result<Found>> + Send>> {
+        if self.server.lists_subtrees() || matches!(self.names.prefix(prefix), Known::Absent) {
+            let keys = self.list_starting(prefix, start)?;
+            return Ok(Box::new(keys.map(|key| key.map(Found::Key))));
+        }
+        let (server, names) = (Arc::clone(&self.server), Arc::clone(&self.names));
+        let start = format!("{prefix}{start}");
+        let entries = Descent::new(server, names, prefix.clone());
+        Ok(Box::new(entries.filter(move |entry| match entry {
+            Ok(Found::Key(key)) => key.as_str().starts_with(&start),
+            Ok(Found::Unlisted(..)) | Err(_) => true,
+        })))
+    }
+
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
         if matches!(self.names.prefix(prefix), Known::Absent) {
             return Ok(Box::new(std::iter::empty()));
@@ -350,7 +368,11 @@ impl ListableStore for RemoteStore {
         }
         let (server, names) = (Arc::clone(&self.server), Arc::clone(&self.names));
         if !server.lists_subtrees() {
-            return Ok(Box::new(Descent::new(server, names, prefix.clone())));
+            let entries = Descent::new(server, names, prefix.clone());
+            return Ok(Box::new(entries.map(|entry| match entry? {
+                Found::Key(key) => Ok(key),
+                Found::Unlisted(prefix, error) => Err(error).at(&prefix),
+            })));
         }
         let (prefix, mut walk) = (prefix.clone(), Some(Walk::new(prefix)));
         let mut rest: VecDeque<String> = VecDeque::new();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::place::{CHUNKS, DirEntries, Place, below};
 use crate::array::Coords;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{Entry, FileId, FileKind, FileStat, FileStore, Stat};
 use crate::vfs::core::Core;
@@ -121,6 +121,8 @@ impl OrdinaryFiles {
         Ok(Box::new(entries.filter_map(move |entry| {
             let entry = match entry {
                 Ok(entry) => entry,
+                // A web server does not list this directory, but the chunks in it are known.
+                Err(error) if array.is_some() && error.kind() == Kind::Unsupported => return None,
                 Err(error) => return Some(Err(error)),
             };
             let name = entry.name().to_owned();

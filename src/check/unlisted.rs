@@ -1,0 +1,36 @@
+//! Arrays with directories that the store cannot list, as some of a web server.
+
+use std::sync::Arc;
+
+use super::finding::{Code, Finding};
+use super::options::Watch;
+use super::target::Target;
+use crate::array::{ChunkStore, Direct, Grid};
+use crate::error::{At, Error, Kind, Result};
+use crate::store::{Found, Keys, Store};
+
+/// Returns the keys that an entry of the listing of an array stands for. In a directory that the
+/// store cannot list, these are the chunks that it has when it is asked for each.
+pub fn keys_of(found: Result<Found>, target: &Target, store: &Store, watch: &dyn Watch) -> Keys {
+    let one = |key| -> Keys { Box::new(std::iter::once(key)) };
+    let (directory, error) = match found {
+        Ok(Found::Key(key)) => return one(Ok(key)),
+        Ok(Found::Unlisted(directory, error)) => (directory, error),
+        Err(error) => return one(Err(error)),
+    };
+    let (prefix, model) = (target.array.prefix().clone(), target.array.model());
+    let direct = Direct::new(store.clone(), prefix, model.key_encoding, Grid::of(model));
+    let direct = Arc::new(direct);
+    match direct.asked_in(&directory, &[]) {
+        Ok(chunks) => {
+            let reason = format!("{}, so each chunk is asked for", error.detail());
+            watch.find(Finding::new(Code::Unknown, directory.as_str(), reason));
+            Box::new(chunks.map(move |coords| direct.key(&coords?)))
+        }
+        // It is not known which chunks are there.
+        Err(too_many) => {
+            let detail = format!("{}; {}", error.detail(), too_many.detail());
+            one(Err(Error::new(Kind::Os(libc::EIO), detail)).at(&directory))
+        }
+    }
+}
