@@ -4,11 +4,13 @@ import errno
 import itertools
 import json
 import os
+import string
 import subprocess
 
 import numpy as np
 import pytest
 import zarr
+from confined import ControlGroup
 from mounts import BIN
 from test_http import age, answering, files, mount, root, run
 
@@ -201,6 +203,54 @@ def test_a_header_goes_to_the_server_of_the_url_alone(root):
         command = [BIN, "cat", "--as", "raw", f"kerchunk+{root}/far.json", *options, f"{there}/data"]
         subprocess.run([*command, "--allow-virtual", f"{here}/data"], capture_output=True, timeout=60, check=True)
         assert seen["there"] and set(seen["there"]) == {None}
+
+
+JSON = {"Content-Type": "application/json"}
+XML = {"Content-Type": "application/xml"}
+
+
+def million():
+    """What nginx sends for a directory with 1,000,000 files."""
+    time = "Tue, 01 Jul 2025 10:00:00 GMT"
+    names = (f'{{ "name":"n{at}", "type":"file", "mtime":"{time}", "size":1 }}' for at in range(1_000_000))
+    return b"[\n" + ",\n".join(names).encode() + b"\n]\n"
+
+
+def short_links():
+    names = ("".join(name) for name in itertools.product(string.ascii_lowercase + string.digits, repeat=4))
+    return b"<html><title>Index of /</title>" + "".join(f"<a href={name}>" for name in names).encode() + b"</html>"
+
+
+TOO_LONG = "the list of names is too long: with this memory, the limit is "
+NO_LIST = "the server does not list names"
+LONG = {
+    "a million files": (200, JSON, million, TOO_LONG),
+    "short links": (200, HTML, short_links, TOO_LONG),
+    "numbers": (200, JSON, lambda: b"[" + b"0," * (7 << 20) + b"0]", NO_LIST),
+    "objects": (200, JSON, lambda: b"[" + b"{}," * (5 << 20) + b"{}]", NO_LIST),
+    "nested lists": (200, JSON, lambda: b"[" * (15 << 20), NO_LIST),
+    "one entry": (200, JSON, lambda: b'[{"name": [' + b"0," * (7 << 20) + b"0]}]", NO_LIST),
+    "no UTF-8": (200, HTML, lambda: b"<html><title>Index of /</title>" + b"\xff" * (15 << 20) + b"</html>", ""),
+    "nested elements": (207, XML, lambda: b"<a>" * (5 << 20), NO_LIST),
+    "many bytes": (200, HTML, lambda: b"<html><title>Index of /</title>" + b" " * (65 << 20) + b"</html>", TOO_LONG),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_lists_are_read_or_refused_in_little_memory(root, tmp_path, name):
+    status, kind, made, sentence = LONG[name]
+    square(root / "x.zarr")
+    body = made()
+    with answering(listed(root, lambda path: (status, kind, body) if path == "/x.zarr/" else None)) as url:
+        group = ControlGroup()
+        try:
+            command = [group.wrapper(tmp_path), "check", f"{url}/x.zarr"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            assert group.kills() == 0 and done.returncode in (0, 3), done
+            said = done.stdout + done.stderr
+            assert sentence in said and len(said.splitlines()) < 9, said
+        finally:
+            group.end()
 
 
 def test_a_chunk_without_a_version_is_of_one_answer(root, mount):

@@ -4,12 +4,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use reqwest::Response;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::failure::{Failure, of_transfer};
 use crate::error::{Error, Kind};
 
 /// A body is allocated at once up to this length, in bytes: a server may announce any.
 const MOST_AT_ONCE: u64 = 16 << 20;
+
+/// An answer up to this length waits for no other, in bytes.
+const SHORT: usize = 256 << 10;
 
 /// How many bytes of the answer to a request have arrived.
 #[derive(Debug, Default)]
@@ -35,10 +39,31 @@ pub(super) struct Body {
 
 /// Reads an answer, but not more than `most` bytes.
 pub(super) async fn body(
-    mut response: Response,
+    response: Response,
     most: u64,
     received: &Received,
 ) -> Result<Body, Failure> {
+    Ok(body_within(response, most, received, None).await?.0)
+}
+
+/// Reads an answer, but not more than `most` bytes. If it is long, takes the lock first, and returns
+/// it with the answer.
+pub(super) async fn body_in_turn<'l>(
+    response: Response,
+    most: u64,
+    received: &Received,
+    turn: &'l Mutex<()>,
+) -> Result<(Body, Option<MutexGuard<'l, ()>>), Failure> {
+    body_within(response, most, received, Some(turn)).await
+}
+
+async fn body_within<'l>(
+    mut response: Response,
+    most: u64,
+    received: &Received,
+    turn: Option<&'l Mutex<()>>,
+) -> Result<(Body, Option<MutexGuard<'l, ()>>), Failure> {
+    let mut held = None;
     let announced = response.content_length().unwrap_or(0).min(most).min(MOST_AT_ONCE);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut bytes = Vec::new();
@@ -52,10 +77,13 @@ pub(super) async fn body(
         let room = most.saturating_sub(bytes.len());
         if let Some(piece) = piece.get(..room).filter(|_| piece.len() > room) {
             bytes.extend_from_slice(piece);
-            return Ok(Body { bytes: bytes.into(), is_cut: true });
+            return Ok((Body { bytes: bytes.into(), is_cut: true }, held));
+        }
+        if let Some(turn) = turn.filter(|_| held.is_none() && bytes.len() > SHORT) {
+            held = Some(turn.lock().await);
         }
         bytes.try_reserve(piece.len()).map_err(no_memory)?;
         bytes.extend_from_slice(&piece);
     }
-    Ok(Body { bytes: bytes.into(), is_cut: false })
+    Ok((Body { bytes: bytes.into(), is_cut: false }, held))
 }

@@ -6,7 +6,7 @@
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use reqwest::{Method, StatusCode};
 
-use super::body::{Received, body};
+use super::body::{Body, Received, body_in_turn};
 use super::client::{Answer, Request};
 use super::failure::Failure;
 use super::head::{is_html, kind_of};
@@ -14,11 +14,16 @@ use super::index::{self, Names};
 use super::refusal::of_answer;
 use super::shared::{Form, Shared};
 use crate::error::Error;
+use crate::resources;
 use crate::store::remote::server::Page;
 use crate::store::{Entry, Prefix};
 
-/// The most bytes of a page.
-const LONGEST_PAGE: u64 = 64 << 20;
+/// The most bytes of a list. With less than 2 GiB of memory, a sixteenth of that.
+const LONGEST_LIST: (u64, u64) = (64 << 20, 16);
+
+/// The most names in a list, each of which takes about 500 bytes while the list is read. With less
+/// than 2 GiB of memory, one for each 2 KiB of that.
+const MOST_NAMES: (u64, u64) = (1 << 20, 2 << 10);
 
 /// What an answer says about a directory.
 enum Found {
@@ -117,19 +122,40 @@ impl Shared {
         if answer.elsewhere.is_some() || !(is_json || is_html) {
             return Ok(Found::Nothing(another));
         }
-        let url = answer.url;
-        let body = body(answer.response, LONGEST_PAGE, received).await?;
-        if body.is_cut {
-            let detail = format!("the list of names has more than {LONGEST_PAGE} bytes");
-            return Err(Failure::Final(Error::too_large(detail)));
-        }
-        let names = if is_json {
-            index::parse_json(&url, &body.bytes)
-        } else {
-            index::parse_html(&url, &String::from_utf8_lossy(&body.bytes))
-        };
+        let url = answer.url.clone();
+        let names = self.names(answer, received, |text, most| {
+            if is_json {
+                index::parse_json(&url, text, most)
+            } else {
+                index::parse_html(&url, &String::from_utf8_lossy(text), most)
+            }
+        });
+        let names = names.await?;
         let is_page = || if is_html { "it sends a web page".to_owned() } else { another };
         Ok(names.map_or_else(|| Found::Nothing(is_page()), Found::Names))
+    }
+
+    /// Reads the names in an answer; `None` if it is no list.
+    async fn names(
+        &self,
+        answer: Answer,
+        received: &Received,
+        parse: impl FnOnce(&[u8], usize) -> Option<Names>,
+    ) -> Result<Option<Names>, Failure> {
+        let (longest, most) = (within(LONGEST_LIST), within(MOST_NAMES));
+        let (Body { bytes, is_cut }, _turn) =
+            body_in_turn(answer.response, longest, received, &self.long_lists).await?;
+        let names =
+            if is_cut { None } else { parse(&bytes, usize::try_from(most).unwrap_or(usize::MAX)) };
+        let is_more = |names: &Names| u64::try_from(names.len()).map_or(true, |len| len > most);
+        let limit = match &names {
+            _ if is_cut => format!("{longest} bytes"),
+            Some(names) if is_more(names) => format!("{most} names"),
+            Some(_) | None => return Ok(names),
+        };
+        let detail =
+            format!("the list of names is too long: with this memory, the limit is {limit}");
+        Err(Failure::Final(Error::too_large(detail)))
     }
 
     async fn dav(&self, prefix: &Prefix, received: &Received) -> Result<Found, Failure> {
@@ -141,13 +167,18 @@ impl Shared {
         if answer.response.status() != StatusCode::MULTI_STATUS {
             return without_list(answer).await;
         }
-        let url = answer.url;
-        let body = body(answer.response, LONGEST_PAGE, received).await?;
-        let text = String::from_utf8_lossy(&body.bytes);
-        let names = if body.is_cut { None } else { index::parse_dav(&url, &text) };
+        let url = answer.url.clone();
+        let parse =
+            |text: &[u8], most| index::parse_dav(&url, &String::from_utf8_lossy(text), most);
+        let names = self.names(answer, received, parse).await?;
         let broken = "its list in XML cannot be read".to_owned();
         Ok(names.map_or_else(|| Found::Nothing(broken), Found::Names))
     }
+}
+
+/// Returns a limit with the memory of this process.
+fn within((limit, parts): (u64, u64)) -> u64 {
+    resources::within_memory(limit, parts)
 }
 
 /// Returns what an answer without a list means.

@@ -29,6 +29,8 @@ pub(super) struct Shared {
     pub tags: Tags,
     /// How it lists directories, if that is known. A leaf lock.
     pub form: Mutex<Option<Form>>,
+    /// Held while a long list is read and parsed, which takes memory.
+    pub long_lists: tokio::sync::Mutex<()>,
     pub has_answered: AtomicBool,
     /// How long names and stats are cached.
     pub ttl: Duration,
@@ -42,6 +44,7 @@ impl Shared {
             wholes: Wholes::new(limits.memory, limits.ttl),
             tags: Tags::default(),
             form: Mutex::default(),
+            long_lists: tokio::sync::Mutex::default(),
             has_answered: AtomicBool::new(false),
             ttl: limits.ttl,
         }

@@ -11,10 +11,13 @@ use super::names::NameCache;
 use super::paging::Paging;
 use super::server::{Depth, Page, Server, Start, receive, wait};
 use crate::error::{At, Kind, Result};
+use crate::resources;
 use crate::store::{Entry, Found, Prefix};
 
-/// The most directories that are listed at a time.
-const MOST: usize = 16;
+/// Returns the most directories that are listed at a time. Each list may be long.
+fn most() -> usize {
+    usize::try_from(resources::within_memory(16, 64 << 20)).unwrap_or(1).max(1)
+}
 
 /// The keys below a prefix.
 pub(super) struct Descent {
@@ -22,6 +25,8 @@ pub(super) struct Descent {
     names: Arc<NameCache>,
     /// The directories that were not listed yet.
     open: VecDeque<Prefix>,
+    /// The most listings under way.
+    most: usize,
     /// The listings under way.
     awaited: VecDeque<Awaited>,
     /// The entries that come next.
@@ -37,12 +42,13 @@ struct Awaited {
 impl Descent {
     pub(super) fn new(server: Arc<dyn Server>, names: Arc<NameCache>, prefix: Prefix) -> Self {
         let open = VecDeque::from([prefix]);
-        Self { server, names, open, awaited: VecDeque::new(), rest: VecDeque::new() }
+        let (awaited, rest) = (VecDeque::new(), VecDeque::new());
+        Self { server, names, open, most: most(), awaited, rest }
     }
 
     /// Requests the listings of the next directories, and takes those that are known.
     fn begin(&mut self) -> Result<()> {
-        while self.awaited.len() < MOST
+        while self.awaited.len() < self.most
             && let Some(prefix) = self.open.pop_front()
         {
             let known = self.names.listing(&prefix).filter(|listing| listing.next().is_none());

@@ -12,10 +12,13 @@ use parking_lot::Mutex;
 use super::listing::{Change, Listing};
 use super::server::Page;
 use crate::bounded::{Bounded, Limits};
+use crate::resources;
 use crate::store::{Entry, Key, Prefix, Stat};
 
-/// The memory of all listings, in bytes.
-const MOST_LEN: u64 = 64 << 20;
+/// Returns the memory of all listings, in bytes.
+fn most_len() -> u64 {
+    resources::within_memory(64 << 20, 16)
+}
 
 /// The most values whose stats are kept besides listings.
 const MOST_STATS: usize = 1 << 16;
@@ -101,7 +104,7 @@ impl NameCache {
     pub(super) fn new(ttl: Duration, has_dotted: bool) -> Self {
         let tables = Tables {
             has_dotted,
-            listings: Bounded::new(Limits::bytes(MOST_LEN)),
+            listings: Bounded::new(Limits::bytes(most_len())),
             stats: Bounded::new(Limits::entries(MOST_STATS)),
             changes: VecDeque::new(),
             dropped: None,
@@ -121,7 +124,7 @@ impl NameCache {
 
     /// Whether a listing takes much of the memory for listings: then what follows is not kept.
     pub(super) fn is_long(listing: &Listing) -> bool {
-        listing.len() > MOST_LEN / 4
+        listing.len() > most_len() / 4
     }
 
     /// Returns the listing of `prefix`, if it is recent.

@@ -29,6 +29,9 @@ pub const BODY: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
     <propfind xmlns=\"DAV:\"><prop><resourcetype/><getcontentlength/><getlastmodified/><getetag/>\
     </prop></propfind>";
 
+/// The most elements within each other.
+const DEEPEST: usize = 32;
+
 /// The parts of a response that were read so far.
 #[derive(Debug, Default)]
 struct Response {
@@ -39,14 +42,15 @@ struct Response {
     is_directory: bool,
 }
 
-/// Returns the names in a list; `None` if the text is none.
-pub fn parse(page: &Url, text: &str) -> Option<Names> {
+/// Returns the names in a list; `None` if the text is none. Stops when there are more than `most`.
+pub fn parse(page: &Url, text: &str, most: usize) -> Option<Names> {
     let mut reader = Reader::from_str(text);
     let (mut names, mut path) = (Names::new(), Vec::<String>::new());
     let mut response = Response::default();
     let (mut is_list, mut is_whole) = (false, false);
-    loop {
+    while names.len() <= most {
         match reader.read_event().ok()? {
+            Event::Start(_) if path.len() >= DEEPEST => return None,
             Event::Start(tag) => {
                 let name = local(tag.local_name().as_ref());
                 match (path.len(), &*name) {
@@ -76,6 +80,7 @@ pub fn parse(page: &Url, text: &str) -> Option<Names> {
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
         }
     }
+    Some(names)
 }
 
 impl Response {
@@ -142,7 +147,7 @@ mod tests {
 <lp1:getlastmodified>Thu, 01 Jan 1970 00:01:00 GMT</lp1:getlastmodified>
 <lp1:getetag>"a-638"</lp1:getetag></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat>
 </D:response></D:multistatus>"#;
-        let names = parse(&page, text).expect("a list");
+        let names = parse(&page, text, 9).expect("a list");
         let minute = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
         let tag = Some("\"a-638\"".to_owned());
         let value = Listed { len: Some(10), modified: Some(minute), tag };
@@ -152,7 +157,18 @@ mod tests {
         ];
         assert_eq!(names, want.into());
         let cut = text.replace("</D:response></D:multistatus>", "");
-        assert_eq!(parse(&page, &cut), None, "the answer was cut");
-        assert_eq!(parse(&page, "<html></html>"), None);
+        assert_eq!(parse(&page, &cut, 9), None, "the answer was cut");
+        assert_eq!(parse(&page, "<html></html>", 9), None);
+    }
+
+    #[test]
+    fn deep_elements_are_no_list_and_a_long_list_is_not_read_to_its_end() {
+        let page = Url::parse("http://host/x.zarr/").expect("a URL");
+        assert_eq!(parse(&page, &"<a>".repeat(1 << 20), 9), None);
+        let name = |at: usize| format!("<response><href>/x.zarr/{at}</href></response>");
+        let all: String = (0..9).map(name).collect();
+        let text = format!("<multistatus>{all}</multistatus>");
+        assert_eq!(parse(&page, &text, 9).map(|names| names.len()), Some(9));
+        assert_eq!(parse(&page, &text, 4).map(|names| names.len()), Some(5));
     }
 }

@@ -20,17 +20,27 @@ const TITLES: [&str; 6] = [
 /// The longest reference to a character, with its semicolon: `&#x0010ffff;`.
 const LONGEST_REFERENCE: usize = 12;
 
-/// Returns the names in a list; `None` if the page is none.
-pub fn parse(page: &Url, text: &str) -> Option<Names> {
+/// Returns the names in a list; `None` if the page is none. Stops when there are more than `most`.
+pub fn parse(page: &Url, text: &str, most: usize) -> Option<Names> {
     let title = element(text, "title")?;
     let title = decoded(title.trim());
     if !TITLES.iter().any(|begin| title.starts_with(begin)) || !is_whole(text) {
         return None;
     }
     let mut names = Names::new();
-    for link in links(text)? {
-        if let Some(name) = name_of(page, &decoded(link)) {
-            names.insert(name, Listed::default());
+    let mut rest = text;
+    while names.len() <= most
+        && let Some(tag) = after_ignoring_case(rest, "<a")
+    {
+        rest = tag;
+        if tag.starts_with(|first: char| first.is_ascii_whitespace()) {
+            // If a tag does not end, a name may be missing.
+            let (link, after) = target(tag)?;
+            if let Some(name) = link.and_then(|link| name_of(page, &decoded(link))) {
+                names.insert(name, Listed::default());
+            }
+            // Not from the start of the tag: each tag would be read up to the end of the page.
+            rest = after;
         }
     }
     Some(names)
@@ -61,22 +71,6 @@ fn after_ignoring_case<'t>(text: &'t str, word: &str) -> Option<&'t str> {
             _ => rest = rest.get(1..)?,
         }
     }
-}
-
-/// Returns the targets of the links, as they are written; `None` if a tag does not end, since then
-/// a name may be missing.
-fn links(text: &str) -> Option<Vec<&str>> {
-    let (mut links, mut rest) = (Vec::new(), text);
-    while let Some(tag) = after_ignoring_case(rest, "<a") {
-        rest = tag;
-        if tag.starts_with(|first: char| first.is_ascii_whitespace()) {
-            let (link, after) = target(tag)?;
-            links.extend(link);
-            // Not from the start of the tag: each tag would be read up to the end of the page.
-            rest = after;
-        }
-    }
-    Some(links)
 }
 
 /// Returns the attribute `href` of a tag whose attributes begin `text`, if it has one, and what

@@ -21,8 +21,8 @@ use crate::store::Entry;
 pub fn names(page: &str, text: &[u8]) -> Option<Vec<Entry>> {
     let page = Url::parse(page).ok()?;
     let words = String::from_utf8_lossy(text);
-    let names = parse_json(&page, text)
-        .or_else(|| parse_dav(&page, &words))
-        .or_else(|| parse_html(&page, &words))?;
+    let names = parse_json(&page, text, usize::MAX)
+        .or_else(|| parse_dav(&page, &words, usize::MAX))
+        .or_else(|| parse_html(&page, &words, usize::MAX))?;
     Some(names.into_keys().collect())
 }

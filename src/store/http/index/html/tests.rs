@@ -3,7 +3,7 @@ use crate::store::Entry;
 
 fn names(text: &str) -> Option<Vec<Entry>> {
     let page = Url::parse("http://127.0.0.1/x.zarr/").expect("a URL");
-    Some(parse(&page, text)?.into_keys().collect())
+    Some(parse(&page, text, 99)?.into_keys().collect())
 }
 
 fn wanted(hidden: &[&str]) -> Option<Vec<Entry>> {
@@ -140,7 +140,7 @@ fn a_list_that_was_cut_is_none() {
 fn a_hostile_page_takes_no_time() {
     let page = Url::parse("http://host/x/").expect("a URL");
     let list =
-        |body: &str| parse(&page, &format!("<html><title>Index of /x/</title>{body}</html>"));
+        |body: &str| parse(&page, &format!("<html><title>Index of /x/</title>{body}</html>"), 99);
     let count = 300_000;
     // A minute or more, if each is sought up to the end.
     assert_eq!(list(&"<a x ".repeat(count)).map(|names| names.len()), Some(0));
@@ -150,4 +150,13 @@ fn a_hostile_page_takes_no_time() {
     );
     assert_eq!(list(&"<a href=\"".repeat(3)), None, "a tag without an end");
     assert_eq!(list(&"<".repeat(count)).map(|names| names.len()), Some(0));
+}
+
+#[test]
+fn a_long_list_is_not_read_to_its_end() {
+    let page = Url::parse("http://127.0.0.1/x.zarr/").expect("a URL");
+    let links: String = (0..9).map(|at| format!("<a href=\"{at}\">{at}</a>")).collect();
+    let text = format!("<html><title>Index of /</title>{links}</html>");
+    assert_eq!(parse(&page, &text, 9).map(|names| names.len()), Some(9));
+    assert_eq!(parse(&page, &text, 4).map(|names| names.len()), Some(5));
 }
