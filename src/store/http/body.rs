@@ -46,8 +46,8 @@ pub(super) async fn body(
     Ok(body_within(response, most, received, None).await?.0)
 }
 
-/// Reads an answer, but not more than `most` bytes. If it is long, takes the lock first, and returns
-/// it with the answer.
+/// Reads an answer, but not more than `most` bytes. If it is long, takes the lock first, and
+/// returns it with the answer.
 pub(super) async fn body_in_turn<'l>(
     response: Response,
     most: u64,

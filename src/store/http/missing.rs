@@ -2,11 +2,13 @@
 //!
 //! A web application answers with its page for every name, so answers are compared with that for a
 //! name that cannot exist, byte by byte. Any other web page in place of a value is an error: it may
-//! be that of a login, or say that the server is down. Buckets that may not be listed answer "403 Forbidden", and so do servers that
-//! hide all names with a dot. But credentials that have ended get the same answer, and a chunk must
-//! not read as the fill value then. So a refusal means that a value is missing only if the server
-//! refuses a name that cannot exist, then gives a value that is known to be there, and then refuses
-//! the missing one again.
+//! be that of a login, or say that the server is down.
+//!
+//! Buckets that may not be listed answer "403 Forbidden", and so do servers that hide all names
+//! with a dot. But credentials that have ended get the same answer, and a chunk must not read as
+//! the fill value then. So a refusal means that a value is missing only if the server refuses a
+//! name that cannot exist, then gives a value that is known to be there, and then refuses the
+//! missing one again.
 
 use std::time::Instant;
 
