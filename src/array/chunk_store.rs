@@ -395,12 +395,11 @@ impl ChunkStore for Direct {
         if self.store.list().is_none() {
             return self.asked(prefix);
         }
-        let mut found = match key_encoding::level(self.encoding, prefix) {
-            Some((level, _)) => self.listing()?.list_known(&self.prefix.join(&level)?, "")?,
-            None => {
-                let start = key_encoding::start(self.encoding, prefix).unwrap_or_default();
-                self.listing()?.list_known(&self.prefix, &start)?
-            }
+        let mut found = if let Some((level, _)) = key_encoding::level(self.encoding, prefix) {
+            self.listing()?.list_known(&self.prefix.join(&level)?, "")?
+        } else {
+            let start = key_encoding::start(self.encoding, prefix).unwrap_or_default();
+            self.listing()?.list_known(&self.prefix, &start)?
         };
         let prefix: Box<[u64]> = prefix.into();
         let mut asked: Option<CoordsList> = None;

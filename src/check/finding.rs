@@ -104,7 +104,8 @@ codes! {
     Unfinished = "unfinished", Suspect;
     /// A chunk or metadata file was not checked, because it is larger than the limit of zarrfs.
     TooLarge = "too-large", Suspect;
-    /// zarrfs does not know a codec, data type or extension, so it did not check the chunks.
+    /// zarrfs does not know a codec, data type or extension, so it did not check the chunks; or a
+    /// web server does not list a directory of chunks, so zarrfs asks for each chunk.
     Unknown = "unknown", Note;
     /// A metadata file lacks members that Zarr 3 requires since its release.
     Provisional = "provisional", Note;

@@ -134,7 +134,7 @@ pub type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
 /// Keys in no particular order, each once.
 pub type Keys = Box<dyn Iterator<Item = Result<Key>> + Send>;
 
-/// An entry of a listing of which the store may not know all keys.
+/// An entry of a listing whose keys the store may not all know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// A key.

@@ -1,5 +1,5 @@
 //! How fast the bytes of an answer arrive. A server that sends one byte now and then would hold a
-//! program, a connection and a thread for ever.
+//! program, a connection and a thread without end.
 
 use std::time::{Duration, Instant};
 

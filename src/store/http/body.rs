@@ -1,8 +1,10 @@
 //! Reads the bytes of an answer.
 
+use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
 use reqwest::Response;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -86,4 +88,25 @@ async fn body_within<'l>(
         bytes.extend_from_slice(&piece);
     }
     Ok((Body { bytes: bytes.into(), is_cut: false }, held))
+}
+
+/// Decodes a value, which the server has encoded although it should not.
+pub(super) fn decoded(bytes: &Bytes, encoding: &str, most: u64) -> Result<Bytes, Failure> {
+    if !["gzip", "x-gzip"].iter().any(|known| encoding.eq_ignore_ascii_case(known)) {
+        let detail =
+            format!("the server encodes the value with {encoding}, which is not supported");
+        return Err(Failure::Final(Error::unsupported(detail)));
+    }
+    let mut decoded = Vec::new();
+    let mut reader = MultiGzDecoder::new(&**bytes).take(most.saturating_add(1));
+    let broken = |error: std::io::Error| {
+        let detail = format!("what the server has encoded with gzip cannot be decoded: {error}");
+        Failure::Wrong(Error::new(Kind::Os(libc::EIO), detail))
+    };
+    reader.read_to_end(&mut decoded).map_err(broken)?;
+    if u64::try_from(decoded.len()).map_or(true, |len| len > most) {
+        let detail = format!("the server has encoded more than {most} bytes with gzip");
+        return Err(Failure::Final(Error::too_large(detail)));
+    }
+    Ok(decoded.into())
 }

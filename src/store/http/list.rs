@@ -21,8 +21,8 @@ use crate::store::{Entry, Prefix};
 /// The most bytes of a list. With less than 2 GiB of memory, a sixteenth of that.
 const LONGEST_LIST: (u64, u64) = (64 << 20, 16);
 
-/// The most names in a list, each of which takes about 500 bytes while the list is read. With less
-/// than 2 GiB of memory, one for each 2 KiB of that.
+/// The most names in a list. Each takes about 500 bytes while the list is read. With less than
+/// 2 GiB of memory, one for each 2 KiB of that.
 const MOST_NAMES: (u64, u64) = (1 << 20, 2 << 10);
 
 /// What an answer says about a directory.

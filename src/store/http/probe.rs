@@ -7,11 +7,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::body::{Received, body};
+use super::body::{Received, body, decoded};
 use super::client::Answer;
 use super::failure::Failure;
 use super::head::{encoding_of, is_html, kind_of, part_of, tag_of};
-use super::whole::decoded;
 use crate::store::Key;
 
 /// The longest page that is read to compare values with it, in bytes.

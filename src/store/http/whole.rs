@@ -3,20 +3,16 @@
 //!
 //! Such a value is read once for all who want parts of it at about the same time, up to a limit.
 
-use std::io::Read;
-
-use bytes::Bytes;
-use flate2::read::MultiGzDecoder;
 use reqwest::StatusCode;
 
-use super::body::{Received, body};
+use super::body::{Received, body, decoded};
 use super::client::{Answer, Request};
 use super::failure::Failure;
 use super::get::Got;
 use super::head::encoding_of;
 use super::probe::{Head, Likeness};
 use super::shared::Shared;
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use crate::store::{ByteRange, Key, Value};
 
 /// A longer value is not read for its stat, in bytes.
@@ -116,25 +112,4 @@ pub(super) fn cut(value: &Value, range: Option<ByteRange>) -> Value {
     let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(value.bytes.len());
     let bytes = value.bytes.slice(at(offset)..at(offset.saturating_add(len)));
     Value { bytes, stat: value.stat }
-}
-
-/// Decodes a value, which the server has encoded although it should not.
-pub(super) fn decoded(bytes: &Bytes, encoding: &str, most: u64) -> Result<Bytes, Failure> {
-    if !["gzip", "x-gzip"].iter().any(|known| encoding.eq_ignore_ascii_case(known)) {
-        let detail =
-            format!("the server encodes the value with {encoding}, which is not supported");
-        return Err(Failure::Final(Error::unsupported(detail)));
-    }
-    let mut decoded = Vec::new();
-    let mut reader = MultiGzDecoder::new(&**bytes).take(most.saturating_add(1));
-    let broken = |error: std::io::Error| {
-        let detail = format!("what the server has encoded with gzip cannot be decoded: {error}");
-        Failure::Wrong(Error::new(Kind::Os(libc::EIO), detail))
-    };
-    reader.read_to_end(&mut decoded).map_err(broken)?;
-    if u64::try_from(decoded.len()).map_or(true, |len| len > most) {
-        let detail = format!("the server has encoded more than {most} bytes with gzip");
-        return Err(Failure::Final(Error::too_large(detail)));
-    }
-    Ok(decoded.into())
 }

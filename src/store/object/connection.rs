@@ -1,23 +1,21 @@
 //! How the clients of all providers send requests: no redirect is followed, since requests carry
 //! credentials, and the length of answers is limited.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
-    HttpResponseBody, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use object_store::{ClientOptions, Result};
 use reqwest::header::{CONTENT_RANGE, HeaderMap, LOCATION, RANGE};
 use reqwest::redirect::Policy;
 
+use super::failure::{LONGEST_OBJECT, unusable};
 use super::listed;
-use super::settings::CONNECT;
-use crate::error::{Error, Kind};
+use crate::error::Kind;
 
 /// The longest answer to a request that is not one for a range, in bytes: a page of names.
 const LONGEST: usize = 16 << 20;
@@ -25,8 +23,8 @@ const LONGEST: usize = 16 << 20;
 /// The longest error, in bytes.
 const LONGEST_ERROR: usize = 64 << 10;
 
-/// The most bytes that an object can have: file systems have no longer files.
-pub(super) const LONGEST_OBJECT: u64 = u64::MAX >> 1;
+/// How long to wait for a connection.
+pub(super) const CONNECT: Duration = Duration::from_secs(5);
 
 /// Makes connections.
 #[derive(Debug)]
@@ -102,11 +100,6 @@ async fn read(body: HttpResponseBody, most: usize, is_error: bool) -> Result<Byt
         bytes.extend_from_slice(&piece);
     }
     Ok(bytes.into())
-}
-
-/// Returns the failure of a request whose answer cannot be used.
-pub(super) fn unusable(kind: Kind, detail: impl Into<Cow<'static, str>>) -> HttpError {
-    HttpError::new(HttpErrorKind::Decode, Error::new(kind, detail))
 }
 
 fn redirected(target: &str) -> HttpError {

@@ -1,5 +1,6 @@
 //! The errno and the sentence for a failed request.
 
+use std::borrow::Cow;
 use std::error::Error as _;
 use std::time::Duration;
 
@@ -11,6 +12,14 @@ use crate::store::pace;
 
 /// How long a server may be silent before the request is tried again.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
+
+/// The most bytes that an object can have: file systems have no longer files.
+pub(super) const LONGEST_OBJECT: u64 = u64::MAX >> 1;
+
+/// Returns the failure of a request whose answer cannot be used.
+pub(super) fn unusable(kind: Kind, detail: impl Into<Cow<'static, str>>) -> HttpError {
+    HttpError::new(HttpErrorKind::Decode, Error::new(kind, detail))
+}
 
 /// Returns the error for a program, and a sentence for its user.
 pub(super) fn error_of(failure: &Failure) -> Error {

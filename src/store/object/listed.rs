@@ -9,10 +9,10 @@ use bytes::Bytes;
 use object_store::client::HttpError;
 use object_store::path::Path;
 use quick_xml::Reader;
-use quick_xml::events::Event;
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesRef, Event};
 
-use super::connection::{LONGEST_OBJECT, unusable};
-use super::uploads::char_of;
+use super::failure::{LONGEST_OBJECT, unusable};
 use crate::error::Kind;
 
 /// Whether a query is that of a request for a page.
@@ -117,6 +117,15 @@ impl Found {
 
 fn is_entry(name: &[u8]) -> bool {
     matches!(name, b"Contents" | b"CommonPrefixes")
+}
+
+/// Returns the character that a reference such as `&amp;` or `&#38;` names.
+pub(super) fn char_of(name: &BytesRef<'_>) -> Option<String> {
+    match name.resolve_char_ref() {
+        Ok(Some(char)) => Some(char.to_string()),
+        Ok(None) => resolve_predefined_entity(&String::from_utf8_lossy(name)).map(str::to_owned),
+        Err(_) => None,
+    }
 }
 
 #[cfg(test)]

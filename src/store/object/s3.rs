@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 
-use super::connection::Connector;
+use super::connection::{CONNECT, Connector};
 use super::credentials;
 use super::environment::is_set;
 use super::failure::{SILENCE, error_of};
 use super::place::Place;
 use super::renewal::Credentials;
-use super::settings::{CONNECT, Client, Options, Provided, client_options, retries};
+use super::settings::{Client, Options, Provided, client_options, retries};
 use crate::error::Result;
 
 /// The most tries of a request for credentials.

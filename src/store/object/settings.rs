@@ -10,9 +10,6 @@ use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 use super::connection::Connector;
 use super::renewal::Credentials;
 
-/// How long to wait for a connection.
-pub(super) const CONNECT: Duration = Duration::from_secs(5);
-
 /// How long to wait between tries, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 

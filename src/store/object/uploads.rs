@@ -13,12 +13,12 @@ use object_store::multipart::MultipartStore as _;
 use object_store::path::Path;
 use object_store::signer::{SignedUrlOptions, Signer as _};
 use quick_xml::Reader;
-use quick_xml::escape::resolve_predefined_entity;
-use quick_xml::events::{BytesRef, Event};
+use quick_xml::events::Event;
 use reqwest::redirect::Policy;
 use tokio::runtime::{Builder, Runtime};
 
 use super::failure::{self, error_of};
+use super::listed::char_of;
 use super::place::{Place, Provider};
 use super::s3;
 use super::settings::Options;
@@ -188,15 +188,6 @@ fn parse(body: &str) -> Result<Page> {
     let [key, id, is_more] = next;
     page.next = (is_more == "true").then_some((key, id));
     Ok(page)
-}
-
-/// Returns the character that a reference such as `&amp;` or `&#38;` names.
-pub(super) fn char_of(name: &BytesRef<'_>) -> Option<String> {
-    match name.resolve_char_ref() {
-        Ok(Some(char)) => Some(char.to_string()),
-        Ok(None) => resolve_predefined_entity(&String::from_utf8_lossy(name)).map(str::to_owned),
-        Err(_) => None,
-    }
 }
 
 /// Adds text to the value that the path of elements names.

@@ -305,7 +305,7 @@ impl Shared {
         flights
     }
 
-    /// Whether several requests have brought a range of a value, of which no version is known.
+    /// Whether several requests have brought a range of a value whose version is not known.
     fn may_be_torn(&self, parts: &Parts, range: ByteRange) -> bool {
         let Some((_, Some(first))) = parts.0.first() else { return false };
         !self.server.has_version(&first.stat) && !parts.have_in_one(range, first.stat.len)
