@@ -54,7 +54,8 @@ impl Typed<'_> {
         // Do this before any thread starts, so that only the waiting thread receives signals.
         sys::block_signals()?;
         // Opening the source may take long, and Ctrl-C ends the parent of a daemon meanwhile.
-        sys::end_with_parent(matches!(starter, Starter::Mount))?;
+        let is_daemon = matches!(starter, Starter::Mount);
+        is_daemon.then(|| sys::end_with_parent(true)).transpose()?;
         logger::start(self.options.tree.log_level, self.log_sink(starter)?)?;
         // Without a log file, the user has seen this on standard error already.
         if let Some(why) = unwritable
@@ -71,7 +72,7 @@ impl Typed<'_> {
             hierarchy.recovery().recover();
         }
         let vfs = Arc::new(Vfs::new(hierarchy, self.vfs_options(source, descriptors)));
-        sys::end_with_parent(false)?;
+        is_daemon.then(|| sys::end_with_parent(false)).transpose()?;
         let path = at.path;
         let directory = at.device.is_none().then_some(path);
         let place = at.device.map_or(Place::Directory(path), Place::Device);

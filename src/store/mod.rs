@@ -49,6 +49,8 @@ pub(crate) mod suite;
 pub(crate) mod unique;
 mod value;
 pub mod within;
+#[cfg(feature = "remote")]
+mod xml;
 pub mod zip;
 
 use std::fmt;

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use object_store::client::HttpError;
 use object_store::path::Path;
 use quick_xml::Reader;
-use quick_xml::escape::resolve_predefined_entity;
-use quick_xml::events::{BytesRef, Event};
+use quick_xml::events::Event;
 
 use super::failure::{LONGEST_OBJECT, unusable};
 use crate::error::Kind;
+use crate::store::xml::char_of;
 
 /// Whether a query is that of a request for a page.
 pub(super) fn is_request(query: &str) -> bool {
@@ -117,15 +117,6 @@ impl Found {
 
 fn is_entry(name: &[u8]) -> bool {
     matches!(name, b"Contents" | b"CommonPrefixes")
-}
-
-/// Returns the character that a reference such as `&amp;` or `&#38;` names.
-pub(super) fn char_of(name: &BytesRef<'_>) -> Option<String> {
-    match name.resolve_char_ref() {
-        Ok(Some(char)) => Some(char.to_string()),
-        Ok(None) => resolve_predefined_entity(&String::from_utf8_lossy(name)).map(str::to_owned),
-        Err(_) => None,
-    }
 }
 
 #[cfg(test)]

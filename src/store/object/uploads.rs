@@ -18,12 +18,12 @@ use reqwest::redirect::Policy;
 use tokio::runtime::{Builder, Runtime};
 
 use super::failure::{self, error_of};
-use super::listed::char_of;
 use super::place::{Place, Provider};
 use super::s3;
 use super::settings::Options;
 use crate::error::{Error, Kind, Result};
 use crate::store::Prefix;
+use crate::store::xml::char_of;
 
 /// How long a signed URL is good.
 const GOOD_FOR: Duration = Duration::from_secs(60);

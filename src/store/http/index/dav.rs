@@ -17,12 +17,12 @@
 //! <https://www.rfc-editor.org/rfc/rfc4918#section-9.1>
 
 use quick_xml::Reader;
-use quick_xml::escape::resolve_predefined_entity;
-use quick_xml::events::{BytesRef, Event};
+use quick_xml::events::Event;
 use reqwest::Url;
 
 use super::names::{Listed, Names, name_of};
 use crate::store::Entry;
+use crate::store::xml::char_of;
 
 /// The body of the request.
 pub const BODY: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
@@ -116,15 +116,6 @@ impl Response {
 
 fn local(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
-}
-
-/// Returns the character that a reference such as `&amp;` or `&#38;` names.
-fn char_of(name: &BytesRef<'_>) -> Option<String> {
-    match name.resolve_char_ref() {
-        Ok(Some(char)) => Some(char.to_string()),
-        Ok(None) => resolve_predefined_entity(&String::from_utf8_lossy(name)).map(str::to_owned),
-        Err(_) => None,
-    }
 }
 
 #[cfg(test)]
