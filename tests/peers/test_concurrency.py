@@ -27,7 +27,7 @@ LEN = 20
 WRITER = """
 import os, random, sys, time
 import numpy as np
-directory, until, number, how = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+directory, until, number, how = sys.argv[1], time.monotonic() + float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 names, dice, last = sys.argv[5:], random.Random(number), {}
 n = number * 1_000_000
 while time.monotonic() < until or len(last) < len(names):
@@ -56,9 +56,9 @@ for name, n in last.items():
 READER = """
 import os, random, sys, time
 import numpy as np
-directory, until, number = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+directory, until, number = sys.argv[1], time.monotonic() + float(sys.argv[2]), int(sys.argv[3])
 names, dice, reads = sys.argv[4:], random.Random(number), 0
-while time.monotonic() < until:
+while time.monotonic() < until or reads <= 10:
     name = dice.choice(names)
     with open(os.path.join(directory, name), "rb", buffering=0) as file:
         data = file.read(1000)
@@ -129,12 +129,12 @@ def expected_after(outputs, tried):
 def test_eight_readers_and_four_writers_of_shared_shards_lose_nothing(mount, hierarchy, zarr2, tried, dialect, layout):
     with mount(hierarchy(dialect, layout)) as m:
         fill(m / "x")
-        until = time.monotonic() + SECONDS / (1 if layout == "shards" else 3)
+        seconds = SECONDS / (1 if layout == "shards" else 3)
         names = [chunk_path(coords) for coords in ALL]
-        writers = [start(WRITER, m / "x", until, number + 1, "whole,rename", *names) for number, names in enumerate(dealt(4))]
-        readers = [start(READER, m / "x", until, number, *names) for number in range(8)]
+        writers = [start(WRITER, m / "x", seconds, number + 1, "whole,rename", *names) for number, names in enumerate(dealt(4))]
+        readers = [start(READER, m / "x", seconds, number, *names) for number in range(8)]
         outputs = finish(writers + readers)
-        assert all(int(reads) > 10 for reads in outputs[4:]), outputs[4:]
+        tried("reads of eight readers", sum(map(int, outputs[4:])))
         expected = expected_after(outputs[:4], tried)
         assert_same(read_zarr(m.path, "x"), expected, "on the mount, by zarr-python")
         assert_same(read_ts(m.path, "x"), expected, "on the mount, by tensorstore")
@@ -147,10 +147,9 @@ def test_eight_readers_and_four_writers_of_shared_shards_lose_nothing(mount, hie
 def test_two_mounts_of_one_store_lose_nothing_of_a_shared_shard(mount, hierarchy, zarr2, tmp_path, tried, dialect, layout):
     store = copy_of(hierarchy(dialect, layout), tmp_path / "shared")
     with mount(store, copy=False) as one, mount(store, copy=False) as two:
-        until = time.monotonic() + SECONDS
         mounts = itertools.cycle([one, two])
         writers = [
-            start(WRITER, next(mounts) / "x", until, number + 1, "whole,rename,inplace", *names)
+            start(WRITER, next(mounts) / "x", SECONDS, number + 1, "whole,rename,inplace", *names)
             for number, names in enumerate(dealt(4))
         ]
         expected = expected_after(finish(writers), tried)
@@ -166,7 +165,7 @@ TENSORSTORE = """
 import itertools, random, sys, time
 import numpy as np
 import tensorstore as ts
-store, until, number = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+store, until, number = sys.argv[1], time.monotonic() + float(sys.argv[2]), int(sys.argv[3])
 names, dice, last = sys.argv[5:], random.Random(number), {}
 array = ts.open({"driver": "zarr3", "kvstore": {"driver": "file", "path": store}}, open=True).result()
 n = number * 1_000_000
@@ -187,13 +186,12 @@ for name, n in last.items():
 def test_tensorstore_beside_two_mounts_loses_nothing_of_a_shared_shard(mount, hierarchy, tmp_path, tried, layout):
     store = copy_of(hierarchy("v3", layout), tmp_path / "shared")
     with mount(store, copy=False) as one, mount(store, copy=False) as two:
-        until = time.monotonic() + SECONDS
         parts = dealt(4)
         processes = [
-            start(WRITER, one / "x", until, 1, "whole,rename,inplace", *parts[0]),
-            start(WRITER, two / "x", until, 2, "whole,rename,inplace", *parts[1]),
-            start(TENSORSTORE, f"{store}/x/", until, 3, "", *parts[2]),
-            start(WRITER, one / "x", until, 4, "whole,inplace", *parts[3]),
+            start(WRITER, one / "x", SECONDS, 1, "whole,rename,inplace", *parts[0]),
+            start(WRITER, two / "x", SECONDS, 2, "whole,rename,inplace", *parts[1]),
+            start(TENSORSTORE, f"{store}/x/", SECONDS, 3, "", *parts[2]),
+            start(WRITER, one / "x", SECONDS, 4, "whole,inplace", *parts[3]),
         ]
         expected = expected_after(finish(processes), tried)
     assert_same(zarr.open_array(store / "x", mode="r")[...], expected, "in the store")
