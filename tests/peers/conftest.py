@@ -5,7 +5,6 @@ import contextlib
 import functools
 import itertools
 import os
-import zlib
 
 import pytest
 
@@ -14,17 +13,13 @@ import mounts
 import servers
 from confined import ControlGroup
 from mounts import Mount, copy_of, until_end
+from part import take_part
 from torture import Bench
 from zarr2 import Zarr2
 
 
 # Modules whose tests take minutes each. They come first, so that no worker ends long after the others.
 LONGEST = ["test_zarr_python_suite", "test_icechunk", "test_anndata"]
-
-# ZARRFS_PART=N runs one in N of the cases of each test that has more than `FEW`. It is always the same part. Tests with the
-# same cases take different ones, so that each hierarchy is read by some.
-PART = int(os.environ.get("ZARRFS_PART", "1"))
-FEW = 40
 
 
 def pytest_collection_modifyitems(config, items):
@@ -35,21 +30,6 @@ def pytest_collection_modifyitems(config, items):
         return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=order)
-
-
-def take_part(config, items):
-    def test_of(item):
-        return item.nodeid.partition("[")[0]
-
-    counts, seen = collections.Counter(map(test_of, items)), collections.Counter()
-    taken, left_out = [], []
-    for item in items:
-        test = test_of(item)
-        seen[test] += 1
-        is_taken = counts[test] <= FEW or (seen[test] + zlib.crc32(test.encode())) % PART == 0
-        (taken if is_taken else left_out).append(item)
-    items[:] = taken
-    config.hook.pytest_deselected(items=left_out)
 
 
 class Figures:

@@ -32,6 +32,6 @@ def test_zarr_python_passes_its_own_tests_in_a_directory_of_a_mount(mount, tmp_p
         m.allow("")  # Some of the tests do what is refused, and expect that.
         (m / "suite").mkdir()
         command = [sys.executable, str(SUITE), str(m / "suite"), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
         assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:] + m.errors()
     assert set(files(tmp_path / "store")) == left, "the tests remove what they make"

@@ -22,6 +22,8 @@ import zarr.storage._common
 from hypothesis import HealthCheck, Verbosity, settings
 from zarr.storage import LocalStore, MemoryStore
 
+from part import take_part
+
 # Unique, so that what a run left that was killed is not in the way.
 ROOT = Path(os.environ["ZARRFS_SUITE_DIR"], f"suite-{os.getpid()}")
 DESELECTED = json.loads(Path(os.environ["ZARRFS_SUITE_DESELECTED"]).read_text())
@@ -173,6 +175,7 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=left)
     if os.environ.get("ZARRFS_SUITE_STRICT") and (stale := sorted(set(DESELECTED) - matched)):
         raise pytest.UsageError("no test has these names: " + ", ".join(stale))
+    take_part(config, items)
 
 
 def pytest_sessionfinish(session):
