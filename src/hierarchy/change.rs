@@ -216,6 +216,7 @@ impl Changes<'_> {
         };
         removed.inspect_err(|_| self.restore_directory(&node))?;
         drop(self.hierarchy.directories.take_below(path));
+        self.hierarchy.directories.forget_groups_below(path);
         self.hierarchy.forms.forget_below(path);
         self.hierarchy.invalidate_below(path);
         Ok(())
@@ -246,10 +247,10 @@ impl Changes<'_> {
             NodeState::Removed(document) => NodeState::Removed(document.clone()),
             NodeState::Bare(None) => NodeState::Bare(None),
             // Best effort: otherwise it becomes a group after a while.
-            NodeState::Bare(Some(document)) => {
+            NodeState::Bare(Some(document)) | NodeState::Stored(document) => {
                 NodeState::Bare(self.put_back_document(document, &node.path).ok())
             }
-            NodeState::Stored(_) | NodeState::Unreadable(_) | NodeState::Implicit => return,
+            NodeState::Unreadable(_) | NodeState::Implicit => return,
         };
         let (path, content) = (node.path.clone(), node.content.clone());
         self.hierarchy.invalidate(&path);

@@ -16,15 +16,28 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::node::{Node, NodeState};
+use crate::bounded::{Bounded, Limits};
 use crate::error::Error;
 use crate::metadata::NodePath;
 use crate::store::directory::is_of_chunks;
 
+/// The most groups that are known to have been directories.
+const MOST_GROUPS: usize = 1 << 16;
+
 /// The directories by path.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Directories {
     /// A leaf lock.
     known: Mutex<BTreeMap<NodePath, Known>>,
+    /// The directories that became groups by themselves. A leaf lock.
+    groups: Mutex<Bounded<NodePath, ()>>,
+}
+
+impl Default for Directories {
+    fn default() -> Self {
+        let groups = Mutex::new(Bounded::new(Limits::entries(MOST_GROUPS)));
+        Self { known: Mutex::default(), groups }
+    }
 }
 
 #[derive(Debug)]
@@ -89,6 +102,36 @@ impl Directories {
     /// Whether the store has the directory at `path`, unless another program removed it.
     pub(super) fn is_in_store(&self, path: &NodePath) -> bool {
         self.known.lock().get(path).is_some_and(|known| known.is_in_store)
+    }
+
+    /// Notes that the directory at `path` became a group by itself.
+    pub(super) fn note_became_group(&self, path: &NodePath) {
+        drop(self.groups.lock().put(path.clone(), (), 0));
+    }
+
+    /// Whether the node at `path` was a directory that became a group by itself.
+    pub(super) fn became_group(&self, path: &NodePath) -> bool {
+        self.groups.lock().contains(path)
+    }
+
+    /// Notes that a program writes the metadata file of the node at `path`.
+    pub fn forget_became_group(&self, path: &NodePath) {
+        self.groups.lock().remove(path);
+    }
+
+    /// Notes that the nodes at and below `path` are gone.
+    pub(super) fn forget_groups_below(&self, path: &NodePath) {
+        self.groups.lock().retain(|group, ()| group.relative_to(path).is_none());
+    }
+
+    /// Notes that the node at `from` is at `to` now, with all below it.
+    pub(super) fn move_groups(&self, from: &NodePath, to: &NodePath) {
+        let mut groups = self.groups.lock();
+        let moved: Vec<_> = groups.iter().filter_map(|(group, ())| group.moved(from, to)).collect();
+        groups.retain(|group, ()| group.relative_to(from).is_none());
+        for group in moved {
+            drop(groups.put(group, (), 0));
+        }
     }
 
     /// Removes a directory that became a node or was removed.

@@ -16,6 +16,7 @@ impl Changes<'_> {
     /// Turns the directory `path`, which is no node, into a group without attributes.
     pub fn store_group(self, path: &NodePath) -> Result<Key> {
         self.store_groups_above(path)?;
+        self.hierarchy.directories.note_became_group(path);
         let stored = self.hierarchy.existing(path)?.stored().cloned();
         if let Some(document) = stored {
             self.hierarchy.forget_unstored(path);
@@ -25,6 +26,19 @@ impl Changes<'_> {
             return Ok(document.key);
         }
         Ok(self.set_group_atomically(path)?.key)
+    }
+
+    /// Whether the node at `path` is a directory that a program made and that became a group by
+    /// itself, with the document that it got then.
+    pub fn is_directory_as_group(self, path: &NodePath) -> Result<bool> {
+        if !self.hierarchy.directories.became_group(path) {
+            return Ok(false);
+        }
+        // Another program may have changed it.
+        self.hierarchy.invalidate(path);
+        let node = self.hierarchy.existing(path)?;
+        let (_, text) = self.hierarchy.dialect().new_group(path)?;
+        Ok(node.stored().is_some_and(|document| *document.text == *text.as_bytes()))
     }
 
     /// Stores the document of a group without attributes; returns the existing one if there is one.

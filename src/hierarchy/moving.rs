@@ -77,6 +77,7 @@ impl Changes<'_> {
         }
         self.hierarchy.invalidate_below(from);
         self.hierarchy.forms.move_below(from, to);
+        self.hierarchy.directories.move_groups(from, to);
         self.rename_directories(from, to, &known)?;
         self.hierarchy.invalidate_below(to);
         Ok(Moved { from: from.clone(), to: to.clone(), aside })

@@ -128,6 +128,45 @@ fn zarr_2_metadata_make_nodes_that_look_as_they_were_written_until_the_next_moun
     }
 }
 
+/// Shows: mkdir-group, rm-node.
+#[test]
+fn a_directory_that_became_a_group_by_itself_is_removed_as_an_empty_one() {
+    for format in FORMATS {
+        let mount = new(format, &["--writeback-delay", "1h"]);
+        let made = |name: &str| {
+            fs::create_dir(mount.at(name)).unwrap();
+            File::open(mount.at(name)).unwrap().sync_all().unwrap();
+            assert!(mount.at(name).join("zarr.json").exists());
+        };
+        for name in ["lock", "full", "full/lock", "of_a_program", "with_attributes", "replaced"] {
+            made(name);
+        }
+        let document = with(group(), "attributes", json!({"x": 1}));
+        write(&mount.at("of_a_program/zarr.json"), &document).unwrap();
+        set_xattr(&mount.at("with_attributes"), "user.attrs.x", "1").unwrap();
+        let is_refused = |name| {
+            let refused = fs::remove_dir(mount.at(name)).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::ENOTEMPTY), "{name}");
+            assert!(mount.at(name).join("zarr.json").exists());
+        };
+        for name in ["full", "of_a_program", "with_attributes"] {
+            is_refused(name);
+        }
+        fs::remove_dir(mount.at("full/lock")).unwrap();
+        for name in ["lock", "full"] {
+            fs::remove_dir(mount.at(name)).unwrap();
+        }
+        fs::create_dir(mount.at("new")).unwrap();
+        fs::write(mount.at("new/file"), "text").unwrap();
+        fs::rename(mount.at("new"), mount.at("replaced")).unwrap();
+        assert_eq!(fs::read_to_string(mount.at("replaced/file")).unwrap(), "text");
+        mount.remount(&[]);
+        assert!(!mount.at("lock").exists() && !mount.at("full").exists());
+        // Nobody knows any more why this is a group.
+        is_refused("of_a_program");
+    }
+}
+
 /// Shows: mkdir-group, zarr2-nodes.
 #[test]
 fn ordinary_files_with_names_of_zarr_2_stay_ordinary() {

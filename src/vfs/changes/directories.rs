@@ -140,7 +140,8 @@ impl Directories {
             || self.names.ordinary.are_in(place)?)
     }
 
-    /// Whether a node has entries. A remote store may list a directory of shards without chunks.
+    /// Whether a node has entries other than its metadata file. A remote store may list a directory
+    /// of shards without chunks.
     fn lists_something(&self, place: &Place) -> Result<bool> {
         for entry in self.listings.entries(place)? {
             match entry?.1 {
@@ -150,6 +151,7 @@ impl Directories {
                         return Ok(true);
                     }
                 }
+                Place::Document(_) => {}
                 _ => return Ok(true),
             }
         }
@@ -209,8 +211,9 @@ impl Directories {
             Place::ChunkDir(path, prefix) => self.holds_chunks(place, path, prefix)?,
             Place::OrdinaryDir(..) => self.names.ordinary.are_in(place)?,
             Place::Node(path) => {
-                let node = self.core.hierarchy.existing(path)?;
-                !node.is_bare() || self.lists_something(place)?
+                let is_directory = self.core.hierarchy.existing(path)?.is_bare()
+                    || self.core.hierarchy.changes().is_directory_as_group(path)?;
+                !is_directory || self.lists_something(place)?
             }
             Place::Control | Place::StoredDir(_) => {
                 let detail = "generated from the store; remove the node itself";

@@ -43,6 +43,7 @@ impl DocumentWriter {
     ) -> Result<()> {
         let changes = self.core.hierarchy.changes();
         self.core.hierarchy.directories.touch(path);
+        self.core.hierarchy.directories.forget_became_group(path);
         self.chunks.store_array(path)?;
         let node = self.core.hierarchy.existing(path)?;
         if node.is_bare() {

@@ -1,6 +1,6 @@
 //! The tree matches a simple model after nodes are created, moved and removed, in every dialect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -82,6 +82,8 @@ enum Dir {
 #[derive(Debug, Default, Clone)]
 struct Model {
     dirs: BTreeMap<String, Dir>,
+    /// The directories that became groups by themselves in this mount.
+    became_groups: BTreeSet<String>,
     files: BTreeMap<String, Vec<u8>>,
 }
 
@@ -133,7 +135,10 @@ impl Model {
     }
 
     fn holds_nothing(&self, path: &str) -> bool {
-        let shows = matches!(self.dirs.get(path), Some(Dir::Group(_) | Dir::Array));
+        let shows = match self.dirs.get(path) {
+            Some(Dir::Group(_)) => !self.became_groups.contains(path),
+            dir => dir == Some(&Dir::Array),
+        };
         !shows
             && !self.dirs.keys().any(|dir| is_below(dir, path))
             && !self.files.keys().any(|file| is_below(file, path))
@@ -170,6 +175,7 @@ impl Model {
             Dir::Group(_) => {}
         }
         self.dirs.insert(path.to_owned(), Dir::Group(title));
+        self.became_groups.remove(path);
         Ok(())
     }
 
@@ -200,6 +206,7 @@ impl Model {
         }
         self.made_above(path);
         self.dirs.insert(path.to_owned(), Dir::Array);
+        self.became_groups.remove(path);
         Ok(())
     }
 
@@ -244,6 +251,10 @@ impl Model {
         let stored =
             self.dirs.iter().any(|(dir, kind)| moved(dir, from, to).is_some() && is_stored(kind));
         self.dirs.remove(to);
+        self.became_groups.remove(to);
+        let groups = std::mem::take(&mut self.became_groups);
+        self.became_groups =
+            groups.into_iter().map(|dir| moved(&dir, from, to).unwrap_or(dir)).collect();
         let dirs = std::mem::take(&mut self.dirs);
         self.dirs = dirs
             .into_iter()
@@ -265,6 +276,7 @@ impl Model {
         let made = self.dirs.iter().filter(|(_, kind)| **kind == Dir::Made);
         for path in made.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
             self.dirs.insert(path.clone(), Dir::Group(None));
+            self.became_groups.insert(path.clone());
             self.made_above(&path);
         }
     }
@@ -369,12 +381,14 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let is_empty = model.holds_nothing(path);
             if is_empty {
                 model.dirs.remove(path);
+                model.became_groups.remove(path);
             }
             (rmdir(bed, path), if is_empty { Ok(()) } else { Err(Kind::NotEmpty) })
         }
         Step::RemoveAll(path, reversed) if model.dirs.contains_key(path) => {
             model.dirs.retain(|dir, _| dir != path && !is_below(dir, path));
             model.files.retain(|file, _| !is_below(file, path));
+            model.became_groups.retain(|dir| dir != path && !is_below(dir, path));
             (remove_all(bed, path, *reversed), Ok(()))
         }
         Step::Move(from, to) if model.dirs.contains_key(from) && has_parent(model, to) => {
@@ -409,6 +423,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             }
             model.settle();
             model.forget();
+            model.became_groups.clear();
             let synced = bed.vfs.sync();
             bed.remount();
             (synced, Ok(()))
