@@ -59,7 +59,7 @@ pub struct Remote {
     /// How long to try a request again after an error.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     pub retry_for: Duration,
-    /// Memory for data that is requested in advance.
+    /// Memory for data that is requested in advance, and for long answers of web servers.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
     pub fetch_memory: u64,
     /// Send a header with each request to a web server, as for a token (repeatable).
@@ -238,7 +238,7 @@ impl Remote {
     fn limits(&self, ttl: Duration) -> crate::store::remote::Limits {
         crate::store::remote::Limits {
             ttl,
-            memory: self.fetch_memory,
+            memory: crate::resources::within_memory(self.fetch_memory, 8),
             requests: self.max_requests.max(1),
             rewrite: self.max_rewrite,
             is_single_writer: self.single_writer,

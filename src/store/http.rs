@@ -18,6 +18,7 @@ mod missing;
 mod probe;
 mod refusal;
 mod retry;
+mod room;
 mod shared;
 mod url;
 mod whole;

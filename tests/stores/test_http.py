@@ -78,9 +78,9 @@ def mount(tmp_path):
     numbers = itertools.count()
 
     @contextlib.contextmanager
-    def mounted(url, *options):
+    def mounted(url, *options, program=None):
         path = tmp_path / f"mnt{next(numbers)}"
-        with until_end(Mount(tmp_path / "none", path, *options, source=url)) as made:
+        with until_end(Mount(tmp_path / "none", path, *options, source=url, program=program)) as made:
             made.allow(ONLY_READ)
             made.allow(NO_NAMES)
             yield made
@@ -90,7 +90,7 @@ def mount(tmp_path):
 
 @contextlib.contextmanager
 def answering(answer, context=None):
-    """A server in this process: `answer(path, headers)` returns the status, the headers and the body."""
+    """A server in this process: `answer(path, headers)` returns the status, the headers and the body, or its pieces."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -98,11 +98,14 @@ def answering(answer, context=None):
         def do_GET(self):
             status, headers, body = answer(self.path, self.headers)
             self.send_response(status)
-            for name, value in {"Content-Length": len(body), **headers}.items():
+            pieces = [body] if isinstance(body, bytes) else body
+            length = len(body) if isinstance(body, bytes) else None
+            for name, value in {"Content-Length": length, **headers}.items():
                 if value is not None:
                     self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            for piece in pieces:
+                self.wfile.write(piece)
 
         do_PROPFIND = do_GET
 

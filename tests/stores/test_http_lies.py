@@ -1,11 +1,13 @@
 """Web servers that answer with something else than zarrfs has asked for."""
 
 import errno
+import gzip
 import itertools
 import json
 import os
 import string
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -271,3 +273,66 @@ def test_a_chunk_without_a_version_is_of_one_answer(root, mount):
         assert (m / "c/0").stat().st_size == length
         read = (m / "c/0").read_bytes()
         assert len(read) == length and len(set(read)) == 1
+
+
+def wide(path):
+    """32 chunks of 64 bytes, `wide`, beside a healthy array, `good`."""
+    group = zarr.create_group(path)
+    group.create_array("wide", data=np.arange(2048, dtype="u1"), chunks=(64,), compressors=None)
+    group.create_array("good", data=np.arange(8, dtype="u1"), chunks=(8,), compressors=None)
+    age(path)
+    return path
+
+
+def gzipped(body):
+    return {**BYTES, "Content-Encoding": "gzip"}, gzip.compress(body)
+
+
+BODIES = {
+    "longer than the room": lambda: (BYTES, bytes(60 << 20)),
+    "nearly as long as the room": lambda: (BYTES, bytes(30 << 20)),
+    "without a length": lambda: chunked(bytes(30 << 20)),
+    "encoded": lambda: gzipped(bytes(30 << 20)),
+    "encoded and too long": lambda: gzipped(bytes(1 << 30)),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_long_bodies_for_many_readers_stay_within_memory(root, mount, tmp_path, name):
+    """The server ignores that only a part was asked for."""
+    wide(root / "x.zarr")
+    plain, (about, body) = files(root), BODIES[name]()
+    group = ControlGroup()
+    try:
+        answer = lambda path, headers: (200, about, body) if "/wide/c/" in path else plain(path, headers)
+        with answering(answer) as url, mount(f"{url}/x.zarr", program=group.wrapper(tmp_path)) as m:
+            m.allow("wide/c/")
+            readers = [subprocess.Popen(["cat", m / f"wide/c/{n}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for n in range(32)]
+            assert all(reader.wait(timeout=60) == 1 for reader in readers)
+            assert (m / "good/c/0").read_bytes() == bytes(range(8))
+            assert group.kills() == 0
+    finally:
+        group.end()
+
+
+def test_a_server_that_drips_is_given_up(root, mount):
+    wide(root / "x.zarr")
+    plain = files(root)
+
+    def slowly(body):
+        for at in range(len(body)):
+            yield body[at : at + 1]
+            time.sleep(2)
+
+    def answer(path, headers):
+        status, about, body = plain(path, headers)
+        if status == 206 and "/wide/c/" in path:
+            return status, {**about, "Content-Length": len(body)}, slowly(body)
+        return status, about, body
+
+    with answering(answer) as url, mount(f"{url}/x.zarr", "--retry-for", "1s", "--max-requests", "4") as m:
+        m.allow("the server sends less than 512 bytes in 10 s")
+        readers = [subprocess.Popen(["cat", m / f"wide/c/{n}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for n in range(4)]
+        for reader in readers:
+            assert "Connection timed out" in reader.communicate(timeout=30)[1]
+        assert (m / "good/c/0").read_bytes() == bytes(range(8))

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use reqwest::Response;
-use tokio::sync::{Mutex, MutexGuard};
 
 use super::failure::{Failure, of_transfer};
+use super::room::{Place, Room};
 use crate::error::{Error, Kind};
+use crate::store::pace::{Pace, too_slow};
 
 /// A body is allocated at once up to this length, in bytes: a server may announce any.
 const MOST_AT_ONCE: u64 = 16 << 20;
 
-/// An answer up to this length waits for no other, in bytes.
-const SHORT: usize = 256 << 10;
+/// An answer up to this length needs no room, in bytes.
+const SHORT: u64 = 256 << 10;
 
 /// How many bytes of the answer to a request have arrived.
 #[derive(Debug, Default)]
@@ -39,7 +40,8 @@ pub(super) struct Body {
     pub is_cut: bool,
 }
 
-/// Reads an answer, but not more than `most` bytes.
+/// Reads an answer, but not more than `most` bytes, which are few, were asked for, or
+/// have room.
 pub(super) async fn body(
     response: Response,
     most: u64,
@@ -48,46 +50,60 @@ pub(super) async fn body(
     Ok(body_within(response, most, received, None).await?.0)
 }
 
-/// Reads an answer, but not more than `most` bytes. If it is long, takes the lock first, and
-/// returns it with the answer.
-pub(super) async fn body_in_turn<'l>(
+/// Reads an answer, but not more than `most` bytes. If it is long, waits for room first, and
+/// returns that with the answer.
+pub(super) async fn body_in_room<'r>(
     response: Response,
     most: u64,
     received: &Received,
-    turn: &'l Mutex<()>,
-) -> Result<(Body, Option<MutexGuard<'l, ()>>), Failure> {
-    body_within(response, most, received, Some(turn)).await
+    room: &'r Room,
+) -> Result<(Body, Option<Place<'r>>), Failure> {
+    body_within(response, most, received, Some(room)).await
 }
 
-async fn body_within<'l>(
+async fn body_within<'r>(
     mut response: Response,
     most: u64,
     received: &Received,
-    turn: Option<&'l Mutex<()>>,
-) -> Result<(Body, Option<MutexGuard<'l, ()>>), Failure> {
-    let mut held = None;
-    let announced = response.content_length().unwrap_or(0).min(most).min(MOST_AT_ONCE);
+    room: Option<&'r Room>,
+) -> Result<(Body, Option<Place<'r>>), Failure> {
+    let announced = response.content_length();
+    // It can be any if it is not announced.
+    let longest = announced.unwrap_or(u64::MAX).min(most);
+    let at_once = announced.unwrap_or(0).min(most).min(MOST_AT_ONCE);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let mut bytes = Vec::new();
     let no_memory = |_| {
-        let detail = format!("there is no memory for {announced} bytes");
+        let detail = format!("there is no memory for the {longest} bytes of an answer");
         Failure::Final(Error::new(Kind::NoMemory, detail))
     };
-    bytes.try_reserve(usize::try_from(announced).unwrap_or(0)).map_err(no_memory)?;
+    let mut place = match room {
+        Some(room) if announced.is_some() && longest > SHORT => room.take(longest).await,
+        _ => None,
+    };
+    let (mut bytes, mut pace) = (Vec::new(), Pace::begin());
+    bytes.try_reserve(usize::try_from(at_once).unwrap_or(0)).map_err(no_memory)?;
     while let Some(piece) = response.chunk().await.map_err(|error| of_transfer(&error))? {
         received.note(piece.len());
-        let room = most.saturating_sub(bytes.len());
-        if let Some(piece) = piece.get(..room).filter(|_| piece.len() > room) {
+        let free = most.saturating_sub(bytes.len());
+        if let Some(piece) = piece.get(..free).filter(|_| piece.len() > free) {
             bytes.extend_from_slice(piece);
-            return Ok((Body { bytes: bytes.into(), is_cut: true }, held));
+            return Ok((Body { bytes: bytes.into(), is_cut: true }, place));
         }
-        if let Some(turn) = turn.filter(|_| held.is_none() && bytes.len() > SHORT) {
-            held = Some(turn.lock().await);
+        if !pace.note(piece.len()) {
+            return Err(Failure::Passing(Error::new(Kind::Os(libc::ETIMEDOUT), too_slow()), None));
         }
         bytes.try_reserve(piece.len()).map_err(no_memory)?;
         bytes.extend_from_slice(&piece);
+        if let Some(room) = room.filter(|_| place.is_none() && is_long(bytes.len())) {
+            place = room.take(longest).await;
+            pace = Pace::begin();
+        }
     }
-    Ok((Body { bytes: bytes.into(), is_cut: false }, held))
+    Ok((Body { bytes: bytes.into(), is_cut: false }, place))
+}
+
+fn is_long(len: usize) -> bool {
+    u64::try_from(len).map_or(true, |len| len > SHORT)
 }
 
 /// Decodes a value, which the server has encoded although it should not.

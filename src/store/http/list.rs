@@ -6,7 +6,7 @@
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use reqwest::{Method, StatusCode};
 
-use super::body::{Body, Received, body_in_turn};
+use super::body::{Body, Received, body_in_room};
 use super::client::{Answer, Request};
 use super::failure::Failure;
 use super::head::{is_html, kind_of};
@@ -143,8 +143,8 @@ impl Shared {
         parse: impl FnOnce(&[u8], usize) -> Option<Names>,
     ) -> Result<Option<Names>, Failure> {
         let (longest, most) = (within(LONGEST_LIST), within(MOST_NAMES));
-        let (Body { bytes, is_cut }, _turn) =
-            body_in_turn(answer.response, longest, received, &self.long_lists).await?;
+        let (Body { bytes, is_cut }, _place) =
+            body_in_room(answer.response, longest, received, &self.long_lists).await?;
         let names =
             if is_cut { None } else { parse(&bytes, usize::try_from(most).unwrap_or(usize::MAX)) };
         let is_more = |names: &Names| u64::try_from(names.len()).map_or(true, |len| len > most);

@@ -11,13 +11,16 @@ use crate::error::Error;
 /// How long to wait between tries, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// A try that brings fewer bytes more than all before is no progress.
+const LEAST_PROGRESS: u64 = 512;
+
 /// Makes a request until it succeeds, for `most` after the last progress: a try that brings more
-/// bytes than all before is one.
+/// bytes than all before is one, unless they are few.
 pub(super) async fn retried<T, F: Future<Output = Result<T, Failure>>>(
     most: Duration,
     request: impl Fn(Arc<Received>) -> F,
 ) -> Result<T, Error> {
-    let (mut since, mut most_received, mut pause) = (Instant::now(), 0, PAUSES.0);
+    let (mut since, mut most_received, mut pause) = (Instant::now(), 0_u64, PAUSES.0);
     let mut was_wrong = false;
     loop {
         let received = Arc::new(Received::default());
@@ -28,7 +31,7 @@ pub(super) async fn retried<T, F: Future<Output = Result<T, Failure>>>(
             Err(failure) => return Err(failure.error()),
         };
         let received = received.len();
-        if received > most_received {
+        if received >= most_received.saturating_add(LEAST_PROGRESS) {
             (since, most_received, pause) = (Instant::now(), received, PAUSES.0);
         }
         let wait = asked.unwrap_or_else(|| jittered(pause));

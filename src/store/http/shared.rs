@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::client::Client;
 use super::head::Tags;
 use super::probe::Missing;
+use super::room::Room;
 use super::wholes::Wholes;
 use crate::store::remote::Limits;
 
@@ -29,8 +30,8 @@ pub(super) struct Shared {
     pub tags: Tags,
     /// How it lists directories, if that is known. A leaf lock.
     pub form: Mutex<Option<Form>>,
-    /// Held while a long list is read and parsed, which takes memory.
-    pub long_lists: tokio::sync::Mutex<()>,
+    /// For lists, which take memory while they are read and parsed.
+    pub long_lists: Room,
     pub has_answered: AtomicBool,
     /// How long names and stats are cached.
     pub ttl: Duration,
@@ -44,7 +45,7 @@ impl Shared {
             wholes: Wholes::new(limits.memory, limits.ttl),
             tags: Tags::default(),
             form: Mutex::default(),
-            long_lists: tokio::sync::Mutex::default(),
+            long_lists: Room::for_one(),
             has_answered: AtomicBool::new(false),
             ttl: limits.ttl,
         }

@@ -3,20 +3,25 @@
 //!
 //! Such a value is read once for all who want parts of it at about the same time, up to a limit.
 
+use bytes::Bytes;
 use reqwest::StatusCode;
 
-use super::body::{Received, body, decoded};
+use super::body::{Received, body, body_in_room, decoded};
 use super::client::{Answer, Request};
 use super::failure::Failure;
 use super::get::Got;
 use super::head::encoding_of;
 use super::probe::{Head, Likeness};
+use super::room::Place;
 use super::shared::Shared;
 use crate::error::Error;
 use crate::store::{ByteRange, Key, Value};
 
 /// A longer value is not read for its stat, in bytes.
 const SHORT: u64 = 1 << 20;
+
+/// A byte in gzip holds at most this many (RFC 1951: 258 bytes take two bits).
+const MOST_GZIP: u64 = 1032;
 
 impl Shared {
     /// Reads a value as a whole, and returns a range of it. `answer` is one with the value, if it
@@ -69,7 +74,7 @@ impl Shared {
                 return Ok(Got::Value(Value { bytes, stat }));
             }
         }
-        let value = self.read_whole(answer, received).await?;
+        let (value, _place) = self.read_whole(answer, received).await?;
         if self.is_page(key, &head, &value.bytes).await? {
             return Ok(Got::Absent);
         }
@@ -79,8 +84,12 @@ impl Shared {
         Ok(Got::Value(cut(&value, range)))
     }
 
-    /// Reads and decodes all of an answer.
-    async fn read_whole(&self, answer: Answer, received: &Received) -> Result<Value, Failure> {
+    /// Reads and decodes all of an answer, and returns it with the room that it takes.
+    async fn read_whole(
+        &self,
+        answer: Answer,
+        received: &Received,
+    ) -> Result<(Value, Option<Place<'_>>), Failure> {
         let longest = self.wholes.longest();
         let too_long = |len: &str| {
             Failure::Final(Error::too_large(format!(
@@ -88,11 +97,18 @@ impl Shared {
                  than the {longest} bytes of --fetch-memory"
             )))
         };
-        if let Some(len) = answer.response.content_length().filter(|len| *len > longest) {
+        let announced = answer.response.content_length();
+        if let Some(len) = announced.filter(|len| *len > longest) {
             return Err(too_long(&format!(" of {len} bytes")));
         }
-        let headers = answer.response.headers().clone();
-        let body = body(answer.response, longest, received).await?;
+        let (headers, room) = (answer.response.headers().clone(), &self.wholes.room);
+        let (body, place) = match encoding_of(&headers) {
+            None => body_in_room(answer.response, longest, received, room).await?,
+            Some(_) => {
+                let place = room.take(longest_decoded(announced)).await;
+                (body(answer.response, longest, received).await?, place)
+            }
+        };
         if body.is_cut {
             // The server has not said how long it is.
             return Err(too_long(""));
@@ -102,14 +118,23 @@ impl Shared {
             Some(encoding) => decoded(&body.bytes, encoding, longest)?,
         };
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        Ok(Value { bytes, stat: self.tags.of_value(&headers, len, self.ttl) })
+        Ok((Value { bytes, stat: self.tags.of_value(&headers, len, self.ttl) }, place))
     }
 }
 
-/// Returns a range of a value.
+/// Returns the most bytes of a value that is encoded, with the length of its encoded form if the
+/// server announces that.
+fn longest_decoded(announced: Option<u64>) -> u64 {
+    announced.map_or(u64::MAX, |len| len.saturating_mul(1 + MOST_GZIP))
+}
+
+/// Returns a range of a value. A short one does not keep the rest in memory.
 pub(super) fn cut(value: &Value, range: Option<ByteRange>) -> Value {
     let (offset, len) = range.map_or((0, u64::MAX), |range| range.within(value.stat.len));
     let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(value.bytes.len());
-    let bytes = value.bytes.slice(at(offset)..at(offset.saturating_add(len)));
+    let mut bytes = value.bytes.slice(at(offset)..at(offset.saturating_add(len)));
+    if bytes.len() < value.bytes.len() / 2 {
+        bytes = Bytes::copy_from_slice(&bytes);
+    }
     Value { bytes, stat: value.stat }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::head::YOUNG;
+use super::room::Room;
 use crate::bounded::{Bounded, Limits};
 use crate::store::{Key, Value};
 
@@ -31,6 +32,8 @@ pub(super) struct Wholes {
     /// Held while a value is read.
     gates: Vec<tokio::sync::Mutex<()>>,
     hasher: RandomState,
+    /// For values while they are read.
+    pub room: Room,
     longest: u64,
     age: Duration,
 }
@@ -44,6 +47,7 @@ impl Wholes {
             kept: Mutex::new(Bounded::new(Limits::bytes(longest))),
             gates: (0..GATES).map(|_| tokio::sync::Mutex::new(())).collect(),
             hasher: RandomState::new(),
+            room: Room::of(longest),
             longest,
             age: ttl.min(MOST_AGE),
         }
