@@ -215,7 +215,7 @@ def main():
     try:
         for thing, mode, sync in wanted.get("script", []):
             writer.change(thing, mode, sync)
-        while wanted.get("things") and time.monotonic() < until and left > 0:
+        while wanted.get("things") and left > 0 and (time.monotonic() < until or os.path.exists(wanted.get("during", ""))):
             mode = writer.dice.choice(wanted["modes"])
             writer.change(writer.dice.choice(wanted["things"]), mode, writer.dice.random() < wanted.get("sync", 0.3))
             left -= 1

@@ -19,9 +19,10 @@ from torture import LONG, SEED, WRITER, found_in, stored, whole
 SECONDS = 60 if LONG else 4
 
 
-def watch(b, writers, what, more=lambda: None):
-    """Reads the store while others write: what fsync promised before is there, and nothing is torn."""
-    rounds, deadline = 0, time.monotonic() + SECONDS + 60
+def watch(b, writers, what, watching):
+    """Reads the store while others write: what fsync promised before is there, and nothing is torn. The writers go on as long
+    as the file `watching` is there: until it was read some times."""
+    rounds, deadline = 0, time.monotonic() + SECONDS + 2 * PATIENCE
     while any(writer.poll() is None for writer in writers):
         assert time.monotonic() < deadline, "the writers do not end"
         promised = b.journal()
@@ -34,9 +35,10 @@ def watch(b, writers, what, more=lambda: None):
             assert version is not None, f"{what} (ZARRFS_SEED={SEED}): {thing} is torn in the store"
             good = [at for at, state in states.items() if at >= first]
             assert version in good, f"{what} (ZARRFS_SEED={SEED}): {thing}: {version} in the store, {first} was fsynced"
-        more()
         rounds += 1
-    return rounds
+        if rounds > 3:
+            watching.unlink(missing_ok=True)
+    assert rounds > 3, "the store was hardly read"
 
 
 def check_last(b, what):
@@ -54,12 +56,14 @@ def test_two_mounts_of_one_store_keep_what_fsync_has_promised_at_every_moment(be
     b = bench(kind)
     ms = [b.mount("--metadata-ttl", ttl, name=name) for name in ("one", "two")]
     modes = ["inplace", "truncate", "rename", "pwrite", "mapped"]
+    watching = b.directory / "watching"
+    watching.touch()
+    wanted = {"modes": modes, "sync": 0.4, "seconds": SECONDS, "during": str(watching)}
     writers = [
-        b.write(ms[at % 2], f"{SEED} {at}", f"journal{at}", modes=modes, things=things, sync=0.4, seconds=SECONDS)
+        b.write(ms[at % 2], f"{SEED} {at}", f"journal{at}", things=things, **wanted)
         for at, things in enumerate(CHUNKS[at::4] for at in range(4))
     ]
-    rounds = watch(b, writers, f"two mounts of {kind}")
-    assert rounds > 3, "the store was hardly read"
+    watch(b, writers, f"two mounts of {kind}", watching)
     for writer in writers:
         said = b.wait(writer)
         assert not said, said
@@ -94,7 +98,7 @@ def test_a_mount_that_is_killed_neither_blocks_nor_harms_another(bench):
         b.close_promises = False
         before = sum(b.journal().closed.values())
         assert wait_until(
-            lambda: sum(b.journal().closed.values()) > before or going.poll() is not None, 10
+            lambda: sum(b.journal().closed.values()) > before or going.poll() is not None, 30
         ), "the other mount stands still"
         found = found_in(stored(b.store, b.kind, None))
         b.check(f"kill {number} of one of two mounts", found={thing: found[thing] for thing in halves[1]})
@@ -112,12 +116,12 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 import tensorstore as ts
 from records import SIZE, Writer, record
-store, journal, seed, seconds, things = sys.argv[2], sys.argv[3], sys.argv[4], float(sys.argv[5]), sys.argv[6:]
+store, journal, seed, seconds, watching, things = sys.argv[2], sys.argv[3], sys.argv[4], float(sys.argv[5]), sys.argv[6], sys.argv[7:]
 spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": store + "/x/"}}
 array, writer = ts.open(spec, open=True).result(), Writer(store, journal, seed)
 print("ready", flush=True)
 until = time.monotonic() + seconds
-while time.monotonic() < until:
+while time.monotonic() < until or os.path.exists(watching):
     thing = writer.dice.choice(things)
     i, j = map(int, thing.split("/"))
     version = writer.begin(thing)
@@ -132,13 +136,16 @@ def test_a_mount_and_tensorstore_keep_what_was_promised_at_every_moment(bench, t
     b = bench("v3-sharded")
     m = b.mount("--metadata-ttl", "0s")
     halves = [CHUNKS[::2], CHUNKS[1::2]]
-    command = [sys.executable, "-c", TENSORSTORE, os.path.dirname(WRITER), b.store, tmp_path / "journal-ts", SEED, SECONDS]
+    watching = tmp_path / "watching"
+    watching.touch()
+    command = [sys.executable, "-c", TENSORSTORE, os.path.dirname(WRITER), b.store, tmp_path / "journal-ts", SEED, SECONDS, watching]
     foreign = subprocess.Popen([*map(str, command), *halves[1]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     b.writers.append(foreign)
     b.journals.append(tmp_path / "journal-ts")
     assert foreign.stdout.readline() == "ready\n", foreign.stderr.read()
-    own = b.write(m, SEED, modes=["inplace", "truncate", "rename", "pwrite"], things=halves[0], sync=0.4, seconds=SECONDS)
-    assert watch(b, [own, foreign], "a mount and TensorStore") > 3
+    wanted = {"modes": ["inplace", "truncate", "rename", "pwrite"], "sync": 0.4, "seconds": SECONDS, "during": str(watching)}
+    own = b.write(m, SEED, things=halves[0], **wanted)
+    watch(b, [own, foreign], "a mount and TensorStore", watching)
     for writer in (own, foreign):
         said = b.wait(writer)
         assert not said, said
