@@ -242,11 +242,11 @@ def running(server):
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    asyncio.run_coroutine_threadsafe(made.start(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(made.start(), loop).result(60)
     yield made
-    asyncio.run_coroutine_threadsafe(made.close(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(made.close(), loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(10)
+    thread.join(60)
     loop.close()
 
 

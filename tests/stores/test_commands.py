@@ -118,7 +118,7 @@ def test_unfinished_uploads_are_listed_and_old_ones_ended(proxy, mount, prefix):
         with subprocess.Popen(["dd", f"of={m / 'c/0'}", "bs=1M", "status=none"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as writing:
             writing.stdin.write(data)
             writing.stdin.close()
-            assert wait_until(lambda: any("partNumber=3" in it.path for it in proxy.requests), 30)
+            assert wait_until(lambda: any("partNumber=3" in it.path for it in proxy.requests))
             os.kill(m.pid, signal.SIGKILL)
         m.allow(".*")
     code, said, _ = zarrfs("uploads", url)

@@ -1,8 +1,10 @@
 """The ways to get credentials, on a server that checks signatures and gives temporary keys."""
 
+import contextlib
 import errno
 import functools
 import os
+import random
 import re
 import signal
 import subprocess
@@ -174,26 +176,37 @@ def test_keys_sign_all_requests_until_they_end(proxy, mount, way):
 
 @ways("process", "container", "web identity")
 def test_keys_are_renewed_once_before_they_end(proxy, mount, way):
-    way.lasts = 302
-    with mount() as m:
-        way.lasts = 3600
-        assert (m / "x/zarr.json").exists()
-        time.sleep(2.1)
+    with contextlib.ExitStack() as stack:
+        # Keys are renewed 300 s before they end: a while after the mount was made, which takes its time on a busy machine.
+        for seconds in (2, 20, 60):
+            stack.close()
+            began, way.lasts = time.monotonic(), 300 + seconds
+            m = stack.enter_context(mount())
+            way.lasts = 3600
+            assert (m / "x/zarr.json").exists()
+            if time.monotonic() < began + seconds:
+                break
+        time.sleep(seconds + 0.1)
         proxy.take()
         before = len(way.given)
+        # Here and there, so that none is read ahead.
+        rows = list(range(64))
+        random.Random(7).shuffle(rows)
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda row: read(m, row), range(0, 64, 8)))
+            list(pool.map(lambda row: read(m, row), rows[:8]))
         # Keys that are still good sign requests until the others are there.
-        assert wait_until(lambda: len(way.given) > before, 5)
+        assert wait_until(lambda: len(way.given) > before)
         proxy.take()
-        rows = iter(range(60, 0, -2))
+        left = iter(enumerate(rows[8:]))
 
         def are_used():
-            read(m, next(rows))
+            number, row = next(left)
+            time.sleep(0.01 * number)
+            read(m, row)
             return way.given[before] in keys_of(proxy.take())
 
         # The program ends a moment before zarrfs has read the keys that it printed.
-        assert wait_until(are_used, 5)
+        assert wait_until(are_used)
         assert len(way.given) == before + 1
 
 
@@ -261,11 +274,11 @@ def test_a_signal_ends_a_read_that_waits_for_keys(proxy, mount, way):
             os.kill(m.pid, signal.SIGTERM)
             has_ended = wait_until(lambda: not is_alive(m.pid), 7)
             way.silent = False
-            assert has_ended and reading.wait(5) != 0
+            assert has_ended and reading.wait(60) != 0
 
 
-def fails(mount, *options, within=2.0):
-    """What a mount says that fails in time."""
+def fails(mount, *options, within=4.0):
+    """What a mount says that fails in time: before a server that does not answer were given up, after 5 s."""
     began = time.monotonic()
     with pytest.raises(MountFailed) as failed, mount(*options):
         pass
@@ -274,7 +287,7 @@ def fails(mount, *options, within=2.0):
 
 
 def test_without_credentials_a_mount_fails_at_once_and_asks_no_machine(proxy, mount, giver):
-    said = fails(mount, within=1.0)
+    said = fails(mount)
     assert "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile" in said
     assert not giver.requests and not proxy.take()
 

