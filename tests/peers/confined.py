@@ -10,8 +10,8 @@ from pathlib import Path
 import mounts
 
 MEMORY = 256 << 20
-# How long one command may take.
-SECONDS = 10
+# How long one command may take. Most take less than a second, or have no end.
+SECONDS = 60
 
 
 class ControlGroup:

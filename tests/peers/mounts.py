@@ -13,8 +13,8 @@ from pathlib import Path
 import servers
 
 BIN = os.environ.get("ZARRFS_BIN", "zarrfs")
-# How long a daemon may take to answer or to go.
-PATIENCE = 30
+# How long a daemon may take to answer or to go, on a slow machine too.
+PATIENCE = 120
 
 
 class Mount:

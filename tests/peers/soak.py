@@ -461,7 +461,7 @@ def live(run, directory, known):
 def end_all(run, directory):
     """Nothing is left of the mounts."""
     with told(run, "at the end"):
-        wait_until(lambda: not processes(directory), 10)
+        wait_until(lambda: not processes(directory), 60)
         assert not processes(directory), f"daemons still run: {processes(directory)}"
         # A killed daemon leaves its mount to the next one; a part that failed has left its own.
         assert not mounts_below(directory), f"still mounted: {mounts_below(directory)}"

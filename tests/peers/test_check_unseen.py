@@ -631,7 +631,7 @@ def test_ctrl_c_ends_a_check_at_once(large):
         )
         time.sleep(wait)
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=5)
+        _, said = running.communicate(timeout=PATIENCE)
         assert running.returncode in (-signal.SIGINT, 1, 3), said
         assert "panicked" not in said
 

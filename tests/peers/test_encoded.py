@@ -4,7 +4,6 @@ import errno
 import os
 import shutil
 import subprocess
-import time
 from random import Random
 
 import numpy as np
@@ -16,6 +15,7 @@ from numcodecs import Delta, Zlib
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
 
 from hierarchies import assert_same, ident, open_ts
+from mounts import wait_until
 
 VALUES = np.random.default_rng(20).integers(0, 100, (50, 70)).astype("f4")
 
@@ -146,13 +146,15 @@ def test_a_compressed_tree_is_copied_as_it_is(new, tmp_path, copy, options):
 
 def switch(path, shown):
     """The kernel tells of the last close of a file a little later."""
-    for _ in range(200):
+    def is_switched():
         try:
-            return os.setxattr(path, "user.zarr.shown", shown)
+            os.setxattr(path, "user.zarr.shown", shown)
         except OSError as error:
             assert error.errno == errno.EBUSY
-            time.sleep(0.01)
-    raise AssertionError(f"{path} stays busy")
+            return False
+        return True
+
+    assert wait_until(is_switched), f"{path} stays busy"
 
 
 @pytest.mark.parametrize("place", [*PLACES, ("v3", "--shards", "1K", "--cache-size", "64K")], ids=ident)

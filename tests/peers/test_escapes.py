@@ -177,7 +177,7 @@ def test_no_special_file_in_the_store_is_opened_or_makes_anything_wait(store, tm
     try:
         with until_end(Mount(store, tmp_path / "m", *words)) as m:
             m.allow("")
-            done = subprocess.run([sys.executable, "-S", "-c", USE, m.path, PLACES[place]], capture_output=True, text=True, timeout=20)
+            done = subprocess.run([sys.executable, "-S", "-c", USE, m.path, PLACES[place]], capture_output=True, text=True, timeout=120)
             assert done.stdout.endswith("done\n"), done
             assert read(m / "a/c/0") == bytes(range(4)), "the array beside"
             assert "a bug in zarrfs" not in m.errors()
@@ -301,7 +301,7 @@ def test_changes_while_links_come_and_go_reach_nothing_outside(store, tmp_path, 
         try:
             become = f"import os\nos.setgroups([])\nos.setresgid({user}, {user}, {user})\nos.setresuid({user}, {user}, {user})\n"
             words = [sys.executable, "-S", "-c", "import struct, ctypes\n" + become + CHANGES, m.path, str(seconds), str(Path(__file__).parent)]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=seconds + 60)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=seconds + 120)
         finally:
             swapper.kill()
             swapper.wait()
@@ -332,7 +332,7 @@ def test_a_mount_is_not_in_its_own_store_under_the_name_of_a_bind_mount(store, t
     alias.mkdir()
     script = f"""mount --make-rshared / && mount --bind '{store}' '{alias}' || exit 9
     '{mounts.BIN}' mount '{store}' '{alias}/sub'; echo $?; '{mounts.BIN}' mount '{alias}/sub' '{store}' -o nonempty; echo $?; umount '{alias}'"""
-    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, timeout=120)
     assert done.stdout == "1\n1\n" and done.stderr.count("own source") == 2, done
 
 

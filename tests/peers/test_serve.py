@@ -90,7 +90,7 @@ def test_a_tag_changes_with_the_bytes_and_conditions_are_kept(server, climate, p
     def has_changed():
         return server.get(path)[1]["ETag"] != tag and server.get(path)[2] != before
 
-    assert wait_until(has_changed, 10)
+    assert wait_until(has_changed)
     assert server.get(path, If_None_Match=tag)[0] == 200
     assert server.get(path, Range="bytes=0-3", If_Range=tag)[0] == 200
 
@@ -111,7 +111,7 @@ def test_a_tag_changes_with_the_values_in_a_header(view, tmp_path):
             status, _, body = server.get(view)
             return status == 200 and body != before
 
-        assert wait_until(has_changed, 10)
+        assert wait_until(has_changed)
         assert server.get(view)[1]["ETag"] != tag
         assert server.get(view, If_None_Match=tag)[0] == 200
 
@@ -148,8 +148,10 @@ def test_parts_with_one_tag_are_of_one_version_while_another_program_writes(view
         readers = [threading.Thread(target=read, args=[server, begin]) for _ in range(3)]
         for reader in readers:
             reader.start()
-        deadline, number = time.monotonic() + 4, 0
-        while time.monotonic() < deadline:
+        began, number = time.monotonic(), 0
+        # netCDF files keep short arrays of one dimension in their header for a second.
+        wanted = 3 if view == "__root__.nc" else 21
+        while time.monotonic() < began + 4 or (len(tags) < wanted and time.monotonic() < began + PATIENCE):
             number += 1
             at = number % 4 * 1024
             array[at : at + 1024] = number
@@ -158,8 +160,7 @@ def test_parts_with_one_tag_are_of_one_version_while_another_program_writes(view
         for reader in readers:
             reader.join()
     assert not wrong, wrong[:3]
-    # netCDF files keep short arrays of one dimension in their header for a second.
-    assert len(tags) > (2 if view == "__root__.nc" else 20)
+    assert len(tags) >= wanted
 
 
 def test_listings_are_json_or_html_and_names_survive_the_url(server):

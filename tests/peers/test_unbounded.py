@@ -16,8 +16,8 @@ from torture import LONG
 
 # How long a program looks at something that has no end.
 GLANCE = 1
-# How long it may go on when it was killed.
-SECONDS_TO_END = 5
+# How long it may go on when it was killed. It would read for years.
+SECONDS_TO_END = 60
 VIEWS = ["npy", "raw", "nc", "nc4", "h5", "hdr", "nrrd", "mha", "tif", "ome.tif", "nii", "mrc", "fits", "vti", "safetensors", "txt"]
 
 # Those that take a few seconds each to make or to look at.
@@ -171,18 +171,23 @@ def test_programs_that_read_large_metadata_at_a_time_stay_within_memory(mount, g
 
 
 def test_attributes_are_listed_in_time_that_grows_with_their_number_alone(mount, tmp_path):
-    store, seconds = tmp_path / "made", []
+    store = tmp_path / "made"
     hostile.make("links_to_themselves", store)
     counts = (10_000, 100_000)
     for count in counts:
         hostile.node(store / f"a{count}", hostile.array(attributes={f"a{n}": n for n in range(count)}))
     with mount(store, "--metadata-ttl=0", copy=False) as m:
         m.allow("symbolic link")
-        for count in counts:
-            began = time.monotonic()
-            said = run(f"getfattr -d a{count}", m.path)
-            seconds.append(time.monotonic() - began)
-            assert 'user.zarr.shape="[16]"' in said
+        # Another program may take the processor in one of them.
+        for _ in range(5):
+            seconds = []
+            for count in counts:
+                began = time.monotonic()
+                said = run(f"getfattr -d a{count}", m.path)
+                seconds.append(time.monotonic() - began)
+                assert 'user.zarr.shape="[16]"' in said
+            if seconds[1] < max(20 * seconds[0], 2):
+                break
     assert seconds[1] < max(20 * seconds[0], 2), seconds
 
 
@@ -198,10 +203,15 @@ def test_a_look_at_a_directory_does_not_read_all_metadata_below_it(mount, tmp_pa
         began = time.monotonic()
         assert f'"number": {count - 1}' in (m / "zarr.json").read_text()
         first = time.monotonic() - began
-        began = time.monotonic()
-        for _ in range(50):
-            os.stat(m / "zarr.json")
-        assert time.monotonic() - began < max(first * 5, 1), f"first {first:.1f} s"
+        # Another program may take the processor in one of them.
+        for _ in range(5):
+            began = time.monotonic()
+            for _ in range(50):
+                os.stat(m / "zarr.json")
+            looks = time.monotonic() - began
+            if looks < max(first * 5, 1):
+                break
+        assert looks < max(first * 5, 1), f"first {first:.1f} s, 50 looks {looks:.1f} s"
         # What is read is what is there, and this mount's own changes are seen at once.
         hostile.node(store / "a0", hostile.array(attributes={"number": "another"}))
         assert '"another"' in (m / "zarr.json").read_text()

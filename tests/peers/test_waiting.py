@@ -108,13 +108,13 @@ def test_what_waits_is_stored_at_the_latest_when_the_mount_ends(bench, how):
     if how != "all":
         os.unlink(m / "x/c/2/2")
     if how == "delay":
-        assert wait_until(lambda: found_in(stored(b.store, b.kind, None)) == expected, 10), "nothing is stored"
+        assert wait_until(lambda: found_in(stored(b.store, b.kind, None)) == expected), "nothing is stored"
     elif how == "all":
         # A shard that is complete need not wait any longer.
         for thing in CHUNKS:
             put(m, thing, 2)
         expected = of(CHUNKS, 2)
-        assert wait_until(lambda: found_in(stored(b.store, b.kind, None)) == expected, 10), "complete shards are not stored"
+        assert wait_until(lambda: found_in(stored(b.store, b.kind, None)) == expected), "complete shards are not stored"
     elif how.startswith("SIG"):
         os.kill(m.pid, getattr(signal, how))
         assert wait_until(lambda: not is_alive(m.pid)), f"{how} does not end it"

@@ -107,7 +107,7 @@ def environment(wheel):
         subprocess.run(["chown", "-R", "65534:65534", directory], check=True)
         try:
             yield environment
-            assert wait_until(environment.is_clean, 5), f"{environment.processes()}, {os.listdir(environment.at / 'tmp')}"
+            assert wait_until(environment.is_clean), f"{environment.processes()}, {os.listdir(environment.at / 'tmp')}"
         finally:
             machines.end(environment.at / "venv/bin/zarrfs", directory)
 
@@ -226,7 +226,7 @@ sys.stdin.read()
     ]  # fmt: skip
     os.kill(python, signal.SIGKILL)
     mounts = Path("/proc/mounts")
-    assert wait_until(lambda: not environment.processes() and path not in mounts.read_text(), 2), "still mounted"
+    assert wait_until(lambda: not environment.processes() and path not in mounts.read_text()), "still mounted"
     process.communicate()
     for left in (environment.at / "tmp").glob("zarrfs-*"):
         left.rmdir()
@@ -336,7 +336,7 @@ def test_workers_of_each_kind_mount_and_use_the_mount_of_the_parent(environment,
 def test_a_killed_worker_leaves_no_mount_and_the_mount_of_the_parent_goes_on(environment, private):
     own, exists, code, length = run_workers(environment, KILL, "spawn", private).split()
     assert (exists, code, length) == ("True", "-9", "24")
-    assert wait_until(lambda: own not in Path("/proc/mounts").read_text() and not environment.processes(), 5)
+    assert wait_until(lambda: own not in Path("/proc/mounts").read_text() and not environment.processes())
     for left in (environment.at / "tmp").glob("zarrfs-*"):
         left.rmdir()
 

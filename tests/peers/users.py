@@ -65,7 +65,7 @@ def program(user, text):
 def ask(user, calls):
     """What a user gets from `calls`, each a name of `PROGRAM` and a path: "ok" or the errno, and what was returned."""
     text = json.dumps([[call, [str(one) for one in path] if isinstance(path, tuple) else str(path)] for call, path in calls])
-    done = subprocess.run(program(user, PROGRAM), input=text, capture_output=True, text=True, cwd="/", timeout=60)
+    done = subprocess.run(program(user, PROGRAM), input=text, capture_output=True, text=True, cwd="/", timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -139,7 +139,7 @@ class World:
         assert process.returncode == code, f"exit code {process.returncode}: {said}\n{self.log()}"
         return said
 
-    def until(self, script, seconds=30, **options):
+    def until(self, script, seconds=PATIENCE, **options):
         """Runs a script until it succeeds. Returns what it prints then."""
         said = []
 
@@ -177,7 +177,7 @@ class World:
         self.process.stdin.close()
         self.process.stdout.close()
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -186,4 +186,4 @@ class World:
             for below in sorted(group.rglob("*/"), reverse=True):
                 below.rmdir()
             # The kernel may need a moment for processes that have ended.
-            wait_until(lambda: is_gone(group), 10)
+            wait_until(lambda: is_gone(group), 60)

@@ -93,4 +93,4 @@ class Zarr2:
     def end(self):
         if self.process is not None:
             self.process.stdin.close()
-            self.process.wait(timeout=30)
+            self.process.wait(timeout=120)
