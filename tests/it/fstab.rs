@@ -88,7 +88,7 @@ fn a_line_of_fstab_mounts_and_umount_stores() {
                   printf x >'m t/notes.txt'; \
                   mount -o remount,ro -T fstab 'm t' && exit 9; umount 'm t'; \
                   mountpoint -q 'm t' && exit 8; \
-                  for i in 1 2 3 4 5 6 7 8 9 10; do test -e 'a b.zarr/notes.txt' || sleep 0.5; done; \
+                  for i in $(seq 120); do test -e 'a b.zarr/notes.txt' || sleep 0.5; done; \
                   cat 'a b.zarr/notes.txt'";
     let output = in_namespace(dir, script);
     let text = text(&output);

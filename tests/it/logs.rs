@@ -76,7 +76,7 @@ fn a_background_mount_logs_to_the_system() {
     let place = place();
     let dir = place.path();
     let socket = UnixDatagram::bind(log).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mount = Second::mount(&dir.join("store"), &dir.join("mnt"));
     let chunk = dir.join("mnt/c/0/0");
     let refused = fs::set_permissions(&chunk, std::os::unix::fs::PermissionsExt::from_mode(0o613));
@@ -97,7 +97,7 @@ fn a_foreground_mount_logs_on_standard_error_and_reports_to_its_supervisor() {
     let place = place();
     let dir = place.path();
     let socket = UnixDatagram::bind(dir.join("notify")).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let received = || {
         let mut bytes = [0; 64];
         let len = socket.recv(&mut bytes).unwrap();

@@ -69,7 +69,7 @@ pub fn stat(mount: &Mount, name: &str) -> u64 {
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{what}: not within 20 seconds");
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}: not within 60 seconds");
         std::thread::yield_now();
     }
 }
@@ -167,7 +167,7 @@ impl Mount {
             let said = String::from_utf8_lossy(&output.stderr);
             // Between fork and exec the programs that other tests start have the files of this one
             // open.
-            let is_in_use = said.contains("in use") && started.elapsed() < Duration::from_secs(5);
+            let is_in_use = said.contains("in use") && started.elapsed() < Duration::from_secs(60);
             if !is_in_use {
                 return assert!(output.status.success(), "{said}");
             }

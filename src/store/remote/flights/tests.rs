@@ -85,7 +85,7 @@ fn a_long_value_of_known_length_is_several_requests_at_a_time() {
     let (store, server) = MemoryServer::new(LIMITS.ttl);
     let value = bytes(40 << 20);
     put(&server, "c/0", &value);
-    *server.delay.lock() = Duration::from_millis(20);
+    *server.delay.lock() = Duration::from_millis(100);
     store.list().expect("lists").list_dir(&key("c/0").parent()).expect("list").for_each(drop);
     server.take();
     assert_eq!(get(&store, &[("c/0", span(0, 1 << 30))]), [Some(value)]);
@@ -102,7 +102,9 @@ fn all_bytes_of_a_read_are_of_one_version() {
     // The first range is under way while the value is replaced, and the second comes after that.
     let first = thread::scope(|scope| {
         let first = scope.spawn(|| get(&store, &[("shard", span(0, 10))]));
-        thread::sleep(Duration::from_millis(30));
+        while server.most_under_way() == 0 {
+            thread::yield_now();
+        }
         put(&server, "shard", &new);
         let both = get(&store, &[("shard", span(0, 10)), ("shard", span(900_000, 10))]);
         assert_eq!(both, [Some(new.slice(..10)), Some(new.slice(..10))]);
@@ -146,7 +148,7 @@ fn what_is_expected_is_requested_at_once_and_once() {
     for number in 0..10 {
         put(&server, &format!("c/{number}"), &bytes(100));
     }
-    *server.delay.lock() = Duration::from_millis(30);
+    *server.delay.lock() = Duration::from_millis(100);
     let ranges: Vec<_> = (0..11).map(|n| (key(&format!("c/{n}")), span(0, 1 << 20))).collect();
     let expected = store.read().expect(&ranges);
     for range in &ranges {
