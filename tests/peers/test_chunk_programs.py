@@ -204,7 +204,7 @@ def locked(lock):
 
     def write(new, path):
         both = [subprocess.Popen([sys.executable, "-S", "-c", LOCKED, new, path, kind, lock]) for kind in "01"]
-        assert [process.wait(timeout=60) for process in both] == [0, 0]
+        assert [process.wait(timeout=120) for process in both] == [0, 0]
 
     write.__name__ = lock
     return write

@@ -213,7 +213,7 @@ def test_a_disk_that_fills_up_keeps_what_was_stored_and_goes_on_when_there_is_ro
         # A whole array goes where there is no room for anything.
         free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
         (disk / "rest").write_bytes(bytes(free - 4096))
-        done = subprocess.run(["rm", "-r", str(m / "x")], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["rm", "-r", str(m / "x")], capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, f"rm -r on a full disk: {done.stderr}"
         b.end(m)
         b.check_keys("after the full disk", fillers)

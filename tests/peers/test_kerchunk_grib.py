@@ -94,7 +94,7 @@ def test_a_copy_of_an_archive_needs_neither_references_nor_grib(archive, tmp_pat
     want = by_fsspec(archive / "all.json").load()
     for options in ([], ["--format", "v2"], ["--codecs", "none"]):
         target = tmp_path / f"copy{len(options)}{options[-1:]}.zarr"
-        subprocess.run([BIN, "convert", f"kerchunk+{archive}/all.json", target, *options], check=True, capture_output=True, timeout=60)
+        subprocess.run([BIN, "convert", f"kerchunk+{archive}/all.json", target, *options], check=True, capture_output=True, timeout=120)
         with xr.open_zarr(target, consolidated=False) as found:
             xr.testing.assert_equal(found.load(), want)
 

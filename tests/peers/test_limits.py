@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def zarrfs(*words, **more):
-    return subprocess.run([os.environ["ZARRFS_BIN"], *map(str, words)], capture_output=True, text=True, timeout=60, **more)
+    return subprocess.run([os.environ["ZARRFS_BIN"], *map(str, words)], capture_output=True, text=True, timeout=120, **more)
 
 
 def sharded(path, chunks):

@@ -27,7 +27,7 @@ SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
 
 
 def run(*command):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"power cuts cannot be tested: {' '.join(map(str, command))}: {done.stderr.strip()}"
 
 

@@ -42,7 +42,7 @@ class Chunks:
 
 
 def run(*command, **options):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60, **options)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, **options)
     assert done.returncode == 0, f"{command}: {done.stderr}"
 
 

@@ -23,7 +23,7 @@ READABLE = [case for case in CASES if case not in NO_FORM]
 
 
 def run(*command, **options):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60, **options)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, **options)
     assert done.returncode == 0, f"{command}: {done.stderr or done.stdout}"
     return done.stdout
 
@@ -192,7 +192,7 @@ def test_gdal_reads_types_shapes_and_values(mount, case):
     with mount(store_of(case), *AS_ZARR2, copy=False) as m:
         command = ["gdalmdiminfo", "-detailed", str(m.path)]
         # Texts are in no encoding.
-        done = subprocess.run(command, capture_output=True, encoding="latin-1", timeout=60)
+        done = subprocess.run(command, capture_output=True, encoding="latin-1", timeout=120)
         assert done.returncode == 0, done.stderr
         for line in done.stderr.splitlines():
             assert re.fullmatch(f"(ERROR|Warning) 1: ({GDAL_SAYS})", line), line
@@ -288,7 +288,7 @@ NETCDF_UNABLE = {
 def ncdump(directory, *options):
     """What ncdump says of a directory of Zarr, with all digits."""
     command = ["ncdump", "-p", "9,17", *options, f"file://{directory}#mode=zarr,file"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def ncdump_values(said):

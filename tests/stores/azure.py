@@ -25,7 +25,7 @@ def create(server, container):
     headers["Authorization"] = f"SharedKey {account}:{base64.b64encode(digest).decode()}"
     headers["Content-Length"] = "0"
     url = f"{server}/{account}/{container}?restype=container"
-    with urllib.request.urlopen(urllib.request.Request(url, method="PUT", headers=headers), timeout=60) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, method="PUT", headers=headers), timeout=120) as answer:
         assert answer.status == 201
 
 

@@ -21,7 +21,7 @@ def zarrfs(*arguments, **environment):
         [BIN, *map(str, arguments)],
         capture_output=True,
         encoding="latin-1",
-        timeout=60,
+        timeout=120,
         env={**os.environ, **environment},
     )
     return done.returncode, done.stdout, done.stderr

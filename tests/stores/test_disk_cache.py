@@ -31,7 +31,7 @@ def cache(tmp_path):
 
 
 def run(*arguments):
-    return subprocess.run([BIN, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    return subprocess.run([BIN, *map(str, arguments)], capture_output=True, text=True, timeout=120)
 
 
 def values(seed=0):

@@ -52,7 +52,7 @@ def google():
 
 def post(url, content):
     request = urllib.request.Request(url, content, {"Content-Type": "application/octet-stream"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return answer.read()
 
 
@@ -88,7 +88,7 @@ def test_a_sentence_says_what_is_missing(tmp_path, url, said):
     names = ("AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(names)}
     done = subprocess.run(
-        [BIN, "tree", url], capture_output=True, text=True, timeout=60, env={**environment, "HOME": str(tmp_path)}
+        [BIN, "tree", url], capture_output=True, text=True, timeout=120, env={**environment, "HOME": str(tmp_path)}
     )
     assert done.returncode == 1 and done.stderr.startswith(f"zarrfs: {url}: ") and said in done.stderr, done.stderr
     assert done.stderr.count("\n") == 1

@@ -33,7 +33,7 @@ REFUSES = "the server answers 403 for missing names"
 
 def run(*args, code=0):
     """Runs zarrfs, and returns what it printed, and what it said."""
-    done = subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=120)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout, done.stderr
 
