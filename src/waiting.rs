@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{Error, Kind, Result};
 use crate::sys::{self, Life};
@@ -96,6 +96,20 @@ pub fn wait<T>(changed: &Condvar, guard: &mut MutexGuard<'_, T>) -> Result<()> {
     check()
 }
 
+/// Locks, and looks every [`INTERVAL`] at the program that this thread works for. Fails if that was
+/// killed.
+pub fn lock<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
+    if PROGRAM.get().is_none() {
+        return Ok(mutex.lock());
+    }
+    loop {
+        if let Some(locked) = mutex.try_lock_for(INTERVAL) {
+            return Ok(locked);
+        }
+        check()?;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +133,11 @@ mod tests {
             check().expect("nobody knows");
         }
         assert_eq!(check().expect_err("gone").errno(), libc::EINTR);
+        let mutex = Mutex::new(());
+        let locked = mutex.lock();
+        assert_eq!(lock(&mutex).expect_err("gone").errno(), libc::EINTR);
+        drop(locked);
+        drop(lock(&mutex).expect("nobody has it"));
         drop(work);
         check().expect("this thread works for nobody");
     }

@@ -9,6 +9,7 @@ use super::chunk_cache::ChunkCache;
 use super::slots::Slot;
 use crate::array::{Array, Coords};
 use crate::error::Result;
+use crate::waiting;
 
 /// How often a chunk is read again because a writer stored another one meanwhile.
 const ATTEMPTS: usize = 16;
@@ -71,7 +72,10 @@ impl ChunkCache {
     fn get_stored(&self, array: &Arc<Array>, coords: &Coords) -> Found {
         let slot = self.slots.slot(array, coords);
         let is_current = || !slot.is_replaced.load(Ordering::Relaxed);
-        let mut chunk = slot.chunk.lock();
+        let mut chunk = match waiting::lock(&slot.chunk) {
+            Ok(chunk) => chunk,
+            Err(error) => return Found { chunk: Err(error), is_current: true },
+        };
         if let Some(chunk) = &*chunk {
             self.counters.hits.fetch_add(1, Ordering::Relaxed);
             slot.is_read_again.store(true, Ordering::Relaxed);

@@ -45,7 +45,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "hierarchy",
         &["error", "limits", "json", "bounded", "resources", "store", "metadata", "array"],
     ),
-    ("cache", &["error", "bounded", "budget", "buffer", "store", "metadata", "codec", "array"]),
+    (
+        "cache",
+        &["error", "bounded", "budget", "buffer", "store", "metadata", "codec", "array", "waiting"],
+    ),
     (
         "convert",
         &[

@@ -69,6 +69,20 @@ def test_a_program_that_waits_for_a_server_ends_when_it_is_killed(proxy, mount, 
         proxy.faults = []
 
 
+def test_a_program_that_waits_for_a_chunk_that_another_one_loads_ends_when_it_is_killed(proxy, mount, array):
+    with mount("-o", "ro") as m:
+        m.allow(".*")
+        proxy.faults = [Fault(is_chunk, silent=True)]
+        first, second = (subprocess.Popen(["cat", name], cwd=m.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for name in ("y/c/0/0", "y.npy"))
+        time.sleep(1.5)
+        second.kill()
+        second.wait(timeout=SECONDS_TO_END)
+        assert first.poll() is None, "it did not wait"
+        first.kill()
+        first.wait(timeout=SECONDS_TO_END)
+        proxy.faults = []
+
+
 def test_no_redirect_is_followed_since_requests_carry_credentials(proxy, mount, array):
     asked = []
 

@@ -102,12 +102,11 @@ impl Shared {
             return Err(too_long(&format!(" of {len} bytes")));
         }
         let (headers, room) = (answer.response.headers().clone(), &self.wholes.room);
-        let (body, place) = match encoding_of(&headers) {
-            None => body_in_room(answer.response, longest, received, room).await?,
-            Some(_) => {
-                let place = room.take(longest_decoded(announced)).await;
-                (body(answer.response, longest, received).await?, place)
-            }
+        let (body, place) = if encoding_of(&headers).is_some() {
+            let place = room.take(longest_decoded(announced)).await;
+            (body(answer.response, longest, received).await?, place)
+        } else {
+            body_in_room(answer.response, longest, received, room).await?
         };
         if body.is_cut {
             // The server has not said how long it is.
