@@ -115,6 +115,9 @@ class Browser:
 
     def open(self, url):
         self.driver.get(url)
+        # The driver may come back while the empty page is still there.
+        is_there = "return document.readyState === 'complete' && (location.href === 'about:blank') === (a === 'about:blank')"
+        assert wait_until(lambda: self.run(is_there, url)), url
 
     def run(self, code, *words):
         """What the asynchronous code returns, in the page that is open. `words` are its arguments a, b, c."""
