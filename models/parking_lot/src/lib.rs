@@ -27,6 +27,23 @@ pub use raw::{RawMutex, RawRwLock};
 #[cfg(not(feature = "delays"))]
 pub use scheduled::{trace, waiting};
 
+// SAFETY: they are `lock`.
+unsafe impl lock_api::RawMutexTimed for RawMutex {
+    type Duration = Duration;
+    type Instant = Instant;
+
+    /// Waits until it is free: a model has no clock.
+    fn try_lock_for(&self, _: Duration) -> bool {
+        lock_api::RawMutex::lock(self);
+        true
+    }
+
+    fn try_lock_until(&self, _: Instant) -> bool {
+        lock_api::RawMutex::lock(self);
+        true
+    }
+}
+
 /// A lock for one thread at a time.
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 /// The right to use what a [`Mutex`] has.
