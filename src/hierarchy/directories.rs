@@ -8,6 +8,9 @@
 //!
 //! A store of files has the directory, too. If another program removes or moves it there, it is
 //! gone here.
+//!
+//! A directory that became a group by itself is still empty to the program that made it, and
+//! `rmdir` removes it. So its path is remembered, until a program writes a document there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

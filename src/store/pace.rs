@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Slower connections exist, but no hierarchy is read over them.
-const LEAST: usize = 512;
+pub(super) const LEAST: u64 = 512;
 
 /// The pace of an answer.
 #[derive(Debug)]
 pub(super) struct Pace {
     since: Instant,
-    len: usize,
+    len: u64,
 }
 
 impl Pace {
@@ -29,7 +29,7 @@ impl Pace {
     }
 
     fn note_at(&mut self, now: Instant, len: usize) -> bool {
-        self.len = self.len.saturating_add(len);
+        self.len = self.len.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
         if self.len >= LEAST {
             *self = Self { since: now, len: 0 };
             return true;
@@ -55,6 +55,6 @@ mod tests {
         assert!((1..10).all(|second| drips.note_at(at(second), 1)));
         assert!(!drips.note_at(at(11), 1));
         let mut pauses = Pace { since: begin, len: 0 };
-        assert!((1..10).all(|n| pauses.note_at(at(n * 20), LEAST)));
+        assert!((1..10).all(|n| pauses.note_at(at(n * 20), 512)));
     }
 }

@@ -73,8 +73,14 @@ def test_a_program_that_waits_for_a_chunk_that_another_one_loads_ends_when_it_is
     with mount("-o", "ro") as m:
         m.allow(".*")
         proxy.faults = [Fault(is_chunk, silent=True)]
-        first, second = (subprocess.Popen(["cat", name], cwd=m.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for name in ("y/c/0/0", "y.npy"))
-        time.sleep(1.5)
+
+        def begin():
+            # Past the page cache: there the kernel itself would let the second one wait.
+            program = subprocess.Popen(["dd", "if=y/c/0/0", "iflag=direct"], cwd=m.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(1)
+            return program
+
+        first, second = begin(), begin()
         second.kill()
         second.wait(timeout=SECONDS_TO_END)
         assert first.poll() is None, "it did not wait"

@@ -27,7 +27,7 @@ pub use raw::{RawMutex, RawRwLock};
 #[cfg(not(feature = "delays"))]
 pub use scheduled::{trace, waiting};
 
-// SAFETY: they are `lock`.
+// SAFETY: both take the lock as `lock` does.
 unsafe impl lock_api::RawMutexTimed for RawMutex {
     type Duration = Duration;
     type Instant = Instant;

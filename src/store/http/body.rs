@@ -40,8 +40,8 @@ pub(super) struct Body {
     pub is_cut: bool,
 }
 
-/// Reads an answer, but not more than `most` bytes, which are few, were asked for, or
-/// have room.
+/// Reads an answer, but not more than `most` bytes, which are few, were asked for, or have
+/// room.
 pub(super) async fn body(
     response: Response,
     most: u64,

@@ -7,15 +7,13 @@ use std::time::{Duration, Instant};
 use super::body::Received;
 use super::failure::Failure;
 use crate::error::Error;
+use crate::store::pace::LEAST;
 
 /// How long to wait between tries, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// A try that brings fewer bytes more than all before is no progress.
-const LEAST_PROGRESS: u64 = 512;
-
 /// Makes a request until it succeeds, for `most` after the last progress: a try that brings more
-/// bytes than all before is one, unless they are few.
+/// bytes than all before is one, unless they are fewer than [`LEAST`].
 pub(super) async fn retried<T, F: Future<Output = Result<T, Failure>>>(
     most: Duration,
     request: impl Fn(Arc<Received>) -> F,
@@ -31,7 +29,7 @@ pub(super) async fn retried<T, F: Future<Output = Result<T, Failure>>>(
             Err(failure) => return Err(failure.error()),
         };
         let received = received.len();
-        if received >= most_received.saturating_add(LEAST_PROGRESS) {
+        if received >= most_received.saturating_add(LEAST) {
             (since, most_received, pause) = (Instant::now(), received, PAUSES.0);
         }
         let wait = asked.unwrap_or_else(|| jittered(pause));

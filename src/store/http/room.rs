@@ -50,7 +50,6 @@ fn pieces_of(len: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use tokio::time::timeout;
@@ -59,7 +58,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_wait_for_room_and_one_that_is_longer_than_all_of_it_for_all_others() {
-        let room = Arc::new(Room::of(3 * PIECE));
+        let room = Room::of(3 * PIECE);
         let (one, two) = (room.take(PIECE).await, room.take(PIECE + 1).await);
         assert!(one.is_some() && two.is_some());
         let most = Duration::from_millis(20);
