@@ -31,7 +31,7 @@ impl ChunkCache {
             return if pending.is_unread() { None } else { Chunk::of_pending(pending) };
         }
         let slot = self.slots.find(array, coords)?;
-        let chunk = slot.chunk.try_lock()?.clone();
+        let chunk = slot.peek();
         if chunk.is_some() {
             self.counters.hits.fetch_add(1, Ordering::Relaxed);
         }
@@ -76,6 +76,7 @@ impl ChunkCache {
             Ok(chunk) => chunk,
             Err(error) => return Found { chunk: Err(error), is_current: true },
         };
+        slot.drop_outdated(&mut chunk);
         if let Some(chunk) = &*chunk {
             self.counters.hits.fetch_add(1, Ordering::Relaxed);
             slot.is_read_again.store(true, Ordering::Relaxed);
@@ -176,9 +177,7 @@ impl ChunkCache {
         if !since.is_none_or(is_fresh) {
             return Residency::Pending;
         }
-        let Some(chunk) = slot.chunk.try_lock().and_then(|chunk| chunk.clone()) else {
-            return Residency::Pending;
-        };
+        let Some(chunk) = slot.peek() else { return Residency::Pending };
         slot.is_read_again.store(true, Ordering::Relaxed);
         self.counters.hits.fetch_add(1, Ordering::Relaxed);
         Residency::Ready(chunk)

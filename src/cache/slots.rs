@@ -74,11 +74,39 @@ pub(super) struct Slot {
     pub chunk: Mutex<Option<Chunk>>,
     /// When the chunk was last known to match the store. A leaf lock.
     pub checked: Mutex<Option<Instant>>,
+    /// What the store had when the chunk was last looked at, until it is compared with this: an
+    /// opener does not wait for a reader that has locked the chunk. A leaf lock.
+    stored: Mutex<Option<Stored>>,
     /// Whether the chunk was read again after it was added to a [`Probation`].
     pub is_read_again: AtomicBool,
     /// Whether a writer has put another slot in its place. A reader that still fills this one may
     /// read a newer value than the one in its place, and others would then go back to that.
     pub is_replaced: AtomicBool,
+}
+
+/// The version of a chunk in the store; `None` if it is not stored.
+#[derive(Debug)]
+struct Stored(Option<Version>);
+
+impl Slot {
+    /// Empties the slot if it has another version than was stored when this was last looked at.
+    /// A reader calls this after it locked `chunk`.
+    pub fn drop_outdated(&self, chunk: &mut Option<Chunk>) {
+        if let Some(Stored(version)) = self.stored.lock().take()
+            && chunk
+                .as_ref()
+                .is_some_and(|chunk| !Version::holds_of(Some(chunk.stat.version), version))
+        {
+            *chunk = None;
+        }
+    }
+
+    /// Returns the chunk if it is here and nobody has locked it.
+    pub fn peek(&self) -> Option<Chunk> {
+        let mut chunk = self.chunk.try_lock()?;
+        self.drop_outdated(&mut chunk);
+        chunk.clone()
+    }
 }
 
 fn id(array: &Array, coords: &Coords) -> ChunkId {
@@ -168,12 +196,18 @@ impl Slots {
         self.make_room(self.table.lock());
     }
 
-    /// Drops the cached chunk unless it has this version.
+    /// Drops the cached chunk unless it has this version. If it is being read, the next reader
+    /// compares.
     pub fn keep_only(&self, array: &Arc<Array>, coords: &Coords, version: Option<Version>) {
-        if let Some(chunk) = self.peek_quietly(array, coords)
-            && !Version::holds_of(Some(chunk.stat.version), version)
-        {
-            self.remove(array, coords);
+        let Some(slot) = self.peek(array, coords) else { return };
+        *slot.stored.lock() = Some(Stored(version));
+        let Some(mut chunk) = slot.chunk.try_lock() else { return };
+        let was_filled = chunk.is_some();
+        slot.drop_outdated(&mut chunk);
+        let is_outdated = was_filled && chunk.is_none();
+        drop(chunk);
+        if is_outdated {
+            self.remove_where(array, coords, |here| Arc::ptr_eq(here, &slot));
         }
     }
 
@@ -248,11 +282,6 @@ impl Slots {
         }
     }
 
-    fn peek_quietly(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
-        let slot = self.peek(array, coords)?;
-        slot.chunk.lock().clone()
-    }
-
     /// Returns the slot of a chunk, an empty one if the chunk is not cached.
     pub fn slot(&self, array: &Arc<Array>, coords: &Coords) -> Arc<Slot> {
         let new = || {
@@ -261,6 +290,7 @@ impl Slots {
                 chunk: Mutex::new(None),
                 // Its chunk will be read from the store after this.
                 checked: Mutex::new(Some(Instant::now())),
+                stored: Mutex::new(None),
                 is_read_again: AtomicBool::new(false),
                 is_replaced: AtomicBool::new(false),
             })

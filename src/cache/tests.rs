@@ -187,6 +187,23 @@ fn only_the_given_version_stays_cached() {
 }
 
 #[test]
+fn an_opener_does_not_wait_for_a_reader_and_the_next_reader_sees_what_it_saw() {
+    let (store, counting) = CountingStore::new();
+    let array = array(&store, 4, &json!([]));
+    array.write_chunks(vec![(at(1), chunk(5, 4))], FillChunks::Store).expect("written");
+    let cache = Arc::new(ChunkCache::new(1 << 20));
+    let opener = (Arc::clone(&cache), Arc::clone(&array));
+    counting.interrupt_get(1, move || opener.0.keep_only(&opener.1, &at(1), None));
+    cache.get(&array, &at(1)).expect("read");
+    assert!(cache.peek(&array, &at(1)).is_none(), "of another version than the opener saw");
+    counting.take();
+    for gets in [1, 0] {
+        assert_eq!(bytes(cache.get(&array, &at(1)).expect("read")), Some(vec![5; 4]));
+        assert_eq!(counting.take().gets, gets);
+    }
+}
+
+#[test]
 fn a_value_stored_right_after_a_write_is_not_mistaken_for_it() {
     let (store, counting) = CountingStore::new();
     let array = array(&store, 4, &json!([]));
