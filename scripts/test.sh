@@ -3,7 +3,7 @@
 # For a fresh Debian machine with a Rust toolchain and a C compiler, as root or with fusermount3.
 #
 #   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the tests with other programs run with all their cases,
-#   and not with a third of them (ZARRFS_PART=3); the concurrency tests run for a minute each, and those that kill, cut the
+#   and not with a sixth of them (ZARRFS_PART=6); the concurrency tests run for a minute each, and those that kill, cut the
 #   power and fail calls try every one; each feature is compiled alone; the oldest Rust version is installed and tried;
 #   packages are built, and installed in fresh trees of Debian (as root)
 #
@@ -235,7 +235,7 @@ target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, 
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats \
     ZARRFS_PACKAGES=$cache/browser/node_modules ZARRFS_SUITES=$cache/suites PYTHONPYCACHEPREFIX=$cache/pycache
 [ ! -x "$cache/icechunk/bin/python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
-[ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-3}
+[ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-6}
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
 

@@ -8,7 +8,7 @@ import zlib
 
 PART = int(os.environ.get("ZARRFS_PART", "1"))
 # A test with no more cases runs with all of them.
-FEW = 20
+FEW = 10
 
 
 def take_part(config, items):
