@@ -74,8 +74,8 @@ pub(super) struct Slot {
     pub chunk: Mutex<Option<Chunk>>,
     /// When the chunk was last known to match the store. A leaf lock.
     pub checked: Mutex<Option<Instant>>,
-    /// What the store had when the chunk was last looked at, until it is compared with this: an
-    /// opener does not wait for a reader that has locked the chunk. A leaf lock.
+    /// The version that an opener saw in the store, until it is compared with that of `chunk`. With
+    /// this an opener need not wait for a reader that has locked `chunk`. A leaf lock.
     stored: Mutex<Option<Stored>>,
     /// Whether the chunk was read again after it was added to a [`Probation`].
     pub is_read_again: AtomicBool,
@@ -89,16 +89,16 @@ pub(super) struct Slot {
 struct Stored(Option<Version>);
 
 impl Slot {
-    /// Empties the slot if it has another version than was stored when this was last looked at.
-    /// A reader calls this after it locked `chunk`.
-    pub fn drop_outdated(&self, chunk: &mut Option<Chunk>) {
-        if let Some(Stored(version)) = self.stored.lock().take()
-            && chunk
-                .as_ref()
-                .is_some_and(|chunk| !Version::holds_of(Some(chunk.stat.version), version))
-        {
-            *chunk = None;
-        }
+    /// Empties the slot if it has another version than an opener saw in the store, and returns
+    /// whether it did. A reader calls this after it locked `chunk`.
+    pub fn drop_outdated(&self, chunk: &mut Option<Chunk>) -> bool {
+        let seen = self.stored.lock().take();
+        let gone = chunk.take_if(|chunk| {
+            seen.is_some_and(|Stored(version)| {
+                !Version::holds_of(Some(chunk.stat.version), version)
+            })
+        });
+        gone.is_some()
     }
 
     /// Returns the chunk if it is here and nobody has locked it.
@@ -202,9 +202,7 @@ impl Slots {
         let Some(slot) = self.peek(array, coords) else { return };
         *slot.stored.lock() = Some(Stored(version));
         let Some(mut chunk) = slot.chunk.try_lock() else { return };
-        let was_filled = chunk.is_some();
-        slot.drop_outdated(&mut chunk);
-        let is_outdated = was_filled && chunk.is_none();
+        let is_outdated = slot.drop_outdated(&mut chunk);
         drop(chunk);
         if is_outdated {
             self.remove_where(array, coords, |here| Arc::ptr_eq(here, &slot));

@@ -72,12 +72,12 @@ def test_a_program_that_waits_for_a_server_ends_when_it_is_killed(proxy, mount, 
 def test_a_program_that_waits_for_a_chunk_that_another_one_loads_ends_when_it_is_killed(proxy, mount, array):
     with mount("-o", "ro", "--metadata-ttl", "1m") as m:
         m.allow(".*")
-        # While a program looks a name up, the kernel lets others wait that do the same.
+        # The kernel makes a program wait while another one looks up the same name.
         subprocess.run(["ls", "-l", m / "y/c/0"], stdout=subprocess.DEVNULL, check=True)
         proxy.faults = [Fault(is_chunk, silent=True)]
 
         def begin():
-            # Past the page cache: the kernel lets the second reader of a page wait, too.
+            # Past the page cache, since the kernel makes the second reader of a page wait, too.
             program = subprocess.Popen(["dd", "if=y/c/0/0", "iflag=direct"], cwd=m.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(1)
             return program
