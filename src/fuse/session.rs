@@ -173,6 +173,8 @@ fn notify(notifier: &Notifier, wakes: &mpsc::Receiver<Wake>) {
     while let Ok(Wake::Drop(outdated)) = wakes.recv() {
         let dropped = match &outdated {
             Outdated::Inode(number) => notifier.inval_inode(INodeNo(*number), 0, 0),
+            // A negative offset stands for no pages.
+            Outdated::Attributes(number) => notifier.inval_inode(INodeNo(*number), -1, 0),
             Outdated::Name(directory, name) => {
                 notifier.inval_entry(INodeNo(*directory), OsStr::new(name))
             }

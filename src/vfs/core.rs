@@ -34,6 +34,8 @@ pub(in crate::vfs) enum TreeLock<'a> {
 pub enum Outdated {
     /// The pages and attributes of the inode with this number.
     Inode(u64),
+    /// The attributes of the inode with this number.
+    Attributes(u64),
     /// A name in the directory with this inode number, and its inode if no program uses it.
     Name(u64, String),
 }

@@ -405,6 +405,27 @@ fn views_and_chunk_files_show_writes_to_each_other() {
     assert_eq!(fs::read(mount.at("a/moved.raw")).unwrap(), elements(&whole[..8]));
 }
 
+/// Shows: view-coherence.
+#[test]
+fn the_attributes_of_a_chunk_file_follow_writes_to_a_view() {
+    let mount = mount(&["--metadata-ttl", "1h", "--skip-fill-chunks"]);
+    let modified = |name: &str| fs::metadata(mount.at(name)).unwrap().modified().unwrap();
+    let [written, other, erased] = ["a/x/c/0/0", "a/x/c/0/1", "a/x/c/1/0"];
+    let [before, of_other, _] = [written, other, erased].map(modified);
+    let raw = OpenOptions::new().write(true).open(mount.at("a/x.raw")).unwrap();
+    raw.write_all_at(&elements(&[10]), 0).unwrap();
+    raw.sync_all().unwrap();
+    until("the new time", || modified(written) > before);
+    let synced = modified(written);
+    raw.write_all_at(&elements(&[11]), 0).unwrap();
+    raw.write_all_at(&elements(&[7; 2]), 16).unwrap();
+    raw.write_all_at(&elements(&[7; 2]), 24).unwrap();
+    drop(raw);
+    until("the time of the close", || modified(written) > synced);
+    until("the chunk with the fill value has gone", || !mount.at(erased).exists());
+    assert_eq!(modified(other), of_other);
+}
+
 /// Shows: view-none.
 #[test]
 fn a_view_that_cannot_exist_is_absent_and_the_reason_is_shown() {

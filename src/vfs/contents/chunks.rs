@@ -22,7 +22,7 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::pool::Urgency;
 use crate::store::{Key, Room};
-use crate::vfs::core::Core;
+use crate::vfs::core::{Core, Outdated};
 use crate::vfs::names::Names;
 use crate::vfs::names::file::Written;
 use crate::vfs::names::place::Place;
@@ -322,9 +322,16 @@ impl ChunkWriter {
                 Some(_) => None,
                 None => stored,
             };
+            if stored.is_none() {
+                self.names.forget_names(&place);
+            }
             if !array.reads_as_written(coords) {
                 self.core.invalidate(inode.number());
-            } else if let Some(mut file) = inode.file().try_lock() {
+                continue;
+            }
+            // A write to a view changes them without the kernel.
+            self.core.outdate(Outdated::Attributes(inode.number()));
+            if let Some(mut file) = inode.file().try_lock() {
                 // The thread that has it locked will open it again, and then drops the pages.
                 file.renew_version(*was, now);
             }

@@ -1,4 +1,5 @@
-//! Has the kernel forget names, so that the table of inodes stays within its limit.
+//! Has the kernel forget names: of files that have gone, and those that the table of inodes has no
+//! room for.
 //!
 //! The kernel keeps a name for as long as it has memory, and zarrfs an inode for each of them. A
 //! shard of some megabytes may have millions of chunks, and `ls` looks each of them up.
@@ -20,12 +21,17 @@ impl Names {
             return;
         }
         for place in self.inodes.surplus(most) {
-            let (directory, names) = self.names_of(&place);
-            // Without an inode, the kernel knows no name in it either.
-            let Some(directory) = self.inodes.known_at(&directory) else { continue };
-            for name in names {
-                self.core.outdate(Outdated::Name(directory.number(), name));
-            }
+            self.forget_names(&place);
+        }
+    }
+
+    /// Has the kernel forget the names of a place.
+    pub fn forget_names(&self, place: &Place) {
+        let (directory, names) = self.names_of(place);
+        // Without an inode, the kernel knows no name in it either.
+        let Some(directory) = self.inodes.known_at(&directory) else { return };
+        for name in names {
+            self.core.outdate(Outdated::Name(directory.number(), name));
         }
     }
 
