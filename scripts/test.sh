@@ -3,9 +3,9 @@
 # For a fresh Debian machine with a Rust toolchain and a C compiler, as root or with fusermount3.
 #
 #   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the tests with other programs run with all their cases,
-#   and not with a sixth of them (ZARRFS_PART=6); the concurrency tests run for a minute each, and those that kill, cut the
-#   power and fail calls try every one; each feature is compiled alone; the oldest Rust version is installed and tried;
-#   packages are built, and installed in fresh trees of Debian (as root)
+#   and not with a sixth of them, a third if they are few (ZARRFS_PART=6); the concurrency tests run for a minute each,
+#   and those that kill, cut the power and fail calls try every one; each feature is compiled alone; the oldest Rust
+#   version is installed and tried; packages are built, and installed in fresh trees of Debian (as root)
 #
 # Python environments are kept in ${ZARRFS_TEST_CACHE:-~/.cache/zarrfs-tests}. No mount, process or file stays.
 set -euo pipefail

@@ -1,4 +1,4 @@
-"""A part of the cases of tests that have many: ZARRFS_PART=N runs one in N of them.
+"""A part of the cases of tests that have many: ZARRFS_PART=N runs one in N of them, and of tests that have some one in N/2.
 
 It is always the same part. Tests with the same cases take different ones, so that each hierarchy is read by some."""
 
@@ -7,8 +7,15 @@ import os
 import zlib
 
 PART = int(os.environ.get("ZARRFS_PART", "1"))
-# A test with no more cases runs with all of them.
-FEW = 10
+# A test with no more cases runs with all of them,
+FEW = 3
+# and one with no more than these with one in N/2.
+SOME = 10
+
+
+def step_of(cases):
+    """Of how many cases one runs, in a test with this many."""
+    return 1 if cases <= FEW else PART if cases > SOME else max(1, PART // 2)
 
 
 def take_part(config, items):
@@ -22,7 +29,7 @@ def take_part(config, items):
     for item in items:
         test = test_of(item)
         seen[test] += 1
-        is_taken = counts[test] <= FEW or (seen[test] + zlib.crc32(test.encode())) % PART == 0
+        is_taken = (seen[test] + zlib.crc32(test.encode())) % step_of(counts[test]) == 0
         (taken if is_taken else left_out).append(item)
     items[:] = taken
     config.hook.pytest_deselected(items=left_out)
