@@ -30,11 +30,56 @@ pub fn daemon_of(mountpoint: &Path) -> Option<u32> {
 pub fn users_of(mountpoint: &Path) -> Vec<String> {
     let own = std::process::id();
     let users = all().into_iter().filter(|process| *process != own && uses(*process, mountpoint));
-    let described = users.map(|process| match fs::read_to_string(of(process, "comm")) {
+    users.map(described).collect()
+}
+
+fn described(process: u32) -> String {
+    match fs::read_to_string(of(process, "comm")) {
         Ok(name) => format!("{process} ({})", name.trim_end()),
         Err(_) => process.to_string(),
-    });
-    described.collect()
+    }
+}
+
+/// Another place where the file system of a mount is mounted.
+#[derive(Debug)]
+pub struct Copy {
+    /// The mountpoint.
+    pub path: PathBuf,
+    /// A process that sees it, if this one does not: as `ID (NAME)`.
+    pub process: Option<String>,
+}
+
+/// Returns the device number of the mount at `mountpoint`, in the form of the table of mounts.
+pub fn device_of_mount(mountpoint: &Path) -> Option<String> {
+    let mounts = mounts_of("self");
+    // The last one hides the others.
+    mounts.into_iter().rfind(|(_, path)| path == mountpoint).map(|(device, _)| device)
+}
+
+/// Returns a place where a file system with this device number is mounted, in the mount namespace
+/// of this process or in that of another one, as far as this user can see it. A mount namespace
+/// (of a container, a service, `unshare`) begins with a copy of every mount.
+pub fn copy_of_mount(device: &str) -> Option<Copy> {
+    let find = |process: &str| mounts_of(process).into_iter().find(|(of, _)| of == device);
+    if let Some((_, path)) = find("self") {
+        return Some(Copy { path, process: None });
+    }
+    all().into_iter().find_map(|process| {
+        let (_, path) = find(&process.to_string())?;
+        Some(Copy { path, process: Some(described(process)) })
+    })
+}
+
+/// Returns the device numbers and the paths of the mounts that a process sees.
+fn mounts_of(process: &str) -> Vec<(String, PathBuf)> {
+    // See proc_pid_mountinfo(5).
+    let table = fs::read_to_string(format!("/proc/{process}/mountinfo")).unwrap_or_default();
+    let line = |line: &str| {
+        let mut fields = line.split(' ').skip(2);
+        let device = fields.next()?.to_owned();
+        Some((device, umount::unescape(fields.nth(1)?)))
+    };
+    table.lines().filter_map(line).collect()
 }
 
 /// Returns the state of a process in the words of the kernel, such as "stopped" or "disk sleep".

@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The time after which `zarrfs umount` reports that it is still waiting.
 const NOTICE: Duration = Duration::from_secs(5);
 
+/// The time after which `zarrfs umount` looks for the mount in other places, and again after that.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The type of a mount, unless another one was given with `-o subtype`.
 pub const KIND: &str = "fuse.zarrfs";
 
@@ -61,16 +64,17 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     let mountpoint = located(&args.mountpoint)?;
     let daemon = if is_fuse(&mountpoint)? { daemon_of(&mountpoint) } else { None };
     let daemon = daemon.ok_or_else(|| failed(format!("{shown}: no hierarchy is mounted there")))?;
+    let daemon = Daemon::new(daemon, &mountpoint);
     let Err(error) = File::open(&mountpoint).and_then(|root| root.sync_all()) else {
         now(&mountpoint, Busy::Refuse)?;
-        return wait_for(daemon);
+        return daemon.wait();
     };
     let Some(dir) = &args.rescue else {
         let list = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored"));
         let unstored = list.and_then(|text| rescue::Unstored::parse(&text));
         let unstored = unstored.map_err(|failure| unreadable_list(args, &error, &failure))?;
         if unstored.is_empty() {
-            return end_without_sync(&mountpoint, daemon, &error);
+            return end_without_sync(&mountpoint, &daemon, &error);
         }
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
         let (named, remedy) = (rescue::named(&paths), remedy(&error));
@@ -86,7 +90,7 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     let unstored = rescue::Unstored::parse_with_bytes(&all);
     let unstored = unstored.map_err(|failure| unreadable_list(args, &error, &failure))?;
     if unstored.is_empty() {
-        return end_without_sync(&mountpoint, daemon, &error);
+        return end_without_sync(&mountpoint, &daemon, &error);
     }
     for (file, bytes) in unstored {
         rescue.add(dir, &file, || Ok(bytes.to_vec()));
@@ -99,16 +103,20 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         )));
     }
     now(&mountpoint, Busy::Refuse)?;
-    wait_for(daemon)?;
+    daemon.wait()?;
     Err(Failure::Rescued(format!("{shown}: not everything is stored: {error}; {summary}")))
 }
 
 /// Unmounts although the sync failed, if the directory of the store was removed: without pending
 /// changes nothing is left to sync. Any other failure of the sync is reported.
-fn end_without_sync(mountpoint: &Path, daemon: u32, error: &std::io::Error) -> Result<(), Failure> {
+fn end_without_sync(
+    mountpoint: &Path,
+    daemon: &Daemon,
+    error: &std::io::Error,
+) -> Result<(), Failure> {
     if error.raw_os_error() == Some(libc::ESTALE) {
         now(mountpoint, Busy::Refuse)?;
-        return wait_for(daemon);
+        return daemon.wait();
     }
     Err(failed(format!(
         "{}: everything is stored, but the disk of the store could not be synced, so it stays \
@@ -166,7 +174,7 @@ fn unmount_unseen(args: &Umount, error: &std::io::Error) -> Result<(), Failure> 
              {owner}"
         )));
     }
-    let daemon = processes::daemon_of(&mountpoint);
+    let daemon = processes::daemon_of(&mountpoint).map(|daemon| Daemon::new(daemon, &mountpoint));
     now(&mountpoint, Busy::Refuse)?;
     let Some(daemon) = daemon else {
         print::error(&format!(
@@ -175,10 +183,11 @@ fn unmount_unseen(args: &Umount, error: &std::io::Error) -> Result<(), Failure> 
         ));
         return Ok(());
     };
-    wait_for(daemon)?;
+    daemon.wait()?;
     print::error(&format!(
-        "zarrfs: {shown}: unmounted, and process {daemon} has ended; changes that it could not \
-         store are named in its log"
+        "zarrfs: {shown}: unmounted, and process {} has ended; changes that it could not store are \
+         named in its log",
+        daemon.process
     ));
     Ok(())
 }
@@ -246,23 +255,61 @@ pub fn daemon_of(mountpoint: &Path) -> Option<u32> {
     u32::try_from(Stats::of(mountpoint)?.number("process_id")?).ok()
 }
 
-fn wait_for(process: u32) -> Result<(), Failure> {
-    let path = PathBuf::from(format!("/proc/{process}/stat"));
-    let started = Instant::now();
-    let has_gone = || match std::fs::read_to_string(&path) {
-        // A dead child is a zombie (Z) until its parent waits for it.
-        Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
-        Err(_) => true,
-    };
-    while !has_gone() {
-        if started.elapsed() > PATIENCE {
-            return Err(failed(format!(
-                "unmounted, but the daemon (process {process}) is still running"
-            )));
-        }
-        std::thread::park_timeout(Duration::from_millis(2));
+/// The daemon of a mount.
+struct Daemon {
+    process: u32,
+    /// The device number of the mount; `None` if the table of mounts has none.
+    device: Option<String>,
+}
+
+impl Daemon {
+    fn new(process: u32, mountpoint: &Path) -> Self {
+        Self { process, device: processes::device_of_mount(mountpoint) }
     }
-    Ok(())
+
+    /// Waits until it has ended, after the mount was unmounted.
+    fn wait(&self) -> Result<(), Failure> {
+        let (started, mut look) = (Instant::now(), LOOK);
+        while !self.has_ended() {
+            if started.elapsed() > look {
+                look = look.saturating_add(LOOK);
+                if let Some(why) = self.why_needed() {
+                    return Err(failed(format!("unmounted, but {why}")));
+                }
+            }
+            if started.elapsed() > PATIENCE {
+                let process = self.process;
+                return Err(failed(format!(
+                    "unmounted, but the daemon (process {process}) is still running"
+                )));
+            }
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        match std::fs::read_to_string(format!("/proc/{}/stat", self.process)) {
+            // A dead child is a zombie (Z) until its parent waits for it.
+            Ok(stat) => {
+                stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+            }
+            Err(_) => true,
+        }
+    }
+
+    /// Describes another place where the file system is still mounted; `None` if there is none.
+    fn why_needed(&self) -> Option<String> {
+        let copy = processes::copy_of_mount(self.device.as_ref()?)?;
+        let daemon = format!("so the daemon (process {}) still runs", self.process);
+        Some(match copy.process {
+            Some(process) => format!(
+                "process {process} has the mount in a mount namespace of its own, {daemon}; it \
+                 ends when that process has ended"
+            ),
+            None => format!("it is also mounted on {}, {daemon}", copy.path.display()),
+        })
+    }
 }
 
 /// Unmounts: by the system call if it is permitted, else by `fusermount3`.

@@ -163,6 +163,45 @@ fn umount_names_the_stopped_process_that_it_waits_for() {
     assert_eq!((umount.wait().unwrap().code(), rest.as_str()), (Some(0), ""));
 }
 
+/// Shows: umount.
+#[test]
+fn umount_names_the_other_place_where_the_mount_still_is() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new(0);
+    let [store, mnt, other] = ["a.zarr", "mnt", "other"].map(|name| place.at(name));
+    fs::create_dir(&other).unwrap();
+    let mount = || {
+        assert_eq!(said(&["mount", store.to_str().unwrap(), mnt.to_str().unwrap()]).0, 0);
+        is_mounted(&mnt)
+    };
+    assert!(mount());
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", "echo; read x"]);
+    unshare.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut with_copy = unshare.spawn().unwrap();
+    with_copy.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let (code, sentence) = place.umount(&[]);
+    let wanted = format!(
+        "zarrfs: unmounted, but process {} (sh) has the mount in a mount namespace of its own, so \
+         the daemon (process ",
+        with_copy.id()
+    );
+    assert!(code == 1 && sentence.starts_with(&wanted), "{code} {sentence}");
+    assert!(!is_mounted(&mnt));
+    drop(with_copy.stdin.take());
+    with_copy.wait().unwrap();
+
+    assert!(mount());
+    let bind = ["--bind", mnt.to_str().unwrap(), other.to_str().unwrap()];
+    assert!(Command::new("mount").args(bind).status().unwrap().success());
+    let (code, sentence) = place.umount(&[]);
+    let wanted = format!("zarrfs: unmounted, but it is also mounted on {}, so", other.display());
+    assert!(code == 1 && sentence.starts_with(&wanted), "{code} {sentence}");
+    assert_eq!(said(&["umount", other.to_str().unwrap()]), (0, String::new()));
+}
+
 /// Shows: signals.
 #[test]
 fn a_mount_in_use_that_a_signal_ends_names_the_programs_that_it_waits_for() {
