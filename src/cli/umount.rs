@@ -67,7 +67,7 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     let daemon = Daemon::new(daemon, &mountpoint);
     let Err(error) = File::open(&mountpoint).and_then(|root| root.sync_all()) else {
         now(&mountpoint, Busy::Refuse)?;
-        return daemon.wait();
+        return daemon.wait().map(drop);
     };
     let Some(dir) = &args.rescue else {
         let list = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored"));
@@ -116,7 +116,7 @@ fn end_without_sync(
 ) -> Result<(), Failure> {
     if error.raw_os_error() == Some(libc::ESTALE) {
         now(mountpoint, Busy::Refuse)?;
-        return daemon.wait();
+        return daemon.wait().map(drop);
     }
     Err(failed(format!(
         "{}: everything is stored, but the disk of the store could not be synced, so it stays \
@@ -183,7 +183,9 @@ fn unmount_unseen(args: &Umount, error: &std::io::Error) -> Result<(), Failure> 
         ));
         return Ok(());
     };
-    daemon.wait()?;
+    if !daemon.wait()? {
+        return Ok(());
+    }
     print::error(&format!(
         "zarrfs: {shown}: unmounted, and process {} has ended; changes that it could not store are \
          named in its log",
@@ -267,14 +269,16 @@ impl Daemon {
         Self { process, device: processes::device_of_mount(mountpoint) }
     }
 
-    /// Waits until it has ended, after the mount was unmounted.
-    fn wait(&self) -> Result<(), Failure> {
+    /// Waits until it has ended, after the mount was unmounted. If the mount is in another place
+    /// too, says so and returns `false`: the daemon may go on for any time.
+    fn wait(&self) -> Result<bool, Failure> {
         let (started, mut look) = (Instant::now(), LOOK);
         while !self.has_ended() {
             if started.elapsed() > look {
                 look = look.saturating_add(LOOK);
                 if let Some(why) = self.why_needed() {
-                    return Err(failed(format!("unmounted, but {why}")));
+                    print::error(&format!("zarrfs: unmounted, but {why}"));
+                    return Ok(false);
                 }
             }
             if started.elapsed() > PATIENCE {
@@ -285,7 +289,7 @@ impl Daemon {
             }
             std::thread::park_timeout(Duration::from_millis(2));
         }
-        Ok(())
+        Ok(true)
     }
 
     fn has_ended(&self) -> bool {
