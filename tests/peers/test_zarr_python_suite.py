@@ -1,5 +1,6 @@
 """zarr-python's own tests, run in a directory of a mount: what does not apply there is listed in zarr_python_suite.py."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,8 @@ def test_zarr_python_passes_its_own_tests_in_a_directory_of_a_mount(mount, tmp_p
         m.allow("")  # Some of the tests do what is refused, and expect that.
         (m / "suite").mkdir()
         command = [sys.executable, str(SUITE), str(m / "suite"), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+        # A third of its time is one test that hypothesis makes examples for.
+        env = {"ZARRFS_SUITE_EXAMPLES": "25" if LONG else "5", **os.environ}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800, env=env)
         assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:] + m.errors()
     assert set(files(tmp_path / "store")) == left, "the tests remove what they make"
