@@ -42,18 +42,33 @@ fn described(process: u32) -> String {
 
 /// Another place where the file system of a mount is mounted.
 #[derive(Debug)]
-pub struct Copy {
-    /// The mountpoint.
-    pub path: PathBuf,
-    /// A process that sees it, if this one does not: as `ID (NAME)`.
-    pub process: Option<String>,
+pub enum Copy {
+    /// Another mountpoint.
+    At(PathBuf),
+    /// The mount namespace of another process, which is named as `ID (NAME)`.
+    Of(String),
+}
+
+impl Copy {
+    /// Says that it is there, and that the process `daemon` serves it.
+    pub fn sentence(&self, daemon: u32) -> String {
+        let daemon = format!("so the daemon (process {daemon}) goes on");
+        match self {
+            Self::At(path) => {
+                format!("it is also mounted on {}, {daemon} until that ends", path.display())
+            }
+            Self::Of(process) => format!(
+                "process {process} has the mount in a mount namespace of its own, {daemon} until \
+                 that process ends"
+            ),
+        }
+    }
 }
 
 /// Returns the device number of the mount at `mountpoint`, in the form of the table of mounts.
 pub fn device_of_mount(mountpoint: &Path) -> Option<String> {
-    let mounts = mounts_of("self");
     // The last one hides the others.
-    mounts.into_iter().rfind(|(_, path)| path == mountpoint).map(|(device, _)| device)
+    mounts_of("self").into_iter().rfind(|(_, path)| path == mountpoint).map(|(device, _)| device)
 }
 
 /// Returns a place where a file system with this device number is mounted, in the mount namespace
@@ -62,11 +77,11 @@ pub fn device_of_mount(mountpoint: &Path) -> Option<String> {
 pub fn copy_of_mount(device: &str) -> Option<Copy> {
     let find = |process: &str| mounts_of(process).into_iter().find(|(of, _)| of == device);
     if let Some((_, path)) = find("self") {
-        return Some(Copy { path, process: None });
+        return Some(Copy::At(path));
     }
     all().into_iter().find_map(|process| {
-        let (_, path) = find(&process.to_string())?;
-        Some(Copy { path, process: Some(described(process)) })
+        find(&process.to_string())?;
+        Some(Copy::Of(described(process)))
     })
 }
 

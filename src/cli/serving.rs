@@ -227,9 +227,7 @@ fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
             }
             vfs.stop_waiting();
             let ended = match &ending {
-                Ending::Unmount(path) => {
-                    umount::now(path, umount::Busy::Refuse).or_else(|_in_use| detach(path))
-                }
+                Ending::Unmount(path) => unmount(path),
                 Ending::Stop(stopper) => {
                     stopper.stop();
                     Ok(())
@@ -246,6 +244,21 @@ fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
     if let Err(error) = thread::Builder::new().name("signals".to_owned()).spawn(wait) {
         log::error!("cannot wait for signals: {error}");
     }
+}
+
+/// Unmounts, or detaches a mount that is in use. Logs if the mount is in another place too.
+fn unmount(mountpoint: &Path) -> Result<(), Failure> {
+    let device = processes::device_of_mount(mountpoint);
+    if umount::now(mountpoint, umount::Busy::Refuse).is_err() {
+        return detach(mountpoint);
+    }
+    // This process ends meanwhile if there is no other place.
+    thread::sleep(umount::LOOK);
+    if let Some(copy) = device.as_deref().and_then(processes::copy_of_mount) {
+        let why = copy.sentence(std::process::id());
+        log::warn!("{}: unmounted, but {why}", mountpoint.display());
+    }
+    Ok(())
 }
 
 /// Detaches a mount that is in use, and logs which programs it waits for: afterwards no path leads
@@ -289,22 +302,10 @@ pub fn report_counters(vfs: &Vfs) {
     logger::report(&format!("counters: {}", counters.join(" ")));
 }
 
-/// Returns the device number of the mount at `mountpoint`, as `MAJOR:MINOR`, without sending a
-/// request to the mount.
-fn device_of(mountpoint: &Path) -> Option<String> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let of = |line: &str| {
-        let mut words = line.split(' ').skip(2);
-        let (device, path) = (words.next()?, words.nth(1)?);
-        (umount::unescape(path) == mountpoint).then(|| device.to_owned())
-    };
-    mounts.lines().rev().find_map(of)
-}
-
 /// Sets the read-ahead of a mount to 1 MiB, the largest size that the kernel uses, so that reads
 /// take a quarter of the requests. Needs root.
 pub fn raise_readahead(mountpoint: &Path) {
-    let Some(device) = device_of(mountpoint) else { return };
+    let Some(device) = processes::device_of_mount(mountpoint) else { return };
     let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
     let opened = std::fs::OpenOptions::new().write(true).open(&path);
     if let Err(error) = opened.and_then(|mut file| file.write_all(b"1024")) {

@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The time after which `zarrfs umount` reports that it is still waiting.
 const NOTICE: Duration = Duration::from_secs(5);
 
-/// The time after which `zarrfs umount` looks for the mount in other places, and again after that.
-const LOOK: Duration = Duration::from_secs(1);
+/// The time after which to look for the mount in other places, and again after that.
+pub const LOOK: Duration = Duration::from_secs(1);
 
 /// The type of a mount, unless another one was given with `-o subtype`.
 pub const KIND: &str = "fuse.zarrfs";
@@ -276,7 +276,8 @@ impl Daemon {
         while !self.has_ended() {
             if started.elapsed() > look {
                 look = look.saturating_add(LOOK);
-                if let Some(why) = self.why_needed() {
+                if let Some(copy) = self.device.as_deref().and_then(processes::copy_of_mount) {
+                    let why = copy.sentence(self.process);
                     print::error(&format!("zarrfs: unmounted, but {why}"));
                     return Ok(false);
                 }
@@ -300,19 +301,6 @@ impl Daemon {
             }
             Err(_) => true,
         }
-    }
-
-    /// Describes another place where the file system is still mounted; `None` if there is none.
-    fn why_needed(&self) -> Option<String> {
-        let copy = processes::copy_of_mount(self.device.as_ref()?)?;
-        let daemon = format!("so the daemon (process {}) still runs", self.process);
-        Some(match copy.process {
-            Some(process) => format!(
-                "process {process} has the mount in a mount namespace of its own, {daemon}; it \
-                 ends when that process has ended"
-            ),
-            None => format!("it is also mounted on {}, {daemon}", copy.path.display()),
-        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::status::Stopped;
 use crate::support::{Mount, said, stat, until, zarrfs};
@@ -163,6 +163,27 @@ fn umount_names_the_stopped_process_that_it_waits_for() {
     assert_eq!((umount.wait().unwrap().code(), rest.as_str()), (Some(0), ""));
 }
 
+/// A process in a mount namespace of its own, which has copies of all mounts.
+struct WithCopies(Child);
+
+impl WithCopies {
+    fn start() -> Self {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", "echo; read x"]);
+        let process = unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = process.unwrap();
+        process.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+        Self(process)
+    }
+}
+
+impl Drop for WithCopies {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
 /// Shows: umount.
 #[test]
 fn umount_names_the_other_place_where_the_mount_still_is() {
@@ -177,21 +198,16 @@ fn umount_names_the_other_place_where_the_mount_still_is() {
         is_mounted(&mnt)
     };
     assert!(mount());
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "sh", "-c", "echo; read x"]);
-    unshare.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut with_copy = unshare.spawn().unwrap();
-    with_copy.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let with_copy = WithCopies::start();
     let (code, sentence) = place.umount(&[]);
     let wanted = format!(
         "zarrfs: unmounted, but process {} (sh) has the mount in a mount namespace of its own, so \
          the daemon (process ",
-        with_copy.id()
+        with_copy.0.id()
     );
     assert!(code == 0 && sentence.starts_with(&wanted), "{code} {sentence}");
     assert!(!is_mounted(&mnt));
-    drop(with_copy.stdin.take());
-    with_copy.wait().unwrap();
+    drop(with_copy);
 
     assert!(mount());
     let bind = ["--bind", mnt.to_str().unwrap(), other.to_str().unwrap()];
@@ -200,6 +216,33 @@ fn umount_names_the_other_place_where_the_mount_still_is() {
     let wanted = format!("zarrfs: unmounted, but it is also mounted on {}, so", other.display());
     assert!(code == 0 && sentence.starts_with(&wanted), "{code} {sentence}");
     assert_eq!(said(&["umount", other.to_str().unwrap()]), (0, String::new()));
+}
+
+/// Shows: signals.
+#[test]
+fn a_mount_that_a_signal_ends_names_the_process_that_has_a_copy() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new(0);
+    let mut daemon = zarrfs();
+    daemon.args(["mount", "-f"]).args([place.at("a.zarr"), place.at("mnt")]);
+    let mut daemon = daemon.stderr(Stdio::piped()).spawn().unwrap();
+    until("mounted", || place.at("mnt/zarr.json").exists());
+    let with_copy = WithCopies::start();
+    let process = daemon.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &process]).status().unwrap().success());
+    let mut line = String::new();
+    BufReader::new(daemon.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let wanted = format!(
+        "unmounted, but process {} (sh) has the mount in a mount namespace of its own, so the \
+         daemon (process {process}) goes on until that process ends\n",
+        with_copy.0.id()
+    );
+    assert!(line.ends_with(&wanted), "{line}");
+    assert!(!is_mounted(&place.at("mnt")) && daemon.try_wait().unwrap().is_none());
+    drop(with_copy);
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
 }
 
 /// Shows: signals.
