@@ -65,34 +65,49 @@ impl Copy {
     }
 }
 
-/// Returns the device number of the mount at `mountpoint`, in the form of the table of mounts.
-pub fn device_of_mount(mountpoint: &Path) -> Option<String> {
-    // The last one hides the others.
-    mounts_of("self").into_iter().rfind(|(_, path)| path == mountpoint).map(|(device, _)| device)
+/// A file system, as the tables of mounts name it. The kernel gives the device number of one that
+/// has ended to the next one, so the number alone is not enough.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// The device number, as `MAJOR:MINOR`.
+    pub device: String,
+    kind: String,
+    source: String,
 }
 
-/// Returns a place where a file system with this device number is mounted, in the mount namespace
-/// of this process or in that of another one, as far as this user can see it. A mount namespace
-/// (of a container, a service, `unshare`) begins with a copy of every mount.
-pub fn copy_of_mount(device: &str) -> Option<Copy> {
-    let find = |process: &str| mounts_of(process).into_iter().find(|(of, _)| of == device);
-    if let Some((_, path)) = find("self") {
-        return Some(Copy::At(path));
+impl FileSystem {
+    /// Returns the one that is mounted at `mountpoint`, without sending it a request.
+    pub fn at(mountpoint: &Path) -> Option<Self> {
+        // The last one hides the others.
+        mounts_of("self").into_iter().rfind(|(_, path)| path == mountpoint).map(|(of, _)| of)
     }
-    all().into_iter().find_map(|process| {
-        find(&process.to_string())?;
-        Some(Copy::Of(described(process)))
-    })
+
+    /// Returns a place where it is mounted, in the mount namespace of this process or in that of
+    /// another one, as far as this user can see it. A mount namespace (of a container, a service,
+    /// `unshare`) begins with a copy of every mount.
+    pub fn copy(&self) -> Option<Copy> {
+        let find = |process: &str| mounts_of(process).into_iter().find(|(of, _)| of == self);
+        if let Some((_, path)) = find("self") {
+            return Some(Copy::At(path));
+        }
+        all().into_iter().find_map(|process| {
+            find(&process.to_string())?;
+            Some(Copy::Of(described(process)))
+        })
+    }
 }
 
-/// Returns the device numbers and the paths of the mounts that a process sees.
-fn mounts_of(process: &str) -> Vec<(String, PathBuf)> {
+/// Returns the mounts that a process sees: each file system and its mountpoint.
+fn mounts_of(process: &str) -> Vec<(FileSystem, PathBuf)> {
     // See proc_pid_mountinfo(5).
     let table = fs::read_to_string(format!("/proc/{process}/mountinfo")).unwrap_or_default();
     let line = |line: &str| {
-        let mut fields = line.split(' ').skip(2);
-        let device = fields.next()?.to_owned();
-        Some((device, umount::unescape(fields.nth(1)?)))
+        let (mount, file_system) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ').skip(2);
+        let mut file_system = file_system.split(' ').map(str::to_owned);
+        let device = mount.next()?.to_owned();
+        let (kind, source) = (file_system.next()?, file_system.next()?);
+        Some((FileSystem { device, kind, source }, umount::unescape(mount.nth(1)?)))
     };
     table.lines().filter_map(line).collect()
 }

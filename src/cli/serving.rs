@@ -11,6 +11,7 @@ use rustix::process::{getpid, kill_process, setsid};
 use super::exec::server::Server;
 use super::failure::{Failure, failed};
 use super::open;
+use super::processes::FileSystem;
 use super::typed::Typed;
 use super::{auto_unmount, daemon, logger, notify, obstacles, processes, rescue, umount};
 use crate::fuse::{self, Mounted, Place, Stopper};
@@ -248,13 +249,13 @@ fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
 
 /// Unmounts, or detaches a mount that is in use. Logs if the mount is in another place too.
 fn unmount(mountpoint: &Path) -> Result<(), Failure> {
-    let device = processes::device_of_mount(mountpoint);
+    let file_system = FileSystem::at(mountpoint);
     if umount::now(mountpoint, umount::Busy::Refuse).is_err() {
         return detach(mountpoint);
     }
     // This process ends meanwhile if there is no other place.
     thread::sleep(umount::LOOK);
-    if let Some(copy) = device.as_deref().and_then(processes::copy_of_mount) {
+    if let Some(copy) = file_system.and_then(|mounted| mounted.copy()) {
         let why = copy.sentence(std::process::id());
         log::warn!("{}: unmounted, but {why}", mountpoint.display());
     }
@@ -305,7 +306,7 @@ pub fn report_counters(vfs: &Vfs) {
 /// Sets the read-ahead of a mount to 1 MiB, the largest size that the kernel uses, so that reads
 /// take a quarter of the requests. Needs root.
 pub fn raise_readahead(mountpoint: &Path) {
-    let Some(device) = processes::device_of_mount(mountpoint) else { return };
+    let Some(FileSystem { device, .. }) = FileSystem::at(mountpoint) else { return };
     let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
     let opened = std::fs::OpenOptions::new().write(true).open(&path);
     if let Err(error) = opened.and_then(|mut file| file.write_all(b"1024")) {

@@ -14,6 +14,7 @@ use rustix::process::geteuid;
 
 use super::args::Umount;
 use super::failure::{Failure, failed};
+use super::processes::FileSystem;
 use super::stats::Stats;
 use super::{print, processes, rescue};
 
@@ -260,13 +261,13 @@ pub fn daemon_of(mountpoint: &Path) -> Option<u32> {
 /// The daemon of a mount.
 struct Daemon {
     process: u32,
-    /// The device number of the mount; `None` if the table of mounts has none.
-    device: Option<String>,
+    /// What it serves; `None` if the table of mounts does not have it.
+    file_system: Option<FileSystem>,
 }
 
 impl Daemon {
     fn new(process: u32, mountpoint: &Path) -> Self {
-        Self { process, device: processes::device_of_mount(mountpoint) }
+        Self { process, file_system: FileSystem::at(mountpoint) }
     }
 
     /// Waits until it has ended, after the mount was unmounted. If the mount is in another place
@@ -276,7 +277,7 @@ impl Daemon {
         while !self.has_ended() {
             if started.elapsed() > look {
                 look = look.saturating_add(LOOK);
-                if let Some(copy) = self.device.as_deref().and_then(processes::copy_of_mount) {
+                if let Some(copy) = self.file_system.as_ref().and_then(FileSystem::copy) {
                     let why = copy.sentence(self.process);
                     print::error(&format!("zarrfs: unmounted, but {why}"));
                     return Ok(false);
