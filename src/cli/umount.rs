@@ -261,32 +261,34 @@ pub fn daemon_of(mountpoint: &Path) -> Option<u32> {
 /// The daemon of a mount.
 struct Daemon {
     process: u32,
+    mountpoint: PathBuf,
     /// What it serves; `None` if the table of mounts does not have it.
     file_system: Option<FileSystem>,
 }
 
 impl Daemon {
     fn new(process: u32, mountpoint: &Path) -> Self {
-        Self { process, file_system: FileSystem::at(mountpoint) }
+        Self { process, mountpoint: mountpoint.to_owned(), file_system: FileSystem::at(mountpoint) }
     }
 
     /// Waits until it has ended, after the mount was unmounted. If the mount is in another place
     /// too, says so and returns `false`: the daemon may go on for any time.
     fn wait(&self) -> Result<bool, Failure> {
+        let shown = self.mountpoint.display();
         let (started, mut look) = (Instant::now(), LOOK);
         while !self.has_ended() {
             if started.elapsed() > look {
                 look = look.saturating_add(LOOK);
                 if let Some(copy) = self.file_system.as_ref().and_then(FileSystem::copy) {
                     let why = copy.sentence(self.process);
-                    print::error(&format!("zarrfs: unmounted, but {why}"));
+                    print::error(&format!("zarrfs: {shown}: unmounted, but {why}"));
                     return Ok(false);
                 }
             }
             if started.elapsed() > PATIENCE {
                 let process = self.process;
                 return Err(failed(format!(
-                    "unmounted, but the daemon (process {process}) is still running"
+                    "{shown}: unmounted, but the daemon (process {process}) is still running"
                 )));
             }
             std::thread::park_timeout(Duration::from_millis(2));

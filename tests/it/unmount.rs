@@ -201,8 +201,9 @@ fn umount_names_the_other_place_where_the_mount_still_is() {
     let with_copy = WithCopies::start();
     let (code, sentence) = place.umount(&[]);
     let wanted = format!(
-        "zarrfs: unmounted, but process {} (sh) has the mount in a mount namespace of its own, so \
-         the daemon (process ",
+        "zarrfs: {}: unmounted, but process {} (sh) has the mount in a mount namespace of its own, \
+         so the daemon (process ",
+        mnt.display(),
         with_copy.0.id()
     );
     assert!(code == 0 && sentence.starts_with(&wanted), "{code} {sentence}");
@@ -213,7 +214,11 @@ fn umount_names_the_other_place_where_the_mount_still_is() {
     let bind = ["--bind", mnt.to_str().unwrap(), other.to_str().unwrap()];
     assert!(Command::new("mount").args(bind).status().unwrap().success());
     let (code, sentence) = place.umount(&[]);
-    let wanted = format!("zarrfs: unmounted, but it is also mounted on {}, so", other.display());
+    let wanted = format!(
+        "zarrfs: {}: unmounted, but it is also mounted on {}, so",
+        mnt.display(),
+        other.display()
+    );
     assert!(code == 0 && sentence.starts_with(&wanted), "{code} {sentence}");
     assert_eq!(said(&["umount", other.to_str().unwrap()]), (0, String::new()));
 }

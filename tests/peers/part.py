@@ -1,4 +1,4 @@
-"""A part of the cases of tests that have many: ZARRFS_PART=N runs one in N of them, and of tests that have some one in N/2.
+"""A part of the cases of tests that have many: ZARRFS_PART=N runs one in N of them, or one in N/2 if they are few.
 
 It is always the same part. Tests with the same cases take different ones, so that each hierarchy is read by some."""
 
@@ -7,15 +7,15 @@ import os
 import zlib
 
 PART = int(os.environ.get("ZARRFS_PART", "1"))
-# A test with no more cases runs with all of them,
-FEW = 3
-# and one with no more than these with one in N/2.
-SOME = 10
+# A test with no more cases runs all of them,
+LEAST = 3
+# and one with no more than these runs one in N/2.
+FEW = 10
 
 
 def step_of(cases):
-    """Of how many cases one runs, in a test with this many."""
-    return 1 if cases <= FEW else PART if cases > SOME else max(1, PART // 2)
+    """A test with so many cases runs one in this many."""
+    return 1 if cases <= LEAST else PART if cases > FEW else max(1, PART // 2)
 
 
 def take_part(config, items):
