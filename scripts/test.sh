@@ -169,8 +169,10 @@ install_packages() {
 # Two test suites for file systems (tests/suites).
 install_suites() {
     # Without optimisation, since compiling takes longer than the tests.
-    [ -x "$cache/suites/bin/fsx" ] || cargo install --locked -q --debug --root "$cache/suites" fsx@0.3.2
-    [ -x "$cache/suites/bin/pjdfstest" ] || cargo install --locked -q --debug --root "$cache/suites" pjdfstest@0.2.2
+    local install=(cargo install --locked -q --debug --root "$cache/suites" --target-dir "$work/suites")
+    [ -x "$cache/suites/bin/fsx" ] || "${install[@]}" fsx@0.3.2
+    [ -x "$cache/suites/bin/pjdfstest" ] || "${install[@]}" pjdfstest@0.2.2
+    rm -rf "$work/suites"
 }
 # Beside the compiler. Three environments: zarr-python 3 and TensorStore; zarr-python 2 for the October 2020 draft; clients
 # of object stores.
@@ -220,7 +222,8 @@ else
 fi
 say "unit tests"
 if command -v cargo-nextest > /dev/null; then
-    run cargo nextest run --locked
+    # Many tests wait for a mount or for a disk.
+    run cargo nextest run --locked -j $(($(nproc) * 2))
 else
     run cargo test --locked
 fi
@@ -235,6 +238,8 @@ target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, 
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats \
     ZARRFS_PACKAGES=$cache/browser/node_modules ZARRFS_SUITES=$cache/suites PYTHONPYCACHEPREFIX=$cache/pycache
 [ ! -x "$cache/icechunk/bin/python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
+# Images of containers set this, and then every Python of a test compiles all that it imports.
+unset PYTHONDONTWRITEBYTECODE
 [ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-6}
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
