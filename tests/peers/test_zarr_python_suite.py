@@ -11,6 +11,8 @@ from mounts import files
 from torture import LONG
 
 SUITE = Path(__file__).with_name("zarr_python_suite.py")
+# A tenth of the time, for thousands of assignments. The same test with one dimension stays.
+SLOW = [f"--deselect=tests/test_indexing.py::test_set_orthogonal_selection_{n}d" for n in (2, 3)]
 # A name that the draft does not allow.
 NOT_IN_THE_DRAFT = ["--draft", "--deselect=tests/test_tree.py::test_tree_html_escaping"]
 
@@ -32,7 +34,7 @@ def test_zarr_python_passes_its_own_tests_in_a_directory_of_a_mount(mount, tmp_p
     with mount(tmp_path / "store", "--create", *options, copy=False) as m:
         m.allow("")  # Some of the tests do what is refused, and expect that.
         (m / "suite").mkdir()
-        command = [sys.executable, str(SUITE), str(m / "suite"), *arguments]
+        command = [sys.executable, str(SUITE), str(m / "suite"), *arguments, *([] if LONG else SLOW)]
         # A third of its time is one test that hypothesis makes examples for.
         env = {"ZARRFS_SUITE_EXAMPLES": "25" if LONG else "5", **os.environ}
         done = subprocess.run(command, capture_output=True, text=True, timeout=1800, env=env)
