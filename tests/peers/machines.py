@@ -28,17 +28,23 @@ def words(directory, *command, setup=SETUP):
 
 def processes(program):
     """The processes of a program that live."""
+    return _living("exe", lambda path: path == str(program))
+
+
+def _living(link, is_one):
+    """The living processes whose link in /proc, such as `exe` or `cwd`, leads to one of the paths."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and os.readlink(entry / "exe") == str(program):
+            if entry.name.isdigit() and is_one(os.readlink(entry / link)):
                 found.append(int(entry.name))
     return sorted(pid for pid in found if is_alive(pid))
 
 
 def end(program, directory):
-    """Ends what a failed test has left: the processes of the program, and mounts below the directory."""
-    for pid in processes(program):
+    """Ends what a failed test has left: the processes of the program, those that work in the directory, such as the
+    shell of a command that hangs, and mounts below it."""
+    for pid in processes(program) + _living("cwd", lambda path: path.startswith(f"{directory}/")):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     for line in Path("/proc/mounts").read_text().splitlines():
