@@ -222,7 +222,7 @@ else
 fi
 say "unit tests"
 if command -v cargo-nextest > /dev/null; then
-    # Many tests wait for a mount or for a disk.
+    # Two for each processor, since many tests wait for a mount or for a disk.
     run cargo nextest run --locked -j $(($(nproc) * 2))
 else
     run cargo test --locked

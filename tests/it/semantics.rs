@@ -352,8 +352,8 @@ fn the_close_of_an_inherited_descriptor_reports_nothing_and_that_of_the_writer_d
     file.write_all_at(&[2; 28], 20).unwrap();
     close(file).unwrap();
     assert_eq!(fs::read(&chunk).unwrap(), [[1; 20].as_slice(), &[2; 28]].concat());
-    // Not close-on-exec: the child closes it when it exits. In a process of its own, since children of other tests would
-    // inherit the descriptor too.
+    // Not close-on-exec: the child closes it when it exits. In a process of its own, since
+    // children of other tests would inherit the descriptor too.
     let script =
         "exec > \"$1\"; printf %020d 0; env true; wc -c < \"$1\" >&2; printf %028d 0; exec >&-";
     let shell = Command::new("bash").args(["-ec", script, "bash"]).arg(&chunk).output().unwrap();

@@ -31,12 +31,12 @@ def processes(program):
     return _living("exe", lambda path: path == str(program))
 
 
-def _living(link, is_one):
-    """The living processes whose link in /proc, such as `exe` or `cwd`, leads to one of the paths."""
+def _living(link, is_wanted):
+    """The living processes whose link in /proc, such as `exe` or `cwd`, leads to a path that is wanted."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and is_one(os.readlink(entry / link)):
+            if entry.name.isdigit() and is_wanted(os.readlink(entry / link)):
                 found.append(int(entry.name))
     return sorted(pid for pid in found if is_alive(pid))
 
