@@ -165,14 +165,7 @@ impl Listings {
             Place::ChunkDir(path, prefix) => {
                 let array = self.core.shown_array(path)?;
                 let chunks = self.chunk_names(path, &array, prefix)?;
-                // A store that takes long knows the names by then.
-                let (names, path, place) = (Arc::clone(&self.names), path.clone(), place.clone());
-                let ordinary = std::iter::once_with(move || names.ordinary.entries(&path, &place));
-                let ordinary = ordinary.flat_map(|entries| match entries {
-                    Ok(entries) => entries,
-                    Err(error) => Box::new(std::iter::once(Err(error))),
-                });
-                Ok(Box::new(chunks.chain(ordinary)))
+                Ok(self.with_ordinary_files(path, place, chunks))
             }
             Place::OrdinaryDir(path, _) => self.names.ordinary.entries(path, place),
             Place::Control => {
@@ -192,6 +185,33 @@ impl Listings {
             Place::ViewsDir(path) => self.names_in_views(path),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
         }
+    }
+
+    /// Adds the ordinary files of a directory of chunks to its `chunks`.
+    fn with_ordinary_files(
+        &self,
+        path: &NodePath,
+        place: &Place,
+        chunks: DirEntries,
+    ) -> DirEntries {
+        let mut chunks = chunks.fuse();
+        let (names, path, place) = (Arc::clone(&self.names), path.clone(), place.clone());
+        let (mut listed, mut ordinary) = (HashSet::new(), None);
+        Box::new(std::iter::from_fn(move || {
+            if let Some(found) = chunks.next() {
+                if let Ok((_, Place::ChunkDir(_, indices))) = &found {
+                    listed.extend(indices.last().copied());
+                }
+                return Some(found);
+            }
+            // A store that takes long knows the names by now.
+            let ordinary = ordinary.get_or_insert_with(|| {
+                let entries =
+                    names.ordinary.entries_beside(&path, &place, std::mem::take(&mut listed));
+                entries.unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
+            });
+            ordinary.next()
+        }))
     }
 
     fn names_in_node(&self, path: &NodePath) -> Result<DirEntries> {

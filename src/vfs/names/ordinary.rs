@@ -4,16 +4,18 @@
 //! be links or other special files, and keep their bytes there while they are open. The directories
 //! of nodes and chunks also have the attributes of the store's directories, where it has them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::place::{CHUNKS, DirEntries, Place, below};
-use crate::array::Coords;
+use crate::array::{Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{Entry, FileId, FileKind, FileStat, FileStore, Stat};
 use crate::vfs::core::Core;
 
 /// The ordinary files and directories of the store, and its directories of nodes and chunks.
+#[derive(Clone)]
 pub(in crate::vfs) struct OrdinaryFiles {
     core: Arc<Core>,
 }
@@ -99,7 +101,7 @@ impl OrdinaryFiles {
         Ok(node.is_some_and(|node| node.array().is_some_and(|array| array.owns(relative))))
     }
 
-    /// Whether there are ordinary files in a directory.
+    /// Whether there are ordinary files in a directory, or in the directories of chunks below it.
     pub fn are_in(&self, place: &Place) -> Result<bool> {
         let (Place::ChunkDir(path, _) | Place::OrdinaryDir(path, _)) = place else {
             return Ok(false);
@@ -107,8 +109,31 @@ impl OrdinaryFiles {
         Ok(self.entries(path, place)?.next().transpose()?.is_some())
     }
 
-    /// Lists the ordinary files and directories beside a node, in the directory `place`.
+    /// Returns the directory of the chunks with the first indices `indices`, if it has ordinary
+    /// files in or below it.
+    fn chunk_directory(&self, path: &NodePath, indices: Vec<u64>) -> Result<Option<Place>> {
+        let array = self.core.shown_array(path)?;
+        let is_level = indices.len() < array.grid().rank();
+        if !is_level || !array.grid().contains_prefix(&indices) {
+            return Ok(None);
+        }
+        let place = Place::ChunkDir(path.clone(), indices);
+        Ok(self.are_in(&place)?.then_some(place))
+    }
+
+    /// Lists the ordinary files and directories beside a node, in the directory `place`, and the
+    /// directories of chunks that hold any.
     pub fn entries(&self, path: &NodePath, place: &Place) -> Result<DirEntries> {
+        self.entries_beside(path, place, HashSet::new())
+    }
+
+    /// Like [`Self::entries`], without the directories of chunks that are `listed` by their index.
+    pub fn entries_beside(
+        &self,
+        path: &NodePath,
+        place: &Place,
+        listed: HashSet<u64>,
+    ) -> Result<DirEntries> {
         let Some(list) = self.core.hierarchy.store().list() else {
             return Ok(Box::new(std::iter::empty()));
         };
@@ -116,7 +141,7 @@ impl OrdinaryFiles {
         let prefix = self.core.hierarchy.ordinary_prefix(path)?.join(&relative)?;
         let dialect = self.core.hierarchy.dialect_of(path).clone();
         let array = self.core.hierarchy.node(path)?.and_then(|node| node.array().cloned());
-        let path = path.clone();
+        let (files, path, place) = (self.clone(), path.clone(), place.clone());
         let entries = list.list_dir(&prefix)?;
         Ok(Box::new(entries.filter_map(move |entry| {
             let entry = match entry {
@@ -126,6 +151,15 @@ impl OrdinaryFiles {
                 Err(error) => return Some(Err(error)),
             };
             let name = entry.name().to_owned();
+            if let Place::ChunkDir(_, above) = &place
+                && let Some(index) = parse_index(&name)
+            {
+                // In the mount it is a chunk or a directory of chunks, whatever keys the store has.
+                let is_unlisted = matches!(entry, Entry::Prefix(_)) && !listed.contains(&index);
+                let below = [&above[..], &[index]].concat();
+                let directory = is_unlisted.then(|| files.chunk_directory(&path, below))?;
+                return directory.map(|found| Some((name, found?))).transpose();
+            }
             let below =
                 if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
             let is_chunks = array

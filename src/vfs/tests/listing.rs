@@ -92,3 +92,62 @@ fn attributes_of_bytes_that_may_be_merged_or_dropped_are_not_kept() {
     bed.close(opened.handle).expect("stored");
     assert!(!bed.vfs.ttl(&bed.vfs.getattr(attr.number).expect("there")).is_zero());
 }
+
+/// An array of 2 by 3 by 4 chunks of two elements. Shards, where it has any, are two chunks long
+/// along the last two dimensions.
+fn array_of_three_dimensions(keys: &str, separator: &str, sharded: bool) -> String {
+    let bytes = r#"{"name":"bytes","configuration":{"endian":"little"}}"#;
+    let inner = format!(
+        r#"{{"name":"sharding_indexed","configuration":{{"chunk_shape":[1,1,2],"codecs":[{bytes}],
+        "index_codecs":[{bytes},{{"name":"crc32c"}}]}}}}"#
+    );
+    let (codecs, shape) = if sharded { (&inner[..], "1,2,4") } else { (bytes, "1,1,2") };
+    format!(
+        r#"{{"zarr_format":3,"node_type":"array","shape":[2,3,8],"data_type":"uint16",
+        "chunk_grid":{{"name":"regular","configuration":{{"chunk_shape":[{shape}]}}}},
+        "chunk_key_encoding":{{"name":"{keys}","configuration":{{"separator":"{separator}"}}}},
+        "fill_value":0,"codecs":[{codecs}]}}"#
+    )
+}
+
+#[test]
+fn a_directory_of_chunks_that_has_only_other_files_is_listed_once() {
+    for keys in ["default", "v2"] {
+        for separator in ["/", "."] {
+            for sharded in [false, true] {
+                let of = format!("{keys} {separator} sharded: {sharded}");
+                let mut bed = Bed::new();
+                let document = array_of_three_dimensions(keys, separator, sharded);
+                bed.put("x/zarr.json", document.into_bytes());
+                bed.write("x/c/0/0/0", b"abcd").expect("stored");
+                for file in ["x/c/0/0/note", "x/c/0/2/note", "x/c/1/2/note", "x/c/1/2/sub/note"] {
+                    bed.write(file, b"note").expect("stored");
+                }
+                bed.vfs.sync().expect("stored");
+                bed.remount();
+                let names = |path: &str| {
+                    let mut names = bed.names(path);
+                    names.sort();
+                    names
+                };
+                assert_eq!(names("x"), ["c", "zarr.json"], "{of}");
+                assert_eq!(names("x/c"), ["0", "1"], "{of}");
+                assert_eq!(names("x/c/0"), ["0", "2"], "{of}");
+                assert_eq!(names("x/c/1"), ["2"], "{of}");
+                assert_eq!(names("x/c/0/0"), ["0", "note"], "{of}");
+                assert_eq!(names("x/c/1/2"), ["note", "sub"], "{of}");
+                assert_eq!(bed.read("x/c/1/2/sub/note").expect("read"), b"note", "{of}");
+                // Whoever removes what is listed has removed all.
+                for file in ["note", "sub/note"] {
+                    bed.unlink(&format!("x/c/1/2/{file}")).expect("there");
+                }
+                for directory in ["x/c/1/2/sub", "x/c/1/2", "x/c/1"] {
+                    let (above, name) = bed.place(directory);
+                    bed.vfs.rmdir(above, name).expect("empty");
+                }
+                assert_eq!(names("x/c"), ["0"], "{of}");
+                assert!(!bed.keys().iter().any(|key| key.starts_with("x/c/1/")), "{of}");
+            }
+        }
+    }
+}
