@@ -3,7 +3,7 @@
 # For a fresh Debian machine with a Rust toolchain and a C compiler, as root or with fusermount3.
 #
 #   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the tests with other programs run with all their cases,
-#   and not with a sixth of them, a third if they are few (ZARRFS_PART=6); the concurrency tests run for a minute each,
+#   and not with a tenth of them, a fifth if they are few (ZARRFS_PART=10); the concurrency tests run for a minute each,
 #   and those that kill, cut the power and fail calls try every one; each feature is compiled alone; the oldest Rust
 #   version is installed and tried; packages are built, and installed in fresh trees of Debian (as root)
 #
@@ -240,7 +240,7 @@ export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) 
 [ ! -x "$cache/icechunk/bin/python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
 # Images of containers set this, and then every Python of a test compiles all that it imports.
 unset PYTHONDONTWRITEBYTECODE
-[ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-6}
+[ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-10}
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
 

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "peers"))
 
 import servers  # noqa: E402
 from mounts import Mount, until_end  # noqa: E402
+from part import take_part  # noqa: E402
 from proxy import running  # noqa: E402
 
 numbers = itertools.count()
@@ -21,7 +22,8 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "s3: what only S3 has, or says in this way")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    take_part(config, items)
     for item in items:
         if item.get_closest_marker("s3") and servers.PROVIDER != "s3":
             item.add_marker(pytest.mark.skip(reason="of S3"))
