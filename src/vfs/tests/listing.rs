@@ -137,7 +137,7 @@ fn a_directory_of_chunks_that_has_only_other_files_is_listed_once() {
                 assert_eq!(names("x/c/0/0"), ["0", "note"], "{of}");
                 assert_eq!(names("x/c/1/2"), ["note", "sub"], "{of}");
                 assert_eq!(bed.read("x/c/1/2/sub/note").expect("read"), b"note", "{of}");
-                // Whoever removes what is listed has removed all.
+                // Nothing is left after a program has removed what is listed.
                 for file in ["note", "sub/note"] {
                     bed.unlink(&format!("x/c/1/2/{file}")).expect("there");
                 }
