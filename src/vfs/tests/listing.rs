@@ -1,10 +1,14 @@
 //! Listings, and which inodes are known.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use proptest::prelude::*;
+
 use super::bed::Bed;
+use super::tree::{collect, remove_all};
 use crate::error::Kind;
-use crate::metadata::NodePath;
+use crate::metadata::{Dialect, NodePath};
 use crate::vfs::{Access, Ownership, Presence, ROOT};
 
 #[test]
@@ -149,5 +153,74 @@ fn a_directory_of_chunks_that_has_only_other_files_is_listed_once() {
                 assert!(!bed.keys().iter().any(|key| key.starts_with("x/c/1/")), "{of}");
             }
         }
+    }
+}
+
+/// Paths of files in the array `x`: a chunk, or a note beside chunks or beside
+/// directories of chunks, perhaps in a directory of its own.
+fn files_in_an_array() -> impl Strategy<Value = BTreeSet<String>> {
+    let index = (0_u64..2, 0_u64..3, 0_u64..2);
+    let file = (index, 0_usize..7).prop_map(|((i, j, k), form)| match form {
+        0..2 => format!("x/c/{i}/{j}/{k}"),
+        2 => format!("x/c/{i}/{j}/note"),
+        3 => format!("x/c/{i}/note"),
+        4 => format!("x/c/{i}/{j}/sub/{k}"),
+        5 => format!("x/c/{i}/sub/{j}/{k}"),
+        _ => ["x/c/note", "x/note", "x/sub/c/0"][usize::try_from(j).expect("small")].to_owned(),
+    });
+    prop::collection::btree_set(file, 0..12)
+}
+
+/// Returns the paths of files with those of the directories that they are in.
+fn with_directories(files: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut all = files.clone();
+    for file in files {
+        all.extend(file.match_indices('/').map(|(at, _)| file[..at].to_owned()));
+    }
+    all.extend(["x", "x/zarr.json", "zarr.json"].map(str::to_owned));
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_file_in_an_array_is_listed_once_in_every_dialect(
+        files in files_in_an_array(),
+        name in prop::sample::select(&["v3", "d2020-10", "v2", "n5", "d2019-06", "d2019-05"][..]),
+        shards in any::<bool>(),
+        kept in prop::collection::vec(any::<bool>(), 12),
+    ) {
+        let shards = shards && matches!(name, "v3" | "d2020-10");
+        let mut bed = Bed::empty(&Dialect::parse_name(name).expect("a dialect"), shards);
+        let first = bed.keys();
+        let document = array_of_three_dimensions("default", "/", false);
+        bed.write("x/zarr.json", document.as_bytes()).expect("stored");
+        for file in &files {
+            bed.write(file, b"abcd").expect("stored");
+        }
+        let is_listed = |bed: &Bed, files: &BTreeSet<String>| {
+            let mut found = Vec::new();
+            collect(bed, "", &mut found);
+            found.sort();
+            let expected: Vec<String> = with_directories(files).into_iter().collect();
+            prop_assert_eq!(found, expected);
+            Ok(())
+        };
+        is_listed(&bed, &files)?;
+        bed.vfs.sync().expect("stored");
+        bed.remount();
+        is_listed(&bed, &files)?;
+        let each = files.into_iter().zip(kept);
+        let (kept, removed): (Vec<_>, Vec<_>) = each.partition(|(_, is_kept)| *is_kept);
+        for (file, _) in removed {
+            bed.unlink(&file).expect("there");
+        }
+        bed.vfs.sync().expect("stored");
+        bed.remount();
+        is_listed(&bed, &kept.into_iter().map(|(file, _)| file).collect())?;
+        remove_all(&bed, "x", false).expect("removed");
+        bed.vfs.sync().expect("stored");
+        prop_assert_eq!(bed.keys(), first);
     }
 }

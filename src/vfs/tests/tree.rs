@@ -325,7 +325,7 @@ fn rmdir(bed: &Bed, path: &str) -> Result<()> {
 
 /// As `rm -r` does it: everything that is listed, in the order of the listing or the other way
 /// round.
-fn remove_all(bed: &Bed, path: &str, reversed: bool) -> Result<()> {
+pub(super) fn remove_all(bed: &Bed, path: &str, reversed: bool) -> Result<()> {
     let mut names = bed.names(path);
     if reversed {
         names.reverse();
@@ -465,7 +465,8 @@ fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn collect(bed: &Bed, path: &str, found: &mut Vec<String>) {
+/// Adds the paths of all files and directories below `path`.
+pub(super) fn collect(bed: &Bed, path: &str, found: &mut Vec<String>) {
     for name in bed.names(path) {
         let below = if path.is_empty() { name } else { format!("{path}/{name}") };
         let number = bed.find(&below).expect("listed and not there");
