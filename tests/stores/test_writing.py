@@ -91,6 +91,22 @@ def test_programs_create_change_move_and_remove_nodes(mount, root, prefix, tmp_p
     assert {key.split("/")[0] for key in servers.keys(prefix)} == {"y", "zarr.json"}
 
 
+@pytest.mark.parametrize("name, row", [("plain", 1), ("sharded", 3)])
+def test_a_file_in_a_directory_without_chunks_is_listed_and_removed(mount, root, prefix, name, row):
+    with mount() as m:
+        for chunk in list((m / name / "c" / str(row)).iterdir()):
+            chunk.unlink()
+        (m / name / "c" / str(row) / "note").write_bytes(b"text")
+    rows = sorted(str(i) for i in range(row + 1))
+    with mount() as m:
+        assert sorted(os.listdir(m / name / "c")) == rows
+        assert os.listdir(m / name / "c" / str(row)) == ["note"]
+        assert (m / name / "c" / str(row) / "note").read_bytes() == b"text"
+        shutil.rmtree(m / name / "c" / str(row))
+        assert sorted(os.listdir(m / name / "c")) == rows[:-1]
+    assert not [key for key in servers.keys(prefix) if key.endswith("note")]
+
+
 def test_the_last_inner_chunk_leaves_an_empty_shard(mount, root, prefix):
     with mount() as m:
         for name in ["0/0", "0/1", "0/2", "1/0", "1/1", "1/2"]:
