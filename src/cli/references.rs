@@ -157,7 +157,8 @@ impl References {
         for typed in &remote.allow_virtual {
             allowed.push(Allowed::parse(typed)?);
         }
-        let addressee = self.addressee(&allowed).map(str::to_owned);
+        let has_headers = !remote.headers.is_empty();
+        let addressee = if has_headers { self.addressee(&allowed)? } else { None };
         let mut opened = Vec::new();
         for Allowed { prefixes, place } in allowed {
             let remote = match (&place, &addressee) {
@@ -195,20 +196,27 @@ impl References {
     }
 
     /// Returns a URL on the web server that gets the headers of the user: that of the references,
-    /// or the only one that they may lead to.
-    fn addressee<'a>(&'a self, allowed: &'a [Allowed]) -> Option<&'a str> {
+    /// or the only one that they may lead to. An error names two of them, if there are several.
+    fn addressee(&self, allowed: &[Allowed]) -> Result<Option<String>, Failure> {
         if let Place::Url(url) = &self.base
             && remote::is_web(url)
         {
-            return Some(url);
+            return Ok(Some(url.clone()));
         }
-        let urls = allowed.iter().filter_map(|allowed| match &allowed.place {
+        let mut urls = allowed.iter().filter_map(|allowed| match &allowed.place {
             Place::Url(url) if remote::is_web(url) => Some(url.as_str()),
             Place::Url(_) | Place::Directory(_) => None,
         });
-        let mut urls = urls.peekable();
-        let first = *urls.peek()?;
-        urls.all(|url| remote::are_on_one_server(url, first)).then_some(first)
+        let Some(first) = urls.next() else { return Ok(None) };
+        match urls.find(|url| !remote::are_on_one_server(url, first)) {
+            None => Ok(Some(first.to_owned())),
+            Some(other) => Err(failed(format!(
+                "--header: it is sent to one web server, and --allow-virtual names several \
+                 ({} and {}): leave the header out, or allow one server",
+                remote::shown(first),
+                remote::shown(other)
+            ))),
+        }
     }
 
     /// Whether they may lead to a server.

@@ -200,10 +200,15 @@ def test_a_header_goes_to_the_server_of_the_url_alone(root):
             assert set(seen["there"]) <= ({"s3cret"} if is_local else {None})
             assert seen["there" if host == there else "here"]
             assert set(seen["here"]) <= {"s3cret"}
-        # To which of two servers a token belongs is not known.
+        # Which of two servers a token is for is not known.
         seen["there"].clear()
         command = [BIN, "cat", "--as", "raw", f"kerchunk+{root}/far.json", *options, f"{there}/data"]
-        subprocess.run([*command, "--allow-virtual", f"{here}/data"], capture_output=True, timeout=60, check=True)
+        command += ["--allow-virtual", f"{here}/data"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and not seen["there"]
+        assert f"--allow-virtual names several ({there}/data and {here}/data): leave the header out" in done.stderr
+        command = [argument for argument in command if argument not in options[:2]]
+        subprocess.run(command, capture_output=True, timeout=60, check=True)
         assert seen["there"] and set(seen["there"]) == {None}
 
 
