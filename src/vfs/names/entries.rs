@@ -17,6 +17,10 @@ use crate::store::STATES;
 use crate::vfs::options::Form;
 use crate::view::has_level;
 
+/// A listing remembers this many directories of chunks, to list none of them twice. It asks the
+/// store about the others. Few in unit tests, so that these try both.
+const MAX_KNOWN: usize = if cfg!(test) { 2 } else { 1 << 16 };
+
 impl Listings {
     /// Lists every name in a directory with its place, those that only this mount has first.
     pub fn entries(&self, directory: &Place) -> Result<DirEntries> {
@@ -165,7 +169,7 @@ impl Listings {
             Place::ChunkDir(path, prefix) => {
                 let array = self.core.shown_array(path)?;
                 let chunks = self.chunk_names(path, &array, prefix)?;
-                Ok(self.with_ordinary_files(path, place, chunks))
+                Ok(self.with_ordinary_files(path, &array, prefix, chunks))
             }
             Place::OrdinaryDir(path, _) => self.names.ordinary.entries(path, place),
             Place::Control => {
@@ -187,27 +191,39 @@ impl Listings {
         }
     }
 
-    /// Adds the ordinary files of a directory of chunks to its `chunks`.
+    /// Adds the ordinary files in the directory of chunks with the first indices `prefix` to its
+    /// `chunks`.
     fn with_ordinary_files(
         &self,
         path: &NodePath,
-        place: &Place,
+        array: &Arc<Array>,
+        prefix: &[u64],
         chunks: DirEntries,
     ) -> DirEntries {
-        let mut chunks = chunks.fuse();
-        let (names, path, place) = (Arc::clone(&self.names), path.clone(), place.clone());
+        let (names, path, array) = (Arc::clone(&self.names), path.clone(), Arc::clone(array));
+        let (prefix, mut chunks) = (prefix.to_vec(), chunks.fuse());
         let (mut listed, mut ordinary) = (HashSet::new(), None);
         Box::new(std::iter::from_fn(move || {
             if let Some(found) = chunks.next() {
-                if let Ok((_, Place::ChunkDir(_, indices))) = &found {
+                if let Ok((_, Place::ChunkDir(_, indices))) = &found
+                    && listed.len() < MAX_KNOWN
+                {
                     listed.extend(indices.last().copied());
                 }
                 return Some(found);
             }
             // A store that takes long knows the names by now.
             let ordinary = ordinary.get_or_insert_with(|| {
-                let entries =
-                    names.ordinary.entries_beside(&path, &place, std::mem::take(&mut listed));
+                let place = Place::ChunkDir(path.clone(), prefix.clone());
+                let (known, all) = (Arc::clone(&names), std::mem::take(&mut listed));
+                let (array, prefix) = (Arc::clone(&array), prefix.clone());
+                let is_listed = move |index| {
+                    let below = [&prefix[..], &[index]].concat();
+                    Ok(all.contains(&index)
+                        || all.len() == MAX_KNOWN
+                            && known.places.may_have_chunks(&array, &below)?)
+                };
+                let entries = names.ordinary.entries_beside(&path, &place, is_listed);
                 entries.unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
             });
             ordinary.next()

@@ -4,7 +4,6 @@
 //! be links or other special files, and keep their bytes there while they are open. The directories
 //! of nodes and chunks also have the attributes of the store's directories, where it has them.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::place::{CHUNKS, DirEntries, Place, below};
@@ -124,15 +123,16 @@ impl OrdinaryFiles {
     /// Lists the ordinary files and directories beside a node, in the directory `place`, and the
     /// directories of chunks that hold any.
     pub fn entries(&self, path: &NodePath, place: &Place) -> Result<DirEntries> {
-        self.entries_beside(path, place, HashSet::new())
+        self.entries_beside(path, place, |_| Ok(false))
     }
 
-    /// Like [`Self::entries`], without the directories of chunks that are `listed` by their index.
+    /// Like [`Self::entries`], without the directories of chunks of which `is_listed` is true. It
+    /// gets their last index.
     pub fn entries_beside(
         &self,
         path: &NodePath,
         place: &Place,
-        listed: HashSet<u64>,
+        is_listed: impl Fn(u64) -> Result<bool> + Send + 'static,
     ) -> Result<DirEntries> {
         let Some(list) = self.core.hierarchy.store().list() else {
             return Ok(Box::new(std::iter::empty()));
@@ -155,10 +155,14 @@ impl OrdinaryFiles {
                 && let Some(index) = parse_index(&name)
             {
                 // In the mount it is a chunk or a directory of chunks, whatever keys the store has.
-                let is_unlisted = matches!(entry, Entry::Prefix(_)) && !listed.contains(&index);
-                let below = [&above[..], &[index]].concat();
-                let directory = is_unlisted.then(|| files.chunk_directory(&path, below))?;
-                return directory.map(|found| Some((name, found?))).transpose();
+                if matches!(entry, Entry::Key(_)) {
+                    return None;
+                }
+                let found = is_listed(index).and_then(|is_listed| {
+                    let below = [&above[..], &[index]].concat();
+                    if is_listed { Ok(None) } else { files.chunk_directory(&path, below) }
+                });
+                return found.map(|place| Some((name, place?))).transpose();
             }
             let below =
                 if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
