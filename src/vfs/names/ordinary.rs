@@ -126,8 +126,8 @@ impl OrdinaryFiles {
         self.entries_beside(path, place, |_| Ok(false))
     }
 
-    /// Like [`Self::entries`], without the directories of chunks of which `is_listed` is true. It
-    /// gets their last index.
+    /// Like [`Self::entries`], without the directories of chunks that are listed already:
+    /// `is_listed` says so for their last index.
     pub fn entries_beside(
         &self,
         path: &NodePath,
