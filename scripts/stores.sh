@@ -4,6 +4,7 @@
 # from the npm registry) and Google (tests/stores/gcs.py), and those of web servers (nginx and others, of Debian).
 #
 #   scripts/stores.sh [arguments for pytest]     ZARRFS_BIN: the program to test [default: it is built]
+#   ZARRFS_PART=10: only a tenth of the cases of tests that have many, as scripts/test.sh does
 #   ZARRFS_LONG=1: all tests with Azure and Google, every hierarchy on each web server, several machines (network
 #   namespaces, as root), and the same tests on Ceph (installs Debian's radosgw)
 set -euo pipefail

@@ -156,8 +156,8 @@ fn a_directory_of_chunks_that_has_only_other_files_is_listed_once() {
     }
 }
 
-/// Paths of files in the array `x`: a chunk, or a note beside chunks or beside
-/// directories of chunks, perhaps in a directory of its own.
+/// Paths of files in the array `x`: chunks, and notes beside chunks or beside directories of
+/// chunks, perhaps in directories of their own.
 fn files_in_an_array() -> impl Strategy<Value = BTreeSet<String>> {
     let index = (0_u64..2, 0_u64..3, 0_u64..2);
     let file = (index, 0_usize..7).prop_map(|((i, j, k), form)| match form {
