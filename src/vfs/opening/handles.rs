@@ -16,6 +16,9 @@ use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 use crate::vfs::reader::open_view::OpenView;
 
+/// How many files may be open beyond the limit if they are reports: they tell why it was reached.
+const SPARE_FOR_REPORTS: usize = 64;
+
 /// An open file.
 #[derive(Debug, Clone)]
 pub(in crate::vfs) struct Handle {
@@ -93,9 +96,13 @@ impl Handles {
         number
     }
 
-    /// Fails if programs have as many files open as they may.
-    pub fn check_count(&self) -> Result<()> {
-        if limits::OPEN_FILES.is_exceeded_by(self.table.lock().len().saturating_add(1)) {
+    /// Fails if programs have as many files open as they may. Some reports can be opened even then.
+    pub fn check_count(&self, inode: &Inode) -> Result<()> {
+        let open = self.len().saturating_add(1);
+        let is_refused = limits::OPEN_FILES.is_exceeded_by(open)
+            && (limits::OPEN_FILES.is_exceeded_by(open.saturating_sub(SPARE_FOR_REPORTS))
+                || !matches!(inode.place(), Some(Place::Report(_))));
+        if is_refused {
             let detail = format!("too many open files, {}", limits::OPEN_FILES);
             return Err(Error::new(Kind::Os(libc::ENFILE), detail));
         }

@@ -84,7 +84,7 @@ impl Opener {
     }
 
     pub fn open_inode(&self, known: &Arc<Inode>, access: Access) -> Result<Opened> {
-        self.handles.check_count()?;
+        self.handles.check_count(known)?;
         if access != Access::Read {
             self.core.hierarchy.store().write()?;
         }
