@@ -4,8 +4,9 @@
 #
 #   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the tests with other programs run with all their cases,
 #   and not with a tenth of them, a fifth if they are few (ZARRFS_PART=10); the concurrency tests run for a minute each,
-#   and those that kill, cut the power and fail calls try every one; each feature is compiled alone; the oldest Rust
-#   version is installed and tried; packages are built, and installed in fresh trees of Debian (as root)
+#   and those that kill, cut the power and fail calls try every one; zarrfs is also compiled without features, and with
+#   each alone; the oldest Rust version is installed and tried; packages are built, and installed in fresh trees of
+#   Debian (as root)
 #
 # Python environments are kept in ${ZARRFS_TEST_CACHE:-~/.cache/zarrfs-tests}. No mount, process or file stays.
 set -euo pipefail
@@ -197,15 +198,13 @@ say "cargo clippy"
 run cargo clippy --locked -q --all-targets -- -D warnings
 say "cargo doc"
 RUSTDOCFLAGS="-D warnings" run cargo doc -q --no-deps
-say "without the feature remote"
 if cargo tree --locked --no-default-features -e normal --prefix none | grep -E '^(tokio|object_store|reqwest|rustls) '; then
     fail "these are needed without the feature remote"
 fi
-run cargo check --locked -q --no-default-features
 if [ "${ZARRFS_LONG:-}" = 1 ]; then
-    for feature in serve remote; do
-        say "only the feature $feature"
-        run cargo check --locked -q --no-default-features --features "$feature"
+    for features in "" grib serve remote; do
+        say "no features but: ${features:-none}"
+        run cargo check --locked -q --no-default-features --features "$features"
     done
 fi
 wait "$installing" || { cat "$work/installing.log" >&2; fail "what the tests need could not be installed"; }
