@@ -6,7 +6,9 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
+import zarr
 
 import hostile
 import mounts
@@ -129,6 +131,25 @@ def test_a_program_that_reads_millions_of_chunks_ends_when_it_is_killed(mount, p
         reader.kill()
         reader.wait(timeout=SECONDS_TO_END)
         assert reader.returncode == -signal.SIGKILL
+        began = time.monotonic()
+        assert m.unmount() is None
+        assert time.monotonic() - began < SECONDS_TO_END
+
+
+def test_a_program_that_waits_for_a_view_of_many_strings_ends_when_it_is_killed(mount, place):
+    store = place / "made"
+    strings = 4096
+    array = zarr.create_array(store / "x", shape=(1000 * strings,), chunks=(strings,), dtype="variable_length_bytes")
+    array[:strings] = np.array([bytes(2000)] * strings, dtype=object)
+    for chunk in range(1, 1000):
+        os.link(store / "x/c/0", store / f"x/c/{chunk}")
+    with mount(store, copy=False) as m:
+        for path in ("x.h5", ".zarrfs/views/x"):
+            reader = subprocess.Popen(["stat" if path == "x.h5" else "cat", m / path], stdout=subprocess.DEVNULL)
+            time.sleep(GLANCE)
+            assert reader.poll() is None
+            reader.kill()
+            reader.wait(timeout=SECONDS_TO_END)
         began = time.monotonic()
         assert m.unmount() is None
         assert time.monotonic() - began < SECONDS_TO_END

@@ -28,6 +28,7 @@ use crate::vfs::reader::stored_versions::LastVersions;
 use crate::vfs::reader::{ReadState, Reader};
 use crate::vfs::view_writers::ViewWriters;
 use crate::view::{FORMATS, Format, GetChunk, ROOT_NAME, Source, View};
+use crate::waiting;
 
 /// The most views to cache.
 const MAX_KEPT: usize = 256;
@@ -279,6 +280,7 @@ impl Views {
         let (since, moves) = (self.core.fresh_since(None), self.core.hierarchy.moves());
         let used = RefCell::new((Vec::<Arc<Array>>::new(), 0_u64));
         let get: &GetChunk<'_> = &|elements, coords, _| {
+            waiting::check()?; // The values of all chunks may decide what the file looks like.
             let array = &elements.array;
             let (arrays, generation) = &mut *used.borrow_mut();
             if !arrays.iter().any(|known| Arc::ptr_eq(known, array)) {
