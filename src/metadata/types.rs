@@ -28,6 +28,15 @@ impl Endian {
     }
 }
 
+/// The types that need a configuration, beside structures.
+const CONFIGURED: [&str; 5] = [
+    "raw_bytes",
+    "null_terminated_bytes",
+    "fixed_length_utf32",
+    "numpy.datetime64",
+    "numpy.timedelta64",
+];
+
 /// Parses a type, and its byte order if the name has it (`>i4`).
 ///
 /// Accepts the names of v3 and its registry, the type strings of Zarr 2 and the drafts, and
@@ -39,9 +48,16 @@ pub(super) fn data_type(value: &Value) -> Result<(DType, Option<Endian>)> {
         let limit = usize::try_from(MAX_ITEM_LEN).unwrap_or(usize::MAX);
         dtype.is_variable() || (1..=limit).contains(&dtype.item_len())
     };
-    known
-        .filter(fits)
-        .ok_or_else(|| Error::unsupported(format!("data type {} is not known", named(value))))
+    known.filter(fits).ok_or_else(|| {
+        let why = match value.get("name").and_then(Value::as_str) {
+            Some("struct" | "structured") => {
+                "needs \"fields\" with names of their own and types of a fixed length"
+            }
+            Some(name) if CONFIGURED.contains(&name) => "has a configuration that is not known",
+            _ => "is not known",
+        };
+        Error::unsupported(format!("data type {} {why}", named(value)))
+    })
 }
 
 /// Returns the first known type of a fallback, which may be a list.
@@ -396,13 +412,30 @@ mod tests {
             (json!("r7"), "\"r7\""),
             (json!({"type": "<M8[lightyears]", "fallback": null}), "\"<M8[lightyears]\""),
             (json!({"type": [["x", "<i2"], ["x", "<i2"]]}), "[[\"x\",\"<i2\"],[\"x\",\"<i2\"]]"),
-            (
-                json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": 6}}),
-                "\"fixed_length_utf32\"",
-            ),
         ] {
             let error = data_type(&value).expect_err("unknown");
             assert_eq!(error.to_string(), format!("data type {named} is not known"));
+        }
+    }
+
+    #[test]
+    fn a_known_type_that_cannot_be_understood_is_not_called_unknown() {
+        let structure = |fields: Value| json!({"fields": fields});
+        let fields = "needs \"fields\" with names of their own and types of a fixed length";
+        for (name, configuration, why) in [
+            ("structured", structure(json!([["a", "uint8"], ["a", "uint8"]])), fields),
+            ("structured", structure(json!([])), fields),
+            ("struct", structure(json!([["a", "string"]])), fields),
+            ("struct", Value::Null, fields),
+            (
+                "fixed_length_utf32",
+                json!({"length_bytes": 6}),
+                "has a configuration that is not known",
+            ),
+        ] {
+            let value = json!({"name": name, "configuration": configuration});
+            let error = data_type(&value).expect_err("not understood");
+            assert_eq!(error.to_string(), format!("data type \"{name}\" {why}"));
         }
     }
 }
