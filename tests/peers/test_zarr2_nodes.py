@@ -131,3 +131,56 @@ def test_the_whole_mount_becomes_zarr_2_when_a_program_replaces_its_root(new, mo
         assert_same(zarr.open_group(m.path, mode="r")["a"][...], VALUES, "a")
         assert sorted(os.listdir(m.path)) == [".zattrs", ".zgroup", ".zmetadata", "a"]
     assert zarr.open_group(m.store, mode="r").attrs["title"] == "x"
+
+
+@pytest.mark.parametrize("place", PLACES, ids=ident)
+@pytest.mark.parametrize("keys", [".", "/"])
+def test_a_metadata_file_that_is_removed_and_written_again_describes_the_same_node(mount, tmp_path, place, keys):
+    group = zarr.open_group(tmp_path / "tree", mode="w", zarr_format=2, attributes={"title": "x"})
+    array = group.create_array("a", shape=(8,), chunks=(4,), dtype="i4", attributes={"unit": "K"}, chunk_key_encoding={"name": "v2", "separator": keys})
+    array[:] = 7
+    with mount(tmp_path / "new", "--create", "--format", *place, copy=False) as m:
+        shutil.copytree(tmp_path / "tree", m / "tree")
+        for name in ("tree/a/.zarray", "tree/.zgroup", "tree/.zattrs", "tree/a/.zattrs"):
+            text = (m / name).read_bytes()
+            (m / name).unlink()
+            (m / name).write_bytes(text)
+        again = zarr.open_group(m / "tree", mode="r", zarr_format=2)
+        assert dict(again.attrs) == {"title": "x"} and dict(again["a"].attrs) == {"unit": "K"}
+        assert (again["a"][:] == 7).all()
+        text = (m / "tree/a/.zarray").read_bytes()
+        (m / "tree/a/.zarray").unlink()
+        (m / "tree/a/.zattrs").unlink()
+        (m / "tree/a/.zarray").write_bytes(text)
+        assert dict(zarr.open_array(m / "tree/a", mode="r", zarr_format=2).attrs) == {}, "they were removed, too"
+
+
+def test_git_restores_a_tree_of_zarr_2(mount, tmp_path):
+    group = zarr.open_group(tmp_path / "repository/tree", mode="w", zarr_format=2, attributes={"title": "x"})
+    group.create_array("a", shape=(8,), chunks=(4,), dtype="i4")[:] = 7
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *command], cwd=tmp_path / "repository", check=True)
+    with mount(tmp_path / "new", "--create", copy=False) as m:
+        subprocess.run([*git, "clone", "-q", tmp_path / "repository", m / "r"], check=True)
+        subprocess.run([*git, "reset", "-q", "--hard"], cwd=m / "r", check=True)
+        again = zarr.open_group(m / "r/tree", mode="r", zarr_format=2)
+        assert dict(again.attrs) == {"title": "x"} and (again["a"][:] == 7).all()
+
+
+def test_another_file_is_not_lost_when_it_gets_the_name_of_consolidated_metadata(mount, tmp_path):
+    with mount(tmp_path / "new", "--create", copy=False) as m:
+        m.allow("no consolidated metadata|not JSON|the name of a metadata file")
+        (m / "d").mkdir()
+        (m / "d/precious").write_text("precious")
+        for name, text in {"precious": "precious", "other": "{}"}.items():
+            (m / f"d/{name}").write_text(text)
+            for change in (os.rename, os.link):
+                with pytest.raises(OSError):
+                    change(m / f"d/{name}", m / "d/.zmetadata")
+            assert (m / f"d/{name}").read_text() == text
+        with pytest.raises(OSError):
+            (m / "d/.zmetadata").write_text("precious")
+        with pytest.raises(OSError):
+            (m / "d/.zmetadata").mkdir()
+        assert sorted(os.listdir(m / "d")) == ["other", "precious"]

@@ -17,11 +17,17 @@ use crate::vfs::names::chunk_names::ChunkNames;
 use crate::vfs::names::listing::Listings;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::{CHUNKS, DOCUMENT, Place};
+use crate::vfs::names::zarr2::is_name_of_zarr2;
 use crate::vfs::opening::handles::Handles;
+use crate::vfs::options::Form;
 
 /// The reason why a directory cannot be moved into an array. The errno is not `EINVAL`, which `mv`
 /// takes for a move of a directory into itself.
 const NOT_IN_ARRAY: &str = "an array cannot contain nodes";
+
+/// The reason why a directory cannot be moved in, into or out of an array. The error makes `mv` and
+/// `shutil.move` copy file by file, and then remove.
+const COPY_FILES: &str = "a directory of an array cannot be renamed: copy its files";
 
 /// How deep to look for nodes and files in a made directory.
 const MOST_LEVELS: usize = 64;
@@ -103,6 +109,9 @@ impl Directories {
         name: &str,
         owner: Ownership,
     ) -> Result<Place> {
+        if self.core.form_of(path) == Form::Zarr2 && is_name_of_zarr2(name) {
+            return Err(Error::invalid("the name of a metadata file"));
+        }
         let (child, changes) = (path.child(name)?, self.core.hierarchy.changes());
         match changes.make_directory(&child) {
             // No node can have this name (`__pycache__`), but an ordinary directory can.
@@ -246,6 +255,16 @@ impl Directories {
         Ok(())
     }
 
+    /// Returns the error of a move of the directory `path` into an array, where the files of one
+    /// that holds only ordinary files can be copied.
+    fn not_into_array(&self, path: &NodePath) -> Result<Error> {
+        let is_bare = self.core.hierarchy.existing(path)?.is_bare();
+        if is_bare && self.holds_only_ordinary(&Place::Node(path.clone()), 0)? == Some(true) {
+            return Ok(Error::new(Kind::CrossDevice, COPY_FILES));
+        }
+        Ok(Error::new(Kind::NotPermitted, NOT_IN_ARRAY))
+    }
+
     /// Moves the directory `from` with everything below it to `new_name` in `new_parent`. `taken`
     /// is what has that name now.
     pub fn rename_directory(
@@ -258,9 +277,7 @@ impl Directories {
         let path = match from {
             Place::Node(path) => path,
             Place::ChunkDir(..) | Place::OrdinaryDir(..) => {
-                // The error makes `mv` and `shutil.move` copy chunk by chunk, and then remove.
-                let detail = "a directory in an array cannot be renamed: copy its files";
-                return Err(Error::new(Kind::CrossDevice, detail));
+                return Err(Error::new(Kind::CrossDevice, COPY_FILES));
             }
             _ => return Err(Error::new(Kind::NotPermitted, "cannot be renamed")),
         };
@@ -271,11 +288,11 @@ impl Directories {
             Place::Node(group) => {
                 let node = self.core.hierarchy.existing(group)?;
                 if node.kind() == NodeKind::Array {
-                    return Err(Error::new(Kind::NotPermitted, NOT_IN_ARRAY));
+                    return Err(self.not_into_array(path)?);
                 }
                 group.child(new_name)?
             }
-            _ => return Err(Error::new(Kind::NotPermitted, NOT_IN_ARRAY)),
+            _ => return Err(self.not_into_array(path)?),
         };
         let replaced = match taken {
             None => None,

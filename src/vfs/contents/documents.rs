@@ -47,7 +47,7 @@ impl DocumentWriter {
         self.chunks.store_array(path)?;
         let node = self.core.hierarchy.existing(path)?;
         if node.is_bare() {
-            return match self.edit_of_removed(&node, written)? {
+            return match self.edit_of_removed(&node, shown, written)? {
                 Some((removed, edit)) => changes.restore(&node, removed, &edit),
                 None => self.create_node(&node, &self.core.hierarchy.raise(path, written)?),
             };
@@ -55,11 +55,7 @@ impl DocumentWriter {
         if is_plain_group(&node) && is_array(written) {
             return self.create_node(&node, &self.core.hierarchy.raise(path, written)?);
         }
-        let base = match shown {
-            Some(shown) => shown.into(),
-            None => self.core.hierarchy.shown().text_of(&node, Wanted::Text)?,
-        };
-        match self.edit_of(&node, &base, written) {
+        match self.edit_of(&node, &self.base_of(&node, shown)?, written) {
             Ok(edit) => changes.edit(path, &edit),
             Err(error) if error.kind() == Kind::Invalid && is_array(written) => {
                 self.replace_array(&node, written, error)
@@ -83,11 +79,11 @@ impl DocumentWriter {
     fn edit_of_removed<'n>(
         &self,
         node: &'n Node,
+        shown: Option<&str>,
         written: &[u8],
     ) -> Result<Option<(&'n Document, Edit)>> {
         let Some(removed) = node.removed() else { return Ok(None) };
-        match self.edit_of(node, &self.core.hierarchy.shown().text_of(node, Wanted::Text)?, written)
-        {
+        match self.edit_of(node, &self.base_of(node, shown)?, written) {
             Ok(edit) => Ok(Some((removed, edit))),
             Err(_) if !self.holds_chunks(node)? => Ok(None),
             Err(error) => {
@@ -161,6 +157,12 @@ impl DocumentWriter {
             self.names.inodes.release(inode);
         }
         settled
+    }
+
+    /// Returns the document of a node as a program saw it.
+    fn base_of(&self, node: &Node, shown: Option<&str>) -> Result<Arc<str>> {
+        let text = || self.core.hierarchy.shown().text_of(node, Wanted::Text);
+        shown.map_or_else(text, |shown| Ok(shown.into()))
     }
 
     /// Returns how `written` differs from the document of `node` that was shown as `base`.

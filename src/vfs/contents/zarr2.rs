@@ -2,7 +2,9 @@
 
 use super::documents::DocumentWriter;
 use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::Node;
 use crate::metadata::merge::Edit;
+use crate::metadata::zarr2::Documents;
 use crate::metadata::{NodeKind, NodePath, zarr2};
 use crate::vfs::names::place::Place;
 
@@ -12,6 +14,9 @@ impl DocumentWriter {
         let path = place.node().ok_or_else(Error::not_found)?;
         let written = String::from_utf8_lossy(written);
         let node = self.core.hierarchy.existing(path)?;
+        if let Place::Copies(_) = place {
+            check_consolidated(&written)?;
+        }
         if node.is_bare() && !matches!(place, Place::Document(_)) {
             // The metadata file of the node does not exist yet. Keep the attributes for it; for
             // consolidated metadata, remember only that they are wanted.
@@ -36,21 +41,7 @@ impl DocumentWriter {
         };
         let is_new = node.is_bare() || (kind == NodeKind::Array && node.kind() == NodeKind::Group);
         if is_new {
-            let attributes = self.names.zarr2.early_attributes.lock().get(path).cloned();
-            let document = zarr2::to_v3(kind, &written, attributes.as_deref())?;
-            self.store_document(path, None, document.as_bytes())?;
-            self.names.zarr2.note_fill(path, &written);
-            self.names.zarr2.early_attributes.lock().remove(path);
-            self.names.zarr2.removed_files.lock().retain(|place| place.node() != Some(path));
-            let is_wanted = self.names.zarr2.wants_copies.lock().remove(path);
-            if is_wanted && kind == NodeKind::Group {
-                return self
-                    .core
-                    .hierarchy
-                    .changes()
-                    .edit(path, &Edit { consolidated: Some(true), ..Edit::default() });
-            }
-            return Ok(());
+            return self.create_of_zarr2(&node, kind, &written);
         }
         if kind != node.kind() {
             return Err(Error::invalid("the node is an array: remove it first"));
@@ -71,6 +62,39 @@ impl DocumentWriter {
             self.names.zarr2.note_fill(path, &written);
         }
         Ok(())
+    }
+
+    /// Creates a node from its metadata file, or makes one again whose metadata file was removed.
+    fn create_of_zarr2(&self, node: &Node, kind: NodeKind, written: &str) -> Result<()> {
+        let path = node.path();
+        let removed = self.removed_documents(node, kind);
+        let early = self.names.zarr2.early_attributes.lock().get(path).cloned();
+        let beside = Place::Attributes(path.clone());
+        let is_beside = !self.names.zarr2.removed_files.lock().contains(&beside);
+        let kept = removed.as_ref().filter(|_| is_beside).map(|removed| &*removed.attributes);
+        let document = zarr2::to_v3(kind, written, early.as_deref().or(kept))?;
+        let base =
+            removed.map(|removed| zarr2::to_v3(kind, &removed.document, Some(&removed.attributes)));
+        self.store_document(path, base.transpose()?.as_deref(), document.as_bytes())?;
+        self.names.zarr2.note_fill(path, written);
+        self.names.zarr2.early_attributes.lock().remove(path);
+        self.names.zarr2.removed_files.lock().retain(|place| place.node() != Some(path));
+        let is_wanted = self.names.zarr2.wants_copies.lock().remove(path);
+        if is_wanted && kind == NodeKind::Group {
+            return self
+                .core
+                .hierarchy
+                .changes()
+                .edit(path, &Edit { consolidated: Some(true), ..Edit::default() });
+        }
+        Ok(())
+    }
+
+    /// Returns the metadata files of a node of this kind whose document was removed; `None` if that
+    /// was not understood.
+    fn removed_documents(&self, node: &Node, kind: NodeKind) -> Option<Documents> {
+        let is_removed = node.is_bare() && node.removed().is_some() && node.kind() == kind;
+        is_removed.then(|| self.names.zarr2.documents_of(node).ok()).flatten()
     }
 
     /// Adds the attributes that were written before to a directory that has become a group.
@@ -105,6 +129,17 @@ impl DocumentWriter {
             }
         }
     }
+}
+
+/// Fails unless a program wrote consolidated metadata. The mount generates its own, so another file
+/// of this name would be lost.
+fn check_consolidated(text: &str) -> Result<()> {
+    let document =
+        crate::json::parse_object(text.as_bytes()).map_err(|error| error.of_kind(Kind::Invalid))?;
+    if document.contains_key("zarr_consolidated_format") {
+        return Ok(());
+    }
+    Err(Error::invalid("no consolidated metadata: \"zarr_consolidated_format\" is missing"))
 }
 
 /// Whether a metadata file describes an array.

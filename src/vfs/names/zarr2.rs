@@ -160,7 +160,7 @@ impl Zarr2 {
             // They are added one by one.
             Ok((_, Place::Attributes(_) | Place::Copies(_))) => None,
             // A Zarr 2 copy of the metadata beside `zarr.json`.
-            Ok((name, Place::Ordinary(..))) if !is_bare && is_own_name(&name) => None,
+            Ok((name, Place::Ordinary(..))) if !is_bare && is_name_of_zarr2(&name) => None,
             other => Some(other),
         });
         let mut beside = Vec::new();
@@ -326,6 +326,6 @@ impl Zarr2 {
 }
 
 /// Whether this name belongs to a metadata file of Zarr 2.
-fn is_own_name(name: &str) -> bool {
+pub fn is_name_of_zarr2(name: &str) -> bool {
     [ZARRAY, ZGROUP, ZATTRS, ZMETADATA].contains(&name)
 }
