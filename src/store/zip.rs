@@ -31,7 +31,7 @@ use super::{
     ByteRange, Entries, Entry, Expected, Key, Keys, ListableStore, Prefix, ReadableStore, Requests,
     Room, Stat, Store, Value,
 };
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use archive::Archive;
 pub use archive::Limits;
 use table::Table;
@@ -57,6 +57,18 @@ pub struct ZipStore {
     made: Instant,
     /// A leaf lock.
     opened: Mutex<Arc<Opened>>,
+}
+
+/// Returns an error about the archive as one of the whole store: no single value is damaged, and it
+/// may pass, as when another program is writing the archive.
+fn of_archive(error: Error) -> Error {
+    match error.kind() {
+        Kind::Corrupt | Kind::TooLarge => {
+            let errno = error.errno();
+            error.of_kind(Kind::Os(errno))
+        }
+        _ => error,
+    }
 }
 
 impl ZipStore {
@@ -99,7 +111,7 @@ impl ZipStore {
                     let error = error.clone();
                     // The next reader tries again.
                     self.drop_outdated(&opened);
-                    return Err(error);
+                    return Err(of_archive(error));
                 }
             };
             if is_new || self.is_fresh(&opened) || self.is_current(&opened, &table)? {

@@ -317,7 +317,7 @@ impl Vfs {
                         && attempts < ATTEMPTS => {}
                 // `.zarrfs/errors` explains what is wrong with the store, so the root must stay
                 // reachable.
-                Err(error) if number == ROOT && error.errno() == libc::ESTALE => {
+                Err(error) if number == ROOT => {
                     self.core.note("getattr", &error);
                     break Attr::directory(self.core.mounted);
                 }

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import stat
 import struct
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import google_crc32c
 import pytest
 
 from confined import SECONDS
+from mounts import wait_until
 
 MISSING = 2**64 - 1
 
@@ -328,3 +330,29 @@ def test_nothing_from_outside_is_shown_or_written(mount, confined, tmp_path, tri
         confined.check(m, tried)
     assert {p: p.read_bytes() for p in before} == before, "written outside of the store"
     assert set(os.listdir(outside)) == {"c", "secret", "zarr.json"} and os.listdir(outside / "c") == ["0"]
+
+
+@pytest.mark.parametrize("root", ["a link to itself", "a device"])
+def test_where_the_root_cannot_be_read_errors_say_why_and_umount_stores_what_waits(mount, tmp_path, root):
+    store = tmp_path / "made"
+    (store / "x").mkdir(parents=True)
+    group = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}})
+    (store / "zarr.json").write_text(group)
+    (store / "x/zarr.json").write_text(json.dumps(sharded()))
+    with mount(store, "--writeback-delay", "1h", copy=False) as m:
+        m.allow("circular symbolic link|not a regular file")
+        (m / "x/c").mkdir(exist_ok=True)
+        (m / "x/c/0").write_bytes(b"ABCDEFGH")
+        (store / "zarr.json").unlink()
+        if root == "a device":
+            os.mknod(store / "zarr.json", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        else:
+            (store / "zarr.json").symlink_to("zarr.json")
+        # For the time of --metadata-ttl, it may be as it was.
+        assert wait_until(lambda: os.stat(m.path) and "zarr.json: " in m.errors())
+        assert "x/c/0" in (m / ".zarrfs/unstored").read_text()
+        assert m.unmount() is None
+    (store / "zarr.json").unlink()
+    (store / "zarr.json").write_text(group)
+    with mount(store, copy=False) as m:
+        assert (m / "x/c/0").read_bytes() == b"ABCDEFGH"

@@ -212,6 +212,25 @@ def damaged(tmp_path):
     yield empty, ""
 
 
+def test_an_archive_that_is_cut_while_it_is_mounted_has_no_names_until_it_is_whole_again(zipped, tmp_path):
+    archive = tmp_path / "a.zip"
+    with zarr.storage.ZipStore(archive, mode="w") as store:
+        zarr.create_array(store, data=np.arange(4), chunks=(4,))
+    whole = archive.read_bytes()
+    with zipped(archive, "--metadata-ttl", "0s") as m:
+        m.allow("no zip archive, or the start of one")
+        os.truncate(archive, 300)
+        for name in ("nothing", "nothing.npy", "nothing/c/0"):
+            with pytest.raises(OSError) as refused:
+                os.stat(m / name)
+            assert refused.value.errno == errno.EIO
+        assert "no zip archive, or the start of one" in m.errors()
+        archive.write_bytes(whole)
+        assert wait_until(lambda: not (m / "nothing").exists())
+        os.truncate(archive, 300)
+        assert m.unmount() is None
+
+
 def test_damaged_and_hostile_archives_are_refused_with_a_sentence(tmp_path):
     for archive, sentence in damaged(tmp_path):
         begun = time.monotonic()

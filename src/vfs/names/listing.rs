@@ -65,9 +65,9 @@ impl Listings {
         let place = self.names.directory(number)?;
         let entries = || {
             self.entries(&place).or_else(|error| {
-                // `zarrfs umount` opens the root to sync it, even if the store is gone. Reading the
-                // directory then returns the error.
-                if number != ROOT || error.errno() != libc::ESTALE {
+                // `zarrfs umount` opens the root to sync it, even if the store is gone or the root
+                // cannot be read. Reading the directory then returns the error.
+                if number != ROOT {
                     return Err(error);
                 }
                 let late: DirEntries = Box::new(std::iter::once(Err(error)));

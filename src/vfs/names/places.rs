@@ -36,6 +36,10 @@ impl Places {
 
     /// Like [`Self::resolve`], with the stat of the stored value if it was needed.
     pub fn find(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+        // It explains why the root cannot be read, so it is found even then.
+        if name == CONTROL && *directory == Place::Node(NodePath::root()) {
+            return Ok(Some(Place::Control.into()));
+        }
         let found = match self.core.options.form {
             Form::View(_) => self.find_among_views(directory, name)?,
             Form::Zarr3 | Form::Zarr2 => self.find_in_form(directory, name)?,
@@ -54,7 +58,7 @@ impl Places {
                 let node = self.core.hierarchy.existing(&path)?;
                 (node.kind() == NodeKind::Group).then(|| Place::Node(path).into())
             }
-            found => found.filter(|found| found.place == Place::Control),
+            _ => None,
         })
     }
 
@@ -173,9 +177,6 @@ impl Places {
         directory: &Place,
         name: &str,
     ) -> Result<Option<Found>> {
-        if path.is_root() && name == CONTROL {
-            return Ok(Some(Place::Control.into()));
-        }
         let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
         if name == DOCUMENT {
             return Ok((!node.is_bare()).then(|| Place::Document(path.clone()).into()));
