@@ -18,6 +18,7 @@ pub(super) fn change(
     changes: &FileChanges,
 ) -> Result<Attr> {
     let attrs = vfs.attr_writer();
+    attrs.store_before(number, changes)?;
     if let Some(mode) = changes.mode {
         vfs.store_before_mode(number, mode)?;
     }

@@ -32,6 +32,9 @@ pub struct FileId {
     pub number: u64,
 }
 
+/// The set-user-ID and set-group-ID bits of a mode.
+pub const PRIVILEGES: u16 = 0o6000;
+
 /// The owner and the mode of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ownership {

@@ -28,8 +28,9 @@ pub trait FileStore: Send + Sync + fmt::Debug {
     fn create(&self, path: &str, owner: Ownership) -> Result<OpenFile>;
 
     /// Returns the owner and mode of a regular file that [`Self::create`] would make, without
-    /// making it. Fails as it would if this process may not make files there.
-    fn owner_of_new(&self, path: &str, owner: Ownership) -> Result<Ownership>;
+    /// making it; `None` if only making it tells them. Fails as it would if this process may not
+    /// make files there.
+    fn owner_of_new(&self, path: &str, owner: Ownership) -> Result<Option<Ownership>>;
 
     /// Makes a file that is not a regular one, or an empty one. The owner is that of
     /// [`Self::create`].

@@ -63,8 +63,8 @@ use bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 pub use aside::{Aside, PRIVATE};
 pub use file_stat::{
-    FileChanges, FileId, FileKind, FileStat, FileUse, NewNode, NewTime, Ownership, Presence,
-    Replace,
+    FileChanges, FileId, FileKind, FileStat, FileUse, NewNode, NewTime, Ownership, PRIVILEGES,
+    Presence, Replace,
 };
 pub use files::FileStore;
 pub use key::{Key, MAX_KEY_LEN, Prefix, is_component};

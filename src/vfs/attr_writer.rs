@@ -9,13 +9,16 @@ use std::time::SystemTime;
 
 use super::access::Caller;
 use super::contents::Contents;
+use super::contents::store::StoreReason;
 use super::core::Core;
 use super::names::Names;
 use super::names::file::Content;
+use super::names::inode::Inode;
+use super::names::overlay::Shown;
 use super::names::place::{Place, check_writable};
 use super::opening::handles::Handles;
 use crate::error::{At, Error, Result};
-use crate::store::{FileChanges, FileUse, OpenFile};
+use crate::store::{FileChanges, FileUse, OpenFile, PRIVILEGES};
 
 /// Changes the attributes of files.
 pub struct AttrWriter {
@@ -86,6 +89,28 @@ impl AttrWriter {
     pub fn may_lose_changes(&self, number: u64) -> Result<bool> {
         let place = self.names.inode(number)?.place();
         Ok(self.names.ordinary.store().is_some() && matches!(place, Some(Place::ChunkDir(..))))
+    }
+
+    /// Stores ordinary files that must be stored before attributes change: one that gets
+    /// privileges, since only the store clears them when others write to it, and those in a
+    /// directory that gets a modification time, since storing them later would change that.
+    pub fn store_before(&self, number: u64, changes: &FileChanges) -> Result<()> {
+        let files = &self.contents.files;
+        let store = |inode: &Inode, reason| {
+            let is_file = files.is_kept_as_file(inode.place().as_ref());
+            if is_file { files.store_content(inode, reason) } else { Ok(()) }
+        };
+        let inode = self.names.inode(number)?;
+        if changes.mode.is_some_and(|mode| mode & PRIVILEGES != 0) {
+            store(&inode, StoreReason::Asked)?;
+        }
+        let place = inode.place().filter(|place| place.is_dir() && changes.modified.is_some());
+        for (_, shown) in place.map_or_else(Vec::new, |place| self.names.overlay.list(&place)) {
+            if let Shown::File(_, inode) = shown {
+                store(&inode, StoreReason::Everything)?;
+            }
+        }
+        Ok(())
     }
 
     /// Sets the mode of a file that was created here and is not stored yet; `false` for other

@@ -296,6 +296,9 @@ impl Vfs {
     pub fn getattr(&self, number: u64) -> Result<Attr> {
         let known = self.names.inode(number)?;
         if let Some(attr) = Passthrough::attr_of_unnamed(&known) {
+            // Only a store of files keeps the owner.
+            let owner = attr.owner.filter(|_| self.names.ordinary.store().is_some());
+            let attr = Attr { owner, ..attr };
             return self.names.attrs.with_private(attr, known.place().as_ref());
         }
         if known.is_orphaned() {

@@ -552,3 +552,59 @@ def test_to_empty_an_empty_scratch_file_changes_its_time(m):
         os.utime(m / "g/f.tmp", (10**9, 10**9))
         how()
         assert os.stat(m / "g/f.tmp").st_mtime > 10**9
+
+
+@pytest.mark.parametrize("change", ["echo >> {}", "truncate -s 10 {}", "echo > {}", "chgrp 4321 {}"])
+def test_a_file_with_a_scratch_name_loses_its_privileges_as_any_file_does(m, store, change):
+    (m / "g/d").mkdir()
+    (m / "g/d").chmod(0o777)
+    (m / "g/d/plain").write_text("plain")
+    name = m / "g/d/w.tmp"
+    run("sh", "-c", f"cp /bin/true {name}; chmod 4755 {name}", user=1234)
+    assert stat.S_IMODE(os.stat(name).st_mode) == 0o4755
+    run("sh", "-c", change.format(name), user=0 if "chgrp" in change else 1234)
+    for path in (name, store / "g/d/w.tmp"):
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o755
+
+
+def test_a_file_with_a_scratch_name_has_the_mode_that_a_default_acl_gives(m, store):
+    (store / "acl").mkdir()
+    (store / "acl/plain").write_text("plain")
+    run("setfacl", "-d", "-m", "u:1234:r,g::-,o::-", store / "acl")
+    assert wait_until((m / "acl").is_dir)
+    run("sh", "-c", "umask 022; echo secret > x.tmp; mv x.tmp x; echo secret > .y.Ab12Cd; mv .y.Ab12Cd y; echo secret > z", cwd=m / "acl")
+    for name in "xyz":
+        assert stat.S_IMODE(os.stat(store / "acl" / name).st_mode) & 0o007 == 0, f"others may read {name}"
+        assert "user:1234:r--" in run("getfacl", "-cp", store / "acl" / name)
+
+
+@pytest.mark.parametrize("how", ["rm s.tmp", "mv t s.tmp"])
+def test_a_file_with_a_scratch_name_keeps_its_owner_while_it_is_open_without_its_name(m, how):
+    (m / "g/d").mkdir()
+    (m / "g/d").chmod(0o777)
+    (m / "g/d/plain").write_text("plain")
+    script = f"echo new > t; echo old > s.tmp; exec 7<> s.tmp; {how}; stat -Lc '%a %u' /dev/fd/7; cat /dev/fd/7; chmod 604 /dev/fd/7; stat -Lc %a /dev/fd/7"
+    assert run("bash", "-c", f"umask 022; {script}", cwd=m / "g/d", user=1234) == "644 1234\nold\n604\n"
+
+
+def test_a_directory_of_ordinary_files_is_moved_into_an_array(m, store):
+    (m / "q/dir").mkdir(parents=True)
+    (m / "q/plain").write_text("plain")
+    (m / "q/dir/x").write_text("moved")
+    m.allow("copy its files")
+    run("mv", m / "q/dir", m / "a")
+    assert (m / "a/dir/x").read_text() == "moved"
+    assert not (m / "q/dir").exists()
+    m.refused(errno.EPERM, "an array cannot contain nodes", lambda: os.rename(m / "g", m / "a/g"))
+
+
+@pytest.mark.parametrize("command", ["cp -a", "rsync -a"])
+def test_a_copied_directory_keeps_its_time_whatever_its_files_are_called(m, store, tmp_path, command):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/a.tmp").write_text("scratch")
+    os.utime(tmp_path / "d", (978307200, 978307200))
+    run(*command.split(), tmp_path / "d", m.path)
+    m.sync()
+    assert wait_until((store / "d/a.tmp").exists)
+    for at in (m.path, store):
+        assert os.stat(at / "d").st_mtime == 978307200

@@ -148,14 +148,17 @@ impl FileStore for DirectoryStore {
         Ok(file)
     }
 
-    fn owner_of_new(&self, path: &str, owner: Ownership) -> Result<Ownership> {
+    fn owner_of_new(&self, path: &str, owner: Ownership) -> Result<Option<Ownership>> {
         let above = Key::parse(path)?.parent();
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         // The store makes a directory of chunks with its first file.
-        let Some(dir) = open_at(&self.root, above.as_str(), flags)? else { return Ok(owner) };
+        let Some(dir) = open_at(&self.root, above.as_str(), flags)? else { return Ok(Some(owner)) };
         let access = Access::WRITE_OK | Access::EXEC_OK;
         accessat(CWD, path_of(&dir), access, AtFlags::EACCESS).map_err(Error::from).at(path)?;
-        owner_in(&dir, owner, false)
+        if has_default_acl(&dir) {
+            return Ok(None);
+        }
+        owner_in(&dir, owner, false).map(Some)
     }
 
     fn make(&self, path: &str, node: NewNode<'_>, owner: Ownership) -> Result<()> {

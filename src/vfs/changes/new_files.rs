@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::ordinary::is_lock_of_tensorstore;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::{FileStore, NewNode, Ownership};
+use crate::store::{FileStore, NewNode, Ownership, PRIVILEGES};
 use crate::vfs::access::{Access, Opened};
 use crate::vfs::contents::Contents;
 use crate::vfs::contents::ordinary::is_scratch;
@@ -59,7 +60,12 @@ impl NewFiles {
         }
         let owner = if self.contents.files.is_kept_as_file(Some(&place)) {
             let (files, path) = self.in_store(&place)?;
-            files.owner_of_new(&path, owner).at(place.shown())?
+            match files.owner_of_new(&path, owner).at(place.shown())? {
+                Some(new) if new.mode & PRIVILEGES == 0 => new,
+                _ if is_lock_of_tensorstore(&place) => owner,
+                // Only the store keeps an ACL, and clears privileges when others write to a file.
+                _ => return self.create_in_store(&place, owner, access),
+            }
         } else {
             owner
         };

@@ -55,13 +55,13 @@ impl Attrs {
     }
 
     /// Adds the owner and mode of a file that some users may not read. A file that has no name any
-    /// more can only be opened again by the user who mounted.
+    /// more can only be opened again by the user who mounted, unless it has an owner of its own.
     pub fn with_private(&self, attr: Attr, place: Option<&Place>) -> Result<Attr> {
         let private = match place {
             Some(place) => {
                 self.private.ownership_of(place).map_err(|error| error.at(place.shown()))?
             }
-            None if self.core.options.has_others && !attr.is_dir() => {
+            None if self.core.options.has_others && !attr.is_dir() && attr.owner.is_none() => {
                 Some(Ownership::of_process(0o600))
             }
             None => None,

@@ -174,11 +174,14 @@ impl Passthrough {
     pub fn attr_of_unnamed(inode: &Inode) -> Option<Attr> {
         let file = inode.known_file()?.lock();
         let (_, backing) = file.passthrough.backing.as_ref().filter(|_| inode.place().is_none())?;
+        let own = file.created.as_ref().map(|created| created.owner);
         Some(Attr {
             number: inode.number(),
             len: backing.len(),
             blocks: Attr::blocks_of(backing.len(), backing.len()),
             links: 0,
+            mode: own.map(|own| own.mode & 0o777),
+            owner: own,
             may_change: true,
             ..Attr::file(backing.modified())
         })
