@@ -67,15 +67,16 @@ impl DocumentWriter {
     /// Creates a node from its metadata file, or makes one again whose metadata file was removed.
     fn create_of_zarr2(&self, node: &Node, kind: NodeKind, written: &str) -> Result<()> {
         let path = node.path();
-        let removed = self.removed_documents(node, kind);
+        let removed = self.removed_documents(node);
         let early = self.names.zarr2.early_attributes.lock().get(path).cloned();
         let beside = Place::Attributes(path.clone());
         let is_beside = !self.names.zarr2.removed_files.lock().contains(&beside);
         let kept = removed.as_ref().filter(|_| is_beside).map(|removed| &*removed.attributes);
         let document = zarr2::to_v3(kind, written, early.as_deref().or(kept))?;
-        let base =
-            removed.map(|removed| zarr2::to_v3(kind, &removed.document, Some(&removed.attributes)));
-        self.store_document(path, base.transpose()?.as_deref(), document.as_bytes())?;
+        let base = removed.as_ref().filter(|_| node.kind() == kind).and_then(|removed| {
+            zarr2::to_v3(kind, &removed.document, Some(&removed.attributes)).ok()
+        });
+        self.store_document(path, base.as_deref(), document.as_bytes())?;
         self.names.zarr2.note_fill(path, written);
         self.names.zarr2.early_attributes.lock().remove(path);
         self.names.zarr2.removed_files.lock().retain(|place| place.node() != Some(path));
@@ -90,10 +91,10 @@ impl DocumentWriter {
         Ok(())
     }
 
-    /// Returns the metadata files of a node of this kind whose document was removed; `None` if that
-    /// was not understood.
-    fn removed_documents(&self, node: &Node, kind: NodeKind) -> Option<Documents> {
-        let is_removed = node.is_bare() && node.removed().is_some() && node.kind() == kind;
+    /// Returns the metadata files of a node whose document was removed; `None` if that was not
+    /// understood.
+    fn removed_documents(&self, node: &Node) -> Option<Documents> {
+        let is_removed = node.is_bare() && node.removed().is_some();
         is_removed.then(|| self.names.zarr2.documents_of(node).ok()).flatten()
     }
 
@@ -114,6 +115,8 @@ impl DocumentWriter {
             Place::Attributes(path)
                 if self.names.zarr2.early_attributes.lock().remove(path).is_some() =>
             {
+                // Those of a removed node do not come back.
+                self.names.zarr2.removed_files.lock().insert(place.clone());
                 Ok(())
             }
             _ if node.is_bare() => {

@@ -273,11 +273,8 @@ impl Listings {
                     Err(error) => return Err(error),
                 };
                 let is_root = path.is_root();
-                // A directory may have the name of the metadata file, which is shown instead.
                 let shown = move |member: &Member| match member {
-                    Member::Directory(name) | Member::File(name) => {
-                        name != DOCUMENT && (!is_root || name != CONTROL)
-                    }
+                    Member::Directory(name) | Member::File(name) => !is_root || name != CONTROL,
                 };
                 let members = members
                     .filter(move |found| found.as_ref().map_or(true, &shown))
