@@ -1,6 +1,7 @@
 //! The command: parses arguments, runs them, and prints results.
 
 mod access_log;
+mod apart;
 mod archive;
 mod args;
 mod auto_unmount;

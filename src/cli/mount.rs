@@ -2,16 +2,14 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::args::Mount;
 use super::failure::{Failure, failed};
-use super::open::Location;
 use super::serving::{At, Starter};
 use super::typed::Typed;
 use super::words::{Flags, with_options};
-use super::{daemon, obstacles, open, print, umount};
+use super::{apart, daemon, obstacles, open, print, umount};
 use crate::sys;
 
 /// The directory of the descriptors of a process, as programs name a FUSE device that they inherit.
@@ -36,10 +34,13 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
     }
     let source = mount.source()?;
     if device.is_none() {
-        check_apart(&source, &mountpoint)?;
+        apart::check(&source, &mountpoint)?;
     }
     if args.fake {
-        drop(mount.open_hierarchy(&source)?);
+        let hierarchy = mount.open_hierarchy(&source)?;
+        if device.is_none() {
+            apart::check_groups_above(&hierarchy, &source, &mountpoint)?;
+        }
         return report_mounted(&args, &source, "would be mounted");
     }
     let unwritable = mount.why_unwritable(&source);
@@ -131,32 +132,4 @@ pub fn check_mountpoint(mountpoint: &Path, flags: &Flags) -> Result<PathBuf, Fai
         )));
     }
     Ok(mountpoint)
-}
-
-/// Fails for a mountpoint inside the source: the daemon would wait for itself without limit.
-pub fn check_apart(source: &open::Source, mountpoint: &Path) -> Result<(), Failure> {
-    let source = match &source.root {
-        Location::Directory(path) | Location::Archive(path) => path.as_path(),
-        Location::References(references) => match references.directory() {
-            Some(directory) => directory,
-            None => return Ok(()),
-        },
-        Location::Url(_) => return Ok(()),
-    };
-    if is_at_or_above(source, mountpoint) || is_at_or_above(mountpoint, source) {
-        return Err(failed(format!(
-            "{} and {}: a mount cannot be over, above or inside its own source; mount it elsewhere",
-            source.display(),
-            mountpoint.display()
-        )));
-    }
-    Ok(())
-}
-
-/// Whether `path` is `above` or lies in it, also under another name of a bind mount: then the mount
-/// would appear in its own source, and zarrfs would wait for itself.
-fn is_at_or_above(above: &Path, path: &Path) -> bool {
-    let id = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
-    let wanted = id(above);
-    path.ancestors().any(|dir| dir == above || wanted.is_some() && id(dir) == wanted)
 }

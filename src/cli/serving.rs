@@ -13,7 +13,7 @@ use super::failure::{Failure, failed};
 use super::open;
 use super::processes::FileSystem;
 use super::typed::Typed;
-use super::{auto_unmount, daemon, logger, notify, obstacles, processes, rescue, umount};
+use super::{apart, auto_unmount, daemon, logger, notify, obstacles, processes, rescue, umount};
 use crate::fuse::{self, Mounted, Place, Stopper};
 use crate::resources;
 use crate::sys::{self, Signal};
@@ -68,17 +68,19 @@ impl Typed<'_> {
         // The daemon changes its working directory, from which relative paths start.
         let rescue = self.options.write.rescue.as_ref().map(std::path::absolute).transpose()?;
         let hierarchy = self.open_hierarchy(source)?;
+        let directory = at.device.is_none().then_some(at.path);
+        if let Some(directory) = directory {
+            apart::check_groups_above(&hierarchy, source, directory)?;
+        }
         let is_remote = source.root.is_remote();
         if !is_remote {
             hierarchy.recovery().recover();
         }
         let vfs = Arc::new(Vfs::new(hierarchy, self.vfs_options(source, descriptors)));
         is_daemon.then(|| sys::end_with_parent(false)).transpose()?;
-        let path = at.path;
-        let directory = at.device.is_none().then_some(path);
-        let place = at.device.map_or(Place::Directory(path), Place::Device);
+        let place = at.device.map_or(Place::Directory(at.path), Place::Device);
         let mounted = fuse::mount(&vfs, place, &self.mount_options(source)?)
-            .map_err(|error| obstacles::explain(path, &error))?;
+            .map_err(|error| obstacles::explain(at.path, &error))?;
         let guard = directory.filter(|_| self.flags.auto_unmount).map(auto_unmount::start);
         let guard = guard.transpose()?;
         // The parent checks whether the mount answers: a process that waits for an answer from
@@ -96,7 +98,7 @@ impl Typed<'_> {
             }
             Starter::Exec(server) => server.open(&vfs, mounted.stopper())?,
         }
-        let (shown, place) = (source.spelled(), path.display());
+        let (shown, place) = (source.spelled(), at.path.display());
         log::info!("{shown} is mounted on {place}");
         let ending = match (directory, starter) {
             (Some(directory), _) => Ending::Unmount(directory.to_owned()),

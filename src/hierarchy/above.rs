@@ -24,6 +24,11 @@ impl Hierarchy {
         Ok(self)
     }
 
+    /// Returns the path of the root in the larger hierarchy, if there is one.
+    pub fn base_above(&self) -> Option<&NodePath> {
+        self.above.as_ref().map(|above| &above.base)
+    }
+
     /// Runs `change` on the larger hierarchy, with the full path of the node.
     pub(super) fn change_above(
         &self,

@@ -104,6 +104,27 @@ fn every_refusal_names_the_path_and_the_remedy() {
 }
 
 #[test]
+fn a_mountpoint_inside_a_group_around_the_source_is_refused_unless_the_mount_is_read_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let group = serde_json::json!({"zarr_format": 2});
+    let copies = serde_json::json!({".zgroup": group, "s/.zgroup": group});
+    for name in ["s", "mnt"] {
+        fs::create_dir(dir.join(name)).unwrap();
+    }
+    fs::write(dir.join("s/.zgroup"), group.to_string()).unwrap();
+    let around = serde_json::json!({"zarr_consolidated_format": 1, "metadata": copies});
+    fs::write(dir.join(".zmetadata"), around.to_string()).unwrap();
+    for more in [&[][..], &["--fake"]] {
+        let args = [&["mount", "{}/s", "{}/mnt"][..], more].concat();
+        refuses(dir, &args, 1, &["{}/mnt: inside the group {}, which contains", "-o ro"]);
+    }
+    let (source, mountpoint) = (path(dir, "s"), path(dir, "mnt"));
+    assert_eq!(said(&["mount", &source, &mountpoint, "-o", "ro"]), (0, String::new()));
+    assert_eq!(said(&["umount", &mountpoint]).0, 0);
+}
+
+#[test]
 fn a_directory_inside_a_draft_names_the_root_to_open() {
     let dir = tempfile::tempdir().unwrap();
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/z218v3__groups/store");

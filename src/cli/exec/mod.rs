@@ -26,11 +26,11 @@ use rustix::process::{Pid, WaitOptions, geteuid, setsid, waitpid};
 
 use super::args::Exec;
 use super::failure::{Failure, failed};
-use super::mount::{check_apart, check_mountpoint};
-use super::obstacles;
+use super::mount::check_mountpoint;
 use super::serving::{At, Starter, raise_readahead};
 use super::typed::Typed;
 use super::words::{Flags, with_options};
+use super::{apart, obstacles};
 use crate::fuse;
 use crate::sys::{self, Forked, Namespaces};
 use join::{JoinListener, Rendezvous};
@@ -264,7 +264,7 @@ fn serve(
     let mount = Typed { path: &args.source, options: &args.options, flags };
     mount.create_if_asked()?;
     let source = mount.source()?;
-    check_apart(&source, &mountpoint)?;
+    apart::check(&source, &mountpoint)?;
     let unwritable = mount.why_unwritable(&source);
     mount.say_if_read_only(&source, unwritable)?;
     let flags = Flags { read_only: flags.read_only || unwritable.is_some(), ..flags.clone() };

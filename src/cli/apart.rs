@@ -1,0 +1,59 @@
+//! Keeps a mount out of the directories that its daemon reads.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::failure::{Failure, failed};
+use super::open::{self, Location};
+use crate::hierarchy::Hierarchy;
+
+/// Fails for a mountpoint inside the source: the daemon would wait for itself without limit.
+pub fn check(source: &open::Source, mountpoint: &Path) -> Result<(), Failure> {
+    let source = match &source.root {
+        Location::Directory(path) | Location::Archive(path) => path.as_path(),
+        Location::References(references) => match references.directory() {
+            Some(directory) => directory,
+            None => return Ok(()),
+        },
+        Location::Url(_) => return Ok(()),
+    };
+    if is_at_or_above(source, mountpoint) || is_at_or_above(mountpoint, source) {
+        return Err(failed(format!(
+            "{} and {}: a mount cannot be over, above or inside its own source; mount it elsewhere",
+            source.display(),
+            mountpoint.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Fails for a mountpoint inside the outermost group above the source: to keep its consolidated
+/// metadata current, the daemon reads the nodes in it, and would wait for itself without limit.
+pub fn check_groups_above(
+    hierarchy: &Hierarchy,
+    source: &open::Source,
+    mountpoint: &Path,
+) -> Result<(), Failure> {
+    let Some((root, base)) = source.root.directory().zip(hierarchy.base_above()) else {
+        return Ok(());
+    };
+    let Some(above) = root.ancestors().nth(base.components().count()) else { return Ok(()) };
+    if is_at_or_above(above, mountpoint) {
+        return Err(failed(format!(
+            "{}: inside the group {}, which contains the source {}: mount it elsewhere, or \
+             read-only (-o ro)",
+            mountpoint.display(),
+            above.display(),
+            root.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether `path` is `above` or lies in it, also under another name of a bind mount: then the mount
+/// would appear in its own source, and zarrfs would wait for itself.
+fn is_at_or_above(above: &Path, path: &Path) -> bool {
+    let id = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let wanted = id(above);
+    path.ancestors().any(|dir| dir == above || wanted.is_some() && id(dir) == wanted)
+}
