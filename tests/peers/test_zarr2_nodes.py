@@ -1,5 +1,6 @@
 """Programs that write Zarr 2 make nodes of a mount that shows Zarr 3, and read back what they wrote."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -151,9 +152,26 @@ def test_a_metadata_file_that_is_removed_and_written_again_describes_the_same_no
         text = (m / "tree/a/.zarray").read_bytes()
         (m / "tree/a/.zarray").unlink()
         (m / "tree/a/.zattrs").write_text('{"other": 1}')
+        assert json.loads((m / "tree/a/.zattrs").read_bytes()) == {"other": 1}
+        (m / "tree/a/.zattrs").unlink()
+        assert ".zattrs" not in os.listdir(m / "tree/a")
+        (m / "tree/a/.zattrs").write_text('{"third": 1}')
+        assert json.loads((m / "tree/a/.zattrs").read_bytes()) == {"third": 1}
         (m / "tree/a/.zattrs").unlink()
         (m / "tree/a/.zarray").write_bytes(text)
         assert dict(zarr.open_array(m / "tree/a", mode="r", zarr_format=2).attrs) == {}, "they were removed, too"
+
+
+def test_an_array_with_an_unknown_codec_can_be_replaced_by_one_without(mount, tmp_path):
+    zarr.create_array(tmp_path / "tree/a", shape=(8,), chunks=(4,), dtype="i4", zarr_format=2, compressors=numcodecs.Zlib())
+    stored = tmp_path / "tree/a/.zarray"
+    stored.write_text(stored.read_text().replace('"zlib"', '"nobody-knows-it"'))
+    with mount(tmp_path / "tree", "--as", "zarr2", copy=False) as m:
+        described = json.loads((m / "a/.zarray").read_bytes())
+        (m / "a/.zarray").unlink()
+        (m / "a/.zarray").write_text(json.dumps(described))
+        zarr.open_array(m / "a", mode="r+", zarr_format=2)[:] = 7
+    assert (zarr.open_array(tmp_path / "tree/a", mode="r", zarr_format=2)[:] == 7).all()
 
 
 def test_git_restores_a_tree_of_zarr_2(mount, tmp_path):

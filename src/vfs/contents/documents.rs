@@ -83,6 +83,11 @@ impl DocumentWriter {
         written: &[u8],
     ) -> Result<Option<(&'n Document, Edit)>> {
         let Some(removed) = node.removed() else { return Ok(None) };
+        let not_understood = node.array().and_then(|array| array.not_understood());
+        if not_understood.is_some() && !self.holds_chunks(node)? {
+            // A codec that is not known is not shown, so `written` cannot differ in it.
+            return Ok(None);
+        }
         match self.edit_of(node, &self.base_of(node, shown)?, written) {
             Ok(edit) => Ok(Some((removed, edit))),
             Err(_) if !self.holds_chunks(node)? => Ok(None),

@@ -23,6 +23,7 @@ impl DocumentWriter {
             if let Place::Attributes(_) = place {
                 crate::json::parse_object(written.as_bytes())
                     .map_err(|error| error.of_kind(Kind::Invalid))?;
+                self.names.zarr2.removed_files.lock().remove(place);
                 self.names.zarr2.early_attributes.lock().insert(path.clone(), written.into_owned());
             } else {
                 self.names.zarr2.wants_copies.lock().insert(path.clone());

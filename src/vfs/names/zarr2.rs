@@ -132,10 +132,13 @@ impl Zarr2 {
         let Some(path) = place.node() else { return Ok(None) };
         let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
         let is_there = match &place {
-            _ if node.removed().is_some() && self.removed_files.lock().contains(&place) => false,
-            Place::Attributes(path) if node.is_bare() && node.removed().is_none() => {
-                self.early_attributes.lock().contains_key(path)
+            Place::Attributes(path)
+                if node.is_bare() && self.early_attributes.lock().contains_key(path) =>
+            {
+                true
             }
+            _ if node.removed().is_some() && self.removed_files.lock().contains(&place) => false,
+            Place::Attributes(_) if node.is_bare() && node.removed().is_none() => false,
             Place::Attributes(_) => self.has_attributes(&node)?,
             // Every group has them by name, so that libraries need not read each metadata file.
             Place::Copies(_) => {
@@ -203,10 +206,11 @@ impl Zarr2 {
         let node = self.core.hierarchy.existing(path)?;
         let early = || self.early_attributes.lock().get(path).cloned();
         match place {
-            Place::Attributes(_) if node.is_bare() && node.removed().is_none() => {
-                early().map(Into::into).ok_or_else(Error::not_found)
-            }
-            Place::Attributes(_) => Ok(self.documents_of(&node)?.attributes.into()),
+            Place::Attributes(_) => match early().filter(|_| node.is_bare()) {
+                Some(early) => Ok(early.into()),
+                None if node.is_bare() && node.removed().is_none() => Err(Error::not_found()),
+                None => Ok(self.documents_of(&node)?.attributes.into()),
+            },
             Place::Copies(_) => self.copies_of(path, wanted),
             _ if self.core.form_of(path) == Form::Zarr3 => {
                 self.core.hierarchy.shown().text_of(&node, wanted)
