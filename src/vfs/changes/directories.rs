@@ -9,7 +9,7 @@ use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Content;
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::directory::LOCK_SUFFIX;
-use crate::store::{Key, NewNode, Ownership, PRIVATE};
+use crate::store::{Entry, Key, NewNode, Ownership, PRIVATE};
 use crate::vfs::contents::Contents;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
@@ -238,21 +238,41 @@ impl Directories {
         self.check_hides_no_names(place)
     }
 
-    /// Refuses a directory of a store of files with names that the mount cannot show: removing it
-    /// would remove files that its user has never seen.
+    /// Refuses a directory of the store with names that the mount does not show: removing it would
+    /// remove files that its user has never seen.
     fn check_hides_no_names(&self, place: &Place) -> Result<()> {
-        let Some(files) = self.names.ordinary.store() else { return Ok(()) };
-        let Some(path) = self.names.ordinary.path(place)? else { return Ok(()) };
-        if files.has_names_without_key(&path)? {
-            let detail = "it has names that are not UTF-8, which a mount does not show: rename them \
-                          in the store";
-            let error = Error::new(Kind::NotEmpty, detail).at(place.shown());
-            // The program says only that the directory is not empty.
-            log::warn!("rmdir: {error}");
-            self.core.journal.note("rmdir", &error);
-            return Err(error);
+        let detail = if self.hides_a_directory(place)? {
+            "it has a directory called zarr.json, which a mount does not show beside the metadata \
+             file: rename it in the store"
+        } else if self.hides_unreadable_names(place)? {
+            "it has names that are not UTF-8, which a mount does not show: rename them in the store"
+        } else {
+            return Ok(());
+        };
+        let error = Error::new(Kind::NotEmpty, detail).at(place.shown());
+        // The program says only that the directory is not empty.
+        log::warn!("rmdir: {error}");
+        self.core.journal.note("rmdir", &error);
+        Err(error)
+    }
+
+    /// Whether the store has a directory with the name of the metadata file of a node.
+    fn hides_a_directory(&self, place: &Place) -> Result<bool> {
+        let Place::Node(path) = place else { return Ok(false) };
+        let Some(list) = self.core.hierarchy.store().list() else { return Ok(false) };
+        for entry in list.list_dir(&self.core.hierarchy.ordinary_prefix(path)?)? {
+            if matches!(entry?, Entry::Prefix(name) if name == DOCUMENT) {
+                return Ok(true);
+            }
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Whether the directory of a store of files has names that are not UTF-8.
+    fn hides_unreadable_names(&self, place: &Place) -> Result<bool> {
+        let Some(files) = self.names.ordinary.store() else { return Ok(false) };
+        let Some(path) = self.names.ordinary.path(place)? else { return Ok(false) };
+        files.has_names_without_key(&path)
     }
 
     /// Returns the error of a move of the directory `path` into an array, where the files of one

@@ -273,8 +273,11 @@ impl Listings {
                     Err(error) => return Err(error),
                 };
                 let is_root = path.is_root();
+                // The store may have a directory with the name of the metadata file.
                 let shown = move |member: &Member| match member {
-                    Member::Directory(name) | Member::File(name) => !is_root || name != CONTROL,
+                    Member::Directory(name) | Member::File(name) => {
+                        name != DOCUMENT && (!is_root || name != CONTROL)
+                    }
                 };
                 let members = members
                     .filter(move |found| found.as_ref().map_or(true, &shown))
@@ -289,6 +292,8 @@ impl Listings {
                 };
                 let chunks = chunks.into_iter().map(|found| Ok((CHUNKS.to_owned(), found.place)));
                 let ordinary = self.names.ordinary.entries(path, &Place::Node(path.clone()))?;
+                let ordinary = ordinary
+                    .filter(|found| found.as_ref().map_or(true, |(name, _)| name != DOCUMENT));
                 Ok(Box::new(document.chain(chunks).chain(ordinary)))
             }
         }

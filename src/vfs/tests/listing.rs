@@ -27,6 +27,15 @@ fn a_damaged_shard_hides_only_its_own_chunks() {
 }
 
 #[test]
+fn a_directory_with_the_name_of_a_metadata_file_is_not_listed_beside_it() {
+    let mut bed = Bed::new();
+    bed.put("zarr.json/a", b"x".to_vec());
+    bed.remount();
+    let names = bed.names("");
+    assert_eq!(names.iter().filter(|name| *name == "zarr.json").count(), 1, "{names:?}");
+}
+
+#[test]
 fn inodes_are_dropped_when_the_kernel_forgets_them() {
     let bed = Bed::new();
     assert_eq!(bed.vfs.names.inodes.len(), 1);
