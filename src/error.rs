@@ -218,7 +218,7 @@ impl Error {
                 | Kind::NoSuchNamespace
                 | Kind::FixedAttribute
                 | Kind::Range
-                | Kind::Os(libc::EINTR)
+                | Kind::Os(libc::EINTR | libc::ENXIO)
         )
     }
 }

@@ -1,11 +1,11 @@
 //! Changes of attributes (`chmod`, `chown`, `truncate` and `utimensat` are one request) and of the
-//! space of a file.
+//! space of a file, and where in a file that space is.
 
 use std::time::SystemTime;
 
 use super::terms::Owner;
-use crate::error::{At, Error, Result};
-use crate::vfs::{Access, Attr, Caller, FileChanges, NewTime, Vfs};
+use crate::error::{At, Error, Kind, Result};
+use crate::vfs::{Access, Attr, Caller, FileChanges, NewTime, Part, Vfs};
 
 /// Changes the length and then the other attributes of a file for a user. `owner` is that of the
 /// files that have none of their own.
@@ -88,4 +88,24 @@ pub(super) fn allocate(
         0 | libc::FALLOC_FL_KEEP_SIZE => attrs.check_len(number, end),
         _ => Err(Error::unsupported("fallocate can only reserve space, not punch holes")),
     }
+}
+
+/// Finds the next data or hole in a file (lseek(2)). A file without holes is data up to its end.
+pub(super) fn seek(vfs: &Vfs, number: u64, offset: i64, whence: i32) -> Result<i64> {
+    let none = || Error::new(Kind::Os(libc::ENXIO), "the file ends before that offset");
+    let offset = u64::try_from(offset).map_err(|_| none())?;
+    let part = match whence {
+        libc::SEEK_DATA => Part::Data,
+        libc::SEEK_HOLE => Part::Hole,
+        _ => return Err(Error::invalid("lseek can only find data and holes")),
+    };
+    let found = match vfs.attr_writer().find(number, part, offset)? {
+        Some(found) => found,
+        None => match (vfs.getattr(number)?.len, part) {
+            (len, _) if offset >= len => return Err(none()),
+            (_, Part::Data) => offset,
+            (len, Part::Hole) => len,
+        },
+    };
+    i64::try_from(found).map_err(|_| none())
 }

@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use fuser::{Errno, Generation, INodeNo, ReplyEntry, Request};
+use fuser::{Errno, Generation, INodeNo, InitFlags, KernelConfig, ReplyEntry, Request};
 
 use super::answer::answer;
 use super::listing::Directories;
 use super::read_log::ReadLog;
-use super::terms::Owner;
+use super::terms::{CHECKS_LENGTHS, Owner};
 use crate::error::Result;
 use crate::pool::{Pool, Urgency};
 use crate::vfs::{Attr, Vfs};
@@ -52,6 +52,34 @@ impl Fs {
     ) -> Self {
         let (dirs, refuses_attributes) = (Arc::default(), false);
         Self { vfs, pool, dirs, owner, direct_io, read_log, refuses_attributes }
+    }
+
+    /// Tells the kernel which of its features are used.
+    pub fn agree(&mut self, config: &mut KernelConfig) {
+        self.refuses_attributes = config.kernel_abi() >= CHECKS_LENGTHS;
+        // Opening with O_TRUNC is one request, so that a reader never sees an intermediate state.
+        let wanted = [
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            // No file has privileges that a write must remove. Without the second flag, the kernel
+            // asks for them at every write.
+            InitFlags::FUSE_HANDLE_KILLPRIV,
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            InitFlags::FUSE_PASSTHROUGH,
+        ];
+        for flag in wanted {
+            if config.add_capabilities(flag).is_err() {
+                log::debug!("the kernel does not offer {flag:?}");
+            }
+        }
+        if let Err(most) = config.set_max_stack_depth(1) {
+            log::debug!("the kernel stacks at most {most} file systems");
+        }
+        if let Err(nearest) = config.set_max_background(64) {
+            log::debug!("the kernel accepts at most {nearest} background requests");
+        }
     }
 
     /// Answers a request from the pool.

@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 
 use fuser::{
     BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
     RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
     ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
@@ -23,8 +23,8 @@ use super::listing::{Directories, Entry, Room, attr_of, list};
 use super::passthrough;
 use super::read_log::{Answered, Read};
 use super::terms::{
-    CHECKS_LENGTHS, access_of, attribute, caller, creator, is_past_pages, new_time, nul_separated,
-    open_flags, permissions, refused, replace_of, reply_xattr, special_kind, utf8,
+    access_of, attribute, caller, creator, is_past_pages, new_time, nul_separated, open_flags,
+    permissions, refused, replace_of, reply_xattr, special_kind, utf8,
 };
 use crate::error::{Error, Result};
 use crate::vfs::{DirHandle, FileChanges, HandleUse, NewNode, Presence, Vfs};
@@ -41,30 +41,7 @@ macro_rules! reply {
 
 impl Filesystem for Fs {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        self.refuses_attributes = config.kernel_abi() >= CHECKS_LENGTHS;
-        // Opening with O_TRUNC is one request, so that a reader never sees an intermediate state.
-        let wanted = [
-            InitFlags::FUSE_ATOMIC_O_TRUNC,
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            // No file has privileges that a write must remove. Without the second flag, the kernel
-            // asks for them at every write.
-            InitFlags::FUSE_HANDLE_KILLPRIV,
-            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            InitFlags::FUSE_PASSTHROUGH,
-        ];
-        for flag in wanted {
-            if config.add_capabilities(flag).is_err() {
-                log::debug!("the kernel does not offer {flag:?}");
-            }
-        }
-        if let Err(most) = config.set_max_stack_depth(1) {
-            log::debug!("the kernel stacks at most {most} file systems");
-        }
-        if let Err(nearest) = config.set_max_background(64) {
-            log::debug!("the kernel accepts at most {nearest} background requests");
-        }
+        self.agree(config);
         Ok(())
     }
 
@@ -550,11 +527,20 @@ impl Filesystem for Fs {
         self.later("fallocate", allocate, move |done| reply!(reply, done, ok(() =>)));
     }
 
-    // The kernel handles these itself if zarrfs does not implement them.
-    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, _: i64, _: i32, reply: ReplyLseek) {
-        reply.error(Errno::ENOSYS);
+    fn lseek(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        from: i64,
+        part: i32,
+        reply: ReplyLseek,
+    ) {
+        let seek = move |vfs: &Vfs| attributes::seek(vfs, ino.0, from, part);
+        self.later("lseek", seek, move |done| reply!(reply, done, offset(found => found)));
     }
 
+    // The kernel handles these itself if zarrfs does not implement them.
     fn copy_file_range(
         &self,
         _: &Request,

@@ -69,7 +69,7 @@ pub use file_stat::{
 pub use files::FileStore;
 pub use key::{Key, MAX_KEY_LEN, Prefix, is_component};
 pub use new_file::{NewFile, Stamp};
-pub use open_file::OpenFile;
+pub use open_file::{OpenFile, Part};
 pub use piece::Piece;
 pub(crate) use value::WasRead;
 pub use value::{ByteRange, Condition, Stat, Value, Version};

@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW,
-    UTIME_OMIT, Uid, XattrFlags, chownat, fallocate, getxattr, listxattr, readlinkat, removexattr,
-    setxattr, utimensat,
+    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps,
+    UTIME_NOW, UTIME_OMIT, Uid, XattrFlags, chownat, fallocate, getxattr, listxattr, readlinkat,
+    removexattr, seek, setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -31,6 +31,15 @@ pub struct OpenFile {
     purpose: FileUse,
     is_readable: bool,
     _counted: Counted,
+}
+
+/// The two kinds of ranges in a sparse file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Bytes that were written.
+    Data,
+    /// A range without bytes, which reads as zeros. The end of the file counts as one.
+    Hole,
 }
 
 /// The number of open files.
@@ -118,6 +127,16 @@ impl OpenFile {
     /// Reserves or frees space (fallocate(2), with its flags).
     pub fn allocate(&self, flags: u32, offset: u64, len: u64) -> Result<()> {
         Ok(fallocate(&self.file, FallocateFlags::from_bits_retain(flags), offset, len)?)
+    }
+
+    /// Returns the first offset from `offset` on that is of this part of the file. Fails with
+    /// `ENXIO` if there is none (lseek(2)).
+    pub fn find(&self, part: Part, offset: u64) -> Result<u64> {
+        let from = match part {
+            Part::Data => SeekFrom::Data(offset),
+            Part::Hole => SeekFrom::Hole(offset),
+        };
+        Ok(seek(&self.file, from)?)
     }
 
     /// Forces it to disk.

@@ -18,7 +18,7 @@ use super::names::overlay::Shown;
 use super::names::place::{Place, check_writable};
 use super::opening::handles::Handles;
 use crate::error::{At, Error, Result};
-use crate::store::{FileChanges, FileUse, OpenFile, PRIVILEGES};
+use crate::store::{FileChanges, FileUse, OpenFile, PRIVILEGES, Part};
 
 /// Changes the attributes of files.
 pub struct AttrWriter {
@@ -81,6 +81,19 @@ impl AttrWriter {
         let flags = u32::try_from(flags).map_err(|_| Error::invalid("unknown flags"))?;
         open.allocate(flags, offset, len)?;
         Ok(true)
+    }
+
+    /// Returns the first offset from `offset` on that is of this part of an ordinary file of the
+    /// store; fails with `ENXIO` if there is none (lseek(2)). `None` for other files, and while the
+    /// kernel may have bytes of a mapping that zarrfs has not received.
+    pub fn find(&self, number: u64, part: Part, offset: u64) -> Result<Option<u64>> {
+        let inode = self.names.inode(number)?;
+        let mut file = inode.file().lock();
+        if file.writers > file.passthrough.writers {
+            return Ok(None);
+        }
+        let open = self.contents.files.open_stored(&inode, &mut file, FileUse::Read)?;
+        open.map(|open| open.find(part, offset)).transpose()
     }
 
     /// Whether changes of the attributes of a directory have no effect if they cannot be kept: the

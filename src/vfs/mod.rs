@@ -51,7 +51,9 @@ use crate::cache::{ChunkCache, Due};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::pool::Pool;
-pub use crate::store::{FileChanges, FileKind, NewNode, NewTime, Ownership, Presence, Replace};
+pub use crate::store::{
+    FileChanges, FileKind, NewNode, NewTime, Ownership, Part, Presence, Replace,
+};
 use crate::store::{FileUse, Room};
 pub use crate::vfs::reader::ChunkReader;
 use crate::vfs::reader::Reader;

@@ -421,6 +421,63 @@ def test_a_directory_with_names_that_cannot_be_shown_is_not_removed(m, store, pl
     assert not (store / where).exists()
 
 
+@pytest.mark.parametrize("where", ["g", "a", "g/d", "new"])
+def test_a_directory_with_the_name_of_a_metadata_file_is_neither_shown_nor_removed(tmp_path, where):
+    store = tmp_path / "s"
+    root = zarr.create_group(store, zarr_format=2)
+    root.create_array("a", shape=(8,), chunks=(4,), dtype="u1")[:] = 7
+    root.create_group("g")
+    (store / "g/d").mkdir()
+    with until_end(Mount(store, tmp_path / "m")) as m:
+        m.expect("it has a directory called zarr.json")
+        if where == "new":
+            (m / "new").mkdir()
+        (store / where / "zarr.json").mkdir(parents=True, exist_ok=True)
+        (store / where / "zarr.json/precious").write_text("precious")
+        assert wait_until(lambda: os.listdir(m / where).count("zarr.json") == int((m / where / "zarr.json").is_file()))
+        assert "Directory not empty" in subprocess.run(["rm", "-r", m / where], capture_output=True, text=True).stderr
+        assert (store / where / "zarr.json/precious").read_text() == "precious"
+
+
+def test_a_sparse_file_is_copied_without_reading_its_holes(m, store, tmp_path):
+    with open(m / "g/sparse", "wb") as file:
+        file.write(b"first")
+        file.seek(1 << 40)
+        file.write(b"last")
+        # Where holes are is known when no program writes through a mapping.
+        assert os.lseek(file.fileno(), 1 << 30, os.SEEK_DATA) in (1 << 30, 1 << 40)
+    run("cp", m / "g/sparse", tmp_path / "copy")
+    run("cp", tmp_path / "copy", m / "g/again")
+    for path in (tmp_path / "copy", m / "g/again", store / "g/again"):
+        assert (path.stat().st_size, path.stat().st_blocks < 100) == ((1 << 40) + 4, True), path
+        with open(path, "rb") as file:
+            assert file.read(10) == b"first" + bytes(5)
+            assert os.lseek(file.fileno(), 1 << 30, os.SEEK_DATA) == 1 << 40
+            assert file.seek(1 << 40) and file.read() == b"last"
+            assert os.lseek(file.fileno(), 1 << 40, os.SEEK_HOLE) == (1 << 40) + 4
+
+
+def test_a_hole_that_is_written_through_a_mapping_is_copied(m, tmp_path):
+    with open(m / "g/mapped", "w+b") as file:
+        file.truncate(1 << 20)
+        with mmap.mmap(file.fileno(), 0) as mapped:
+            mapped[5000:5005] = b"bytes"
+            run("cp", m / "g/mapped", tmp_path / "copy")
+            assert (tmp_path / "copy").read_bytes()[5000:5005] == b"bytes"
+
+
+@pytest.mark.parametrize("name", ["zarr.json", "a/zarr.json", "a/c/0"])
+def test_other_files_have_no_holes(m, name):
+    with open(m / name, "rb") as file:
+        length = os.fstat(file.fileno()).st_size
+        assert os.lseek(file.fileno(), 1, os.SEEK_DATA) == 1
+        assert os.lseek(file.fileno(), 1, os.SEEK_HOLE) == length
+        for part in (os.SEEK_DATA, os.SEEK_HOLE):
+            with pytest.raises(OSError, match="No such device or address"):
+                os.lseek(file.fileno(), length, part)
+    assert m.errors() == ""
+
+
 def test_times_before_1970_keep_their_parts_of_a_second(m, store):
     (m / "g/f").write_text("old")
     for times in [(-750_000_000, -1), (-10**18 - 250_000_000, -2 * 10**9)]:
