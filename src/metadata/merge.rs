@@ -295,7 +295,7 @@ impl Dialect {
                 Self::N5 => Some(&[DIMENSIONS]),
                 Self::V3 | Self::D2023_02 => None,
             };
-            if has_no_dimensions(document) {
+            if rank_of(document) == Some(0) {
                 put(text, attribute.unwrap_or(&["dimension_names"]), Some(&json!([])))?;
             } else if let Some(path) = attribute {
                 put(text, path, all_named(names)?.as_ref())?;
@@ -360,17 +360,18 @@ fn changes_of(members: &[Changed]) -> Vec<Change<'_>> {
     members.map(|(name, value)| (name.as_str(), value.as_ref().map(NewValue::Value))).collect()
 }
 
-fn has_no_dimensions(document: &Object) -> bool {
-    document.get("shape").and_then(Value::as_array).is_some_and(Vec::is_empty)
+fn rank_of(document: &Object) -> Option<usize> {
+    document.get("shape").and_then(Value::as_array).map(Vec::len)
 }
 
 /// Whether the dimensions of an array have names after the edit.
 fn is_named(document: &Object, edit: &Edit) -> bool {
-    let has = |attributes: &Value| attributes.get(DIMENSIONS).is_some();
-    edit.dimension_names.as_ref().map_or_else(
-        || document.get("attributes").is_some_and(has),
-        |names| !names.is_empty() || has_no_dimensions(document),
-    )
+    let rank = rank_of(document);
+    let stored = || {
+        let names = document.get("attributes").and_then(|attributes| attributes.get(DIMENSIONS));
+        names.zip(rank).is_some_and(|(names, rank)| conventions::names_of(names, rank).is_some())
+    };
+    edit.dimension_names.as_ref().map_or_else(stored, |names| !names.is_empty() || rank == Some(0))
 }
 
 /// The conventions for attributes of an array.

@@ -371,6 +371,18 @@ fn names_of_dimensions_are_an_attribute_of_a_draft_unless_it_is_taken() {
 }
 
 #[test]
+fn only_names_for_every_dimension_take_the_fill_value_of_zarr_2() {
+    let stored = |names: Value| {
+        let changes = json!({"attributes": {"_ARRAY_DIMENSIONS": names}});
+        made(&Dialect::V2, &changes, &Policy::default())["fill_value"].clone()
+    };
+    assert_eq!(stored(json!(["y", "x"])), json!(null));
+    for others in [json!(["x"]), json!([]), json!("x"), json!(["y", 2])] {
+        assert_eq!(stored(others.clone()), json!(0), "{others}");
+    }
+}
+
+#[test]
 fn a_group_keeps_its_attributes_and_its_wish_for_consolidated_metadata() {
     let text = r#"{"zarr_format": 3, "node_type": "group", "attributes": {"a": NaN}, "consolidated_metadata": {"kind": "inline", "must_understand": false, "metadata": {}}}"#;
     let made = |dialect: Dialect, text: &str| {

@@ -157,9 +157,11 @@ fn name(text: &mut Text, document: &Object, array: &Array) -> Result<()> {
 /// there is none.
 fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
     let names_none = text.member(&["attributes", DIMENSIONS])?.is_some();
+    let rank = array.shape.len();
+    let are_names = |value| names_of(value, rank).is_some();
     let is_named = (array.shape.is_empty() && names_none)
         || array.dimension_names.iter().any(Option::is_some)
-        || array.attributes.contains_key(DIMENSIONS);
+        || array.attributes.get(DIMENSIONS).is_some_and(are_names);
     let masked = array.attributes.get(FILL).map(|value| {
         conventions::decoded_fill(value, &array.dtype).ok_or_else(|| {
             Error::invalid(format!("_FillValue {value} is not a valid {}", array.dtype.name()))
