@@ -24,7 +24,7 @@ mod unlisted;
 pub use bound::ChunkLen;
 pub use chunk_ref::{ChunkId, ChunkRef};
 pub(crate) use chunk_store::retried;
-pub use chunk_store::{Change, ChunkStore, CoordsList, Direct, Indices};
+pub use chunk_store::{Change, ChunkPlace, ChunkStore, CoordsList, Direct, Indices};
 pub use coords::{Coords, Grid};
 pub use form::Encoded;
 pub use id::ArrayId;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::bound::{Bound, ChunkLen, Pipelines};
-use super::chunk_store::{Change, ChunkStore, Direct};
+use super::chunk_store::{Change, ChunkPlace, ChunkStore, Direct};
 use super::coords::{Coords, Grid};
 use super::form::Form;
 use super::id::ArrayId;
@@ -61,17 +61,18 @@ pub struct Array {
 }
 
 impl Array {
-    /// Binds `model` to the chunks below `prefix`. Chunks of more than `max_chunk_len` decoded
+    /// Binds `model` to the chunks at `place`. Chunks of more than `max_chunk_len` decoded
     /// bytes are listed but not read. Shards are written in `layout`.
     pub fn open(
         model: model::Array,
         store: &Store,
-        prefix: Prefix,
+        place: impl Into<ChunkPlace>,
         max_chunk_len: u64,
         layout: ShardLayout,
     ) -> Result<Self> {
-        let direct =
-            Direct::new(store.clone(), prefix.clone(), model.key_encoding, Grid::of(&model));
+        let place = place.into();
+        let prefix = place.prefix.clone();
+        let direct = Direct::new(store.clone(), place, model.key_encoding, Grid::of(&model));
         let mut chunks: Arc<dyn ChunkStore> = Arc::new(direct);
         let mut all = vec![Arc::clone(&chunks)];
         let mut chunk_shape = model.chunk_shape.clone();

@@ -373,7 +373,7 @@ impl Filesystem for Fs {
         let dirs = Arc::clone(&self.dirs);
         let open = asked(request, move |vfs| vfs.listings().opendir(ino.0));
         let then = move |opened: Result<DirHandle, Errno>| {
-            let handle = opened.map(|dir| dirs.insert(dir));
+            let handle = opened.map_err(gone).map(|dir| dirs.insert(dir));
             reply!(reply, handle, opened(handle => handle, FopenFlags::empty()));
         };
         if self.vfs.lists_views() {

@@ -13,7 +13,7 @@ use super::node::{Content, Node};
 use super::node_cache::NodeCache;
 use super::siblings::Siblings;
 use super::texts::TextCache;
-use crate::array::{Array, ShardLayout, parse_index};
+use crate::array::{Array, ChunkPlace, ShardLayout, parse_index};
 use crate::error::{At, Error, Result};
 use crate::limits;
 use crate::metadata::model::{self, KeyEncoding, Separator};
@@ -228,13 +228,15 @@ impl Hierarchy {
         match node {
             model::Node::Group(group) => Ok(Content::Group(group)),
             model::Node::Array(mut array) => {
-                let prefix = self.dialect_of(path).chunk_prefix(path)?;
+                let dialect = self.dialect_of(path);
+                let prefix = dialect.chunk_prefix(path)?;
                 if array.key_encoding == KeyEncoding::V2Undeclared {
                     array.key_encoding =
                         KeyEncoding::V2(self.separator_in_use(&prefix, array.shape.len())?);
                 }
                 let limit = self.options.max_chunk_len;
-                let array = Array::open(*array, self.store(), prefix, limit, self.options.layout)?;
+                let place = ChunkPlace { prefix, has_document: dialect.has_one_tree() };
+                let array = Array::open(*array, self.store(), place, limit, self.options.layout)?;
                 Ok(Content::Array(Arc::new(array)))
             }
         }

@@ -26,6 +26,23 @@ pub(super) struct NodeReader<'h> {
 }
 
 impl Hierarchy {
+    /// Fails if another program removed the directory of a node, or gave it another name, also
+    /// while what was read of the node may still be used. Only a store of files is asked.
+    pub fn check_there(&self, path: &NodePath) -> Result<()> {
+        let Some(files) = self.store().files() else { return Ok(()) };
+        let may_lack_it =
+            self.directories.get(path).is_some() && !self.directories.is_in_store(path);
+        if path.is_root() || may_lack_it || !self.dialect_of(path).has_one_tree() {
+            return Ok(());
+        }
+        if !matches!(files.file_stat(self.ordinary_prefix(path)?.as_str()), Ok(None)) {
+            return Ok(());
+        }
+        drop(self.directories.take_below(path));
+        self.invalidate_below(path);
+        Err(Error::not_found())
+    }
+
     /// Returns what reads nodes from the store.
     pub(super) fn reader(&self) -> NodeReader<'_> {
         NodeReader { hierarchy: self }

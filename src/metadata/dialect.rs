@@ -207,6 +207,12 @@ impl Dialect {
         }
     }
 
+    /// Whether the chunks of an array and the files beside it are in the directory of its metadata
+    /// file.
+    pub fn has_one_tree(&self) -> bool {
+        !matches!(self, Self::Draft(_))
+    }
+
     /// Returns the prefix to list for the children of a group; see [`Dialect::child`].
     pub fn children_prefix(&self, path: &NodePath) -> Result<Prefix> {
         match self {

@@ -88,7 +88,7 @@ impl Vfs {
     ) -> Result<(Attr, Opened)> {
         let create = || {
             let _shared = self.core.tree_lock.read();
-            let parent = self.names.directory(parent)?;
+            let parent = self.names.current_directory(parent)?;
             self.new_files.create(&parent, name, owner, access, exclusive)
         };
         match create() {

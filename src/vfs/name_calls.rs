@@ -46,7 +46,7 @@ impl Vfs {
 
     /// Returns the place of a directory that may get the name `name`, if nothing has it.
     fn directory_for_new(&self, number: u64, name: &str) -> Result<Place> {
-        let directory = self.names.directory(number)?;
+        let directory = self.names.current_directory(number)?;
         if self.names.places.resolve(&directory, name)?.is_some() {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
@@ -175,7 +175,7 @@ impl Vfs {
         }
         let _tree = self.core.lock_tree(is_document || is_dir || self.is_stored_dir(new_parent)?);
         let (parent, new_parent) =
-            (self.names.directory(parent)?, self.names.directory(new_parent)?);
+            (self.names.directory(parent)?, self.names.current_directory(new_parent)?);
         let from = self.names.places.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
         let taken = self.names.places.resolve(&new_parent, new_name)?;
@@ -239,7 +239,7 @@ impl Vfs {
         let from = inode.place().ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
         check_has_bytes(&from)?;
-        let new_parent = self.names.directory(new_parent)?;
+        let new_parent = self.names.current_directory(new_parent)?;
         if self.names.places.resolve(&new_parent, new_name)?.is_some() {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }

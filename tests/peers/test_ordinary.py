@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy
 import pytest
 import zarr
-from mounts import Mount, until_end, wait_until
+from mounts import BIN, Mount, until_end, wait_until
 
 USERS = (65534, 1234)
 
@@ -419,6 +419,64 @@ def test_a_directory_with_names_that_cannot_be_shown_is_not_removed(m, store, pl
     hidden.unlink()
     assert wait_until(lambda: not subprocess.run(["rm", "-r", m / where], capture_output=True).returncode)
     assert not (store / where).exists()
+
+
+@pytest.mark.parametrize("hidden", ["c/1/notes.txt", "c/7/below/notes.txt"])
+def test_an_array_with_files_in_the_place_of_chunks_is_not_removed(m, store, hidden):
+    (store / "a/c/1").unlink()
+    (store / "a" / hidden).parent.mkdir(parents=True)
+    (store / "a/c/9").write_text("a chunk outside of the grid")
+    (store / "a" / hidden).write_text("precious")
+    m.expect("it has a file in a directory with the name of a chunk")
+    assert "Directory not empty" in subprocess.run(["rm", "-r", m / "a"], capture_output=True, text=True).stderr
+    assert (store / "a" / hidden).read_text() == "precious"
+    (store / "a" / hidden).unlink()
+    assert wait_until(lambda: not subprocess.run(["rm", "-r", m / "a"], capture_output=True).returncode)
+    assert not (store / "a").exists()
+
+
+@pytest.mark.parametrize("how", ["removed", "renamed"])
+@pytest.mark.parametrize("name", ["d", "g", "a"])
+def test_nothing_is_made_or_listed_in_a_directory_that_another_program_took_away(m, store, tmp_path, name, how):
+    (store / "d").mkdir()
+    (store / "d/f").write_text("text")
+    run("rsync", "-a", f"{m / name}/", tmp_path / "backup")
+    saved = sorted(os.listdir(tmp_path / "backup"))
+    with contextlib.chdir(m / name):
+        if how == "renamed":
+            (store / name).rename(store / "other")
+        else:
+            shutil.rmtree(store / name)
+        # At once: what the mount knows may be a second old.
+        done = subprocess.run(["rsync", "-a", "--delete", f"{m / name}/", tmp_path / "backup"], capture_output=True)
+        assert done.returncode and sorted(os.listdir(tmp_path / "backup")) == saved
+        for place in (Path(), m / name):
+            for make in (lambda at: (at / "new").touch(), lambda at: (at / "sub").mkdir(), lambda at: os.symlink("x", at / "link")):
+                with pytest.raises(OSError) as refused:
+                    make(place)
+                assert refused.value.errno in (errno.ENOENT, errno.ESTALE)
+    assert not (store / name).exists()
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_chunk_of_an_array_that_another_program_renamed_is_refused_or_told_of(store, tmp_path, sharded):
+    options = {"shards": (8,)} if sharded else {}
+    zarr.create_array(store / "b", shape=(8,), chunks=(4,), dtype="u1", **options)[:] = 1
+    m = Mount(store, tmp_path / "m")
+    m.allow("another program removed the array, or gave it another name")
+    m.allow("not everything is stored")
+    assert (m / "b/c/0").read_bytes() == bytes([1] * 4)
+    (store / "b").rename(store / "moved")
+    try:
+        (m / "b/c/0").write_bytes(bytes([2] * 4))
+        written = True
+    except OSError as error:
+        assert error.errno in (errno.ENOENT, errno.ESTALE)
+        written = False
+    done = subprocess.run([BIN, "umount", m.path], capture_output=True, text=True)
+    if written:
+        assert done.returncode and "b/c/0" in done.stderr + m.log_file.read_text()
+    assert not (store / "b").exists() and (zarr.open_array(store / "moved", mode="r")[:] == 1).all()
 
 
 @pytest.mark.parametrize("where", ["g", "a", "g/d", "new"])

@@ -246,6 +246,9 @@ impl Directories {
              file: rename it in the store"
         } else if self.hides_unreadable_names(place)? {
             "it has names that are not UTF-8, which a mount does not show: rename them in the store"
+        } else if self.hides_a_file(place)? {
+            "it has a file in a directory with the name of a chunk, which a mount does not show: \
+             move it in the store"
         } else {
             return Ok(());
         };
@@ -262,6 +265,26 @@ impl Directories {
         let Some(list) = self.core.hierarchy.store().list() else { return Ok(false) };
         for entry in list.list_dir(&self.core.hierarchy.ordinary_prefix(path)?)? {
             if matches!(entry?, Entry::Prefix(name) if name == DOCUMENT) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether an array has a file below a place that only a chunk can have.
+    fn hides_a_file(&self, place: &Place) -> Result<bool> {
+        let (Place::Node(path), Some(list)) = (place, self.core.hierarchy.store().list()) else {
+            return Ok(false);
+        };
+        let node = self.core.hierarchy.existing(path)?;
+        let Some(array) = node.array() else { return Ok(false) };
+        let prefix = self.core.hierarchy.ordinary_prefix(path)?;
+        for key in list.list_prefix(&prefix)? {
+            let key = key?;
+            let relative = key.as_str().strip_prefix(prefix.as_str()).unwrap_or_default();
+            if !array.owns(relative)
+                && !self.core.hierarchy.dialect_of(path).is_reserved(path, relative)
+            {
                 return Ok(true);
             }
         }

@@ -156,6 +156,25 @@ impl Names {
         }
     }
 
+    /// Returns a directory that is to be listed, or to get a new name. Fails if another program
+    /// removed it from the store, even if that is not noticed yet.
+    pub fn current_directory(&self, number: u64) -> Result<Place> {
+        let place = self.directory(number)?;
+        match &place {
+            Place::Node(path) | Place::ChunkDir(path, _) => {
+                self.core.hierarchy.check_there(path)?
+            }
+            Place::OrdinaryDir(path, _) => {
+                self.core.hierarchy.check_there(path)?;
+                if self.ordinary.store().is_some() && self.ordinary.stat(&place)?.is_none() {
+                    return Err(Error::not_found());
+                }
+            }
+            _ => {}
+        }
+        Ok(place)
+    }
+
     /// Returns the attributes of the file at `place`, and adds one to its lookup count.
     pub fn lookup_place(&self, place: &Place) -> Result<Attr> {
         self.lookup_stored(place, None)

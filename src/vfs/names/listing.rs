@@ -62,7 +62,7 @@ impl Listings {
 
     /// Opens a directory for listing.
     pub fn opendir(&self, number: u64) -> Result<DirHandle> {
-        let place = self.names.directory(number)?;
+        let place = self.names.current_directory(number)?;
         let entries = || {
             self.entries(&place).or_else(|error| {
                 // `zarrfs umount` opens the root to sync it, even if the store is gone or the root
