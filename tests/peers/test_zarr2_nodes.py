@@ -109,8 +109,9 @@ def test_a_tree_of_zarr_2_is_copied_into_a_mount(mount, tmp_path, program):
         assert_same(zarr.open_array(m.store / f"tree/{kind}", mode="r")[...], VALUES, kind)
 
 
-def test_tensorstore_writes_its_zarr_2(new, mount):
-    with new("v3") as m:
+@pytest.mark.parametrize("options", [("v3",), ("v2",), ("v3", "--as", "zarr2")], ids=ident)
+def test_tensorstore_writes_its_zarr_2(new, mount, options):
+    with new(*options) as m:
         spec = {
             "driver": "zarr",
             "kvstore": f"file://{m / 'x'}/",
@@ -120,6 +121,9 @@ def test_tensorstore_writes_its_zarr_2(new, mount):
         array.write(VALUES).result()
         assert_same(array.read().result(), VALUES, "x")
         assert_same(np.load(m / "x.npy"), VALUES, "x")
+        # Its default shuffle is -1, which has no other spelling.
+        array = array.resize(exclusive_max=[60, 70], expand_only=True).result()
+        assert array.resize(exclusive_max=[50, 70], shrink_only=True).result().shape == (50, 70)
     with mount(m.store, copy=False) as m:
         assert_same(zarr.open_array(m / "x", mode="r")[...], VALUES, "x")
 

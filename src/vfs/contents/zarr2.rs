@@ -60,7 +60,7 @@ impl DocumentWriter {
         };
         self.store_document(path, Some(&base), new.as_bytes())?;
         if let Place::Document(_) = place {
-            self.names.zarr2.note_fill(path, &written);
+            self.names.zarr2.note_written(path, &written);
         }
         Ok(())
     }
@@ -78,7 +78,7 @@ impl DocumentWriter {
             zarr2::to_v3(kind, &removed.document, Some(&removed.attributes)).ok()
         });
         self.store_document(path, base.as_deref(), document.as_bytes())?;
-        self.names.zarr2.note_fill(path, written);
+        self.names.zarr2.note_written(path, written);
         self.names.zarr2.early_attributes.lock().remove(path);
         self.names.zarr2.removed_files.lock().retain(|place| place.node() != Some(path));
         let is_wanted = self.names.zarr2.wants_copies.lock().remove(path);

@@ -28,6 +28,9 @@ use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath, zarr2};
 use crate::vfs::core::Core;
 use crate::vfs::options::Form;
 
+/// The member of a metadata file with the compressor.
+const COMPRESSOR: &str = "compressor";
+
 /// The tree as Zarr 2 names it, and what programs wrote that a store of another dialect lacks.
 pub(in crate::vfs) struct Zarr2 {
     core: Arc<Core>,
@@ -37,12 +40,21 @@ pub(in crate::vfs) struct Zarr2 {
     pub removed_files: Mutex<HashSet<Place>>,
     /// Attributes that were written before the metadata file of their node. A leaf lock.
     pub early_attributes: Mutex<HashMap<NodePath, String>>,
-    /// Arrays whose metadata give no fill value. A leaf lock.
-    lacks_fill: Mutex<HashSet<NodePath>>,
+    /// How programs spelled the metadata of arrays that read back otherwise. A leaf lock.
+    spelled: Mutex<HashMap<NodePath, Spelled>>,
     /// Groups whose consolidated metadata were written before their metadata file. A leaf lock.
     pub wants_copies: Mutex<HashSet<NodePath>>,
     /// The consolidated metadata that are shown.
     copies: TextCache,
+}
+
+/// Members of a metadata file that most dialects cannot express as they were written.
+#[derive(Debug, Default)]
+struct Spelled {
+    /// Whether there is no fill value.
+    lacks_fill: bool,
+    /// The compressor as it was written, and as it reads back: blosc may choose a shuffle.
+    compressor: Option<(Value, Value)>,
 }
 
 impl Zarr2 {
@@ -53,7 +65,7 @@ impl Zarr2 {
             overlay,
             removed_files: Mutex::default(),
             early_attributes: Mutex::default(),
-            lacks_fill: Mutex::default(),
+            spelled: Mutex::default(),
             wants_copies: Mutex::default(),
             copies: TextCache::default(),
         }
@@ -63,6 +75,7 @@ impl Zarr2 {
     pub fn forget(&self, path: &NodePath) {
         self.removed_files.lock().retain(|place| place.node() != Some(path));
         self.early_attributes.lock().remove(path);
+        drop(self.spelled.lock().remove(path));
     }
 
     /// Returns where `name` in the directory of a node leads, unless it is a chunk.
@@ -226,6 +239,19 @@ impl Zarr2 {
 
     /// Returns the metadata files of a node in Zarr 2.
     pub fn documents_of(&self, node: &Node) -> Result<Documents> {
+        let mut documents = self.documents_as_stored(node)?;
+        let spelled = self.spelled.lock().get(node.path()).and_then(|it| it.compressor.clone());
+        if let Some((written, shown)) = spelled
+            && compressor_of(&documents.document) == Some(shown)
+        {
+            let mut text = crate::json::Text::parse(documents.document.as_bytes())?;
+            text.set(&[COMPRESSOR], &written)?;
+            documents.document = text.into_string();
+        }
+        Ok(documents)
+    }
+
+    fn documents_as_stored(&self, node: &Node) -> Result<Documents> {
         let mut documents = match node.content() {
             Content::Group(group) => zarr2::group(group),
             Content::Array(array) => {
@@ -251,7 +277,7 @@ impl Zarr2 {
         };
         let stored = node.stored().or(node.removed());
         ArrayExtras {
-            is_null: self.lacks_fill.lock().contains(node.path()),
+            is_null: self.spelled.lock().get(node.path()).is_some_and(|it| it.lacks_fill),
             // Other dialects cannot say it, and xarray needs it.
             names_none: *self.core.hierarchy.dialect_of(node.path()) != Dialect::V2
                 || stored.is_none_or(|document| says_none(&document.text)),
@@ -314,19 +340,31 @@ impl Zarr2 {
         Ok(copies)
     }
 
-    /// Remembers an array without a fill value, because most dialects need one.
-    pub fn note_fill(&self, path: &NodePath, written: &str) {
+    /// Remembers what the metadata file of an array has in a form that is not stored.
+    pub fn note_written(&self, path: &NodePath, written: &str) {
         let document = crate::json::parse_object(written.as_bytes()).unwrap_or_default();
         let is_null = document.get("fill_value").is_none_or(Value::is_null);
-        let mut lacks_fill = self.lacks_fill.lock();
-        if is_null && document.contains_key("shape") {
-            lacks_fill.insert(path.clone());
+        let lacks_fill = is_null && document.contains_key("shape");
+        let compressor = document.get(COMPRESSOR).and_then(|written| {
+            let node = self.core.hierarchy.node(path).ok().flatten()?;
+            let shown = compressor_of(&self.documents_as_stored(&node).ok()?.document)?;
+            (shown != *written).then(|| (written.clone(), shown))
+        });
+        let mut spelled = self.spelled.lock();
+        if lacks_fill || compressor.is_some() {
+            spelled.insert(path.clone(), Spelled { lacks_fill, compressor });
         } else {
-            lacks_fill.remove(path);
+            spelled.remove(path);
         }
-        drop(lacks_fill);
+        drop(spelled);
         self.copies.forget();
     }
+}
+
+/// Returns the compressor that a metadata file names.
+fn compressor_of(document: &str) -> Option<Value> {
+    let mut document = crate::json::parse_object(document.as_bytes()).ok()?;
+    document.shift_remove(COMPRESSOR).filter(|compressor| !compressor.is_null())
 }
 
 /// Whether this name belongs to a metadata file of Zarr 2.
