@@ -75,21 +75,20 @@ pub(super) enum Form {
 }
 
 impl Chunks {
-    fn new(
-        source: &Hierarchy,
-        array: &Arc<Array>,
-        dest: Arc<Array>,
-        to: &Hierarchy,
-    ) -> Result<Self> {
+    fn new(source: &Hierarchy, array: &Arc<Array>, dest: &Array, to: &Hierarchy) -> Result<Self> {
+        // The metadata file is stored last, so the directory of the array may not be there yet.
+        let open = |model: model::Array| {
+            let (prefix, options) = (dest.prefix().clone(), to.options());
+            let (limit, layout) = (options.max_chunk_len, options.layout);
+            Ok::<_, Error>(Arc::new(Array::open(model, to.store(), prefix, limit, layout)?))
+        };
+        let dest = open(dest.model().clone())?;
         let form = form(array, &dest);
         let filled = if has_fill_of(array, &dest) {
             Arc::clone(&dest)
         } else {
             let fill = FillValue::from_item(&fill_item(array));
-            let model = model::Array { fill, ..dest.model().clone() };
-            let (prefix, options) = (dest.prefix().clone(), to.options());
-            let (limit, layout) = (options.max_chunk_len, options.layout);
-            Arc::new(Array::open(model, to.store(), prefix, limit, layout)?)
+            open(model::Array { fill, ..dest.model().clone() })?
         };
         let source_store = source.store().clone();
         Ok(Self { source: Arc::clone(array), source_store, dest, filled, form })
@@ -366,7 +365,7 @@ impl Planner<'_> {
                     continue;
                 }
             };
-            let Some(dest) = raised.array().map(Arc::clone) else { continue };
+            let Some(dest) = raised.array() else { continue };
             let chunks = Chunks::new(self.source, source, dest, self.dest)?;
             // Encoding again with a lossy codec may change values that it encoded before.
             let is_lossy = chunks.form != Form::Encoded && chunks.dest.is_lossy();

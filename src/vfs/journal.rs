@@ -67,6 +67,14 @@ fn errno_name(errno: i32) -> String {
         libc::ELOOP => "ELOOP",
         libc::EMFILE => "EMFILE",
         libc::EXDEV => "EXDEV",
+        libc::EEXIST => "EEXIST",
+        libc::ENOTEMPTY => "ENOTEMPTY",
+        libc::ENOTDIR => "ENOTDIR",
+        libc::EISDIR => "EISDIR",
+        libc::EILSEQ => "EILSEQ",
+        libc::ERANGE => "ERANGE",
+        libc::ENFILE => "ENFILE",
+        libc::EAGAIN => "EAGAIN",
         other => return format!("errno {other}"),
     };
     name.to_owned()

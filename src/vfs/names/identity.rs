@@ -162,7 +162,7 @@ impl Names {
         let place = self.directory(number)?;
         match &place {
             Place::Node(path) | Place::ChunkDir(path, _) => {
-                self.core.hierarchy.check_there(path)?
+                self.core.hierarchy.check_there(path)?;
             }
             Place::OrdinaryDir(path, _) => {
                 self.core.hierarchy.check_there(path)?;
