@@ -51,6 +51,10 @@ impl Kind {
             Self::Repository => "the list of branches and tags",
         }
     }
+
+    fn noun(self) -> &'static str {
+        self.name().trim_start_matches("a ")
+    }
 }
 
 /// Returns the most bytes of a file, decompressed or not. A few bytes can be decompressed as so
@@ -125,6 +129,19 @@ impl Id {
             }
         }
         (text.len() == 20 && bits == 0).then_some(Self(bytes))
+    }
+
+    /// Fails unless the file of this name contains its own ID. Another file of the repository under
+    /// this name would be read as another state, or as an array without chunks.
+    pub fn expect(self, found: Option<Self>, kind: Kind) -> Result<()> {
+        match found {
+            Some(found) if found == self => Ok(()),
+            Some(found) => {
+                let detail = format!("contains {} {found}, not the one of this name", kind.noun());
+                Err(Error::corrupt(detail))
+            }
+            None => Err(Error::corrupt(format!("contains {} without an ID", kind.name()))),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use zstd::bulk::Decompressor;
 use zstd::dict::DecoderDictionary;
 
-use super::file::Id;
+use super::file::{Id, Kind};
 use super::flatbuffer::{Table, Vector};
 use super::snapshot::NodeId;
 use crate::error::{Error, Result};
@@ -29,6 +29,7 @@ use crate::store::{Key, Version};
 
 /// The fields of the tables, by their numbers in the schema.
 mod field {
+    pub const ID: usize = 0;
     pub const ARRAYS: usize = 1;
     pub const DICTIONARY: usize = 2;
     pub const ARRAY_ID: usize = 0;
@@ -71,9 +72,9 @@ pub(super) struct Chunks<'m> {
 }
 
 impl Manifest {
-    /// Parses the flatbuffer of a manifest.
-    pub fn parse(buffer: Bytes) -> Result<Self> {
-        Table::root(&buffer)?;
+    /// Parses the flatbuffer of the manifest `id`.
+    pub fn parse(buffer: Bytes, id: Id) -> Result<Self> {
+        id.expect(Table::root(&buffer)?.bytes(field::ID)?.map(Id), Kind::Manifest)?;
         Ok(Self { buffer, dictionary: OnceLock::new() })
     }
 

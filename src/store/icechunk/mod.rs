@@ -61,7 +61,7 @@ pub fn open(
 fn read_snapshot(own: &Store, id: Id) -> Result<Snapshot> {
     let key = Key::parse(&format!("snapshots/{id}"))?;
     let value = own.get(&key, max_len())?.ok_or_else(|| missing_file(&key))?;
-    Snapshot::parse(unpack(&value.bytes, Kind::Snapshot).at(&key)?).at(&key)
+    Snapshot::parse(unpack(&value.bytes, Kind::Snapshot).at(&key)?, id).at(&key)
 }
 
 /// A state of a repository, and all states below the private prefix of zarrfs.

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::file::Id;
+use super::file::{Id, Kind};
 use super::flatbuffer::Table;
 use crate::error::{At, Error, Result};
 use crate::limits;
@@ -20,6 +20,7 @@ use crate::store::refs::children;
 
 /// The fields of the tables, by their numbers in the schema.
 mod field {
+    pub const ID: usize = 0;
     pub const PARENT: usize = 1;
     pub const NODES: usize = 2;
     pub const TIME: usize = 3;
@@ -84,8 +85,8 @@ impl ManifestOfArray {
 }
 
 impl Snapshot {
-    /// Parses the flatbuffer of a snapshot.
-    pub fn parse(buffer: Bytes) -> Result<Self> {
+    /// Parses the flatbuffer of the snapshot `id`.
+    pub fn parse(buffer: Bytes, id: Id) -> Result<Self> {
         let (nodes, time, parent) = {
             let root = Table::root(&buffer)?;
             let tables = root.tables(field::NODES)?;
@@ -106,6 +107,7 @@ impl Snapshot {
                 let path = buffer.slice_ref(below.as_bytes());
                 nodes.push(Node { path, position: table.position() });
             }
+            id.expect(root.bytes(field::ID)?.map(Id), Kind::Snapshot)?;
             let time = Duration::from_micros(root.u64(field::TIME)?);
             let time = SystemTime::UNIX_EPOCH.checked_add(time);
             (nodes, time.unwrap_or(SystemTime::UNIX_EPOCH), root.bytes(field::PARENT)?.map(Id))

@@ -113,13 +113,19 @@ fn unpacked(name: &str) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Opens a repository, lists everything and reads everything. Anything may fail.
-fn read_all(files: &BTreeMap<String, Vec<u8>>) -> usize {
+/// Returns a store in memory with these files.
+fn stored(files: &BTreeMap<String, Vec<u8>>) -> Store {
     let own = Store::new(Arc::new(MemoryStore::new()));
     for (key, bytes) in files {
         let (key, pieces) = (Key::parse(key).expect("valid"), [Bytes::from(bytes.clone()).into()]);
         own.write().expect("writable").set(&key, &pieces, Condition::Always).expect("set");
     }
+    own
+}
+
+/// Opens a repository, lists everything and reads everything. Anything may fail.
+fn read_all(files: &BTreeMap<String, Vec<u8>>) -> usize {
+    let own = stored(files);
     let mut read = 0;
     for state in [MAIN, "tag:v1"] {
         let Ok(store) = opened(&own, state) else { continue };
@@ -153,6 +159,31 @@ proptest! {
             }
         }
         read_all(&files);
+    }
+}
+
+#[test]
+fn a_file_under_the_name_of_another_is_corrupt() {
+    for fixture in ["library1_spec1", "library2_spec2"] {
+        for kind in ["snapshot", "manifest"] {
+            let mut files = unpacked(fixture);
+            let directory = format!("{kind}s/");
+            let names: Vec<String> =
+                files.keys().filter(|key| key.starts_with(&directory)).cloned().collect();
+            assert!(names.len() > 1, "{fixture}: {names:?}");
+            // Each gets the bytes of the one before it.
+            let mut moved = files[&names[names.len() - 1]].clone();
+            for name in &names {
+                moved = std::mem::replace(files.get_mut(name).expect("there"), moved);
+            }
+            let read = opened(&stored(&files), MAIN).and_then(|store| {
+                let key = Key::parse("many/c/0/0").expect("valid");
+                store.get(&key, 1 << 20)
+            });
+            let error = read.expect_err("refused").to_string();
+            let is_named = error.starts_with(&directory);
+            assert!(is_named && error.contains(&format!("contains {kind} ")), "{error}");
+        }
     }
 }
 

@@ -101,14 +101,14 @@ impl Manifests {
         .into_iter();
         let (mut keys, mut len) = (ranges.iter(), 0_u64);
         let limit = manifests_len();
-        for (_, slot) in held.iter_mut().filter(|(_, manifest)| manifest.is_none()) {
+        for (id, slot) in held.iter_mut().filter(|(_, manifest)| manifest.is_none()) {
             let (value, key) = (values.next().flatten(), keys.next().map(|(key, _)| key));
             // A few bytes can be decompressed as many.
             if len > limit {
                 break;
             }
             let key = key.ok_or_else(Error::not_found)?;
-            let manifest = self.whole(key, value)?;
+            let manifest = self.whole(*id, key, value)?;
             len = len.saturating_add(manifest.len());
             **slot = Some(Arc::new(manifest));
         }
@@ -121,13 +121,13 @@ impl Manifests {
         Ok(found)
     }
 
-    /// Returns the manifest whose first bytes are `value`.
-    fn whole(&self, key: &Key, value: Option<Value>) -> Result<Manifest> {
+    /// Returns the manifest `id`, which `key` names and whose first bytes are `value`.
+    fn whole(&self, id: Id, key: &Key, value: Option<Value>) -> Result<Manifest> {
         let mut value = value.ok_or_else(|| missing_file(key))?;
         if value.stat.len > first_len() {
             value = self.own.get(key, max_len())?.ok_or_else(|| missing_file(key))?;
         }
-        Manifest::parse(unpack(&value.bytes, file::Kind::Manifest).at(key)?).at(key)
+        Manifest::parse(unpack(&value.bytes, file::Kind::Manifest).at(key)?, id).at(key)
     }
 
     fn note_lens(&self, found: &[(Id, Arc<Manifest>)]) {
@@ -358,13 +358,14 @@ mod tests {
     fn manifests_are_read_a_few_at_a_time() {
         let mut file = "ICE🧊CHUNK".as_bytes().to_vec();
         file.resize(36, b' ');
-        // Version, kind and compression; the position of the root, an empty vtable and the root.
-        file.extend([2, 2, 0, 8, 0, 0, 0, 4, 0, 4, 0, 4, 0, 0, 0]);
+        // Version, kind and compression; the position of the root, its vtable with one field, and
+        // how far before the root that is. The field, the ID of the manifest, follows.
+        file.extend([2, 2, 0, 12, 0, 0, 0, 6, 0, 16, 0, 4, 0, 0, 0, 8, 0, 0, 0]);
         let (own, counting) = CountingStore::new();
         let ids: Vec<Id> = (0..40).map(|number| Id([number; 12])).collect();
         for id in &ids {
             let key = Key::parse(&format!("manifests/{id}")).expect("valid");
-            let pieces = [bytes::Bytes::from(file.clone()).into()];
+            let pieces = [bytes::Bytes::from([&file[..], &id.0].concat()).into()];
             own.write().expect("writable").set(&key, &pieces, Condition::Always).expect("set");
         }
         let manifests = Manifests::new(own);
