@@ -10,8 +10,9 @@ use super::names::{is_like_chunk, leftover_of};
 use super::nodes::Nodes;
 use super::options::Watch;
 use super::queue::{Queue, Unit};
+use super::seen::{Seen, coords_of};
 use super::target::Target;
-use super::unlisted::keys_of;
+use super::unlisted::{asked, keys_of};
 use crate::array::{Coords, decode_key};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
@@ -59,7 +60,7 @@ impl<'k> Keys<'k> {
 
     /// Lists the keys of the node at `path` and of the nodes below it.
     pub fn list(&self, path: &NodePath, queue: &Queue) {
-        let Some(list) = self.hierarchy.store().list() else { return };
+        let Some(list) = self.hierarchy.store().list() else { return self.ask(path, queue) };
         let prefixes = match self.prefixes(path) {
             Ok(prefixes) => prefixes,
             Err(error) => return self.report(&error, path.as_str()),
@@ -69,6 +70,28 @@ impl<'k> Keys<'k> {
                 self.report(&error, path.as_str());
             }
             self.walk(list, prefix, Around::Known, 0, queue);
+        }
+    }
+
+    /// Asks for each chunk of the arrays at `path` and below it, because the store lists no names.
+    fn ask(&self, path: &NodePath, queue: &Queue) {
+        let why = "the store does not list names";
+        let reason = format!("{why}, so each chunk is asked for, and other files are not checked");
+        let shown = if path.is_root() { "/" } else { path.as_str() };
+        self.find(Finding::new(Code::Unknown, shown, reason));
+        if !self.lists_chunks {
+            return;
+        }
+        let is_below = |target: &&Arc<Target>| target.path.relative_to(path).is_some();
+        for target in self.nodes.targets.values().filter(is_below) {
+            let prefix = target.array.prefix();
+            let asked = asked(prefix, why, target, self.hierarchy.store());
+            let added = asked
+                .inspect_err(|_| target.note_unlisted())
+                .and_then(|keys| self.add_keys(keys, target, queue));
+            if let Err(error) = added {
+                self.report(&error, prefix.as_str().trim_end_matches('/'));
+            }
         }
     }
 
@@ -370,6 +393,23 @@ impl<'k> Keys<'k> {
         target: &Arc<Target>,
         queue: &Queue,
     ) -> Result<()> {
+        let keys = list.list_known(target.array.prefix(), "");
+        let keys = keys.inspect_err(|_| target.note_unlisted())?;
+        let store = self.hierarchy.store();
+        self.add_keys(
+            keys.flat_map(|found| keys_of(found, target, store, self.watch)),
+            target,
+            queue,
+        )
+    }
+
+    /// Queues the stored values of an array, which has these `keys`.
+    fn add_keys(
+        &self,
+        keys: impl Iterator<Item = Result<Key>>,
+        target: &Arc<Target>,
+        queue: &Queue,
+    ) -> Result<()> {
         let array = &target.array;
         let Some(direct) = array.levels().first() else { return Ok(()) };
         let (grid, rank) = (direct.grid(), direct.grid().rank());
@@ -379,9 +419,7 @@ impl<'k> Keys<'k> {
         let mut seen = counts_missing.then(|| Seen::new(possible)).transpose()?;
         let mut scalar: Option<Key> = None;
         let mut lister = queue.lister();
-        let keys = list.list_known(prefix, "").inspect_err(|_| target.note_unlisted())?;
-        for key in keys.flat_map(|found| keys_of(found, target, self.hierarchy.store(), self.watch))
-        {
+        for key in keys {
             if self.watch.is_stopped() {
                 return Ok(());
             }
@@ -511,56 +549,6 @@ fn without_zeros(text: &str) -> String {
     plain
 }
 
-/// The stored values of an array: a bit for each position in its grid, in C order.
-struct Seen {
-    bits: Vec<u64>,
-    possible: u64,
-}
-
-impl Seen {
-    fn new(possible: u64) -> Result<Self> {
-        let len = usize::try_from(possible.div_ceil(64)).unwrap_or(usize::MAX);
-        let mut bits = Vec::new();
-        bits.try_reserve_exact(len)
-            .map_err(|_| Error::too_large("the chunks do not fit into memory"))?;
-        bits.resize(len, 0);
-        Ok(Self { bits, possible })
-    }
-
-    fn add(&mut self, coords: &Coords, counts: &[u64]) {
-        let number = coords.indices().iter().zip(counts).fold(0_u64, |number, (index, count)| {
-            number.saturating_mul(*count).saturating_add(*index)
-        });
-        let word = usize::try_from(number / 64).ok().and_then(|at| self.bits.get_mut(at));
-        if let Some(word) = word {
-            *word |= 1 << (number % 64);
-        }
-    }
-
-    fn missing(&self) -> impl Iterator<Item = u64> {
-        let is_missing = |number: &u64| {
-            let word = usize::try_from(number / 64).ok().and_then(|at| self.bits.get(at));
-            word.is_some_and(|word| word >> (number % 64) & 1 == 0)
-        };
-        (0..self.possible).filter(is_missing)
-    }
-}
-
-fn coords_of(number: u64, counts: &[u64]) -> Coords {
-    let mut rest = number;
-    let mut indices: Vec<u64> = counts
-        .iter()
-        .rev()
-        .map(|count| {
-            let index = rest % (*count).max(1);
-            rest /= (*count).max(1);
-            index
-        })
-        .collect();
-    indices.reverse();
-    Coords::new(indices)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -580,15 +568,5 @@ mod tests {
             spelled_otherwise(KeyEncoding::V2(Separator::Dot), "1/0", 2),
             Some(Coords::new([1, 0]))
         );
-    }
-
-    #[test]
-    fn what_was_not_seen_is_missing() {
-        let counts = [3, 50];
-        let mut seen = Seen::new(150).expect("small");
-        for number in (0..150).filter(|number| number % 7 != 0) {
-            seen.add(&coords_of(number, &counts), &counts);
-        }
-        assert_eq!(seen.missing().collect::<Vec<_>>(), (0..150).step_by(7).collect::<Vec<_>>());
     }
 }

@@ -16,6 +16,7 @@ mod nodes;
 mod options;
 mod queue;
 pub mod repair;
+mod seen;
 mod target;
 mod unlisted;
 

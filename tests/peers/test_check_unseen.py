@@ -1,6 +1,8 @@
 """Damage that a person may meet: each kind has exactly the findings that docs/check.md promises, and no others."""
 
+import contextlib
 import gzip
+import http.server
 import json
 import os
 import shutil
@@ -8,6 +10,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -419,6 +422,51 @@ def test_damage_has_its_findings_and_no_others(healthy, dialect, name, tmp_path)
     assert not kind.reason or any(kind.reason in one["reason"] for one in found.findings), found.findings
     severe = any(one["severity"] == "damaged" for one in found.findings)
     assert found.code == (3 if severe else 0)
+
+
+@contextlib.contextmanager
+def web(directory):
+    """The URL of a server that lists no names."""
+
+    class Unlisting(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *words):
+            super().__init__(*words, directory=directory)
+
+        def list_directory(self, path):
+            self.send_error(404)
+
+        def log_message(self, *words):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Unlisting) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("dialect", ["v3", "sharded", "v2"])
+def test_each_chunk_of_a_server_that_lists_no_names_is_checked(healthy, dialect, tmp_path):
+    store = copied(healthy, dialect, tmp_path)
+    consolidate(store)
+    damaged = store.put(store.chunk("packed"), b"garbage")
+    store.at(store.chunk("raw")).unlink()
+    code = "shard-index" if dialect == "sharded" else "undecodable"
+    with web(store.path) as url:
+        result = check(url)
+        assert result.code == 3 and result.named() == {("unknown", "/"), (code, damaged)}, result
+        stored, missing = (8, 8) if dialect == "sharded" else (15, 1)
+        assert (result.summary["chunks_stored"], result.summary["chunks_missing"]) == (stored, missing), result
+        result = check(f"{url}/packed")
+        assert result.code == 3 and result.named() == {("unknown", "/"), (code, damaged.removeprefix("packed/"))}, result
+        result = check(url, "--metadata-only")
+        assert result.code == 0 and result.named() == {("unknown", "/")}, result
+        result = check(url, "--expect-all")
+        found = {key for name, key in result.named() if name == "missing"}
+        assert result.code == 3 and found == {store.chunk("raw")}, result
 
 
 def test_files_of_editors_and_systems_are_foreign_and_stay(healthy, tmp_path):
