@@ -148,10 +148,10 @@ impl<'k> Keys<'k> {
         }
         let shown = prefix.as_str().trim_end_matches('/');
         if let Some(target) = self.nodes.targets.get(prefix) {
-            if self.lists_chunks {
-                let listed = self.list_array(list, target, queue);
-                if let Err(error) = listed {
-                    self.report(&error, shown);
+            let targets = std::iter::once(target).chain(self.nodes.targets_below(prefix));
+            for target in targets.filter(|_| self.lists_chunks) {
+                if let Err(error) = self.list_array(list, target, queue) {
+                    self.report(&error, target.array.prefix().as_str().trim_end_matches('/'));
                 }
             }
             return;
@@ -469,6 +469,10 @@ impl<'k> Keys<'k> {
         let rank = rank.map_or(0, |direct| direct.grid().rank());
         let is_private = prefix.is_root() && text.starts_with(&format!("{PRIVATE}/"));
         if self.nodes.documents.contains(key) || self.is_entry_point(key) {
+            return self.report_inner_node(key, target);
+        }
+        // A key in an array below this one is classified with the keys of that array.
+        if self.nodes.targets_below(prefix).any(|inner| inner.has_below(key)) {
             return;
         }
         if is_private {
@@ -495,10 +499,26 @@ impl<'k> Keys<'k> {
                 return;
             }
         } else if self.dialect_at(prefix).is_document(key) && key.parent() != *prefix {
-            let reason = format!("a node below the array {}", target.path);
-            return self.find(Finding::new(Code::NodeInArray, key, reason));
+            return self.report_node_in(key, target);
         }
         self.find(Finding::new(Code::Foreign, key, "belongs neither to a node nor to a chunk"));
+    }
+
+    /// Reports the metadata file of a node that lies below the array `target`, and below no other
+    /// array in it.
+    fn report_inner_node(&self, key: &Key, target: &Target) {
+        let (prefix, above) = (target.array.prefix(), key.parent());
+        let mut between = self.nodes.targets_below(prefix);
+        let is_of_other =
+            between.any(|inner| inner.has_below(key) && *inner.array.prefix() != above);
+        if above != *prefix && !is_of_other && self.dialect_at(prefix).is_document(key) {
+            self.report_node_in(key, target);
+        }
+    }
+
+    fn report_node_in(&self, key: &Key, target: &Target) {
+        let reason = format!("a node below the array {}", target.path);
+        self.find(Finding::new(Code::NodeInArray, key, reason));
     }
 
     fn report_missing(&self, target: &Target, seen: Option<&Seen>, possible: u64) {

@@ -1,6 +1,7 @@
 //! Reads every node, and reports metadata that are damaged or contradict other metadata.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::chunks::code_of;
@@ -76,6 +77,14 @@ impl<'h> Nodes<'h> {
         }
         nodes.check_copies()?;
         Ok(nodes)
+    }
+
+    /// Returns the arrays below the array at a prefix, in order.
+    pub fn targets_below(&self, prefix: &Prefix) -> impl Iterator<Item = &Arc<Target>> {
+        let after = (Bound::Excluded(prefix.clone()), Bound::Unbounded);
+        let above = prefix.clone();
+        let is_below = move |(below, _): &(&Prefix, _)| below.as_str().starts_with(above.as_str());
+        self.targets.range(after).take_while(is_below).map(|(_, target)| target)
     }
 
     /// Checks the entry point of a draft.

@@ -424,6 +424,21 @@ def test_damage_has_its_findings_and_no_others(healthy, dialect, name, tmp_path)
     assert found.code == (3 if severe else 0)
 
 
+@pytest.mark.parametrize("dialect", ["v3", "v2", "n5"])
+def test_the_chunks_of_an_array_in_the_array_at_the_root_are_checked(healthy, dialect, tmp_path):
+    store = copied(healthy, dialect, tmp_path)
+    root = Store(store.path / "raw", dialect)
+    shutil.copytree(store.path / "packed", root.path / "inner")
+    name = Path(store.meta("raw")).name
+    node = ("node-in-array", f"inner/{name}")
+    result = check(root.path)
+    assert result.code == 0 and result.named() == {node}, result
+    assert (result.summary["chunks_stored"], result.summary["chunks_missing"]) == (8, 0), result
+    damaged = root.put(root.chunk("inner"), b"garbage")
+    result = check(root.path)
+    assert result.code == 3 and result.named() == {node, ("undecodable", damaged)}, result
+
+
 @contextlib.contextmanager
 def web(directory):
     """The URL of a server that lists no names."""
