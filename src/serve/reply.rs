@@ -44,11 +44,27 @@ pub fn sentence(status: StatusCode, sentence: &str) -> Reply {
 /// Returns the answer for an error of the tree.
 pub fn error(error: &Error) -> Reply {
     let status = match error.kind() {
-        Kind::NotFound | Kind::NotDirectory => StatusCode::NOT_FOUND,
+        // No file has a name that is too long.
+        Kind::NotFound | Kind::NotDirectory | Kind::Os(libc::ENAMETOOLONG) => StatusCode::NOT_FOUND,
         Kind::NotPermitted => StatusCode::FORBIDDEN,
         Kind::Unsupported => StatusCode::NOT_IMPLEMENTED,
         Kind::NoMemory | Kind::Busy => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     sentence(status, &error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_file_can_have_is_not_found() {
+        for kind in [Kind::NotFound, Kind::NotDirectory, Kind::Os(libc::ENAMETOOLONG)] {
+            let reply = error(&Error::new(kind, "the name is longer than 255 bytes"));
+            assert_eq!(reply.status(), StatusCode::NOT_FOUND, "{kind:?}");
+        }
+        let reply = error(&Error::new(Kind::Os(libc::EIO), "the disk"));
+        assert_eq!(reply.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
 }
