@@ -160,7 +160,7 @@ def test_virtual_chunks_need_permission(mounted, repositories, name):
     about = json.loads((directory / "states.json").read_text())
     with mounted(directory, allowed=False) as m:
         assert (m / "virtual/c/0").stat().st_size == 256
-        sentence = f"its bytes are in {about['prefix']}raw.bin: if it may be read, mount with --allow-virtual /"
+        sentence = f"the reference leads to {about['prefix']}raw.bin: if it may be read, mount with --allow-virtual /"
         m.refused(errno.EACCES, sentence, (m / "virtual/c/0").read_bytes)
         assert (m / "virtual/c/2").read_bytes() == bytes(range(256))
         assert not (m / "virtual/c/3").exists()
@@ -202,7 +202,7 @@ def test_a_hostile_repository_reads_nothing_outside_of_the_allowed_prefix(mounte
             with pytest.raises(OSError) as refused:
                 (m / f"x/c/{number}").read_bytes()
             assert refused.value.errno == errno.EIO
-        m.expect("its bytes are in ")
+        m.expect("the reference leads to ")
         m.expect("a symbolic link that leads out of the store")
 
 

@@ -150,7 +150,7 @@ def test_other_places_need_permission_and_may_be_replaced(mounted, archive, tmp_
     file.write_text(json.dumps(references))
     (tmp_path.parent / "secret").write_text("secret, and more of it")
     with mounted(file) as m:
-        m.expect("chunks cannot be read: its bytes are in s3://noaa-archive/2020/day0.nc: if it may be read, mount with --allow-virtual s3://noaa-archive$")
+        m.expect("chunks cannot be read: the reference leads to s3://noaa-archive/2020/day0.nc: if it may be read, mount with --allow-virtual s3://noaa-archive$")
         m.allow("chunks cannot be read: ")
         assert (m / "t2m/c/0/0/0").stat().st_size == 2 * 20 * 10 * 4
         m.refused(errno.EACCES, "mount with --allow-virtual s3://noaa-archive", (m / "t2m/c/0/0/0").read_bytes)
@@ -160,7 +160,7 @@ def test_other_places_need_permission_and_may_be_replaced(mounted, archive, tmp_
         for number in range(5):
             with pytest.raises(PermissionError):
                 (m / f"secret/c/{number}/0/0").read_bytes()
-        m.allow("its bytes are in ")
+        m.allow("the reference leads to ")
 
 
 def test_all_forms_of_references_are_read(mounted, tmp_path):
@@ -209,6 +209,8 @@ WRONG = {
     '{"a": ["x", -1, 2]}': "expected an integer from 0 to 2^64 - 1",
     '{"a": ["x", 1.5, 2]}': "expected an integer from 0 to 2^64 - 1",
     '{"a": [null, 1, 2]}': "the reference has no URL",
+    '{"version": 1, "refs": {"a": [["x"]]}}': "a: the URL of the reference is not a string",
+    '{"version": 1, "refs": [[[': "`refs` is not an object",
     '{"a": "base64:????"}': "base64: ",
     '{"a": ["x", 1, 2]': "the JSON ends early",
     '{"a": "x" "b": "y"}': "invalid JSON at byte 10: expected a comma",

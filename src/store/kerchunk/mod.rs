@@ -161,6 +161,10 @@ impl<B: Blocks> Parser<B> {
                 seen.has_refs = true;
                 self.references()?;
             }
+            // Without a version, this could be the key of a reference.
+            ("refs", _) if seen.version.is_some() => {
+                return Err(Error::corrupt("`refs` is not an object"));
+            }
             ("templates", Some(b'{')) => {
                 self.lexer.begin(b'{')?;
                 let mut is_first = true;
@@ -214,10 +218,14 @@ impl<B: Blocks> Parser<B> {
         if !self.lexer.has_next(b']', &mut is_first)? {
             return Err(wrong());
         }
-        if self.lexer.peek()? != Some(b'"') {
-            return Err(Error::unsupported(
-                "the reference has no URL; zarrfs has no option for the file that it means",
-            ));
+        match self.lexer.peek()? {
+            Some(b'"') => {}
+            Some(b'n') => {
+                return Err(Error::unsupported(
+                    "the reference has no URL; zarrfs has no option for the file that it means",
+                ));
+            }
+            _ => return Err(Error::corrupt("the URL of the reference is not a string")),
         }
         let location = self.lexer.string()?.to_owned();
         if !self.lexer.has_next(b']', &mut is_first)? {

@@ -120,7 +120,7 @@ fn key(location: &str, below: &str) -> Result<Key> {
 }
 
 fn refused(location: &str, why: &str) -> Error {
-    Error::new(Kind::Os(libc::EACCES), format!("its bytes are in {location}: {why}"))
+    Error::new(Kind::Os(libc::EACCES), format!("the reference leads to {location}: {why}"))
 }
 
 /// Returns the option that allows a location.

@@ -96,7 +96,10 @@ fn a_part_that_is_not_there_is_an_error_and_never_a_missing_chunk() {
         "long: s3://bucket/a.nc has 10 bytes; the reference is to 3 bytes from byte 8"
     );
     assert_eq!(said("far").0, libc::EIO);
-    assert_eq!(said("gone").1, "gone: its bytes are in s3://bucket/c.nc, which does not exist");
+    assert_eq!(
+        said("gone").1,
+        "gone: the reference leads to s3://bucket/c.nc, which does not exist"
+    );
     assert_eq!(said("whole").0, libc::EIO);
     assert_eq!(said("denied").0, libc::EACCES);
     // Its length is known, so that listings work.
