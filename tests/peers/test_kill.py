@@ -3,10 +3,11 @@
 import contextlib
 import os
 import random
+import subprocess
 
 import pytest
 
-from mounts import PATIENCE, is_alive, wait_until
+from mounts import BIN, PATIENCE, is_alive, wait_until
 from records import CHUNKS, MODES, SIZE, record, sync_dir
 from torture import ENCODED, KINDS, LONG, SEED, count, is_sharded, traced
 
@@ -25,6 +26,21 @@ def test_a_dead_mount_is_mounted_over_at_once(bench, ttl):
         m = b.mount("--metadata-ttl", ttl)
         assert (m / "x/c/0/0").stat().st_size
         b.kill(m)
+    m = b.mount()
+    b.end(m)
+
+
+def test_a_dead_mount_as_a_source_is_refused_with_the_remedy(bench, tmp_path):
+    b = bench("v3")
+    m = b.mount()
+    b.kill(m)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for source in [m.path, f"{m.path}/x"]:
+        for words in [["tree", source], ["info", source], ["mount", source, empty], ["convert", source, tmp_path / "copy.zarr"]]:
+            done = subprocess.run([BIN, *words], capture_output=True, text=True, timeout=PATIENCE)
+            sentence = f"{source}: the process that served this mount has ended; run zarrfs umount {m.path}\n"
+            assert done.returncode == 1 and done.stderr.endswith(sentence), (words, done.stderr)
     m = b.mount()
     b.end(m)
 
