@@ -4,7 +4,6 @@
 # from the npm registry) and Google (tests/stores/gcs.py), and those of web servers (nginx and others, of Debian).
 #
 #   scripts/stores.sh [arguments for pytest]     ZARRFS_BIN: the program to test [default: it is built]
-#   scripts/stores.sh --install                  only installs the servers and clients
 #   ZARRFS_PART=10: only a tenth of the cases of tests that have many, as scripts/test.sh does
 #   ZARRFS_LONG=1: all tests with Azure and Google, every hierarchy on each web server, several machines (network
 #   namespaces, as root), and the same tests on Ceph (installs Debian's radosgw)
@@ -20,12 +19,6 @@ if [ "$(cat "$cache/azurite/zarrfs-stamp" 2> /dev/null)" != "$azurite" ]; then
     npm install --prefix "$cache/azurite" --silent --no-audit --no-fund --no-save "azurite@$azurite"
     echo "$azurite" > "$cache/azurite/zarrfs-stamp"
 fi
-for program in nginx:nginx-light apache2:apache2 lighttpd:lighttpd caddy:caddy; do
-    PATH=$PATH:/usr/sbin command -v "${program%:*}" > /dev/null || missing+=("${program#*:}")
-done
-# They are started by the tests alone.
-[ -z "${missing:-}" ] || RUNLEVEL=1 apt-get install -y -q --no-install-recommends "${missing[@]}" > /dev/null
-[ "${1:-}" != --install ] || exit 0
 if [ -z "${ZARRFS_BIN:-}" ]; then
     cargo build --locked -q
     target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
@@ -36,7 +29,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/zarrfs-stores.XXXXXX")
 cleanup() {
     code=$?
     trap '' INT TERM
-    for process in ${server:-} ${ceph:-} ${azure_server:-} ${google_server:-} ${web:-}; do
+    for process in ${server:-} ${ceph:-} ${other:-} ${web:-}; do
         { kill "$process" 2> /dev/null && wait "$process" 2> /dev/null; } || true
     done
     rm -rf --one-file-system "$work"
@@ -76,13 +69,18 @@ make_bucket() {
     return 1
 }
 make_bucket "$server"
+for program in nginx:nginx-light apache2:apache2 lighttpd:lighttpd caddy:caddy; do
+    PATH=$PATH:/usr/sbin command -v "${program%:*}" > /dev/null || missing+=("${program#*:}")
+done
+# They are started by the tests alone.
+[ -z "${missing:-}" ] || RUNLEVEL=1 apt-get install -y -q --no-install-recommends "${missing[@]}" > /dev/null
 export PATH=$PATH:/usr/sbin
 # The tests mostly wait for servers.
 python="$cache/stores/bin/python -m pytest -q -n ${ZARRFS_WORKERS:-$(($(nproc) * 2))} -p no:cacheprovider"
 export PYTHONPYCACHEPREFIX=$cache/pycache
 all() {
-    timeout --kill-after=30 2400 $python --basetemp="$work/pytest${ZARRFS_PROVIDER:-}" tests/stores --ignore=tests/stores/test_machines.py ${all_but:-} "$@"
-    [ $# -gt 0 ] || timeout --kill-after=30 1200 $python --basetemp="$work/fixtures${ZARRFS_PROVIDER:-}" tests/peers/test_fixtures.py
+    timeout --kill-after=30 2400 $python --basetemp="$work/pytest" tests/stores --ignore=tests/stores/test_machines.py ${all_but:-} "$@"
+    [ $# -gt 0 ] || timeout --kill-after=30 1200 $python --basetemp="$work/fixtures" tests/peers/test_fixtures.py
 }
 # Mounts every hierarchy from a web server of the form $1.
 on_web() {
@@ -104,8 +102,8 @@ provider() {
     local process=$1 name=$2
     shift 2
     for _ in {1..600}; do
-        "$@" > "$work/answer-$name" 2>&1 && break
-        kill -0 "$process" 2> /dev/null || { cat "$work/answer-$name" "$work/$name.log" >&2; return 1; }
+        "$@" > "$work/answer" 2>&1 && break
+        kill -0 "$process" 2> /dev/null || { cat "$work/answer" "$work/$name.log" >&2; return 1; }
         sleep 0.1
     done
     export ZARRFS_PROVIDER=$name
@@ -113,38 +111,30 @@ provider() {
         # These start a server of S3.
         all_but="--ignore=tests/stores/test_credentials.py --ignore=tests/stores/test_pages.py" all
     else
-        timeout --kill-after=30 1200 $python --basetemp="$work/pytest$name" tests/stores/test_requests.py tests/stores/test_writing.py \
+        timeout --kill-after=30 1200 $python --basetemp="$work/pytest" tests/stores/test_requests.py tests/stores/test_writing.py \
             tests/stores/test_read_only.py \
             -k "not fault and not refusal and not wrong_range"
     fi
+    unset ZARRFS_PROVIDER
+    kill "$process" && wait "$process" || true
 }
-azure() {
-    export AZURE_STORAGE_ACCOUNT=devstoreaccount1
-    # The key of every emulator: https://learn.microsoft.com/azure/storage/common/storage-connect-azurite
-    export AZURE_STORAGE_ACCOUNT_KEY=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==
-    export ZARRFS_SERVER=http://127.0.0.1:$blob
-    export AZURE_STORAGE_ENDPOINT=$ZARRFS_SERVER/$AZURE_STORAGE_ACCOUNT
-    provider "$azure_server" az "$cache/stores/bin/python" tests/stores/azure.py "$ZARRFS_SERVER" zarrfs
-}
-google() {
-    export ZARRFS_SERVER=http://127.0.0.1:$gcs STORAGE_EMULATOR_HOST=http://127.0.0.1:$gcs
-    provider "$google_server" gs curl -sf -X PUT "$ZARRFS_SERVER/zarrfs"
-}
-# At the same time, since the tests mostly wait.
-say "Azure and Google"
+s3_server=$ZARRFS_SERVER
+say Azure
+export AZURE_STORAGE_ACCOUNT=devstoreaccount1
+# The key of every emulator: https://learn.microsoft.com/azure/storage/common/storage-connect-azurite
+export AZURE_STORAGE_ACCOUNT_KEY=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==
+export ZARRFS_SERVER=http://127.0.0.1:$blob
+export AZURE_STORAGE_ENDPOINT=$ZARRFS_SERVER/$AZURE_STORAGE_ACCOUNT
 "$cache/azurite/node_modules/.bin/azurite-blob" --inMemoryPersistence --skipApiVersionCheck --silent --blobPort "$blob" > "$work/az.log" 2>&1 &
-azure_server=$!
+other=$!
+provider "$other" az "$cache/stores/bin/python" tests/stores/azure.py "$ZARRFS_SERVER" zarrfs
+say Google
+export ZARRFS_SERVER=http://127.0.0.1:$gcs STORAGE_EMULATOR_HOST=http://127.0.0.1:$gcs
 "$cache/stores/bin/python" tests/stores/gcs.py "$gcs" > "$work/gs.log" 2>&1 &
-google_server=$!
-azure > "$work/azure.out" 2>&1 &
-azure=$!
-google > "$work/google.out" 2>&1 &
-google=$!
-code=0
-wait "$azure" || code=$?
-wait "$google" || code=$?
-cat "$work/azure.out" "$work/google.out"
-[ "$code" = 0 ] || exit "$code"
+other=$!
+provider "$other" gs curl -sf -X PUT "$ZARRFS_SERVER/zarrfs"
+other=
+export ZARRFS_SERVER=$s3_server
 [ "${ZARRFS_LONG:-}" = 1 ] || exit 0
 
 for form in nginx-html nginx-whole apache apache-dav lighttpd python caddy; do

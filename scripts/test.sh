@@ -182,7 +182,7 @@ install_suites() {
     install_programs
     scripts/environment py3 tests/peers/requirements-py3.txt
     scripts/environment py2 tests/peers/requirements-py2.txt
-    scripts/stores.sh --install
+    scripts/environment stores tests/stores/requirements.txt
     python=$(newer_python)
     [ -z "$python" ] || scripts/environment icechunk tests/peers/requirements-icechunk.txt "$python"
     download_bioformats

@@ -225,7 +225,7 @@ impl Error {
 pub struct Direct {
     store: Store,
     prefix: Prefix,
-    has_document: bool,
+    keeps_directory: bool,
     encoding: KeyEncoding,
     grid: Grid,
 }
@@ -235,13 +235,13 @@ pub struct Direct {
 pub struct ChunkPlace {
     /// The prefix of their keys.
     pub prefix: Prefix,
-    /// Whether the metadata file of the array is in the directory of this prefix.
-    pub has_document: bool,
+    /// Whether the directory of this prefix is there as long as the array is.
+    pub keeps_directory: bool,
 }
 
 impl From<Prefix> for ChunkPlace {
     fn from(prefix: Prefix) -> Self {
-        Self { prefix, has_document: false }
+        Self { prefix, keeps_directory: false }
     }
 }
 
@@ -253,14 +253,16 @@ impl Direct {
         encoding: KeyEncoding,
         grid: Grid,
     ) -> Self {
-        let ChunkPlace { prefix, has_document } = place.into();
-        Self { store, prefix, has_document, encoding, grid }
+        let ChunkPlace { prefix, keeps_directory } = place.into();
+        Self { store, prefix, keeps_directory, encoding, grid }
     }
 
     /// Fails with `ESTALE` if another program has removed the directory of the array, or given it
     /// another name. A chunk would make it again, without the metadata file.
     fn check_there(&self) -> Result<()> {
-        let Some(files) = self.store.files().filter(|_| self.has_document) else { return Ok(()) };
+        let Some(files) = self.store.files().filter(|_| self.keeps_directory) else {
+            return Ok(());
+        };
         if self.prefix.is_root() || files.file_stat(self.prefix.as_str())?.is_some() {
             return Ok(());
         }

@@ -19,6 +19,7 @@ use crate::limits;
 use crate::metadata::model::{self, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodePath, Policy, detect};
 use crate::resources;
+use crate::store::directory::is_of_chunks;
 use crate::store::{ByteRange, Entry, Key, Prefix, Store};
 
 /// The most keys below a prefix to look at when searching for a node or a chunk among them.
@@ -235,7 +236,9 @@ impl Hierarchy {
                         KeyEncoding::V2(self.separator_in_use(&prefix, array.shape.len())?);
                 }
                 let limit = self.options.max_chunk_len;
-                let place = ChunkPlace { prefix, has_document: dialect.has_one_tree() };
+                // The store removes an empty directory that has the name of one of chunks.
+                let stays = !path.name().is_some_and(is_of_chunks);
+                let place = ChunkPlace { prefix, keeps_directory: stays && dialect.has_one_tree() };
                 let array = Array::open(*array, self.store(), place, limit, self.options.layout)?;
                 Ok(Content::Array(Arc::new(array)))
             }

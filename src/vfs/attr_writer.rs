@@ -84,16 +84,18 @@ impl AttrWriter {
     }
 
     /// Returns the first offset from `offset` on that is of this part of an ordinary file of the
-    /// store; fails with `ENXIO` if there is none (lseek(2)). `None` for other files, and while the
-    /// kernel may have bytes of a mapping that zarrfs has not received.
+    /// store; fails with `ENXIO` if there is none (lseek(2)). `None` for other files, for files
+    /// that zarrfs may not read, and while bytes of a mapping may not have arrived.
     pub fn find(&self, number: u64, part: Part, offset: u64) -> Result<Option<u64>> {
         let inode = self.names.inode(number)?;
         let mut file = inode.file().lock();
         if file.writers > file.passthrough.writers {
             return Ok(None);
         }
-        let open = self.contents.files.open_stored(&inode, &mut file, FileUse::Read)?;
-        open.map(|open| open.find(part, offset)).transpose()
+        match self.contents.files.open_stored(&inode, &mut file, FileUse::Read) {
+            Err(error) if error.errno() == libc::EACCES => Ok(None),
+            open => open?.map(|open| open.find(part, offset)).transpose(),
+        }
     }
 
     /// Whether changes of the attributes of a directory have no effect if they cannot be kept: the
