@@ -46,17 +46,19 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(super) fn read(archive: &Archive, limits: &Limits) -> Result<Table> {
     let (stat, tail) = settled_tail(archive)?;
     let tail_start = stat.len.saturating_sub(u64::try_from(tail.len()).unwrap_or(u64::MAX));
-    let mut window = Window {
+    let window = Window {
         archive,
         stat,
-        base: 0,
         most: limits.directory.saturating_add(TAIL_LEN),
         state: RefCell::new(State { parts: VecDeque::from([(tail_start, tail)]), failure: None }),
     };
     let mut buffer = vec![0; MAX_CENTRAL_DIRECTORY_RECORD_SIZE];
-    let base = base_of(&window, &find(&window, &mut buffer)?);
-    window.base = base;
-    let found = find(&window, &mut buffer)?;
+    let found = locate(&window, &mut buffer).map_err(|error| {
+        // The parts of a split archive have offsets that lead nowhere in one of them.
+        let is_split = error.eocd_offset().and_then(|at| check_single(&window, at).err());
+        is_split.unwrap_or_else(|| window.explain(error))
+    })?;
+    check_single(&window, found.eocd_offset())?;
     let (start, end) = (found.directory_offset(), found.eocd_offset());
     if end.saturating_sub(start) > limits.directory {
         return Err(window.too_long(end.saturating_sub(start)));
@@ -71,43 +73,10 @@ pub(super) fn read(archive: &Archive, limits: &Limits) -> Result<Table> {
                 limits.entries
             )));
         }
-        add(&mut builder, &mut left_out, &entry, base)?;
+        add(&mut builder, &mut left_out, &entry)?;
     }
     left_out.report(archive);
-    builder.finish(stat, start.saturating_add(base))
-}
-
-/// Finds the end record of a whole archive.
-fn find<'w, 'a>(window: &'w Window<'a>, buffer: &mut [u8]) -> Result<ZipArchive<&'w Window<'a>>> {
-    let found = locate(window, buffer).map_err(|error| {
-        // The parts of a split archive have offsets that lead nowhere in one of them.
-        let is_split = error.eocd_offset().and_then(|at| check_single(window, at).err());
-        is_split.unwrap_or_else(|| window.explain(error))
-    })?;
-    check_single(window, found.eocd_offset())?;
-    Ok(found)
-}
-
-/// Returns where the archive of the end record begins, if its offsets lead into another archive
-/// before it. Otherwise 0: the parser skips other bytes.
-fn base_of(window: &Window<'_>, found: &ZipArchive<&Window<'_>>) -> u64 {
-    let (mut record, mut signature) = ([0; 22], [0; 4]);
-    let end = found.eocd_offset();
-    let mut base = || {
-        window.read_exact_at(&mut record, end).ok()?;
-        let [.., l0, l1, l2, l3, o0, o1, o2, o3, _, _] = record;
-        let (len, offset) =
-            (u32::from_le_bytes([l0, l1, l2, l3]), u32::from_le_bytes([o0, o1, o2, o3]));
-        let start = end.checked_sub(len.into())?;
-        // The numbers of a large archive are in another record.
-        let is_small = len != u32::MAX && offset != u32::MAX;
-        if !is_small || start == found.directory_offset() {
-            return None;
-        }
-        window.read_exact_at(&mut signature, start).ok()?;
-        start.checked_sub(offset.into()).filter(|_| signature == *b"PK\x01\x02")
-    };
-    base().unwrap_or_default()
+    builder.finish(stat, start)
 }
 
 /// Returns the end of the archive, once no later change of the archive can keep its version.
@@ -130,10 +99,10 @@ fn locate<'w, 'a>(
     window: &'w Window<'a>,
     buffer: &mut [u8],
 ) -> Result<ZipArchive<&'w Window<'a>>, rawzip::Error> {
-    let len = window.stat.len.saturating_sub(window.base);
-    let (mut end, mut first) = (len, None);
+    let mut end = window.stat.len;
+    let mut first = None;
     for _ in 0..MOST_FALSE_ENDS {
-        let space = TAIL_LEN.saturating_sub(len.saturating_sub(end));
+        let space = TAIL_LEN.saturating_sub(window.stat.len.saturating_sub(end));
         let locator = ZipLocator::new().max_search_space(space);
         match locator.locate_in_reader(window, buffer, end) {
             Ok(found) => return Ok(found),
@@ -170,7 +139,6 @@ fn add(
     builder: &mut Builder,
     left_out: &mut LeftOut,
     entry: &ZipFileHeaderRecord<'_>,
-    base: u64,
 ) -> Result<()> {
     if entry.flags().is_masked() {
         return Err(Error::unsupported("a zip archive whose directory is encrypted"));
@@ -194,7 +162,7 @@ fn add(
     };
     let method = Method(entry.compression_method().as_u16());
     let record = Record {
-        header_offset: entry.local_header_offset().saturating_add(base),
+        header_offset: entry.local_header_offset(),
         lens: Lens {
             stored: entry.compressed_size_hint(),
             decoded: entry.uncompressed_size_hint(),
@@ -242,8 +210,6 @@ impl LeftOut {
 struct Window<'a> {
     archive: &'a Archive,
     stat: Stat,
-    /// Where the archive begins in its file. The parser counts from there.
-    base: u64,
     /// The most bytes to read.
     most: u64,
     state: RefCell<State>,
@@ -310,7 +276,6 @@ impl Window<'_> {
 
 impl ReaderAt for &Window<'_> {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let offset = offset.saturating_add(self.base);
         if buf.is_empty() || offset >= self.stat.len {
             return Ok(0);
         }

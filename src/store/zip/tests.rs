@@ -286,18 +286,6 @@ fn bytes_before_the_archive_and_any_comment_are_skipped() {
 }
 
 #[test]
-fn of_archives_one_after_another_the_last_is_read() {
-    let first = zip(&[stored("a", b"old"), stored("gone", b"old"), deflated("b", b"old")]);
-    let made = [stored("a", b"one"), deflated("b", b"two")];
-    for before in [[&first[..], &first].concat(), zip(&made), first] {
-        let store = open(zip_with(&before, &made, b"a comment")).expect("opened");
-        assert_eq!(get(&store, "a").as_deref(), Some(&b"one"[..]));
-        assert_eq!(get(&store, "b").as_deref(), Some(&b"two"[..]));
-        assert_eq!(get(&store, "gone"), None);
-    }
-}
-
-#[test]
 fn of_entries_with_one_name_the_last_counts() {
     let store =
         open(zip(&[stored("a", b"1"), stored("b", b"2"), stored("a", b"3")])).expect("opened");
