@@ -77,8 +77,6 @@ pub enum Fault {
     Checksum,
     /// There are more or fewer bytes than the metadata need.
     Length,
-    /// The bytes have a form that their specification allows and zarrfs does not read.
-    Form,
     /// The name belongs to something that holds no bytes, or to a file outside the store.
     File,
 }
@@ -113,11 +111,6 @@ impl Error {
     /// Returns an error about something valid that zarrfs does not support.
     pub fn unsupported(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Unsupported, detail)
-    }
-
-    /// Returns an error about valid stored bytes of a form that zarrfs does not read.
-    pub fn unsupported_form(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { fault: Some(Fault::Form), ..Self::unsupported(detail) }
     }
 
     /// Returns an error about an invalid request.

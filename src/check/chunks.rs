@@ -187,10 +187,6 @@ impl Reader<'_> {
                 self.find(unit, Code::Unreadable, reason.to_owned(), None);
             }
             Ok(None) => {}
-            Err(error) if error.fault_of_bytes() == Some(Fault::Form) => {
-                count(&self.counters.unknown, 1);
-                self.report(unit, Code::Unknown, &error);
-            }
             Err(error) => {
                 count(&self.counters.read, 1);
                 let code = match code_of(&error, Code::Undecodable) {
@@ -250,7 +246,7 @@ pub fn code_of(error: &Error, damage: Code) -> Code {
         (_, Some(Fault::Length)) => Code::Length,
         (_, Some(Fault::File)) => Code::Unreadable,
         (Kind::Corrupt | Kind::Invalid | Kind::Incomplete | Kind::Internal, None) => damage,
-        (_, Some(Fault::Form)) | (Kind::Unsupported, _) => Code::Unknown,
+        (Kind::Unsupported, _) => Code::Unknown,
         (Kind::TooLarge | Kind::NoMemory, _) => Code::TooLarge,
         _ => Code::Unreadable,
     }

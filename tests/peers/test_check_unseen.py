@@ -247,9 +247,6 @@ KINDS = {
     "a block of an unknown mode": Kind(
         block(lambda d: b"\0\x09" + d[2:]), at_chunk("undecodable", "raw"), "mode 9", ("n5",)
     ),
-    "a block in varlength mode": Kind(
-        block(lambda d: b"\0\1" + d[2:12] + b"\0\0\0\x0c" + d[12:]), at_chunk("unknown", "raw"), "varlength", ("n5",)
-    ),
     "a part of a block header": Kind(block(lambda d: d[:6]), at_chunk("undecodable", "raw"), "header", ("n5",)),
     "a byte behind a block": Kind(block(lambda d: d + b"x"), at_chunk("undecodable", "raw"), "49 bytes", ("n5",)),
     # Shards.

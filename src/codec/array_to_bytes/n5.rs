@@ -147,13 +147,13 @@ impl N5Default {
         match u16::from_be_bytes(*mode) {
             0 => {}
             1 => {
-                return Err(Error::unsupported_form(
+                return Err(Error::unsupported(
                     "n5_default: blocks in varlength mode are not \
                      supported",
                 ));
             }
             2 => {
-                return Err(Error::unsupported_form(
+                return Err(Error::unsupported(
                     "n5_default: blocks in object mode are not \
                      supported",
                 ));
