@@ -76,7 +76,8 @@ impl<'k> Keys<'k> {
     /// Asks for each chunk of the arrays at `path` and below it, because the store lists no names.
     fn ask(&self, path: &NodePath, queue: &Queue) {
         let why = "the store does not list names";
-        let reason = format!("{why}, so each chunk is asked for, and other files are not checked");
+        let asks = if self.lists_chunks { "each chunk is asked for, and " } else { "" };
+        let reason = format!("{why}, so {asks}other files are not checked");
         let shown = if path.is_root() { "/" } else { path.as_str() };
         self.find(Finding::new(Code::Unknown, shown, reason));
         if !self.lists_chunks {
@@ -84,13 +85,17 @@ impl<'k> Keys<'k> {
         }
         let is_below = |target: &&Arc<Target>| target.path.relative_to(path).is_some();
         for target in self.nodes.targets.values().filter(is_below) {
-            let prefix = target.array.prefix();
-            let asked = asked(prefix, why, target, self.hierarchy.store());
-            let added = asked
-                .inspect_err(|_| target.note_unlisted())
-                .and_then(|keys| self.add_keys(keys, target, queue));
-            if let Err(error) = added {
-                self.report(&error, prefix.as_str().trim_end_matches('/'));
+            let shown = if target.path.is_root() { "/" } else { target.path.as_str() };
+            match asked(target.array.prefix(), why, target, self.hierarchy.store()) {
+                Ok(keys) => {
+                    if let Err(error) = self.add_keys(keys, target, queue) {
+                        self.report(&error, shown);
+                    }
+                }
+                Err(too_many) => {
+                    target.note_unlisted();
+                    self.find(Finding::new(Code::Unknown, shown, too_many.detail()));
+                }
             }
         }
     }
@@ -472,7 +477,7 @@ impl<'k> Keys<'k> {
             return self.report_inner_node(key, target);
         }
         // A key in an array below this one is classified with the keys of that array.
-        if self.nodes.targets_below(prefix).any(|inner| inner.has_below(key)) {
+        if self.nodes.innermost_below(prefix, key).is_some() {
             return;
         }
         if is_private {
@@ -508,9 +513,9 @@ impl<'k> Keys<'k> {
     /// array in it.
     fn report_inner_node(&self, key: &Key, target: &Target) {
         let (prefix, above) = (target.array.prefix(), key.parent());
-        let mut between = self.nodes.targets_below(prefix);
+        let directory = above.as_key();
         let is_of_other =
-            between.any(|inner| inner.has_below(key) && *inner.array.prefix() != above);
+            directory.is_some_and(|it| self.nodes.innermost_below(prefix, &it).is_some());
         if above != *prefix && !is_of_other && self.dialect_at(prefix).is_document(key) {
             self.report_node_in(key, target);
         }

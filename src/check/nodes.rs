@@ -87,6 +87,18 @@ impl<'h> Nodes<'h> {
         self.targets.range(after).take_while(is_below).map(|(_, target)| target)
     }
 
+    /// Returns the innermost array around a key, below the array at `outer`.
+    pub fn innermost_below(&self, outer: &Prefix, key: &Key) -> Option<&Arc<Target>> {
+        let mut above = key.parent();
+        while above != *outer {
+            if let Some(found) = self.targets.get(&above) {
+                return Some(found);
+            }
+            above = above.as_key()?.parent();
+        }
+        None
+    }
+
     /// Checks the entry point of a draft.
     fn check_entry_point(&self) -> Result<()> {
         let Some((key, _)) = self.hierarchy.dialect().new_entry_point().ok().flatten() else {

@@ -43,11 +43,6 @@ impl Target {
         self.is_unlisted.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a key lies in the directory of its chunks, or below that.
-    pub fn has_below(&self, key: &Key) -> bool {
-        key.as_str().starts_with(self.array.prefix().as_str())
-    }
-
     /// Returns the number of chunks that the array can have.
     pub fn possible(&self) -> u64 {
         self.array.grid().counts().iter().fold(1, |all, count| all.saturating_mul(*count))

@@ -162,7 +162,7 @@ impl<B: Blocks> Parser<B> {
                 self.references()?;
             }
             // Without a version, this could be the key of a reference.
-            ("refs", _) if seen.version.is_some() => {
+            ("refs", _) if seen.version == Some(1) => {
                 return Err(Error::corrupt("`refs` is not an object"));
             }
             ("templates", Some(b'{')) => {
