@@ -75,9 +75,8 @@ impl<'k> Keys<'k> {
 
     /// Asks for each chunk of the arrays at `path` and below it, because the store lists no names.
     fn ask(&self, path: &NodePath, queue: &Queue) {
-        let why = "the store does not list names";
         let asks = if self.lists_chunks { "each chunk is asked for, and " } else { "" };
-        let reason = format!("{why}, so {asks}other files are not checked");
+        let reason = format!("the store does not list names, so {asks}other files are not checked");
         let shown = if path.is_root() { "/" } else { path.as_str() };
         self.find(Finding::new(Code::Unknown, shown, reason));
         if !self.lists_chunks {
@@ -86,7 +85,7 @@ impl<'k> Keys<'k> {
         let is_below = |target: &&Arc<Target>| target.path.relative_to(path).is_some();
         for target in self.nodes.targets.values().filter(is_below) {
             let shown = if target.path.is_root() { "/" } else { target.path.as_str() };
-            match asked(target.array.prefix(), why, target, self.hierarchy.store()) {
+            match asked(target.array.prefix(), target, self.hierarchy.store()) {
                 Ok(keys) => {
                     if let Err(error) = self.add_keys(keys, target, queue) {
                         self.report(&error, shown);

@@ -18,25 +18,26 @@ pub fn keys_of(found: Result<Found>, target: &Target, store: &Store, watch: &dyn
         Ok(Found::Unlisted(directory, error)) => (directory, error),
         Err(error) => return one(Err(error)),
     };
-    match asked(&directory, error.detail(), target, store) {
+    match asked(&directory, target, store) {
         Ok(keys) => {
             let reason = format!("{}, so each chunk is asked for", error.detail());
             watch.find(Finding::new(Code::Unknown, directory.as_str(), reason));
             keys
         }
-        Err(too_many) => one(Err(too_many)),
+        // It is not known which chunks are there.
+        Err(too_many) => {
+            let detail = format!("{}; {}", error.detail(), too_many.detail());
+            one(Err(Error::new(Kind::Os(libc::EIO), detail)).at(&directory))
+        }
     }
 }
 
 /// Returns the keys of the chunks in a directory of an array that the store has when it is asked
-/// for each. `why` says why the store cannot list them.
-pub fn asked(directory: &Prefix, why: &str, target: &Target, store: &Store) -> Result<Keys> {
+/// for each.
+pub fn asked(directory: &Prefix, target: &Target, store: &Store) -> Result<Keys> {
     let (prefix, model) = (target.array.prefix().clone(), target.array.model());
     let direct = Direct::new(store.clone(), prefix, model.key_encoding, Grid::of(model));
     let direct = Arc::new(direct);
-    // It is not known which chunks are there.
-    let refused =
-        |error: Error| Error::new(Kind::Os(libc::EIO), format!("{why}; {}", error.detail()));
-    let chunks = direct.asked_in(directory, &[]).map_err(refused).at(directory)?;
+    let chunks = direct.asked_in(directory, &[])?;
     Ok(Box::new(chunks.map(move |coords| direct.key(&coords?))))
 }
