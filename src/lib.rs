@@ -7,25 +7,28 @@
 //! | [`printable`] | text of a hierarchy as a person may read it |
 //! | [`error`] | the one error type |
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
+//! | [`waiting`] | the program that a thread works for, and whether it still waits |
 //! | [`bounded`] | maps with a limit in bytes |
 //! | [`budget`] | the memory of a mount, which its users share |
-//! | [`admission`] | the memory that decoding and encoding take while they go on |
 //! | [`buffer`] | the bytes of chunks, in reused memory |
+//! | [`resources`] | the memory, open files and threads of this process |
 //! | [`limits`] | how much a hierarchy may require of this process |
 //! | [`pool`] | threads, and the tasks that wait for them |
+//! | [`admission`] | the memory that decoding and encoding take while they go on |
 //! | [`parallel`] | work on chunks that several processors share |
-//! | [`backing`] | files that the kernel reads directly (passthrough) |
 //! | [`dtype`] | data types and fill values |
 //! | [`store`] | from keys to bytes: the abstract store interface, directory and memory |
+//! | [`backing`] | files that the kernel reads directly (passthrough) |
 //! | [`shard`] | the index of a shard and its assembly |
-//! | [`metadata`] | dialects: from metadata files to one model and back |
+//! | [`json`] | metadata files as they are stored, also if they are not strict JSON |
 //! | [`codec`] | codecs, and pipelines that bind them to one chunk shape |
+//! | [`metadata`] | dialects: from metadata files to one model and back |
 //! | [`array`](mod@array) | from coordinates to decoded chunks |
 //! | [`hierarchy`] | nodes by path |
 //! | [`cache`] | decoded chunks, bounded |
 //! | [`convert`] | copies of hierarchies in another dialect or form |
-//! | [`diff`] | differences between two hierarchies |
 //! | [`check`] | damage in metadata, keys and chunks, and its repair |
+//! | [`diff`] | differences between two hierarchies |
 //! | [`view`] | a node as one file in a format other than Zarr |
 //! | [`dap`] | a node as a data set of OPeNDAP, for a server |
 //! | [`stats`] | statistics of the elements of an array |
