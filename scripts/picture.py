@@ -57,7 +57,7 @@ def lines():
                 sys.exit(f"scripts/picture.py: {command}: exit code {done.returncode}: {done.stdout}")
             return done.stdout
 
-        run("zarrfs demo made && zarrfs umount made/mnt && mv made/climate.zarr . && mkdir mnt")
+        run("zarrfs demo made && zarrfs umount made/mnt && mv made/climate.zarr made/mnt .")
         try:
             for text, count in SESSION:
                 kind = "comment" if text.startswith("#") else "command"

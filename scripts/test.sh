@@ -1,6 +1,7 @@
 #!/bin/bash
 # Everything that tests zarrfs: format, lints, unit tests, and real mounts read and written by other programs.
-# For a fresh Debian machine with a Rust toolchain and a C compiler, as root or with fusermount3.
+# For a fresh Debian or Ubuntu machine with a Rust toolchain. What else is needed is installed by root, or by sudo if that
+# asks for no password.
 #
 #   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the tests with other programs run with all their cases,
 #   and not with a tenth of them, a fifth if they are few (ZARRFS_PART=10); the concurrency tests run for a minute each,
@@ -13,11 +14,16 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
-fail() { printf 'scripts/test.sh: %s\n' "$*" >&2; exit 1; }
+. scripts/needs.sh
 
-[ -c /dev/fuse ] || fail "/dev/fuse is not there, so nothing can be mounted: load the kernel module (modprobe fuse), \
-or give the container the device (--device /dev/fuse --cap-add SYS_ADMIN)"
-command -v cargo > /dev/null || fail "cargo is not there: install a Rust toolchain (https://rustup.rs)"
+echo "This checks the format, compiles zarrfs, and tests it, also with other programs on real mounts. On two processors it"
+echo "takes 17 to 30 minutes, and on a machine that has not run it yet up to 15 more for packages of the system, of Python"
+echo "and of npm. Ctrl-C ends it, and leaves nothing mounted."
+need_rust
+for part in fmt clippy; do
+    cargo "$part" --version > /dev/null 2>&1 || fail "cargo $part is missing: rustup component add rustfmt clippy"
+done
+need_fuse
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/zarrfs-test.XXXXXX")
 work=$(cd "$work" && pwd -P)
@@ -80,8 +86,7 @@ run() {
 }
 
 say "what the tests need"
-packages=()
-need() { command -v "$1" > /dev/null || packages+=("$2"); }
+need_compiler
 need fusermount3 fuse3
 need curl curl
 need setfattr attr
@@ -122,16 +127,9 @@ need npm npm
 compgen -G '/usr/lib/*/octave/packages/netcdf-*' > /dev/null || packages+=(octave-netcdf)
 need python3 python3
 python3 -c 'import ensurepip, venv' 2> /dev/null || packages+=(python3-venv)
-[ ${#packages[@]} = 0 ] || [ "$(id -u)" = 0 ] || fail "to be installed first, by root: apt-get install ${packages[*]}"
-install_programs() {
-    [ ${#packages[@]} -gt 0 ] || return 0
-    echo "installing: ${packages[*]}"
-    export DEBIAN_FRONTEND=noninteractive
-    local install=(apt-get install -y -q --no-install-recommends "${packages[@]}")
-    "${install[@]}" > "$work/apt.log" 2>&1 ||
-        { apt-get update -q >> "$work/apt.log" 2>&1 && "${install[@]}" >> "$work/apt.log" 2>&1; } ||
-        { cat "$work/apt.log" >&2; fail "apt-get could not install: ${packages[*]}"; }
-}
+can_install
+# The rest is installed beside the compiler, which needs these.
+command -v cc > /dev/null || (packages=(); need_compiler; install_programs "$work/apt.log")
 
 cache=${ZARRFS_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/zarrfs-tests}
 mkdir -p "$cache"
@@ -179,7 +177,7 @@ install_suites() {
 # of object stores.
 (
     flock 9
-    install_programs
+    install_programs "$work/apt.log"
     scripts/environment py3 tests/peers/requirements-py3.txt
     scripts/environment py2 tests/peers/requirements-py2.txt
     scripts/environment stores tests/stores/requirements.txt

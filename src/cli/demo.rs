@@ -1,4 +1,6 @@
 //! `zarrfs demo`: creates a sample hierarchy, mounts it, and shows its contents.
+//!
+//! It can be repeated: a second run shows the sample and the mount that the first one has made.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::args::Demo;
 use super::failure::{Failure, failed};
-use super::{open, print};
+use super::{open, print, umount};
 use crate::array::{Coords, FillChunks};
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::{Dialect, NodePath};
@@ -23,71 +25,158 @@ const CHUNK: [u64; 3] = [1, 18, 36];
 const SHARD: [u64; 3] = [6, 36, 72];
 /// A chunk that is not stored, to show that a missing chunk is a missing file.
 const MISSING: [u64; 3] = [0, 1, 1];
+/// The title of the root group, by which a second run recognizes the sample.
+const TITLE: &str = "A sample, computed by zarrfs demo";
+/// The attribute `_FillValue` of a float that is NaN, as xarray writes it into Zarr 3: the base64
+/// of a float64. Without it, programs for netCDF compute with the elements of the missing chunk.
+const NAN: &str = "AAAAAAAA+H8=";
+/// The directory of the sample, the mountpoint, and the elements for `dd`.
+const NAMES: [&str; 3] = ["climate.zarr", "mnt", "two-floats"];
+/// The temperatures that the demo stores in place of the first two.
+const WRITTEN: [f32; 2] = [273.15, 274.15];
 
-/// Creates the sample in the directory, mounts it, and shows its contents.
+/// Creates the sample in the directory, or takes the one that is there, mounts it, and shows its
+/// contents.
 pub fn run(args: &Demo) -> Result<(), Failure> {
-    let (source, mountpoint) = directories(&args.dir)?;
-    make(&source)?;
-    let program = std::env::current_exe()?;
-    let program = program.as_path();
-    let (source_arg, mount_arg) = (source.as_os_str(), mountpoint.as_os_str());
-    say("A climate-like sample hierarchy: coordinates, and a compressed array in shards.")?;
-    show("zarrfs", Command::new(program).arg("tree").arg(source_arg))?;
-    say("Mounted, every node is a directory and every chunk is a file.")?;
-    show("zarrfs", Command::new(program).arg("mount").args([source_arg, mount_arg]))?;
-    let t2m = mountpoint.join("t2m");
-    show("ls", Command::new("ls").arg("-l").args([mount_arg, t2m.as_os_str()]))?;
-    say("A chunk file holds the elements and nothing else. A chunk that the store lacks is not \
-         listed.")?;
-    show("ls", Command::new("ls").arg("-l").args([t2m.join("c/0/0"), t2m.join("c/0/1")]))?;
-    let chunk = t2m.join("c/0/0/0");
-    show("od", Command::new("od").args(["-A", "d", "-t", "f4", "-N", "32"]).arg(&chunk))?;
-    say("The metadata describe the files beside them: any Zarr 3 library opens the mount.")?;
-    show("cat", Command::new("cat").arg(t2m.join("zarr.json")))?;
-    say("Every array and group can also be opened as one file of another format. ls does not \
-         list these files.")?;
-    show(
-        "ls",
-        Command::new("ls")
-            .arg("-l")
-            .args(["t2m.npy", "__root__.nc"].map(|name| mountpoint.join(name))),
-    )?;
-    show("cat", Command::new("cat").arg(mountpoint.join(".zarrfs/views/t2m")))?;
-    say("Change the first two elements of that chunk with dd, and store them at once ...")?;
-    let new = args.dir.join("two-floats");
-    std::fs::write(&new, [1.5_f32.to_le_bytes(), (-2.5_f32).to_le_bytes()].concat())?;
-    let dd =
-        [("if=", &new), ("of=", &chunk)].map(|(what, path)| format!("{what}{}", path.display()));
-    show("dd", Command::new("dd").args(dd).args(["conv=notrunc,fsync", "status=none"]))?;
-    std::fs::remove_file(&new)?;
-    let stored = first_elements(&source)?;
-    say(&format!(
-        "... and read them back from the store without the mount: {}, {}, {}, ...",
-        stored[0], stored[1], stored[2]
-    ))?;
-    print::output(&format!(
-        "\nIt stays mounted at {0}. Unmount it with\n\n    zarrfs umount {0}\n",
-        mountpoint.display()
-    ))
+    let sample = Sample::in_directory(&args.dir)?;
+    sample.present().map_err(|failure| match sample.state {
+        State::New => failure,
+        State::Reused => {
+            let (dir, mountpoint) = (args.dir.display(), sample.mountpoint.display());
+            failed(format!(
+                "{}; an earlier run has made {dir}: if the sample was changed, remove it (zarrfs \
+                 umount {mountpoint}; rm -r {dir}) and run zarrfs demo again",
+                failure.message()
+            ))
+        }
+    })
 }
 
-/// Creates and returns the directories of the hierarchy and of the mountpoint.
-fn directories(dir: &Path) -> Result<(PathBuf, PathBuf), Failure> {
-    let shown = dir.display();
-    std::fs::create_dir_all(dir).map_err(|error| failed(format!("{shown}: {error}")))?;
-    let mut entries =
-        std::fs::read_dir(dir).map_err(|error| failed(format!("{shown}: {error}")))?;
-    if entries.next().is_some() {
-        return Err(failed(format!(
-            "{shown}: not empty; unmount and remove an earlier demo (zarrfs umount {shown}/mnt; rm -r {shown}), \
-             or name another directory"
-        )));
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    New,
+    Reused,
+}
+
+struct Sample {
+    source: PathBuf,
+    mountpoint: PathBuf,
+    state: State,
+}
+
+impl Sample {
+    /// Creates the directories and the sample, unless an earlier run has done so.
+    fn in_directory(dir: &Path) -> Result<Self, Failure> {
+        let shown = dir.display();
+        let unusable = |error: std::io::Error| failed(format!("{shown}: {error}"));
+        std::fs::create_dir_all(dir).map_err(unusable)?;
+        let [source, mountpoint, new] = NAMES.map(|name| dir.join(name));
+        umount::refuse_dead(&mountpoint)?;
+        let state = if source.try_exists().map_err(unusable)? {
+            if !is_sample(&source) {
+                return Err(failed(format!(
+                    "{}: not the sample of zarrfs demo; name a directory that is missing or empty",
+                    source.display()
+                )));
+            }
+            // The user may have put other files beside it.
+            State::Reused
+        } else {
+            for entry in std::fs::read_dir(dir).map_err(unusable)? {
+                let path = dir.join(entry.map_err(unusable)?.file_name());
+                if path != mountpoint && path != new {
+                    return Err(failed(format!(
+                        "{shown}: not empty: it has {}; name a directory that is missing or empty",
+                        path.display()
+                    )));
+                }
+            }
+            create(&source)?;
+            State::New
+        };
+        if !mountpoint.is_dir() {
+            std::fs::create_dir(&mountpoint).map_err(unusable)?;
+        }
+        let (source, mountpoint) = (source.canonicalize()?, mountpoint.canonicalize()?);
+        Ok(Self { source, mountpoint, state })
     }
-    let dir = dir.canonicalize()?;
-    let (source, mountpoint) = (dir.join("climate.zarr"), dir.join("mnt"));
-    std::fs::create_dir(&source)?;
-    std::fs::create_dir(&mountpoint)?;
-    Ok((source, mountpoint))
+
+    /// Mounts the sample and shows its contents.
+    fn present(&self) -> Result<(), Failure> {
+        let (source, mountpoint) = (&self.source, &self.mountpoint);
+        let program = std::env::current_exe()?;
+        let program = program.as_path();
+        let (source_arg, mount_arg) = (source.as_os_str(), mountpoint.as_os_str());
+        say(match self.state {
+            State::New => {
+                "A climate-like sample hierarchy: coordinates, and a compressed array in shards."
+            }
+            State::Reused => "The sample hierarchy of an earlier zarrfs demo.",
+        })?;
+        show("zarrfs", Command::new(program).arg("tree").arg(source_arg))?;
+        if umount::daemon_of(mountpoint).is_some() {
+            say("It is mounted already. Every node is a directory and every chunk is a file.")?;
+        } else {
+            say("Mounted, every node is a directory and every chunk is a file.")?;
+            show("zarrfs", Command::new(program).arg("mount").args([source_arg, mount_arg]))?;
+        }
+        let t2m = mountpoint.join("t2m");
+        show("ls", Command::new("ls").arg("-l").args([mount_arg, t2m.as_os_str()]))?;
+        say("A chunk file holds the elements and nothing else. A chunk that the store lacks is \
+             not listed.")?;
+        show("ls", Command::new("ls").arg("-l").args([t2m.join("c/0/0"), t2m.join("c/0/1")]))?;
+        let chunk = t2m.join("c/0/0/0");
+        show("od", Command::new("od").args(["-A", "d", "-t", "f4", "-N", "32"]).arg(&chunk))?;
+        say("The metadata describe the files beside them: any Zarr 3 library opens the mount.")?;
+        show("cat", Command::new("cat").arg(t2m.join("zarr.json")))?;
+        say("Every array and group can also be opened as one file of another format. ls does \
+             not list these files.")?;
+        let views = ["t2m.npy", "__root__.nc"].map(|name| mountpoint.join(name));
+        show("ls", Command::new("ls").arg("-l").args(views))?;
+        show("cat", Command::new("cat").arg(mountpoint.join(".zarrfs/views/t2m")))?;
+        self.change(&chunk)?;
+        print::output(&format!(
+            "\nIt stays mounted at {0}. Unmount it with\n\n    zarrfs umount {0}\n",
+            mountpoint.display()
+        ))
+    }
+
+    /// Changes two elements through a chunk file, and reads them from the store.
+    fn change(&self, chunk: &Path) -> Result<(), Failure> {
+        say("Change the first two elements of that chunk with dd, and store them at once ...")?;
+        let new = self.mountpoint.with_file_name(NAMES[2]);
+        std::fs::write(&new, WRITTEN.map(f32::to_le_bytes).concat())?;
+        let dd = [("if=", new.as_path()), ("of=", chunk)]
+            .map(|(what, path)| format!("{what}{}", path.display()));
+        let done =
+            show("dd", Command::new("dd").args(dd).args(["conv=notrunc,fsync", "status=none"]));
+        std::fs::remove_file(&new)?;
+        done?;
+        let stored = first_elements(&self.source)?;
+        say(&format!(
+            "... and read them back from the store without the mount: {}, {}, {}, ...",
+            stored[0], stored[1], stored[2]
+        ))
+    }
+}
+
+/// Whether the hierarchy has the title of the sample.
+fn is_sample(source: &Path) -> bool {
+    let text = std::fs::read(source.join("zarr.json")).unwrap_or_default();
+    let document = serde_json::from_slice::<Value>(&text).unwrap_or_default();
+    document.pointer("/attributes/title").and_then(Value::as_str) == Some(TITLE)
+}
+
+/// Creates the sample under another name, so that it has its name only when it is whole.
+fn create(source: &Path) -> Result<(), Failure> {
+    let new = source.with_extension(format!("new-{}", std::process::id()));
+    let shown = |error: std::io::Error| failed(format!("{}: {error}", new.display()));
+    std::fs::create_dir(&new).map_err(shown)?;
+    let done = make(&new).and_then(|()| std::fs::rename(&new, source).map_err(shown));
+    if done.is_err() {
+        std::fs::remove_dir_all(&new).map_err(shown)?;
+    }
+    done
 }
 
 fn make(source: &Path) -> Result<(), Failure> {
@@ -97,7 +186,7 @@ fn make(source: &Path) -> Result<(), Failure> {
         "zarr.json",
         &json!({
             "zarr_format": 3, "node_type": "group",
-            "attributes": {"title": "A sample, computed by zarrfs demo", "Conventions": "CF-1.8"},
+            "attributes": {"title": TITLE, "Conventions": "CF-1.8"},
         }),
     )?;
     let degrees = |name: &str, units: &str| json!({"standard_name": name, "units": units});
@@ -118,7 +207,10 @@ fn make(source: &Path) -> Result<(), Failure> {
         "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
         "index_location": "end",
     }}]);
-    let attributes = json!({"long_name": "2 metre temperature", "units": "K"});
+    let attributes = json!({
+        "standard_name": "air_temperature", "long_name": "2 metre temperature", "units": "K",
+        "_FillValue": NAN,
+    });
     let names = ["time", "lat", "lon"];
     set(
         &store,
@@ -177,12 +269,16 @@ fn fill(hierarchy: &Hierarchy) -> Result<(), Failure> {
 }
 
 /// Returns a temperature: warm at the equator, cold at the poles, with seasons and a wave along the
-/// circles of latitude.
+/// circles of latitude. The seasons are stronger in the north, where the land is, so the mean of
+/// the globe differs from month to month.
 fn temperature([month, row, column]: [u64; 3]) -> f64 {
     let latitude = (87.5 - 5.0 * float(row)).to_radians();
     let longitude = (2.5 + 5.0 * float(column)).to_radians();
-    let season = (std::f64::consts::TAU * (float(month) - 6.0) / 12.0).cos();
-    255.0 + 45.0 * latitude.cos() + 12.0 * season * latitude.sin() + 2.0 * (3.0 * longitude).sin()
+    let season = (std::f64::consts::TAU * (float(month) - 6.3) / 12.0).cos();
+    255.0
+        + 45.0 * latitude.cos()
+        + season * 12.0f64.mul_add(latitude.sin(), 2.0)
+        + 2.0 * (3.0 * longitude).sin()
 }
 
 fn elements(chunk: [u64; 3]) -> Vec<u8> {

@@ -347,14 +347,58 @@ fn help_lists_commands_and_exit_codes() {
 }
 
 #[test]
-fn the_demo_shows_files_of_other_formats_and_reads_back_what_it_changed() {
+fn the_demo_can_be_repeated_and_reads_back_what_it_changed() {
     let dir = tempfile::tempdir().unwrap();
     let demo = path(dir.path(), "demo");
-    let output = zarrfs().args(["demo", &demo]).output().unwrap();
+    let mnt = format!("{demo}/mnt");
+    let run = || {
+        let output = zarrfs().args(["demo", &demo]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}");
+        assert!(text.contains("without the mount: 273.15, 274.15,"), "{text}");
+        assert!(text.contains("/t2m.npy") && text.contains("/__root__.nc"), "{text}");
+        text
+    };
+    assert!(run().contains("$ zarrfs mount "));
+    assert!(run().contains("It is mounted already"));
+    assert_eq!(said(&["umount", &mnt]).0, 0);
+    assert!(run().contains("$ zarrfs mount "));
+    // The sample was changed, so that it cannot be shown.
+    fs::remove_dir_all(format!("{mnt}/t2m")).unwrap();
+    let (code, sentence) = said(&["demo", &demo]);
+    assert_eq!(code, 1);
+    assert!(sentence.contains(&format!("rm -r {demo}")), "{sentence}");
+    assert_eq!(said(&["umount", &mnt]).0, 0);
+    // A hierarchy of the user is not the sample.
+    let document = r#"{"zarr_format": 3, "node_type": "group"}"#;
+    fs::write(format!("{demo}/climate.zarr/zarr.json"), document).unwrap();
+    let (code, sentence) = said(&["demo", &demo]);
+    assert_eq!(code, 1);
+    assert!(sentence.contains("climate.zarr: not the sample of zarrfs demo"), "{sentence}");
+}
+
+#[test]
+fn the_field_mean_of_the_sample_differs_from_month_to_month() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = path(dir.path(), "demo");
+    assert!(zarrfs().args(["demo", &demo]).output().unwrap().status.success());
+    let raw = fs::read(format!("{demo}/mnt/t2m.raw")).unwrap();
+    let header = fs::read(format!("{demo}/mnt/t2m.nc")).unwrap();
     assert_eq!(said(&["umount", &format!("{demo}/mnt")]).0, 0);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("without the mount: 1.5, -2.5,"), "{text}");
-    assert!(text.contains("/t2m.npy") && text.contains("/__root__.nc"), "{text}");
+    assert!(header.windows(10).any(|bytes| bytes == b"_FillValue"), "NaN is not marked as missing");
+    let floats: Vec<f32> =
+        raw.as_chunks::<4>().0.iter().map(|float| f32::from_le_bytes(*float)).collect();
+    let mut means: Vec<f64> = Vec::new();
+    for month in floats.chunks(36 * 72) {
+        let there: Vec<f64> =
+            month.iter().copied().filter(|value| !value.is_nan()).map(f64::from).collect();
+        means.push(there.iter().sum::<f64>() / f64::from(u32::try_from(there.len()).unwrap()));
+    }
+    means.sort_by(f64::total_cmp);
+    assert_eq!(means.len(), 12);
+    for pair in means.windows(2) {
+        assert!(pair[1] - pair[0] > 0.05, "two months are alike: {means:?}");
+    }
 }
 
 /// Shows: rescue.

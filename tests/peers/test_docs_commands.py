@@ -1,7 +1,8 @@
 """Every command of README.md and docs/*.md, run as it stands there, and what it prints.
 
-A page works from top to bottom: the ```console blocks of a page run in one directory, in which the sample hierarchies
-lie (`SAMPLES`). A line that begins with `$ ` is a command, with the lines that continue it after a backslash or begin
+A page works from top to bottom: the ```console blocks of a page begin in one directory, in which the sample hierarchies
+lie (`SAMPLES`), and the working directory and PATH that a command leaves are those of the next one. The directory of
+README.md is like a clone in which zarrfs was built: it has `scripts` and `target`. A line that begins with `$ ` is a command, with the lines that continue it after a backslash or begin
 with `> `; one that begins with `# ` is a command for root. The lines below a command are what it prints, on standard output or standard
 error:
 
@@ -34,13 +35,6 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 INSTALLS = "installs a program: scripts/package-test.sh installs the packages"
 NEEDS_ROOT = "changes the machine: tests/it/fstab.rs runs mount.zarrfs"
 NOT_RUN = {
-    ("README.md", "scripts/package.sh --no-publish       # into target/packages, in some minutes"): INSTALLS,
-    ("README.md", "sudo apt-get install ./target/packages/zarrfs_*_amd64.deb"): INSTALLS,
-    (
-        "README.md",
-        "sudo tar -C /usr/local --strip-components=1 -xzf target/packages/zarrfs-*-x86_64-linux.tar.gz",
-    ): INSTALLS,
-    ("README.md", "cargo install --locked --path .       # or only the program, for yourself, with Rust"): INSTALLS,
     ("docs/guide.md", "ln -s /usr/local/bin/zarrfs /sbin/mount.zarrfs"): NEEDS_ROOT,
     ("docs/guide.md", "cat /etc/fstab"): NEEDS_ROOT,
     ("docs/guide.md", "mount /mnt/climate"): NEEDS_ROOT,
@@ -142,13 +136,18 @@ def run(command, home, names=()):
     text = command.text
     for shown, real in names:
         text = text.replace(shown, real)
-    tools = home.parent / "bin"
+    left = home.parent / "left"
+    if left.exists():
+        where, path = left.read_text().split("\n")
+    else:
+        tools = home.parent / "bin"
+        where, path = home, f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {
-        "HOME": str(home), "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8",
+        "HOME": str(home), "PATH": path, "LC_ALL": "C.UTF-8", "ZARRFS_BIN": str(shutil.which(BIN) or BIN),
         **{name: value for name, value in os.environ.items() if name.startswith(("AWS_", "PYTHONPYCACHE"))}, "TZ": "UTC", "TERM": "xterm", "USER": os.environ.get("USER", "me"),
     }
     done = subprocess.run(
-        ["bash", "-c", f"umask 022\n{text}"], cwd=home, env=environment, stdin=subprocess.DEVNULL,
+        ["bash", "-c", f"trap 'printf \"%s\\n%s\" \"$PWD\" \"$PATH\" > {left}' EXIT; umask 022\n{text}"], cwd=where, env=environment, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE,
     )  # fmt: skip
     printed = done.stdout
@@ -193,10 +192,15 @@ def prepare(directory, page):
     home.mkdir()
     (directory / "bin").mkdir()
     (directory / "bin/zarrfs").symlink_to(shutil.which(BIN) or BIN)
+    if page == "README.md":
+        # The program is one that ZARRFS_BIN names; it is in the path only as the page says.
+        (home / "scripts").symlink_to(ROOT / "scripts")
+        (home / "target/release").mkdir(parents=True)
+        (directory / "bin/zarrfs").rename(home / "target/release/zarrfs")
     text = "\n".join(command.text for commands in blocks(page) for command in commands)
     for name, make in SAMPLES.items():
-        # The quick start makes its sample by itself.
-        if name in text and "zarrfs demo" not in text:
+        # The README and the quick start make their sample by themselves.
+        if name in text and "zarrfs demo" not in text and "scripts/demo.sh" not in text:
             make(home)
     return home
 

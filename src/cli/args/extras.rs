@@ -15,7 +15,7 @@ use crate::cli::values::duration;
 /// Create a sample hierarchy, mount it, and show what you can do with it.
 #[derive(Debug, clap::Args)]
 pub struct Demo {
-    /// Directory for the sample; it must be missing or empty.
+    /// Directory for the sample: missing, empty, or of an earlier run.
     #[arg(default_value = "zarrfs-demo")]
     pub dir: PathBuf,
 }
