@@ -352,10 +352,31 @@ pub fn now(mountpoint: &Path, busy: Busy) -> Result<(), Failure> {
     }
 }
 
+/// The number of processes that a message names.
+const NAMED: usize = 5;
+
+/// Returns the failure for a mount that is in use. It names the processes that this user can see.
 fn in_use(mountpoint: &Path) -> Failure {
+    let shown = mountpoint.display();
+    let mut users = processes::users_of(mountpoint);
+    if std::env::current_dir().is_ok_and(|own| own.starts_with(mountpoint)) {
+        users.push("this command, which was started in it".to_owned());
+    }
+    if users.is_empty() {
+        return failed(format!(
+            "{shown}: in use by a program that this user cannot see, or by a mount in it; \
+             `sudo fuser -vm {shown}` names programs"
+        ));
+    }
+    let (count, named) = (users.len(), users.iter().take(NAMED).cloned().collect::<Vec<_>>());
+    let others = match count.saturating_sub(NAMED) {
+        0 => String::new(),
+        others => format!(", and {others} more"),
+    };
     failed(format!(
-        "{}: in use; end the programs that have files open or their working directory there (fuser -vm shows them)",
-        mountpoint.display()
+        "{shown}: in use by {}{others}: end these programs, or close their files and leave the \
+         directory",
+        named.join(", ")
     ))
 }
 

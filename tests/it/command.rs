@@ -401,6 +401,24 @@ fn the_field_mean_of_the_sample_differs_from_month_to_month() {
     }
 }
 
+#[test]
+fn unmounting_a_mount_in_use_names_the_programs_that_use_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = path(dir.path(), "demo");
+    assert!(zarrfs().args(["demo", &demo]).output().unwrap().status.success());
+    let mnt = format!("{demo}/mnt");
+    let mut reader = Command::new("sleep").arg("60").current_dir(&mnt).spawn().unwrap();
+    let (code, sentence) = said(&["umount", &mnt]);
+    let own = zarrfs().args(["umount", "."]).current_dir(&mnt).output().unwrap();
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    assert_eq!(code, 1);
+    assert!(sentence.contains(&format!("in use by {} (sleep):", reader.id())), "{sentence}");
+    let own = String::from_utf8(own.stderr).unwrap();
+    assert!(own.contains("this command, which was started in it"), "{own}");
+    assert_eq!(said(&["umount", &mnt]).0, 0);
+}
+
 /// Shows: rescue.
 #[test]
 fn unmount_names_files_that_cannot_be_stored_and_rescues_them_if_requested() {
