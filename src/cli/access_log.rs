@@ -1,6 +1,6 @@
 //! `mount --access-log FILE`: a line of JSON for each read that reaches zarrfs.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
@@ -11,6 +11,7 @@ use serde_json::json;
 use super::failure::{Failure, failed};
 use crate::fuse::{Answered, Read, ReadLog};
 use crate::printable::escaped_json;
+use crate::sys;
 use crate::vfs::timestamp;
 
 /// The open log of reads.
@@ -22,8 +23,8 @@ pub struct AccessLog {
 impl AccessLog {
     /// Opens the file, to append to it.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let opened = OpenOptions::new().create(true).append(true).open(path);
-        let file = opened.map_err(|error| failed(format!("{}: {error}", path.display())))?;
+        let file =
+            sys::open_log(path).map_err(|error| failed(format!("{}: {error}", path.display())))?;
         Ok(Self { file: Mutex::new(file) })
     }
 }

@@ -135,7 +135,8 @@ impl Dest {
 
     fn make_directory(&self) -> Result<(), Failure> {
         let Some(path) = self.location.directory() else { return Ok(()) };
-        std::fs::create_dir_all(path)
+        let made = self.packing.as_ref().map_or(Ok(()), Packing::make);
+        made.and_then(|()| std::fs::create_dir_all(path))
             .map_err(|error| failed(format!("{}: {error}", path.display())))
     }
 
@@ -545,8 +546,8 @@ impl Progress {
     /// continues it. So may one for an archive, whose temporary directory is removed. A value that
     /// is being put on a server is completed, unless the user insists.
     fn stop_on_signals(&self, args: &Convert, dest: &Dest) -> Result<Signals, Failure> {
-        let dir = dest.packing.as_ref().map(|packing| packing.dir().to_owned());
-        let left = match &dir {
+        let dir = dest.packing.as_ref().map(Packing::temporary);
+        let left = match dest.packing.as_ref().map(Packing::dir) {
             Some(dir) => format!("; {} is left", dir.display()),
             None => format!("; {}", advice(false)),
         };

@@ -4,7 +4,7 @@
 //! standard error is `2026-11-24T23:59:59Z zarrfs: warn: MESSAGE`.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use super::failure::{Failure, failed};
 use crate::fuse;
 use crate::printable::escaped;
+use crate::sys;
 use crate::vfs::timestamp;
 
 /// The shortest time between equal messages.
@@ -191,7 +192,7 @@ fn repeated(message: &str, count: u64) -> String {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    sys::open_log(path)
 }
 
 /// Sends log lines of `level` and above to `sink`.

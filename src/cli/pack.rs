@@ -13,7 +13,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufWriter, ErrorKind, IntoInnerError};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use libdeflater::Crc;
 use serde_json::{Value, json};
@@ -26,9 +26,10 @@ use super::open;
 use super::print;
 use crate::error::{At, Error, Kind};
 use crate::metadata::Dialect;
-use crate::store::directory::Durability;
+use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::zip::{Limits, Writer, Zip64, ZipStore};
-use crate::store::{ByteRange, Key, PRIVATE, Store};
+use crate::store::{ByteRange, Key, PRIVATE, Prefix, Store, WritableStore as _};
+use crate::sys::OwnDirectory;
 
 /// The names of metadata files, which come before all chunks.
 const METADATA: [&str; 6] =
@@ -48,23 +49,41 @@ const TREE: &str = "tree";
 #[derive(Debug)]
 pub struct Packing {
     dest: PathBuf,
-    /// The temporary directory. It is removed with this value.
-    dir: PathBuf,
+    /// The directory of the archive, and the name of a temporary directory in it.
+    parent: PathBuf,
+    name: String,
+    /// The temporary directory, when it is made. It is removed with this value.
+    temporary: Arc<OnceLock<Temporary>>,
     /// Whether it is for OME-Zarr, by its name.
     is_ozx: bool,
 }
 
 impl Drop for Packing {
     fn drop(&mut self) {
-        remove(&self.dir);
+        remove(&self.temporary);
     }
 }
 
-/// Removes a temporary directory, even if threads still write to it.
-pub fn remove(dir: &Path) {
-    let is_gone = || match std::fs::remove_dir_all(dir) {
+/// A temporary directory that this process has made.
+#[derive(Debug)]
+pub struct Temporary {
+    above: OwnDirectory,
+    name: String,
+    dir: OwnDirectory,
+}
+
+/// Removes the temporary directory, if it was made, even if threads still write to it.
+pub fn remove(temporary: &OnceLock<Temporary>) {
+    let Some(Temporary { above, name, dir }) = temporary.get() else { return };
+    // By its descriptor: another one may have its path by now.
+    let emptied = || -> Result<(), Error> {
+        let store = DirectoryStore::open(&dir.path_of("."), Durability::Buffered)?;
+        store.erase_prefix(&Prefix::root())?;
+        Ok(above.remove_directory_if(name, dir)?)
+    };
+    let is_gone = || match emptied() {
         Ok(()) => true,
-        Err(error) => error.kind() != ErrorKind::DirectoryNotEmpty,
+        Err(error) => error.kind() != Kind::NotEmpty,
     };
     let _kept = (0..MOST_REMOVALS).any(|_| is_gone());
 }
@@ -106,8 +125,9 @@ impl Packing {
             )));
         }
         let unique = RandomState::new().build_hasher().finish();
-        let dir = parent.join(format!(".{}.zarrfs-{unique:016x}", name.display()));
-        Ok(Some(Self { dest: parent.join(name), dir, is_ozx }))
+        let dest = parent.join(name);
+        let name = format!(".{}.zarrfs-{unique:016x}", name.display());
+        Ok(Some(Self { dest, parent, name, temporary: Arc::default(), is_ozx }))
     }
 
     /// Returns the path of the archive.
@@ -115,14 +135,27 @@ impl Packing {
         &self.dest
     }
 
-    /// Returns the temporary directory.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    /// Makes the temporary directory.
+    pub fn make(&self) -> std::io::Result<()> {
+        let above = OwnDirectory::named(&self.parent)?;
+        let dir = above.create_directory(&self.name)?;
+        drop(self.temporary.set(Temporary { above, name: self.name.clone(), dir }));
+        Ok(())
+    }
+
+    /// Returns the temporary directory, for [`remove`].
+    pub fn temporary(&self) -> Arc<OnceLock<Temporary>> {
+        Arc::clone(&self.temporary)
+    }
+
+    /// Returns the path of the temporary directory.
+    pub fn dir(&self) -> PathBuf {
+        self.parent.join(&self.name)
     }
 
     /// Returns the directory for the hierarchy.
     pub fn tree(&self) -> PathBuf {
-        self.dir.join(TREE)
+        self.dir().join(TREE)
     }
 
     /// Packs the hierarchy. `begin` gets the number of values, and `advance` is called after each.
@@ -137,7 +170,7 @@ impl Packing {
         let keys = keys(&store)?;
         begin(u64::try_from(keys.len()).unwrap_or(u64::MAX));
         let comment = if self.is_ozx { comment(&args.dest, &store)? } else { Vec::new() };
-        let path = self.dir.join(ARCHIVE);
+        let path = self.dir().join(ARCHIVE);
         let file = File::create_new(&path)?;
         let zip64 = if self.is_ozx { Zip64::Always } else { Zip64::WhenNeeded };
         let mut writer = Writer::new(BufWriter::with_capacity(1 << 20, file), zip64);
@@ -146,7 +179,7 @@ impl Packing {
                 return Err(failed("interrupted; no archive was made"));
             }
             add(&mut writer, &store, key)?;
-            std::fs::remove_file(self.tree().join(key.as_str()))?;
+            store.write()?.erase_values(std::slice::from_ref(key))?;
             advance();
         }
         let file = writer.finish(&comment)?.into_inner().map_err(IntoInnerError::into_error)?;
@@ -159,7 +192,7 @@ impl Packing {
 
     /// Reads every entry of the archive, which checks its checksum.
     fn verify(&self, keys: &[Key], is_stopped: &dyn Fn() -> bool) -> Result<(), Failure> {
-        let below = open::store(&self.dir, Durability::Buffered)?.read_only();
+        let below = open::store(&self.dir(), Durability::Buffered)?.read_only();
         let archive = ZipStore::open(below, Key::parse(ARCHIVE)?, Limits::DEFAULT)?;
         let store = Store::reading(Arc::new(archive));
         for key in keys {

@@ -1,13 +1,18 @@
 //! Reports the changes that the store rejected at unmount, and can write them to another directory.
 
-use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Component, Path};
 
 use serde_json::Value;
 
+use crate::sys::OwnDirectory;
+
 /// The most names in a message.
 const MAX_NAMED: usize = 10;
+
+/// The modes of new files and directories, without the bits of the umask.
+const FILE_MODE: u32 = 0o666;
+const DIRECTORY_MODE: u32 = 0o777;
 
 /// The rescue of files that are not stored.
 #[derive(Debug, Default)]
@@ -99,12 +104,11 @@ impl Rescue {
         file: &Unstored,
         bytes: impl FnOnce() -> io::Result<Vec<u8>>,
     ) {
-        let target = dir.join(&file.path);
         let saved = match file.change {
             Change::Removed => return self.removed.push(file.path.clone()),
             _ if !is_below(&file.path) => Err(io::Error::other("not a path below the mount")),
-            Change::Written => bytes().and_then(|bytes| write(&target, &bytes)),
-            Change::Directory => create_directory(&target).map(|()| 0),
+            Change::Written => bytes().and_then(|bytes| write(dir, &file.path, &bytes)),
+            Change::Directory => create_directory(dir, &file.path).map(|()| 0),
         };
         match saved {
             Ok(number) => self.written.push(numbered(&file.path, number)),
@@ -138,39 +142,38 @@ fn numbered(name: &str, number: u32) -> String {
     if number == 0 { name.to_owned() } else { format!("{name}.{number}") }
 }
 
-/// Writes a file, and returns when it would survive a power cut. If the name exists, the new file
-/// gets a number, which is returned. If the file cannot be written completely, it is removed.
-fn write(at: &Path, bytes: &[u8]) -> io::Result<u32> {
-    let above = at.parent().unwrap_or(at);
-    fs::create_dir_all(above)?;
-    let name = at.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| io::Error::other("not a name"))?;
+/// Writes the file `path` below `dir`, and returns when it would survive a power cut. If the name
+/// exists, the new file gets a number, which is returned. If the file cannot be written completely,
+/// it is removed. No link below `dir` is followed.
+fn write(dir: &Path, path: &str, bytes: &[u8]) -> io::Result<u32> {
+    let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let above = OwnDirectory::named(dir)?.make_directories(Path::new(above), DIRECTORY_MODE)?;
     let mut number = 0;
     let (mut file, target) = loop {
-        let target = above.join(numbered(name, number));
-        match OpenOptions::new().write(true).create_new(true).open(&target) {
+        let target = numbered(name, number);
+        match above.create_with_mode(&target, FILE_MODE) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
             made => break (made?, target),
         }
     };
     let whole = file.write_all(bytes).and_then(|()| file.sync_all());
     if whole.is_err() {
-        fs::remove_file(&target).unwrap_or_else(|error| log::debug!("{error}"));
+        above.remove_if(&target, &file).unwrap_or_else(|error| log::debug!("{error}"));
     }
     whole?;
-    fs::File::open(above)?.sync_all()?;
+    above.sync()?;
     Ok(number)
 }
 
-/// Creates a directory unless it exists, and returns when it would survive a power cut.
-fn create_directory(at: &Path) -> io::Result<()> {
-    fs::create_dir_all(at)?;
-    fs::File::open(at)?.sync_all()?;
-    at.parent().map_or(Ok(()), |above| fs::File::open(above)?.sync_all())
+/// Creates a directory below `dir` unless it exists, and returns when it would survive a power cut.
+fn create_directory(dir: &Path, path: &str) -> io::Result<()> {
+    OwnDirectory::named(dir)?.make_directories(Path::new(path), DIRECTORY_MODE)?.sync()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -259,8 +262,13 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let at = dir.path().join("linked");
         std::os::unix::fs::symlink("/dev/full", &at).expect("linked");
-        assert_eq!(write(&at, b"12345").expect("beside what is there"), 1);
+        assert_eq!(write(dir.path(), "linked", b"12345").expect("beside what is there"), 1);
         assert_eq!(fs::read(dir.path().join("linked.1")).expect("there"), b"12345");
+        let elsewhere = tempfile::tempdir().expect("a temporary directory");
+        std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("d")).expect("linked");
+        write(dir.path(), "d/e/f", b"1").expect_err("a link on the way");
+        create_directory(dir.path(), "d/e").expect_err("a link on the way");
+        assert_eq!(fs::read_dir(elsewhere.path()).expect("there").count(), 0);
     }
 
     #[test]

@@ -181,8 +181,27 @@ impl<'s> Mark<'s> {
         Err(Error::new(Kind::NotEmpty, "neither empty nor an unfinished conversion"))
     }
 
+    /// Fails if there is something that no conversion makes: a user may have put a file there.
+    fn check_own(&self) -> Result<()> {
+        let list = self.store.list();
+        let list = list.ok_or_else(|| Error::unsupported("the store cannot list its keys"))?;
+        for key in list.list()? {
+            let key = key?;
+            let is_own = key.as_str().split('/').next() == Some(PRIVATE) || is_of_copy(key.name());
+            if !is_own {
+                let detail = format!(
+                    "the source has changed, so the copy begins again and removes what is here, \
+                     and {key} is not of a conversion: move it away"
+                );
+                return Err(Error::new(Kind::Exists, detail));
+            }
+        }
+        Ok(())
+    }
+
     /// Erases everything except the mark.
     fn clear(&self) -> Result<()> {
+        self.check_own()?;
         let write = self.store.write()?;
         for entry in self.entries()? {
             match entry {
@@ -220,7 +239,55 @@ pub fn is_ignored(name: &str, target: Target) -> bool {
     name == PRIVATE || (target == Target::Mount && name == DOCUMENT)
 }
 
+/// Whether a conversion may have made a value with this name: a metadata file or a chunk.
+fn is_of_copy(name: &str) -> bool {
+    let documents = ["zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata", "attributes.json"];
+    let suffixes = [".array.json", ".group.json", ".array", ".group"];
+    let rest = name.strip_prefix("c.").or_else(|| name.strip_prefix('c')).unwrap_or(name);
+    documents.contains(&name)
+        || suffixes.iter().any(|suffix| name.ends_with(suffix))
+        || rest.is_empty()
+        || rest.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+}
+
 /// Returns the key of the value that a running process has in its temporary place.
 fn place_of(holder: &Prefix) -> Result<Key> {
     holder.key("convert")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::store::memory::MemoryStore;
+
+    #[test]
+    fn a_copy_that_begins_again_removes_no_file_of_the_user() {
+        let store = Store::new(Arc::new(MemoryStore::new()));
+        let put = |name: &str| {
+            let key = Key::parse(name).expect("a key");
+            let write = store.write().expect("writable");
+            write.set(&key, &[Bytes::from("x").into()], Condition::Always).expect("stored");
+        };
+        let claim = |plan: &str| Claim {
+            arguments: json!({"source": "a"}),
+            session: "s".to_owned(),
+            plan: plan.to_owned(),
+            source: "s".to_owned(),
+        };
+        let has =
+            |name: &str| store.stat(&Key::parse(name).expect("a key")).expect("known").is_some();
+        let (mark, _) = Mark::set(&store, Target::Directory, &claim("one")).expect("marked");
+        drop(mark);
+        for name in ["zarr.json", "a/c/0/1", "a/c0.1", "a/b.array.json", "notes/thesis.tex"] {
+            put(name);
+        }
+        let refused = Mark::set(&store, Target::Directory, &claim("two")).expect_err("refused");
+        assert!(refused.detail().contains("notes/thesis.tex"), "{refused}");
+        assert!(has("notes/thesis.tex"));
+        store.write().and_then(|it| it.erase_prefix(&Prefix::parse("notes")?)).expect("moved away");
+        let (_, state) = Mark::set(&store, Target::Directory, &claim("two")).expect("begins again");
+        assert!(state == TargetState::Fresh && !has("zarr.json") && !has("a/c/0/1"));
+    }
 }

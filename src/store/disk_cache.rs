@@ -8,15 +8,28 @@
 //!
 //! Nothing here is needed. A file that is damaged is removed, and if the disk is full or fails, the
 //! bytes come from the server as they would without a cache.
+//!
+//! The user names a directory, which may have files of others. The cache is a directory of its own
+//! in that one, where no other user can write, with a mark that only zarrfs makes
+//! ([`OwnDirectory`]):
+//!
+//! ```text
+//! zarrfs-cache/zarrfs-cache.txt   the mark
+//! zarrfs-cache/CACHEDIR.TAG       tells programs that make backups to leave it out
+//! zarrfs-cache/tidying            the lock of the process that removes files
+//! zarrfs-cache/3f/90..            the file of a value: the 32 digits of a hash
+//! zarrfs-cache/3f/new-..          one that is being written, with 32 random digits
+//! ```
+//!
+//! Only files of these names are read or removed, by the descriptor of the directory.
 
 mod file;
 mod tidy;
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -28,8 +41,8 @@ use twox_hash::XxHash3_128;
 
 use super::{Stat, unique};
 use crate::bounded::{Bounded, Limits};
-use crate::error::{At, Error, Kind, Result};
-use crate::sys;
+use crate::error::{At, Error, Result};
+use crate::sys::{self, Others, OwnDirectory, Taken};
 use file::{Found, Index, Owner};
 
 /// The bytes of a value in one file.
@@ -62,22 +75,29 @@ const UNIT: u64 = 4096;
 /// How the name of a temporary file begins.
 const TEMPORARY: &str = "new-";
 
-/// The format of the files.
-const FORMAT: &str = "v1";
+/// The directory of the cache.
+const DIRECTORY: &str = "zarrfs-cache";
 
-/// What happens to a file whose place another one takes.
-#[derive(Debug, Clone, Copy)]
-enum Others {
-    /// It stays, and the new one fails with `EEXIST`.
-    Stay,
-    /// It is replaced.
-    Go,
-}
+/// The file that says that zarrfs has made the directory.
+const MARK: &str = "zarrfs-cache.txt";
+const MARK_TEXT: &str = "A disk cache of zarrfs, format 2. It may be removed as a whole.\n";
+
+/// The file that says that the directory is a cache (<https://bford.info/cachedir/>).
+const TAG: &str = "CACHEDIR.TAG";
+const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
+    # A disk cache of zarrfs: programs that make backups can leave it out.\n";
+
+/// The lock of the process that removes files.
+const TIDYING: &str = "tidying";
+
+/// The digits of a hash, and how many of them name the directory.
+const DIGITS: usize = 32;
+const DIRECTORY_DIGITS: usize = 2;
 
 /// A cache in a directory.
 pub struct DiskCache {
-    /// The directory of this format.
-    root: PathBuf,
+    /// The directory of the cache.
+    dir: OwnDirectory,
     /// The most bytes in it.
     most: u64,
     /// The bytes that this process has written since it tidied the directory. Held while it does.
@@ -94,7 +114,7 @@ pub struct DiskCache {
 
 impl fmt::Debug for DiskCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DiskCache({})", self.root.display())
+        write!(f, "DiskCache({})", self.dir.shown().display())
     }
 }
 
@@ -102,23 +122,17 @@ impl DiskCache {
     /// Opens the cache in a directory, which is created if it does not exist. It has at most `most`
     /// bytes.
     pub fn open(directory: &Path, most: u64) -> Result<Self> {
-        let shown = directory.display().to_string();
-        let root = directory.join(FORMAT);
-        let mut private = DirBuilder::new();
-        private.recursive(true).mode(0o700);
-        private.create(&root).map_err(|error| Error::os(&error)).at(&shown)?;
-        let found = fs::metadata(&root).map_err(|error| Error::os(&error)).at(&shown)?;
-        let user = rustix::process::geteuid().as_raw();
-        if found.uid() != user || found.mode() & 0o022 != 0 {
-            return Err(Error::new(
-                Kind::NotPermitted,
-                "other users may write to it, who could change what is read; name a directory of \
-                 your own",
-            )
-            .at(&shown));
+        let above = OwnDirectory::on_safe_way(directory)?;
+        let is_new = above.names()?.next().is_none();
+        let dir = above.private(DIRECTORY, Others::Read)?;
+        dir.mark(MARK, MARK_TEXT, |name| name == TAG || name == TIDYING)?;
+        dir.put_text(TAG, TAG_TEXT).at(dir.shown().display())?;
+        if is_new {
+            // Nothing else is in it.
+            above.put_text(TAG, TAG_TEXT).at(above.shown().display())?;
         }
         Ok(Self {
-            root,
+            dir,
             most,
             // The cache may have been larger before, so the first bytes tidy it.
             written: Mutex::new(most),
@@ -131,7 +145,7 @@ impl DiskCache {
 
     /// Whether it may have bytes of a value, of any version.
     pub fn may_have(&self, name: &str) -> bool {
-        fs::symlink_metadata(self.path(hash(name, 0))).is_ok()
+        self.dir.metadata(&path_of(hash(name, 0))).is_ok()
     }
 
     /// Returns the bytes from `start` to `end` of a value, if it has all of them.
@@ -182,39 +196,34 @@ impl DiskCache {
     fn say(&self, reason: &dyn fmt::Display) {
         let is_said = self.is_said.swap(true, Ordering::Relaxed);
         let level = if is_said { log::Level::Debug } else { log::Level::Warn };
-        log::log!(level, "{}: the disk cache cannot be written: {reason}", self.root.display());
-    }
-
-    fn path(&self, hash: u128) -> PathBuf {
-        let digits = format!("{hash:032x}");
-        let (directory, name) = digits.split_at_checked(2).unwrap_or(("00", &digits));
-        self.root.join(directory).join(name)
+        let shown = self.dir.shown().display();
+        log::log!(level, "{shown}: the disk cache cannot be written: {reason}");
     }
 
     fn get_part(&self, owner: &Owner<'_>, start: u64, end: u64) -> Option<Bytes> {
-        let path = self.path(hash(owner.name, owner.part));
+        let path = path_of(hash(owner.name, owner.part));
         let found = self.read(&path, owner, start, end);
         match found {
             Ok(Found::This(bytes)) => return Some(bytes),
             Ok(Found::Other) => {}
             Ok(Found::Damaged) => {
-                log::debug!("{}: damaged, so it is removed", path.display());
-                drop(fs::remove_file(&path));
+                log::debug!("{path}: damaged, so it is removed");
+                drop(self.dir.remove(&path));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => log::debug!("{}: {error}", path.display()),
+            Err(error) => log::debug!("{path}: {error}"),
         }
         None
     }
 
     fn read(
         &self,
-        path: &Path,
+        path: &str,
         owner: &Owner<'_>,
         start: u64,
         end: u64,
     ) -> io::Result<Found<Bytes>> {
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+        let file = self.dir.open_to_read(path)?;
         let index = match self.index(&file, owner)? {
             Found::This(index) => index,
             Found::Other => return Ok(Found::Other),
@@ -249,15 +258,13 @@ impl DiskCache {
 
     /// Adds bytes to the file of a part, or replaces a file with bytes of another version.
     fn put_part(&self, owner: &Owner<'_>, start: u64, bytes: &[u8]) -> io::Result<()> {
-        let path = self.path(hash(owner.name, owner.part));
-        let mut flags = OpenOptions::new();
-        flags.read(true).append(true).custom_flags(libc::O_NOFOLLOW);
+        let path = path_of(hash(owner.name, owner.part));
         let give_up = Instant::now() + PATIENCE;
         while Instant::now() < give_up {
-            let file = match flags.open(&path) {
+            let file = match self.dir.open_to_append(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    match self.create(owner, start, bytes, Others::Stay) {
+                    match self.create(owner, start, bytes, Taken::Stays) {
                         // Another thread or process has created it.
                         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                         created => return created,
@@ -268,11 +275,11 @@ impl DiskCache {
             // One at a time writes to a file. Its lock ends when it is closed.
             if !sys::try_lock(&file)? {
                 thread::sleep(TURN);
-            } else if is_at(&file, &path)? {
+            } else if self.dir.is_named(&path, &file)? {
                 return self.add(file, owner, start, bytes);
             }
         }
-        log::debug!("{}: others write it", path.display());
+        log::debug!("{path}: others write it");
         Ok(())
     }
 
@@ -289,50 +296,33 @@ impl DiskCache {
                 Ok(())
             }
             Found::This(_) | Found::Other | Found::Damaged => {
-                self.create(owner, start, bytes, Others::Go)
+                self.create(owner, start, bytes, Taken::Goes)
             }
         }
     }
 
     /// Makes a new file for a part.
-    fn create(
-        &self,
-        owner: &Owner<'_>,
-        start: u64,
-        bytes: &[u8],
-        others: Others,
-    ) -> io::Result<()> {
+    fn create(&self, owner: &Owner<'_>, start: u64, bytes: &[u8], taken: Taken) -> io::Result<()> {
         let Some(header) = owner.header() else { return Ok(()) };
-        let path = self.path(hash(owner.name, owner.part));
-        let Some(directory) = path.parent() else { return Ok(()) };
-        let new = directory.join(format!("{TEMPORARY}{}", unique::text()));
-        let create = || OpenOptions::new().append(true).create_new(true).mode(0o600).open(&new);
-        let mut file = match create() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-                create()?
-            }
-            created => created?,
+        let path = path_of(hash(owner.name, owner.part));
+        let Some((above, name)) = path.split_once('/') else { return Ok(()) };
+        let above = match self.dir.private(above, Others::Read) {
+            Ok(above) => above,
+            Err(error) => return Err(io::Error::from_raw_os_error(error.errno())),
         };
+        let new = format!("{TEMPORARY}{}", unique::text());
+        let mut file = above.create(&new)?;
         let put = file::append(&mut file, &header, start, bytes);
-        let put = put.and_then(|()| match others {
-            Others::Go => fs::rename(&new, &path),
-            Others::Stay => match fs::hard_link(&new, &path) {
-                Ok(()) => fs::remove_file(&new),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-                // Not every file system has links.
-                Err(_) => fs::rename(&new, &path),
-            },
-        });
+        let put = put.and_then(|()| above.rename(&new, name, taken));
         if put.is_err() {
-            drop(fs::remove_file(&new));
+            drop(above.remove(&new));
         }
         put
     }
 
     /// Makes room for bytes if the cache or the disk has too many, and returns it if there is some.
     fn room(&self, len: u64) -> Option<Room<'_>> {
-        let (free, total) = sys::disk_space(&self.root).ok()?;
+        let (free, total) = self.dir.disk_space().ok()?;
         let least = (total / FREE).min(MOST_FREE);
         if free < least.saturating_add(len) {
             let mut full_until = self.full_until.lock();
@@ -364,17 +354,14 @@ impl DiskCache {
     /// Removes files until those left have as many bytes as `most` says of those there are, unless
     /// another process does so now.
     fn tidy(&self, most: impl Fn(u64) -> u64) {
-        let lock = self.root.join("tidying");
-        let opened =
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock);
-        let tidied = opened.and_then(|file| {
+        let tidied = self.dir.open_or_create(TIDYING).map_err(Error::from).and_then(|file| {
             if !sys::try_lock(&file)? {
                 return Ok(());
             }
-            tidy::tidy(&self.root, |used| most(used).min(self.most)).map(drop)
+            tidy::tidy(&self.dir, |used| most(used).min(self.most)).map(drop)
         });
         if let Err(error) = tidied {
-            log::debug!("{}: {error}", self.root.display());
+            log::debug!("{}: {error}", self.dir.shown().display());
         }
     }
 }
@@ -398,13 +385,14 @@ impl Drop for Room<'_> {
     }
 }
 
-/// Whether a path leads to an open file.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let (opened, found) = (file.metadata()?, fs::symlink_metadata(path));
-    Ok(found.is_ok_and(|it| (it.dev(), it.ino()) == (opened.dev(), opened.ino())))
+/// Returns the path of a file in the directory of the cache.
+fn path_of(hash: u128) -> String {
+    let digits = format!("{hash:032x}");
+    let (directory, name) = digits.split_at_checked(DIRECTORY_DIGITS).unwrap_or(("00", &digits));
+    format!("{directory}/{name}")
 }
 
-/// Returns the name of the file of a part of a value.
+/// Returns the hash that names the file of a part of a value.
 fn hash(name: &str, part: u64) -> u128 {
     XxHash3_128::oneshot_with_seed(part, name.as_bytes())
 }

@@ -59,9 +59,7 @@ pub fn connect(
     disk: Option<Arc<DiskCache>>,
 ) -> Result<RemoteStore> {
     let base = Base::parse(url)?;
-    // A token in the query may be another one in the next mount.
-    let store = base.of_prefix(&Prefix::root());
-    let store = format!("{}{}", store.origin().ascii_serialization(), store.path());
+    let store = base.identity(&options.headers);
     let cache = disk.map(|disk| ValueCache { disk, store });
     let server = HttpServer::connect(base, options, limits)?;
     server.probe();

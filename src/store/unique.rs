@@ -7,7 +7,10 @@ pub(crate) fn number() -> u64 {
     RandomState::new().build_hasher().finish() ^ u64::from(std::process::id())
 }
 
-/// Returns a random text of 32 digits.
+/// The length of a random text.
+pub(crate) const LEN: usize = 32;
+
+/// Returns a random text of [`LEN`] hexadecimal digits.
 pub(crate) fn text() -> String {
     format!("{:016x}{:016x}", number(), number())
 }

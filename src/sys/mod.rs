@@ -6,12 +6,14 @@
 #![expect(unsafe_code, reason = "this module is where it is allowed")]
 
 mod arenas;
+mod beneath;
 mod dir;
 mod flock;
 mod fuse_device;
 mod large_pages;
 mod limits;
 mod namespace;
+mod own;
 mod process;
 mod signals;
 mod stdout;
@@ -23,7 +25,7 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{MemfdFlags, Mode, OFlags, ResolveFlags, memfd_create, openat, openat2};
+use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, openat};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
@@ -31,6 +33,7 @@ use rustix::mount::{
 };
 
 pub use arenas::use_one_arena;
+pub use beneath::{Links, create_beneath, open_beneath, path_of};
 pub use dir::{Dir, check_writable, open_directories};
 pub use flock::{Lock, lock_now, wait_for_lock};
 pub use fuse_device::{inherited, is_fuse_device, open_fuse_device};
@@ -40,6 +43,7 @@ pub use limits::{
     thread_limit,
 };
 pub use namespace::{Forked, Namespaces, Refused, fork, make_mounts_private};
+pub use own::{Others, OwnDirectory, Taken, is_own, is_same, open_log};
 pub use process::{Life, end_with_parent, life_of, process_of};
 pub use signals::{
     Blocked, Signal, SignalToParent, block_signals, block_signals_as_parent, wait_as_parent,
@@ -47,73 +51,8 @@ pub use signals::{
 };
 pub use stdout::was_stdout_closed;
 
-/// The links that [`open_beneath`] follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Links {
-    /// Symbolic links that stay below the directory.
-    Beneath,
-    /// No links.
-    Refuse,
-}
-
-/// Returns a path of an open file, also of one without a name.
-pub fn path_of(file: &impl AsRawFd) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
-}
-
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// The number of attempts to resolve a path with `..` in a link while files are renamed.
-const RESOLVE_ATTEMPTS: u32 = 10_000;
-
-/// Opens `path` below `dir`. Fails with `EXDEV` if a path or a link leads out, or with `ELOOP` if
-/// links are refused. A new file has the mode 0666 without the bits of the umask.
-///
-/// With `RESOLVE_BENEATH`, openat2(2) fails with `EAGAIN` for a `..` while anything is renamed or
-/// mounted anywhere in the system, and leaves the retry to the caller.
-pub fn open_beneath(
-    dir: impl AsFd,
-    path: &CStr,
-    flags: OFlags,
-    links: Links,
-) -> rustix::io::Result<OwnedFd> {
-    let creates = flags.contains(OFlags::CREATE) || flags.contains(OFlags::TMPFILE);
-    let mode = if creates { Mode::from(0o666) } else { Mode::empty() };
-    open_with_mode(dir, path, flags, mode, links)
-}
-
-/// Creates a file that does not exist yet below `dir`, and opens it for reading and writing. It has
-/// this mode without the bits of the umask.
-pub fn create_beneath(dir: impl AsFd, path: &CStr, mode: Mode) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-    open_with_mode(dir, path, flags, mode, Links::Refuse)
-}
-
-fn open_with_mode(
-    dir: impl AsFd,
-    path: &CStr,
-    flags: OFlags,
-    mode: Mode,
-    links: Links,
-) -> rustix::io::Result<OwnedFd> {
-    let follow = match links {
-        Links::Beneath => ResolveFlags::empty(),
-        Links::Refuse => ResolveFlags::NO_SYMLINKS,
-    };
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | follow;
-    let mut attempts = 0;
-    loop {
-        let opened = openat2(&dir, path, flags | OFlags::CLOEXEC, mode, resolve);
-        attempts += 1;
-        match opened {
-            Err(Errno::AGAIN | Errno::INTR) if attempts < RESOLVE_ATTEMPTS => {
-                std::thread::yield_now();
-            }
-            opened => return opened,
-        }
-    }
 }
 
 /// Tries to lock the whole file (`F_OFD_SETLK`, exclusive). The lock belongs to the open file
@@ -276,14 +215,6 @@ pub fn kernel_release() -> (u32, u32) {
     let release = names.release().to_string_lossy();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
-
-/// Returns how many bytes ordinary users may still write to the disk of a directory, and how many
-/// it has.
-pub fn disk_space(path: &std::path::Path) -> io::Result<(u64, u64)> {
-    let found = rustix::fs::statvfs(path)?;
-    let bytes = |units: u64| units.saturating_mul(found.f_frsize);
-    Ok((bytes(found.f_bavail), bytes(found.f_blocks)))
 }
 
 /// Writes the pages that programs have changed in mapped files of a file system. `path` is in it.

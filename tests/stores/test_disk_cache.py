@@ -1,5 +1,7 @@
 """The disk cache: bytes from S3 that later mounts read from a local disk."""
 
+import http.server
+import json
 import os
 import random
 import signal
@@ -43,7 +45,7 @@ def gets(proxy):
 
 
 def files(cache):
-    return [path for path in cache.rglob("*") if path.is_file() and path.name != "tidying"]
+    return [path for path in cache.glob("zarrfs-cache/??/*") if path.is_file()]
 
 
 @pytest.mark.parametrize("shards", [None, (20, 200, 100)])
@@ -194,8 +196,8 @@ def test_commands_use_the_cache_too(proxy, prefix, root, cache):
 
 
 def test_a_directory_that_others_may_write_to_is_refused(prefix, root, cache):
-    (cache / "v1").mkdir(parents=True)
-    (cache / "v1").chmod(0o777)
+    (cache / "zarrfs-cache").mkdir(parents=True)
+    (cache / "zarrfs-cache").chmod(0o777)
     failed = run("tree", servers.url(prefix), "--disk-cache", str(cache))
     assert failed.returncode == 1
     assert "other users may write to it" in failed.stderr and str(cache) in failed.stderr
@@ -214,3 +216,74 @@ def test_an_object_without_a_name_of_its_own_is_not_taken_for_another(mount, roo
         assert np.array_equal(servers.load(n / "x.npy"), data + 1)
         # The same object by another URL is one object.
         assert np.array_equal(servers.load(m / "other/x.npy"), data + 1)
+
+
+def test_files_of_the_user_in_the_directory_stay(prefix, root, tmp_path):
+    data = tmp_path / "data"
+    mine = ["v1/run1/new-measurements.csv", "v1/run1/results.nc", "new-notes", "ab/0123456789abcdef0123456789abcd"]
+    for name in mine:
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_bytes(bytes(1 << 20))
+        os.utime(data / name, (0, 0))
+    root.create_array("x", data=values(), chunks=CHUNKS)
+    for _ in range(2):
+        done = run("cat", f"{servers.url(prefix)}#x", "--as", "raw", "--disk-cache", data, "--disk-cache-size", "1M")
+        assert done.returncode == 0, done.stderr
+    assert [name for name in mine if not (data / name).exists()] == []
+    assert (data / "zarrfs-cache/CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
+    assert not (data / "CACHEDIR.TAG").exists(), "a backup needs the files of the user"
+
+
+class Tenants(http.server.BaseHTTPRequestHandler):
+    """A web server whose values depend on the query and a header, without entity tags."""
+
+    protocol_version = "HTTP/1.1"
+    META = json.dumps(
+        {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": [2],
+            "data_type": "uint8",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+            "chunk_key_encoding": {"name": "default"},
+            "fill_value": 0,
+            "codecs": [{"name": "bytes"}],
+        }
+    ).encode()
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        path, _, query = self.path.partition("?")
+        tenant = query.removeprefix("u=") or self.headers.get("X-Tenant", "0")
+        body = {"/a/zarr.json": self.META, "/a/c/0": bytes([int(tenant)] * 2)}.get(path)
+        self.send_response(404 if body is None else 200)
+        self.send_header("Last-Modified", "Tue, 14 Nov 2023 22:13:20 GMT")
+        self.send_header("Content-Length", str(len(body or b"")))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body or b"")
+
+    do_HEAD = do_GET
+
+
+def test_urls_and_headers_that_differ_have_bytes_of_their_own(cache):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Tenants)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/a"
+    try:
+        for _ in range(2):
+            for tenant, words in [
+                (1, [f"{url}?u=1"]),
+                (2, [f"{url}?u=2"]),
+                (0, [url]),
+                (3, [url, "--header", "X-Tenant: 3"]),
+                (4, [url, "--header", "X-Tenant: 4"]),
+            ]:
+                done = subprocess.run(
+                    [BIN, "cat", *words, "--as", "raw", "--disk-cache", cache], capture_output=True, timeout=60
+                )
+                assert done.stdout == bytes([tenant] * 2), (words, done)
+    finally:
+        server.shutdown()

@@ -1,18 +1,18 @@
 //! Where tasks of one user and job meet that share a mount: a socket in a directory of the user,
 //! and a lock beside it, which lets one task at a time in.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::process::geteuid;
 
-use super::mountpoint::private_base;
+use super::mountpoint::{private_base, safe_base};
 use crate::cli::failure::{Failure, failed};
-use crate::sys;
+use crate::error::Kind;
+use crate::sys::{self, Others, OwnDirectory};
 
 /// The variables in which batch systems and MPI name the job of a task.
 const JOBS: [&str; 9] = [
@@ -27,27 +27,36 @@ const JOBS: [&str; 9] = [
     "PMIX_NAMESPACE",
 ];
 
-/// The permissions of other users, and of the group.
-const OTHERS: u32 = 0o077;
-
 /// What distinguishes machines and containers that share a directory.
 const MACHINE: [&str; 3] = ["/proc/self/ns/mnt", "/proc/self/ns/user", "/proc/self/ns/pid"];
+
+/// The name of the directory below that of running programs of this user.
+const DIRECTORY: &str = "zarrfs";
 
 /// The place where tasks meet that may share a mount.
 #[derive(Debug, Clone)]
 pub struct Rendezvous {
-    dir: PathBuf,
-    socket: PathBuf,
-    lock: PathBuf,
+    base: PathBuf,
+    dir: String,
+    socket: String,
+    lock: String,
+}
+
+/// The turn of a task to join or to begin, as long as the lock is open.
+#[derive(Debug)]
+pub struct Turn {
+    dir: OwnDirectory,
+    _lock: File,
 }
 
 impl Rendezvous {
     /// Returns the place for tasks of this user and job with the same mount: `key` is all that
     /// determines the mount.
     pub fn new(key: &impl Hash) -> Self {
+        let (base, _) = safe_base();
         let dir = match private_base() {
-            Some(base) => base.join("zarrfs"),
-            None => std::env::temp_dir().join(format!("zarrfs-{}", geteuid().as_raw())),
+            Some(private) if private == base => DIRECTORY.to_owned(),
+            _ => format!("{DIRECTORY}-{}", geteuid().as_raw()),
         };
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
@@ -55,63 +64,55 @@ impl Rendezvous {
         MACHINE.map(|link| fs::read_link(link).ok()).hash(&mut hasher);
         fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default().hash(&mut hasher);
         let name = format!("{:016x}", hasher.finish());
-        let socket = dir.join(format!("{name}.socket"));
-        Self { socket, lock: dir.join(format!("{name}.lock")), dir }
+        Self { base, dir, socket: format!("{name}.socket"), lock: format!("{name}.lock") }
     }
 
-    /// Waits for the turn of this task to join or to begin. It lasts as long as the file is open.
-    pub fn turn(&self) -> Result<File, Failure> {
-        let at = |error: io::Error| failed(format!("{}: {error}", self.lock.display()));
+    /// Waits for the turn of this task to join or to begin.
+    pub fn turn(&self) -> Result<Turn, Failure> {
         loop {
-            self.make_dir()?;
-            let options = OpenOptions::new().write(true).create(true).mode(0o600).clone();
-            let lock = match options.open(&self.lock) {
+            let dir = self.directory()?;
+            let at = |error: io::Error| {
+                failed(format!("{}: {error}", dir.shown().join(&self.lock).display()))
+            };
+            let lock = match dir.open_or_create(&self.lock) {
                 // The last task of another mount has just removed the directory.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 lock => lock.map_err(at)?,
             };
             sys::wait_for_lock(&lock).map_err(at)?;
-            if is_at(&lock, &self.lock).map_err(at)? {
-                return Ok(lock);
+            if dir.is_named(&self.lock, &lock).map_err(at)? {
+                return Ok(Turn { dir, _lock: lock });
             }
         }
     }
 
-    /// Makes the directory, which only this user may enter.
-    fn make_dir(&self) -> Result<(), Failure> {
-        let shown = self.dir.display();
-        match fs::DirBuilder::new().mode(0o700).create(&self.dir) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(failed(format!("{shown}: {error}")));
-            }
-            _ => {}
-        }
-        let found = match fs::symlink_metadata(&self.dir) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            found => found.map_err(|error| failed(format!("{shown}: {error}")))?,
-        };
-        let is_private = found.is_dir() && found.mode() & OTHERS == 0;
-        if is_private && found.uid() == geteuid().as_raw() {
-            return Ok(());
-        }
-        Err(failed(format!(
-            "{shown}: other users can change this, so tasks cannot meet there; set \
-             XDG_RUNTIME_DIR or TMPDIR to a directory of your own"
-        )))
+    /// Makes and opens the directory, which only this user may enter.
+    fn directory(&self) -> Result<OwnDirectory, Failure> {
+        let opened = OwnDirectory::existing(&self.base);
+        let opened = opened.and_then(|base| base.private(&self.dir, Others::Nothing));
+        opened.map_err(|error| match error.kind() {
+            Kind::NotPermitted => failed(format!(
+                "{error}: tasks cannot meet there; set XDG_RUNTIME_DIR or TMPDIR to a directory of \
+                 your own"
+            )),
+            _ => failed(error.to_string()),
+        })
     }
 
-    /// Connects to the server, if there is one. The task must have its turn.
-    pub fn connect(&self) -> Option<UnixStream> {
-        UnixStream::connect(&self.socket).ok()
+    /// Connects to the server, if there is one.
+    pub fn connect(&self, turn: &Turn) -> Option<UnixStream> {
+        UnixStream::connect(turn.dir.path_of(&self.socket)).ok()
     }
 
-    /// Returns the listener of a server that is about to start. The task must have its turn.
-    pub fn listen(&self) -> Result<JoinListener, Failure> {
-        let at = |error: io::Error| failed(format!("{}: {error}", self.socket.display()));
+    /// Returns the listener of a server that is about to start.
+    pub fn listen(&self, turn: &Turn) -> Result<JoinListener, Failure> {
         // A server that was killed has left it.
-        remove(&self.socket);
-        let listener = UnixListener::bind(&self.socket).map_err(at)?;
-        Ok(JoinListener { listener, rendezvous: self.clone() })
+        remove(&turn.dir, &self.socket);
+        let socket = UnixListener::bind(turn.dir.path_of(&self.socket));
+        let shown = turn.dir.shown().join(&self.socket);
+        let listener = socket.map_err(|error| failed(format!("{}: {error}", shown.display())))?;
+        let dir = turn.dir.try_clone()?;
+        Ok(JoinListener { listener, rendezvous: self.clone(), dir })
     }
 }
 
@@ -120,6 +121,7 @@ impl Rendezvous {
 pub struct JoinListener {
     listener: UnixListener,
     rendezvous: Rendezvous,
+    dir: OwnDirectory,
 }
 
 impl JoinListener {
@@ -133,7 +135,7 @@ impl JoinListener {
     pub fn close(&self, is_empty: impl Fn() -> bool) -> bool {
         match self.rendezvous.turn() {
             Ok(turn) if is_empty() => {
-                remove(&self.rendezvous.socket);
+                remove(&self.dir, &self.rendezvous.socket);
                 // The end of this process closes it.
                 std::mem::forget(turn);
                 true
@@ -141,7 +143,7 @@ impl JoinListener {
             Ok(_) => false,
             Err(failure) => {
                 log::warn!("{}", failure.message());
-                remove(&self.rendezvous.socket);
+                remove(&self.dir, &self.rendezvous.socket);
                 is_empty()
             }
         }
@@ -149,22 +151,21 @@ impl JoinListener {
 
     /// Removes the socket and the lock, and the directory unless other tasks meet there.
     pub fn remove(&self) {
-        remove(&self.rendezvous.socket);
-        remove(&self.rendezvous.lock);
-        if let Err(error) = fs::remove_dir(&self.rendezvous.dir) {
-            log::debug!("{}: {error}", self.rendezvous.dir.display());
+        let Rendezvous { base, dir, socket, lock } = &self.rendezvous;
+        remove(&self.dir, socket);
+        remove(&self.dir, lock);
+        let removed = OwnDirectory::existing(base).map_err(|error| error.to_string());
+        let removed = removed.and_then(|base| {
+            base.remove_directory_if(dir, &self.dir).map_err(|error| error.to_string())
+        });
+        if let Err(error) = removed {
+            log::debug!("{}: {error}", self.dir.shown().display());
         }
     }
 }
 
-fn remove(path: &Path) {
-    if let Err(error) = fs::remove_file(path) {
-        log::debug!("{}: {error}", path.display());
+fn remove(dir: &OwnDirectory, name: &str) {
+    if let Err(error) = dir.remove(name) {
+        log::debug!("{}: {error}", dir.shown().join(name).display());
     }
-}
-
-/// Whether the open file is still the one at `path`.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let (open, named) = (file.metadata()?, fs::metadata(path));
-    Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino())))
 }

@@ -33,7 +33,7 @@ use super::words::{Flags, with_options};
 use super::{apart, obstacles};
 use crate::fuse;
 use crate::sys::{self, Forked, Namespaces};
-use join::{JoinListener, Rendezvous};
+use join::{JoinListener, Rendezvous, Turn};
 use messages::{END, FAILED, MOUNTED, Message, READY, STORED};
 use mountpoint::Mountpoint;
 use server::Server;
@@ -48,9 +48,11 @@ pub fn run(args: &Exec, typed: &[OsString]) -> Result<(), Failure> {
     let started = if args.join {
         let rendezvous = Rendezvous::new(&key(&args, existing.as_deref(), typed));
         let turn = rendezvous.turn()?;
-        match rendezvous.connect().map(join).transpose()?.flatten() {
-            Some(task) => Started::Task(task),
-            None => start(&args, &flags, existing, Some((rendezvous.listen()?, turn)))?,
+        if let Some(task) = rendezvous.connect(&turn).map(join).transpose()?.flatten() {
+            Started::Task(task)
+        } else {
+            let listener = rendezvous.listen(&turn)?;
+            start(&args, &flags, existing, Some((listener, turn)))?
         }
     } else {
         start(&args, &flags, existing, None)?
@@ -110,7 +112,7 @@ fn start(
     args: &Exec,
     flags: &Flags,
     existing: Option<PathBuf>,
-    shared: Option<(JoinListener, std::fs::File)>,
+    shared: Option<(JoinListener, Turn)>,
 ) -> Result<Started, Failure> {
     let place = existing.map_or_else(Mountpoint::new, |path| Ok(Mountpoint::existing(path)))?;
     let (task_end, server_end) = UnixStream::pair()?;

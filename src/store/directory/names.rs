@@ -29,6 +29,25 @@ pub(super) fn lock_name(name: &str) -> String {
     format!(".zarrfs-{:016x}{LOCK_SUFFIX}", hasher.finish())
 }
 
+/// Whether a name is that of the lock file of a chunk or a metadata file, or of a key with a long
+/// name. Others may belong to the user: `poetry.__lock`.
+pub fn is_lock_of_key(name: &str) -> bool {
+    let Some(stem) = name.strip_suffix(LOCK_SUFFIX) else { return false };
+    let is_hash = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    may_be_of_key(stem) || stem.strip_prefix(".zarrfs-").is_some_and(is_hash)
+}
+
+/// Whether a name is like that of a chunk or of a metadata file in some dialect.
+fn may_be_of_key(name: &str) -> bool {
+    const METADATA: [&str; 6] =
+        ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "attributes.json"];
+    let rest = name.strip_prefix("c.").or_else(|| name.strip_prefix('c')).unwrap_or(name);
+    METADATA.contains(&name)
+        || [".array", ".group", ".array.json", ".group.json"].iter().any(|end| name.ends_with(end))
+        || rest.split('.').all(is_number)
+        || name == "c"
+}
+
 /// Converts a path for system calls.
 pub(super) fn c_name(name: &str) -> Result<CString> {
     if name.split('/').any(|component| component.len() > NAME_MAX) {

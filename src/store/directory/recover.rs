@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, unlinkat};
 use rustix::io::Errno;
 
 use super::circles::Root;
-use super::names::{ASIDE, LOCK_SUFFIX, c_name, lock_name, session_of};
+use super::names::{ASIDE, c_name, is_lock_of_key, lock_name, session_of};
 use super::opening::open_dir;
 use super::parents::{Prunes, prune};
 use super::session::{self, open_private};
@@ -73,6 +73,14 @@ pub(super) fn recover(root: &Root, prunes: Prunes) -> Result<Vec<Aside>> {
         for dead in all_dead {
             for name in &names {
                 if name.starts_with(ASIDE) && session_of(name) == Some(&dead.id) {
+                    let place = c_name(name)?;
+                    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+                    let Ok(place) = sys::open_beneath(&dir, &place, flags, Links::Refuse) else {
+                        continue;
+                    };
+                    if !may_act_for(File::from(place).metadata()?.uid(), root)? {
+                        continue;
+                    }
                     let prefix = Prefix::parse(&format!("{PRIVATE}/{name}"))?;
                     asides.push(Aside::new(prefix, Box::new(Arc::clone(&dead))));
                 }
@@ -93,9 +101,21 @@ fn take_dead(root: &Root, dir: &OwnedFd, id: &str) -> Result<Option<Dead>> {
         Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let is_ours =
-        file.metadata()?.is_file() && sys::try_lock(&file)? && is_named(dir, &name, &file)?;
+    let found = file.metadata()?;
+    if !may_act_for(found.uid(), root)? {
+        return Ok(None);
+    }
+    let is_ours = found.is_file() && sys::try_lock(&file)? && is_named(dir, &name, &file)?;
     Ok(if is_ours { Some(Dead { root: root.try_clone()?, id: id.to_owned(), file }) } else { None })
+}
+
+/// Whether this process may finish or undo what a writer of another user has begun: that removes
+/// and moves values. In a directory with a sticky bit, users cannot remove the files of others, and
+/// a change that they only declare must not do it for them.
+fn may_act_for(user: u32, root: &Root) -> Result<bool> {
+    let found = rustix::fs::fstat(&**root)?;
+    let is_shared = found.st_mode & 0o1000 != 0;
+    Ok(!is_shared || user == rustix::process::geteuid().as_raw() || user == 0)
 }
 
 /// Removes the lock files of the keys that dead writers were writing, and counts them.
@@ -199,7 +219,8 @@ pub(super) fn remove_dead(dir: &OwnedFd, name: &CStr) -> Result<bool> {
 /// The most nested directories to check; zarrfs writes nothing deeper.
 pub(super) const MAX_LEVELS: usize = 128;
 
-/// Removes every unlocked lock file below a directory and counts them, without following links.
+/// Removes every unlocked lock file of a chunk or a metadata file below a directory, and counts
+/// them, without following links. Other files with such a suffix may belong to the user.
 fn sweep_below(dir: &OwnedFd, level: usize) -> Result<usize> {
     if level > MAX_LEVELS {
         return Ok(0);
@@ -209,7 +230,7 @@ fn sweep_below(dir: &OwnedFd, level: usize) -> Result<usize> {
     for entry in Dir::new(sys::open_beneath(dir, c".", flags, Links::Refuse)?)? {
         let entry = entry?;
         let name = entry.file_name();
-        if name.to_bytes().ends_with(LOCK_SUFFIX.as_bytes()) {
+        if name.to_str().is_ok_and(is_lock_of_key) {
             let removed = remove_dead(dir, name);
             count += usize::from(removed.at(OsStr::from_bytes(name.to_bytes()).display())?);
         } else if matches!(entry.file_type(), FileType::Directory | FileType::Unknown) {

@@ -486,21 +486,53 @@ fn after_another_boot_every_lock_file_is_looked_at() {
     for boot in ["another\n", ""] {
         let (dir, store) = store();
         std::fs::create_dir_all(dir.path().join("a/b")).expect("made");
-        std::fs::write(dir.path().join("a/b/k.__lock"), b"half").expect("written");
+        for name in ["7.__lock", "zarr.json.__lock", ".zarrfs-0123456789abcdef.__lock"] {
+            std::fs::write(dir.path().join("a/b").join(name), b"half").expect("written");
+        }
+        // Of the user.
+        std::fs::write(dir.path().join("a/b/poetry.__lock"), b"mine").expect("written");
         std::fs::write(dir.path().join("k"), b"whole").expect("written");
         dead_session(dir.path(), boot, b"");
         store.write().and_then(WritableStore::abandoned).expect("recovered");
-        assert!(names(&dir.path().join("a/b")).is_empty(), "{boot:?}");
+        assert_eq!(names(&dir.path().join("a/b")), ["poetry.__lock"], "{boot:?}");
         drop(store);
         assert_eq!(names(dir.path()), ["a", "k"], "{boot:?}");
     }
 }
 
 #[test]
+fn in_a_shared_directory_no_change_of_another_user_is_finished() {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+
+    let (dir, store) = store();
+    dead_session(dir.path(), &session::boot(), b"0");
+    std::fs::write(dir.path().join("0.__lock"), b"half").expect("written");
+    let session = std::fs::read_dir(dir.path().join(".zarrfs")).expect("there").next();
+    let session = session.expect("a session").expect("read").path();
+    let name = session.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+    let place = session.with_file_name(name.replace("writing", "aside") + "-1");
+    std::fs::create_dir(&place).expect("made");
+    std::fs::write(place.join("change"), b"{}").expect("written");
+    if chown(&session, Some(65534), None).and_then(|()| chown(&place, Some(65534), None)).is_err() {
+        return; // Only root can give a file away.
+    }
+    let abandoned = || store.write().and_then(WritableStore::abandoned).expect("looked");
+    let set = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(dir.path(), mode).expect("set");
+    };
+    set(0o1777);
+    assert!(abandoned().is_empty() && dir.path().join("0.__lock").exists());
+    set(0o777);
+    assert_eq!(abandoned().len(), 1, "all users may remove all files here");
+    assert!(!dir.path().join("0.__lock").exists());
+}
+
+#[test]
 fn a_session_with_too_many_keys_makes_recovery_check_the_whole_store() {
     let (dir, store) = store();
     set(&store, "a");
-    std::fs::write(dir.path().join("k.__lock"), b"half").expect("written");
+    std::fs::write(dir.path().join("c0.1.__lock"), b"half").expect("written");
     let keys: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
     dead_session(dir.path(), &session::boot(), keys.join("\0").as_bytes());
     assert!(store.write().and_then(WritableStore::abandoned).expect("recovered").is_empty());

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use crc32c::crc32c;
 
 use crate::store::{Stat, Version};
+use crate::sys;
 
 const MAGIC: [u8; 8] = *b"zarrfs\x00\x01";
 
@@ -151,6 +152,10 @@ impl Index {
         known: Option<&Self>,
     ) -> io::Result<Found<Self>> {
         let found = file.metadata()?;
+        // Another user could have written it while the directory was open to all.
+        if !found.is_file() || !sys::is_own(&found) {
+            return Ok(Found::Other);
+        }
         let Some(header) = owner.header() else { return Ok(Found::Other) };
         let known = known.filter(|known| {
             known.file == FileId::of(&found) && known.header == header && known.end <= found.len()

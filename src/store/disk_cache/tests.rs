@@ -1,10 +1,12 @@
-use std::os::unix::fs::FileExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
 use std::thread;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::Kind;
 use crate::store::Version;
 
 const MB: u64 = 1 << 20;
@@ -26,10 +28,10 @@ fn bytes(len: usize, seed: u8) -> Bytes {
 
 /// The files of a cache.
 fn files(cache: &DiskCache) -> Vec<PathBuf> {
-    let directories = fs::read_dir(&cache.root).expect("a directory").flatten();
+    let directories = fs::read_dir(cache.dir.path_of(".")).expect("a directory").flatten();
     let directories = directories.filter(|it| it.path().is_dir());
     let files = directories.flat_map(|it| fs::read_dir(it.path()).expect("a directory").flatten());
-    files.map(|file| file.path()).collect()
+    files.map(|file| file.path().canonicalize().expect("there")).collect()
 }
 
 proptest! {
@@ -47,7 +49,7 @@ proptest! {
             had[start..start + len].fill(true);
         }
         // Another process reads what this one has written.
-        let other = DiskCache::open(cache.root.parent().expect("above"), MB).expect("a cache");
+        let other = DiskCache::open(cache.dir.shown().parent().expect("above"), MB).expect("a cache");
         for (start, len) in asked {
             let end = (start + len).min(600_000);
             let is_had = had[start as usize..end as usize].iter().all(|&had| had);
@@ -79,7 +81,7 @@ proptest! {
         if let Some(place) = cut {
             file.set_len(place * len / 1000).expect("cut");
         }
-        let other = DiskCache::open(cache.root.parent().expect("above"), MB).expect("a cache");
+        let other = DiskCache::open(cache.dir.shown().parent().expect("above"), MB).expect("a cache");
         for cache in [&other, &cache] {
             let mut start = 0;
             for len in &lens {
@@ -169,7 +171,7 @@ fn files_of_a_clock_that_was_wrong_do_not_stay_for_ever() {
         "a use is noted by the clock of now"
     );
     set(SystemTime::now() + year);
-    tidy::tidy(&cache.root, |used| used).expect("tidied");
+    tidy::tidy(&cache.dir, |used| used).expect("tidied");
     let used = fs::metadata(&path).expect("there").modified().expect("a time");
     assert!(used < SystemTime::now() + Duration::from_secs(60));
 }
@@ -179,13 +181,13 @@ fn what_a_killed_process_has_left_is_removed() {
     let (_directory, cache) = cache(16 * MB);
     cache.put("v", stat(MB, 1), 0, &bytes(1 << 20, 1));
     let [path] = <[PathBuf; 1]>::try_from(files(&cache)).expect("one file");
-    let left = path.with_file_name(format!("{TEMPORARY}left"));
+    let left = path.with_file_name(format!("{TEMPORARY}{}", unique::text()));
     fs::write(&left, b"half").expect("written");
-    tidy::tidy(&cache.root, |used| used).expect("tidied");
+    tidy::tidy(&cache.dir, |used| used).expect("tidied");
     assert!(left.exists(), "it may be in use");
     let day = Duration::from_secs(24 * 3600);
     File::open(&left).expect("opened").set_modified(SystemTime::now() - day).expect("set");
-    tidy::tidy(&cache.root, |used| used).expect("tidied");
+    tidy::tidy(&cache.dir, |used| used).expect("tidied");
     assert!(!left.exists() && path.exists());
 }
 
@@ -232,7 +234,7 @@ fn several_processes_write_one_value() {
 fn a_directory_of_others_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     drop(DiskCache::open(directory.path(), MB).expect("a cache"));
-    let root = directory.path().join(FORMAT);
+    let root = directory.path().join(DIRECTORY);
     assert_eq!(fs::metadata(&root).expect("there").mode() & 0o777, 0o700);
     fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).expect("set");
     let refused = DiskCache::open(directory.path(), MB).expect_err("refused");
@@ -243,7 +245,8 @@ fn a_directory_of_others_is_refused() {
 fn ranges_that_threads_put_at_once_are_all_kept() {
     let (_directory, cache) = cache(256 * MB);
     // Another process writes to the same directory.
-    let other = DiskCache::open(cache.root.parent().expect("above"), 256 * MB).expect("a cache");
+    let other =
+        DiskCache::open(cache.dir.shown().parent().expect("above"), 256 * MB).expect("a cache");
     let value = bytes(16 << 16, 0);
     for round in 0..20 {
         let (name, stat) = (format!("v{round}"), stat(16 << 16, 1));
@@ -255,5 +258,90 @@ fn ranges_that_threads_put_at_once_are_all_kept() {
             }
         });
         assert_eq!(cache.get(&name, stat, 0, 16 << 16), Some(value.clone()), "{name}");
+    }
+}
+
+#[test]
+fn files_of_the_user_stay_wherever_they_lie() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    fs::create_dir_all(at("v1/run1")).expect("made");
+    fs::create_dir_all(at("zarrfs-cache")).expect("made");
+    let cache = DiskCache::open(directory.path(), MB).expect("a cache");
+    fs::create_dir_all(at("zarrfs-cache/ab")).expect("made");
+    fs::create_dir_all(at("zarrfs-cache/run1")).expect("made");
+    let names = ["v1/run1/new-measurements.csv", "v1/run1/results.nc", "CACHEDIR.TAG-not", "new-1"];
+    let in_cache = ["ab/new-notes", "ab/results.nc", "ab/0123", "run1/new-1", "new-x", "run1/data"];
+    let names = names.map(str::to_owned).into_iter();
+    let mine: Vec<PathBuf> = names
+        .chain(in_cache.map(|name| format!("zarrfs-cache/{name}")))
+        .map(|it| at(&it))
+        .collect();
+    let year = SystemTime::now() - Duration::from_secs(365 * 24 * 3600);
+    for path in &mine {
+        fs::write(path, bytes(1 << 18, 1)).expect("written");
+        File::open(path).expect("opened").set_modified(year).expect("set");
+    }
+    for number in 0..32 {
+        cache.put(&format!("v{number}"), stat(MB / 16, 1), 0, &bytes(1 << 16, 1));
+    }
+    tidy::tidy(&cache.dir, |_| 0).expect("tidied");
+    let left: Vec<_> = mine.iter().filter(|path| path.exists()).collect();
+    assert_eq!(left.len(), mine.len(), "{left:?}");
+}
+
+#[test]
+fn a_directory_that_zarrfs_did_not_make_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    fs::create_dir(at("zarrfs-cache")).expect("made");
+    fs::write(at("zarrfs-cache/thesis.tex"), "mine").expect("written");
+    let refused = DiskCache::open(directory.path(), MB).expect_err("refused");
+    assert!(refused.to_string().contains("thesis.tex"), "{refused}");
+    fs::remove_file(at("zarrfs-cache/thesis.tex")).expect("removed");
+    fs::remove_dir(at("zarrfs-cache")).expect("removed");
+    fs::create_dir(at("home")).expect("made");
+    std::os::unix::fs::symlink("home", at("zarrfs-cache")).expect("linked");
+    DiskCache::open(directory.path(), MB).expect_err("a link is refused");
+    assert_eq!(fs::read_dir(at("home")).expect("there").count(), 0);
+}
+
+#[test]
+fn a_cache_is_tagged_and_only_a_new_directory_around_it_is() {
+    let new = tempfile::tempdir().expect("a directory");
+    drop(DiskCache::open(new.path(), MB).expect("a cache"));
+    let used = tempfile::tempdir().expect("a directory");
+    fs::write(used.path().join("data.nc"), "mine").expect("written");
+    drop(DiskCache::open(used.path(), MB).expect("a cache"));
+    drop(DiskCache::open(used.path(), MB).expect("the same cache"));
+    let signature = "Signature: 8a477f597d28d172789f06886806bc55";
+    let is_tagged = |place: PathBuf| {
+        fs::read_to_string(place.join(TAG)).is_ok_and(|text| text.starts_with(signature))
+    };
+    assert!(is_tagged(new.path().join(DIRECTORY)) && is_tagged(used.path().join(DIRECTORY)));
+    assert!(is_tagged(new.path().to_owned()));
+    assert!(!is_tagged(used.path().to_owned()), "a backup needs data.nc");
+}
+
+#[test]
+fn a_directory_that_takes_the_place_of_the_cache_is_not_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    let good = DiskCache::open(&at("mine"), MB).expect("a cache");
+    let evil = DiskCache::open(&at("theirs"), MB).expect("a cache");
+    good.put("v", stat(10, 1), 0, &bytes(10, 1));
+    evil.put("v", stat(10, 1), 0, &bytes(10, 2));
+    fs::rename(at("mine/zarrfs-cache"), at("mine/old")).expect("moved");
+    fs::rename(at("theirs/zarrfs-cache"), at("mine/zarrfs-cache")).expect("moved");
+    assert_eq!(good.get("v", stat(10, 1), 0, 10), Some(bytes(10, 1)));
+}
+
+#[test]
+fn a_file_of_another_user_is_not_read() {
+    let (_directory, cache) = cache(MB);
+    cache.put("v", stat(10, 1), 0, &bytes(10, 1));
+    let [path] = <[PathBuf; 1]>::try_from(files(&cache)).expect("one file");
+    if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() {
+        assert_eq!(cache.get("v", stat(10, 1), 0, 10), None);
     }
 }

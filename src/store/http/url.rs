@@ -8,6 +8,7 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::Url;
+use twox_hash::XxHash3_128;
 
 use crate::error::{Error, Result};
 use crate::store::{Key, Prefix};
@@ -63,6 +64,24 @@ impl Base {
     /// Returns the URL of a directory, which ends with a slash.
     pub fn of_prefix(&self, prefix: &Prefix) -> Url {
         if prefix.is_root() { self.below("") } else { self.below(prefix.as_str()) }
+    }
+
+    /// Returns what tells the values below this URL from all others: the URL with its query, the
+    /// user, and the headers that are sent, but for the one that only proves who asks. What may be
+    /// secret is hashed, since the disk cache stores it.
+    pub fn identity(&self, headers: &[(String, String)]) -> String {
+        let root = self.below("");
+        let mut identity = format!("{}{}", root.origin().ascii_serialization(), root.path());
+        let mut asked = Vec::new();
+        asked.extend(root.query().map(|query| format!("?{query}")));
+        asked.extend(self.user.as_ref().map(|(name, _)| format!("@{name}")));
+        let others = headers.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("authorization"));
+        asked.extend(others.map(|(name, value)| format!("{}: {value}", name.to_lowercase())));
+        if !asked.is_empty() {
+            let digest = XxHash3_128::oneshot(asked.join("\n").as_bytes());
+            identity = format!("{identity}?{digest:032x}/");
+        }
+        identity
     }
 
     /// Whether a URL is on the same server, so that it may get credentials.
@@ -172,6 +191,30 @@ mod tests {
             assert!(!are_on_one_server("https://h/a", other), "{other}");
         }
         assert!(!are_on_one_server("s3://h/a", "s3://h/a"), "not a web server");
+    }
+
+    #[test]
+    fn all_that_may_change_the_bytes_of_a_value_tells_stores_apart() {
+        let none: &[(String, String)] = &[];
+        let header = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+        let plain = base("https://h/x.zarr").identity(none);
+        assert_eq!(plain, "https://h/x.zarr/");
+        assert_eq!(base("https://h/x.zarr/").identity(&header("Authorization", "a")), plain);
+        let mut all = vec![
+            plain,
+            base("https://h/x.zarr?u=1").identity(none),
+            base("https://h/x.zarr?u=2").identity(none),
+            base("https://h/x.zarr?").identity(none),
+            base("https://one@h/x.zarr").identity(none),
+            base("https://two@h/x.zarr").identity(none),
+            base("https://h:444/x.zarr").identity(none),
+            base("https://h/x.zarr").identity(&header("X-Tenant", "1")),
+            base("https://h/x.zarr").identity(&header("X-Tenant", "2")),
+        ];
+        assert!(all.iter().all(|it| it.ends_with('/') && !it.contains("u=1")));
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 9, "{all:?}");
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl Places {
             paging.note(&start, &page)?;
             for (entry, _) in page.entries {
                 if let Entry::Prefix(name) = entry
-                    && name.starts_with(PLACE)
+                    && is_place(&name)
                 {
                     found.push(private.join(&name)?);
                 }
@@ -318,6 +318,12 @@ impl Shared {
         }
         !state.is_stopped
     }
+}
+
+/// Whether a directory has the name of a place. Others may belong to the user.
+fn is_place(name: &str) -> bool {
+    let id = name.strip_prefix(PLACE).unwrap_or_default();
+    id.len() == unique::LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Returns the time since the machine was started.
