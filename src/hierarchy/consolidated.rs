@@ -9,7 +9,7 @@ use super::node::{Content, Node};
 use super::nodes::Hierarchy;
 use super::walk::Bounds;
 use crate::error::{At, Kind, Result};
-use crate::json;
+use crate::json::{self, foreign};
 use crate::metadata::consolidated::Copied;
 use crate::metadata::model::Group;
 use crate::metadata::{NodeKind, NodePath};
@@ -50,6 +50,9 @@ impl Copies<'_> {
                 whole.copies().update_consolidated(path, document)
             });
         }
+        // Copies are UTF-8 in any case.
+        let document = document.map(foreign::shown);
+        let document = document.as_deref();
         path.ancestors().iter().try_for_each(|group| self.update_copy(group, path, document))?;
         for group in path.ancestors().iter().chain([path]) {
             if let Some(copies) = self.hierarchy.dialect_of(group).shared_copies(group)? {
@@ -148,7 +151,9 @@ impl Copies<'_> {
     /// Returns the stored document of a node, an empty one for a group that has none.
     pub(super) fn text_of(self, node: &Node) -> Result<String> {
         match node.stored() {
-            Some(document) => Ok(String::from_utf8_lossy(&document.text).into_owned()),
+            Some(document) => {
+                Ok(foreign::shown(&String::from_utf8_lossy(&document.text)).into_owned())
+            }
             None => Ok(self.hierarchy.dialect().new_group(node.path())?.1),
         }
     }
@@ -179,17 +184,22 @@ impl Copies<'_> {
         if !wanted {
             return write.erase_values(std::slice::from_ref(&copies));
         }
+        let text = self.all_shared_copies(group)?;
+        write.set(&copies, &[Bytes::from(text).into()], Condition::Always).map(drop)
+    }
+
+    /// Returns new copies, as they are stored under a key of their own, of a group and all nodes
+    /// below it.
+    fn all_shared_copies(self, group: &NodePath) -> Result<String> {
         let mut documents = Vec::new();
         if let Some(document) = self.hierarchy.node(group)?.and_then(|node| node.stored().cloned())
         {
-            let text = String::from_utf8_lossy(&document.text).into_owned();
+            let text = foreign::shown(&String::from_utf8_lossy(&document.text)).into_owned();
             documents.push(Copied { path: group.clone(), key: document.key, document: text });
         }
         self.add_copied_below(group, &mut documents)?;
         let none = self.hierarchy.dialect().no_shared_copies();
-        let text =
-            self.hierarchy.dialect().replace_shared_copies(&none, group, group, &documents)?;
-        write.set(&copies, &[Bytes::from(text).into()], Condition::Always).map(drop)
+        self.hierarchy.dialect().replace_shared_copies(&none, group, group, &documents)
     }
 
     /// Adds the documents of all nodes below a group.
@@ -322,11 +332,24 @@ impl Copies<'_> {
 
     /// Rebuilds the consolidated metadata of a group from the metadata files below it.
     pub fn rebuild(self, group: &NodePath) -> Result<()> {
-        if self.hierarchy.dialect_of(group).shared_copies(group)?.is_some() {
-            return self.set_shared_copies(group, true);
+        // After the text that the change is based on, so that no node that another mount adds
+        // meanwhile is lost.
+        let forget = || -> Result<()> {
+            if let Some(list) = self.hierarchy.store().list() {
+                list.forget_below(&self.hierarchy.ordinary_prefix(group)?);
+            }
+            self.hierarchy.invalidate_below(group);
+            Ok(())
+        };
+        if let Some(copies) = self.hierarchy.dialect_of(group).shared_copies(group)? {
+            return self.change_shared_copies(&copies, group, &|_| {
+                forget()?;
+                self.all_shared_copies(group)
+            });
         }
-        let documents = self.documents_below(group)?;
         self.change_copies(group, &|text| {
+            forget()?;
+            let documents = self.documents_below(group)?;
             self.hierarchy.dialect_of(group).consolidate(text, &documents).map(Some)
         })
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::node::{Attributes, Document};
 use crate::error::{At, Error, Kind, Result};
-use crate::json;
+use crate::json::{self, foreign};
 use crate::limits;
 use crate::metadata::{Dialect, NodeKind, NodePath, join, skim, split};
 use crate::store::{Condition, Key, Stat, Store, Version};
@@ -99,7 +99,7 @@ impl DocumentStore {
             return Ok(Some(document));
         };
         let found = self.store.get(&attributes, limits::METADATA.get())?;
-        let text = found.as_ref().map(|value| String::from_utf8_lossy(&value.bytes));
+        let text = found.as_ref().map(|value| foreign::text_of(&value.bytes));
         let stat = found.as_ref().map(|value| value.stat);
         let own = String::from_utf8_lossy(&document.text);
         // Lowering reports the fault of the metadata file itself.
@@ -251,7 +251,7 @@ impl DocumentStore {
         let write = self.store.write()?;
         match text {
             Some(text) => {
-                let pieces = [Bytes::copy_from_slice(text.as_bytes()).into()];
+                let pieces = [Bytes::copy_from_slice(&foreign::bytes_of(text)).into()];
                 write.set(key, &pieces, condition).map(Some).at(key)
             }
             None => write.erase_values(std::slice::from_ref(key)).map(|()| None),
@@ -261,7 +261,7 @@ impl DocumentStore {
     /// Returns the stored text of one key of a document.
     pub fn text_at(&self, key: &Key) -> Result<Option<String>> {
         let value = self.store.get(key, limits::METADATA.get())?;
-        Ok(value.map(|value| String::from_utf8_lossy(&value.bytes).into_owned()))
+        Ok(value.map(|value| foreign::text_of(&value.bytes).into_owned()))
     }
 
     /// Fails if another program changed the document since it was planned.

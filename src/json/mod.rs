@@ -6,6 +6,7 @@
 //! string, so that every value can be shown as strict JSON; the stored file keeps the word, since
 //! [`Text`] changes only the members that an edit names.
 
+pub mod foreign;
 mod same;
 mod text;
 
@@ -416,6 +417,9 @@ impl<'t> Scanner<'t> {
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
+                    if foreign::has_foreign(&string) {
+                        return Ok(foreign::shown(&string).into_owned());
+                    }
                     return Ok(string);
                 }
                 Some(b'\\') => string.push(self.escape()?),
