@@ -77,8 +77,32 @@ pub enum Fault {
     Checksum,
     /// There are more or fewer bytes than the metadata need.
     Length,
-    /// The name belongs to something that holds no bytes, or to a file outside the store.
+    /// The name belongs to something that holds no bytes.
     File,
+    /// The name leads to a file that zarrfs does not read for the program: out of the store, or to
+    /// one of another user.
+    Outside,
+    /// A reference or a link leads to nothing.
+    Absent,
+    /// A limit of zarrfs was reached: nothing is known of the bytes.
+    Limit,
+}
+
+/// What it means for a value that it could not be read. Only [`Error::word`] decides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// It is valid, in a form that zarrfs does not read.
+    Unsupported,
+    /// It may not be read: permissions, a server, or what the user has allowed.
+    Refused,
+    /// It is not there.
+    Missing,
+    /// It exceeds a limit, so zarrfs did not look at it.
+    Limited,
+    /// Its bytes violate their specification.
+    Damaged,
+    /// The disk, the network or the machine failed.
+    Failed,
 }
 
 /// A failure: a [`Kind`], the key or path, and the reason in words.
@@ -106,6 +130,11 @@ impl Error {
     /// Returns an error about stored bytes with this fault.
     pub fn fault(fault: Fault, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { fault: Some(fault), ..Self::corrupt(detail) }
+    }
+
+    /// Returns an error about a limit of zarrfs, which says nothing about the bytes.
+    pub fn limit(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { fault: Some(Fault::Limit), ..Self::new(kind, detail) }
     }
 
     /// Returns an error about something valid that zarrfs does not support.
@@ -195,6 +224,38 @@ impl Error {
             Kind::NoMemory => libc::ENOMEM,
             Kind::CrossDevice => libc::EXDEV,
             Kind::Os(code) => code,
+        }
+    }
+
+    /// Returns what the error means for the value.
+    pub fn word(&self) -> Word {
+        match self.fault {
+            Some(Fault::Outside) => return Word::Refused,
+            Some(Fault::Absent) => return Word::Missing,
+            Some(Fault::Limit) => return Word::Limited,
+            Some(Fault::Checksum | Fault::Length | Fault::File) => return Word::Damaged,
+            None => {}
+        }
+        match self.kind {
+            Kind::Corrupt | Kind::Invalid | Kind::Incomplete | Kind::Internal => Word::Damaged,
+            Kind::Unsupported
+            | Kind::NoSuchNamespace
+            | Kind::FixedAttribute
+            | Kind::Os(libc::EOPNOTSUPP | libc::ENOSYS) => Word::Unsupported,
+            Kind::NotPermitted | Kind::ReadOnly | Kind::Os(libc::EACCES | libc::EPERM) => {
+                Word::Refused
+            }
+            Kind::TooLarge | Kind::NoMemory => Word::Limited,
+            Kind::NotFound | Kind::NoAttribute => Word::Missing,
+            Kind::Exists
+            | Kind::NotDirectory
+            | Kind::IsDirectory
+            | Kind::NotEmpty
+            | Kind::Stale
+            | Kind::Range
+            | Kind::Busy
+            | Kind::CrossDevice
+            | Kind::Os(_) => Word::Failed,
         }
     }
 
@@ -304,6 +365,31 @@ mod tests {
         let text = error.to_string();
         assert!(text.len() < 2100 && text.ends_with("xxx is not known"), "{text}");
         assert!(text.contains("x: codec xxx"), "{text}");
+    }
+
+    #[test]
+    fn only_damage_is_called_damaged() {
+        let os = |code| Error::os(&std::io::Error::from_raw_os_error(code));
+        for (error, word) in [
+            (Error::corrupt("x"), Word::Damaged),
+            (Error::fault(Fault::Checksum, "x"), Word::Damaged),
+            (Error::fault(Fault::File, "a FIFO"), Word::Damaged),
+            (Error::unsupported("x"), Word::Unsupported),
+            (os(libc::EOPNOTSUPP), Word::Unsupported),
+            (os(libc::EACCES), Word::Refused),
+            (os(libc::EPERM), Word::Refused),
+            (Error::new(Kind::NotPermitted, "x"), Word::Refused),
+            (Error::fault(Fault::Outside, "a link out"), Word::Refused),
+            (Error::fault(Fault::Absent, "a dangling link"), Word::Missing),
+            (os(libc::ENOENT), Word::Missing),
+            (Error::too_large("x"), Word::Limited),
+            (Error::limit(Kind::Os(libc::ETIMEDOUT), "too slow"), Word::Limited),
+            (os(libc::ENOMEM), Word::Failed),
+            (os(libc::EIO), Word::Failed),
+            (os(libc::ETIMEDOUT), Word::Failed),
+        ] {
+            assert_eq!(error.word(), word, "{error:?}");
+        }
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::finding::{Code, Finding, Place, Repair};
+use super::finding::{Code, Finding, Place, Repair, Severity};
 use super::options::{Sample, Watch};
 use super::queue::{Opened, Queue, Unit, Work};
-use crate::error::{Error, Fault, Kind};
+use crate::error::{Error, Fault, Word};
 use crate::shard::Usage;
 use crate::store::{Entry, Store};
 
@@ -92,6 +92,7 @@ impl Reader<'_> {
             Err(error) => {
                 let code = match code_of(&error, Code::ShardIndex) {
                     Code::ShardIndex if is_empty(&unit) => Code::Empty,
+                    Code::Unknown => Code::Unsupported,
                     code => code,
                 };
                 return self.report(&unit, code, &error);
@@ -184,19 +185,21 @@ impl Reader<'_> {
             // Another program removed it after it was listed, or it is a dangling link.
             Ok(None) if unit.level == 0 && self.is_listed(unit) => {
                 let reason = "listed in its directory, but cannot be opened: a dangling link";
-                self.find(unit, Code::Unreadable, reason.to_owned(), None);
+                self.find(unit, Code::MissingTarget, reason.to_owned(), None);
             }
             Ok(None) => {}
             Err(error) => {
-                count(&self.counters.read, 1);
                 let code = match code_of(&error, Code::Undecodable) {
                     Code::Undecodable | Code::Length | Code::Checksum if is_empty(unit) => {
                         Code::Empty
                     }
-                    // zarrfs knows the codecs of this array, so the bytes are wrong.
-                    Code::Unknown => Code::Undecodable,
+                    // The codecs of this array are known, but not this form of their bytes.
+                    Code::Unknown => Code::Unsupported,
                     code => code,
                 };
+                if code.severity() != Severity::Unchecked {
+                    count(&self.counters.read, 1);
+                }
                 self.report(unit, code, &error);
             }
         }
@@ -241,14 +244,15 @@ impl Reader<'_> {
 
 /// Returns the code for an error of reading a chunk: `damage` if the bytes cannot be decoded.
 pub fn code_of(error: &Error, damage: Code) -> Code {
-    match (error.kind(), error.fault_of_bytes()) {
+    match (error.word(), error.fault_of_bytes()) {
         (_, Some(Fault::Checksum)) => Code::Checksum,
         (_, Some(Fault::Length)) => Code::Length,
-        (_, Some(Fault::File)) => Code::Unreadable,
-        (Kind::Corrupt | Kind::Invalid | Kind::Incomplete | Kind::Internal, None) => damage,
-        (Kind::Unsupported, _) => Code::Unknown,
-        (Kind::TooLarge | Kind::NoMemory, _) => Code::TooLarge,
-        _ => Code::Unreadable,
+        (_, Some(Fault::File)) | (Word::Failed, _) => Code::Unreadable,
+        (Word::Damaged, _) => damage,
+        (Word::Unsupported, _) => Code::Unknown,
+        (Word::Limited, _) => Code::TooLarge,
+        (Word::Refused, _) => Code::Refused,
+        (Word::Missing, _) => Code::MissingTarget,
     }
 }
 

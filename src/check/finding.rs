@@ -12,6 +12,8 @@ use crate::store::Key;
 pub enum Severity {
     /// Some values cannot be read, or would be read wrong.
     Damaged,
+    /// zarrfs did not look at it, so nothing is known about its values.
+    Unchecked,
     /// Something is probably wrong, but all values that readers look for are there.
     Suspect,
     /// Worth knowing; nothing is wrong with the values.
@@ -23,6 +25,7 @@ impl Severity {
     pub fn name(self) -> &'static str {
         match self {
             Self::Damaged => "damaged",
+            Self::Unchecked => "unchecked",
             Self::Suspect => "suspect",
             Self::Note => "note",
         }
@@ -72,7 +75,7 @@ codes! {
     Metadata = "metadata", Damaged;
     /// Consolidated metadata differ from the metadata file of a node.
     StaleCopy = "stale-copy", Damaged;
-    /// A file or directory cannot be read.
+    /// A file or directory cannot be read, because the disk or the server fails, or it is no file.
     Unreadable = "unreadable", Damaged;
     /// The file of a chunk or shard is empty.
     Empty = "empty", Damaged;
@@ -88,6 +91,15 @@ codes! {
     ShardRange = "shard-range", Damaged;
     /// A chunk is not stored (only with --expect-all).
     Missing = "missing", Damaged;
+    /// zarrfs may not read a file: permissions, a server, a link that leads out of the store, or a
+    /// reference that --allow-virtual does not cover.
+    Refused = "refused", Unchecked;
+    /// A reference or a link leads to a file that does not exist.
+    MissingTarget = "missing-target", Unchecked;
+    /// A chunk has a valid form that zarrfs does not read.
+    Unsupported = "unsupported", Unchecked;
+    /// A chunk or metadata file was not checked, because it exceeds a limit of zarrfs.
+    TooLarge = "too-large", Unchecked;
     /// Two chunks of a shard share some of their bytes.
     ShardOverlap = "shard-overlap", Suspect;
     /// A chunk lies outside its array.
@@ -102,8 +114,6 @@ codes! {
     NodeInArray = "node-in-array", Suspect;
     /// A conversion, or another change to several files, was interrupted.
     Unfinished = "unfinished", Suspect;
-    /// A chunk or metadata file was not checked, because it is larger than the limit of zarrfs.
-    TooLarge = "too-large", Suspect;
     /// zarrfs does not know a codec, data type or extension, so it did not check the chunks; or a
     /// web server does not list a directory of chunks, so zarrfs asks for each chunk.
     Unknown = "unknown", Note;

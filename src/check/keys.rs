@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::chunks::code_of;
 use super::finding::{Code, Finding, Repair};
@@ -11,14 +11,15 @@ use super::nodes::Nodes;
 use super::options::Watch;
 use super::queue::{Queue, Unit};
 use super::seen::{Seen, coords_of};
+use super::spelling::spelled_otherwise;
 use super::target::Target;
 use super::unlisted::{asked, keys_of};
-use crate::array::{Coords, decode_key};
+use crate::array::decode_key;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::limits;
 use crate::metadata::NodePath;
-use crate::metadata::model::KeyEncoding;
+use crate::store::directory::is_lock_of_key;
 use crate::store::{Entry, Key, ListableStore, PRIVATE, Prefix};
 
 /// The deepest nesting of directories to list.
@@ -38,6 +39,8 @@ pub struct Keys<'k> {
     /// Whether the keys of chunks are listed.
     lists_chunks: bool,
     watch: &'k dyn Watch,
+    /// The files that may be chunks of nodes that are not understood.
+    pub unclear: AtomicU64,
 }
 
 /// Whether files below a directory may belong to a node that is not understood.
@@ -55,7 +58,8 @@ impl<'k> Keys<'k> {
         lists_chunks: bool,
         watch: &'k dyn Watch,
     ) -> Self {
-        Self { hierarchy, nodes, expects_all, lists_chunks, watch }
+        let unclear = AtomicU64::new(0);
+        Self { hierarchy, nodes, expects_all, lists_chunks, watch, unclear }
     }
 
     /// Lists the keys of the node at `path` and of the nodes below it.
@@ -121,7 +125,9 @@ impl<'k> Keys<'k> {
 
     fn report_writer_files(&self, list: &dyn ListableStore, prefix: &Prefix) -> Result<()> {
         for file in list.writer_files(prefix)? {
-            if file.is_held {
+            // Other names are those of files of the user.
+            let name = file.path.rsplit('/').next().unwrap_or(&file.path);
+            if file.is_held || !file.is_session && !is_lock_of_key(name) {
                 continue;
             }
             let (reason, repair) = if file.is_session {
@@ -296,6 +302,9 @@ impl<'k> Keys<'k> {
             return;
         }
         if around == Around::Unclear {
+            if is_like_chunk(key.name()) {
+                self.unclear.fetch_add(1, Ordering::Relaxed);
+            }
             return;
         }
         if is_like_chunk(key.name()) {
@@ -335,7 +344,8 @@ impl<'k> Keys<'k> {
     /// Reports a temporary file. Returns whether the key is one.
     fn report_leftover(&self, key: &Key) -> bool {
         let Some(program) = leftover_of(key.name()) else { return false };
-        let finding = Finding::new(Code::Leftover, key, format!("left by {program}"));
+        let reason = format!("has the name of a temporary file of {program}");
+        let finding = Finding::new(Code::Leftover, key, reason);
         self.find(finding.repaired_by(Repair::Remove(key.clone())));
         true
     }
@@ -544,53 +554,5 @@ impl<'k> Keys<'k> {
                 self.find(Finding::new(Code::Missing, key, "not stored"));
             }
         }
-    }
-}
-
-/// Returns the coordinates of a chunk whose key is not spelled as its array requires.
-fn spelled_otherwise(own: KeyEncoding, text: &str, rank: usize) -> Option<Coords> {
-    let plain = without_zeros(text);
-    KeyEncoding::ALL
-        .iter()
-        .filter(|encoding| **encoding != own || plain != text)
-        // In one dimension, a key of N5 is a bare number, which any file may have as its name.
-        .filter(|encoding| rank > 1 || !matches!(encoding, KeyEncoding::N5))
-        .find_map(|encoding| decode_key(*encoding, &plain, rank))
-}
-
-/// Removes leading zeros from the indices in a key.
-fn without_zeros(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut in_number = false;
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        let leads = c == '0' && !in_number && rest.peek().is_some_and(char::is_ascii_digit);
-        in_number = c.is_ascii_digit() && !leads;
-        if !leads {
-            plain.push(c);
-        }
-    }
-    plain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::metadata::model::Separator;
-
-    #[test]
-    fn a_key_of_a_chunk_is_known_in_every_spelling() {
-        let own = KeyEncoding::Default(Separator::Slash);
-        for text in ["0/1", "0.1", "c0/1", "c0.1", "c.0.1", "c/00/1", "c/0/01"] {
-            let found = spelled_otherwise(own, text, 2);
-            assert_eq!(found, Some(Coords::new([0, 1])), "{text}");
-        }
-        for text in ["zarr.json", "c/0/x", "c/0", "0.1.2", "notes/0/1"] {
-            assert_eq!(spelled_otherwise(own, text, 2), None, "{text}");
-        }
-        assert_eq!(
-            spelled_otherwise(KeyEncoding::V2(Separator::Dot), "1/0", 2),
-            Some(Coords::new([1, 0]))
-        );
     }
 }

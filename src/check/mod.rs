@@ -17,6 +17,8 @@ mod options;
 mod queue;
 pub mod repair;
 mod seen;
+mod spelling;
+mod tally;
 mod target;
 mod unlisted;
 
@@ -29,9 +31,10 @@ use chunks::{Counters, Reader};
 pub use finding::{Code, Finding, Place, Repair, Severity};
 use keys::Keys;
 use nodes::Nodes;
-pub use options::{Chunks, Options, Summary, Watch};
+pub use options::{Chunks, Options, Summary, Unchecked, Watch};
 use options::{Sample, digest};
 use queue::Queue;
+use tally::Tally;
 use target::Target;
 
 use crate::error::Result;
@@ -40,6 +43,8 @@ use crate::parallel;
 
 /// Checks the nodes in `options` and everything below them.
 pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Result<Summary> {
+    let tally = Tally::new(watch);
+    let watch: &dyn Watch = &tally;
     let nodes = Nodes::read(hierarchy, &options.only, watch)?;
     let mut summary = Summary { groups: nodes.groups, arrays: nodes.arrays, ..Summary::default() };
     let targets: Vec<Arc<Target>> = nodes.targets.values().cloned().collect();
@@ -91,7 +96,8 @@ pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Resul
     }
     summary.chunks_read = load(&counters.read);
     summary.chunks_skipped = load(&counters.skipped);
-    summary.chunks_unknown = load(&counters.unknown);
+    summary.chunks_unknown = load(&counters.unknown).saturating_add(load(&keys.unclear));
+    summary.unchecked = tally.unchecked();
     summary.decoded_len = load(&counters.decoded_len);
     Ok(summary)
 }

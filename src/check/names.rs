@@ -12,8 +12,8 @@ const UUID_LEN: usize = 32;
 /// The length of the random suffix that rsync adds.
 const RSYNC_LEN: usize = 6;
 
-/// Returns the program that left a file with this name, if it is the name of a temporary file for
-/// metadata or for a chunk. Other files belong to the user.
+/// Returns the program that gives such a name to its temporary files for metadata or chunks. The
+/// user may have given it to a file, too: `.zarr.json.backup` is like one of rsync.
 ///
 /// ```text
 /// zarr.1f..32 digits..9c.partial     zarr-python

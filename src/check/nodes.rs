@@ -157,6 +157,14 @@ impl<'h> Nodes<'h> {
             }
             Content::Group(_) => drop(self.report_departure(node)),
         }
+        let foreign = node.document().map(|document| json::foreign::first_of(&document.text));
+        if let (Some(Some(byte)), Some(key)) = (foreign, dialect.attributes_key(path)?) {
+            let reason = format!(
+                "not UTF-8: it has the byte 0x{byte:02x}; zarrfs shows such bytes as Latin-1, and other \
+                 programs refuse the file"
+            );
+            self.find(Finding::new(Code::NotJson, key, reason));
+        }
         for reason in conventions::broken(hierarchy, node) {
             self.find(Finding::new(Code::Convention, key(), reason));
         }
@@ -197,7 +205,7 @@ impl<'h> Nodes<'h> {
     fn report_unreadable(&mut self, path: &NodePath, error: &Error) -> Result<()> {
         self.unclear.insert(self.hierarchy.ordinary_prefix(path)?);
         let key = error.subject().unwrap_or(path.as_str()).to_owned();
-        self.find(Finding::new(Code::Unreadable, key, error.detail()));
+        self.find(Finding::new(code_of(error, Code::Unreadable), key, error.detail()));
         Ok(())
     }
 

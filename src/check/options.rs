@@ -68,10 +68,49 @@ pub struct Summary {
     pub chunks_skipped: u64,
     /// The stored chunks or shards of arrays that zarrfs cannot decode.
     pub chunks_unknown: u64,
+    /// The findings about what was not checked.
+    pub unchecked: Unchecked,
     /// The stored values: chunks that are not in shards, and shards.
     pub values: u64,
     /// The decoded bytes.
     pub decoded_len: u64,
+}
+
+/// Counts of findings about what was not checked, by the reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unchecked {
+    /// Nodes with something that zarrfs does not know, whose chunks are counted as unknown, and
+    /// directories that a server does not list.
+    pub unknown: u64,
+    /// Forms of chunks that zarrfs does not read.
+    pub unsupported: u64,
+    /// Files that zarrfs may not read.
+    pub refused: u64,
+    /// Files to which references or links lead, and which do not exist.
+    pub missing: u64,
+    /// Files that exceed a limit.
+    pub limited: u64,
+}
+
+impl Summary {
+    /// Returns how much was not checked, with the word for each reason.
+    pub fn not_checked(&self) -> Vec<(u64, &'static str)> {
+        let Unchecked { unknown, unsupported, refused, missing, limited } = self.unchecked;
+        // A node that is not understood counts by its chunks, if it has some.
+        let unknown = if self.chunks_unknown > 0 { self.chunks_unknown } else { unknown };
+        let all = [
+            (unknown.saturating_add(unsupported), "unsupported"),
+            (refused, "refused"),
+            (missing, "missing"),
+            (limited, "too large or too slow"),
+        ];
+        all.into_iter().filter(|(count, _)| *count > 0).collect()
+    }
+
+    /// Whether zarrfs could not read something that it knows how to read, and that may be good.
+    pub fn is_cut_short(&self) -> bool {
+        self.unchecked.refused > 0 || self.unchecked.missing > 0
+    }
 }
 
 impl Sample {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::finding::{Finding, Place, Repair};
 use crate::array::Change;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result, Word};
 use crate::hierarchy::Hierarchy;
 use crate::metadata::NodePath;
 use crate::store::{Condition, Key, Store};
@@ -21,6 +21,15 @@ const LEFTOVER_AGE: Duration = Duration::from_secs(3);
 
 /// The most chunks to name in the line for a step.
 const MOST_NAMED: usize = 8;
+
+/// Which temporary files a repair removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leftovers {
+    /// Those of zarrfs, and lock files, which the next writer of the key would take over.
+    Own,
+    /// Also files that have the name of a temporary file of another program.
+    All,
+}
 
 /// Receives values that a repair moves out of the store.
 pub trait Quarantine {
@@ -80,7 +89,7 @@ impl fmt::Display for Step {
 
 /// Returns the steps that repair `findings`. Damaged chunks stay where they are unless
 /// `moves_damaged`.
-pub fn plan(findings: &[Finding], moves_damaged: bool) -> Result<Vec<Step>> {
+pub fn plan(findings: &[Finding], moves_damaged: bool, removes: Leftovers) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     let mut recovers = false;
     let mut removed = BTreeSet::new();
@@ -90,13 +99,14 @@ pub fn plan(findings: &[Finding], moves_damaged: bool) -> Result<Vec<Step>> {
     for repair in findings.iter().filter_map(|finding| finding.repair.as_ref()) {
         match repair {
             Repair::Recover => recovers = true,
-            Repair::Remove(key) => drop(removed.insert(key.clone())),
+            Repair::Remove(key) if removes == Leftovers::All => drop(removed.insert(key.clone())),
             Repair::RemoveLock(path) => steps.push(Step::RemoveLock(path.clone())),
             Repair::Quarantine(place) if moves_damaged => {
                 let key = place.array.key_of_level(place.level, &place.coords)?;
                 damaged.entry(key).or_default().push(place.clone());
             }
-            Repair::Quarantine(_) => {}
+            // Only if the user says so.
+            Repair::Remove(_) | Repair::Quarantine(_) => {}
             Repair::Compact(shard) => {
                 let key = shard.array.key_of_level(shard.level, &shard.coords)?;
                 shards.push((key, shard.clone()));
@@ -186,11 +196,13 @@ fn still_damaged(place: &Place) -> Result<Option<Change>> {
     };
     match read {
         Ok(()) => Ok(None),
-        Err(error) if error.is_of_data() => Ok(Some(Change {
+        // What zarrfs only does not read stays where it is.
+        Err(error) if error.word() == Word::Damaged => Ok(Some(Change {
             coords: place.coords.clone(),
             value: None,
             condition: Condition::Unchanged(stat.version),
         })),
+        Err(error) if matches!(error.word(), Word::Unsupported | Word::Limited) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -80,12 +80,25 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
         let repairable = std::mem::take(&mut *kept.lock());
         let is_stopped = || printer.is_stopped();
         let found = repair::Found { repairable: &repairable, damaged, is_stopped: &is_stopped };
-        return repair::run(args, &hierarchy, &found);
+        repair::run(args, &hierarchy, &found)?;
+        return ended(args, &summary, 0);
     }
-    match damaged {
-        0 => Ok(()),
-        _ => Err(Failure::Damaged),
+    ended(args, &summary, damaged)
+}
+
+/// Returns how the command ends, with so many damaged files. What may be good, but could not be
+/// read, keeps it from success.
+fn ended(args: &Check, summary: &Summary, damaged: u64) -> std::result::Result<(), Failure> {
+    if damaged > 0 || args.strict && !summary.not_checked().is_empty() {
+        return Err(Failure::Damaged);
     }
+    if !summary.is_cut_short() {
+        return Ok(());
+    }
+    let unread = summary.unchecked.refused.saturating_add(summary.unchecked.missing);
+    let shown = remote::typed(&args.source);
+    let files = size::counted(unread, "file or directory");
+    Err(failed(format!("{shown}: {files} could not be checked (see above)")))
 }
 
 /// Opens the hierarchy, even if the metadata file of its root is damaged.
@@ -135,7 +148,7 @@ struct Printer {
     lines: SharedLines,
     /// The last key that was printed in the form `Keys`. A leaf lock.
     last_key: Mutex<String>,
-    counts: [AtomicU64; 3],
+    counts: [AtomicU64; 4],
     /// The findings that can be repaired. A leaf lock.
     kept: Option<Mutex<Vec<Finding>>>,
     is_stopped: Arc<AtomicBool>,
@@ -173,9 +186,10 @@ impl Printer {
     }
 
     fn counter(&self, severity: Severity) -> &AtomicU64 {
-        let [damaged, suspect, note] = &self.counts;
+        let [damaged, unchecked, suspect, note] = &self.counts;
         match severity {
             Severity::Damaged => damaged,
+            Severity::Unchecked => unchecked,
             Severity::Suspect => suspect,
             Severity::Note => note,
         }
@@ -244,6 +258,10 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
             "chunks_checked": summary.chunks_read,
             "chunks_skipped": summary.chunks_skipped,
             "chunks_unknown": summary.chunks_unknown,
+            "unsupported": summary.unchecked.unsupported,
+            "refused": summary.unchecked.refused,
+            "missing_targets": summary.unchecked.missing,
+            "too_large": summary.unchecked.limited,
             "values": summary.values,
             "bytes_decoded": summary.decoded_len,
             "damaged": damaged,
@@ -268,14 +286,15 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
         if summary.chunks_skipped > 0 {
             chunks.push(format!("{} skipped (--sample)", summary.chunks_skipped));
         }
-        if summary.chunks_unknown > 0 {
-            chunks.push(format!(
-                "{} chunks or shards with unknown codecs not checked",
-                summary.chunks_unknown
-            ));
-        }
         parts.push(chunks.join(", "));
         parts.push(format!("{} decoded", size::human(summary.decoded_len)));
+    }
+    let not_checked = summary.not_checked();
+    if !not_checked.is_empty() {
+        let all = not_checked.iter().fold(0_u64, |all, (count, _)| all.saturating_add(*count));
+        let words: Vec<String> =
+            not_checked.iter().map(|(count, word)| format!("{count} {word}")).collect();
+        parts.push(format!("{all} not checked: {}", words.join(", ")));
     }
     let notes = size::counted(notes, "note");
     parts.push(format!("{damaged} damaged, {suspect} suspect, {notes}"));

@@ -1,18 +1,24 @@
 //! `zarrfs check --repair`: prints the repairs, and makes them.
 
-use std::fs::File;
-use std::io::Write;
+use std::fs::{File, Metadata};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::args::Check;
 use super::failure::{Failure, failed};
-use super::{print, umount};
-use crate::check::repair::{self, Quarantine};
+use super::{open, print, remote, umount};
+use crate::check::repair::{self, Leftovers, Quarantine, Step};
 use crate::check::{Finding, Repair, Severity};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::store::{ByteRange, Key, Prefix, Store};
+use crate::sys::{self, OwnDirectory, Taken};
+
+/// The modes of new files and directories in quarantine, without the bits of the umask.
+const FILE_MODE: u32 = 0o666;
+const DIRECTORY_MODE: u32 = 0o777;
 
 /// The number of bytes to copy into quarantine at a time.
 const STEP: u64 = 16 << 20;
@@ -20,22 +26,31 @@ const STEP: u64 = 16 << 20;
 /// Fails if the hierarchy cannot be repaired now. Runs before anything is read.
 pub fn check(args: &Check, hierarchy: &Hierarchy) -> std::result::Result<(), Failure> {
     check_writers(args, hierarchy)?;
-    args.quarantine.as_deref().map_or(Ok(()), check_apart)
+    args.quarantine.as_deref().map_or(Ok(()), |dir| check_apart(args, dir))
 }
 
-/// Fails if a directory for damaged chunks lies in a hierarchy: a chunk would move onto itself, or
-/// become a file of another node.
-fn check_apart(dir: &Path) -> std::result::Result<(), Failure> {
+/// Fails if a directory for damaged chunks lies in the hierarchy, by whatever path: a chunk would
+/// move onto itself, or become a file of another node. Also fails if it lies in another hierarchy.
+fn check_apart(args: &Check, dir: &Path) -> std::result::Result<(), Failure> {
     let absolute = std::path::absolute(dir)?;
     let found = absolute.ancestors().find_map(|above| above.canonicalize().ok());
+    let inside = |above: &Path| {
+        failed(format!(
+            "{}: lies in the hierarchy {}: name a directory outside it (--quarantine)",
+            dir.display(),
+            above.display()
+        ))
+    };
+    let source = open::Source::parse(&args.source).ok();
+    let roots = [Some(args.source.as_path()), source.as_ref().and_then(|it| it.root.directory())];
+    let roots: Vec<Metadata> =
+        roots.into_iter().flatten().filter_map(|it| it.metadata().ok()).collect();
     let names = ["zarr.json", ".zgroup", ".zarray", ".zmetadata", "attributes.json", "meta"];
     for above in found.iter().flat_map(|found| found.ancestors()) {
-        if names.iter().any(|name| above.join(name).exists()) {
-            return Err(failed(format!(
-                "{}: lies in the hierarchy {}: name a directory outside it (--quarantine)",
-                dir.display(),
-                above.display()
-            )));
+        let is_root =
+            above.metadata().is_ok_and(|found| roots.iter().any(|root| sys::is_same(root, &found)));
+        if is_root || names.iter().any(|name| above.join(name).exists()) {
+            return Err(inside(above));
         }
     }
     Ok(())
@@ -43,7 +58,7 @@ fn check_apart(dir: &Path) -> std::result::Result<(), Failure> {
 
 /// Fails if a program writes to the store.
 fn check_writers(args: &Check, hierarchy: &Hierarchy) -> std::result::Result<(), Failure> {
-    let shown = args.source.display();
+    let shown = remote::typed(&args.source);
     let in_use = |by: &str| {
         failed(format!(
             "{shown}: {by} is writing to it: unmount it or wait for it, then run --repair again"
@@ -55,14 +70,17 @@ fn check_writers(args: &Check, hierarchy: &Hierarchy) -> std::result::Result<(),
             return Err(in_use("a mount or another program"));
         }
     }
-    if let Ok(path) = args.source.canonicalize() {
-        for mount in umount::mounts()?.iter().filter(|mount| mount.is_fuse()) {
-            let source = mount.source.to_str().unwrap_or_default();
-            let root = source.rsplit_once('#').map_or(source, |(root, _)| root);
-            let is_same = path.starts_with(root) || Path::new(root).starts_with(&path);
-            if !root.is_empty() && is_same && !mount.is_read_only() {
-                return Err(in_use(&format!("the mount {}", mount.path.display())));
-            }
+    let place = match remote::url(&args.source) {
+        Some(url) => Some(PathBuf::from(url.split_once('#').map_or(url, |(url, _)| url))),
+        None => args.source.canonicalize().ok(),
+    };
+    let Some(place) = place else { return Ok(()) };
+    for mount in umount::mounts()?.iter().filter(|mount| mount.is_fuse()) {
+        let source = mount.source.to_str().unwrap_or_default();
+        let root = source.rsplit_once('#').map_or(source, |(root, _)| root);
+        let is_same = place.starts_with(root) || Path::new(root).starts_with(&place);
+        if !root.is_empty() && is_same && !mount.is_read_only() {
+            return Err(in_use(&format!("the mount {}", mount.path.display())));
         }
     }
     Ok(())
@@ -84,9 +102,10 @@ pub fn run(
     hierarchy: &Hierarchy,
     found: &Found<'_>,
 ) -> std::result::Result<(), Failure> {
-    let shown = args.source.display();
+    let shown = remote::typed(&args.source);
     let Found { repairable, damaged, is_stopped } = found;
-    let steps = repair::plan(repairable, args.quarantine.is_some())?;
+    let leftovers = if args.remove_leftovers { Leftovers::All } else { Leftovers::Own };
+    let steps = repair::plan(repairable, args.quarantine.is_some(), leftovers)?;
     let is_handled = |finding: &&Finding| {
         finding.code.severity() == Severity::Damaged
             && match finding.repair {
@@ -98,6 +117,7 @@ pub fn run(
     let handled = u64::try_from(repairable.iter().filter(is_handled).count()).unwrap_or(u64::MAX);
     let left = damaged.saturating_sub(handled);
     let ended = |left: u64| if left == 0 { Ok(()) } else { Err(Failure::Damaged) };
+    say_what_stays(args, repairable);
     if steps.is_empty() {
         print::error(&format!("{shown}: nothing can be repaired without guessing"));
         return ended(*damaged);
@@ -110,28 +130,16 @@ pub fn run(
         return ended(*damaged);
     }
     check_writers(args, hierarchy)?;
-    let quarantine = args.quarantine.as_ref().map(|dir| Folder(dir.clone()));
+    let quarantine = args.quarantine.as_deref().map(OwnDirectory::named).transpose()?.map(Folder);
     let quarantine: Option<&dyn Quarantine> = match &quarantine {
         Some(folder) => Some(folder),
         None => None,
     };
-    let mut failures = 0_u64;
-    for step in &steps {
-        if is_stopped() {
-            hierarchy.release_idle(Duration::ZERO);
-            return Err(failed(format!(
-                "{shown}: interrupted; run the same command again to continue"
-            )));
-        }
-        match repair::take(hierarchy, step, quarantine) {
-            Ok(()) => print::error(&format!("done: {step}")),
-            Err(error) => {
-                failures = failures.saturating_add(1);
-                print::error(&format!("not done: {step}: {error}"));
-            }
-        }
-    }
+    let failures = take(hierarchy, &steps, quarantine, is_stopped);
     hierarchy.release_idle(Duration::ZERO);
+    let failures = failures.ok_or_else(|| {
+        failed(format!("{shown}: interrupted; run the same command again to continue"))
+    })?;
     if failures > 0 {
         return Err(failed(format!("{shown}: {failures} of {} repairs failed", steps.len())));
     }
@@ -144,59 +152,114 @@ pub fn run(
     ended(left)
 }
 
-/// A directory for damaged values, each at the path of its key.
-struct Folder(PathBuf);
+/// Says which files of other programs are not removed.
+fn say_what_stays(args: &Check, repairable: &[Finding]) {
+    let is_left = |finding: &&Finding| matches!(finding.repair, Some(Repair::Remove(_)));
+    let others = repairable.iter().filter(is_left).count();
+    if others > 0 && !args.remove_leftovers {
+        print::error(&format!(
+            "{}: {others} files with names of temporary files of other programs stay; if none is \
+             yours, --remove-leftovers removes them",
+            remote::typed(&args.source)
+        ));
+    }
+}
+
+/// Takes the steps, and counts those that fail. `None` if the user has interrupted the command.
+fn take(
+    hierarchy: &Hierarchy,
+    steps: &[Step],
+    quarantine: Option<&dyn Quarantine>,
+    is_stopped: &dyn Fn() -> bool,
+) -> Option<u64> {
+    let mut failures = 0_u64;
+    for step in steps {
+        if is_stopped() {
+            return None;
+        }
+        match repair::take(hierarchy, step, quarantine) {
+            Ok(()) => print::error(&format!("done: {step}")),
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                print::error(&format!("not done: {step}: {error}"));
+            }
+        }
+    }
+    Some(failures)
+}
+
+/// A directory for damaged values, each at the path of its key. No link in it is followed.
+struct Folder(OwnDirectory);
 
 impl Quarantine for Folder {
     fn keep(&self, key: &Key, store: &Store) -> Result<()> {
-        let path = self.0.join(key.as_str());
-        let above = path.parent().unwrap_or(&self.0);
-        std::fs::create_dir_all(above)?;
+        let above = self.0.make_directories(Path::new(key.parent().as_str()), DIRECTORY_MODE)?;
         let Some(stat) = store.stat(key)? else { return Ok(()) };
         // Keep earlier values of the same key.
         let mut number = 0_u32;
-        let mut place = path.clone();
-        while place.exists() {
-            if same(&place, key, store, stat.len)? {
-                return Ok(());
+        let mut name = key.name().to_owned();
+        let part = loop {
+            match above.open_to_read(&name) {
+                Ok(file) => {
+                    if same(&file, key, store, stat.len)? {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    let part = format!("{name}.{:016x}.part", number_of_part());
+                    match above.create_with_mode(&part, FILE_MODE) {
+                        Ok(mut file) => {
+                            let copied = each_part(key, store, stat.len, &mut |bytes| {
+                                file.write_all(bytes)?;
+                                Ok(true)
+                            });
+                            if let Err(error) = copied.and_then(|_| Ok(file.sync_all()?)) {
+                                above.remove_if(&part, &file)?;
+                                return Err(error);
+                            }
+                            break part;
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                // It is in the way.
+                Err(_) => {}
             }
             number = number.saturating_add(1);
-            place = with_suffix(&path, &number.to_string());
-        }
-        let part = with_suffix(&place, "part");
-        let mut file = File::create(&part)?;
-        each_part(key, store, stat.len, &mut |bytes| {
-            file.write_all(bytes)?;
-            Ok(true)
-        })?;
-        file.sync_all()?;
-        std::fs::rename(&part, &place)?;
-        File::open(above)?.sync_all()?;
+            name = format!("{}.{number}", key.name());
+        };
+        above.rename(&part, &name, Taken::Stays)?;
+        above.sync()?;
         Ok(())
     }
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(suffix);
-    name.into()
-}
+/// Whether a file is another one than a value, and has its bytes.
+fn same(file: &File, key: &Key, store: &Store, len: u64) -> Result<bool> {
+    use std::os::unix::fs::FileExt as _;
 
-/// Whether a file has the bytes of a value.
-fn same(path: &Path, key: &Key, store: &Store, len: u64) -> Result<bool> {
-    use std::io::Read;
-
-    let mut file = File::open(path)?;
-    if file.metadata()?.len() != len {
+    let found = file.metadata()?;
+    if let Some((value, _)) = store.read().open(key)?
+        && sys::is_same(&File::from(value).metadata()?, &found)
+    {
+        let detail = "the directory for damaged chunks is the hierarchy itself, by another path";
+        return Err(Error::new(Kind::Exists, detail));
+    }
+    if !found.is_file() || found.len() != len {
         return Ok(false);
     }
-    let mut found = Vec::new();
+    let (mut kept, mut offset) = (Vec::new(), 0_u64);
     each_part(key, store, len, &mut |bytes| {
-        found.resize(bytes.len(), 0);
-        file.read_exact(&mut found)?;
-        Ok(found == bytes)
+        kept.resize(bytes.len(), 0);
+        file.read_exact_at(&mut kept, offset)?;
+        offset = offset.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        Ok(kept == bytes)
     })
+}
+
+/// Returns a number for the name of a temporary file.
+fn number_of_part() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Reads a value part by part, until `take` returns false. Returns whether `take` took all parts.

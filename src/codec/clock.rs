@@ -24,6 +24,6 @@ impl Clock {
             return Ok(());
         }
         let detail = format!("decoding the chunk takes too long, {}", limits::DECODE_TIME);
-        Err(Error::new(Kind::Os(libc::ETIMEDOUT), detail))
+        Err(Error::limit(Kind::Os(libc::ETIMEDOUT), detail))
     }
 }

@@ -80,6 +80,12 @@ fn array(document: &Object) -> Result<Array> {
             )));
         }
     }
+    if document.get("isLabelMultiset") == Some(&Value::Bool(true)) {
+        return Err(Error::unsupported(
+            "a dataset of label multisets (isLabelMultiset), whose blocks have any length, is not \
+             supported",
+        ));
+    }
     let dimensions = lengths(required(document, "dimensions")?, "dimensions")?;
     let shape: Vec<u64> = dimensions.iter().rev().copied().collect();
     let block = required(document, "blockSize")?;

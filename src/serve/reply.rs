@@ -6,7 +6,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Word};
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Error>;
@@ -46,10 +46,15 @@ pub fn error(error: &Error) -> Reply {
     let status = match error.kind() {
         // No file has a name that is too long.
         Kind::NotFound | Kind::NotDirectory | Kind::Os(libc::ENAMETOOLONG) => StatusCode::NOT_FOUND,
-        Kind::NotPermitted => StatusCode::FORBIDDEN,
-        Kind::Unsupported => StatusCode::NOT_IMPLEMENTED,
         Kind::NoMemory | Kind::Busy => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => match error.word() {
+            Word::Refused => StatusCode::FORBIDDEN,
+            Word::Unsupported => StatusCode::NOT_IMPLEMENTED,
+            // A client would take 404 for a chunk that has the fill value.
+            Word::Missing | Word::Limited | Word::Damaged | Word::Failed => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        },
     };
     sentence(status, &error.to_string())
 }
@@ -66,5 +71,16 @@ mod tests {
         }
         let reply = error(&Error::new(Kind::Os(libc::EIO), "the disk"));
         assert_eq!(reply.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
+
+    #[test]
+    fn refused_unsupported_and_damaged_have_different_answers() {
+        let status = |error: &Error| super::error(error).status();
+        assert_eq!(status(&Error::new(Kind::Os(libc::EACCES), "x")), StatusCode::FORBIDDEN);
+        assert_eq!(status(&Error::unsupported("x")), StatusCode::NOT_IMPLEMENTED);
+        let server = StatusCode::INTERNAL_SERVER_ERROR;
+        assert_eq!(status(&Error::corrupt("x")), server);
+        let absent = crate::error::Fault::Absent;
+        assert_eq!(status(&Error::fault(absent, "the reference leads nowhere")), server);
     }
 }

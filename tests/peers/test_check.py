@@ -366,8 +366,8 @@ DAMAGES = {
     "a version of another metadata file": Damage(
         "metadata", "zarr_format is 2", lambda s: s.edit(s.meta("packed"), lambda d: d.update(zarr_format=2)), V3, alone=True
     ),
-    "a node that is a link out of the store": Damage("unreadable", "leads out", node_out, ("v3", "v2")),
-    "a link out of the store": Damage("unreadable", "", link_out, PLAIN),
+    "a node that is a link out of the store": Damage("refused", "leads out", node_out, ("v3", "v2")),
+    "a link out of the store": Damage("refused", "", link_out, PLAIN),
     "names that differ in case": Damage("case", "only in case", lambda s: str(Path(s.put(f"{s.group}G/notes", b"x")).parent)),
     "dimension names of another rank": Damage("convention", "3 dimensions", dimensions, ("v3", "sharded", "v2", "d2020-10")),
     "an image without its array": Damage("convention", "nowhere", multiscales, ("v3", "sharded", "v2")),
@@ -426,7 +426,8 @@ def test_each_kind_of_damage_is_named_with_its_key_and_reason(healthy, dialect, 
     assert same, f"{damage.code} {key} is not in {found.findings}"
     assert any(damage.reason in one["reason"] for one in same), same
     severe = any(one["severity"] == "damaged" for one in found.findings)
-    assert found.code == (3 if severe else 0)
+    unread = any(one["code"] in ("refused", "missing-target") for one in found.findings)
+    assert found.code == (3 if severe else 1 if unread else 0)
 
 
 @pytest.mark.parametrize("dialect", [name for name in DIALECTS if name != "d2020-10"])
@@ -547,10 +548,13 @@ def test_a_repair_removes_the_finding_and_changes_no_value(healthy, dialect, nam
     damage, store = DAMAGES[name], copied(healthy, dialect, tmp_path)
     key = damage.do(store)
     before, files = values(store), tree(store.path)
-    plan = repaired(store.path, code=3 if damage.code == "stale-copy" else 0)
+    plan = repaired(store.path, "--remove-leftovers", code=3 if damage.code == "stale-copy" else 0)
     assert "would " in plan and "add --yes" in plan
     assert tree(store.path) == files, "without --yes"
-    assert "done: " in repaired(store.path, "--yes")
+    if damage.reason in ("zarr-python", "rsync"):
+        assert "--remove-leftovers" in repaired(store.path, "--yes")
+        assert tree(store.path) == files, "it may be a file of the user"
+    assert "done: " in repaired(store.path, "--yes", "--remove-leftovers")
     found = check(store.path)
     assert (damage.code, key) not in found.named() and found.code == 0, found.findings
     after = values(store)
@@ -637,7 +641,7 @@ def test_a_store_that_a_mount_may_write_to_is_not_repaired(healthy, mount, tmp_p
         assert "is writing to it" in repaired(store.path, "--yes", code=1)
         assert check(store.path).named(), "a check is possible"
     with mount(store.path, "-o", "ro", copy=False):
-        repaired(store.path, "--yes")
+        repaired(store.path, "--yes", "--remove-leftovers")
     assert not check(store.path).findings
 
 
@@ -645,9 +649,9 @@ def test_a_file_that_a_program_is_still_writing_is_no_leftover(healthy, tmp_path
     store = copied(healthy, "v3", tmp_path)
     key = DAMAGES["a file of zarr-python"].do(store)
     with open(store.at(key), "ab"):
-        assert "is still writing this file" in repaired(store.path, "--yes", code=1)
+        assert "is still writing this file" in repaired(store.path, "--yes", "--remove-leftovers", code=1)
     assert store.at(key).exists()
-    repaired(store.path, "--yes")
+    repaired(store.path, "--yes", "--remove-leftovers")
     assert not store.at(key).exists()
 
 
@@ -700,7 +704,7 @@ def test_a_repair_that_leaves_damage_exits_with_3(healthy, tmp_path):
     store = copied(healthy, "v3", tmp_path)
     DAMAGES["half of a compressed chunk"].do(store)
     DAMAGES["a file of zarr-python"].do(store)
-    assert "1 damaged files remain" in repaired(store.path, "--yes", code=3)
+    assert "1 damaged files remain" in repaired(store.path, "--yes", "--remove-leftovers", code=3)
 
 
 def test_files_of_the_user_are_no_leftovers(healthy, tmp_path):

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
@@ -204,7 +205,7 @@ KINDS = {
     "a chunk of another shape": Kind(
         lambda s: s.put(s.chunk("packed"), gzip.compress(bytes(40))), at_chunk("length"), "40 bytes", ("v3", "v2")
     ),
-    "a link that leads nowhere": Kind(dangling, at_chunk("unreadable", "raw"), "dangling link", ("v3", "v2", "n5")),
+    "a link that leads nowhere": Kind(dangling, at_chunk("missing-target", "raw"), "dangling link", ("v3", "v2", "n5")),
     "a link that leads to itself": Kind(endless, at_chunk("unreadable", "raw"), "circular", ("v3", "v2", "n5")),
     "garbage behind gzip": Kind(
         lambda s: s.change(s.chunk("packed"), lambda d: d + b"garbage"), at_chunk("undecodable"), "gzip", PLAIN
@@ -244,6 +245,10 @@ KINDS = {
     "a block of another rank": Kind(
         block(lambda d: d[:2] + b"\0\3" + d[4:]), at_chunk("undecodable", "raw"), "3 dimensions", ("n5",)
     ),
+    "a block in varlength mode": Kind(
+        block(lambda d: b"\0\1" + d[2:12] + b"\0\0\0\x0c" + d[12:]), at_chunk("unsupported", "raw"), "varlength", ("n5",)
+    ),
+    "a block whose mode is damaged": Kind(block(lambda d: b"\0\1" + d[2:]), at_chunk("undecodable", "raw"), "varlength", ("n5",)),
     "a block of an unknown mode": Kind(
         block(lambda d: b"\0\x09" + d[2:]), at_chunk("undecodable", "raw"), "mode 9", ("n5",)
     ),
@@ -421,7 +426,8 @@ def test_damage_has_its_findings_and_no_others(healthy, dialect, name, tmp_path)
     assert found.named() == kind.found(store), found.findings
     assert not kind.reason or any(kind.reason in one["reason"] for one in found.findings), found.findings
     severe = any(one["severity"] == "damaged" for one in found.findings)
-    assert found.code == (3 if severe else 0)
+    unread = any(one["code"] in ("refused", "missing-target") for one in found.findings)
+    assert found.code == (3 if severe else 1 if unread else 0)
 
 
 @pytest.mark.parametrize("dialect", ["v3", "v2", "n5"])
@@ -548,8 +554,10 @@ def test_what_may_not_be_read_is_reported(shared, closed, said):
     program, store = shared
     store.at(closed).chmod(0)
     done = unprivileged(program, "check", store.path)
-    assert done.returncode == 3, done.stderr
-    assert sorted(done.stdout.splitlines()) == sorted(f"damaged unreadable {key}: Permission denied" for key in said)
+    assert done.returncode == 1, done.stderr
+    assert f"{len(said)} not checked: {len(said)} refused" in done.stderr
+    assert sorted(done.stdout.splitlines()) == sorted(f"unchecked refused {key}: Permission denied" for key in said)
+    assert unprivileged(program, "check", store.path, "--strict").returncode == 3
 
 
 @pytest.mark.parametrize("closed", ["raw/c/0", "raw"])
@@ -559,7 +567,7 @@ def test_a_directory_that_may_not_be_searched_hides_no_other_damage(shared, clos
     store.at(closed).chmod(0o744)
     done = unprivileged(program, "check", store.path)
     assert done.returncode == 3, done.stderr
-    assert "damaged undecodable packed/c/0/0:" in done.stdout and "damaged unreadable raw/" in done.stdout, done.stdout
+    assert "damaged undecodable packed/c/0/0:" in done.stdout and "unchecked refused raw/" in done.stdout, done.stdout
 
 
 def test_an_unreadable_metadata_file_hides_no_other_damage_if_there_are_copies(shared):
@@ -570,7 +578,7 @@ def test_an_unreadable_metadata_file_hides_no_other_damage_if_there_are_copies(s
     done = unprivileged(program, "check", store.path)
     assert done.returncode == 3, done.stderr
     lines = done.stdout.splitlines()
-    assert "damaged unreadable raw/zarr.json: Permission denied" in lines and len(lines) == 2, lines
+    assert "unchecked refused raw/zarr.json: Permission denied" in lines and len(lines) == 2, lines
     assert any(line.startswith("damaged undecodable packed/c/0/0:") for line in lines), lines
 
 
@@ -592,7 +600,7 @@ def test_a_store_that_may_not_be_changed_is_not_repaired(shared):
     before = tree(store.path)
     subprocess.run(["chmod", "-R", "a-w", store.path], check=True)
     quarantine = store.path.parent / "bad"
-    done = unprivileged(program, "check", store.path, "--repair", "--yes", "--quarantine", quarantine)
+    done = unprivileged(program, "check", store.path, "--repair", "--yes", "--remove-leftovers", "--quarantine", quarantine)
     assert done.returncode == 1 and "2 of 2 repairs failed" in done.stderr and "Permission denied" in done.stderr
     assert tree(store.path) == before
 
@@ -801,3 +809,62 @@ def test_damaged_metadata_are_not_compared(healthy, tmp_path):
             [BIN, "diff", str(other), str(store.path)], capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.returncode == 2 and "raw/zarr.json" in done.stderr and "cannot be compared" in done.stderr
+
+
+def zipped(path, **how):
+    """An archive with an array of two chunks, the second one stored in another way."""
+    meta = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [8],
+        "data_type": "int32",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("zarr.json", json.dumps(meta))
+        archive.writestr("c/0", np.arange(4, dtype="<i4").tobytes())
+        archive.writestr("c/1", np.arange(4, dtype="<i4").tobytes(), how.get("method", zipfile.ZIP_STORED))
+    return path
+
+
+def marks(data, name, offset, signature):
+    """The place of a field of the entry `name`, in its own header or in the directory."""
+    at = 0
+    while True:
+        at = data.index(signature, at)
+        start = at + (30 if signature == b"PK\3\4" else 46)
+        if data[start : start + len(name)] == name:
+            return at + offset
+        at += 4
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_entry_in_another_compression_is_not_damaged(method, tmp_path):
+    found = check(zipped(tmp_path / "a.zip", method=method))
+    assert (found.code, found.named()) == (0, {("unsupported", "c/1")})
+    assert check(tmp_path / "a.zip", "--strict").code == 3
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_an_encrypted_entry_is_not_damaged_unless_its_header_says_otherwise(both, tmp_path):
+    path = zipped(tmp_path / "a.zip")
+    data = bytearray(path.read_bytes())
+    data[marks(data, b"c/1", 8, b"PK\1\2")] |= 1
+    if both:
+        data[marks(data, b"c/1", 6, b"PK\3\4")] |= 1
+    path.write_bytes(data)
+    found = check(path)
+    wanted = (0, "unsupported") if both else (3, "undecodable")
+    assert (found.code, found.named()) == (wanted[0], {(wanted[1], "c/1")})
+
+
+def test_an_entry_whose_compression_is_damaged_is_damaged(tmp_path):
+    path = zipped(tmp_path / "a.zip")
+    data = bytearray(path.read_bytes())
+    data[marks(data, b"c/1", 10, b"PK\1\2")] = zipfile.ZIP_BZIP2
+    path.write_bytes(data)
+    found = check(path)
+    assert (found.code, found.named()) == (3, {("undecodable", "c/1")})

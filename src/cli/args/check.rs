@@ -12,20 +12,22 @@ use crate::metadata::{Dialect, NodePath};
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 #[command(after_help = "\
-Each line of the output is a finding: its severity (damaged, suspect or note), a code, the key of the file, and \
-the reason. docs/check.md explains the codes. A chunk that is not stored has the fill value; it is not a finding \
+Each line of the output is a finding: its severity (damaged, unchecked, suspect or note), a code, the key of the \
+file, and the reason. docs/check.md explains the codes. A chunk that is not stored has the fill value; it is not a finding \
 unless you give --expect-all.
 
---repair removes temporary files that programs left behind, rebuilds outdated consolidated metadata, and \
+--repair removes the files that killed writers of zarrfs left behind, rebuilds outdated consolidated metadata, and \
 rewrites shards without unused bytes. With --quarantine it also moves damaged chunks out of the hierarchy; they \
-then have the fill value. It prints the repairs, and makes them only with --yes.
+then have the fill value. With --remove-leftovers it also removes files with the names of temporary files of other \
+programs. It prints the repairs, and makes them only with --yes.
 
   zarrfs check climate.zarr
   zarrfs check climate.zarr --sample 5%
   zarrfs check climate.zarr --keys > damaged.txt     # paths below climate.zarr
   zarrfs check climate.zarr --repair --quarantine damaged --yes
 
-Exit codes: 0 no damage; 1 failure; 2 invalid arguments; 3 something is damaged.")]
+Exit codes: 0 no damage; 1 failure, or zarrfs may not read something, or does not find it; 2 invalid arguments; \
+3 something is damaged, or with --strict, something was not checked.")]
 pub struct Check {
     /// The hierarchy, or a group or array in it: climate.zarr/t2m, or s3://bucket/climate.zarr/t2m.
     pub source: PathBuf,
@@ -42,6 +44,9 @@ pub struct Check {
     /// Treat chunks that are not stored as damage.
     #[arg(long)]
     pub expect_all: bool,
+    /// Also end with 3 if something was not checked: unsupported, refused, missing or too large.
+    #[arg(long)]
+    pub strict: bool,
     /// Chunks to decode at the same time [default: the number of processors; at least 16 for a
     /// URL].
     #[arg(long, value_name = "N")]
@@ -61,6 +66,9 @@ pub struct Check {
     /// Also move damaged chunks and shards into this directory.
     #[arg(long, value_name = "DIR", requires = "repair")]
     pub quarantine: Option<PathBuf>,
+    /// Also remove files that have the name of a temporary file of zarr-python or rsync.
+    #[arg(long, requires = "repair")]
+    pub remove_leftovers: bool,
     /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
     /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! u16 be  mode: 0 default, 1 with a length (not read), 2 an object (not read)
-//! u16 be  number of dimensions
-//! u32 be  number of elements along each dimension, the fastest dimension first
+//! u16 be  number of dimensions                                           not in mode 2
+//! u32 be  number of elements along each dimension, the fastest first     not in mode 2
+//! u32 be  number of elements                                             not in mode 0
 //! ..      the elements in that order, big endian, through at most one compressor
 //! ```
 //!
@@ -134,6 +135,34 @@ impl N5Default {
         Ok(bytes)
     }
 
+    /// Returns the error for a block of another mode, whose header goes on with `rest`. If that
+    /// does not fit the mode, the mode is wrong: one bit makes it so.
+    fn other_mode(&self, mode: &str, rest: &[u8]) -> Error {
+        let skipped = match mode {
+            "object" => 0,
+            _ => self.shape.len().saturating_mul(4).saturating_add(2),
+        };
+        let rank = u16::try_from(self.shape.len()).unwrap_or(u16::MAX).to_be_bytes();
+        let has_rank = mode == "object" || rest.starts_with(&rank);
+        let parts = rest.get(skipped..).and_then(|rest| rest.split_first_chunk::<4>());
+        let is_whole = |(count, payload): (&[u8; 4], &[u8])| {
+            let count = usize::try_from(u32::from_be_bytes(*count)).ok();
+            // An element is one byte in what has another form than numbers.
+            let lens = [1, self.item_len].map(|len| count.and_then(|count| count.checked_mul(len)));
+            let most = self.len.saturating_mul(2).saturating_add(SLACK);
+            let fits = |len: &usize| *len <= most && self.decompress(payload, *len).is_ok();
+            lens.iter().flatten().any(fits)
+        };
+        if has_rank && parts.is_some_and(is_whole) {
+            return Error::unsupported(format!(
+                "n5_default: blocks in {mode} mode are not supported"
+            ));
+        }
+        Error::corrupt(format!(
+            "n5_default: block mode {mode}, but the rest of the block does not have that form"
+        ))
+    }
+
     /// Returns the shape in the header of a block, in C order, and the bytes after the header.
     fn header<'b>(&self, encoded: &'b [u8]) -> Result<(Vec<usize>, &'b [u8])> {
         let short = || {
@@ -146,18 +175,8 @@ impl N5Default {
         let (mode, rest) = encoded.split_first_chunk().ok_or_else(short)?;
         match u16::from_be_bytes(*mode) {
             0 => {}
-            1 => {
-                return Err(Error::unsupported(
-                    "n5_default: blocks in varlength mode are not \
-                     supported",
-                ));
-            }
-            2 => {
-                return Err(Error::unsupported(
-                    "n5_default: blocks in object mode are not \
-                     supported",
-                ));
-            }
+            1 => return Err(self.other_mode("varlength", rest)),
+            2 => return Err(self.other_mode("object", rest)),
             other => {
                 return Err(Error::corrupt(format!(
                     "n5_default: block mode {other} is not \
@@ -347,9 +366,14 @@ mod tests {
         assert_eq!(error(&[3, 2, 1], &[0]).kind(), Kind::Corrupt);
         assert_eq!(error(&[3], &[0, 0, 0, 1, 255, 255, 255, 255]).kind(), Kind::Corrupt);
         let varlength = error(&[3], &[0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0]);
+        assert_eq!(error(&[3], &[0, 2, 0, 0, 0, 2, 7, 8]).kind(), Kind::Unsupported);
+        for damaged in
+            [&[0, 1, 0, 1, 0, 0, 0, 3, 0, 1, 0, 2, 0, 3][..], &[0, 1, 0, 2], &[0, 2, 0, 1]]
+        {
+            assert_eq!(error(&[3], damaged).kind(), Kind::Corrupt, "{damaged:?}");
+        }
         assert_eq!(varlength.detail(), "n5_default: blocks in varlength mode are not supported");
         assert_eq!(varlength.kind(), Kind::Unsupported);
-        assert_eq!(error(&[3], &[0, 2, 0, 1]).kind(), Kind::Unsupported);
         assert_eq!(error(&[3], &[0, 3, 0, 1]).kind(), Kind::Corrupt);
     }
 

@@ -33,7 +33,7 @@ pub(super) fn open_by(root: &Root, path: &str, flags: OFlags) -> Result<Option<(
         Ok(fd) => Ok(Some((fd, has_link))),
         Err(Errno::NOENT | Errno::NOTDIR) => check_root(root).map(|()| None),
         Err(Errno::XDEV) => {
-            Err(Error::fault(Fault::File, "a symbolic link that leads out of the store"))
+            Err(Error::fault(Fault::Outside, "a symbolic link that leads out of the store"))
         }
         Err(Errno::LOOP) => Err(circles::error()),
         // A socket, or a device without a driver.

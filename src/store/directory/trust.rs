@@ -66,7 +66,7 @@ pub(super) fn open(
     }
     let detail = "a symbolic link to a file of another user, which is not followed in a mount for \
                   several users";
-    Err(Error::fault(Fault::File, detail))
+    Err(Error::fault(Fault::Outside, detail))
 }
 
 /// Whether a link in the directory `above` may lead to `target`.
@@ -107,7 +107,7 @@ fn first_link(root: &Root, path: &str, last: Last) -> Result<Option<Found>> {
 
 /// Returns the path below the root to which a link with this text leads, with what is behind it.
 fn joined(found: &Found, text: &CString) -> Result<String> {
-    let leads_out = || Error::fault(Fault::File, "a symbolic link that leads out of the store");
+    let leads_out = || Error::fault(Fault::Outside, "a symbolic link that leads out of the store");
     let text = text.to_str().map_err(|_| leads_out())?;
     if text.starts_with('/') {
         return Err(leads_out());

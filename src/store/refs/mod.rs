@@ -196,7 +196,7 @@ fn answer(
 }
 
 fn missing(location: &Location) -> Error {
-    Error::fault(Fault::File, format!("the reference leads to {location}, which does not exist"))
+    Error::fault(Fault::Absent, format!("the reference leads to {location}, which does not exist"))
 }
 
 impl std::fmt::Display for Location {

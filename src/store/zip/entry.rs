@@ -59,17 +59,25 @@ impl fmt::Display for Method {
 }
 
 /// Returns the length of the local header that `bytes` begin with. Fails if it is not that of an
-/// entry with this method and, if the name in the archive is known, this name.
-pub(super) fn header_len(bytes: &[u8], method: Method, name: Option<&[u8]>) -> Result<u32> {
+/// entry with this method, encrypted or not, and, if the name in the archive is known, this name.
+pub(super) fn header_len(
+    bytes: &[u8],
+    method: Method,
+    is_encrypted: bool,
+    name: Option<&[u8]>,
+) -> Result<u32> {
     let other = |what: &str| Error::corrupt(format!("its local header {what}"));
     let Some((fixed, rest)) = bytes.split_first_chunk::<30>() else {
         return Err(other("ends past the archive"));
     };
-    let [b'P', b'K', 3, 4, _, _, _, _, m0, m1, .., n0, n1, e0, e1] = *fixed else {
+    let [b'P', b'K', 3, 4, _, _, f0, _, m0, m1, .., n0, n1, e0, e1] = *fixed else {
         return Err(other("is missing"));
     };
     if u16::from_le_bytes([m0, m1]) != method.0 {
         return Err(other("has another compression method than the directory"));
+    }
+    if (f0 & 1 != 0) != is_encrypted {
+        return Err(other("says otherwise than the directory whether it is encrypted"));
     }
     let (name_len, extra_len) = (u16::from_le_bytes([n0, n1]), u16::from_le_bytes([e0, e1]));
     if let Some(name) = name

@@ -129,10 +129,12 @@ impl Table {
     /// Returns the parts of the archive that hold a range of an entry.
     pub(super) fn spans(&self, wanted: &Wanted<'_>, limits: &Limits) -> Result<Vec<Span>> {
         let Wanted { row, offset, len } = *wanted;
-        if row.is_encrypted {
-            return Err(Error::unsupported("encrypted, and zarrfs does not decrypt zip archives"));
+        if check_form(row).is_err() {
+            // The header of the entry decides whether it is so, or the directory is damaged.
+            let name_len = u64::try_from(self.name(row).len()).unwrap_or(u64::MAX);
+            let header_len = FIXED_LEN.saturating_add(name_len).saturating_add(MOST_EXTRA);
+            return Ok(vec![(row.header_offset, header_len)]);
         }
-        row.method.check()?;
         if len == 0 || self.has_decoded(wanted) {
             return Ok(Vec::new());
         }
@@ -165,6 +167,12 @@ impl Table {
     /// Returns the bytes of a range from `parts`; `None` if these are not enough.
     fn take(&self, wanted: &Wanted<'_>, parts: &Parts) -> Result<Option<Bytes>> {
         let Wanted { row, offset, len } = *wanted;
+        if check_form(row).is_err() {
+            return match self.header_len(row, parts)? {
+                Some(_) => check_form(row).map(|()| None),
+                None => Ok(None),
+            };
+        }
         if len == 0 {
             return Ok(Some(Bytes::new()));
         }
@@ -202,10 +210,18 @@ impl Table {
         }
         let Some(bytes) = parts.from(row.header_offset) else { return Ok(None) };
         let name = (!row.is_renamed).then(|| self.name(row));
-        let len = header_len(&bytes, row.method, name)?;
+        let len = header_len(&bytes, row.method, row.is_encrypted, name)?;
         row.set_header_len(len);
         Ok(Some(u64::from(len)))
     }
+}
+
+/// Fails for an entry in a form that zarrfs does not read.
+fn check_form(row: &Row) -> Result<()> {
+    if row.is_encrypted {
+        return Err(Error::unsupported("encrypted, and zarrfs does not decrypt zip archives"));
+    }
+    row.method.check()
 }
 
 /// Fails for an entry that is too long to be decoded.

@@ -138,9 +138,15 @@ impl<'a> Message<'a> {
 /// Returns the bytes of the message that `bytes` begin with.
 fn message(bytes: &[u8]) -> Result<&[u8]> {
     let head = bytes.first_chunk::<16>().filter(|head| head.starts_with(b"GRIB"));
-    let Some([.., edition, a, b, c, d, e, f, g, h]) = head else {
+    let Some([_, _, _, _, l0, l1, l2, edition, a, b, c, d, e, f, g, h]) = head else {
         return Err(Error::corrupt("grib: the chunk is not a GRIB message"));
     };
+    let short_len = [0, *l0, *l1, *l2];
+    let is_first =
+        *edition == 1 && usize::try_from(u32::from_be_bytes(short_len)) == Ok(bytes.len());
+    if *edition != 2 && !is_first {
+        return Err(Error::corrupt(format!("grib: the message has edition {edition} of GRIB")));
+    }
     if *edition != 2 {
         return Err(Error::unsupported(format!(
             "grib: the message has edition {edition} of GRIB; zarrfs reads edition 2"

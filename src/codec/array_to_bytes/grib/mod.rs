@@ -123,10 +123,14 @@ fn stored(message: &Message<'_>, powers: Powers) -> Result<Vec<f64>> {
         4 => return plain::floats(message),
         200 => return plain::runs(message, powers),
         0 | 2 | 3 | 40..=42 => {}
-        other => {
+        1 | 50 | 51 | 53 | 61 | 40_000..=65_534 => {
             return Err(Error::unsupported(format!(
-                "grib: zarrfs does not read data in template 5.{other}"
+                "grib: zarrfs does not read data in template 5.{template}"
             )));
+        }
+        // Code table 5.0 of the WMO has no such template.
+        other => {
+            return Err(Error::corrupt(format!("grib: data in template 5.{other}")));
         }
     }
     let scale = Scale::parse(section, powers)?;

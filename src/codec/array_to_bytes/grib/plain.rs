@@ -21,9 +21,8 @@ pub(super) fn floats(message: &Message<'_>) -> Result<Vec<f64>> {
     let values: Vec<f64> = match message.representation.u8(11)? {
         1 => message.data.as_chunks().0.iter().map(single).collect(),
         2 => message.data.as_chunks().0.iter().copied().map(f64::from_be_bytes).collect(),
-        other => {
-            return Err(Error::unsupported(format!("grib: floats with precision {other}")));
-        }
+        3 => return Err(Error::unsupported("grib: floats with precision 3, of 16 bytes")),
+        other => return Err(Error::corrupt(format!("grib: floats with precision {other}"))),
     };
     if values.len() == message.value_count { Ok(values) } else { Err(too_short(message)) }
 }

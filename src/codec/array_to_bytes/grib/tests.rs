@@ -127,6 +127,10 @@ fn what_is_not_read_is_refused_with_a_sentence() {
     let lambert = record("lambert latitude");
     let mut first_edition = plain.message.clone();
     first_edition[7] = 1;
+    let len = (first_edition.len() as u32).to_be_bytes();
+    first_edition[4..7].copy_from_slice(&len[1..]);
+    let mut no_edition = plain.message.clone();
+    no_edition[7] = 1;
     let unsupported = [
         (&plain, first_edition, "edition 1 of GRIB; zarrfs reads edition 2"),
         (&plain, changed(&plain, 5, 9, &[0, 61]), "does not read data in template 5.61"),
@@ -148,6 +152,8 @@ fn what_is_not_read_is_refused_with_a_sentence() {
     }
     let corrupt = [
         (&plain, b"not GRIB, but something else".to_vec(), "the chunk is not a GRIB message"),
+        (&plain, no_edition, "the message has edition 1"),
+        (&plain, changed(&plain, 5, 9, &[4, 0]), "data in template 5.1024"),
         (&plain, plain.message[..100].to_vec(), "bytes, the chunk has 100"),
         (&plain, changed(&plain, 5, 5, &[0, 0, 0, 47]), "47 values, the chunk needs 48"),
         (&plain, changed(&plain, 5, 5, &[255; 4]), "4294967295 values, the chunk needs 48"),

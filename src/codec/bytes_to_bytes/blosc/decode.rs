@@ -62,6 +62,9 @@ pub(super) fn decode_range(
     Ok(Some(Part { bytes, decoded }))
 }
 
+/// The flags that stand for the longer header of Blosc2.
+const BLOSC2_FLAGS: u8 = 0b101;
+
 /// Reads the header and checks everything that does not depend on the rest of the frame.
 fn parse(encoded: &[u8]) -> Result<Header> {
     let (words, _) = encoded.as_chunks();
@@ -79,11 +82,16 @@ fn parse(encoded: &[u8]) -> Result<Header> {
         encoded_len: u32::from_le_bytes(encoded_len),
     };
     if version != VERSION {
-        let kind = if (3..=6).contains(&version) { " (Blosc2)" } else { "" };
-        return Err(Error::unsupported(format!("blosc: frame of version {version}{kind}, not 2")));
+        // A frame of Blosc2 has both filters in its flags, which no other frame has.
+        if (3..=6).contains(&version) && flags & BLOSC2_FLAGS == BLOSC2_FLAGS {
+            return Err(Error::unsupported(format!(
+                "blosc: frame of version {version} (Blosc2), not 2"
+            )));
+        }
+        return Err(Error::corrupt(format!("blosc: frame of version {version}, not 2")));
     }
     if flags & RESERVED_FLAG != 0 {
-        return Err(Error::unsupported(format!("blosc: unknown flag in {flags:#04x}")));
+        return Err(Error::corrupt(format!("blosc: unknown flag in {flags:#04x}")));
     }
     if length(header.encoded_len)? != encoded.len() {
         return Err(Error::corrupt(format!(
@@ -105,7 +113,7 @@ fn parse(encoded: &[u8]) -> Result<Header> {
         )));
     }
     if flags & STORED_FLAG == 0 && codec_version != CODEC_VERSION {
-        return Err(Error::unsupported(format!("blosc: codec of version {codec_version}, not 1")));
+        return Err(Error::corrupt(format!("blosc: codec of version {codec_version}, not 1")));
     }
     Ok(header)
 }
@@ -161,7 +169,7 @@ struct Blocks<'a> {
 impl<'a> Blocks<'a> {
     fn new(encoded: &'a [u8], header: &Header, decoded_len: usize) -> Result<Self> {
         let compressor = Compressor::from_flags(header.flags).ok_or_else(|| {
-            Error::unsupported(format!("blosc: codec {} is not known", header.flags >> 5))
+            Error::corrupt(format!("blosc: codec {} is not known", header.flags >> 5))
         })?;
         let (item_len, block_len) = (usize::from(header.item_len), length(header.block_len)?);
         let unsplit = header.flags & UNSPLIT_FLAG != 0;

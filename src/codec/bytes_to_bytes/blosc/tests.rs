@@ -151,10 +151,13 @@ fn headers_that_lie_are_refused() {
         changed[at..at + bytes.len()].copy_from_slice(bytes);
         decode(&changed).unwrap_err()
     };
-    assert_eq!(with(0, &[5]).detail(), "blosc: frame of version 5 (Blosc2), not 2");
+    assert_eq!(with(0, &[5]).detail(), "blosc: frame of version 5, not 2");
+    let second = with(0, &[5, 1, valid[2] | 0b101]);
+    assert_eq!(second.detail(), "blosc: frame of version 5 (Blosc2), not 2");
+    assert_eq!(second.kind(), Kind::Unsupported);
     assert_eq!(with(1, &[2]).detail(), "blosc: codec of version 2, not 1");
     assert_eq!(with(2, &[0xf1]).detail(), "blosc: codec 7 is not known");
-    assert_eq!(with(2, &[0x29]).kind(), Kind::Unsupported);
+    assert_eq!(with(2, &[0x29]).kind(), Kind::Corrupt);
     assert_eq!(with(2, &[0x32]).kind(), Kind::Corrupt);
     assert_eq!(with(3, &[0]).detail(), "blosc: typesize is 0");
     assert_eq!(with(4, &[255; 4]).detail(), "blosc: decodes to more than 1048576 bytes");
