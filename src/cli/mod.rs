@@ -13,6 +13,7 @@ mod create;
 mod daemon;
 mod demo;
 mod describe;
+mod described;
 mod diff;
 mod exec;
 mod facts;

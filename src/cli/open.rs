@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::archive;
+use super::described;
 use super::failure::{Failure, failed};
 use super::folder;
 use super::references::{self, References};
@@ -271,6 +272,9 @@ pub fn hierarchy(
     if from.is_none()
         && let Some(directory) = root.directory()
     {
+        if references::are_in_parquet(directory) {
+            return Err(failed(format!("{root}: {}", references::NO_PARQUET)));
+        }
         let parts = parts_of(&store, directory);
         if !parts.is_empty() {
             let hierarchy = Hierarchy::open_folder(store, parts, options)?;
@@ -280,8 +284,21 @@ pub fn hierarchy(
             };
         }
     }
+    let store = if from.as_ref().is_none_or(|from| *from == Dialect::V2) {
+        described::store(store)?
+    } else {
+        store
+    };
     let opened = Hierarchy::open(store.clone(), from, options.clone());
+    let hint = || match root {
+        Location::Url(url) => references::hint(url, &store),
+        _ => None,
+    };
     let hierarchy = opened.map_err(|error| match root.directory().and_then(draft_root_above) {
+        None if matches!(error.kind(), Kind::Invalid | Kind::NotFound) => match hint() {
+            Some(hint) => failed(format!("{root}: {hint}")),
+            None => explain(root, &error),
+        },
         Some(above) => failed(format!(
             "{root}: inside the hierarchy {}: open that directory, or name the node as {}#NODE",
             above.display(),
@@ -473,7 +490,7 @@ fn node_in_directory(
                     if hierarchy.node(&node)?.is_some_and(|node| !node.is_bare()) {
                         return Ok((hierarchy, node));
                     }
-                    return Err(explain_missing(path, &hierarchy, &root, &node));
+                    return Err(explain_missing(path, &hierarchy, &root, &node, from));
                 }
                 // The path may lead through a directory of a hierarchy above it.
                 Err(failure) if names.is_empty() && !lies_in_hierarchy(&root) => {
@@ -525,7 +542,13 @@ pub fn node_with_groups(
 }
 
 /// Explains why there is nothing at `path`, which means `node` of the `hierarchy` at `root`.
-fn explain_missing(path: &Path, hierarchy: &Hierarchy, root: &Path, node: &NodePath) -> Failure {
+fn explain_missing(
+    path: &Path,
+    hierarchy: &Hierarchy,
+    root: &Path,
+    node: &NodePath,
+    from: Option<&Dialect>,
+) -> Failure {
     let shown = path.display();
     if path.is_file() {
         return failed(format!(
@@ -533,10 +556,17 @@ fn explain_missing(path: &Path, hierarchy: &Hierarchy, root: &Path, node: &NodeP
         ));
     }
     if node.is_root() {
-        return failed(format!(
-            "{shown}: no hierarchy in the dialect {}; without --from zarrfs detects the dialect",
-            hierarchy.dialect().name()
-        ));
+        let dialect = hierarchy.dialect().name();
+        return failed(match from {
+            Some(_) => format!(
+                "{shown}: no hierarchy in the dialect {dialect}; without --from zarrfs detects the \
+                 dialect"
+            ),
+            None => format!(
+                "{shown}: a file of the dialect {dialect} is there, but no metadata file \
+                             of a group or an array"
+            ),
+        });
     }
     let group = hierarchy.existing(&NodePath::root());
     // Any directory is a group of Zarr 3, even without a metadata file.
@@ -552,7 +582,11 @@ fn no_node(shown: &str, node: &NodePath, root: &dyn Display) -> Failure {
     ))
 }
 
+/// Whether a directory has a metadata file that may be the only one of a node below it.
+fn has_nodes_below(directory: &Path) -> bool {
+    ["zarr.json", ".zmetadata"].iter().any(|name| directory.join(name).is_file())
+}
+
 fn lies_in_hierarchy(path: &Path) -> bool {
-    path.canonicalize()
-        .is_ok_and(|path| path.ancestors().skip(1).any(|above| above.join("zarr.json").is_file()))
+    path.canonicalize().is_ok_and(|path| path.ancestors().skip(1).any(has_nodes_below))
 }

@@ -2,9 +2,12 @@
 //! `kerchunk+FILE`.
 
 use std::fmt::{self, Display};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+use clap::CommandFactory as _;
 
 use super::failure::{Failure, failed};
 use super::remote::{self, Remote};
@@ -25,6 +28,8 @@ pub struct References {
     format: Format,
     /// The node that acts as a hierarchy.
     node: NodePath,
+    /// The directory of a file with references as it was typed, if that differs from `base`.
+    spelled: Option<PathBuf>,
 }
 
 /// A place that can be read.
@@ -67,7 +72,80 @@ enum Format {
 /// Whether a source that was typed is references.
 pub fn is_named(source: &Path) -> bool {
     let typed = source.as_os_str().as_encoded_bytes();
-    typed.starts_with(ICECHUNK.as_bytes()) || typed.starts_with(KERCHUNK.as_bytes())
+    typed.starts_with(ICECHUNK.as_bytes())
+        || typed.starts_with(KERCHUNK.as_bytes())
+        || source.to_str().and_then(recognised).is_some()
+}
+
+/// How many bytes of a file tell references in JSON from other files.
+const FIRST_LEN: u64 = 64 << 10;
+
+/// Returns the prefix of a local source that was typed without it, but is references by what is
+/// there.
+fn recognised(typed: &str) -> Option<&'static str> {
+    if typed.contains("://") {
+        return None;
+    }
+    let whole = typed.rsplit_once('#').filter(|_| !Path::new(typed).exists());
+    let root = whole.map_or(typed, |(root, _)| root);
+    let state = root.rsplit_once('@').filter(|_| !Path::new(root).exists());
+    let path = Path::new(state.map_or(root, |(root, _)| root));
+    let found = path.metadata().ok()?;
+    if found.is_dir() {
+        return is_repository(path).then_some(ICECHUNK);
+    }
+    (state.is_none() && found.is_file() && is_in_json(path)).then_some(KERCHUNK)
+}
+
+/// Whether a directory is an Icechunk repository.
+fn is_repository(dir: &Path) -> bool {
+    let is_zarr = [".zgroup", ".zarray", "zarr.json"].iter().any(|it| dir.join(it).is_file());
+    let has_states = dir.join("repo").is_file() || dir.join("refs/branch.main/ref.json").is_file();
+    !is_zarr && has_states && dir.join("snapshots").is_dir()
+}
+
+/// Whether a file begins like references of kerchunk.
+fn is_in_json(path: &Path) -> bool {
+    let documents = ["zarr.json", ".zmetadata", ".zgroup", ".zarray", ".zattrs", "attributes.json"];
+    if path.file_name().is_some_and(|name| documents.iter().any(|it| name == *it)) {
+        return false;
+    }
+    let mut first = Vec::new();
+    let read =
+        std::fs::File::open(path).and_then(|file| file.take(FIRST_LEN).read_to_end(&mut first));
+    let text = String::from_utf8_lossy(&first);
+    let names = ["\"refs\"", ".zgroup\"", ".zarray\"", "zarr.json\""];
+    read.is_ok() && text.trim_start().starts_with('{') && names.iter().any(|it| text.contains(it))
+}
+
+/// Whether a directory has references of kerchunk in Parquet files.
+pub fn are_in_parquet(dir: &Path) -> bool {
+    let has_parts = |entry: std::fs::DirEntry| entry.path().join("refs.0.parq").is_file();
+    dir.join(".zmetadata").is_file()
+        && std::fs::read_dir(dir).is_ok_and(|entries| entries.flatten().any(has_parts))
+}
+
+/// The sentence about such a directory.
+pub const NO_PARQUET: &str = "references of kerchunk in Parquet files, which zarrfs does not read; \
+    write them as one JSON file, and name that";
+
+/// Returns what a source on a server is if it is no hierarchy, and the command that opens it.
+pub fn hint(url: &str, store: &Store) -> Option<String> {
+    let shown = remote::shown(url);
+    let has = |key: &str| {
+        let stat = Key::parse(key).and_then(|key| store.stat(&key));
+        stat.is_ok_and(|stat| stat.is_some())
+    };
+    if ["repo", "refs/branch.main/ref.json"].into_iter().any(has) {
+        return Some(format!("an Icechunk repository: type {ICECHUNK}{shown}"));
+    }
+    let path = url.split_once('?').map_or(url, |(path, _)| path);
+    let is_json = Path::new(path).extension().is_some_and(|end| end.eq_ignore_ascii_case("json"));
+    is_json.then(|| {
+        format!(
+            "nothing is stored below it; if it is a file with references, type {KERCHUNK}{shown}"
+        )
+    })
 }
 
 /// Fails if a path that a command would write to is references.
@@ -84,8 +162,12 @@ pub fn parse(source: &Path) -> Result<Option<References>, Failure> {
     if let Some(rest) = typed.strip_prefix(ICECHUNK) {
         return repository(rest).map(Some);
     }
-    match typed.strip_prefix(KERCHUNK) {
-        Some(rest) => file(rest).map(Some),
+    if let Some(rest) = typed.strip_prefix(KERCHUNK) {
+        return file(rest).map(Some);
+    }
+    match recognised(typed) {
+        Some(ICECHUNK) => repository(typed).map(Some),
+        Some(_) => file(typed).map(Some),
         None => Ok(None),
     }
 }
@@ -113,30 +195,34 @@ fn repository(typed: &str) -> Result<References, Failure> {
             Err(_) => return Err(failed(format!("{ICECHUNK}{typed}: no such directory"))),
         },
     };
-    Ok(References { base, format: Format::Icechunk(state), node })
+    Ok(References { base, format: Format::Icechunk(state), node, spelled: None })
 }
 
 fn file(typed: &str) -> Result<References, Failure> {
     let (typed, node) = split_node(typed)?;
     let shown = remote::shown(typed);
     let refused = |why: &dyn Display| failed(format!("{KERCHUNK}{shown}: {why}"));
+    let mut spelled = None;
     let (base, name) = if let Some(url) = remote::url(Path::new(typed)) {
         let (base, name) =
             remote::split_file(url).ok_or_else(|| refused(&"the URL names no file"))?;
         (Place::Url(base), name)
     } else {
+        spelled = std::path::absolute(typed).ok().and_then(|it| it.parent().map(Path::to_owned));
         let path = Path::new(typed).canonicalize().map_err(|_| refused(&"no such file"))?;
         if path.is_dir() {
-            return Err(refused(
-                &"a directory; zarrfs reads references in a JSON file, and none in Parquet files",
-            ));
+            return Err(if are_in_parquet(&path) {
+                refused(&NO_PARQUET)
+            } else {
+                refused(&"a directory; zarrfs reads references in a JSON file")
+            });
         }
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let above = path.parent().unwrap_or(Path::new("/"));
         (Place::Directory(above.to_owned()), name)
     };
     let key = Key::parse(&name).map_err(|error| refused(&error.detail()))?;
-    Ok(References { base, format: Format::Kerchunk(key), node })
+    Ok(References { base, format: Format::Kerchunk(key), node, spelled })
 }
 
 impl References {
@@ -167,7 +253,9 @@ impl References {
             };
             opened.push((prefixes, place.store(remote, ttl)?));
         }
+        let command = command_with(self);
         let allow = |places: &mut Places| {
+            places.name_command(command);
             for (prefixes, store) in opened {
                 places.allow(prefixes.iter().map(String::as_str), store);
             }
@@ -182,7 +270,9 @@ impl References {
             Format::Kerchunk(key) => {
                 let mut places = Places::new(own.clone(), Spelling::Plain);
                 let base = self.base.to_string();
-                places.allow_own(base.split_once('?').map(|(path, _)| path).or(Some(&base)));
+                let base = base.split_once('?').map_or(base.as_str(), |(path, _)| path);
+                let spelled = self.spelled.as_ref().map(|path| path.display().to_string());
+                places.allow_own(std::iter::once(base).chain(spelled.as_deref()));
                 allow(&mut places);
                 let opened =
                     kerchunk::open(&own, key, below, places, resources::memory_limit() / 4);
@@ -262,6 +352,14 @@ impl Display for References {
     }
 }
 
+/// Returns the command that was typed, with a source, to tell the user what to add.
+fn command_with(source: &References) -> String {
+    let name = std::env::args()
+        .nth(1)
+        .filter(|word| super::args::Args::command().find_subcommand(word).is_some());
+    format!("zarrfs {} {source}", name.as_deref().unwrap_or("mount"))
+}
+
 /// Returns the path in a URL of a local directory.
 fn directory_of(place: &str) -> Option<&str> {
     ["file://", "local://"].iter().find_map(|scheme| place.strip_prefix(scheme))
@@ -286,7 +384,17 @@ impl Allowed {
         if prefix.is_empty() {
             return Err(wrong(&"expected the prefix of URLs or a directory"));
         }
-        let mut prefixes = vec![prefix.to_owned()];
+        // Relative ones begin at the working directory. Those that stand for another place also
+        // begin at the references, which is how references have them.
+        let is_path = !prefix.contains("://");
+        let mut prefixes = Vec::new();
+        if !is_path || Path::new(prefix).is_absolute() || target != typed {
+            prefixes.push(prefix.to_owned());
+        }
+        if is_path {
+            let absolute = std::path::absolute(prefix).map_err(|error| wrong(&error))?;
+            prefixes.push(absolute.display().to_string());
+        }
         let path = directory_of(target);
         let url = remote::url(Path::new(target)).filter(|_| path.is_none());
         let place = if let Some(url) = url {
@@ -296,8 +404,6 @@ impl Allowed {
             let path = path.canonicalize().map_err(|error| wrong(&error))?;
             if target == typed {
                 prefixes.push(path.display().to_string());
-                let absolute = std::path::absolute(prefix).map_err(|error| wrong(&error))?;
-                prefixes.push(absolute.display().to_string());
             }
             Place::Directory(path)
         };

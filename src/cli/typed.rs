@@ -12,6 +12,7 @@ use rustix::process::{getegid, geteuid};
 use super::access_log::AccessLog;
 use super::archive;
 use super::args;
+use super::described;
 use super::failure::{Failure, failed};
 use super::open::{self, Location};
 use super::words::Flags;
@@ -214,6 +215,9 @@ impl Typed<'_> {
             return None;
         }
         if let Some(why) = source.root.why_read_only() {
+            return Some(why);
+        }
+        if let Some(why) = described::why_read_only(source.root.directory()?) {
             return Some(why);
         }
         match sys::check_writable(source.root.directory()?) {

@@ -20,6 +20,7 @@
 mod aside;
 #[cfg(test)]
 pub(crate) mod counting;
+pub mod described;
 pub mod directory;
 #[cfg(any(test, feature = "remote"))]
 pub mod disk_cache;

@@ -1,13 +1,15 @@
 //! Rewrites arguments that clap would not understand as users mean them.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
 use clap::Command;
 
 /// Turns `zarrfs SOURCE MOUNTPOINT` into `zarrfs mount SOURCE MOUNTPOINT`. If the first word is
 /// neither one of the commands of `program` nor like a path, clap reports it.
-pub fn normalize(mut args: Vec<OsString>, program: &Command) -> Vec<OsString> {
+pub fn normalize(args: Vec<OsString>, program: &Command) -> Vec<OsString> {
+    let mut args = without_file_urls(args);
     let is_command = |arg: &OsString| arg == "help" || program.find_subcommand(arg).is_some();
     let is_option = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"-");
     let is_create = |arg: &OsString| arg == "--create";
@@ -25,6 +27,42 @@ pub fn normalize(mut args: Vec<OsString>, program: &Command) -> Vec<OsString> {
         Some(_) | None => {}
     }
     with_values(args)
+}
+
+/// Turns the URLs of local files into paths.
+fn without_file_urls(args: Vec<OsString>) -> Vec<OsString> {
+    let mut is_foreign = false;
+    let path = |word: OsString| {
+        is_foreign |= word == "--";
+        match word.to_str().and_then(path_of_url).filter(|_| !is_foreign) {
+            Some(path) => path,
+            None => word,
+        }
+    };
+    args.into_iter().map(path).collect()
+}
+
+/// Returns the path in `file:///path` or `file://localhost/path`, also after the prefix of
+/// references. `None` for other words.
+fn path_of_url(word: &str) -> Option<OsString> {
+    let prefix = ["icechunk+", "kerchunk+"].into_iter().find(|prefix| word.starts_with(prefix));
+    let prefix = prefix.unwrap_or_default();
+    let rest = word.strip_prefix(prefix)?.strip_prefix("file://")?;
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    let mut bytes = prefix.as_bytes().to_owned();
+    let mut rest = path.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let escape = after.split_at_checked(2).filter(|_| *first == b'%');
+        let byte = escape.and_then(|(digits, after)| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            Some((u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?, after))
+        });
+        let (byte, after) = byte.unwrap_or((*first, after));
+        bytes.push(byte);
+        rest = after;
+    }
+    path.starts_with('/').then(|| OsString::from_vec(bytes))
 }
 
 /// Returns the position of the first word after options that may stand before a command.
@@ -71,4 +109,28 @@ fn with_values(args: Vec<OsString>) -> Vec<OsString> {
 /// Whether a word is more likely a path than a misspelled command.
 fn is_path(word: &OsString) -> bool {
     word.as_encoded_bytes().iter().any(|byte| b"/.#:".contains(byte)) || Path::new(word).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_of_a_local_file_is_its_path() {
+        for (word, path) in [
+            ("file:///data/a%20b.zarr#x", Some("/data/a b.zarr#x")),
+            ("file://localhost/data/a%zz", Some("/data/a%zz")),
+            ("kerchunk+file:///r.json", Some("kerchunk+/r.json")),
+            ("icechunk+file:///r@main", Some("icechunk+/r@main")),
+            ("file://host/data", None),
+            ("file:///", Some("/")),
+            ("s3://bucket/a", None),
+            ("a/file:///b", None),
+        ] {
+            assert_eq!(path_of_url(word), path.map(OsString::from), "{word}");
+        }
+        let words = ["zarrfs", "exec", "file:///a", "--", "cat", "file:///b"].map(OsString::from);
+        let words = without_file_urls(words.to_vec());
+        assert_eq!((&words[2], &words[5]), (&"/a".into(), &"file:///b".into()));
+    }
 }

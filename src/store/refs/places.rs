@@ -2,8 +2,10 @@
 //!
 //! References come from anyone, so a location is read only below a prefix that the user has
 //! allowed. A location is a path, or a URL: `/data/a.nc`, `file:///data/a.nc`, `s3://bucket/a.nc`,
-//! or a path below the references themselves, `a.nc`.
+//! or a path that begins at the references themselves, `a.nc` or `../nc/a.nc`. Before anything is
+//! compared, each is brought into one spelling, without `.` and `..`.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::Location;
@@ -30,13 +32,23 @@ pub struct Places {
     /// Prefixes of locations without a slash at the end, with the indices of their stores. The
     /// longest is the first.
     allowed: Vec<(String, usize)>,
+    /// The place of the references themselves, to which relative locations belong.
+    own: Option<String>,
     spelling: Spelling,
+    /// The command that the user typed, to which an option can be added.
+    command: String,
 }
 
 impl Places {
     /// Returns a single place: the store that the references came from.
     pub fn new(own: Store, spelling: Spelling) -> Self {
-        Self { stores: vec![own], allowed: Vec::new(), spelling }
+        let command = "the command".to_owned();
+        Self { stores: vec![own], allowed: Vec::new(), own: None, spelling, command }
+    }
+
+    /// Sets the command that errors tell the user to type with another option.
+    pub fn name_command(&mut self, command: String) {
+        self.command = command;
     }
 
     /// Allows locations below each of `prefixes`, which are in `store`.
@@ -47,20 +59,20 @@ impl Places {
     }
 
     /// Allows locations below `prefixes`, which are the place of the references themselves.
+    /// Relative locations begin at the first one.
     pub fn allow_own<'p>(&mut self, prefixes: impl IntoIterator<Item = &'p str>) {
+        let prefixes: Vec<&str> = prefixes.into_iter().collect();
+        self.own = prefixes.first().map(|own| (*own).to_owned());
         self.add(prefixes, 0);
     }
 
     fn add<'p>(&mut self, prefixes: impl IntoIterator<Item = &'p str>, index: usize) {
         for prefix in prefixes {
-            let prefix = without_escapes(normal(prefix));
-            // The current directory by its relative path. `/` has its slash here.
-            if prefix.is_empty() {
-                continue;
-            }
-            self.allowed.push((prefix.trim_end_matches('/').to_owned(), index));
+            let Some(whole) = self.absolute(&normal_plain(prefix)) else { continue };
+            self.allowed.push((whole.trim_end_matches('/').to_owned(), index));
         }
-        self.allowed.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        // A place that the user has named comes before that of the references.
+        self.allowed.sort_by_key(|(prefix, index)| Reverse((prefix.len(), *index)));
     }
 
     /// Returns all stores.
@@ -97,20 +109,43 @@ impl Places {
 
     fn find_other(&self, location: &str) -> Result<(usize, Key)> {
         let whole = match self.spelling {
-            Spelling::Plain => without_escapes(normal(location)),
+            Spelling::Plain => normal_plain(location),
             Spelling::Encoded => normal(&decoded(location)),
         };
-        if !whole.contains("://") && !whole.starts_with('/') {
-            return Ok((0, key(location, &whole)?));
-        }
+        let whole = self.absolute(&whole).unwrap_or(whole);
         for (prefix, store) in &self.allowed {
             let below = whole.strip_prefix(prefix.as_str()).and_then(|it| it.strip_prefix('/'));
             if let Some(below) = below {
                 return Ok((*store, key(location, below)?));
             }
         }
-        Err(refused(location, &format!("if it may be read, mount with {}", remedy(&whole))))
+        if is_relative(&whole) {
+            return Ok((0, key(location, &whole)?));
+        }
+        let (command, option) = (&self.command, remedy(&whole));
+        Err(refused(location, &format!("if it may be read, type `{command} {option}`")))
     }
+
+    /// Returns a normal location as one from the root on: a relative one begins at the references.
+    /// `None` if it is not known where these are.
+    fn absolute(&self, location: &str) -> Option<String> {
+        if !is_relative(location) {
+            return Some(location.to_owned());
+        }
+        let own = self.own.as_ref()?;
+        let path_at = own.find("://").map_or(0, |at| {
+            let host_at = at.saturating_add(3);
+            let path = own.get(host_at..).and_then(|rest| rest.find('/'));
+            path.map_or(own.len(), |path| host_at.saturating_add(path))
+        });
+        let (root, path) = own.split_at_checked(path_at)?;
+        Some(format!("{root}{}", resolved(&format!("{path}/{location}"))))
+    }
+}
+
+/// Whether a location begins at the references themselves.
+fn is_relative(location: &str) -> bool {
+    !location.contains("://") && !location.starts_with('/')
 }
 
 /// Returns the key of a path below a prefix, which must not lead out of it.
@@ -128,37 +163,67 @@ fn remedy(location: &str) -> String {
     let prefix = match location.split_once("://") {
         Some(("vcc", rest)) => {
             let name = rest.split('/').next().unwrap_or(rest);
-            return format!("--allow-virtual vcc://{name}=URL, where URL is that of the container");
+            // URL is that of the container.
+            return format!("--allow-virtual vcc://{name}=URL");
         }
         Some((scheme, rest)) => format!("{scheme}://{}", rest.split('/').next().unwrap_or(rest)),
-        None => location.rsplit_once('/').map_or("/", |(above, _)| above).to_owned(),
+        None => match location.rsplit_once('/') {
+            Some(("", _)) | None => "/".to_owned(),
+            Some((above, _)) => above.to_owned(),
+        },
     };
     format!("--allow-virtual {prefix}")
 }
 
-/// Returns a location in one of its spellings: a path without `file://` and double slashes, or a
-/// URL with its scheme in lower case.
+/// Returns a location in one of its spellings: a path without `file://`, or a URL with its scheme
+/// in lower case. Paths, and those of web servers, are without empty names, `.` and `..`; a name of
+/// an object may have such parts.
 fn normal(location: &str) -> String {
     let (scheme, rest) = match location.split_once("://") {
         Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
         None => (String::new(), location),
     };
     match scheme.as_str() {
-        "" | "file" | "local" => {
-            let lead = if rest.starts_with('/') { "/" } else { "" };
-            let names = rest.split('/').filter(|name| !name.is_empty() && *name != ".");
-            format!("{lead}{}", names.collect::<Vec<&str>>().join("/"))
+        "" => resolved(rest),
+        "file" | "local" => match rest.strip_prefix("localhost/") {
+            Some(path) => resolved(&format!("/{path}")),
+            None => resolved(rest),
+        },
+        "http" | "https" => {
+            let (host, path) =
+                rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""));
+            let path = if path.is_empty() { String::new() } else { resolved(path) };
+            format!("{scheme}://{host}{path}")
         }
         "gcs" => format!("gs://{rest}"),
         _ => format!("{scheme}://{rest}"),
     }
 }
 
-/// Returns a normal location with the escapes decoded if it is the URL of a web server: those have
-/// escapes everywhere.
-fn without_escapes(location: String) -> String {
-    let is_web = ["http://", "https://"].iter().any(|scheme| location.starts_with(scheme));
-    if is_web { decoded(&location) } else { location }
+/// Returns a location in one of its spellings. The URL of a web server has escapes everywhere, and
+/// is without them.
+fn normal_plain(location: &str) -> String {
+    let is_web = location.split_once("://").is_some_and(|(scheme, _)| {
+        scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
+    });
+    if is_web { normal(&decoded(location)) } else { normal(location) }
+}
+
+/// Returns a path without empty names, `.` and `..`, as far as these have a name before them. An
+/// absolute one leads nowhere above the root.
+fn resolved(path: &str) -> String {
+    let is_absolute = path.starts_with('/');
+    let mut names: Vec<&str> = Vec::new();
+    for name in path.split('/') {
+        match (name, names.last()) {
+            ("" | ".", _) => {}
+            ("..", Some(last)) if *last != ".." => drop(names.pop()),
+            ("..", None) if is_absolute => {}
+            (name, _) => names.push(name),
+        }
+    }
+    let lead = if is_absolute { "/" } else { "" };
+    format!("{lead}{}", names.join("/"))
 }
 
 /// Returns a location with its escapes decoded. A location that is not UTF-8 then is left as it is.
@@ -216,6 +281,13 @@ mod tests {
         assert_eq!(find(&places, "file:///data/nc/a.nc"), some(2, "a.nc"));
         assert_eq!(find(&places, "/data//nc/./a.nc"), some(2, "a.nc"));
         assert_eq!(find(&places, "local:///mnt/nc/a.nc"), some(2, "a.nc"));
+        assert_eq!(find(&places, "file://localhost/data/nc/a.nc"), some(2, "a.nc"));
+        // Each spelling of a path leads to the same file.
+        assert_eq!(find(&places, "b/../a.nc"), some(0, "a.nc"));
+        assert_eq!(find(&places, "../refs/a.nc"), some(0, "a.nc"));
+        assert_eq!(find(&places, "../nc/./b//a.nc"), some(2, "b/a.nc"));
+        assert_eq!(find(&places, "/data/nc/../refs/a.nc"), some(0, "a.nc"));
+        assert_eq!(find(&places, "/../../data/nc/a.nc"), some(2, "a.nc"));
     }
 
     #[test]
@@ -251,7 +323,6 @@ mod tests {
                 "file://etc/../../passwd",
                 "/data/ncx/a.nc",
                 "/data/nc",
-                "/data/nc/../refs/a.nc",
                 "/data/nc/..",
                 "file:///data/nc/../../etc/passwd",
                 "s3://bucket/a.nc",
@@ -284,12 +355,42 @@ mod tests {
     }
 
     #[test]
+    fn relative_prefixes_begin_at_the_references() {
+        let mut places = Places::new(store(), Spelling::Plain);
+        places.allow_own(["/data/refs"]);
+        places.allow(["..", "sub/../nc"], store());
+        let some = |store, key: &str| Some((store, key.to_owned()));
+        assert_eq!(find(&places, "../a.nc"), some(1, "a.nc"));
+        assert_eq!(find(&places, "nc/a.nc"), some(1, "a.nc"));
+        assert_eq!(find(&places, "nc/../../a.nc"), some(1, "a.nc"));
+        assert_eq!(find(&places, "b.nc"), some(0, "b.nc"));
+        assert_eq!(find(&places, "../../b.nc"), None);
+        let mut remote = Places::new(store(), Spelling::Plain);
+        remote.allow_own(["https://host/data/refs"]);
+        remote.allow(["https://host/data"], store());
+        assert_eq!(find(&remote, "../a.nc"), some(1, "a.nc"));
+        assert_eq!(find(&remote, "../../../other/a.nc"), None, "nor above the host");
+        let mut bucket = Places::new(store(), Spelling::Plain);
+        bucket.allow_own(["s3://bucket/refs"]);
+        assert_eq!(find(&bucket, "a.nc"), some(0, "a.nc"));
+        assert_eq!(find(&bucket, "./b/../a.nc"), some(0, "a.nc"));
+        assert_eq!(find(&bucket, "../a.nc"), None);
+        bucket.allow(["s3://bucket"], store());
+        assert_eq!(find(&bucket, "../nc/a.nc"), some(1, "nc/a.nc"));
+    }
+
+    #[test]
     fn an_error_names_the_option() {
         let said = |location: &str| {
             let found = places(Spelling::Plain).find(&Location::Other(location.into()));
             found.expect_err("refused").to_string()
         };
-        assert!(said("s3://noaa/x/a.nc").ends_with("mount with --allow-virtual s3://noaa"));
-        assert!(said("/tmp/x/a.nc").ends_with("mount with --allow-virtual /tmp/x"));
+        assert!(said("s3://noaa/x/a.nc").ends_with("`the command --allow-virtual s3://noaa`"));
+        assert!(said("/tmp/x/a.nc").ends_with("`the command --allow-virtual /tmp/x`"));
+        assert!(said("../a.nc").ends_with("--allow-virtual /data`"));
+        let mut places = places(Spelling::Plain);
+        places.name_command("zarrfs check r.json".to_owned());
+        let said = places.find(&Location::Other("/a.nc".into())).expect_err("refused").to_string();
+        assert!(said.ends_with("type `zarrfs check r.json --allow-virtual /`"), "{said}");
     }
 }
