@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{At, Result};
+use crate::hierarchy::Hierarchy;
 use crate::json;
 use crate::limits;
+use crate::metadata::Dialect;
 use crate::store::described::Described;
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::{Key, Store};
@@ -25,21 +27,21 @@ fn has_only_copies(store: &Store) -> Result<bool> {
 
 /// Returns the store in which the copies in `.zmetadata` stand for the metadata files, if these are
 /// missing.
-pub fn store(store: Store) -> Result<Store> {
-    // The caller gets the error when it opens the hierarchy.
-    if !has_only_copies(&store).unwrap_or_default() {
-        return Ok(store);
+pub fn store(hierarchy: &Hierarchy) -> Result<Option<Store>> {
+    let store = hierarchy.store();
+    // It has asked for the same names before, so this takes no request, and reports no error.
+    if *hierarchy.dialect() != Dialect::V2 || !has_only_copies(store).unwrap_or_default() {
+        return Ok(None);
     }
-    let Some(value) = store.get(&Key::parse(ZMETADATA)?, limits::METADATA.get())? else {
-        return Ok(store);
-    };
+    let value = store.get(&Key::parse(ZMETADATA)?, limits::METADATA.get())?;
+    let Some(value) = value else { return Ok(None) };
     let copies = json::parse_object(&value.bytes).at(ZMETADATA)?;
-    let Some(serde_json::Value::Object(copies)) = copies.get("metadata") else { return Ok(store) };
+    let Some(serde_json::Value::Object(copies)) = copies.get("metadata") else { return Ok(None) };
     let copy = |(name, copy): (&String, &serde_json::Value)| {
         Some((Key::parse(name).ok()?, bytes::Bytes::from(copy.to_string())))
     };
     let copies = copies.iter().filter_map(copy).collect();
-    Ok(Store::reading(Arc::new(Described::new(store, copies, value.stat))))
+    Ok(Some(Store::reading(Arc::new(Described::new(store.clone(), copies, value.stat)))))
 }
 
 /// Returns why the nodes in a directory cannot be changed, as the end of a sentence about it.

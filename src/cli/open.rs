@@ -284,28 +284,15 @@ pub fn hierarchy(
             };
         }
     }
-    let store = if from.as_ref().is_none_or(|from| *from == Dialect::V2) {
-        described::store(store)?
-    } else {
-        store
-    };
     let opened = Hierarchy::open(store.clone(), from, options.clone());
-    let hint = || match root {
-        Location::Url(url) => references::hint(url, &store),
-        _ => None,
+    let hierarchy = opened.map_err(|error| explain_opening(root, &store, &error))?;
+    let (store, hierarchy) = match described::store(&hierarchy)? {
+        Some(store) => {
+            let dialect = Some(hierarchy.dialect().clone());
+            (store.clone(), Hierarchy::open(store, dialect, options.clone())?)
+        }
+        None => (store, hierarchy),
     };
-    let hierarchy = opened.map_err(|error| match root.directory().and_then(draft_root_above) {
-        None if matches!(error.kind(), Kind::Invalid | Kind::NotFound) => match hint() {
-            Some(hint) => failed(format!("{root}: {hint}")),
-            None => explain(root, &error),
-        },
-        Some(above) => failed(format!(
-            "{root}: inside the hierarchy {}: open that directory, or name the node as {}#NODE",
-            above.display(),
-            above.display()
-        )),
-        None => explain(root, &error),
-    })?;
     if node.is_root() {
         return Ok(match root.directory() {
             Some(directory) => within_groups_above(hierarchy, directory)?,
@@ -374,6 +361,24 @@ pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::R
 /// Whether a conversion into a directory was interrupted.
 fn is_unfinished(location: &Location) -> bool {
     location.directory().is_some_and(|directory| directory.join(".zarrfs/convert").is_file())
+}
+
+/// Explains why a hierarchy cannot be opened.
+fn explain_opening(root: &Location, store: &Store, error: &Error) -> Failure {
+    if let Some(above) = root.directory().and_then(draft_root_above) {
+        return failed(format!(
+            "{root}: inside the hierarchy {}: open that directory, or name the node as {}#NODE",
+            above.display(),
+            above.display()
+        ));
+    }
+    if matches!(error.kind(), Kind::Invalid | Kind::NotFound)
+        && let Location::Url(url) = root
+        && let Some(hint) = references::hint(url, store)
+    {
+        return failed(format!("{root}: {hint}"));
+    }
+    explain(root, error)
 }
 
 /// Explains why there is no hierarchy at `path`.
