@@ -130,7 +130,11 @@ pub fn run(
         return ended(*damaged);
     }
     check_writers(args, hierarchy)?;
-    let quarantine = args.quarantine.as_deref().map(OwnDirectory::named).transpose()?.map(Folder);
+    let folder = |dir: &Path| {
+        let opened = OwnDirectory::named(dir);
+        opened.map_err(|error| failed(format!("{}: {error} (--quarantine)", dir.display())))
+    };
+    let quarantine = args.quarantine.as_deref().map(folder).transpose()?.map(Folder);
     let quarantine: Option<&dyn Quarantine> = match &quarantine {
         Some(folder) => Some(folder),
         None => None,

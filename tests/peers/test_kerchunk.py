@@ -150,10 +150,10 @@ def test_other_places_need_permission_and_may_be_replaced(mounted, archive, tmp_
     file.write_text(json.dumps(references))
     (tmp_path.parent / "secret").write_text("secret, and more of it")
     with mounted(file) as m:
-        m.expect("chunks cannot be read: the reference leads to s3://noaa-archive/2020/day0.nc: if it may be read, mount with --allow-virtual s3://noaa-archive$")
+        m.expect("chunks cannot be read: the reference leads to s3://noaa-archive/2020/day0.nc: if it may be read, type `zarrfs mount .* --allow-virtual s3://noaa-archive`$")
         m.allow("chunks cannot be read: ")
         assert (m / "t2m/c/0/0/0").stat().st_size == 2 * 20 * 10 * 4
-        m.refused(errno.EACCES, "mount with --allow-virtual s3://noaa-archive", (m / "t2m/c/0/0/0").read_bytes)
+        m.refused(errno.EACCES, "refs.json --allow-virtual s3://noaa-archive`", (m / "t2m/c/0/0/0").read_bytes)
     with mounted(file, "--allow-virtual", f"s3://noaa-archive/2020={archive}") as m:
         m.allow("chunks cannot be read: ")
         assert_same(np.load(m / "t2m.npy"), elements(0))
@@ -233,7 +233,7 @@ def test_wrong_references_are_refused_with_a_sentence(tmp_path, text):
 def test_what_is_no_file_is_refused_with_a_sentence(tmp_path):
     said = lambda path: subprocess.run([BIN, "info", path], capture_output=True, text=True).stderr
     assert "no such file" in said(f"kerchunk+{tmp_path}/none.json")
-    assert "and none in Parquet files" in said(f"kerchunk+{tmp_path}")
+    assert "references in a JSON file" in said(f"kerchunk+{tmp_path}")
     (tmp_path / "mnt").mkdir()
     done = subprocess.run([BIN, "mount", "--create", f"kerchunk+{tmp_path}/new.json", tmp_path / "mnt"], capture_output=True, text=True)
     assert done.returncode == 1 and "zarrfs only reads such a source" in done.stderr
