@@ -12,6 +12,7 @@ use super::statistics;
 use super::stored;
 use super::terminal::Terminal;
 use crate::array::{Array, Coords};
+use crate::metadata::Packing;
 use crate::picture::grid::{Cell, Layout, legend};
 
 /// The most decoded bytes of chunks in which to look for fill values.
@@ -62,7 +63,7 @@ impl ChunkMap {
         let decoded = array.longest_chunk_len().longest().checked_mul(stored);
         if decoded.is_some_and(|len| len <= MOST_DECODED) && array.not_understood().is_none() {
             let add = |coords: &Coords, is_fill| self.add(coords, is_fill);
-            if statistics::compute(array, source, None, &add).is_ok() {
+            if statistics::compute(array, source, None, &Packing::none(), &add).is_ok() {
                 return Ok(());
             }
             *self.cells.lock() = self.layout.cells();

@@ -9,6 +9,7 @@ use super::chunk_map::ChunkMap;
 use super::describe::{codec_line, describe};
 use super::facts::facts;
 use super::failure::{Failure, failed};
+use super::group_statistics::Table;
 use super::plot;
 use super::size::Sizes;
 use super::statistics;
@@ -18,7 +19,7 @@ use super::{open, print, remote};
 use crate::array::Coords;
 use crate::hierarchy::{Hierarchy, Node};
 use crate::json::Object;
-use crate::metadata::NodePath;
+use crate::metadata::{NodeKind, NodePath, shown_attributes};
 use crate::printable::escaped;
 
 /// Prints the properties of a node.
@@ -37,11 +38,13 @@ pub fn run(args: &Info) -> Result<(), Failure> {
     if args.json {
         let mut facts = facts(&hierarchy, &node, &args.source)?;
         facts.extend(sections.facts);
-        return print::json(&Value::Object(facts));
+        print::json(&Value::Object(facts))?;
+        return sections.table.map_or(Ok(()), |table| table.check(&remote::typed(&args.source)));
     }
     let title = terminal.paint(Style::Array, &remote::typed(&args.source));
     let first = terminal.line(&format!("{title}  {}", describe(&node)));
-    print::output(&format!("{first}\n{}", sections.text))
+    print::output(&format!("{first}\n{}", sections.text))?;
+    sections.table.map_or(Ok(()), |table| table.check(&remote::typed(&args.source)))
 }
 
 /// The output of options that replace the properties: as text, and as JSON.
@@ -49,6 +52,8 @@ pub fn run(args: &Info) -> Result<(), Failure> {
 struct Sections {
     text: String,
     facts: Object,
+    /// The statistics of the arrays in a group.
+    table: Option<Table>,
 }
 
 impl Sections {
@@ -59,7 +64,12 @@ impl Sections {
         terminal: &Terminal,
     ) -> Result<Self, Failure> {
         let mut sections = Self::default();
-        if args.stats || args.chunks {
+        if args.stats && !args.chunks && node.kind() == NodeKind::Group {
+            let table = Table::of(args, hierarchy, node)?;
+            table.lines().iter().for_each(|line| sections.add_line(&escaped(line)));
+            sections.facts.insert("statistics".to_owned(), table.facts());
+            sections.table = Some(table);
+        } else if args.stats || args.chunks {
             sections.add_chunks(args, node, terminal)?;
         }
         if let Some(plot) = &args.plot {
@@ -77,8 +87,8 @@ impl Sections {
     fn add_chunks(&mut self, args: &Info, node: &Node, terminal: &Terminal) -> Result<(), Failure> {
         let array = node.array().ok_or_else(|| {
             failed(format!(
-                "{}: not an array that zarrfs understands: --stats and --chunks need one; `zarrfs \
-                 tree` lists the arrays of a group",
+                "{}: not an array that zarrfs understands: --chunks needs one; `zarrfs tree` lists \
+                 the arrays of a group",
                 remote::typed(&args.source)
             ))
         })?;
@@ -90,10 +100,11 @@ impl Sections {
                     map.add(coords, is_fill);
                 }
             };
-            let summary = statistics::compute(array, &args.source, args.sample, &seen)?;
-            let lines = statistics::lines(array, &summary, args.sample, terminal);
+            let packing = statistics::packing(array, args.raw);
+            let summary = statistics::compute(array, &args.source, args.sample, &packing, &seen)?;
+            let lines = statistics::lines(array, &summary, args.sample, &packing, terminal);
             self.add_labelled(&lines, terminal);
-            let facts = statistics::facts(array, &summary, args.sample);
+            let facts = statistics::facts(array, &summary, args.sample, &packing);
             self.facts.insert("statistics".to_owned(), facts);
         }
         if let Some(map) = &mut map {
@@ -147,6 +158,10 @@ fn facts_text(node: &Node, facts: &Object, sizes: Sizes, terminal: &Terminal) ->
         };
         let words = match (name.as_str(), node.array()) {
             ("codecs", Some(array)) => codec_line(array),
+            ("attributes", Some(array)) => {
+                let model = array.model();
+                Value::Object(shown_attributes(&model.attributes, &model.dtype)).to_string()
+            }
             _ => for_people(name, value, facts, sizes),
         };
         let words = escaped(&words).into_owned();

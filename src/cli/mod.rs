@@ -19,6 +19,7 @@ mod exec;
 mod facts;
 mod failure;
 mod folder;
+mod group_statistics;
 mod info;
 mod interrupt;
 mod limits;

@@ -15,17 +15,26 @@ use super::terminal::Terminal;
 use crate::array::{Array, Coords};
 use crate::dtype::{DType, FillValue, Time, time_text, to_float};
 use crate::json::Object;
+use crate::metadata::Packing;
 use crate::picture::{bars, significant};
 use crate::stats::{self, Average, Chosen, Range, Summary};
 
 /// The columns of the line that a histogram leaves for its limits.
 const LIMITS_WIDTH: usize = 45;
 
+/// Returns how elements of an array become values: as its attributes say, or not at all if
+/// `is_raw`.
+pub fn packing(array: &Array, is_raw: bool) -> Packing {
+    let model = array.model();
+    if is_raw { Packing::none() } else { Packing::of(&model.dtype, &model.attributes) }
+}
+
 /// Computes the statistics of an array. Calls `seen` after each chunk.
 pub fn compute(
     array: &Arc<Array>,
     source: &Path,
     sample: Option<Sample>,
+    packing: &Packing,
     seen: &(dyn Fn(&Coords, Option<bool>) + Sync),
 ) -> Result<Summary, Failure> {
     let shown = remote::typed(source);
@@ -44,7 +53,8 @@ pub fn compute(
         seen(coords, is_fill);
         progress.advance();
     };
-    stats::of(array, chosen, remote::reading_threads(None, [source]), &counted).map_err(|error| {
+    let threads = remote::reading_threads(None, [source]);
+    stats::of(array, chosen, threads, packing, &counted).map_err(|error| {
         failed(format!("{shown}: {error}; no statistics, because a chunk cannot be decoded"))
     })
 }
@@ -63,7 +73,7 @@ fn chosen(array: &Array, sample: Option<Sample>) -> Chosen {
 }
 
 /// Returns the statistics as JSON. Numbers are exact, and times are counts of their unit.
-pub fn facts(array: &Array, summary: &Summary, sample: Option<Sample>) -> Value {
+pub fn facts(array: &Array, summary: &Summary, sample: Option<Sample>, packing: &Packing) -> Value {
     let mut facts = Object::new();
     let mut add = |name: &str, value: Value| drop(facts.insert(name.to_owned(), value));
     let exact = chosen(array, sample) == Chosen::All;
@@ -72,7 +82,13 @@ pub fn facts(array: &Array, summary: &Summary, sample: Option<Sample>) -> Value 
     add("elements", json!(summary.elements));
     add("missing", json!(summary.missing));
     add("fill", json!(summary.fill));
-    let dtype = &array.model().dtype;
+    if let Some(words) = packing.words() {
+        add("decoded", json!(words));
+    }
+    if let Some(masked) = summary.masked {
+        add("masked", json!(masked));
+    }
+    let dtype = &summary.dtype;
     match summary.range {
         Some(Range::Ints(low, high)) => {
             add("minimum", integer(low, dtype));
@@ -125,10 +141,12 @@ pub fn lines(
     array: &Array,
     summary: &Summary,
     sample: Option<Sample>,
+    packing: &Packing,
     terminal: &Terminal,
 ) -> Vec<(&'static str, String)> {
-    let dtype = &array.model().dtype;
+    let dtype = &summary.dtype;
     let mut lines = vec![("statistics", scope(array, summary, sample))];
+    lines.extend(packing.words().map(|words| ("decoded", format!("{words} (--raw: as stored)"))));
     let mut limits = None;
     match summary.range {
         Some(Range::Ints(low, high)) => {
@@ -215,6 +233,9 @@ fn counts(array: &Array, summary: &Summary) -> Vec<(&'static str, String)> {
     } else if let Some(finite) = summary.finite {
         lines.push(("finite", size::part(finite, all)));
     }
+    if let Some(masked) = summary.masked {
+        lines.push(("masked", size::part(masked, all)));
+    }
     if let Some(nan) = summary.nan {
         let label = if matches!(model.dtype, DType::Time(_)) { "NaT" } else { "NaN" };
         lines.push((label, size::part(nan, all)));
@@ -262,6 +283,35 @@ fn integer(int: i128, dtype: &DType) -> Value {
         DType::Bool => json!(int != 0),
         _ => Value::Number(serde_json::Number::from_string_unchecked(int.to_string())),
     }
+}
+
+/// Returns the cells of the line of an array in a table: the minimum, the maximum, the mean, the
+/// standard deviation, and how many elements have no value.
+pub fn cells(summary: &Summary) -> [String; 5] {
+    let dtype = &summary.dtype;
+    let none = || "-".to_owned();
+    let (low, high) = match summary.range {
+        Some(Range::Ints(low, high)) => (integer_text(low, dtype), integer_text(high, dtype)),
+        Some(Range::Floats(low, high)) if !is_complex(dtype) => {
+            (text_of(&float(low, dtype)), text_of(&float(high, dtype)))
+        }
+        Some(Range::Floats(..) | Range::Lens(..)) | None => (none(), none()),
+    };
+    let (mean, deviation) = match summary.average {
+        Some(Average::Real(moments)) => (significant(moments.mean), significant(moments.deviation)),
+        Some(Average::Time(mean, deviation)) => {
+            let span = match dtype {
+                DType::Time(time) => span_text(deviation, *time),
+                _ => none(),
+            };
+            (integer_text(mean, dtype), span)
+        }
+        Some(Average::Complex(..)) | None => (none(), none()),
+    };
+    let counts = summary.masked.into_iter().chain(summary.nan);
+    let missing = counts.reduce(u64::saturating_add);
+    let part = |count| size::part(count, summary.elements);
+    [low, high, mean, deviation, missing.map_or_else(none, part)]
 }
 
 fn integer_text(int: i128, dtype: &DType) -> String {

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::array::Array;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Wanted};
-use crate::metadata::{NodeKind, NodePath};
+use crate::metadata::{NodeKind, NodePath, shown_attribute};
 pub use options::{Difference, Largest, Options, Summary, ValueDifference, Watch};
 
 /// A hierarchy, or a node in one.
@@ -126,6 +126,7 @@ fn compare(
         &Value::Object(of_one),
         &Value::Object(of_two),
         &mut |member, values| {
+            let values = for_people(&member, values, nodes);
             watch.differ(path, Difference::Metadata { member, values });
         },
     );
@@ -159,6 +160,22 @@ fn compare(
     }
     let elements = model_one.shape.iter().fold(1_u64, |all, len| all.saturating_mul(*len));
     Ok(Some(elements))
+}
+
+/// Returns the values of an attribute of two nodes as people should see them.
+fn for_people(
+    member: &str,
+    values: [Option<Value>; 2],
+    nodes: [(&Hierarchy, &Node); 2],
+) -> [Option<Value>; 2] {
+    let Some(name) = member.strip_prefix("attributes.") else { return values };
+    let [one, two] = values;
+    let shown = |value: Value, node: &Node| match node.array() {
+        Some(array) => shown_attribute(name, &value, &array.model().dtype).into_owned(),
+        None => value,
+    };
+    let [(_, node_one), (_, node_two)] = nodes;
+    [one.map(|value| shown(value, node_one)), two.map(|value| shown(value, node_two))]
 }
 
 /// Returns the attributes of a node as a mount shows them: the mount translates conventions that

@@ -8,10 +8,7 @@
 mod axes;
 mod read;
 
-use std::cmp::Ordering;
-
 use crate::error::{Error, Result};
-use crate::json::Object;
 use crate::metadata::{NodeKind, NodePath};
 use crate::view::cut::Region;
 use crate::view::{Source, levels};
@@ -70,7 +67,6 @@ pub fn of(source: &Source<'_>, region: Option<&Region>, limits: &Limits) -> Resu
     let slice = plan.slice(size);
     let mut found = read::cells(array, &slice, limits.len)?;
     let attributes = &array.model().attributes;
-    decode(&mut found.values, attributes);
     let (mut down, across, fixed) = plan.sides(level, &array.model().shape, size);
     if down.is_southward() {
         let width = usize::try_from(size.across).unwrap_or(1).max(1);
@@ -101,19 +97,4 @@ fn levels_from<'s>(source: &Source<'s>) -> Vec<Source<'s>> {
         Some(all.into_iter().skip(at).filter(is_alike).collect())
     };
     source.above().find_map(of_group).unwrap_or_else(|| vec![source.clone()])
-}
-
-/// Applies the CF conventions: elements that equal `_FillValue` or `missing_value` are missing, and
-/// `scale_factor` and `add_offset` unpack the others.
-fn decode(values: &mut [f64], attributes: &Object) {
-    let number = |name: &str| attributes.get(name).and_then(serde_json::Value::as_f64);
-    let missing = [number("_FillValue"), number("missing_value")];
-    let (scale, offset) = (number("scale_factor"), number("add_offset"));
-    for value in values {
-        let is_equal = |missing: &f64| missing.partial_cmp(value).is_some_and(Ordering::is_eq);
-        if missing.iter().flatten().any(is_equal) {
-            *value = f64::NAN;
-        }
-        *value = *value * scale.unwrap_or(1.0) + offset.unwrap_or(0.0);
-    }
 }

@@ -1,4 +1,4 @@
-//! Reads the elements of cells, and no more chunks than the limit allows.
+//! Reads the values of cells, and no more chunks than the limit allows.
 
 use std::sync::Arc;
 
@@ -6,8 +6,9 @@ use super::axes::Slice;
 use crate::array::{Array, Coords};
 use crate::dtype::{to_float, to_index};
 use crate::error::{At, Error, Kind, Result};
+use crate::metadata::Packing;
 use crate::parallel;
-use crate::stats::number;
+use crate::stats;
 
 /// The cells that were read.
 #[derive(Debug)]
@@ -198,6 +199,7 @@ impl Wanted {
         let range = start..offsets.max().unwrap_or_default().saturating_add(item_len);
         let (start, bytes, len) = self.bytes(array, start, range).at(&self.coords)?;
         let fill = array.model().fill.item(dtype);
+        let packing = Packing::of(dtype, &array.model().attributes);
         let value = |(cell, offset): (usize, usize)| {
             let item = match &bytes {
                 None => &*fill,
@@ -206,7 +208,7 @@ impl Wanted {
                     bytes.get(from..from.saturating_add(item_len)).unwrap_or_default()
                 }
             };
-            (cell, number(dtype, item).unwrap_or(f64::NAN))
+            (cell, stats::value(dtype, &packing, item))
         };
         Ok((cells.into_iter().map(value).collect(), len))
     }

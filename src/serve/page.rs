@@ -12,7 +12,7 @@ use super::{offers, opendap, preview};
 use crate::array::Array;
 use crate::hierarchy::{Content, Node};
 use crate::json::Object;
-use crate::metadata::NodePath;
+use crate::metadata::{NodePath, shown_attributes};
 use crate::printable;
 use crate::vfs::{Attr, Vfs};
 use crate::view::ROOT_NAME;
@@ -146,7 +146,9 @@ fn description(vfs: &Vfs, node: &Node, names: &[String]) -> String {
         let _never = writeln!(text, "<p>{what}: <a href=\"{url}\">{shown}</a></p>");
     }
     text.push_str(&match node.content() {
-        Content::Array(array) => table(&array.model().attributes),
+        Content::Array(array) => {
+            table(&shown_attributes(&array.model().attributes, &array.model().dtype))
+        }
         Content::Group(group) => table(&group.attributes),
         Content::NotUnderstood(..) => String::new(),
     });

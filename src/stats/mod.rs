@@ -14,11 +14,13 @@ mod walk;
 use std::sync::Arc;
 
 use crate::array::{Array, Coords};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::metadata::Packing;
 pub use histogram::Columns;
 pub use moments::Moments;
-pub use tally::number;
 use tally::{Floats, Reader, Tally};
+pub use tally::{number, value};
 pub use walk::{Visited, chunks, sample};
 
 /// The most columns of a histogram.
@@ -67,6 +69,10 @@ pub struct Summary {
     pub chunks_read: u64,
     /// How many equal the fill value.
     pub fill: u64,
+    /// The type of the values that are described.
+    pub dtype: DType,
+    /// How many mean that there is no value; `None` if no element does.
+    pub masked: Option<u64>,
     /// How many are NaN or not-a-time; `None` if the type has neither.
     pub nan: Option<u64>,
     /// How many are negative and positive infinity; `None` if the type has no infinity.
@@ -91,18 +97,20 @@ struct Part {
     chunks: u64,
 }
 
-/// Computes the statistics of an array. Calls `seen` after each chunk with its coordinates, and
+/// Computes the statistics of the values of an array: those that `packing` gives its elements.
+/// Calls `seen` after each chunk with its coordinates, and
 /// with whether it has only fill values (`None` if it is not stored).
 pub fn of(
     array: &Arc<Array>,
     chosen: Chosen,
     threads: usize,
+    packing: &Packing,
     seen: &(dyn Fn(&Coords, Option<bool>) + Sync),
 ) -> Result<Summary> {
     let model = array.model();
     let all = model.shape.iter().try_fold(1_u64, |all, len| all.checked_mul(*len));
     let all = all.ok_or_else(|| Error::too_large("more than 2^64 elements"))?;
-    let reader = Reader::new(&model.dtype, &model.fill.item(&model.dtype));
+    let reader = Reader::new(&model.dtype, &model.fill.item(&model.dtype), packing);
     let list = match chosen {
         Chosen::All => Arc::clone(array.chunks()).list()?,
         Chosen::Sample(_) if all == 0 => Box::new(std::iter::empty()),
@@ -151,6 +159,8 @@ fn summary(sum: Part, reader: &Reader) -> Summary {
         missing: sum.missing,
         chunks_read: sum.chunks,
         fill: sum.tally.fill(),
+        dtype: reader.value_type().clone(),
+        masked: None,
         nan: None,
         infinite: None,
         finite: None,
@@ -159,6 +169,12 @@ fn summary(sum: Part, reader: &Reader) -> Summary {
         average: None,
         histogram: None,
     };
+    let masked = match &sum.tally {
+        Tally::Ints(ints) => ints.masked,
+        Tally::Floats(floats) => floats.masked,
+        Tally::Complex(_) | Tally::Others(_) => 0,
+    };
+    summary.masked = reader.has_masked().then_some(masked);
     match sum.tally {
         Tally::Ints(ints) => {
             summary.nan = reader.has_nan().then_some(ints.nan);

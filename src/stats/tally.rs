@@ -9,6 +9,7 @@ use super::walk::Visited;
 use crate::codec::vlen_items;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use crate::metadata::Packing;
 
 /// Subtracted from unsigned 64-bit integers for the bins, which are signed; added to the edges.
 const OFFSET: i128 = 1 << 63;
@@ -39,6 +40,8 @@ pub struct Ints {
     pub nan: u64,
     /// How many equal the fill value.
     pub fill: u64,
+    /// How many mean that there is no value.
+    pub masked: u64,
 }
 
 /// Counts of floats.
@@ -58,6 +61,8 @@ pub struct Floats {
     pub infinite: [u64; 2],
     /// How many equal the fill value.
     pub fill: u64,
+    /// How many mean that there is no value.
+    pub masked: u64,
 }
 
 /// Counts of complex numbers.
@@ -87,6 +92,9 @@ pub struct Reader {
     fill: Vec<u8>,
     /// The fill value as a number.
     number: Fill,
+    packing: Packing,
+    /// The type of the values.
+    values: DType,
 }
 
 /// The fill value, parsed as an element.
@@ -100,20 +108,31 @@ enum Fill {
 
 impl Reader {
     /// Returns a reader of elements of a type. `fill` is the fill value as an element.
-    pub fn new(dtype: &DType, fill: &[u8]) -> Self {
-        let dtype = dtype.clone();
+    pub fn new(dtype: &DType, fill: &[u8], packing: &Packing) -> Self {
+        let (dtype, values) = (dtype.clone(), packing.value_type(dtype));
         let number = match Element::of(&dtype, fill) {
             Element::Int(int) => Fill::Int(int),
             Element::Float(float) => Fill::Float(float),
             Element::Complex(real, imaginary) => Fill::Complex(real, imaginary),
             Element::Bytes => Fill::Bytes,
         };
-        Self { dtype, fill: fill.to_vec(), number }
+        Self { dtype, fill: fill.to_vec(), number, packing: packing.clone(), values }
+    }
+
+    /// Returns the type of the values.
+    pub fn value_type(&self) -> &DType {
+        &self.values
+    }
+
+    /// Whether some elements mean that there is no value.
+    pub fn has_masked(&self) -> bool {
+        self.packing.has_missing()
     }
 
     /// Returns a tally without elements.
     pub fn tally(&self) -> Tally {
         match self.number {
+            Fill::Int(_) if self.packing.is_scaled() => Tally::Floats(Box::default()),
             Fill::Int(_) => Tally::Ints(Ints::default()),
             Fill::Float(_) => Tally::Floats(Box::default()),
             Fill::Complex(..) => Tally::Complex(Box::default()),
@@ -124,6 +143,10 @@ impl Reader {
     /// Adds the fill value `count` times.
     pub fn add_fill(&self, tally: &mut Tally, count: u64) {
         if count == 0 {
+            return;
+        }
+        if !self.packing.is_none() {
+            self.add_packed(tally, &self.fill, count);
             return;
         }
         match (tally, self.number) {
@@ -141,8 +164,41 @@ impl Reader {
         }
     }
 
+    /// Adds an element `count` times by its value.
+    fn add_packed(&self, tally: &mut Tally, item: &[u8], count: u64) {
+        let element = Element::of(&self.dtype, item);
+        let is_fill = match (element, self.number) {
+            (Element::Int(int), Fill::Int(fill)) => int == fill,
+            (Element::Float(float), Fill::Float(fill)) => same(float, fill),
+            _ => false,
+        };
+        let fill = if is_fill { count } else { 0 };
+        match (tally, self.packing.value(element)) {
+            (Tally::Ints(ints), value) => {
+                ints.fill = ints.fill.saturating_add(fill);
+                match value {
+                    Some(Element::Int(int)) => ints.add_values(int, count, self),
+                    _ => ints.masked = ints.masked.saturating_add(count),
+                }
+            }
+            (Tally::Floats(floats), value) => {
+                floats.fill = floats.fill.saturating_add(fill);
+                match value {
+                    Some(Element::Float(float)) => floats.add_many(float, count),
+                    _ => floats.masked = floats.masked.saturating_add(count),
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Adds contiguous elements of the same length.
     fn add(&self, tally: &mut Tally, bytes: &[u8]) {
+        if !self.packing.is_none() {
+            let items = bytes.chunks_exact(self.dtype.item_len().max(1));
+            items.for_each(|item| self.add_packed(tally, item, 1));
+            return;
+        }
         match (tally, self.number) {
             (Tally::Ints(ints), Fill::Int(fill)) => self.add_ints(ints, bytes, fill),
             (Tally::Floats(floats), Fill::Float(fill)) => self.add_floats(floats, bytes, fill),
@@ -271,7 +327,17 @@ impl Reader {
 /// Returns an element as a number for a picture: times as counts, complex numbers as their absolute
 /// value; `None` if it is not a number.
 pub fn number(dtype: &DType, item: &[u8]) -> Option<f64> {
-    match Element::of(dtype, item) {
+    number_of(dtype, Element::of(dtype, item))
+}
+
+/// Returns the value of an element as a number for a picture, NaN if there is none.
+pub fn value(dtype: &DType, packing: &Packing, item: &[u8]) -> f64 {
+    let value = packing.value(Element::of(dtype, item));
+    value.and_then(|value| number_of(dtype, value)).unwrap_or(f64::NAN)
+}
+
+fn number_of(dtype: &DType, element: Element) -> Option<f64> {
+    match element {
         Element::Int(int) if is_no_time(dtype, int) => Some(f64::NAN),
         Element::Int(int) => Some(crate::dtype::to_float(int)),
         Element::Float(float) => Some(float),
@@ -302,6 +368,10 @@ impl Ints {
 
     fn add_many(&mut self, int: i128, count: u64, reader: &Reader) {
         self.fill = self.fill.saturating_add(count);
+        self.add_values(int, count, reader);
+    }
+
+    fn add_values(&mut self, int: i128, count: u64, reader: &Reader) {
         if is_no_time(&reader.dtype, int) {
             self.nan = self.nan.saturating_add(count);
             return;
@@ -325,6 +395,7 @@ impl Ints {
         self.histogram.merge(&other.histogram);
         self.nan = self.nan.saturating_add(other.nan);
         self.fill = self.fill.saturating_add(other.fill);
+        self.masked = self.masked.saturating_add(other.masked);
     }
 }
 
@@ -336,7 +407,7 @@ impl Reader {
 
     /// Returns the offset to add to the edges of the histogram.
     pub fn offset(&self) -> i128 {
-        if self.dtype == DType::Uint(8) { OFFSET } else { 0 }
+        if self.values == DType::Uint(8) { OFFSET } else { 0 }
     }
 }
 
@@ -389,6 +460,7 @@ impl Floats {
         self.finite = self.finite.saturating_add(other.finite);
         self.nan = self.nan.saturating_add(other.nan);
         self.fill = self.fill.saturating_add(other.fill);
+        self.masked = self.masked.saturating_add(other.masked);
         self.infinite.iter_mut().zip(other.infinite).for_each(|(sum, more)| *sum += more);
     }
 }

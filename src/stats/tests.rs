@@ -53,7 +53,7 @@ fn only_elements_inside_of_the_array_count_and_missing_chunks_are_fill_values() 
         assert_eq!(is_fill, Some(false));
         visited.fetch_add(1, Ordering::Relaxed);
     };
-    let found = of(&array, Chosen::All, 2, &seen).expect("statistics");
+    let found = of(&array, Chosen::All, 2, &Packing::none(), &seen).expect("statistics");
     assert_eq!((found.elements, found.missing, found.fill), (35, 8, 8));
     assert_eq!((found.chunks_read, visited.into_inner()), (7, 7));
     assert_eq!(found.range, Some(Range::Floats(0.5, 46.0)));
@@ -67,7 +67,9 @@ fn only_elements_inside_of_the_array_count_and_missing_chunks_are_fill_values() 
 fn the_number_of_threads_changes_nothing_and_a_sample_of_all_chunks_is_the_whole() {
     let place = tempfile::tempdir().expect("a directory");
     let array = array(place.path(), |row, _| row != 1);
-    let all = |chosen, threads| of(&array, chosen, threads, &|_, _| ()).expect("statistics");
+    let all = |chosen, threads| {
+        of(&array, chosen, threads, &Packing::none(), &|_, _| ()).expect("statistics")
+    };
     let one = all(Chosen::All, 1);
     assert_eq!(all(Chosen::All, 5), one);
     assert_eq!(all(Chosen::Sample(9), 3), one);
@@ -81,6 +83,6 @@ fn a_chunk_that_cannot_be_decoded_is_named() {
     let place = tempfile::tempdir().expect("a directory");
     let array = array(place.path(), |_, _| true);
     std::fs::write(place.path().join("c/2/1"), b"short").expect("written");
-    let error = of(&array, Chosen::All, 2, &|_, _| ()).expect_err("damaged");
+    let error = of(&array, Chosen::All, 2, &Packing::none(), &|_, _| ()).expect_err("damaged");
     assert_eq!(error.subject(), Some("c/2/1"));
 }

@@ -157,7 +157,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "picture",
         ],
     ),
-    ("stats", &["error", "buffer", "dtype", "codec", "array"]),
+    ("stats", &["error", "buffer", "dtype", "metadata", "codec", "array"]),
     (
         "raster",
         &["error", "json", "buffer", "parallel", "dtype", "metadata", "array", "view", "stats"],

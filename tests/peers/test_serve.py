@@ -434,3 +434,18 @@ def test_nothing_is_written_to_the_store(climate):
         server.get("t2m.nc"), server.get("t2m/c/0/0"), server.get("")
         assert server.get("new", "PUT")[0] == 405
     assert subprocess.run(["diff", "-r", str(climate), str(climate.with_name("before"))]).returncode == 0
+
+
+def test_a_page_shows_the_number_of_an_encoded_fill_value(tmp_path):
+    root = zarr.create_group(tmp_path / "s")
+    for name, fill in [("nan", "AAAAAAAA+H8="), ("far", "AAAAAAA8j8A=")]:
+        root.create_array(name, data=np.arange(3, dtype="f4"), attributes={"_FillValue": fill, "other": fill})
+    with serving(tmp_path / "s") as server:
+        for name, shown in [("nan", "NaN"), ("far", "-999.5")]:
+            page = server.get(f"{name}/", Accept="text/html")[2].decode()
+            assert f"<tr><th>_FillValue</th><td>{shown}</td></tr>" in page, page
+            assert page.count("AAAAAA") == 1, "an attribute of another name is shown as it is"
+    text = subprocess.check_output([BIN, "info", tmp_path / "s/far"], text=True)
+    assert '"_FillValue":-999.5' in text
+    stored = json.loads(subprocess.check_output([BIN, "info", "--json", tmp_path / "s/far"]))
+    assert stored["attributes"]["_FillValue"] == "AAAAAAA8j8A="

@@ -6,6 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 
 from views import ZARRFS
@@ -226,3 +227,67 @@ def test_a_map_of_chunks_is_drawn_although_one_is_damaged(tmp_path):
     (tmp_path / "a.zarr/c/0").write_bytes(b"bad")
     drawn = info(tmp_path / "a.zarr", "--chunks")
     assert "2 of 2 (100%) stored" in drawn and "cannot be decoded" in drawn, drawn
+
+
+def packed(tmp_path, zarr_format, **encoding):
+    """Values with gaps, packed by xarray, and as xarray reads them."""
+    values = RNG.normal(size=SHAPE) * 20 + 280
+    values[RNG.random(SHAPE) < 0.2] = np.nan
+    xr.Dataset({"v": (("y", "x"), values)}).to_zarr(
+        tmp_path / "p.zarr", zarr_format=zarr_format, consolidated=False, encoding={"v": {"chunks": (6, 5), **encoding}}
+    )
+    return tmp_path / "p.zarr", xr.open_zarr(tmp_path / "p.zarr", consolidated=False)["v"].values.astype("f8")
+
+
+ENCODINGS = {
+    "scaled": dict(dtype="i2", _FillValue=-32767, scale_factor=0.01, add_offset=273.15),
+    "only scale": dict(dtype="i4", _FillValue=-9, scale_factor=0.5),
+    "only offset": dict(dtype="i2", _FillValue=-9, add_offset=200.0),
+    "only fill": dict(dtype="i2", _FillValue=-9),
+    "unsigned": dict(dtype="i1", _FillValue=255, scale_factor=2.0, _Unsigned="true"),
+    "float": dict(dtype="f4", _FillValue=np.float32(-999.5)),
+    "missing": dict(dtype="f8", missing_value=1e20),
+    "NaN": dict(dtype="f4", _FillValue=np.float32("NaN")),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_statistics_are_those_of_the_values_that_xarray_reads(tmp_path, encoding, zarr_format):
+    path, values = packed(tmp_path, zarr_format, **ENCODINGS[encoding])
+    there = values[~np.isnan(values)]
+    found, raw = facts(path / "v"), facts(path / "v", "--raw")
+    stored = zarr.open_array(path / "v", mode="r")[...]
+    for of, expected in [(found, there), (raw, stored[~np.isnan(stored)].astype("f8"))]:
+        assert of["minimum"] == pytest.approx(expected.min(), rel=1e-6)
+        assert of["maximum"] == pytest.approx(expected.max(), rel=1e-6)
+        assert of["mean"] == pytest.approx(expected.mean(), rel=1e-6)
+        assert of["standard_deviation"] == pytest.approx(expected.std(), rel=1e-5)
+        assert of["finite"] == expected.size
+    assert found.get("masked", 0) + found.get("nan", 0) == np.isnan(values).sum()
+    assert "masked" not in raw and "decoded" not in raw
+    assert ("masked" in words(path / "v")) == (encoding != "NaN")
+    plot = json.loads(info(path / "v", "--plot=0:6,0:5", "--json", COLUMNS="80"))["plot"]["values"]
+    drawn = [value for value in plot if value is not None]
+    assert min(drawn) == pytest.approx(np.nanmin(values[:6, :5]), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_group_has_a_line_of_statistics_for_each_array(tmp_path):
+    path, values = packed(tmp_path, 3, **ENCODINGS["scaled"])
+    root = zarr.open_group(path)
+    root.create_group("in").create_array("flags", data=np.array([True, False]))
+    root.create_array("words", data=np.array(["a", "bc"], dtype="U2"))
+    lines = info(path, "--stats").splitlines()
+    assert lines[1].split()[:4] == ["array", "minimum", "maximum", "mean"]
+    rows = {line.split()[0]: line.split()[1:] for line in lines[2:]}
+    assert set(rows) == {"v", "in/flags", "words"} and rows["words"] == ["-"] * 5
+    assert float(rows["v"][0]) == pytest.approx(np.nanmin(values)) and rows["in/flags"][:2] == ["false", "true"]
+    both = json.loads(info(path, "--stats", "--json"))["statistics"]
+    assert both["v"] == facts(path / "v") and set(both) == set(rows)
+    assert float(dict(line.split()[:2] for line in info(path, "--stats", "--raw").splitlines()[2:])["v"]) == -32767
+    (path / "v/c/0/0").write_bytes(b"damaged")
+    done = subprocess.run([ZARRFS, "info", path, "--stats"], capture_output=True, text=True)
+    assert done.returncode == 1 and "1 of 3 arrays have no statistics" in done.stderr, done
+    assert "in/flags" in done.stdout and "v/c/0/0" in done.stdout

@@ -42,11 +42,14 @@ pub struct Tree {
 With --stats, --plot or --chunks, info prints these instead of the properties; with --json it adds \
 them.
 
-The mean and the standard deviation (with the number of elements as divisor, as in NumPy) are computed \
-without rounding errors. NaN and NaT (not-a-time) are counted separately. Elements of missing chunks are \
-fill values, and fill values count like any other elements.
+Statistics and plots show values as xarray does: elements that equal _FillValue or missing_value are \
+masked, and scale_factor, add_offset and _Unsigned are applied; --raw turns this off. The mean and the \
+standard deviation (with the number of elements as divisor, as in NumPy) are computed without rounding \
+errors. NaN and NaT (not-a-time) are counted separately. Elements of missing chunks are fill values, and \
+fill values that are not masked count like any other elements.
 
   zarrfs info climate.zarr/t2m --stats
+  zarrfs info climate.zarr --stats
   zarrfs info climate.zarr/t2m --plot=0,:,: --color always | less -R
   zarrfs info climate.zarr/t2m --chunks")]
 pub struct Info {
@@ -61,10 +64,14 @@ pub struct Info {
     /// When to print colours.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
     pub color: When,
-    /// Print statistics of the elements: minimum, maximum, mean, standard deviation, counts, and a
-    /// histogram. Reads every stored chunk, unless --sample is given.
+    /// Print statistics of the values: minimum, maximum, mean, standard deviation, counts, and a
+    /// histogram; for a group a line for each array below it. Reads every stored chunk, unless
+    /// --sample is given.
     #[arg(long)]
     pub stats: bool,
+    /// Compute the statistics from the stored elements, without masking and unpacking them.
+    #[arg(long, requires = "stats")]
+    pub raw: bool,
     /// Compute the statistics from a part of the chunks, spread over the array: a percentage or a
     /// number of chunks [default without a value: 5%].
     #[arg(
