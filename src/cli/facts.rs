@@ -63,7 +63,8 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
         Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
     };
     let Ok(source) = Source::new(hierarchy, node.path(), get) else { return };
-    let (mut views, mut others, mut left_out) = (Object::new(), Object::new(), Object::new());
+    let (mut views, mut others) = (Object::new(), Object::new());
+    let (mut left_out, mut without) = (Object::new(), Object::new());
     let (mut slab, mut amplification) = (None, Object::new());
     for format in FORMATS.iter().filter(|format| format.is_for(node.kind())) {
         match format.view(&source) {
@@ -76,6 +77,10 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
                 let lines: Vec<String> = view.left_out().lines().collect();
                 if !lines.is_empty() {
                     left_out.insert(format.extension.to_owned(), json!(lines.join("; ")));
+                }
+                let lines: Vec<String> = view.left_out().properties().collect();
+                if !lines.is_empty() {
+                    without.insert(format.extension.to_owned(), json!(lines.join("; ")));
                 }
             }
             Err(error) => {
@@ -95,6 +100,9 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
     }
     if !left_out.is_empty() {
         add("left_out", Value::Object(left_out));
+    }
+    if !without.is_empty() {
+        add("without", Value::Object(without));
     }
 }
 

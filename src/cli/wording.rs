@@ -37,7 +37,7 @@ pub fn for_people(name: &str, value: &Value, facts: &Object, sizes: Sizes) -> St
         ("dimension_names", Value::Array(names)) => {
             names.iter().map(|name| name.as_str().unwrap_or("-")).collect::<Vec<_>>().join(" ")
         }
-        ("no_views" | "left_out", Value::Object(others)) => {
+        ("no_views" | "left_out" | "without", Value::Object(others)) => {
             // Formats that are missing for the same reason share it.
             let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
             for (format, why) in others {

@@ -29,14 +29,21 @@ pub(super) fn text(dataset: &Dataset<'_>) -> String {
     let mut room = Room::default();
     for variable in &dataset.variables {
         parts.push(format!("    {} {{\n", variable.identifier));
-        parts.extend(variable.attributes.iter().map(|one| line(one, Some(&variable.dtype))));
+        let all = variable.attributes.iter().filter(|one| is_there(one));
+        parts.extend(all.map(|one| line(one, Some(&variable.dtype))));
         parts.extend(longest(variable, &mut room).map(|len| of_characters(dataset, len)));
         parts.push("    }\n".to_owned());
     }
     parts.push("    NC_GLOBAL {\n".to_owned());
-    parts.extend(dataset.attributes.iter().map(|one| line(one, None)));
+    let all = dataset.attributes.iter().filter(|one| is_there(one));
+    parts.extend(all.map(|one| line(one, None)));
     parts.push("    }\n}\n".to_owned());
     parts.concat()
+}
+
+/// Whether DAP2 has the attribute: it has no null.
+fn is_there(attribute: &Attribute) -> bool {
+    attribute.values != Values::Null
 }
 
 /// Returns the declaration of an attribute, of a variable with elements of type `dtype`.
@@ -57,6 +64,7 @@ fn values(values: &Values, dtype: Option<&DType>) -> (Wire, String) {
         Values::Text(text) => string(text),
         Values::Texts(texts) => string(&joined(texts)),
         Values::Nothing => string("[]"),
+        Values::Null => string(""),
         Values::Bools(bools, _) => {
             let bools: Vec<String> = bools.iter().map(u8::to_string).collect();
             (Wire::Byte, bools.join(", "))

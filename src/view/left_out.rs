@@ -1,16 +1,22 @@
-//! The nodes below a group that a file of the group cannot hold.
+//! What a file lacks or has in another form, because its format cannot hold it: nodes below a
+//! group, and properties of nodes. `.zarrfs/views` and `zarrfs info` print the list.
 
 use crate::error::Error;
 use crate::metadata::NodePath;
 
-/// The most nodes that are named.
+/// The most nodes, and the most properties, that are named.
 const MOST_NAMED: usize = 100;
 
-/// The nodes that a file lacks, and why.
+/// The most names in the line of a property.
+const MOST_NAMES: usize = 12;
+
+/// The nodes that a file lacks, with the reasons, and the properties that it cannot express.
 #[derive(Debug, Clone, Default)]
 pub struct LeftOut {
     nodes: Vec<(String, String)>,
     count: usize,
+    properties: Vec<String>,
+    property_count: usize,
 }
 
 impl LeftOut {
@@ -23,6 +29,24 @@ impl LeftOut {
                 _ => name.to_owned(),
             };
             self.nodes.push((name, why.detail().to_string()));
+        }
+    }
+
+    /// Adds a property of `node` that the file of `root` lacks, or has in another form.
+    pub fn add_property(&mut self, root: &NodePath, node: &NodePath, what: impl AsRef<str>) {
+        let what = what.as_ref();
+        let line = match node.relative_to(root) {
+            Some(below) if !below.is_empty() => format!("{below}: {what}"),
+            _ if node == root => what.to_owned(),
+            // A coordinate beside the array.
+            _ => format!("{}: {what}", node.name().unwrap_or_default()),
+        };
+        if self.properties.contains(&line) {
+            return;
+        }
+        self.property_count = self.property_count.saturating_add(1);
+        if self.properties.len() < MOST_NAMED {
+            self.properties.push(line);
         }
     }
 
@@ -41,5 +65,22 @@ impl LeftOut {
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let more = (self.more() > 0).then(|| format!("and {} more", self.more()));
         self.nodes.iter().map(|(name, why)| format!("{name}: {why}")).chain(more)
+    }
+
+    /// Returns a line for each property.
+    pub fn properties(&self) -> impl Iterator<Item = String> + '_ {
+        let more = self.property_count.saturating_sub(self.properties.len());
+        let more = (more > 0).then(|| format!("and {more} more"));
+        self.properties.iter().cloned().chain(more)
+    }
+}
+
+/// Returns the names in a line, at most [`MOST_NAMES`] of them.
+pub(in crate::view) fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let names: Vec<&str> = names.collect();
+    let list = names.iter().take(MOST_NAMES).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST_NAMES) {
+        0 => list,
+        more => format!("{list} and {more} more"),
     }
 }

@@ -133,7 +133,7 @@ impl View {
         self
     }
 
-    /// Returns the same file with a list of the nodes that its format cannot hold.
+    /// Returns the same file with a list of the nodes and properties that its format cannot hold.
     #[must_use]
     pub fn with_left_out(self, left_out: LeftOut) -> Self {
         Self { left_out, ..self }
@@ -150,7 +150,12 @@ impl View {
         self.memory.as_ref().map_or(self.prefix_len, Lease::len)
     }
 
-    /// Returns the nodes that the format cannot hold in this file.
+    /// Returns the list of what the file lacks, to add to it.
+    pub(super) fn left_out_mut(&mut self) -> &mut LeftOut {
+        &mut self.left_out
+    }
+
+    /// Returns the nodes and properties that the format cannot hold in this file.
     pub fn left_out(&self) -> &LeftOut {
         &self.left_out
     }

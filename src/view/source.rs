@@ -326,7 +326,7 @@ pub(in crate::view) fn check_chunk_count(counts: &[u64]) -> Result<()> {
 }
 
 /// Converts code points of four bytes to UTF-8 without the padding. Replaces invalid ones.
-fn utf8(item: &[u8]) -> Vec<u8> {
+pub(in crate::view) fn utf8(item: &[u8]) -> Vec<u8> {
     let points = item.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
     let text: String =
         points.map(|point| char::from_u32(point).unwrap_or(char::REPLACEMENT_CHARACTER)).collect();

@@ -12,6 +12,8 @@ import scipy.sparse as sp
 import zarr
 from anndata.tests.helpers import assert_equal
 
+from views import cat
+
 pytestmark = [pytest.mark.filterwarnings("ignore")]
 CELLS, GENES = 60, 20
 PLACES = [("v3",), ("v3", "--shards", "1M"), ("v2",), ("v3", "--as", "zarr2")]
@@ -87,3 +89,35 @@ def test_anndata_writes_into_a_mount_and_reads_an_h5ad(mount, tmp_path, place, z
             assert file["obs/ordered"].attrs["ordered"].dtype == bool
     assert_equal(ad.read_zarr(m.store / "new"), data)
     assert sorted(zarr.open_group(m.store / "new", mode="r")) == sorted(zarr.open_group(m.store, mode="r")["new"])
+
+
+RECORDS = {
+    "names": np.array([("g0", "g12"), ("Zürich", ""), ("🐈", "g1")], [("B cell", "O"), ("T cell", "O")]),
+    "mixed": np.array([("é", 1, 2.5, True), ("", 3, np.inf, False)], [("n", "O"), ("i", "i4"), ("f", "f8"), ("b", "?")]),
+    "scores": np.array([(1.5, 2.5)], [("a", "f4"), ("b", "f4")]),
+}
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_an_h5ad_is_the_one_that_anndata_writes(tmp_path, zarr_format, raw):
+    data = ad.AnnData(np.arange(12, dtype="f4").reshape(3, 4))
+    data.uns["rank_genes_groups"] = {"params": {"method": "t-test"}, **RECORDS}
+    data.uns["none"] = None
+    if raw:
+        data.raw = data.copy()
+    data.write_zarr(tmp_path / "a.zarr")
+    data.write_h5ad(tmp_path / "own.h5ad")
+    cat(tmp_path / "a.zarr", "h5", tmp_path / "view.h5ad")
+    own, view = ad.read_h5ad(tmp_path / "own.h5ad"), ad.read_h5ad(tmp_path / "view.h5ad")
+    assert_equal(view, own)
+    for name in RECORDS:
+        one, other = (of.uns["rank_genes_groups"][name] for of in (own, view))
+        assert one.dtype == other.dtype and one.tolist() == other.tolist()
+    with h5py.File(tmp_path / "own.h5ad") as one, h5py.File(tmp_path / "view.h5ad") as other:
+        assert set(one) == set(other) and ("raw" in other) == raw
+        assert one["uns/none"].shape is other["uns/none"].shape is None
+        for name in RECORDS:
+            assert one["uns/rank_genes_groups"][name].dtype == other["uns/rank_genes_groups"][name].dtype
+    backed = ad.read_h5ad(tmp_path / "view.h5ad", backed="r")
+    assert_equal(backed[1:].to_memory(), data[1:].copy())
+    backed.file.close()

@@ -111,7 +111,7 @@ def test_an_attribute_has_another_name_only_if_its_own_does_not_fit(tmp_path, ki
 @pytest.mark.parametrize("kind", ["h5", "nc", "nc4"])
 def test_what_is_not_in_a_file_is_said_beside_an_attribute_of_that_name(tmp_path, kind):
     make(tmp_path / "g", attributes={}, group={"zarrfs_left_out": "mine"})
-    make(tmp_path / "h", attributes={}, dtype="float8_e3m4", values=np.arange(3, dtype="u1"))
+    make(tmp_path / "h", attributes={}, dtype="float8_e4m3fn", values=np.arange(3, dtype="u1"))
     (tmp_path / "h/v").rename(tmp_path / "g/w")
     file = cat(tmp_path / "g", kind, tmp_path / f"g.{kind}")
     with netCDF4.Dataset(file) as data:

@@ -549,3 +549,26 @@ def test_netcdf_changes_elements_in_place(tmp_path, format):
     differ = [at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other and at >= books]
     assert len(differ) == 2
     assert read(file, "v").sum() == 5 and read(file, "y").sum() == 6
+
+
+@pytest.mark.parametrize("format", ["nc", "nc4"])
+def test_characters_keep_their_rank(tmp_path, format):
+    """As WRF and ROMS write strings: an array of characters, with the dimension of the length."""
+    root = zarr.create_group(tmp_path / "g")
+    times = np.array([list("2000-01-01_00:00:00"), list("2000-01-01_06:00:00")], "S1")
+    root.create_array("Times", data=times, chunks=(1, 7), dimension_names=["time", "len"], attributes={"_FillValue": "eA=="})
+    root.create_array("flag", data=np.array([b"a", b""], "S1"), dimension_names=["time"])
+    root.create_array("spherical", data=np.array(b"T", "S1"))
+    root.create_array("time", data=np.array([0.0, 1.0]), dimension_names=["time"])
+    root.create_array("S3", data=np.array([b"ab", b"abc"], "S3"), dimension_names=["time"])
+    with netCDF4.Dataset(cat(tmp_path / "g", format, tmp_path / f"g.{format}")) as data:
+        data.set_auto_chartostring(False)
+        data.set_auto_mask(False)
+        assert data["Times"].dimensions == ("time", "len") and data["Times"][...].tolist() == times.tolist()
+        assert data["Times"].getncattr("_FillValue") == "x" or data["Times"].getncattr("_FillValue") == b"x"
+        assert data["flag"].dimensions == ("time",) and data["flag"][...].tolist() == [b"a", b""]
+        assert data["spherical"].dimensions == () and bytes(data["spherical"][...].tobytes()) == b"T"
+        assert data["S3"].dimensions == ("time", "string3")
+        assert "string1" not in data.dimensions
+    with xr.open_dataset(tmp_path / f"g.{format}", engine="netcdf4") as data:
+        assert data["Times"].dims == ("time",) and data["Times"].values.tolist() == [b"2000-01-01_00:00:00", b"2000-01-01_06:00:00"]

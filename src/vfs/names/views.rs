@@ -413,6 +413,9 @@ impl Views {
             for line in view.iter().flat_map(|view| view.left_out().lines()) {
                 let _never = writeln!(text, "{:width$}  left out: {}", "", escaped(&line));
             }
+            for line in view.iter().flat_map(|view| view.left_out().properties()) {
+                let _never = writeln!(text, "{:width$}  without: {}", "", escaped(&line));
+            }
         }
         Ok(text)
     }

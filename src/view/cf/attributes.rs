@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::exact::is_double;
 use super::names::{clean, distinct};
 use crate::dtype::{DType, FillValue, integer};
 use crate::json::Object;
@@ -25,6 +26,18 @@ pub(crate) struct Attribute {
     pub values: Values,
     /// Whether the values have the type of the array.
     pub is_of_the_type: bool,
+    /// The name in the hierarchy, and the form of the values there if it differs.
+    pub origin: Origin,
+}
+
+/// How an attribute differs from that of the node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Origin {
+    /// The name, unless the file has the attribute under the same name. Empty for an attribute that
+    /// only the file has.
+    name: Option<String>,
+    /// What it is, and its form in the file.
+    form: Option<&'static str>,
 }
 
 /// The values of an attribute.
@@ -40,6 +53,8 @@ pub(crate) enum Values {
     Bools(Vec<u8>, Many),
     /// An empty list.
     Nothing,
+    /// Null.
+    Null,
 }
 
 /// Whether numbers are a list or a single number.
@@ -55,27 +70,63 @@ impl Attribute {
     /// Returns an attribute with a string.
     pub fn text(name: &str, text: impl Into<String>) -> Self {
         let values = Values::Text(text.into());
-        Self { name: name.to_owned(), values, is_of_the_type: false }
+        Self { name: name.to_owned(), values, is_of_the_type: false, origin: Origin::default() }
+    }
+
+    /// Returns the name in the hierarchy.
+    fn own_name(&self) -> &str {
+        self.origin.name.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Changes the name.
+    pub fn rename(&mut self, name: String) {
+        if name != self.name && self.origin.name.is_none() {
+            self.origin.name = Some(self.name.clone());
+        }
+        self.name = name;
+    }
+
+    /// Returns the words for an attribute that the file has under another name or in another form.
+    /// `form` is the form of this format, unless the attribute has another one for all formats.
+    pub fn changed(&self, form: Option<&'static str>) -> Option<String> {
+        let name = (self.own_name() != self.name).then(|| format!("as {}", self.name));
+        let form = self.origin.form.or(form).map(ToOwned::to_owned);
+        let words: Vec<String> = form.into_iter().chain(name).collect();
+        (!words.is_empty()).then(|| format!("attribute {} ({})", self.own_name(), words.join(", ")))
     }
 }
 
-/// Returns the attributes of a node, without those that are null. Attributes of the array's type
-/// get the type `dtype`.
+/// Returns the attributes of a node. Attributes of the array's type get the type `dtype`.
 pub(crate) fn attributes(object: &Object, dtype: Option<&DType>) -> Vec<Attribute> {
     let attribute = |(name, value): (&String, &Value)| {
-        let of_type = dtype.filter(|_| OF_THE_TYPE.contains(&name.as_str()));
+        // Only the fill value of characters has a form for bytes.
+        let is_of = |dtype: &&DType| match dtype {
+            DType::Bytes(_) => name == FILL,
+            _ => OF_THE_TYPE.contains(&name.as_str()),
+        };
+        let of_type = dtype.filter(is_of);
         let elements = of_type.and_then(|dtype| elements(name, value, dtype));
         let is_of_the_type = elements.is_some();
-        let values = elements.or_else(|| values(value))?;
-        Some(Attribute { name: name.clone(), values, is_of_the_type })
+        let (values, form) = match elements {
+            Some(elements) => (elements, None),
+            None => values(value),
+        };
+        let origin = Origin { name: None, form };
+        Attribute { name: name.clone(), values, is_of_the_type, origin }
     };
-    object.iter().filter_map(attribute).collect()
+    object.iter().map(attribute).collect()
 }
 
-/// Returns attributes with names that netCDF accepts, without an invalid `_FillValue`.
-pub(crate) fn cleaned(mut attributes: Vec<Attribute>) -> Vec<Attribute> {
-    attributes.retain(|attribute| attribute.is_of_the_type || attribute.name != FILL);
-    renamed(attributes, clean)
+/// Returns attributes with names that netCDF accepts. A `_FillValue` that is not of the array's
+/// type gets another name, since libraries refuse it.
+pub(crate) fn cleaned(attributes: Vec<Attribute>) -> Vec<Attribute> {
+    let named = |mut attribute: Attribute| {
+        if !attribute.is_of_the_type && attribute.name == FILL {
+            attribute.rename(format!("{FILL}_"));
+        }
+        attribute
+    };
+    renamed(attributes.into_iter().map(named).collect(), clean)
 }
 
 /// Renames attributes so that each has a unique name that fits a file.
@@ -86,7 +137,7 @@ pub(crate) fn renamed(
     let names = attributes.iter().map(|attribute| attribute.name.as_str());
     let names = distinct(names, &mut HashSet::new(), &HashSet::new(), fitting);
     for (attribute, name) in attributes.iter_mut().zip(names) {
-        attribute.name = name;
+        attribute.rename(name);
     }
     attributes
 }
@@ -113,32 +164,38 @@ fn elements(name: &str, value: &Value, dtype: &DType) -> Option<Values> {
     }
 }
 
-/// Returns the values of an attribute by their JSON types. Objects and lists of mixed types become
-/// strings of JSON.
-fn values(value: &Value) -> Option<Values> {
-    let json = || Some(Values::Text(value.to_string()));
+/// Returns the values of an attribute by their JSON types, and their form if no format has one for
+/// them. Objects and lists of mixed types become strings of JSON.
+fn values(value: &Value) -> (Values, Option<&'static str>) {
+    let json = |what| (Values::Text(value.to_string()), Some(what));
+    let plain = |values| (values, None);
     match value {
-        Value::Null => None,
+        Value::Null => plain(Values::Null),
         Value::String(text) => match numbers(&[value], Many::No) {
-            Some(number) => Some(number),
+            Some(number) => plain(number),
             // Readers stop at a NUL.
-            None if text.contains('\0') => json(),
-            None => Some(Values::Text(text.clone())),
+            None if text.contains('\0') => json("a string with a NUL, as JSON"),
+            None => plain(Values::Text(text.clone())),
         },
-        Value::Bool(_) | Value::Number(_) => numbers(&[value], Many::No).or_else(json),
+        Value::Bool(_) | Value::Number(_) => match numbers(&[value], Many::No) {
+            Some(number) => plain(number),
+            None => json("a number that no type holds, as a string"),
+        },
         Value::Array(items) => {
             let texts: Option<Vec<String>> =
                 items.iter().map(|item| item.as_str().map(ToOwned::to_owned)).collect();
             let items: Vec<&Value> = items.iter().collect();
             match (numbers(&items, Many::Yes), texts) {
-                _ if items.is_empty() => Some(Values::Nothing),
-                (Some(numbers), _) => Some(numbers),
-                (None, Some(texts)) if texts.iter().any(|text| text.contains('\0')) => json(),
-                (None, Some(texts)) => Some(Values::Texts(texts)),
-                (None, None) => json(),
+                _ if items.is_empty() => plain(Values::Nothing),
+                (Some(numbers), _) => plain(numbers),
+                (None, Some(texts)) if texts.iter().any(|text| text.contains('\0')) => {
+                    json("strings with a NUL, as JSON")
+                }
+                (None, Some(texts)) => plain(Values::Texts(texts)),
+                (None, None) => json("a list of other than strings or numbers, as JSON"),
             }
         }
-        Value::Object(_) => json(),
+        Value::Object(_) => json("an object, as JSON"),
     }
 }
 
@@ -182,7 +239,12 @@ fn double(value: &Value) -> Option<Vec<u8>> {
             "-Infinity" => f64::NEG_INFINITY,
             _ => return None,
         },
-        Value::Number(number) => number.as_str().parse().ok()?,
+        Value::Number(number) => {
+            let text = number.as_str();
+            let is_integer = !text.contains(['.', 'e', 'E']);
+            let is_exact = !is_integer || integer(text).is_some_and(is_double);
+            text.parse().ok().filter(|float: &f64| is_exact && float.is_finite())?
+        }
         _ => return None,
     };
     Some(number.to_le_bytes().to_vec())

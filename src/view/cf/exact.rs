@@ -41,6 +41,11 @@ fn integer(item: &[u8], dtype: &DType) -> Option<i128> {
     }
 }
 
+/// Whether the integer is exactly a double.
+pub(super) fn is_double(integer: i128) -> bool {
+    double(integer).is_some()
+}
+
 /// Returns the integer as a double if that is exact.
 fn double(integer: i128) -> Option<f64> {
     let size = u64::try_from(integer.unsigned_abs()).ok()?;

@@ -19,6 +19,7 @@ mod variable;
 
 use std::collections::HashSet;
 
+use super::left_out::LeftOut;
 use super::source::Source;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
@@ -36,6 +37,9 @@ const LEFT_OUT: &str = "zarrfs_left_out";
 
 /// The most reasons that the attribute [`LEFT_OUT`] lists.
 const MAX_REASONS: usize = 100;
+
+/// Returns the form of an attribute in a format, `None` if it is that of the hierarchy.
+pub(crate) type ChangeOf<'f> = dyn Fn(&Values) -> Option<&'static str> + 'f;
 
 /// A group, or an array with its coordinates, as a netCDF data set.
 #[derive(Debug)]
@@ -120,6 +124,50 @@ impl<'s> Dataset<'s> {
         let mut attributes = self.attributes.clone();
         attributes.extend(left_out(&self.left_out));
         cleaned(attributes)
+    }
+
+    /// Lists what the file of `root` has in another form than the nodes. `form` returns the form of
+    /// an attribute in the format, if it has another one there. Attributes are not listed without
+    /// it.
+    pub fn list_changes(
+        &self,
+        root: &NodePath,
+        group: &NodePath,
+        form: Option<&ChangeOf<'_>>,
+        left_out: &mut LeftOut,
+    ) {
+        for variable in &self.variables {
+            let path = variable.source.path();
+            let mut add = |what: &str| left_out.add_property(root, path, what);
+            if variable.name != variable.source.name() {
+                add(&format!("name {} (as {})", variable.source.name(), variable.name));
+            }
+            variable.changes.iter().for_each(|what| add(what));
+            for (name, dimension) in self.renamed_dimensions(variable) {
+                add(&format!("dimension {name} (as {dimension})"));
+            }
+            let Some(form) = form else { continue };
+            let changed = |one: &Attribute| one.changed(form(&one.values));
+            variable.attributes.iter().filter_map(changed).for_each(|what| add(&what));
+        }
+        let Some(form) = form else { return };
+        for attribute in &self.attributes {
+            if let Some(what) = attribute.changed(form(&attribute.values)) {
+                left_out.add_property(root, group, what);
+            }
+        }
+    }
+
+    /// Returns the dimensions of a variable with names that have changed.
+    fn renamed_dimensions<'v>(
+        &'v self,
+        variable: &'v Variable<'s>,
+    ) -> impl Iterator<Item = (&'v str, &'v str)> {
+        let names = variable.source.array().map(|array| array.model().dimension_names.as_slice());
+        let names = names.unwrap_or_default().iter().map(Option::as_deref);
+        let found = variable.dimensions.iter().map(|number| self.dimensions.get(*number));
+        let both = names.zip(found).filter_map(|(name, found)| Some((name?, found?.name.as_str())));
+        both.filter(|(name, found)| name != found)
     }
 
     /// Fails if all arrays are left out, or if the array to show is.

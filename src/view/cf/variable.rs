@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::attributes;
-use super::attributes::{Attribute, Many, Values, cleaned};
+use super::attributes::{Attribute, Many, Origin, Values, cleaned};
 use super::dimensions::Dimensions;
 use super::exact::exactly;
 use super::names::{clean, unused};
@@ -71,6 +71,8 @@ pub(crate) struct Variable<'s> {
     pub data: Data,
     /// The array.
     pub source: Source<'s>,
+    /// What the variable has in another form than the array.
+    pub changes: Vec<String>,
 }
 
 /// The elements of a variable.
@@ -93,6 +95,8 @@ pub(crate) struct Form {
     pub added: Vec<Attribute>,
     /// The length of the dimension for the characters of strings, if the variable has one.
     pub chars: Option<u64>,
+    /// The form of the elements, if it is not that of the array.
+    pub change: Option<&'static str>,
 }
 
 impl Form {
@@ -101,24 +105,29 @@ impl Form {
         let model = source.array()?.model();
         let mut form = Self::elements(model.dtype.clone());
         match &model.dtype {
-            DType::Int(_) | DType::Uint(_) | DType::Float(4 | 8) => {}
+            // A single byte is a character, as in the netCDF files that such arrays come from.
+            DType::Int(_) | DType::Uint(_) | DType::Float(4 | 8) | DType::Bytes(1) => {}
             DType::Bool => {
                 form.added.push(Attribute::text("dtype", "bool"));
                 form.dtype = DType::Int(1);
+                form.change = Some("as int8, with the attribute dtype");
             }
             DType::Float(2) => {
                 let (from, to) = (DType::Float(2), DType::Float(4));
                 let values = exactly(&small_values(source, room)?, &from, &to);
                 form.data = Data::Values(values.ok_or_else(|| Error::unsupported("no singles"))?);
                 form.dtype = to;
+                form.change = Some("as float32");
             }
             DType::Time(time) => {
                 form.added.extend(time_attributes(*time)?);
                 form.dtype = DType::Int(8);
+                form.change = Some("as int64, with the attribute units");
             }
             DType::Bytes(len) => {
                 form.chars = Some(u64::from(*len));
                 form.dtype = DType::Bytes(1);
+                form.change = Some("as characters, along one more dimension");
             }
             DType::Utf32(_) | DType::String => {
                 let (values, len) = characters(source, room)?;
@@ -126,6 +135,7 @@ impl Form {
                 form.chars = Some(len);
                 form.added.push(Attribute::text(ENCODING, "utf-8"));
                 form.dtype = DType::Bytes(1);
+                form.change = Some("as characters, along one more dimension");
             }
             other => {
                 return Err(Error::unsupported(format!("netCDF has no type for {}", other.name())));
@@ -140,7 +150,7 @@ impl Form {
 
     /// Returns the form of elements that are not converted.
     pub fn elements(dtype: DType) -> Self {
-        Self { dtype, data: Data::Elements, added: Vec::new(), chars: None }
+        Self { dtype, data: Data::Elements, added: Vec::new(), chars: None, change: None }
     }
 }
 
@@ -156,7 +166,7 @@ impl<'s> Variable<'s> {
             return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
         }
         let model = array.model();
-        let Form { dtype, data, added, chars } = form_of(source)?;
+        let Form { dtype, data, added, chars, change } = form_of(source)?;
         if model.shape.iter().any(|len| i64::try_from(*len).is_err()) {
             return Err(Error::unsupported("it has more elements than netCDF can count"));
         }
@@ -164,8 +174,12 @@ impl<'s> Variable<'s> {
         if let Some(len) = chars {
             numbers.push(dimensions.number(format!("string{len}"), len));
         }
-        let is_number = !matches!(dtype, DType::Bytes(_) | DType::String);
-        let all = attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number));
+        let has_type = match dtype {
+            DType::Bytes(_) => chars.is_none(),
+            DType::String => false,
+            _ => true,
+        };
+        let all = attributes(source.attributes(), Some(&model.dtype).filter(|_| has_type));
         let mut all = cleaned(all);
         for attribute in &mut all {
             if attribute.is_of_the_type {
@@ -174,7 +188,9 @@ impl<'s> Variable<'s> {
         }
         add_converted(&mut all, added, &model.dtype);
         let (name, source) = (clean(source.name()), source.clone());
-        Ok(Self { name, dtype, dimensions: numbers, attributes: all, data, source })
+        let change = change.map(|form| format!("type {} ({form})", model.dtype.name()));
+        let changes = change.into_iter().collect();
+        Ok(Self { name, dtype, dimensions: numbers, attributes: all, data, source, changes })
     }
 
     /// Returns the values of a variable that is small enough for a header.
@@ -189,11 +205,13 @@ impl<'s> Variable<'s> {
     /// would change.
     pub fn exactly(&self, values: &[u8], to: &DType) -> Option<Self> {
         let data = Data::Values(exactly(values, &self.dtype, to)?);
+        let mut changes = self.changes.clone();
+        changes.push(format!("type {} (as {})", self.dtype.name(), to.name()));
         let mut attributes = self.attributes.clone();
         for attribute in attributes.iter_mut().filter(|attribute| attribute.is_of_the_type) {
             attribute.retype(&self.dtype, to).ok()?;
         }
-        Some(Self { dtype: to.clone(), attributes, data, ..self.clone() })
+        Some(Self { dtype: to.clone(), attributes, data, changes, ..self.clone() })
     }
 }
 
@@ -249,7 +267,7 @@ pub(crate) fn set_aside(all: &mut [Attribute], added: &[Attribute], dtype: &DTyp
             None => of_times.contains(&own.name.as_str()),
         };
         if is_wrong {
-            own.name = unused(&mut names, format!("{}_", own.name));
+            own.rename(unused(&mut names, format!("{}_", own.name)));
         }
     }
 }
@@ -271,7 +289,8 @@ fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
         }
     };
     let none = Values::Numbers(DType::Int(8), i64::MIN.to_le_bytes().to_vec(), Many::Yes);
-    let fill = Attribute { name: FILL.to_owned(), values: none, is_of_the_type: true };
+    let origin = Origin::default();
+    let fill = Attribute { name: FILL.to_owned(), values: none, is_of_the_type: true, origin };
     Ok(if time.is_span {
         vec![Attribute::text("units", unit), fill]
     } else {

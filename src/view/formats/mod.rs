@@ -19,8 +19,10 @@ mod vti;
 
 use std::hash::{Hash, Hasher};
 
+use super::left_out::{LeftOut, listed};
 use super::parts::View;
 use super::source::Source;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::NodeKind;
 
@@ -35,6 +37,19 @@ pub enum Nodes {
     All,
 }
 
+/// What a format says about a node, beside the elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Says {
+    /// Attributes and names. Its file lists those that it has in another form or not at all.
+    All,
+    /// The names of dimensions, in a file of numbers.
+    NamesOfNumbers,
+    /// Nothing.
+    Nothing,
+    /// Nothing, in a file of numbers.
+    Numbers,
+}
+
 /// A format. Its extension identifies it.
 #[derive(Debug)]
 pub struct Format {
@@ -44,6 +59,8 @@ pub struct Format {
     pub what: &'static str,
     /// The nodes that it can show.
     pub nodes: Nodes,
+    /// What it says about a node, beside the elements.
+    says: Says,
     /// Builds the file for a node, or fails with
     /// [`Kind::Unsupported`](crate::error::Kind::Unsupported) and the reason.
     build: fn(&Source<'_>) -> Result<View>,
@@ -55,106 +72,134 @@ pub const FORMATS: &[Format] = &[
         extension: "npy",
         what: "NumPy array (np.load, mmap_mode)",
         nodes: Nodes::Arrays,
+        says: Says::Nothing,
         build: npy::build,
     },
     Format {
         extension: "raw",
         what: "the elements alone, little endian, C order (no header)",
         nodes: Nodes::Arrays,
+        says: Says::Nothing,
         build: raw::build,
     },
     Format {
         extension: "nc",
         what: "netCDF classic (CDF-2, or CDF-5 if that cannot hold it)",
         nodes: Nodes::All,
+        says: Says::All,
         build: nc::build,
     },
-    Format { extension: "nc4", what: "netCDF-4", nodes: Nodes::All, build: hdf5::build_nc4 },
+    Format {
+        extension: "nc4",
+        what: "netCDF-4",
+        nodes: Nodes::All,
+        says: Says::All,
+        build: hdf5::build_nc4,
+    },
     Format {
         extension: "h5",
         what: "HDF5, for library version 1.10 and later",
         nodes: Nodes::All,
+        says: Says::All,
         build: hdf5::build_h5,
     },
     Format {
         extension: "hdr",
         what: "ENVI header of X.raw (GDAL, spectral)",
         nodes: Nodes::Arrays,
+        says: Says::Numbers,
         build: envi::build,
     },
     Format {
         extension: "nrrd",
         what: "NRRD (Teem, ITK, Slicer)",
         nodes: Nodes::Arrays,
+        says: Says::NamesOfNumbers,
         build: nrrd::attached,
     },
     Format {
         extension: "nhdr",
         what: "NRRD header of X.raw",
         nodes: Nodes::Arrays,
+        says: Says::NamesOfNumbers,
         build: nrrd::detached,
     },
     Format {
         extension: "mha",
         what: "MetaImage (ITK, ParaView)",
         nodes: Nodes::Arrays,
+        says: Says::Numbers,
         build: metaimage::attached,
     },
     Format {
         extension: "mhd",
         what: "MetaImage header of X.raw",
         nodes: Nodes::Arrays,
+        says: Says::Numbers,
         build: metaimage::detached,
     },
     Format {
         extension: "tif",
         what: "TIFF; an ImageJ hyperstack if ImageJ has the data type",
         nodes: Nodes::Arrays,
+        says: Says::Numbers,
         build: tiff::tif,
     },
     Format {
         extension: "ome.tif",
         what: "OME-TIFF whose tiles are the chunks, with the pyramid of an OME-Zarr image",
         nodes: Nodes::All,
+        says: Says::Numbers,
         build: tiff::ome_tif,
     },
     Format {
         extension: "nii",
         what: "NIfTI-1, or NIfTI-2 if an axis is long (nibabel, FSL, ITK)",
         nodes: Nodes::Arrays,
+        says: Says::Numbers,
         build: nifti::build,
     },
     Format {
         extension: "mrc",
         what: "MRC2014 (electron microscopy)",
         nodes: Nodes::Arrays,
+        says: Says::Numbers,
         build: mrc::build,
     },
     Format {
         extension: "fits",
         what: "FITS image (astronomy)",
         nodes: Nodes::Arrays,
+        says: Says::NamesOfNumbers,
         build: fits::build,
     },
     Format {
         extension: "vti",
         what: "VTK image data (ParaView)",
         nodes: Nodes::Arrays,
+        says: Says::Numbers,
         build: vti::build,
     },
     Format {
         extension: "safetensors",
         what: "all arrays below a group (machine learning)",
         nodes: Nodes::Groups,
+        says: Says::All,
         build: safetensors::build,
     },
     Format {
         extension: "txt",
         what: "the values of a short one-dimensional array, one per line",
         nodes: Nodes::Arrays,
+        says: Says::Numbers,
         build: text::build,
     },
 ];
+
+/// Whether an attribute is a part of the description of an image by OME-Zarr.
+fn is_of_image(name: &str) -> bool {
+    matches!(name, "ome" | "multiscales" | "omero")
+}
 
 impl PartialEq for Format {
     fn eq(&self, other: &Self) -> bool {
@@ -226,6 +271,31 @@ impl Format {
 
     /// Returns the file for a node.
     pub fn view(&self, source: &Source<'_>) -> Result<View> {
-        (self.build)(source)
+        let mut view = (self.build)(source)?;
+        self.list_unsaid(source, view.left_out_mut());
+        Ok(view)
+    }
+
+    /// Lists the properties of a node that no file of the format has.
+    fn list_unsaid(&self, source: &Source<'_>, left_out: &mut LeftOut) {
+        if self.says == Says::All {
+            return;
+        }
+        let mut add = |what: &str| left_out.add_property(source.path(), source.path(), what);
+        let is_shown = |name: &&str| !self.holds_images() || !is_of_image(name);
+        let names = source.attributes().keys().map(String::as_str);
+        let attributes = listed(names.filter(is_shown));
+        if !attributes.is_empty() {
+            add(&format!("attributes ({attributes})"));
+        }
+        let Ok(array) = source.array() else { return };
+        let names = array.model().dimension_names.iter().flatten();
+        let names = listed(names.map(String::as_str));
+        if !names.is_empty() && self.says != Says::NamesOfNumbers {
+            add(&format!("dimensions ({names})"));
+        }
+        if array.model().dtype == DType::Bool && self.says != Says::Nothing {
+            add("type bool (as bytes of 0 and 1)");
+        }
     }
 }

@@ -86,6 +86,8 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     for (name, why) in &dataset.left_out {
         left_out.add(source.path(), source.path(), name, why);
     }
+    let form = |values: &Values| change_of(values, version);
+    dataset.list_changes(source.path(), source.path(), Some(&form), &mut left_out);
     Ok(file(&dataset, version)?.with_left_out(left_out))
 }
 
@@ -125,6 +127,7 @@ fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variab
         DType::Uint(1) => {
             let mut signed = variable.clone();
             signed.dtype = DType::Int(1);
+            signed.changes.push(format!("type uint8 (as int8, with the attribute {UNSIGNED})"));
             for attribute in signed.attributes.iter_mut().filter(|one| one.is_of_the_type) {
                 if let Values::Numbers(dtype, ..) = &mut attribute.values {
                     *dtype = DType::Int(1);
@@ -280,8 +283,9 @@ impl Header {
     }
 
     fn attributes(&mut self, attributes: &[Attribute]) -> Result<()> {
-        self.list(NC_ATTRIBUTE, attributes.len())?;
-        for attribute in attributes {
+        let all = || attributes.iter().filter(|attribute| attribute.values != Values::Null);
+        self.list(NC_ATTRIBUTE, all().count())?;
+        for attribute in all() {
             self.name(&attribute.name)?;
             let (dtype, bytes) = self.attribute(&attribute.values);
             self.bytes.extend(type_code(&dtype)?.to_be_bytes());
@@ -298,6 +302,7 @@ impl Header {
             Values::Text(value) => text(value),
             Values::Texts(texts) => text(&joined(texts)),
             Values::Nothing => text("[]"),
+            Values::Null => text(""),
             Values::Bools(bytes, _) => (DType::Int(1), bytes.clone()),
             Values::Numbers(dtype, bytes, many) => {
                 let is_there = self.version == Version::Cdf5
@@ -312,6 +317,20 @@ impl Header {
                 }
             }
         }
+    }
+}
+
+/// Returns the form of an attribute in a file, if it is another one than in the hierarchy.
+fn change_of(values: &Values, version: Version) -> Option<&'static str> {
+    match values {
+        Values::Null => Some("null, which netCDF does not have"),
+        Values::Nothing => Some("an empty list, as the string []"),
+        Values::Texts(_) => Some("a list of strings, as one string"),
+        Values::Bools(..) => Some("true or false, as int8"),
+        Values::Numbers(DType::Uint(_) | DType::Int(8), ..) if version == Version::Cdf2 => {
+            Some("an integer of 64 bits or without a sign, as float64 or as a string")
+        }
+        Values::Text(_) | Values::Numbers(..) => None,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::json::Object;
 use crate::metadata::NodeKind;
 use crate::view::elements::Elements;
 use crate::view::layout::{Items, Layout};
+use crate::view::left_out::{LeftOut, listed};
 use crate::view::parts::{Part, View};
 use crate::view::source::{Children, Source};
 
@@ -23,8 +24,8 @@ const METADATA: &str = "__metadata__";
 const ALIGNMENT: usize = 8;
 
 pub(super) fn build(source: &Source<'_>) -> Result<View> {
-    let mut arrays = Vec::new();
-    find(source, source, &mut arrays)?;
+    let (mut arrays, mut left_out) = (Vec::new(), LeftOut::default());
+    find(source, source, &mut arrays, &mut left_out)?;
     // The longest element types come first, so that each array is aligned.
     arrays.sort_by(|one, other| {
         let key = |array: &Tensor| (std::cmp::Reverse(array.item_len), array.name.clone());
@@ -32,6 +33,10 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     });
     let mut header = Object::new();
     let texts = source.attributes().iter().map(|(name, value)| {
+        if !value.is_string() {
+            let what = format!("attribute {name} (as a string of JSON)");
+            left_out.add_property(source.path(), source.path(), what);
+        }
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         (name.clone(), Value::String(text))
     });
@@ -54,7 +59,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let mut bytes = u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes().to_vec();
     bytes.append(&mut text);
     let elements = arrays.into_iter().map(|array| Part::from(array.elements));
-    View::new([Part::from(bytes)].into_iter().chain(elements))
+    Ok(View::new([Part::from(bytes)].into_iter().chain(elements))?.with_left_out(left_out))
 }
 
 struct Tensor {
@@ -67,17 +72,31 @@ struct Tensor {
 
 /// Adds all arrays below a group to `found`. Fails if one is unsupported, since a file without it
 /// would not be the whole group.
-fn find(root: &Source<'_>, group: &Source<'_>, found: &mut Vec<Tensor>) -> Result<()> {
+fn find(
+    root: &Source<'_>,
+    group: &Source<'_>,
+    found: &mut Vec<Tensor>,
+    lacks: &mut LeftOut,
+) -> Result<()> {
     let Children { nodes, left_out } = group.children()?;
     if let Some((name, error)) = left_out.first() {
         return Err(Error::unsupported(format!("{name}: {}", error.detail())));
     }
     for child in nodes {
+        let names = child.attributes().keys().map(String::as_str);
+        let mut add = |what: &str| lacks.add_property(root.path(), child.path(), what);
+        if !child.attributes().is_empty() {
+            add(&format!("attributes ({})", listed(names)));
+        }
         if child.kind() == NodeKind::Group {
-            find(root, &child, found)?;
+            find(root, &child, found, lacks)?;
             continue;
         }
         let model = child.array()?.model();
+        let names = listed(model.dimension_names.iter().flatten().map(String::as_str));
+        if !names.is_empty() {
+            add(&format!("dimensions ({names})"));
+        }
         let reason = |detail: &str| Error::unsupported(format!("{}: {detail}", child.path()));
         let dtype = dtype(&model.dtype).ok_or_else(|| {
             reason(&format!("safetensors has no type for {}", model.dtype.name()))

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
+use crate::view::left_out::LeftOut;
 use crate::view::parts::{Part, View};
 use crate::view::source::Source;
 
@@ -23,12 +24,23 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
             "it has {count} values, the limit of txt is {MAX_COUNT}"
         )));
     }
-    let mut text = String::new();
+    let (mut text, mut left_out) = (String::new(), LeftOut::default());
     for item in source.values()?.chunks_exact(dtype.item_len().max(1)) {
+        if is_other_nan(item, dtype) {
+            left_out.add_property(source.path(), source.path(), "the bits of NaN (as nan)");
+        }
         text.push_str(&value(item, dtype)?);
         text.push('\n');
     }
-    View::new([Part::from(text)])
+    Ok(View::new([Part::from(text)])?.with_left_out(left_out))
+}
+
+/// Whether an element is a NaN with other bits than the usual one.
+fn is_other_nan(item: &[u8], dtype: &DType) -> bool {
+    let is_float = matches!(dtype, DType::Float(_) | DType::Narrow(_));
+    let text = is_float.then(|| FillValue::from_item(item).to_json(dtype));
+    let text = text.as_ref().and_then(Value::as_str);
+    text.is_some_and(|text| !matches!(text, "NaN" | "Infinity" | "-Infinity"))
 }
 
 fn value(item: &[u8], dtype: &DType) -> Result<String> {

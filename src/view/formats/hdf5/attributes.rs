@@ -45,18 +45,39 @@ pub(super) enum Texts {
 }
 
 /// Adds the attributes of a node to an object. Renames those that HDF5 cannot have, or that the
-/// libraries use.
+/// libraries use. Returns the words for those that differ from the node's.
 pub(super) fn describe(
     file: &mut File,
     object: usize,
     attributes: Vec<cf::Attribute>,
     texts: Texts,
-) -> Result<()> {
+) -> Result<Vec<String>> {
+    let mut changes = Vec::new();
     for one in cf::renamed(attributes, name_of) {
-        let attribute = attribute(file, &one, texts)?;
-        file.describe(object, attribute);
+        changes.extend(one.changed(change_of(&one.values, texts)));
+        if one.values != Values::Null || texts == Texts::Any {
+            let attribute = attribute(file, &one, texts)?;
+            file.describe(object, attribute);
+        }
     }
-    Ok(())
+    Ok(changes)
+}
+
+/// Returns the form of an attribute in a file, if it is another one than in the hierarchy.
+pub(super) fn change_of(values: &Values, texts: Texts) -> Option<&'static str> {
+    let is_long = |len: usize| len > MAX_VALUE_LEN;
+    match values {
+        Values::Texts(all) if is_long(all.len().saturating_mul(ADDRESS_LEN)) => {
+            Some("many strings, as JSON")
+        }
+        Values::Numbers(_, bytes, _) | Values::Bools(bytes, _) if is_long(bytes.len()) => {
+            Some("many values, as JSON")
+        }
+        Values::Null if texts == Texts::Fixed => Some("null, which netCDF does not have"),
+        Values::Nothing if texts == Texts::Fixed => Some("an empty list, as the string []"),
+        Values::Bools(..) if texts == Texts::Fixed => Some("true or false, as int8"),
+        _ => None,
+    }
 }
 
 fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attribute> {
@@ -85,6 +106,11 @@ fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attrib
         Values::Nothing if texts == Texts::Any => numbers(name, &DType::Float(8), &[], Many::Yes),
         Values::Nothing => fixed(name, b"[]"),
         Values::Numbers(dtype, bytes, many) => numbers(name, dtype, bytes, *many),
+        // `h5py.Empty`.
+        Values::Null => {
+            let (dtype, space) = (message::datatype(&DType::Float(4))?, message::no_elements());
+            Ok(Attribute { name: name.clone(), dtype, space, value: Value::Bytes(Vec::new()) })
+        }
     }
 }
 
@@ -136,7 +162,7 @@ pub(super) fn labels(file: &mut File, names: &[Option<String>]) -> Result<Option
 
 fn any_text(file: &mut File, name: &str, text: &str) -> Result<Attribute> {
     let value = Value::InHeap(vec![file.text(text)]);
-    let (dtype, space) = (message::any_string(&DType::String)?, message::dataspace(&[])?);
+    let (dtype, space) = (message::any_string()?, message::dataspace(&[])?);
     Ok(Attribute { name: name.to_owned(), dtype, space, value })
 }
 
@@ -147,6 +173,6 @@ fn any_texts<'t>(
 ) -> Result<Attribute> {
     let items: Vec<_> = texts.map(|text| file.text(text)).collect();
     let space = message::dataspace(&[u64::try_from(items.len()).unwrap_or(u64::MAX)])?;
-    let (dtype, value) = (message::any_string(&DType::String)?, Value::InHeap(items));
+    let (dtype, value) = (message::any_string()?, Value::InHeap(items));
     Ok(Attribute { name: name.to_owned(), dtype, space, value })
 }

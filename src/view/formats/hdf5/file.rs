@@ -9,7 +9,7 @@
 
 use super::heap::{self, Address};
 use super::message::{self, Kind, UNDEFINED};
-use super::strings::{self, Strings};
+use super::strings::Strings;
 use crate::codec::lookup3;
 use crate::error::{Error, Result};
 use crate::view::cf::Room;
@@ -60,9 +60,17 @@ pub(super) enum Content {
 #[derive(Debug)]
 pub(super) struct Dataset {
     pub dtype: Vec<u8>,
-    pub shape: Vec<u64>,
+    /// `None` for a dataset that has no elements, but no shape either.
+    pub shape: Option<Vec<u64>>,
     pub fill: Option<Vec<u8>>,
     pub elements: Stored,
+}
+
+impl Dataset {
+    /// Returns the number of elements.
+    fn count(&self) -> u64 {
+        self.shape.iter().flatten().copied().fold(1, u64::saturating_mul)
+    }
 }
 
 /// The location of elements.
@@ -272,14 +280,15 @@ fn header(object: &Object, number: usize, addresses: &Addresses) -> Result<Vec<u
                 Stored::Chunks(_, chunk, item_len) => {
                     (message::implicit(address, chunk, *item_len)?, true)
                 }
-                Stored::Strings(_) => {
-                    let count = dataset.shape.iter().copied().fold(1, u64::saturating_mul);
-                    let len = count.saturating_mul(strings::ITEM_LEN);
+                Stored::Strings(strings) => {
+                    let count = dataset.count();
+                    let len = count.saturating_mul(strings.item_len());
                     (message::contiguous(address, len), true)
                 }
                 Stored::Nowhere(len) => (message::contiguous(UNDEFINED, *len), false),
             };
-            messages.add(Kind::Dataspace, &message::dataspace(&dataset.shape)?)?;
+            let space = dataset.shape.as_deref().map(message::dataspace).transpose()?;
+            messages.add(Kind::Dataspace, &space.unwrap_or_else(message::no_elements))?;
             messages.add(Kind::Datatype, &dataset.dtype)?;
             let fill = message::fill_value(dataset.fill.as_deref(), is_there)?;
             messages.add(Kind::FillValue, &fill)?;

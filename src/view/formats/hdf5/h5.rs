@@ -7,27 +7,53 @@ use super::attributes::{Texts, describe};
 use super::elements::stored;
 use super::file::{Content, Dataset, File, Object, Stored};
 use super::message;
-use super::scales::name_dimensions;
+use super::record::Record;
+use super::scales::{name_dimensions, unnamed};
 use super::strings::Strings;
-use crate::dtype::DType;
+use crate::dtype::{DType, Time};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::view::cf;
 use crate::view::left_out::LeftOut;
-use crate::view::parts::{Part, View};
+use crate::view::parts::View;
 use crate::view::source::{Children, Source};
 
+/// What a file does not have, and the node that it is of.
+struct Lacks<'p> {
+    top: &'p NodePath,
+    list: LeftOut,
+}
+
+impl Lacks<'_> {
+    fn add(&mut self, source: &Source<'_>, what: &str) {
+        self.list.add_property(self.top, source.path(), what);
+    }
+
+    fn add_all(&mut self, source: &Source<'_>, all: &[String]) {
+        for what in all {
+            self.add(source, what);
+        }
+    }
+}
+
+/// The attribute with the kind of an element of `AnnData`, and its value for `None` and for a whole
+/// data set.
+const ENCODING: &str = "encoding-type";
+const NULL: &str = "null";
+const ANNDATA: &str = "anndata";
+
 pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
-    let (mut file, mut not_held) = (File::default(), LeftOut::default());
+    let mut file = File::default();
+    let mut lacks = Lacks { top: source.path(), list: LeftOut::default() };
     match source.kind() {
         NodeKind::Group => {
-            group(&mut file, source, source.path(), &mut not_held, 0)?;
+            group(&mut file, source, &mut lacks, 0)?;
         }
         NodeKind::Array => {
             let root = file.add(Object::group());
             let mut arrays = Vec::new();
             for array in cf::with_coordinates(source)?.0 {
-                match dataset(&mut file, &array) {
+                match dataset(&mut file, &array, &mut lacks) {
                     Err(error)
                         if error.kind() == Kind::Unsupported && array.path() != source.path() => {}
                     object => arrays.push((array, object?)),
@@ -37,17 +63,19 @@ pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
                 file.link(root, array.name(), *object);
             }
             name_dimensions(&mut file, root, &arrays)?;
+            for (array, _) in &arrays {
+                list_dimensions(array, &mut lacks);
+            }
         }
     }
-    Ok(file.into_view()?.with_left_out(not_held))
+    Ok(file.into_view()?.with_left_out(lacks.list))
 }
 
 /// Adds a group and all nodes below it.
 fn group(
     file: &mut File,
     source: &Source<'_>,
-    top: &NodePath,
-    not_held: &mut LeftOut,
+    lacks: &mut Lacks<'_>,
     depth: usize,
 ) -> Result<usize> {
     file.check_count(depth)?;
@@ -56,9 +84,13 @@ fn group(
     let mut arrays = Vec::new();
     for child in &nodes {
         file.check_count(depth)?;
+        if has_encoding(child, NULL) && has_encoding(source, ANNDATA) {
+            // AnnData stores `None` as an array in Zarr, and as nothing in HDF5.
+            continue;
+        }
         let object = match child.kind() {
-            NodeKind::Group => group(file, child, top, not_held, depth.saturating_add(1))?,
-            NodeKind::Array => match dataset(file, child) {
+            NodeKind::Group => group(file, child, lacks, depth.saturating_add(1))?,
+            NodeKind::Array => match dataset(file, child, lacks) {
                 Err(error) if error.kind() == Kind::Unsupported => {
                     left_out.push((child.name().to_owned(), error));
                     continue;
@@ -73,42 +105,79 @@ fn group(
         file.link(number, child.name(), object);
     }
     name_dimensions(file, number, &arrays)?;
+    for (array, _) in &arrays {
+        list_dimensions(array, lacks);
+    }
     let mut all = cf::attributes(source.attributes(), None);
     all.extend(cf::left_out(&left_out));
     for (name, error) in &left_out {
-        not_held.add(top, source.path(), name, error);
+        lacks.list.add(lacks.top, source.path(), name, error);
     }
-    describe(file, number, all, Texts::Any)?;
+    let changes = describe(file, number, all, Texts::Any)?;
+    lacks.add_all(source, &changes);
     Ok(number)
 }
 
+fn has_encoding(source: &Source<'_>, kind: &str) -> bool {
+    source.attributes().get(ENCODING).is_some_and(|own| own == kind)
+}
+
+/// Lists the names of dimensions that HDF5 has in another form.
+fn list_dimensions(source: &Source<'_>, lacks: &mut Lacks<'_>) {
+    for name in unnamed(source) {
+        lacks.add(source, &format!("dimension {name} (only as a label)"));
+    }
+}
+
 /// Adds an array.
-fn dataset(file: &mut File, source: &Source<'_>) -> Result<usize> {
+fn dataset(file: &mut File, source: &Source<'_>, lacks: &mut Lacks<'_>) -> Result<usize> {
     let array = source.array()?;
     if let Some(error) = array.not_understood() {
         return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
     }
     let model = array.model();
     let fill = model.fill.item(&model.dtype).into_owned();
+    message::dataspace(&model.shape)?;
     let (dtype, fill, elements) = match &model.dtype {
-        DType::String | DType::VariableBytes => {
-            let strings = Stored::Strings(Box::new(Strings::new(source)?));
-            (message::any_string(&model.dtype)?, None, strings)
-        }
-        // HDF5 has no UTF-32.
-        DType::Utf32(_) => {
-            let (values, len) = cf::characters(source, &mut file.room)?;
-            let len = usize::try_from(len).unwrap_or(usize::MAX);
-            (message::string(&values, len)?, None, Stored::Contiguous(Part::from(values)))
+        dtype if Record::is_for(dtype) => {
+            let strings = Strings::new(source)?;
+            if strings.are_lists() {
+                lacks.add(source, "strings with a NUL (all strings as lists of bytes)");
+            }
+            (strings.dtype()?, None, Stored::Strings(Box::new(strings)))
         }
         dtype => (message::datatype(dtype)?, Some(fill), stored(source, None)?),
     };
-    let content = Dataset { dtype, shape: model.shape.clone(), fill, elements };
-    message::dataspace(&content.shape)?;
+    let content = if has_encoding(source, NULL) && model.shape.is_empty() {
+        // `h5py.Empty("f")`, as which AnnData stores `None` in HDF5.
+        let (dtype, elements) = (message::datatype(&DType::Float(4))?, Stored::Nowhere(0));
+        Dataset { dtype, shape: None, fill: None, elements }
+    } else {
+        Dataset { dtype, shape: Some(model.shape.clone()), fill, elements }
+    };
     let number = file.add(Object { attributes: Vec::new(), content: Content::Dataset(content) });
-    let is_number = matches!(model.dtype, DType::Int(_) | DType::Uint(_) | DType::Float(_));
-    let mut all = cf::attributes(source.attributes(), Some(&model.dtype).filter(|_| is_number));
+    list_types(source, &model.dtype, lacks);
+    let has_type = matches!(
+        model.dtype,
+        DType::Int(_) | DType::Uint(_) | DType::Float(_) | DType::Complex(_) | DType::Bytes(_)
+    );
+    let mut all = cf::attributes(source.attributes(), Some(&model.dtype).filter(|_| has_type));
     cf::set_aside(&mut all, &[], &model.dtype);
-    describe(file, number, all, Texts::Any)?;
+    let changes = describe(file, number, all, Texts::Any)?;
+    lacks.add_all(source, &changes);
     Ok(number)
+}
+
+/// Lists the types in an element that HDF5 has only in another form.
+fn list_types(source: &Source<'_>, dtype: &DType, lacks: &mut Lacks<'_>) {
+    match dtype {
+        DType::Time(Time { unit, scale, .. }) => {
+            let step = format!("{scale} {unit}");
+            lacks.add(source, &format!("type {} (as int64, in steps of {step})", dtype.name()));
+        }
+        DType::Struct(fields) => {
+            fields.iter().for_each(|field| list_types(source, &field.dtype, lacks));
+        }
+        _ => {}
+    }
 }

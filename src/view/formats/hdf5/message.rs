@@ -66,12 +66,6 @@ fn class(version: u8, class: u8, bits: [u8; 3], len: usize, behind: &[u8]) -> Re
     Ok(bytes)
 }
 
-/// Returns a type of strings of `len` bytes, padded with NUL. They are ASCII if `text` is, since
-/// some programs read nothing else, and otherwise UTF-8.
-pub(super) fn string(text: &[u8], len: usize) -> Result<Vec<u8>> {
-    class(1, 3, [0x01 | charset(text), 0, 0], len, &[])
-}
-
 /// Returns a type of strings that end at a NUL, which libraries require for their own attributes.
 pub(super) fn terminated_string(text: &[u8]) -> Result<Vec<u8>> {
     class(1, 3, [charset(text), 0, 0], text.len().max(1), &[])
@@ -86,10 +80,15 @@ fn characters(len: usize) -> Result<Vec<u8>> {
     class(1, 3, [0x01, 0, 0], len, &[])
 }
 
-/// Returns a type of strings of any length: UTF-8, or ASCII for bytes, as in h5py.
-pub(super) fn any_string(dtype: &DType) -> Result<Vec<u8>> {
-    let charset = u8::from(*dtype == DType::String);
-    class(1, 9, [0x01, charset, 0], 16, &integer(1, 0)?)
+/// Returns a type of strings of any length in UTF-8, as in h5py.
+pub(super) fn any_string() -> Result<Vec<u8>> {
+    class(1, 9, [0x01, 1, 0], 16, &integer(1, 0)?)
+}
+
+/// Returns a type of lists of bytes of any length. As strings of variable length they would end at
+/// their first NUL.
+pub(super) fn any_bytes() -> Result<Vec<u8>> {
+    class(1, 9, [0, 0, 0], 16, &integer(1, 0)?)
 }
 
 /// Returns a type of lists of references to objects.
@@ -108,6 +107,7 @@ pub(super) fn datatype(dtype: &DType) -> Result<Vec<u8>> {
         DType::Float(8) => float(8, (52, 11)),
         // The types with the infinities and NaN of IEEE 754.
         DType::Narrow(Narrow { name: "bfloat16", .. }) => float(2, (7, 8)),
+        DType::Narrow(Narrow { name: "float8_e3m4", .. }) => float(1, (4, 3)),
         DType::Narrow(Narrow { name: "float8_e4m3", .. }) => float(1, (3, 4)),
         DType::Narrow(Narrow { name: "float8_e5m2", .. }) => float(1, (2, 5)),
         DType::Bytes(_) => characters(len),
@@ -121,6 +121,16 @@ pub(super) fn datatype(dtype: &DType) -> Result<Vec<u8>> {
             let part = datatype(&DType::Float(u8::try_from(len / 2).unwrap_or_default()))?;
             compound(len, &[("r".into(), part.clone()), ("i".into(), part)], &[0, len / 2])
         }
+        DType::ComplexNarrow(number) => {
+            let part = datatype(&DType::Narrow(number))?;
+            compound(len, &[("r".into(), part.clone()), ("i".into(), part)], &[0, len / 2])
+        }
+        // The other bits of the byte have no meaning.
+        DType::Narrow(narrow) if !narrow.is_float() => {
+            let sign = if narrow.is_signed_int() { 0x08 } else { 0 };
+            let bits = u8::try_from(narrow.bits()).unwrap_or(u8::MAX);
+            class(1, 0, [sign, 0, 0], len, &[0, 0, bits, 0])
+        }
         DType::Struct(fields) => {
             let (mut members, mut offsets, mut at) = (Vec::new(), Vec::new(), 0_usize);
             for one in fields.iter() {
@@ -132,7 +142,6 @@ pub(super) fn datatype(dtype: &DType) -> Result<Vec<u8>> {
         }
         DType::Float(_)
         | DType::Narrow(_)
-        | DType::ComplexNarrow(_)
         | DType::Utf32(_)
         | DType::String
         | DType::VariableBytes => {
@@ -157,18 +166,34 @@ fn bits(len: usize) -> u8 {
     u8::try_from(len.saturating_mul(8)).unwrap_or(u8::MAX)
 }
 
-fn field(field: &Field) -> Result<Vec<u8>> {
+/// Returns the type of a field, which may be an array.
+pub(super) fn field(field: &Field) -> Result<Vec<u8>> {
     let of_one = datatype(&field.dtype)?;
-    let Ok(rank @ 1..) = u8::try_from(field.shape.len()) else { return Ok(of_one) };
+    if field.shape.is_empty() { Ok(of_one) } else { array(&field.shape, field.len(), &of_one) }
+}
+
+/// Returns the type of an array in an element: its shape, its length in bytes, and the type of its
+/// elements.
+pub(super) fn array(shape: &[u32], len: usize, of_one: &[u8]) -> Result<Vec<u8>> {
+    let rank = u8::try_from(shape.len()).ok().filter(|rank| *rank <= 32);
+    let rank = rank.ok_or_else(|| Error::unsupported("HDF5 has at most 32 dimensions"))?;
+    if shape.contains(&0) {
+        return Err(Error::unsupported("HDF5 has no fields without elements"));
+    }
     let mut behind = vec![rank];
-    for len in &field.shape {
+    for len in shape {
         behind.extend(len.to_le_bytes());
     }
     behind.extend(of_one);
-    class(3, 10, [0; 3], field.len(), &behind)
+    class(3, 10, [0; 3], len, &behind)
 }
 
-fn compound(len: usize, members: &[(String, Vec<u8>)], offsets: &[usize]) -> Result<Vec<u8>> {
+/// Returns the type of a structure of `len` bytes, whose members begin at these offsets.
+pub(super) fn compound(
+    len: usize,
+    members: &[(String, Vec<u8>)],
+    offsets: &[usize],
+) -> Result<Vec<u8>> {
     let count = u16::try_from(members.len()).map_err(|_| Error::unsupported("too many fields"))?;
     let mut behind = Vec::new();
     for ((name, dtype), offset) in members.iter().zip(offsets) {

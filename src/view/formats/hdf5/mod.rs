@@ -7,6 +7,7 @@ mod h5;
 mod heap;
 mod message;
 mod nc4;
+mod record;
 mod scales;
 mod strings;
 

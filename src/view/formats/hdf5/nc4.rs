@@ -32,6 +32,8 @@ struct Netcdf {
     /// The number of the next dimension; all groups share the count.
     dimension_count: u32,
     variable_count: usize,
+    /// The attributes of variables that differ from those of their arrays.
+    changes: Vec<(NodePath, String)>,
 }
 
 pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
@@ -85,9 +87,20 @@ impl Netcdf {
             }
             self.variable_count = self.variable_count.saturating_add(1);
         }
-        describe(&mut self.file, number, dataset.global_attributes(), Texts::Fixed)?;
+        let all = dataset.global_attributes();
+        for what in describe(&mut self.file, number, all, Texts::Fixed)? {
+            left_out.add_property(root, source.path(), what);
+        }
+        for (path, what) in std::mem::take(&mut self.changes) {
+            left_out.add_property(root, &path, what);
+        }
         for (name, error) in &dataset.left_out {
             left_out.add(root, source.path(), name, error);
+        }
+        dataset.list_changes(root, source.path(), None, left_out);
+        for (name, group) in names.iter().zip(&groups).filter(|(name, group)| *name != group.name())
+        {
+            left_out.add_property(root, group.path(), format!("name {} (as {name})", group.name()));
         }
         for (name, group) in names.iter().zip(groups) {
             let object = self.group(group, root, left_out, depth.saturating_add(1))?;
@@ -137,9 +150,12 @@ impl Netcdf {
             _ => None,
         });
         let dtype = message::datatype(&variable.dtype)?;
-        let content = Content::Dataset(Dataset { dtype, shape, fill, elements });
+        let content = Content::Dataset(Dataset { dtype, shape: Some(shape), fill, elements });
         let number = self.file.add(Object { attributes: Vec::new(), content });
-        describe(&mut self.file, number, variable.attributes.clone(), Texts::Fixed)?;
+        let all = variable.attributes.clone();
+        for what in describe(&mut self.file, number, all, Texts::Fixed)? {
+            self.changes.push((variable.source.path().clone(), what));
+        }
         Ok(number)
     }
 }

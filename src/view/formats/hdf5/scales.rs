@@ -66,15 +66,25 @@ pub(super) fn name_dimensions(
     Ok(())
 }
 
+/// Returns the names of an array's dimensions that no scale can have.
+pub(super) fn unnamed<'s>(source: &'s Source<'_>) -> impl Iterator<Item = &'s str> {
+    let names = source.array().map(|array| array.model().dimension_names.as_slice());
+    let names = names.unwrap_or_default().iter().flatten();
+    names.map(String::as_str).filter(|name| !name.is_empty() && !is_name(name))
+}
+
+/// Whether an object may have the name: it has no slashes and no NUL, and a single dot means the
+/// group itself.
+fn is_name(name: &str) -> bool {
+    !name.contains(['/', '\0']) && name != "." && name.len() <= MAX_NAME_LEN
+}
+
 /// Returns the dimensions of an array, without names if the array has none.
 fn dimensions(source: &Source<'_>) -> Vec<Dimension> {
     let Ok(array) = source.array() else { return Vec::new() };
     let mut names = array.model().dimension_names.iter().cloned();
     let lens = array.model().shape.iter();
-    // A name of HDF5 has no slashes and no NUL, and a single dot means the group itself.
-    let fits =
-        |name: &String| !name.contains(['/', '\0']) && name != "." && name.len() <= MAX_NAME_LEN;
-    let name = |name: Option<String>| name.filter(fits).unwrap_or_default();
+    let name = |name: Option<String>| name.filter(|name| is_name(name)).unwrap_or_default();
     lens.map(|len| Dimension { name: name(names.next().flatten()), len: *len }).collect()
 }
 
@@ -92,7 +102,7 @@ pub(super) fn add_scale(file: &mut File, dimension: &Dimension) -> Result<usize>
         len.ok_or_else(|| Error::unsupported("it would exceed the maximum size of a file"))?;
     let content = Content::Dataset(Dataset {
         dtype: message::datatype(&DType::Float(4))?,
-        shape: vec![dimension.len],
+        shape: Some(vec![dimension.len]),
         fill: None,
         elements: Stored::Nowhere(len),
     });

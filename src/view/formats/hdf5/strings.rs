@@ -1,14 +1,16 @@
-//! The elements of an array of strings, as strings of variable length in HDF5.
+//! The elements of an array of strings, of bytes of variable length, or of structures with strings,
+//! as values of variable length in HDF5.
 //!
-//! Each element is an address of 16 bytes in a global heap that follows the elements. Both are made
-//! from the chunks when they are read. Only the length and place of each collection of the heap is
-//! kept, so an array may have any number of strings. An array whose chunks are no longer those that
-//! the file was generated from is [`Kind::Stale`].
+//! Each element has an address of 16 bytes for each of its values (see [`Record`]) in a global heap
+//! that follows the elements. Both are made from the chunks when they are read. Only the length and
+//! place of each collection of the heap is kept, so an array may have any number of values. An
+//! array whose chunks are no longer those that the file was generated from is [`Kind::Stale`].
 //!
 //! ```text
-//! address of each element | collection of the fill value | collections of each chunk
+//! each element | collection of the fill value | collections of each chunk
 //! ```
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -18,16 +20,15 @@ use std::sync::Arc;
 use foldhash::quality::FixedState;
 
 use super::heap::{self, Address, collection_len};
+use super::record::{Piece, Record, Values};
 use crate::array::{Coords, region};
 use crate::buffer::Buffer;
 use crate::codec::VlenPlaces;
+use crate::dtype::DType;
 use crate::error::{At, Error, Kind, Result};
 use crate::view::elements::{Elements, GetChunk};
 use crate::view::parts::Derived;
-use crate::view::source::{Source, check_chunk_count};
-
-/// The length of an element.
-pub(super) const ITEM_LEN: u64 = 16;
+use crate::view::source::{Source, check_chunk_count, utf8};
 
 /// The most strings in a collection. The number of a string in it has two bytes.
 const MAX_COUNT: usize = 4096;
@@ -46,7 +47,10 @@ const MAX_PARSED: usize = 8;
 #[derive(Debug)]
 pub(super) struct Strings {
     elements: Elements,
+    record: Record,
     count: u64,
+    /// Whether a string has a NUL before its end.
+    has_nul: bool,
     /// The address of the first element in the file.
     address: u64,
     chunks: Vec<Chunk>,
@@ -78,20 +82,29 @@ struct Collection {
     len: u64,
 }
 
-/// The strings of a chunk.
+/// The values of a chunk, in order.
 struct Items {
     bytes: Buffer,
-    places: VlenPlaces,
+    /// The places of elements of variable length.
+    places: Option<VlenPlaces>,
+    count: usize,
 }
 
 impl Items {
-    fn parse(bytes: Buffer, count: usize) -> Result<Self> {
-        let places = VlenPlaces::of(&bytes, count)?;
-        Ok(Self { bytes, places })
+    fn parse(bytes: Buffer, count: usize, record: &Record) -> Result<Self> {
+        let is_variable = record.pieces == [Piece::Whole];
+        let places = is_variable.then(|| VlenPlaces::of(&bytes, count)).transpose()?;
+        let count = places.as_ref().map_or(count, VlenPlaces::count);
+        Ok(Self { bytes, places, count: count.saturating_mul(record.values_count()) })
     }
 
-    fn get(&self, index: usize) -> &[u8] {
-        self.places.get(&self.bytes, index).unwrap_or_default()
+    /// Returns the stored bytes of an element.
+    fn element(&self, index: usize, item_len: usize) -> &[u8] {
+        if let Some(places) = &self.places {
+            return places.get(&self.bytes, index).unwrap_or_default();
+        }
+        let start = index.saturating_mul(item_len);
+        self.bytes.get(start..start.saturating_add(item_len)).unwrap_or_default()
     }
 }
 
@@ -101,13 +114,24 @@ impl Strings {
         let array = source.array()?;
         let counts = array.grid().counts();
         check_chunk_count(counts)?;
+        if let Some(error) = array.not_understood() {
+            return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
+        }
         let too_long = || Error::unsupported("its strings are too long for a file");
-        let shape = &array.model().shape;
-        let count = shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
-        let count = count.filter(|count| *count <= u64::MAX / ITEM_LEN).ok_or_else(too_long)?;
+        let model = array.model();
+        let record = Record::of(&model.dtype, Values::Texts)?;
+        if record.values_count() > MAX_COUNT {
+            let detail = format!("an element has more than {MAX_COUNT} strings");
+            return Err(Error::unsupported(detail));
+        }
+        let item_len = u64::try_from(record.len).unwrap_or(u64::MAX).max(1);
+        let count = model.shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
+        let count = count.filter(|count| *count <= u64::MAX / item_len).ok_or_else(too_long)?;
         let mut strings = Self {
             elements: Elements::of_chunks(source.path(), array),
+            record,
             count,
+            has_nul: false,
             address: 0,
             chunks: Vec::new(),
             collections: Vec::new(),
@@ -115,10 +139,11 @@ impl Strings {
             heap_len: 0,
             print: 0,
         };
-        let fill = array.model().fill.item(&array.model().dtype).into_owned();
-        if !fill.is_empty() && count > 0 {
+        let fill = strings.fill_values();
+        if count > 0 && fill.iter().any(|value| !value.is_empty()) {
             strings.has_fill = true;
-            strings.add(None, 0..1, collection_len([fill.len()]));
+            strings.has_nul = fill.iter().any(|value| value.contains(&0));
+            strings.add(None, 0..fill.len(), collection_len(fill.iter().map(Vec::len)));
         }
         let mut print = FixedState::default().build_hasher();
         let mut at = vec![0; counts.len()];
@@ -144,6 +169,48 @@ impl Strings {
         Self { address, ..self }
     }
 
+    /// Returns the type of the elements.
+    pub fn dtype(&self) -> Result<Vec<u8>> {
+        let model = self.elements.array.model();
+        let values = if self.has_nul { Values::Lists } else { Values::Texts };
+        Ok(Record::of(&model.dtype, values)?.dtype)
+    }
+
+    /// Whether strings are lists of bytes in the file, because readers would stop at a NUL.
+    pub fn are_lists(&self) -> bool {
+        self.has_nul && self.elements.array.model().dtype != DType::VariableBytes
+    }
+
+    /// Returns the length of an element in bytes.
+    pub fn item_len(&self) -> u64 {
+        u64::try_from(self.record.len).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Returns the values of the fill value.
+    fn fill_values(&self) -> Vec<Vec<u8>> {
+        let model = self.elements.array.model();
+        let fill = model.fill.item(&model.dtype);
+        self.values_of(&fill).map(Cow::into_owned).collect()
+    }
+
+    /// Returns the values of a stored element.
+    fn values_of<'e>(&'e self, element: &'e [u8]) -> impl Iterator<Item = Cow<'e, [u8]>> {
+        self.record.pieces.iter().filter_map(|piece| match piece {
+            Piece::Bytes(_) => None,
+            Piece::Text(bytes) => {
+                Some(Cow::Owned(utf8(element.get(bytes.clone()).unwrap_or_default())))
+            }
+            Piece::Whole => Some(Cow::Borrowed(element)),
+        })
+    }
+
+    /// Returns a value of a chunk.
+    fn value<'e>(&'e self, items: &'e Items, index: usize) -> Cow<'e, [u8]> {
+        let each = self.record.values_count().max(1);
+        let element = items.element(index / each, self.elements.array.model().dtype.item_len());
+        self.values_of(element).nth(index % each).unwrap_or_default()
+    }
+
     fn add(&mut self, chunk: Option<usize>, items: Range<usize>, len: u64) {
         self.collections.push(Collection { chunk, items, at: self.heap_len, len });
         self.heap_len = self.heap_len.saturating_add(len);
@@ -156,24 +223,23 @@ impl Strings {
             return Ok(Chunk { collections: first..first, print: None });
         };
         let print = Some(FixedState::default().hash_one(&bytes[..]));
-        let items = Items::parse(bytes, self.chunk_count(&Coords::new(at))?)?;
-        let (mut from, mut sum) = (0, 0_usize);
+        let items = Items::parse(bytes, self.chunk_count(&Coords::new(at))?, &self.record)?;
         let number = Some(self.chunks.len());
-        let lens = |items: &Items, range: Range<usize>| {
-            collection_len(range.map(|index| items.get(index).len()))
-        };
-        for index in 0..items.places.count() {
-            let len = items.get(index).len();
-            let is_full =
-                index.saturating_sub(from) >= MAX_COUNT || sum.saturating_add(len) > MAX_LEN;
-            if is_full && index > from {
-                self.add(number, from..index, lens(&items, from..index));
+        let (mut from, mut lens, mut sum) = (0, Vec::new(), 0_usize);
+        for index in 0..items.count {
+            let value = self.value(&items, index);
+            let (len, has_nul) = (value.len(), value.contains(&0));
+            self.has_nul |= has_nul;
+            let is_full = lens.len() >= MAX_COUNT || sum.saturating_add(len) > MAX_LEN;
+            if is_full && !lens.is_empty() {
+                self.add(number, from..index, collection_len(std::mem::take(&mut lens)));
                 (from, sum) = (index, 0);
             }
+            lens.push(len);
             sum = sum.saturating_add(len);
         }
-        if from < items.places.count() {
-            self.add(number, from..items.places.count(), lens(&items, from..items.places.count()));
+        if !lens.is_empty() {
+            self.add(number, from..items.count, collection_len(lens));
         }
         Ok(Chunk { collections: first..self.collections.len(), print })
     }
@@ -206,11 +272,12 @@ impl Strings {
             let detail = "its strings have changed since the file was opened";
             return Err(Error::new(Kind::Stale, detail).at(&self.elements.path));
         }
-        bytes.map(|bytes| Items::parse(bytes, self.chunk_count(&coords)?)).transpose()
+        let parse = |bytes| Items::parse(bytes, self.chunk_count(&coords)?, &self.record);
+        bytes.map(parse).transpose()
     }
 
     fn heap_address(&self, collection: &Collection) -> u64 {
-        let table_len = self.count.saturating_mul(ITEM_LEN);
+        let table_len = self.count.saturating_mul(self.item_len());
         self.address.saturating_add(table_len).saturating_add(collection.at)
     }
 
@@ -242,41 +309,64 @@ impl Strings {
         Ok((number(chunk)?, number(item)?))
     }
 
-    /// Returns the address of a string in the heap.
-    fn address_of(&self, element: u64, parsed: &Parsed<'_>) -> Result<[u8; 16]> {
-        let (number, item) = self.place_of(element)?;
-        let chunk =
-            self.chunks.get(number).ok_or_else(|| Error::new(Kind::Internal, "no chunk"))?;
-        let found = if let Some(items) = parsed.get(number)? {
-            let all = self.collections.get(chunk.collections.clone()).unwrap_or_default();
-            let at = all.partition_point(|one| one.items.end <= item);
-            let in_collection = |one: &Collection| item.saturating_sub(one.items.start);
-            all.get(at).map(|one| (one, in_collection(one), items.get(item).len()))
-        } else {
-            let model = self.elements.array.model();
-            let fill = self.collections.first().filter(|_| self.has_fill);
-            fill.map(|one| (one, 0, model.fill.item(&model.dtype).len()))
+    /// Returns an element of the file.
+    fn item(&self, element: u64, parsed: &Parsed<'_>) -> Result<Vec<u8>> {
+        let (number, index) = self.place_of(element)?;
+        let model = self.elements.array.model();
+        let items = parsed.get(number)?;
+        let fill = model.fill.item(&model.dtype);
+        let stored = match &items {
+            Some(items) => items.element(index, model.dtype.item_len()),
+            None => &fill,
         };
-        let Some((collection, index, len)) = found.filter(|(.., len)| *len > 0) else {
-            return Ok([0; 16]);
+        let each = self.record.values_count();
+        let mut value = items.as_ref().map_or(0, |_| index.saturating_mul(each));
+        let chunk = items.as_ref().map(|_| number);
+        let mut values = self.values_of(stored);
+        let mut bytes = Vec::with_capacity(self.record.len);
+        for piece in &self.record.pieces {
+            if let Piece::Bytes(range) = piece {
+                bytes.extend(stored.get(range.clone()).unwrap_or_default());
+                continue;
+            }
+            let len = values.next().map_or(0, |value| value.len());
+            bytes.extend(self.address_of(chunk, value, len)?);
+            value = value.saturating_add(1);
+        }
+        Ok(bytes)
+    }
+
+    /// Returns the address in the heap of a value of a chunk, or of the fill value.
+    fn address_of(&self, chunk: Option<usize>, value: usize, len: usize) -> Result<[u8; 16]> {
+        let found = match chunk {
+            Some(number) => {
+                let chunk = self.chunks.get(number);
+                let chunk = chunk.ok_or_else(|| Error::new(Kind::Internal, "no chunk"))?;
+                let all = self.collections.get(chunk.collections.clone()).unwrap_or_default();
+                all.get(all.partition_point(|one| one.items.end <= value))
+            }
+            None => self.collections.first().filter(|_| self.has_fill),
         };
-        let heap = self.heap_address(collection);
-        Ok(Address { len, heap, number: index.saturating_add(1) }.to_bytes())
+        let Some(collection) = found.filter(|_| len > 0) else { return Ok([0; 16]) };
+        let number = value.saturating_sub(collection.items.start).saturating_add(1);
+        Ok(Address { len, heap: self.heap_address(collection), number }.to_bytes())
     }
 
     /// Returns the bytes of a collection.
     fn collection(&self, collection: &Collection, parsed: &Parsed<'_>) -> Result<Vec<u8>> {
-        let Some(number) = collection.chunk else {
-            let model = self.elements.array.model();
-            return Ok(heap::collection([(1, &*model.fill.item(&model.dtype))]));
+        let values: Vec<Cow<'_, [u8]>> = match collection.chunk {
+            None => self.fill_values().into_iter().map(Cow::Owned).collect(),
+            Some(number) => {
+                let items = parsed.get(number)?;
+                let value = |index| match &items {
+                    Some(items) => Cow::Owned(self.value(items, index).into_owned()),
+                    None => Cow::Borrowed(&[][..]),
+                };
+                collection.items.clone().map(value).collect()
+            }
         };
-        let items = parsed.get(number)?;
-        let texts = collection
-            .items
-            .clone()
-            .map(|index| items.as_ref().map_or(&[][..], |items| items.get(index)));
-        let numbered = (1..).zip(texts).filter(|(_, text)| !text.is_empty());
-        Ok(heap::collection(numbered))
+        let numbered = (1..).zip(values.iter().map(|value| &**value));
+        Ok(heap::collection(numbered.filter(|(_, value)| !value.is_empty())))
     }
 }
 
@@ -304,7 +394,7 @@ impl Parsed<'_> {
 
 impl Derived for Strings {
     fn len(&self) -> u64 {
-        self.count.saturating_mul(ITEM_LEN).saturating_add(self.heap_len)
+        self.count.saturating_mul(self.item_len()).saturating_add(self.heap_len)
     }
 
     fn print(&self) -> u64 {
@@ -318,13 +408,14 @@ impl Derived for Strings {
 
     fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
         let parsed = Parsed { strings: self, get, chunks: RefCell::default() };
-        let table_len = self.count.saturating_mul(ITEM_LEN);
+        let item_len = self.item_len();
+        let table_len = self.count.saturating_mul(item_len);
         let mut at = from;
         let mut left = target;
         while !left.is_empty() {
             let (start, bytes) = if at < table_len {
-                let element = at / ITEM_LEN;
-                (element.saturating_mul(ITEM_LEN), self.address_of(element, &parsed)?.to_vec())
+                let element = at / item_len;
+                (element.saturating_mul(item_len), self.item(element, &parsed)?)
             } else {
                 let in_heap = at.saturating_sub(table_len);
                 let index = self

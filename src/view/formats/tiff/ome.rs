@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::view::elements::Elements;
 use crate::view::image::{Image, Kind, levels, title};
 use crate::view::layout::{Items, Layout};
+use crate::view::left_out::LeftOut;
 use crate::view::parts::{Part, View, max_prefix_len};
 use crate::view::source::Source;
 
@@ -68,7 +69,8 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let image = Image::of(first)?;
     let mut places_left = max_tiles();
     let mut all = vec![Level::of(first, &image, &mut places_left)?];
-    for array in arrays {
+    let mut left_out = LeftOut::default();
+    for array in arrays.by_ref() {
         let smaller = Image::of(array)?;
         // In an OME-TIFF pyramid only rows and columns shrink, so it ends before a level that
         // differs otherwise.
@@ -76,9 +78,13 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
             .then(|| Level::of(array, &smaller, &mut places_left))
             .transpose()?
             .filter(|level| all.last().is_some_and(|last| level.is_smaller_than(last)));
-        let Some(level) = level else { break };
+        let Some(level) = level else {
+            leave_out(source, array, &mut left_out);
+            break;
+        };
         all.push(level);
     }
+    arrays.for_each(|array| leave_out(source, array, &mut left_out));
     let (page, outer) = Page::of(&image)?;
     let kinds = stack(outer, page.samples > 1).ok_or_else(|| {
         Error::unsupported(
@@ -92,7 +98,14 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let start = u64::try_from(header(0)?.len()).unwrap_or(u64::MAX);
     let header = header(start)?;
     let elements = all.into_iter().map(|level| Part::from(level.elements));
-    View::new([Part::from(header)].into_iter().chain(elements))
+    Ok(View::new([Part::from(header)].into_iter().chain(elements))?.with_left_out(left_out))
+}
+
+/// Lists a level that the pyramid does not have.
+fn leave_out(image: &Source<'_>, level: &Source<'_>, left_out: &mut LeftOut) {
+    let why = "in the pyramid of an OME-TIFF only rows and columns become fewer";
+    let (root, name) = (image.path(), level.path().relative_to(image.path()));
+    left_out.add(root, root, name.unwrap_or_else(|| level.name()), &Error::unsupported(why));
 }
 
 fn header(levels: &[Level], start: u64, text: &str, image: &Image) -> Result<Vec<u8>> {
