@@ -4,6 +4,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::layout::{Items, Layout};
+use super::turned::{Order, Turned};
 use crate::array::region::{self, Cover, Place, Run};
 use crate::array::{Array, Coords};
 use crate::buffer::{Buffer, reserve};
@@ -66,6 +67,7 @@ pub struct Elements {
     pub array: Arc<Array>,
     layout: Layout,
     items: Items,
+    order: Order,
     item_len: u64,
     /// The number of bytes whose order is reversed together.
     component_len: usize,
@@ -111,7 +113,29 @@ impl Elements {
             dtype => dtype.component_len(),
         };
         let (path, array) = (path.clone(), Arc::clone(array));
-        Ok(Self { path, array, layout, items, item_len, component_len, chunk_len, start: 0, len })
+        let (order, start) = (Order::default(), 0);
+        Ok(Self {
+            path,
+            array,
+            layout,
+            items,
+            order,
+            item_len,
+            component_len,
+            chunk_len,
+            start,
+            len,
+        })
+    }
+
+    /// Returns the same elements with the axes in the order `order`, the slowest first. The axes
+    /// that are not in it follow unchanged.
+    pub fn turned(&self, order: &[usize]) -> Result<Self> {
+        if self.layout != Layout::Linear {
+            return Err(Error::new(Kind::Internal, "an order of axes of chunks"));
+        }
+        let order = Order::new(order, self.array.model().shape.len())?;
+        Ok(Self { order, ..self.clone() })
     }
 
     /// Returns `len` bytes of the elements from `from` on.
@@ -129,6 +153,7 @@ impl Elements {
             array: Arc::clone(array),
             layout: Layout::Chunks,
             items: Items::default(),
+            order: Order::default(),
             item_len: 1,
             component_len: 1,
             chunk_len: 0,
@@ -147,8 +172,8 @@ impl Elements {
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let of_array = self.path == other.path && self.array.has_elements_of(&other.array);
         of_array
-            && (self.layout, self.items, self.start, self.len)
-                == (other.layout, other.items, other.start, other.len)
+            && (self.layout, self.items, &self.order, self.start, self.len)
+                == (other.layout, other.items, &other.order, other.start, other.len)
     }
 
     /// Returns the length in bytes.
@@ -175,7 +200,8 @@ impl Elements {
             Layout::Linear => {
                 // Rows do not share chunks along leading dimensions with one element, or with
                 // chunks of one element.
-                let (counts, shape) = (self.array.grid().counts(), self.array.chunk_shape());
+                let counts = self.order.in_file(self.array.grid().counts());
+                let shape = self.order.in_file(self.array.chunk_shape());
                 let first = shape.iter().position(|len| *len > 1).unwrap_or(shape.len());
                 let across = counts.iter().skip(first.saturating_add(1));
                 across.copied().try_fold(chunk_len, u64::checked_mul)
@@ -188,10 +214,10 @@ impl Elements {
     pub(super) fn rows_until(&self, from: u64, until: u64) -> Option<u64> {
         let least = from.saturating_add(until.saturating_sub(from) / 2);
         let until = self.start.checked_add(until)?;
-        let shape = &self.array.model().shape;
+        let shape = self.order.in_file(&self.array.model().shape);
         let mut row_len = shape.iter().try_fold(self.item_len, |all, len| all.checked_mul(*len))?;
         for len in shape {
-            row_len = row_len.checked_div(*len)?;
+            row_len = row_len.checked_div(len)?;
             let rows = until.checked_div(row_len)?.checked_mul(row_len)?;
             match rows.checked_sub(self.start) {
                 Some(rows) if rows > least => return Some(rows),
@@ -326,13 +352,19 @@ impl Elements {
         }
         self.for_each_box(first, target.len(), &mut |coords, here| {
             if let Some(got) = get(self, coords, &self.bytes_of(&here)?)? {
-                let run = target.get_mut(here.run).ok_or_else(outside)?;
-                region::copy_from(
-                    (&got.bytes, got.start, here.in_chunk),
-                    (run, here.in_run),
-                    here.extent,
-                    self.item_size()?,
-                )?;
+                let run = target.get_mut(here.run.clone()).ok_or_else(outside)?;
+                match self.order.axes() {
+                    Some(order) => {
+                        let turned = here.turned(order, self.item_size()?);
+                        turned.to_run((&got.bytes, got.start), run)?;
+                    }
+                    None => region::copy_from(
+                        (&got.bytes, got.start, here.in_chunk),
+                        (run, here.in_run),
+                        here.extent,
+                        self.item_size()?,
+                    )?,
+                }
             }
             Ok(ControlFlow::Continue(()))
         })
@@ -342,9 +374,12 @@ impl Elements {
     fn write_items(&self, first: u64, data: &[u8], change: &mut ChangeChunk<'_>) -> Result<()> {
         let item_len = self.item_size()?;
         self.for_each_box(first, data.len(), &mut |coords, here| {
-            let run = data.get(here.run).ok_or_else(outside)?;
-            change(self, coords, here.cover, &mut |chunk| {
-                region::copy((run, here.in_run), (chunk, here.in_chunk), here.extent, item_len)
+            let run = data.get(here.run.clone()).ok_or_else(outside)?;
+            change(self, coords, here.cover.clone(), &mut |chunk| match self.order.axes() {
+                Some(order) => here.turned(order, item_len).to_chunk(run, chunk),
+                None => {
+                    region::copy((run, here.in_run), (chunk, here.in_chunk), here.extent, item_len)
+                }
             })?;
             Ok(ControlFlow::Continue(()))
         })
@@ -386,7 +421,9 @@ impl Elements {
         each: &mut dyn FnMut(&Coords, Here<'_>) -> Walk,
     ) -> Walk {
         let mut at = 0_usize;
-        for Run { start, extent } in region::runs(&self.array.model().shape, first, last) {
+        let shape = self.order.in_file(&self.array.model().shape);
+        for Run { start, extent } in region::runs(&shape, first, last) {
+            let (start, extent) = (self.order.in_array(start), self.order.in_array(extent));
             let count = extent.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
             let count = count.and_then(|count| count.checked_mul(self.item_len));
             let run_len = count.and_then(|len| usize::try_from(len).ok()).ok_or_else(outside)?;
@@ -539,6 +576,14 @@ struct Here<'h> {
     extent: &'h [u64],
     cover: Cover,
     reach: Reach,
+}
+
+impl Here<'_> {
+    /// Returns the box for elements whose axes are in another order in the run.
+    fn turned<'t>(&'t self, order: &'t [usize], item_len: usize) -> Turned<'t> {
+        let Self { in_chunk, in_run, extent, .. } = *self;
+        Turned { in_chunk, in_run, extent, order, item_len }
+    }
 }
 
 fn outside() -> Error {

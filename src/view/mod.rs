@@ -23,6 +23,7 @@ mod layout;
 mod left_out;
 mod parts;
 mod source;
+mod turned;
 
 pub use elements::{ChangeChunk, EachChunk, Elements, Excerpt, GetChunk, Reach, Touch, Walk};
 pub use formats::{FORMATS, Format, Nodes};

@@ -44,15 +44,22 @@ struct Case {
     missing: u64,
     layout: Layout,
     items: Items,
+    /// The axes in the order of the file.
+    order: Vec<usize>,
 }
 
 fn case() -> impl Strategy<Value = Case> {
     let axis = (0_u64..7, 1_u64..5);
     let layout = prop::sample::select(&[Layout::Linear, Layout::Chunks][..]);
-    (prop::collection::vec(axis, 0..4), any::<u64>(), layout, any::<[bool; 2]>()).prop_map(
-        |(axes, missing, layout, [big_endian, flip_sign])| {
+    let axes = prop::collection::vec(axis, 0..4).prop_flat_map(|axes| {
+        let order: Vec<usize> = (0..axes.len()).collect();
+        (Just(axes), Just(order).prop_shuffle())
+    });
+    (axes, any::<u64>(), layout, any::<[bool; 2]>()).prop_map(
+        |((axes, order), missing, layout, [big_endian, flip_sign])| {
             let (shape, chunks) = axes.into_iter().unzip();
-            Case { shape, chunks, missing, layout, items: Items { big_endian, flip_sign } }
+            let items = Items { big_endian, flip_sign };
+            Case { shape, chunks, missing, layout, items, order }
         },
     )
 }
@@ -71,6 +78,10 @@ fn bed(case: &Case) -> Bed {
     let none: &GetChunk<'_> = &|_, _, _| Ok(None);
     let source = Source::new(&hierarchy, &NodePath::root(), none).expect("understood");
     let elements = source.elements(case.layout, case.items).expect("a file");
+    let elements = match case.layout {
+        Layout::Linear => elements.turned(&case.order).expect("an order of all axes"),
+        Layout::Chunks => elements,
+    };
     let grid = source.array().expect("an array").grid().clone();
     let rank = case.shape.len();
     let all = |lens: &[u64]| -> Vec<Vec<u64>> {
@@ -106,7 +117,10 @@ fn bed(case: &Case) -> Bed {
     };
     match case.layout {
         Layout::Linear => {
-            for at in all(&case.shape) {
+            let shape: Vec<u64> = case.order.iter().map(|axis| case.shape[*axis]).collect();
+            for turned in all(&shape) {
+                let mut at = vec![0; rank];
+                case.order.iter().zip(turned).for_each(|(axis, index)| at[*axis] = index);
                 let coords: Vec<u64> = (0..rank).map(|i| at[i] / case.chunks[i]).collect();
                 put(&coords, &at);
             }
@@ -211,6 +225,7 @@ fn bookkeeping_is_kept_and_touches_no_chunk() {
         missing: 0,
         layout: Layout::Linear,
         items: Items::default(),
+        order: vec![0],
     };
     let bed = bed(&case);
     let bed = Bed { view: bed.view.with_bookkeeping(1..2), ..bed };

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 import SimpleITK
 import spectral.io.envi
+import vtk
 import zarr
 from astropy.io import fits
+from vtk.util.numpy_support import vtk_to_numpy
 
 from images import NUMBERS, SHAPES, STORES, is_held, make, numbers, ome, same
 from views import ZARRFS, cat, refused
@@ -387,3 +389,65 @@ def test_nifti_tool_says_that_headers_are_good(tmp_path):
         out = cat(tmp_path / str(len(shape)) / "x", "nii", tmp_path / f"{len(shape)}.nii")
         done = subprocess.run(["nifti_tool", "-check_hdr", "-infiles", str(out)], capture_output=True, text=True)
         assert done.returncode == 0 and "header IS GOOD" in done.stdout, done
+
+
+AXES = {
+    # Names of dimensions, attributes of their coordinates, and the kind of each axis.
+    "climate": (["time", "lat", "lon"], {}, "tyx"),
+    "levels": (["valid_time", "isobaricInhPa", "latitude", "longitude"], {}, "tzyx"),
+    "wrf": (["Time", "bottom_top", "south_north", "west_east"], {}, "tzyx"),
+    "turned": (["lat", "lon", "time"], {}, "yxt"),
+    "backwards": (["lon", "lat", "time"], {}, "xyt"),
+    "plane": (["lon", "lat"], {}, "xy"),
+    "units": (["a", "b", "c_"], {"a": {"units": "days since 1970-01-01"}, "b": {"units": "degrees_north"}, "c_": {"units": "degrees_east"}}, "tyx"),
+    "axis": (["a", "b", "d"], {"a": {"axis": "X"}, "b": {"axis": "Y"}, "d": {"axis": "T"}}, "xyt"),
+    "standard_name": (["m", "n"], {"m": {"standard_name": "projection_y_coordinate"}, "n": {"standard_name": "projection_x_coordinate"}}, "yx"),
+    "half known": (["time", "row_", "b"], {}, "tyx"),
+    "unknown": (["a", "b", "d"], {}, "zyx"),
+    "unnamed": (None, {}, "zyx"),
+    "time alone": (["time"], {}, "t"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", AXES)
+def test_axes_of_any_names_and_order_are_recognised(tmp_path, case):
+    names, coordinates, kinds = AXES[case]
+    shape = tuple([5, 3, 4, 2][: len(kinds)])
+    values = make(tmp_path / "s" / "x", shape, "f4", dimension_names=names)
+    root = zarr.open_group(tmp_path / "s", mode="a")
+    for name, attributes in coordinates.items():
+        root.create_array(name, data=np.arange(shape[names.index(name)], dtype="f8"), dimension_names=[name], attributes=attributes)
+    # NIfTI: the axes of space as they lie, fastest first, then time.
+    space = [axis for axis in range(len(shape)) if kinds[axis] != "t"][::-1]
+    time_axis = [kinds.index("t")] if "t" in kinds else []
+    sizes = [shape[axis] for axis in space] + [1] * (3 - len(space)) + [shape[axis] for axis in time_axis]
+    expected = values.transpose([*space, *time_axis]).reshape(sizes)
+    found = np.asanyarray(nibabel.load(cat(tmp_path / "s" / "x", "nii", tmp_path / "x.nii")).dataobj)
+    assert found.shape == tuple(sizes if time_axis else sizes[: len(space)])
+    np.testing.assert_array_equal(found.reshape(sizes), expected)
+    # VTK: x, y and z, and an array for each time.
+    reader = vtk.vtkXMLImageDataReader()
+    reader.SetFileName(str(cat(tmp_path / "s" / "x", "vti", tmp_path / "x.vti")))
+    reader.Update()
+    data = reader.GetOutput()
+    order = [kinds.index(kind) for kind in "xyz" if kind in kinds] or [0]
+    assert data.GetDimensions() == tuple([shape[axis] for axis in order] + [1] * (3 - len(order)))
+    parts = [vtk_to_numpy(data.GetPointData().GetArray(number)) for number in range(data.GetPointData().GetNumberOfArrays())]
+    times = [axis for axis in time_axis if axis not in order]
+    expected = values.transpose([*times, *order[::-1]]).reshape(len(parts), -1)
+    np.testing.assert_array_equal(np.array(parts), expected)
+
+
+def test_axes_of_long_arrays_are_turned_and_written(tmp_path, mount):
+    values = make(tmp_path / "s" / "x", (600, 500, 3), "i2", dimension_names=["lat", "lon", "time"])
+    with mount(tmp_path / "s", copy=False) as m:
+        image = nibabel.load(m / "x.nii")
+        assert image.shape == (500, 600, 1, 3)
+        np.testing.assert_array_equal(np.asanyarray(image.dataobj)[:, :, 0], values.transpose(1, 0, 2))
+        changed = np.memmap(m / "x.nii", "<i2", "r+", 352, (3, 600, 500))
+        changed[1, 100:300, 7] = 5
+        changed.flush()
+        del changed
+        values[100:300, 7, 1] = 5
+        np.testing.assert_array_equal(np.load(m / "x.npy"), values)
+    np.testing.assert_array_equal(zarr.open_array(tmp_path / "s" / "x", mode="r")[...], values)

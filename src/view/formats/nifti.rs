@@ -11,8 +11,9 @@ use super::header::{put, single};
 use super::nifti_zarr;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::image::{Axis, Image, Kind, in_order};
+use crate::view::image::{Axis, Image, Kind};
 use crate::view::layout::{Items, Layout};
+use crate::view::left_out::LeftOut;
 use crate::view::parts::{Part, View};
 use crate::view::source::Source;
 
@@ -48,7 +49,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let mut order: Vec<usize> = places.iter().rev().copied().flatten().collect();
     order.extend(axes.len()..image.axes.len());
     let elements = source.elements(Layout::Linear, Items::default())?;
-    let elements = in_order(&elements, &image.shape(), &order)?;
+    let elements = elements.turned(&order)?;
     let axes = places.map(|place| place.and_then(|place| axes.get(place)));
     let header = Header { axes, datatype, bitpix, units: units(&axes) };
     let short: Option<Vec<i16>> = header.dim().into_iter().map(|len| len.try_into().ok()).collect();
@@ -58,7 +59,19 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
         (Some(dim), Some(base)) if base.len() < LEN_2 => header.version_1(&dim, Some(base)),
         (_, base) => header.version_2(base),
     };
-    View::new([Part::from(bytes)].into_iter().chain(elements))
+    let dim = header.dim();
+    let mut left_out = LeftOut::default();
+    let rank = axes_count(&image, of_pixel);
+    if dim.first() != Some(&rank) {
+        let what = format!("{rank} dimensions (as {})", dim.first().unwrap_or(&0));
+        left_out.add_property(source.path(), source.path(), what);
+    }
+    Ok(View::new([Part::from(bytes), elements.into()])?.with_left_out(left_out))
+}
+
+/// Returns the number of axes of the array outside of pixels.
+fn axes_count(image: &Image, of_pixel: usize) -> u64 {
+    u64::try_from(image.axes.len().saturating_sub(of_pixel)).unwrap_or(u64::MAX)
 }
 
 /// Returns the code of the type, its bits, and the number of axes of the array in a pixel.

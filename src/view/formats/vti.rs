@@ -28,19 +28,18 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     };
     let in_pixel = usize::from(image.is_interleaved());
     let components = image.axes.last().filter(|_| in_pixel == 1).map_or(1, |axis| axis.len);
-    let axes = image.axes.get(..image.axes.len().saturating_sub(in_pixel)).unwrap_or_default();
-    let count = axes.iter().rev().take(3).take_while(|axis| axis.is_space()).count();
+    let count = image.axes.len().saturating_sub(in_pixel);
+    let order = order(image.axes.get(..count).unwrap_or_default());
+    let axes: Vec<Axis> = order.iter().filter_map(|at| image.axes.get(*at)).cloned().collect();
+    let count = axes.iter().filter(|axis| is_in_image(axis, &axes)).count();
     let (outer, space) = axes.split_at(axes.len().saturating_sub(count));
-    if space.is_empty() || outer.iter().any(Axis::is_space) {
-        return Err(Error::unsupported("VTK needs the spatial axes last"));
-    }
     let arrays = outer.iter().try_fold(1_u64, |all, axis| all.checked_mul(axis.len));
     let arrays = arrays.filter(|count| *count <= MAX_ARRAYS).ok_or_else(|| {
         Error::unsupported(format!(
             "the axes before the spatial ones would give more than {MAX_ARRAYS} arrays"
         ))
     })?;
-    let elements = source.elements(Layout::Linear, Items::default())?;
+    let elements = source.elements(Layout::Linear, Items::default())?.turned(&order)?;
     let array_len = elements.len() / arrays.max(1);
     let mut text = head(space)?;
     // A reader shows only one of two arrays with the same name.
@@ -63,6 +62,27 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     }
     parts.push("\n</AppendedData>\n</VTKFile>\n".to_owned().into());
     View::new(parts)
+}
+
+/// Returns the order of the axes in the file: first those that become separate arrays, then z, y
+/// and x. An array without axes of space is an image along its last axis.
+fn order(axes: &[Axis]) -> Vec<usize> {
+    let rank = |at: &usize| {
+        let axis = axes.get(*at).filter(|axis| is_in_image(axis, axes));
+        match axis.map(|axis| axis.kind) {
+            None => 0,
+            Some(Some(Kind::Z)) => 1,
+            Some(Some(Kind::Y)) => 2,
+            Some(_) => 3,
+        }
+    };
+    let mut order: Vec<usize> = (0..axes.len()).collect();
+    order.sort_by_key(rank);
+    order
+}
+
+fn is_in_image(axis: &Axis, axes: &[Axis]) -> bool {
+    if axes.iter().any(Axis::is_space) { axis.is_space() } else { axes.last() == Some(axis) }
 }
 
 fn head(space: &[Axis]) -> Result<String> {

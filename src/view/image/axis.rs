@@ -81,15 +81,3 @@ impl Axis {
         scale.unit.as_ref()?.convert(scale.start, exponent)
     }
 }
-
-/// Returns the kind of an axis with this name.
-pub(super) fn kind_of(name: &str) -> Option<Kind> {
-    Some(match name.to_lowercase().as_str() {
-        "t" | "time" => Kind::Time,
-        "c" | "ch" | "channel" | "channels" | "band" | "bands" => Kind::Channel,
-        "z" => Kind::Z,
-        "y" => Kind::Y,
-        "x" => Kind::X,
-        _ => return None,
-    })
-}

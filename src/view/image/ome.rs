@@ -4,7 +4,8 @@
 
 use serde_json::Value;
 
-use super::axis::{Axis, Channel, Kind, Scale, kind_of};
+use super::axis::{Axis, Channel, Kind, Scale};
+use super::kinds::of_name;
 use super::unit::Unit;
 use crate::error::{Error, Result};
 use crate::json::Object;
@@ -55,7 +56,7 @@ pub fn channel_axis(image: &Value) -> Option<usize> {
         let name = axis.as_str().or_else(|| axis.get("name").and_then(Value::as_str));
         match axis.get("type").and_then(Value::as_str) {
             Some(kind) => kind == "channel",
-            None => name.and_then(kind_of) == Some(Kind::Channel),
+            None => name.and_then(of_name) == Some(Kind::Channel),
         }
     })
 }
@@ -108,7 +109,7 @@ fn describe(image: &Value, dataset: &Value, axes: &mut [Axis]) -> Option<()> {
         axis.kind = match listed.get("type").and_then(Value::as_str) {
             Some("time") => Some(Kind::Time),
             Some("channel") => Some(Kind::Channel),
-            _ => name.and_then(kind_of),
+            _ => name.and_then(of_name),
         };
         let unit = listed.get("unit").and_then(Value::as_str).map(Unit::parse);
         let place = place.as_ref().and_then(|place| place.get(index));

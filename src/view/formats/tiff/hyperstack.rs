@@ -9,7 +9,7 @@ use super::directory::{Form, Value, Writer, resolution, tag};
 use super::page::{Page, stack};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::image::{Axis, Image, Kind, in_order};
+use crate::view::image::{Axis, Image, Kind};
 use crate::view::layout::{Items, Layout};
 use crate::view::parts::{Part, View, max_prefix_len};
 use crate::view::source::Source;
@@ -69,8 +69,7 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     };
     // The length of the header does not depend on the offsets.
     let start = u64::try_from(header(0)?.len()).unwrap_or(u64::MAX);
-    let parts = in_order(&elements, &image.shape(), &order)?;
-    View::new([Part::from(header(start)?)].into_iter().chain(parts))
+    View::new([Part::from(header(start)?), elements.turned(&order)?.into()])
 }
 
 /// Returns the description of a hyperstack, and the order of the axes before those of a page.
