@@ -9,7 +9,7 @@ use super::access::{Access, Opened};
 use super::authors::HandleUse;
 use super::contents::store::StoreReason;
 use super::names::attr::Attr;
-use super::names::file::{Content, Write, slice};
+use super::names::file::{Write, slice};
 use super::names::inode::Inode;
 use super::opening::handles::{Handle, Source};
 use super::opening::passthrough::Passthrough;
@@ -107,9 +107,6 @@ impl Vfs {
         let mut file = handle.inode.file().lock();
         if handle.may_write() && file.content.backing().is_some() {
             file.authors.note(by.thread);
-            if let Content::Unstored(unstored) = &mut file.content {
-                unstored.by = by.thread;
-            }
         }
     }
 

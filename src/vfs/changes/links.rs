@@ -31,7 +31,7 @@ impl Renames {
                 self.contents.stored.bytes_at(from)?
             }
         };
-        if matches!(to, Place::Ordinary(..)) || self.contents.files.is_waiting(Some(to)) {
+        if matches!(to, Place::Ordinary(..)) {
             self.put_new_file(to, bytes)?;
         } else {
             let target = self.names.target(to.clone())?;

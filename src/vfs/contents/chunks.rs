@@ -14,7 +14,6 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use super::latest::Latest;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use crate::array::{Array, ChunkRef};
@@ -47,8 +46,6 @@ pub(in crate::vfs) struct ChunkWriter {
     pub names: Arc<Names>,
     pub stored: Arc<StoredFiles>,
     pub unsynced: Arc<Unsynced>,
-    /// Who stored which chunks in the last minute.
-    pub latest: Latest,
     /// How many threads store in the background.
     pub storing: Arc<AtomicUsize>,
 }
@@ -62,8 +59,7 @@ impl ChunkWriter {
         written: Written,
     ) -> Result<PutChunk> {
         let ChunkRef { array, coords } = chunk;
-        let Written { bytes, base, modified, by } = written;
-        self.latest.note(path, coords, by);
+        let Written { bytes, base, modified } = written;
         let file = bytes.new_file().filter(|_| !self.defers(array));
         let store_file = |file| self.core.cache.write_file(array, coords, file);
         if let Some(file) = file.filter(|_| array.is_trusted() && !bytes.is_empty()) {

@@ -16,7 +16,6 @@ use crate::metadata::model::Group;
 use crate::metadata::shown::ShownChunks;
 use crate::metadata::{NodeKind, NodePath, merge, model};
 use crate::store::Key;
-use crate::vfs::authors::Thread;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
 use crate::vfs::names::listing::Listings;
@@ -34,46 +33,32 @@ pub(in crate::vfs) struct DocumentWriter {
 }
 
 impl DocumentWriter {
-    /// Stores `written`, which the thread `by` wrote, as the metadata file at `path`: a new node, or
-    /// an edit of the one that was last shown as `shown`.
+    /// Stores `written` as the metadata file at `path`: a new node, or an edit of the one that was
+    /// last shown as `shown`.
     pub fn store_document(
         &self,
         path: &NodePath,
         shown: Option<&str>,
         written: &[u8],
-        by: Thread,
     ) -> Result<()> {
+        let changes = self.core.hierarchy.changes();
         self.core.hierarchy.directories.touch(path);
         self.core.hierarchy.directories.forget_became_group(path);
         self.chunks.store_array(path)?;
         let node = self.core.hierarchy.existing(path)?;
-        let before = self.show_as_described(&node, shown, written, by)?;
-        let shown = shown.filter(|_| before.is_none());
-        let stored = self.store_in_form(&node, shown, written);
-        match (&stored, before) {
-            (Err(_), Some(before)) => drop(self.show_in_form(&node, before, by)?),
-            (Err(_), None) => {}
-            // The chunks before it are what it says.
-            (Ok(()), _) => self.chunks.latest.forget(path),
-        }
-        stored
-    }
-
-    fn store_in_form(&self, node: &Node, shown: Option<&str>, written: &[u8]) -> Result<()> {
-        let (path, changes) = (node.path(), self.core.hierarchy.changes());
         if node.is_bare() {
-            return match self.edit_of_removed(node, shown, written)? {
-                Some((removed, edit)) => changes.restore(node, removed, &edit),
-                None => self.create_node(node, &self.core.hierarchy.raise(path, written)?),
+            return match self.edit_of_removed(&node, shown, written)? {
+                Some((removed, edit)) => changes.restore(&node, removed, &edit),
+                None => self.create_node(&node, &self.core.hierarchy.raise(path, written)?),
             };
         }
-        if is_plain_group(node) && is_array(written) {
-            return self.create_node(node, &self.core.hierarchy.raise(path, written)?);
+        if is_plain_group(&node) && is_array(written) {
+            return self.create_node(&node, &self.core.hierarchy.raise(path, written)?);
         }
-        match self.edit_of(node, &self.base_of(node, shown)?, written) {
+        match self.edit_of(&node, &self.base_of(&node, shown)?, written) {
             Ok(edit) => changes.edit(path, &edit),
             Err(error) if error.kind() == Kind::Invalid && is_array(written) => {
-                self.replace_array(node, written, error)
+                self.replace_array(&node, written, error)
             }
             Err(error) => Err(error),
         }
@@ -180,13 +165,13 @@ impl DocumentWriter {
     }
 
     /// Returns the document of a node as a program saw it.
-    pub(super) fn base_of(&self, node: &Node, shown: Option<&str>) -> Result<Arc<str>> {
+    fn base_of(&self, node: &Node, shown: Option<&str>) -> Result<Arc<str>> {
         let text = || self.core.hierarchy.shown().text_of(node, Wanted::Text);
         shown.map_or_else(text, |shown| Ok(shown.into()))
     }
 
     /// Returns how `written` differs from the document of `node` that was shown as `base`.
-    pub(super) fn edit_of(&self, node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
+    fn edit_of(&self, node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
         let (described, chunks) = match node.content() {
             Content::Group(group) => (model::Node::Group(group.clone()), ShownChunks::default()),
             Content::Array(array) => {
@@ -275,7 +260,7 @@ pub fn is_plain_group(node: &Node) -> bool {
     }
 }
 
-pub(super) fn is_array(written: &[u8]) -> bool {
+fn is_array(written: &[u8]) -> bool {
     json::parse_object(written)
         .is_ok_and(|document| document.get("node_type").is_some_and(|kind| kind == "array"))
 }
@@ -286,7 +271,7 @@ fn holds_chunks(array: &Array) -> Result<bool> {
 }
 
 /// Whether chunks of one array are valid for the other.
-pub(super) fn means_same(one: &model::Array, other: &model::Array) -> bool {
+fn means_same(one: &model::Array, other: &model::Array) -> bool {
     one.shape.len() == other.shape.len()
         && one.dtype == other.dtype
         && one.fill.item(&one.dtype) == other.fill.item(&other.dtype)

@@ -123,10 +123,6 @@ impl Files {
             return Ok(false);
         }
         let Ok(target) = self.names.target_of(inode, &file) else { return Ok(false) };
-        let is_long = write.end() > self.core.hierarchy.options().max_chunk_len;
-        if is_long && self.is_kept_as_file(target.as_ref().map(|target| &target.place)) {
-            return Ok(false); // It becomes a file of the store first.
-        }
         let mut written = || {
             let full_len = self.check_end(target.as_ref(), write)?;
             // `try_reserve` only: freeing memory would take time.
@@ -142,8 +138,7 @@ impl Files {
 
     /// Refuses a write that ends past the longest file. Returns the length to allocate at once.
     fn check_end(&self, target: Option<&Target>, write: Write<'_>) -> Result<usize> {
-        let has_grid = target.is_some_and(|target| target.waits().is_none());
-        let (limit, full_len) = match target.and_then(Target::chunk).filter(|_| has_grid) {
+        let (limit, full_len) = match target.and_then(Target::chunk) {
             Some((_, chunk)) => {
                 let chunk_len = chunk.array.chunk_len(&chunk.coords)?;
                 (chunk_len.longest(), chunk_len.exactly())
@@ -245,7 +240,6 @@ impl Files {
     /// Like [`Self::truncate_content`], for a caller that has locked the file.
     pub fn truncate_locked(&self, inode: &Inode, file: &mut File, len: u64) -> Result<()> {
         let mut cut = || {
-            self.leave_memory(inode, file, Write { offset: len, data: &[] })?;
             if let Some(open) = self.open_to_change(inode, file)? {
                 return open.set_len(len);
             }
@@ -355,9 +349,6 @@ impl Files {
             }
         }
         let place = inode.place();
-        if matches!(file.content, Content::Unstored(_)) && self.is_waiting(place.as_ref()) {
-            return;
-        }
         match (&file.content, &place) {
             // It stays until it is due, even if no handle and no kernel inode refers to it.
             (Content::Unstored(_), Some(place @ Place::Ordinary(..))) => {

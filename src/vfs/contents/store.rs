@@ -43,7 +43,7 @@ impl Files {
         if !is_store_failure(error) || is_full && unstored.bytes.file().is_some() {
             return Ok(false);
         }
-        let Written { bytes, base, modified, .. } = unstored.written();
+        let Written { bytes, base, modified } = unstored.written();
         let limit = chunk.array.chunk_len(&chunk.coords)?.longest();
         let stamp = bytes.stamp();
         let new = NewChunk { bytes: Some(bytes.to_buffer(limit)?), base };
@@ -89,9 +89,6 @@ impl Files {
                 self.memory.forget_unstored(file);
             }
             return Ok(());
-        }
-        if let Some(error) = target.as_ref().ok().and_then(|target| target.as_ref()?.waits()) {
-            return self.keep_waiting(inode, file, error, reason);
         }
         if !self.is_due(&place, unstored, reason, (writers, is_open)) {
             return Ok(());
@@ -298,19 +295,16 @@ impl Files {
         let bytes = written.bytes.to_buffer(crate::limits::METADATA.get())?;
         Ok(match place {
             Place::Document(path) if self.core.form_of(path) == Form::Zarr3 => {
-                self.documents.store_document(path, shown, &bytes, written.by)?;
-                self.store_waiting(path)?;
+                self.documents.store_document(path, shown, &bytes)?;
                 None
             }
-            Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
+            Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
                 self.documents.store_zarr2(place, shown, &bytes)?;
-                self.store_waiting(path)?;
                 None
             }
             Place::StoredDocument(path, key) => {
                 self.documents.store_stored_document(path, key, &bytes)?;
                 self.documents.invalidate_document(path);
-                self.store_waiting(path)?;
                 None
             }
             other => {

@@ -58,7 +58,7 @@ impl DocumentWriter {
                 zarr2::to_v3(kind, &written, Some(&known.attributes))?,
             ),
         };
-        self.store_document(path, Some(&base), new.as_bytes(), None)?;
+        self.store_document(path, Some(&base), new.as_bytes())?;
         if let Place::Document(_) = place {
             self.names.zarr2.note_written(path, &written);
         }
@@ -77,7 +77,7 @@ impl DocumentWriter {
         let base = removed.as_ref().filter(|_| node.kind() == kind).and_then(|removed| {
             zarr2::to_v3(kind, &removed.document, Some(&removed.attributes)).ok()
         });
-        self.store_document(path, base.as_deref(), document.as_bytes(), None)?;
+        self.store_document(path, base.as_deref(), document.as_bytes())?;
         self.names.zarr2.note_written(path, written);
         self.names.zarr2.early_attributes.lock().remove(path);
         self.names.zarr2.removed_files.lock().retain(|place| place.node() != Some(path));

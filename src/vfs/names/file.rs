@@ -156,9 +156,6 @@ impl File {
     /// Records who changed unstored bytes. Once the file has its full length, `full_len`, it is
     /// complete and its authors do not matter; `full_len` is 0 if there is no such length.
     pub fn note_author(&mut self, full_len: usize, by: Thread) {
-        if let Content::Unstored(unstored) = &mut self.content {
-            unstored.by = by;
-        }
         let is_whole = matches!(&self.content, Content::Unstored(unstored)
             if full_len > 0 && unstored.bytes.len() == full_len);
         if !is_whole {
@@ -284,8 +281,6 @@ pub struct Unstored {
     pub keep_modified: bool,
     /// Whether a close or `fsync` came after the last write.
     pub settled: bool,
-    /// The thread that wrote last.
-    pub by: Thread,
     /// When they were loaded, or when storing them last failed.
     pub since: Instant,
     /// The chunk before a part of it was changed, `None` if it was written completely.
@@ -307,7 +302,6 @@ impl Unstored {
             modified,
             keep_modified: false,
             settled: false,
-            by: None,
             since,
             base: None,
             written: Vec::new(),
@@ -332,7 +326,7 @@ impl Unstored {
         // The kernel does not say when it writes after a program set the time.
         let is_last = self.last_modified() == self.modified;
         let modified = (self.keep_modified && is_last).then_some(self.modified);
-        Written { bytes: self.bytes.clone(), base: self.base.clone(), modified, by: self.by }
+        Written { bytes: self.bytes.clone(), base: self.base.clone(), modified }
     }
 
     /// Returns the bytes of a new or truncated file.
@@ -426,13 +420,11 @@ pub struct Written {
     pub base: Option<Base>,
     /// The modification time that a program set.
     pub modified: Option<SystemTime>,
-    /// The thread that wrote last.
-    pub by: Thread,
 }
 
 impl From<Buffer> for Written {
     fn from(bytes: Buffer) -> Self {
-        Self { bytes: bytes.into(), base: None, modified: None, by: None }
+        Self { bytes: bytes.into(), base: None, modified: None }
     }
 }
 
