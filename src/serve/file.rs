@@ -93,7 +93,7 @@ impl Answer {
     /// Reads the first bytes of the body.
     fn read_first(&mut self) -> Result<()> {
         let mut rest = Rest { open: &self.open, part: self.part.clone() };
-        self.first = rest.next()?.unwrap_or_default();
+        self.first = rest.next(BLOCK)?.unwrap_or_default();
         Ok(())
     }
 
@@ -191,9 +191,9 @@ struct Rest<'o> {
 }
 
 impl Rest<'_> {
-    fn next(&mut self) -> Result<Option<Bytes>> {
+    fn next(&mut self, most: usize) -> Result<Option<Bytes>> {
         let left = self.part.end.saturating_sub(self.part.start);
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(most);
         if len == 0 {
             return Ok(None);
         }
@@ -211,14 +211,19 @@ struct Transfer {
 }
 
 impl Produce for Transfer {
-    fn next(&mut self) -> Result<Option<Bytes>> {
-        if let Some(first) = self.first.take() {
+    fn next(&mut self, most: usize) -> Result<Option<Bytes>> {
+        if let Some(mut first) = self.first.take() {
+            let whole = self.part.end.saturating_sub(self.part.start);
+            // The rest of a longer file is read again.
+            if first.len() > most && u64::try_from(first.len()).is_ok_and(|len| len < whole) {
+                first = Bytes::copy_from_slice(first.get(..most).unwrap_or_default());
+            }
             let len = u64::try_from(first.len()).unwrap_or(u64::MAX);
             self.part.start = self.part.start.saturating_add(len);
             return Ok(Some(first));
         }
         let mut rest = Rest { open: &self.open, part: self.part.clone() };
-        let next = rest.next();
+        let next = rest.next(most);
         self.part.start = rest.part.start;
         next
     }

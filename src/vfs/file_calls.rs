@@ -100,12 +100,19 @@ impl Vfs {
         }
     }
 
-    /// Records who opened a file that the kernel writes by itself. The thread must wait for the
-    /// answer.
+    /// Records who opened a file for writing. The thread must wait for the answer.
     pub fn note_writer(&self, by: HandleUse) {
         let Ok(handle) = self.opener.handles.get(by.handle) else { return };
+        if !handle.may_write() {
+            return;
+        }
+        if let Some(view) = handle.view() {
+            return view.note_user(by.thread);
+        }
         let mut file = handle.inode.file().lock();
-        if handle.may_write() && file.content.backing().is_some() {
+        file.users.note(by.thread);
+        if file.content.backing().is_some() {
+            // The kernel writes by itself.
             file.authors.note(by.thread);
         }
     }
@@ -207,8 +214,8 @@ impl Vfs {
     }
 
     /// Stores the unstored bytes of a file at the close of a descriptor. If the process has written
-    /// none of them (a child that closes inherited descriptors), it neither stores an incomplete
-    /// file nor gets an error for it.
+    /// none of them (a child that closes inherited descriptors), it neither stores them nor gets an
+    /// error for them, nor one that is due to the writers of pending chunks.
     pub fn flush(&self, by: impl Into<HandleUse>) -> Result<()> {
         let HandleUse { handle, thread } = by.into();
         let handle = self.opener.handles.get(handle)?;
@@ -216,8 +223,11 @@ impl Vfs {
             return Ok(());
         }
         let is_of_others = match handle.view() {
-            Some(view) => view.is_written_by_others(thread),
-            None => handle.inode.file().lock().is_written_by_others(thread),
+            Some(view) => view.is_closed_by_stranger(thread) || view.is_written_by_others(thread),
+            None => {
+                let file = handle.inode.file().lock();
+                file.users.knows_as_stranger(thread) || file.is_written_by_others(thread)
+            }
         };
         if is_of_others {
             return Ok(());

@@ -404,6 +404,18 @@ impl Vfs {
         self.core.hierarchy.recovery().recover_beside(|| self.core.alone());
     }
 
+    /// Ends all waits for a remote store. What would have to be stored there stays unstored.
+    pub fn give_up(&self) {
+        if self.is_remote() {
+            self.core.hierarchy.store().read().stop();
+        }
+    }
+
+    /// Returns how many requests a remote store has answered.
+    pub fn answered(&self) -> Option<u64> {
+        Some(self.core.hierarchy.store().read().requests()?.answered)
+    }
+
     /// Ends all waits for a remote store, unless something may have to be stored there.
     pub fn stop_waiting(&self) {
         let may_store = || {

@@ -11,6 +11,7 @@
 
 mod check;
 mod circles;
+mod closes;
 mod command;
 mod convert;
 mod create;

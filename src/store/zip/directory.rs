@@ -63,9 +63,25 @@ pub(super) fn read(archive: &Archive, limits: &Limits) -> Result<Table> {
     if end.saturating_sub(start) > limits.directory {
         return Err(window.too_long(end.saturating_sub(start)));
     }
-    let mut builder = Builder::default();
-    let mut left_out = LeftOut::default();
-    let mut entries = found.entries(&mut buffer);
+    let mut read = |separators| add_all(&found, &mut buffer, &window, limits, separators);
+    let (mut builder, mut names) = read(Separators::default())?;
+    if names.backslashes > 0 && !names.has_slash {
+        (builder, names) = read(Separators { are_backslashes: true, ..names })?;
+    }
+    names.report(archive);
+    builder.finish(stat, start)
+}
+
+/// Adds all entries.
+fn add_all<'w, 'a>(
+    found: &ZipArchive<&'w Window<'a>>,
+    buffer: &mut [u8],
+    window: &'w Window<'a>,
+    limits: &Limits,
+    mut separators: Separators,
+) -> Result<(Builder, Separators)> {
+    let (mut builder, mut left_out) = (Builder::default(), LeftOut::default());
+    let mut entries = found.entries(buffer);
     while let Some(entry) = entries.next_entry().map_err(|error| window.explain(error))? {
         if builder.count() >= limits.entries {
             return Err(Error::too_large(format!(
@@ -73,10 +89,10 @@ pub(super) fn read(archive: &Archive, limits: &Limits) -> Result<Table> {
                 limits.entries
             )));
         }
-        add(&mut builder, &mut left_out, &entry)?;
+        add(&mut builder, &mut left_out, &mut separators, &entry)?;
     }
-    left_out.report(archive);
-    builder.finish(stat, start)
+    separators.left_out = left_out;
+    Ok((builder, separators))
 }
 
 /// Returns the end of the archive, once no later change of the archive can keep its version.
@@ -138,6 +154,7 @@ fn check_single(window: &Window<'_>, end_offset: u64) -> Result<()> {
 fn add(
     builder: &mut Builder,
     left_out: &mut LeftOut,
+    separators: &mut Separators,
     entry: &ZipFileHeaderRecord<'_>,
 ) -> Result<()> {
     if entry.flags().is_masked() {
@@ -146,11 +163,16 @@ fn add(
     let bytes = entry.file_path().as_bytes();
     let made_by = entry.version_made_by().creator_system();
     let extra = entry.extra_fields().find(|(id, _)| *id == UNICODE_NAME).map(|(_, field)| field);
+    let is_dos = [CreatorSystem::FAT, CreatorSystem::NTFS, CreatorSystem::VFAT].contains(&made_by);
+    if !separators.are_backslashes {
+        separators.note(bytes, is_dos);
+    }
     let raw = Raw {
         bytes,
         is_utf8: entry.flags().is_utf8(),
         extra,
-        is_dos: [CreatorSystem::FAT, CreatorSystem::NTFS, CreatorSystem::VFAT].contains(&made_by),
+        is_dos,
+        has_backslashes: separators.are_backslashes,
     };
     let name = match raw.named() {
         Named::Key(name) => name,
@@ -180,6 +202,42 @@ fn add(
         )));
     }
     builder.add(&name, &record)
+}
+
+/// What separates directories in the names of an archive, as far as it was read.
+#[derive(Debug, Default)]
+struct Separators {
+    /// Whether backslashes do, although the archive does not say that a program of DOS made it.
+    are_backslashes: bool,
+    /// Whether a name has a slash.
+    has_slash: bool,
+    /// The number of names with backslashes that do not separate directories.
+    backslashes: usize,
+    left_out: LeftOut,
+}
+
+impl Separators {
+    fn note(&mut self, name: &[u8], is_dos: bool) {
+        self.has_slash |= name.contains(&b'/');
+        let is_part = !is_dos && name.contains(&b'\\');
+        self.backslashes = self.backslashes.saturating_add(usize::from(is_part));
+    }
+
+    fn report(&self, archive: &Archive) {
+        let (key, count) = (&archive.key, self.backslashes);
+        if self.are_backslashes {
+            log::warn!(
+                "{key}: backslashes separate the directories in {count} names, since no name has a \
+                 slash; `unzip` does the same"
+            );
+        } else if count > 0 {
+            log::warn!(
+                "{key}: {count} names have backslashes, which are parts of the names, since other \
+                 names have slashes"
+            );
+        }
+        self.left_out.report(archive);
+    }
 }
 
 /// The entries whose names are no keys.
