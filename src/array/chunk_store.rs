@@ -225,49 +225,14 @@ impl Error {
 pub struct Direct {
     store: Store,
     prefix: Prefix,
-    keeps_directory: bool,
     encoding: KeyEncoding,
     grid: Grid,
 }
 
-/// The place of the chunks of an array.
-#[derive(Debug, Clone)]
-pub struct ChunkPlace {
-    /// The prefix of their keys.
-    pub prefix: Prefix,
-    /// Whether the directory of this prefix is there as long as the array is.
-    pub keeps_directory: bool,
-}
-
-impl From<Prefix> for ChunkPlace {
-    fn from(prefix: Prefix) -> Self {
-        Self { prefix, keeps_directory: false }
-    }
-}
-
 impl Direct {
-    /// Returns the chunk store at `place` in `store`.
-    pub fn new(
-        store: Store,
-        place: impl Into<ChunkPlace>,
-        encoding: KeyEncoding,
-        grid: Grid,
-    ) -> Self {
-        let ChunkPlace { prefix, keeps_directory } = place.into();
-        Self { store, prefix, keeps_directory, encoding, grid }
-    }
-
-    /// Fails with `ESTALE` if another program has removed the directory of the array, or given it
-    /// another name. A chunk would make it again, without the metadata file.
-    fn check_there(&self) -> Result<()> {
-        let Some(files) = self.store.files().filter(|_| self.keeps_directory) else {
-            return Ok(());
-        };
-        if self.prefix.is_root() || files.file_stat(self.prefix.as_str())?.is_some() {
-            return Ok(());
-        }
-        let detail = "another program removed the array, or gave it another name";
-        Err(Error::new(Kind::Os(libc::ESTALE), detail).at(self.prefix.as_str()))
+    /// Returns the chunk store below `prefix` in `store`.
+    pub fn new(store: Store, prefix: Prefix, encoding: KeyEncoding, grid: Grid) -> Self {
+        Self { store, prefix, encoding, grid }
     }
 
     fn keys(&self, coords: &[Coords]) -> Result<Vec<Key>> {
@@ -329,9 +294,6 @@ impl ChunkStore for Direct {
                 }
             });
         }
-        if !set.is_empty() {
-            self.check_there()?;
-        }
         let (positions, values): (Vec<usize>, Vec<_>) = set.into_iter().unzip();
         for (at, stat) in positions.into_iter().zip(self.store.write()?.set_all(values)) {
             if let Some(slot) = stored.get_mut(at) {
@@ -349,7 +311,6 @@ impl ChunkStore for Direct {
     }
 
     fn set_file(&self, coords: &Coords, file: &NewFile) -> Result<Option<Stat>> {
-        self.check_there()?;
         self.store.write()?.set_file(&self.key(coords)?, file)
     }
 

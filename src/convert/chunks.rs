@@ -13,7 +13,7 @@ use super::survey::Stored;
 use super::units::{self, places};
 use super::watch::{Watch, stopped};
 use crate::array::region::{self, Place};
-use crate::array::{Array, Change, Coords, FillChunks};
+use crate::array::{Array, Change, Coords, Current, FillChunks};
 use crate::buffer::Buffer;
 use crate::cache::ChunkCache;
 use crate::error::{At, Error, Kind, Result};
@@ -257,7 +257,7 @@ impl Work<'_> {
         }
         let any = !changes.is_empty();
         if any {
-            self.dest().write_chunks(changes, FillChunks::Store)?;
+            Current::made_here(self.dest()).write_chunks(changes, FillChunks::Store)?;
         }
         Ok(any)
     }

@@ -212,7 +212,7 @@ impl Filesystem for Fs {
         let open = move |vfs: &Vfs| {
             attributes::before_open(vfs, user, ino.0, access);
             let opened = vfs.open(ino.0, access);
-            opened.inspect(|opened| vfs.note_writer(HandleUse::by(opened.handle, thread)))
+            opened.inspect(|opened| vfs.note_opener(HandleUse::by(opened.handle, thread)))
         };
         let vfs = Arc::clone(&self.vfs);
         let takes_time =
@@ -249,7 +249,7 @@ impl Filesystem for Fs {
         let create = move |vfs: &Vfs| {
             let exclusive = flags & libc::O_EXCL != 0;
             let created = vfs.create(parent.0, utf8(&name)?, by, access, exclusive);
-            created.inspect(|(_, opened)| vfs.note_writer(HandleUse::by(opened.handle, thread)))
+            created.inspect(|(_, opened)| vfs.note_opener(HandleUse::by(opened.handle, thread)))
         };
         self.later("create", create, move |created| match created {
             Ok((attr, opened)) => {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::node::Node;
 use super::nodes::Hierarchy;
@@ -96,9 +97,16 @@ impl Hierarchy {
     /// Returns the node at `path`, one of the child names; `None` if it is no node. A directory
     /// that this process may not search may be one.
     pub fn child_node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
-        let is_node =
-            |node: &Arc<Node>| !node.is_bare() || node.stored().is_some() || node.is_closed();
         Ok(self.node(path)?.filter(is_node))
+    }
+
+    /// Like [`Self::child_node`], as the store has it at `since` or later.
+    pub(super) fn child_node_since(
+        &self,
+        path: &NodePath,
+        since: Instant,
+    ) -> Result<Option<Arc<Node>>> {
+        Ok(self.node_since(path, since)?.filter(is_node))
     }
 
     /// Returns the nodes directly below a group, sorted by name. Each is read when the iterator
@@ -120,4 +128,9 @@ impl Hierarchy {
         Ok(self.existing(&root)?.document().is_some()
             || self.children(&root)?.next().transpose()?.is_some())
     }
+}
+
+/// Whether a directory is a node, even if the mount does not show its metadata file.
+fn is_node(node: &Arc<Node>) -> bool {
+    !node.is_bare() || node.stored().is_some() || node.is_closed()
 }

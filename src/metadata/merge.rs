@@ -5,6 +5,8 @@
 //! member by member and attribute by attribute; everything else keeps its stored spelling. A change
 //! that would alter the meaning of stored chunks fails.
 
+use std::cmp::Ordering;
+
 use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Elements};
@@ -18,7 +20,7 @@ use super::types::{Endian, data_type};
 use super::{draft, n5, rectilinear, skim, v2, v3};
 use crate::codec::CodecSpec;
 use crate::dtype::{FillValue, integer};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::json::Object;
 use crate::json::{self, Change, NewValue, Text, describe, same};
 
@@ -29,6 +31,8 @@ pub struct Edit {
     pub attributes: Vec<(String, Option<Value>)>,
     /// The new shape of an array, of the same rank.
     pub shape: Option<Vec<u64>>,
+    /// The shape that the writer saw; empty if any stored shape becomes the new one.
+    pub shape_before: Vec<u64>,
     /// The new names of an array's dimensions; an empty list removes them.
     pub dimension_names: Option<Vec<Option<String>>>,
     /// Whether a group gets consolidated metadata, which zarrfs generates from the stored metadata.
@@ -102,11 +106,28 @@ pub fn diff(base: &str, new: &[u8], node: &Node, files: &ShownChunks) -> Result<
     }
     if let Node::Array(array) = node {
         check_unchanged(&base, &new, array, files)?;
-        edit.shape = shape(&base, &new, array)?;
+        if let Some((before, now)) = shape(&base, &new, array)? {
+            (edit.shape_before, edit.shape) = (before, Some(now));
+        }
         edit.dimension_names = names(&base, &new, array)?;
     }
     edit.members = members(&base, &new)?;
     Ok(edit)
+}
+
+/// Whether two metadata files, as the mount shows them, may describe one node at two times: its
+/// kind, and of an array the data type, the fill value and the number of dimensions, are the same.
+pub fn describe_one_node(one: &[u8], other: &[u8]) -> bool {
+    let (Ok(one), Ok(other)) = (json::parse_object(one), json::parse_object(other)) else {
+        return false;
+    };
+    let are_same = |member: &str| match (one.get(member), other.get(member)) {
+        (Some(one), Some(other)) => same(one, other),
+        (None, None) => true,
+        (None, Some(_)) | (Some(_), None) => false,
+    };
+    let rank = |document: &Object| document.get("shape").and_then(Value::as_array).map(Vec::len);
+    ["node_type", "data_type", "fill_value"].into_iter().all(are_same) && rank(&one) == rank(&other)
 }
 
 fn as_invalid(error: &Error) -> Error {
@@ -199,7 +220,8 @@ fn is_fill(value: &Value, array: &Array) -> bool {
     fill.is_ok_and(|fill| fill.item(&array.dtype) == array.fill.item(&array.dtype))
 }
 
-fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<u64>>> {
+/// Returns the shape that a writer saw and its new one, if they differ.
+fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<(Vec<u64>, Vec<u64>)>> {
     let of = |document: &Object| {
         lengths(document.get("shape").unwrap_or(&Value::Null), "shape")
             .map_err(|error| as_invalid(&error))
@@ -208,7 +230,8 @@ fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<u64>>>
     if found.len() != array.shape.len() {
         return refused("shape", new.get("shape"), "the number of dimensions cannot change");
     }
-    Ok((found != of(base)?).then_some(found))
+    let before = of(base)?;
+    Ok((found != before).then_some((before, found)))
 }
 
 /// Returns the new names of dimensions if they change. A list of nulls counts as no list.
@@ -282,10 +305,11 @@ impl Dialect {
         if let Some(shape) = &edit.shape {
             match self {
                 Self::N5 => {
-                    let dimensions: Vec<u64> = shape.iter().rev().copied().collect();
-                    put_shape(text, document, "dimensions", &dimensions)?;
+                    let reversed = |shape: &[u64]| shape.iter().rev().copied().collect::<Vec<_>>();
+                    let (before, new) = (reversed(&edit.shape_before), reversed(shape));
+                    put_shape(text, document, "dimensions", &before, &new)?;
                 }
-                _ => put_shape(text, document, "shape", shape)?,
+                _ => put_shape(text, document, "shape", &edit.shape_before, shape)?,
             }
         }
         if let Some(names) = &edit.dimension_names {
@@ -444,8 +468,14 @@ fn put(text: &mut Text, path: &[&str], value: Option<&Value>) -> Result<()> {
     }
 }
 
-/// Sets the lengths that change.
-fn put_shape(text: &mut Text, document: &Object, member: &str, shape: &[u64]) -> Result<()> {
+/// Sets the lengths that change. `before` is the shape that the writer saw.
+fn put_shape(
+    text: &mut Text,
+    document: &Object,
+    member: &str,
+    before: &[u64],
+    shape: &[u64],
+) -> Result<()> {
     let stored = lengths(document.get(member).unwrap_or(&Value::Null), member)?;
     if stored.len() != shape.len() {
         return Err(Error::invalid(format!(
@@ -453,11 +483,35 @@ fn put_shape(text: &mut Text, document: &Object, member: &str, shape: &[u64]) ->
         )));
     }
     for (index, (old, new)) in stored.iter().zip(shape).enumerate() {
-        if old != new {
+        let new = merged_length(*before.get(index).unwrap_or(old), *new, *old)
+            .ok_or_else(|| changed_by_others(before, &stored))?;
+        if *old != new {
             text.set_item(&[member], index, &json!(new))?;
         }
     }
     Ok(())
+}
+
+/// Merges the new length of a dimension with the stored one; `before` is the length that the writer
+/// saw. If two programs have made it longer, it becomes the longer one. `None` if one has made it
+/// longer and one shorter: then nothing tells which they want.
+fn merged_length(before: u64, new: u64, stored: u64) -> Option<u64> {
+    match (new.cmp(&before), stored.cmp(&before)) {
+        (Ordering::Equal, _) => Some(stored),
+        (_, Ordering::Equal) => Some(new),
+        (Ordering::Greater, Ordering::Greater) => Some(new.max(stored)),
+        (Ordering::Less, Ordering::Less) => Some(new.min(stored)),
+        _ => None,
+    }
+}
+
+/// Returns the error of a writer that does not know the stored shape.
+fn changed_by_others(before: &[u64], stored: &[u64]) -> Error {
+    let detail = format!(
+        "another program has changed the shape from {before:?} to {stored:?} since the metadata \
+         was read: open the array again"
+    );
+    Error::new(Kind::Os(libc::ESTALE), detail)
 }
 
 /// Returns the attribute with the names of dimensions. Fails if only some have names.

@@ -641,6 +641,7 @@ proptest! {
                 consolidated: None,
                 attributes: vec![("a".to_owned(), Some(value.clone()))],
                 shape: Some(vec![1, 2]),
+                shape_before: Vec::new(),
                 dimension_names: Some(vec![None, Some("x".to_owned())]),
                 members: vec![("b".to_owned(), None)], has_no_chunks: false,
             };

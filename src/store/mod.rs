@@ -57,7 +57,7 @@ pub mod zip;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
@@ -236,6 +236,12 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
 
     /// Returns the stat of each value; `None` for a key without a value.
     fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>>;
+
+    /// Like [`Self::stat`], but no answer is older than `since`, whatever the store remembers: it
+    /// decides over a change.
+    fn stat_since(&self, keys: &[Key], _since: Instant) -> Result<Vec<Option<Stat>>> {
+        self.stat(keys)
+    }
 
     /// Whether a value with this stat has an entity tag (`ETag`); `None` if the store has no tags.
     fn has_tag(&self, _stat: &Stat, _tag: &str) -> Option<bool> {
@@ -526,6 +532,11 @@ impl Store {
             .at_key(key)),
             found => Ok(found),
         }
+    }
+
+    /// Returns the stat of one value that is not older than `since`.
+    pub fn stat_since(&self, key: &Key, since: Instant) -> Result<Option<Stat>> {
+        Ok(self.read.stat_since(std::slice::from_ref(key), since)?.pop().flatten())
     }
 
     /// Returns the stat of one value.

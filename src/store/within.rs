@@ -1,5 +1,7 @@
 //! The values below a prefix as a store that cannot be written: a directory in an archive.
 
+use std::time::Instant;
+
 use super::{
     ByteRange, Entries, Expected, Key, Keys, ListableStore, Prefix, ReadableStore, Requests, Room,
     Stat, Store, Value,
@@ -66,6 +68,10 @@ impl ReadableStore for Within {
 
     fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
         self.store.read().stat(&self.keys(keys)?)
+    }
+
+    fn stat_since(&self, keys: &[Key], since: Instant) -> Result<Vec<Option<Stat>>> {
+        self.store.read().stat_since(&self.keys(keys)?, since)
     }
 
     fn room(&self) -> Result<Option<Room>> {

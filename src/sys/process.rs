@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read};
+use std::time::Duration;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -10,6 +11,8 @@ const KILL: u64 = 1 << (libc::SIGKILL - 1);
 
 /// The bit of SIGUSR2 in a set of signals.
 const USR2: u64 = 1 << (libc::SIGUSR2 - 1);
+/// How many ticks a second has in `/proc`, whatever the clock of the kernel is.
+const TICKS: u64 = 100;
 
 /// The life of a thread, as `/proc` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +64,17 @@ pub fn waits_for_give_up(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).map(str::trim);
     blocked.and_then(|set| u64::from_str_radix(set, 16).ok()).is_some_and(|set| set & USR2 != 0)
+}
+
+/// Returns how long ago a process began; `None` if there is none, or `/proc` does not show it.
+pub fn age_of(process: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in brackets, may contain spaces.
+    let began: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    let began = Duration::from_millis(began.saturating_mul(1000) / TICKS);
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime = uptime.split_whitespace().next()?.parse().ok()?;
+    Duration::try_from_secs_f64(uptime).ok()?.checked_sub(began)
 }
 
 /// Has the kernel kill this process when its parent ends, or not any more.

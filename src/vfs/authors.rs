@@ -73,6 +73,11 @@ impl Processes {
         self.numbers.iter().any(|process| sys::is_thread_of(*process, thread))
     }
 
+    /// Returns the processes; `None` if they are not known.
+    pub fn known(&self) -> Option<&[u32]> {
+        (!self.is_anybody && !self.numbers.is_empty()).then_some(&*self.numbers)
+    }
+
     /// Whether the process of a thread is one of them, or may be. If none is known, any may be.
     pub fn may_include(&self, thread: Thread) -> bool {
         let Some(thread) = thread.filter(|_| !self.is_anybody && !self.numbers.is_empty()) else {

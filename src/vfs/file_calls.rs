@@ -100,16 +100,26 @@ impl Vfs {
         }
     }
 
-    /// Records who opened a file for writing. The thread must wait for the answer.
-    pub fn note_writer(&self, by: HandleUse) {
+    /// Records who opened a metadata file, or a file for writing. The thread must wait for the
+    /// answer.
+    pub fn note_opener(&self, by: HandleUse) {
         let Ok(handle) = self.opener.handles.get(by.handle) else { return };
+        if let Some(view) = handle.view() {
+            if handle.may_write() {
+                view.note_user(by.thread);
+            }
+            return;
+        }
+        let mut file = handle.inode.file().lock();
+        // A program that truncates the file has not read it now.
+        if handle.access != Access::Truncate
+            && let (Some(text), Some(place)) = (&file.shown, handle.inode.place())
+        {
+            self.names.seen_texts.note(&place, by.thread, text);
+        }
         if !handle.may_write() {
             return;
         }
-        if let Some(view) = handle.view() {
-            return view.note_user(by.thread);
-        }
-        let mut file = handle.inode.file().lock();
         file.users.note(by.thread);
         if file.content.backing().is_some() {
             // The kernel writes by itself.

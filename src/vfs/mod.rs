@@ -41,7 +41,7 @@ mod xattrs;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -140,7 +140,7 @@ impl Vfs {
         let contents = Contents::new(&core, &names, &listings);
         let writer = Arc::downgrade(&contents.chunks);
         core.cache.store_with(move |key| {
-            writer.upgrade().map_or(Ok(()), |writer| writer.store_shard(key))
+            writer.upgrade().map_or(Ok(()), |writer| writer.store_shard(key, Instant::now()))
         });
         let opener = Arc::new(Opener::new(&contents, &listings, &reader, backing_files));
         Self {

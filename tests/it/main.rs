@@ -42,6 +42,7 @@ mod pages;
 mod passthrough;
 mod pictures;
 mod removals;
+mod replaced;
 mod semantics;
 mod sources;
 mod status;

@@ -23,7 +23,7 @@ mod writing;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -263,6 +263,22 @@ impl ReadableStore for RemoteStore {
                 Known::Unknown => stats.next().flatten(),
             })
             .collect())
+    }
+
+    fn stat_since(&self, keys: &[Key], since: Instant) -> Result<Vec<Option<Stat>>> {
+        let outdated = |key: &&Key| !self.names.is_known_since(key, since);
+        let outdated: Vec<Key> = keys.iter().filter(outdated).cloned().collect();
+        for key in &outdated {
+            self.names.forget(key);
+            self.flights.forget(key);
+        }
+        let asked = self.flights.stat(&outdated, 1)?;
+        let mut asked = outdated.iter().zip(asked).peekable();
+        let mut stat_of = |key: &Key| match asked.next_if(|(known, _)| *known == key) {
+            Some((_, stat)) => Ok(stat),
+            None => self.stat(std::slice::from_ref(key)).map(|mut stats| stats.pop().flatten()),
+        };
+        keys.iter().map(&mut stat_of).collect()
     }
 
     fn has_tag(&self, stat: &Stat, tag: &str) -> Option<bool> {

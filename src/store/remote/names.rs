@@ -270,6 +270,22 @@ impl NameCache {
         drop(tables.stats.put(key.clone(), (Instant::now(), Known::Unknown), 0));
     }
 
+    /// Whether it is known since `since` or later whether a value has this key.
+    pub(super) fn is_known_since(&self, key: &Key, since: Instant) -> bool {
+        let tables = self.tables.lock();
+        let known = tables.stats.peek(key);
+        if known.is_some_and(|(at, known)| *at >= since && !matches!(known, Known::Unknown)) {
+            return true;
+        }
+        let listing = tables.listings.peek(&key.parent()).filter(|known| known.began >= since);
+        let entry = Entry::Key(key.name().to_owned());
+        match listing.map(|listing| listing.find(&entry)) {
+            Some(Known::Present(stat)) => stat.is_some(),
+            Some(Known::Absent) => tables.has_dotted || !key.name().starts_with('.'),
+            Some(Known::Unknown) | None => false,
+        }
+    }
+
     /// Returns what is known about a key.
     pub(super) fn key(&self, key: &Key) -> Known<Stat> {
         let mut tables = self.tables.lock();
