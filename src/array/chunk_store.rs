@@ -7,7 +7,7 @@
 //!
 //! Coordinates replace keys so that no level parses a key to find a chunk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -362,7 +362,7 @@ impl ChunkStore for Direct {
         }
         let Some((level, before)) = key_encoding::level(self.encoding, prefix) else {
             // All chunks lie directly below the array, so an index may occur many times.
-            let mut seen = std::collections::HashSet::new();
+            let mut seen = HashSet::new();
             let is_leaf = depth + 1 == self.grid.rank();
             let list = self.list_prefix(prefix)?;
             return Ok(Box::new(list.filter_map(move |coords| match coords {
@@ -401,6 +401,11 @@ impl ChunkStore for Direct {
             let start = key_encoding::start(self.encoding, prefix).unwrap_or_default();
             self.listing()?.list_known(&self.prefix, &start)?
         };
+        if !self.listing()?.proves_absence()
+            && let Some(all) = unlisted::few(&self.grid, prefix)
+        {
+            return self.with_hidden(found, all);
+        }
         let prefix: Box<[u64]> = prefix.into();
         let mut asked: Option<CoordsList> = None;
         Ok(Box::new(std::iter::from_fn(move || {
@@ -453,6 +458,30 @@ impl Direct {
         let are_there =
             move |coords: &[Coords]| Ok(self.stat(coords)?.iter().map(Option::is_some).collect());
         unlisted::list(&grid, &of, are_there)
+    }
+
+    /// Returns the chunks of `all` that are `listed`, and those that the list leaves out.
+    fn with_hidden(
+        &self,
+        listed: Box<dyn Iterator<Item = Result<Found>> + Send>,
+        all: Vec<Coords>,
+    ) -> Result<CoordsList> {
+        let mut known = HashSet::new();
+        for found in listed {
+            match found {
+                Ok(Found::Key(key)) => known.extend(self.coords_of(&key)),
+                // Those in it are asked for.
+                Ok(Found::Unlisted(..)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let hidden: Vec<Coords> = all.iter().filter(|it| !known.contains(*it)).cloned().collect();
+        let keys: Vec<Key> = hidden.iter().map(|coords| self.key(coords)).collect::<Result<_>>()?;
+        self.listing()?.doubt(&keys);
+        let stats = self.stat(&hidden)?;
+        let there = hidden.into_iter().zip(stats).filter(|(_, stat)| stat.is_some());
+        known.extend(there.map(|(coords, _)| coords));
+        Ok(Box::new(all.into_iter().filter(move |coords| known.contains(coords)).map(Ok)))
     }
 
     /// Finds the chunks in a directory that the store cannot list, as far as their first indices

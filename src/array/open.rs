@@ -442,6 +442,19 @@ impl Array {
         self.model.rectilinear.is_none() && self.model.chunk_shape != self.chunk_shape
     }
 
+    /// Fails if an encoded chunk cannot be one: it has another length than all chunks of this shape
+    /// have. If the length of encoded chunks varies, and the store may send something else than the
+    /// value, as the page of an error, the chunk is decoded.
+    pub fn check_copied(&self, coords: &Coords, encoded: &Bytes) -> Result<()> {
+        let pipeline = self.pipeline(coords)?;
+        let has_known_len = pipeline.check_encoded_len(encoded)?;
+        let sends_pages = self.store.list().is_none_or(|list| !list.proves_absence());
+        if has_known_len || !(sends_pages && self.store.read().is_remote()) {
+            return Ok(());
+        }
+        pipeline.decode(encoded.clone()).map(drop)
+    }
+
     fn encode(&self, coords: &Coords, decoded: Buffer) -> Result<Bytes> {
         let extent = self.grid().extent(coords, &self.model.shape)?;
         self.pipeline(coords)?.encode(decoded, &extent)

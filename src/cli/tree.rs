@@ -53,10 +53,12 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
         let _next = lines.print(&total)?;
     }
     lines.flush()?;
-    if drawn.is_whole {
-        return Ok(());
+    let not_seen = hierarchy.store().omissions().around([path.as_str()]);
+    let why = if drawn.is_whole { not_seen.in_words() } else { Some(drawn.why) };
+    match why {
+        None => Ok(()),
+        Some(why) => Err(failed(format!("{title}: the list is incomplete: {why}"))),
     }
-    Err(failed(format!("{title}: the list is incomplete: {}", drawn.why)))
 }
 
 /// The options of the tree, and the sizes so far.

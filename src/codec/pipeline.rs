@@ -130,6 +130,21 @@ impl Pipeline {
         stages.fold(first, |len, stage| len.and_then(|len| stage.codec.encoded_len(len)))
     }
 
+    /// Fails if an encoded chunk has another length than all have. Returns whether its length is
+    /// known.
+    pub fn check_encoded_len(&self, encoded: &[u8]) -> Result<bool> {
+        let Some(expected) = self.encoded_len() else {
+            self.check_encoded(encoded)?;
+            return Ok(false);
+        };
+        let found = u64::try_from(encoded.len()).unwrap_or(u64::MAX);
+        if found == expected {
+            return Ok(true);
+        }
+        let detail = format!("{found} bytes stored, and its codecs make {expected} of every chunk");
+        Err(Error::fault(Fault::Length, detail))
+    }
+
     /// Returns the most bytes that a valid encoded chunk can have. A reader reads no more.
     pub fn longest(&self) -> u64 {
         longest(self.limit)

@@ -229,6 +229,13 @@ impl Work<'_> {
         };
         let (mut changes, mut missing) = (Vec::new(), Vec::new());
         for (coords, value) in inner.iter().zip(values) {
+            let value = match value {
+                Some(value) => {
+                    let checked = self.source().check_copied(coords, &value.bytes);
+                    self.of_source(checked.at(self.source().key(coords)?).map(|()| Some(value)))?
+                }
+                None => None,
+            };
             let Some(value) = value else {
                 missing.push(coords.clone());
                 continue;

@@ -65,7 +65,19 @@ pub fn run(one: Side<'_>, two: Side<'_>, options: &Options, watch: &dyn Watch) -
             Err(error) => watch.fail(path, &error),
         }
     }
+    summary.not_seen = not_seen(one, options)?.or(not_seen(two, options)?);
     Ok(summary)
+}
+
+/// Returns why not all of a side was compared, if not.
+fn not_seen(side: Side<'_>, options: &Options) -> Result<Option<String>> {
+    let tops: Vec<NodePath> = if options.only.is_empty() {
+        vec![side.top.clone()]
+    } else {
+        options.only.iter().map(|only| side.top.join(only.as_str())).collect::<Result<_>>()?
+    };
+    let omissions = side.hierarchy.store().omissions();
+    Ok(omissions.around(tops.iter().map(NodePath::as_str)).in_words())
 }
 
 /// Returns the chosen paths relative to the top, whose own path is empty.

@@ -9,7 +9,7 @@ use super::nodes::Hierarchy;
 use crate::error::{At, Error, Result};
 use crate::limits;
 use crate::metadata::NodePath;
-use crate::store::Entry;
+use crate::store::{Entry, ListableStore, PRIVATE};
 
 /// An entry directly below a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,12 +46,22 @@ impl Hierarchy {
         let (dialect, parent) = (self.dialect_of(path).clone(), path.clone());
         if nodes == ordinary {
             let entries = list.list_dir(&ordinary)?;
-            return Ok(Box::new(entries.filter_map(move |entry| match entry {
-                Ok(Entry::Prefix(name)) => Some(Ok(Member::Directory(name))),
-                Ok(Entry::Key(name)) if dialect.is_reserved(&parent, &name) => None,
-                Ok(Entry::Key(name)) => Some(Ok(Member::File(name))),
-                Err(error) => Some(Err(error)),
-            })));
+            let hidden = if list.proves_absence() {
+                Vec::new()
+            } else {
+                self.hinted().hidden_names(path, &self.listed_names(path, list)?)?
+            };
+            let hidden = hidden.into_iter().map(|name| Ok(Member::Directory(name)));
+            return Ok(Box::new(
+                entries
+                    .filter_map(move |entry| match entry {
+                        Ok(Entry::Prefix(name)) => Some(Ok(Member::Directory(name))),
+                        Ok(Entry::Key(name)) if dialect.is_reserved(&parent, &name) => None,
+                        Ok(Entry::Key(name)) => Some(Ok(Member::File(name))),
+                        Err(error) => Some(Err(error)),
+                    })
+                    .chain(hidden),
+            ));
         }
         // With two trees, a name may occur in both, or twice in one.
         let mut names = BTreeMap::new();
@@ -78,9 +88,27 @@ impl Hierarchy {
     /// Returns the sorted names directly below a group that may be nodes.
     pub fn child_names(&self, path: &NodePath) -> Result<Vec<String>> {
         let Some(list) = self.store().list() else { return self.hinted().names(path) };
+        let mut names = self.listed_names(path, list)?;
+        if !list.proves_absence() {
+            names.extend(self.hinted().hidden_names(path, &names)?);
+            names.sort_unstable();
+        }
+        Ok(names)
+    }
+
+    /// Returns the sorted names directly below a group that the store lists and that may be nodes.
+    pub(super) fn listed_names(
+        &self,
+        path: &NodePath,
+        list: &dyn ListableStore,
+    ) -> Result<Vec<String>> {
         let (mut names, mut len) = (Vec::new(), 0_usize);
         for entry in list.list_dir(&self.dialect_of(path).children_prefix(path)?)? {
-            let Some(child) = self.dialect_of(path).child(&entry?) else { continue };
+            let entry = entry?;
+            let Some(child) = self.dialect_of(path).child(&entry) else {
+                self.note_hidden(path, &entry);
+                continue;
+            };
             len = len.saturating_add(child.name.capacity()).saturating_add(size_of::<String>());
             if limits::GROUP_NAMES.is_exceeded_by(len) {
                 let detail =
@@ -92,6 +120,18 @@ impl Hierarchy {
         names.sort_unstable();
         names.dedup();
         Ok(names)
+    }
+
+    /// Notes a directory whose name no node can have.
+    fn note_hidden(&self, path: &NodePath, entry: &Entry) {
+        let Entry::Prefix(name) = entry else { return };
+        // At the root of a store it is zarrfs's own.
+        let is_own = *name == PRIVATE && path.is_root() && self.dialect().base().is_root();
+        if !is_own {
+            let place = format!("{}/{name}", path.as_str());
+            let why = "no node can have this name, so it is not shown, nor what is in it";
+            self.store().omissions().note(place.trim_start_matches('/'), why);
+        }
     }
 
     /// Returns the node at `path`, one of the child names; `None` if it is no node. A directory

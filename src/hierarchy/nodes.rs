@@ -1,7 +1,6 @@
 //! A hierarchy: nodes by path, read from their metadata files and cached for a while.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::copied::CopiedNodes;
@@ -63,8 +62,6 @@ pub struct Hierarchy {
     nodes: NodeCache,
     pub(super) siblings: Siblings,
     pub(super) copied: CopiedNodes,
-    /// Whether the log has said that the store cannot list.
-    pub(super) is_said: AtomicBool,
     /// Directories that only this mount knows.
     pub directories: Directories,
     /// The hierarchy around this one, if its root is a node of a larger one.
@@ -88,7 +85,6 @@ impl Hierarchy {
             options,
             nodes: NodeCache::default(),
             siblings: Siblings::default(),
-            is_said: AtomicBool::new(false),
             directories: Directories::default(),
             above: None,
             shown_texts: TextCache::default(),

@@ -190,8 +190,8 @@ impl NodeReader<'_> {
     /// without a request.
     fn known_child_names(self, group: &NodePath) -> Result<Option<Vec<String>>> {
         let prefix = self.hierarchy.dialect_of(group).children_prefix(group)?;
-        let is_known = self.hierarchy.store().list().is_some_and(|list| list.is_listed(&prefix));
-        if is_known { self.hierarchy.child_names(group).map(Some) } else { Ok(None) }
+        let list = self.hierarchy.store().list().filter(|list| list.is_listed(&prefix));
+        list.map(|list| self.hierarchy.listed_names(group, list)).transpose()
     }
 
     /// Whether `path` has no metadata file, but nodes below it.
@@ -223,7 +223,7 @@ impl NodeReader<'_> {
                     Ok(_) | Err(_) => found = Below::Files,
                 }
             }
-            if !list.lists_dotted_names() && self.any_below(path)? {
+            if !list.proves_absence() && self.any_below(path)? {
                 return Ok(Below::Node);
             }
         }

@@ -157,6 +157,10 @@ impl Walk<'_> {
             return Err(Error::too_large(format!("groups nested more than {MAX_DEPTH} deep")))
                 .at(&path);
         }
+        let is_array = |node: Arc<Node>| node.kind() == NodeKind::Array && !node.is_bare();
+        if self.open.is_empty() && self.hierarchy.node(&path)?.is_some_and(is_array) {
+            return Ok(());
+        }
         let names = self.hierarchy.child_names(&path)?;
         self.open.push((path, names.into_iter()));
         Ok(())

@@ -35,6 +35,7 @@ pub mod memory;
 mod new_file;
 #[cfg(feature = "remote")]
 pub mod object;
+mod omissions;
 mod open_file;
 #[cfg(feature = "remote")]
 mod pace;
@@ -70,6 +71,7 @@ pub use file_stat::{
 pub use files::FileStore;
 pub use key::{Key, MAX_KEY_LEN, Prefix, is_component};
 pub use new_file::{NewFile, Stamp};
+pub use omissions::{NotSeen, Omission, Omissions};
 pub use open_file::{OpenFile, Part};
 pub use piece::Piece;
 pub(crate) use value::WasRead;
@@ -384,9 +386,19 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Whether the names that begin with a dot are listed: many web servers hide them.
-    fn lists_dotted_names(&self) -> bool {
+    /// Whether a name that is not listed is not there. The pages of web servers leave out some:
+    /// names that begin with a dot, or those that its owner wants to hide.
+    fn proves_absence(&self) -> bool {
         true
+    }
+
+    /// Notes that these keys may be there, whatever the lists say that do not prove absence: they
+    /// are asked for by the next read.
+    fn doubt(&self, _keys: &[Key]) {}
+
+    /// Returns the account of what its lists leave out.
+    fn omissions(&self) -> Omissions {
+        Omissions::default()
     }
 
     /// Whether a key may have this `prefix`, as far as that is known. A store that takes long is
@@ -455,6 +467,7 @@ pub struct Store {
     write: Option<Arc<dyn WritableStore>>,
     list: Option<Arc<dyn ListableStore>>,
     files: Option<Arc<dyn FileStore>>,
+    omissions: Omissions,
 }
 
 impl Store {
@@ -462,13 +475,15 @@ impl Store {
     pub fn new<S: ReadableStore + WritableStore + ListableStore + 'static>(store: Arc<S>) -> Self {
         let read: Arc<dyn ReadableStore> = Arc::<S>::clone(&store);
         let write: Arc<dyn WritableStore> = Arc::<S>::clone(&store);
-        Self { read, write: Some(write), list: Some(store), files: None }
+        let omissions = store.omissions();
+        Self { read, write: Some(write), list: Some(store), files: None, omissions }
     }
 
     /// Returns a store that cannot be written.
     pub fn reading<S: ReadableStore + ListableStore + 'static>(store: Arc<S>) -> Self {
         let read: Arc<dyn ReadableStore> = Arc::<S>::clone(&store);
-        Self { read, write: None, list: Some(store), files: None }
+        let omissions = store.omissions();
+        Self { read, write: None, list: Some(store), files: None, omissions }
     }
 
     /// Returns a store of files, with all capabilities.
@@ -512,6 +527,11 @@ impl Store {
     /// Returns the listable store, if it can list.
     pub fn list(&self) -> Option<&dyn ListableStore> {
         self.list.as_deref().filter(|list| list.can_list())
+    }
+
+    /// Returns the account of what was not seen in the store.
+    pub fn omissions(&self) -> &Omissions {
+        &self.omissions
     }
 
     /// Returns the files of the store, if it is a directory of files. A caller that changes them

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::{
-    ByteRange, Entries, Expected, Key, Keys, ListableStore, Prefix, ReadableStore, Requests, Room,
-    Stat, Store, Value,
+    ByteRange, Entries, Expected, Key, Keys, ListableStore, Omissions, Prefix, ReadableStore,
+    Requests, Room, Stat, Store, Value,
 };
 use crate::error::{Error, Result};
 
@@ -94,6 +94,14 @@ impl ListableStore for Within {
 
     fn lists_empty_prefixes(&self) -> bool {
         self.store.list().is_none_or(ListableStore::lists_empty_prefixes)
+    }
+
+    fn proves_absence(&self) -> bool {
+        self.store.list().is_none_or(ListableStore::proves_absence)
+    }
+
+    fn omissions(&self) -> Omissions {
+        self.store.omissions().clone()
     }
 
     fn may_have(&self, prefix: &Prefix) -> bool {

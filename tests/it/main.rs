@@ -35,6 +35,7 @@ mod logs;
 mod memory;
 mod messages;
 mod nodes;
+mod omissions;
 mod outside;
 mod outside_model;
 mod packages;

@@ -101,8 +101,8 @@ impl Server for Counted {
         self.server.lists_subtrees()
     }
 
-    fn lists_dotted_names(&self) -> bool {
-        self.server.lists_dotted_names()
+    fn proves_absence(&self) -> bool {
+        self.server.proves_absence()
     }
 
     fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {

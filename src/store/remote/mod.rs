@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{
-    ByteRange, Entries, Entry, Expected, Found, Key, Keys, ListableStore, Prefix, ReadableStore,
-    Requests, Room, Stat, Value,
+    ByteRange, Entries, Entry, Expected, Found, Key, Keys, ListableStore, Omissions, Prefix,
+    ReadableStore, Requests, Room, Stat, Value,
 };
 use crate::bounded::{self, Bounded};
 use crate::error::{At, Result};
@@ -103,6 +103,7 @@ pub struct RemoteStore {
     /// How often writers of a value have lost against others since one was stored. A leaf lock.
     conflicts: Mutex<Bounded<Key, u32>>,
     permission: Arc<Permission>,
+    omissions: Omissions,
 }
 
 impl RemoteStore {
@@ -114,7 +115,7 @@ impl RemoteStore {
     ) -> Result<Self> {
         let counted = Arc::new(Counted::new(server));
         let server: Arc<dyn Server> = Arc::<Counted>::clone(&counted);
-        let names = NameCache::new(limits.ttl, server.lists_dotted_names());
+        let names = NameCache::new(limits.ttl, server.proves_absence());
         let names = Arc::new(names);
         let visits = Arc::new(Visits::new());
         let with = |cache| {
@@ -144,6 +145,7 @@ impl RemoteStore {
             rewriting: Mutex::default(),
             conflicts,
             permission,
+            omissions: Omissions::default(),
         })
     }
 
@@ -160,6 +162,30 @@ impl RemoteStore {
             asked.note(listed.as_ref().copied());
         });
         self.server.list(&Prefix::root(), Depth::Directory, Start::First, report);
+    }
+
+    /// Reads a range for which the server has answered that the value is not there, although a
+    /// listing has it: a program may have removed it since, or the server does not say the truth.
+    fn read_again(&self, range: &(Key, ByteRange)) -> Result<Option<Value>> {
+        let key = &range.0;
+        if !self.names.is_listed(key) {
+            return Ok(None);
+        }
+        let found = self.flights.read(std::slice::from_ref(range), |key| self.known_len(key))?;
+        if let Some(found) = found.into_iter().next().flatten() {
+            return Ok(Some(found));
+        }
+        let list = |report| {
+            self.server.list(&key.parent(), Depth::Directory, Start::First, report);
+        };
+        let entry = Entry::Key(key.name().to_owned());
+        // If the list cannot be read, nothing says that the value is there.
+        let page = wait(list).unwrap_or_default();
+        if page.entries.iter().any(|(listed, _)| *listed == entry) {
+            let why = "it is listed, but the server answers that it is not there";
+            self.omissions.note(key.as_str(), why);
+        }
+        Ok(None)
     }
 
     fn is_absent(&self, key: &Key) -> bool {
@@ -230,7 +256,10 @@ impl ReadableStore for RemoteStore {
             .filter(|(_, is_absent)| !**is_absent)
             .map(|(range, _)| range.clone())
             .collect();
-        let read = self.flights.read(&wanted, |key| self.known_len(key))?;
+        let mut read = self.flights.read(&wanted, |key| self.known_len(key))?;
+        for (range, found) in wanted.iter().zip(&mut read).filter(|(_, found)| found.is_none()) {
+            *found = self.read_again(range)?;
+        }
         if let Some(((key, _), _)) = wanted.iter().zip(&read).find(|(_, read)| read.is_some()) {
             self.permission.note_read(key);
         }
@@ -307,8 +336,16 @@ impl ListableStore for RemoteStore {
         false
     }
 
-    fn lists_dotted_names(&self) -> bool {
-        self.server.lists_dotted_names()
+    fn proves_absence(&self) -> bool {
+        self.server.proves_absence()
+    }
+
+    fn doubt(&self, keys: &[Key]) {
+        self.names.doubt(keys);
+    }
+
+    fn omissions(&self) -> Omissions {
+        self.omissions.clone()
     }
 
     fn is_listed(&self, prefix: &Prefix) -> bool {

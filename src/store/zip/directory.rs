@@ -22,7 +22,7 @@ use super::entry::Method;
 use super::names::{Named, Raw};
 use super::table::{Builder, Lens, Record, Table};
 use crate::error::{Error, Kind, Result};
-use crate::store::{ByteRange, Stat};
+use crate::store::{ByteRange, Omissions, Stat};
 
 /// The bytes at the end that hold the end record with the longest comment.
 const TAIL_LEN: u64 = END_LEN + 65_535;
@@ -42,8 +42,8 @@ const UNICODE_NAME: ExtraFieldId = ExtraFieldId::new(0x7075);
 const MOST_UNSETTLED: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Reads the directory of an archive.
-pub(super) fn read(archive: &Archive, limits: &Limits) -> Result<Table> {
+/// Reads the directory of an archive. Notes the entries that are left out.
+pub(super) fn read(archive: &Archive, limits: &Limits, omissions: &Omissions) -> Result<Table> {
     let (stat, tail) = settled_tail(archive)?;
     let tail_start = stat.len.saturating_sub(u64::try_from(tail.len()).unwrap_or(u64::MAX));
     let window = Window {
@@ -63,24 +63,31 @@ pub(super) fn read(archive: &Archive, limits: &Limits) -> Result<Table> {
     if end.saturating_sub(start) > limits.directory {
         return Err(window.too_long(end.saturating_sub(start)));
     }
-    let mut read = |separators| add_all(&found, &mut buffer, &window, limits, separators);
-    let (mut builder, mut names) = read(Separators::default())?;
+    let mut read = |separators, left_out| {
+        add_all(&found, &mut buffer, &window, limits, separators, left_out)
+    };
+    let (mut builder, mut names, mut count) = read(Separators::default(), None)?;
     if names.backslashes > 0 && !names.has_slash {
-        (builder, names) = read(Separators { are_backslashes: true, ..names })?;
+        (builder, names, count) = read(Separators { are_backslashes: true, ..names }, None)?;
+    }
+    if count > 0 {
+        let again = Separators { are_backslashes: names.are_backslashes, ..Separators::default() };
+        (builder, names, _) = read(again, Some(omissions))?;
     }
     names.report(archive);
     builder.finish(stat, start)
 }
 
-/// Adds all entries.
+/// Adds all entries. Returns them, what separates their names, and how many are left out.
 fn add_all<'w, 'a>(
     found: &ZipArchive<&'w Window<'a>>,
     buffer: &mut [u8],
     window: &'w Window<'a>,
     limits: &Limits,
     mut separators: Separators,
-) -> Result<(Builder, Separators)> {
-    let (mut builder, mut left_out) = (Builder::default(), LeftOut::default());
+    omissions: Option<&Omissions>,
+) -> Result<(Builder, Separators, usize)> {
+    let (mut builder, mut left_out) = (Builder::default(), LeftOut { count: 0, omissions });
     let mut entries = found.entries(buffer);
     while let Some(entry) = entries.next_entry().map_err(|error| window.explain(error))? {
         if builder.count() >= limits.entries {
@@ -91,8 +98,7 @@ fn add_all<'w, 'a>(
         }
         add(&mut builder, &mut left_out, &mut separators, &entry)?;
     }
-    separators.left_out = left_out;
-    Ok((builder, separators))
+    Ok((builder, separators, left_out.count))
 }
 
 /// Returns the end of the archive, once no later change of the archive can keep its version.
@@ -153,7 +159,7 @@ fn check_single(window: &Window<'_>, end_offset: u64) -> Result<()> {
 
 fn add(
     builder: &mut Builder,
-    left_out: &mut LeftOut,
+    left_out: &mut LeftOut<'_>,
     separators: &mut Separators,
     entry: &ZipFileHeaderRecord<'_>,
 ) -> Result<()> {
@@ -213,7 +219,6 @@ struct Separators {
     has_slash: bool,
     /// The number of names with backslashes that do not separate directories.
     backslashes: usize,
-    left_out: LeftOut,
 }
 
 impl Separators {
@@ -236,30 +241,22 @@ impl Separators {
                  names have slashes"
             );
         }
-        self.left_out.report(archive);
     }
 }
 
 /// The entries whose names are no keys.
-#[derive(Debug, Default)]
-struct LeftOut {
+struct LeftOut<'o> {
     count: usize,
-    first: Option<String>,
+    /// Where they are noted, if they are.
+    omissions: Option<&'o Omissions>,
 }
 
-impl LeftOut {
+impl LeftOut<'_> {
     fn note(&mut self, name: &[u8]) {
         self.count = self.count.saturating_add(1);
-        self.first.get_or_insert_with(|| String::from_utf8_lossy(name).chars().take(200).collect());
-    }
-
-    fn report(&self, archive: &Archive) {
-        if let Some(first) = &self.first {
-            log::warn!(
-                "{}: {} of its entries are left out, because their names are no keys: {first:?}",
-                archive.key,
-                self.count
-            );
+        if let Some(omissions) = self.omissions {
+            let name: String = String::from_utf8_lossy(name).chars().take(200).collect();
+            omissions.note(&name, "this entry of the archive is left out: no key has such a name");
         }
     }
 }

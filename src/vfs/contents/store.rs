@@ -8,7 +8,7 @@ use crate::cache::NewChunk;
 use crate::error::{At, Error, Kind, Result};
 use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{FileUse, Ownership, Stamp, Version};
-use crate::vfs::authors::Authors;
+use crate::vfs::authors::Processes;
 use crate::vfs::core::TreeLock;
 use crate::vfs::names::file::{Content, Created, File, Unstored, Written};
 use crate::vfs::names::held::Held;
@@ -35,7 +35,7 @@ pub enum StoreReason {
 #[derive(Debug, Default)]
 pub struct Writer {
     /// The programs.
-    pub authors: Authors,
+    pub authors: Processes,
     /// A metadata file as any program saw it last.
     pub shown: Option<Arc<str>>,
 }
