@@ -457,7 +457,15 @@ impl Array {
 
     fn encode(&self, coords: &Coords, decoded: Buffer) -> Result<Bytes> {
         let extent = self.grid().extent(coords, &self.model.shape)?;
-        self.pipeline(coords)?.encode(decoded, &extent)
+        let pipeline = self.pipeline(coords)?;
+        let old = if pipeline.has_spellings() {
+            let whole = [(coords.clone(), ByteRange::first(pipeline.longest()))];
+            let found = self.chunks.get_partial_values(&whole)?;
+            found.into_iter().next().flatten().map(|value| value.bytes)
+        } else {
+            None
+        };
+        pipeline.encode_over(decoded, &extent, old)
     }
 
     /// Returns a chunk of only the fill value.

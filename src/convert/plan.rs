@@ -12,7 +12,7 @@ use crate::dtype::FillValue;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Raised, Wanted};
 use crate::metadata::model;
-use crate::metadata::wanted::{self, with_chunks};
+use crate::metadata::wanted::{self, with_chunks, without_names};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, shown};
 use crate::resources;
 use crate::store::{Key, Store};
@@ -402,6 +402,15 @@ impl Planner<'_> {
         let rank = source.model().shape.len();
         let mut text =
             with_own_attributes(node, &self.source.shown().text_of(node, Wanted::Text)?)?;
+        let is_v2 = |dialect: &Dialect| *dialect == Dialect::V2;
+        if is_v2(self.dest.dialect())
+            && !is_v2(self.source.dialect_of(node.path()))
+            && self.source.shown().axes_of(node.path())?.as_ref()
+                == Some(&source.model().dimension_names)
+        {
+            // OME-Zarr 0.4 has them in the group alone.
+            text = without_names(&text)?;
+        }
         let chunk_shape = self.requested.chunk_shape.as_ref().filter(|shape| shape.len() == rank);
         if let Some(chunk_shape) = chunk_shape
             && (chunk_shape != source.chunk_shape() || source.model().rectilinear.is_some())
@@ -416,7 +425,7 @@ impl Planner<'_> {
         }
         let mut last = None;
         for policy in self.policies(source) {
-            let raised = match self.dest.raise_with(path, text.as_bytes(), &policy) {
+            let raised = match self.dest.raise_for_all_chunks(path, text.as_bytes(), &policy) {
                 Ok(raised) => raised,
                 Err(error) => {
                     last = Some(error);

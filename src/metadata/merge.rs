@@ -56,7 +56,7 @@ impl Edit {
 }
 
 /// Members of shown metadata files that are compared separately, or that have no meaning.
-const COMPARED: [&str; 12] = [
+const COMPARED: [&str; 13] = [
     "zarr_format",
     "node_type",
     "shape",
@@ -69,6 +69,7 @@ const COMPARED: [&str; 12] = [
     "dimension_names",
     "storage_transformers",
     "consolidated_metadata",
+    v3::NUMPY_DTYPE,
 ];
 
 /// Returns the changes in `new`, which a program wrote, against `base`, the metadata file last
@@ -301,6 +302,9 @@ impl Dialect {
 
     /// Edits `text`, the string of `document`.
     fn apply(&self, text: &mut Text, document: &Object, kind: NodeKind, edit: &Edit) -> Result<()> {
+        if kind == NodeKind::Array {
+            self.check_names(document, edit)?;
+        }
         self.put_attributes(text, document, kind, edit)?;
         if let Some(shape) = &edit.shape {
             match self {
@@ -338,6 +342,42 @@ impl Dialect {
         Ok(())
     }
 
+    /// Fails if the names of dimensions and the attribute `_ARRAY_DIMENSIONS` would need the same
+    /// place with different contents. Nothing may be lost of either.
+    fn check_names(&self, document: &Object, edit: &Edit) -> Result<()> {
+        let (attributes, lengths) = match self {
+            Self::V3 | Self::D2023_02 => return Ok(()),
+            Self::Draft(_) if document.contains_key("dimension_names") => return Ok(()),
+            Self::N5 => (Some(document), "dimensions"),
+            Self::Draft(_) | Self::V2 => {
+                (document.get("attributes").and_then(Value::as_object), "shape")
+            }
+        };
+        let rank = document.get(lengths).and_then(Value::as_array).map_or(0, Vec::len);
+        let stored = attributes.and_then(|attributes| attributes.get(DIMENSIONS));
+        let names_in = |value: &Value| conventions::names_of(value, rank);
+        let written = edit.attributes.iter().rfind(|(name, _)| name == DIMENSIONS);
+        let names = match &edit.dimension_names {
+            Some(names) => Some(names.clone()).filter(|names| !names.is_empty()),
+            None => stored.and_then(names_in),
+        };
+        let attribute = match written {
+            Some((_, value)) => value.as_ref(),
+            None => stored.filter(|value| names_in(value).is_none()),
+        };
+        match (names, attribute) {
+            (Some(names), Some(value)) if names_in(value).as_ref() != Some(&names) => {
+                Err(Error::invalid(format!(
+                    "the attribute {DIMENSIONS} cannot be {}: this dialect keeps the names of dimensions {} in it; \
+                     change dimension_names instead",
+                    describe(value),
+                    json!(names)
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Changes the attributes in one pass: a metadata file of some megabytes may have thousands.
     fn put_attributes(
         &self,
@@ -351,6 +391,9 @@ impl Dialect {
         match self {
             Self::V2 => {
                 let is_named = is_array && is_named(document, edit);
+                if is_named && !self::is_named(document, &Edit::default()) {
+                    keep_unmasked(text, document, edit)?;
+                }
                 let meaning = Conventions { is_named, may_refill: edit.has_no_chunks };
                 let mut changed = Vec::with_capacity(attributes.len());
                 for (name, value) in attributes {
@@ -392,10 +435,35 @@ fn rank_of(document: &Object) -> Option<usize> {
 fn is_named(document: &Object, edit: &Edit) -> bool {
     let rank = rank_of(document);
     let stored = || {
-        let names = document.get("attributes").and_then(|attributes| attributes.get(DIMENSIONS));
+        let written = edit.attributes.iter().rfind(|(name, _)| name == DIMENSIONS);
+        let names = match written {
+            Some((_, value)) => value.as_ref(),
+            None => document.get("attributes").and_then(|attributes| attributes.get(DIMENSIONS)),
+        };
         names.zip(rank).is_some_and(|(names, rank)| conventions::names_of(names, rank).is_some())
     };
     edit.dimension_names.as_ref().map_or_else(stored, |names| !names.is_empty() || rank == Some(0))
+}
+
+/// Keeps elements that equal the fill value from being masked because the dimensions get names, in
+/// an array that has no `_FillValue`.
+fn keep_unmasked(text: &mut Text, document: &Object, edit: &Edit) -> Result<()> {
+    let stored = document.get("attributes").and_then(|attributes| attributes.get(FILL));
+    let written = edit.attributes.iter().any(|(name, value)| name == FILL && value.is_some());
+    let Ok((dtype, fill)) = v2::masked_by(document) else { return Ok(()) };
+    let is_harmless = !fill.is_defined() || conventions::is_masked_by_itself(&fill, &dtype);
+    if written || stored.is_some() || is_harmless {
+        return Ok(());
+    }
+    if fill.item(&dtype).iter().all(|byte| *byte == 0) {
+        // Missing chunks still read as zero.
+        return text.set(&["fill_value"], &Value::Null);
+    }
+    Err(Error::invalid(format!(
+        "dimensions cannot get names in Zarr 2 while the fill value is {}: xarray would mask the elements that \
+         equal it; set _FillValue, too, if they are missing data",
+        fill.to_json(&dtype)
+    )))
 }
 
 /// The conventions for attributes of an array.
@@ -429,7 +497,17 @@ fn put_v2_attribute(
     }
     if name == FILL && meaning.is_named {
         let (dtype, fill) = v2::masked_by(document)?;
-        let new = value.and_then(|value| conventions::decoded_fill(value, &dtype));
+        let decoded = |value: &Value| {
+            conventions::decoded_fill(value, &dtype).ok_or_else(|| {
+                Error::invalid(format!(
+                    "_FillValue {} is not a valid {} in the form of xarray: in Zarr 3, numbers of \
+                     floats are the base64 of 8 bytes",
+                    describe(value),
+                    dtype.name()
+                ))
+            })
+        };
+        let new = value.map(decoded).transpose()?;
         return match new {
             Some(new) if new == fill => Ok(()),
             Some(new) if meaning.may_refill => {

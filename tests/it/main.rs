@@ -50,5 +50,6 @@ mod status;
 mod support;
 mod sweeps;
 mod unmount;
+mod values;
 mod views;
 mod words;
