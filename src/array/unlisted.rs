@@ -63,12 +63,13 @@ pub(super) fn few(grid: &Grid, prefix: &[u64]) -> Option<Vec<Coords>> {
     let count = rest.iter().try_fold(1_u64, |all, count| all.checked_mul(*count));
     count.filter(|count| (1..=FEW).contains(count))?;
     let mut next = Some(vec![0_u64; rest.len()]);
-    Some(Vec::from_iter(std::iter::from_fn(move || {
+    let all = std::iter::from_fn(move || {
         let indices = next.take()?;
         let coords = Coords::new([prefix, &indices[..]].concat());
         next = following(indices, rest);
         Some(coords)
-    })))
+    });
+    Some(all.collect())
 }
 
 /// Fails if there are too many chunks to ask for each.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::args::Convert;
-use super::copying::{Progress, Recorded, passed_over};
+use super::copying::{Progress, Recorded, left_behind};
 use super::describe::describe;
 use super::failure::{Failure, failed};
 use super::mounted::{self, Mounted};
@@ -62,7 +62,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     watch.bar.end();
     let (copied, nodes) = copied.inspect_err(|_| dest.remove_if_new())?;
     report(args, &nodes, &plan, &copied, begun)?;
-    match passed_over(args, from_where, &plan, &watch)? {
+    match left_behind(args, from_where, &plan, &watch)? {
         None => Ok(()),
         Some(what) => {
             let dest = args.dest.display();

@@ -1,5 +1,5 @@
 //! What a conversion says while it runs: a progress bar, and the damaged values of the source that
-//! it passes over, which the mark of the copy records.
+//! it skips, which the mark of the copy records.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Progress {
     }
 }
 
-/// Reports the progress, and records in the mark of the copy what it passes over.
+/// Reports the progress, and records in the mark of the copy what it skips.
 pub struct Recorded<'w> {
     pub watch: &'w Progress,
     pub mark: &'w Mark<'w>,
@@ -136,7 +136,7 @@ impl Watch for Progress {
 }
 
 /// Returns what the copy lacks of the source although nobody asked for that; `None` if it is whole.
-pub fn passed_over(
+pub fn left_behind(
     args: &Convert,
     source: From<'_>,
     plan: &Plan,

@@ -45,7 +45,7 @@ pub struct Mark<'s> {
     target: Target,
     key: Key,
     aside: Aside,
-    /// The damaged values of the source that the copy has passed over, also before it was
+    /// The damaged values of the source that the copy has skipped, also before it was
     /// interrupted.
     passed: Mutex<Vec<String>>,
 }
@@ -61,7 +61,7 @@ impl Found {
         self.members.get(name).and_then(Value::as_str)
     }
 
-    /// Returns the errors of the damaged values that the copy has passed over.
+    /// Returns the errors of the damaged values that the copy has skipped.
     fn passed(&self) -> Vec<String> {
         let passed = self.members.get("passed_over").and_then(Value::as_array);
         let passed = passed.into_iter().flatten().filter_map(Value::as_str);
@@ -235,13 +235,13 @@ impl<'s> Mark<'s> {
         Ok(store.stat(&Key::parse(KEY)?)?.is_some())
     }
 
-    /// Returns the errors of the damaged values that were passed over.
+    /// Returns the errors of the damaged values that were skipped.
     pub fn passed(&self) -> Vec<String> {
         self.passed.lock().clone()
     }
 
-    /// Stores the error of a damaged value before the copy goes on without it, so that whoever
-    /// continues the copy knows of it.
+    /// Stores the error of a damaged value before the copy goes on without it, so that the process
+    /// that continues the copy knows of it.
     pub fn pass_over(&self, error: &str) -> Result<()> {
         let mut passed = self.passed.lock();
         if passed.len() >= MOST_PASSED || passed.iter().any(|known| known == error) {

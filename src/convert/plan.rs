@@ -301,6 +301,10 @@ impl Planner<'_> {
         match job {
             Ok(job) if is_implicit && job.chunks.is_none() => {}
             Ok(job) => plan.jobs.push(job),
+            Err(error) if node.is_closed() || error.errno() == libc::EACCES => {
+                plan.unread.push((path.clone(), error));
+                return Below::Unwanted;
+            }
             Err(error) => {
                 plan.unsupported.push((path.clone(), error));
                 return Below::Unwanted;

@@ -123,7 +123,7 @@ impl Changes<'_> {
             return Ok(());
         }
         match self.node(path)? {
-            Some(node) if !node.is_bare() && node.document().is_some() => {
+            Some(node) if node.document().is_some_and(|document| document.key != *key) => {
                 let detail = "another program has just made a node here";
                 Err(Error::new(Kind::Exists, detail).at(path))
             }

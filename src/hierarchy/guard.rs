@@ -99,12 +99,18 @@ impl Hierarchy {
 
     /// Fails if another program has made an array of the directory at `path` or of one above it,
     /// which were none when they were read: a file with the name of a chunk would be one.
-    pub fn check_is_no_array(&self, path: &NodePath) -> Result<()> {
+    pub fn check_is_no_array(&self, path: &NodePath, relative: &str) -> Result<()> {
         let since = Instant::now();
+        let made = |at: &NodePath| {
+            let detail = "another program has just made an array here: look again";
+            Err(Error::new(Kind::Busy, detail).at(at))
+        };
         for at in path.ancestors().iter().chain([path]) {
             let seen = self.node(at)?;
-            if seen.as_ref().is_some_and(|seen| seen.array().is_some()) {
-                return Ok(()); // Its names are those of an array already.
+            if let Some(array) = seen.as_ref().and_then(|seen| seen.array()) {
+                let below = path.relative_to(at).unwrap_or_default();
+                let is_chunk = array.owns(format!("{below}/{relative}").trim_start_matches('/'));
+                return if is_chunk { made(at) } else { Ok(()) };
             }
             let is_unchanged = match seen.as_ref().and_then(|seen| seen.stored()) {
                 Some(document) => self.is_stored_since(document, since)?,
@@ -112,8 +118,7 @@ impl Hierarchy {
             };
             let now = if is_unchanged { None } else { self.node_since(at, since)? };
             if now.is_some_and(|now| now.kind() == NodeKind::Array && !now.is_bare()) {
-                let detail = "another program has just made an array here: look again";
-                return Err(Error::new(Kind::Busy, detail).at(at));
+                return made(at);
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use super::nodes::Hierarchy;
 use crate::error::{At, Error, Result};
 use crate::limits;
 use crate::metadata::NodePath;
-use crate::store::{Entry, ListableStore, PRIVATE};
+use crate::store::{Entry, Key, ListableStore, PRIVATE};
 
 /// An entry directly below a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,7 +127,17 @@ impl Hierarchy {
         let Entry::Prefix(name) = entry else { return };
         // At the root of a store it is zarrfs's own.
         let is_own = *name == PRIVATE && path.is_root() && self.dialect().base().is_root();
-        if !is_own {
+        if is_own {
+            return;
+        }
+        // The mark of an unfinished copy also lies in a directory of this name.
+        let has_document = || {
+            let child = path.child(name)?;
+            let documents = self.dialect_of(path).document_keys(&child)?;
+            let keys: Vec<Key> = documents.into_iter().map(|(_, key)| key).collect();
+            Ok::<_, Error>(self.store().read().stat(&keys)?.iter().any(Option::is_some))
+        };
+        if has_document().unwrap_or(true) {
             let place = format!("{}/{name}", path.as_str());
             let why = "no node can have this name, so it is not shown, nor what is in it";
             self.store().omissions().note(place.trim_start_matches('/'), why);

@@ -27,15 +27,15 @@ const MOST_LARGE: usize = 8;
 
 /// The bytes that are produced at a time for a client while all places are taken: clients that
 /// take nothing must not keep others from what they ask for.
-const SMALL: usize = 64 << 10;
+pub const SMALL: usize = 64 << 10;
 
 /// The memory for blocks that a client has not taken yet, which all clients share.
 #[derive(Debug, Clone)]
 pub struct Blocks {
     places: Arc<Semaphore>,
     large: Arc<Semaphore>,
-    /// A permit for each block that is produced at a time: those who begin a request do not wait
-    /// for the bodies of others.
+    /// A permit for each further block of a body that is produced at a time: a client that begins a
+    /// request does not wait for the bodies of others.
     turns: Arc<Semaphore>,
     client: Option<Arc<Client>>,
 }
@@ -65,6 +65,13 @@ pub trait Produce: Send + 'static {
     fn next(&mut self, len: usize) -> Result<Option<Bytes>>;
 }
 
+/// Which block of a body is produced. A short answer is one block, and waits for no longer ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    First,
+    Next,
+}
+
 /// A block that holds its place in memory until the client has taken it.
 struct Held {
     bytes: Bytes,
@@ -80,13 +87,15 @@ impl AsRef<[u8]> for Held {
 /// Returns a body of all that is produced. An error ends the connection, so that the client does
 /// not take the rest for complete.
 pub fn of(produced: impl Produce, blocks: Blocks) -> Body {
-    let stream = stream::unfold(Some(produced), move |produced| {
+    let stream = stream::unfold(Some((produced, Turn::First)), move |produced| {
         let blocks = blocks.clone();
         async move {
-            let produced = produced?;
-            match block(produced, &blocks).await {
+            let (produced, turn) = produced?;
+            match block(produced, turn, &blocks).await {
                 Ok(None) => None,
-                Ok(Some((produced, bytes))) => Some((Ok(Frame::data(bytes)), Some(produced))),
+                Ok(Some((produced, bytes))) => {
+                    Some((Ok(Frame::data(bytes)), Some((produced, Turn::Next))))
+                }
                 Err(error) => Some((Err(error), None)),
             }
         }
@@ -95,12 +104,19 @@ pub fn of(produced: impl Produce, blocks: Blocks) -> Body {
 }
 
 /// Produces a block on a thread that may wait.
-async fn block<P: Produce>(mut produced: P, blocks: &Blocks) -> Result<Option<(P, Bytes)>> {
+async fn block<P: Produce>(
+    mut produced: P,
+    turn: Turn,
+    blocks: &Blocks,
+) -> Result<Option<(P, Bytes)>> {
     let _work = blocks.client.as_ref().map(Client::work);
     let place = Arc::clone(&blocks.places).try_acquire_owned().ok();
     let len = if place.is_some() { BLOCK } else { SMALL };
     let ended = |_| Error::new(Kind::Internal, "the server ends");
-    let turn = Arc::clone(&blocks.turns).acquire_owned().await.map_err(ended)?;
+    let turn = match turn {
+        Turn::First => None,
+        Turn::Next => Some(Arc::clone(&blocks.turns).acquire_owned().await.map_err(ended)?),
+    };
     let next = move || {
         let _turn = turn;
         produced.next(len).map(|block| block.map(|bytes| (produced, bytes)))

@@ -10,7 +10,7 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Response, StatusCode};
 
-use super::body::{self, BLOCK, Blocks, Produce};
+use super::body::{self, BLOCK, Blocks, Produce, SMALL};
 use super::conditions::{self, Version, Wanted};
 use super::range::{self, Asked};
 use super::reply::{self, Body, Reply};
@@ -93,7 +93,9 @@ impl Answer {
     /// Reads the first bytes of the body.
     fn read_first(&mut self) -> Result<()> {
         let mut rest = Rest { open: &self.open, part: self.part.clone() };
-        self.first = rest.next(BLOCK)?.unwrap_or_default();
+        // Others wait for their first bytes, too: the rest of a longer body is read in its turn.
+        let len = if self.is_one_block() { BLOCK } else { SMALL };
+        self.first = rest.next(len)?.unwrap_or_default();
         Ok(())
     }
 
@@ -212,12 +214,7 @@ struct Transfer {
 
 impl Produce for Transfer {
     fn next(&mut self, most: usize) -> Result<Option<Bytes>> {
-        if let Some(mut first) = self.first.take() {
-            let whole = self.part.end.saturating_sub(self.part.start);
-            // The rest of a longer file is read again.
-            if first.len() > most && u64::try_from(first.len()).is_ok_and(|len| len < whole) {
-                first = Bytes::copy_from_slice(first.get(..most).unwrap_or_default());
-            }
+        if let Some(first) = self.first.take() {
             let len = u64::try_from(first.len()).unwrap_or(u64::MAX);
             self.part.start = self.part.start.saturating_add(len);
             return Ok(Some(first));

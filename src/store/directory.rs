@@ -479,7 +479,7 @@ impl ListableStore for DirectoryStore {
         prefix: &Prefix,
         start: &str,
     ) -> Result<Box<dyn Iterator<Item = Result<Found>> + Send>> {
-        // Chunks lie behind a link for whoever asks for them by key.
+        // A program that asks for a chunk by its key finds it behind a link, too.
         let keys = Walk::below(Listing::open(&self.root, prefix)?, Follow::All);
         let start = format!("{prefix}{start}");
         let keys = keys

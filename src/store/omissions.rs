@@ -1,11 +1,11 @@
 //! What was not seen while nodes and chunks were listed, so that nobody takes what was seen for
 //! everything.
 //!
-//! Each store has one account. Whatever lists notes there what it leaves out and a node or a chunk
-//! may hide behind: a name that no key can have, an entry of an archive, a directory that the
+//! Each store has one account. A list notes there what it leaves out if that may be a node or a
+//! chunk, or hold one: a name that no key can have, an entry of an archive, a directory that the
 //! server does not list, a value that was listed and is not there. A list that *fails* is an error
 //! of its reader, not an omission. A command asks for the account when its walk has ended; with
-//! omissions its result is not whole, and its exit code says so. The log has each of the first.
+//! omissions its result is not whole, and its exit code says so. The first ones are logged.
 
 use std::collections::BTreeMap;
 use std::fmt;

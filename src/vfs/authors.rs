@@ -39,7 +39,7 @@ impl From<u64> for HandleUse {
 }
 
 /// Some of the processes that use a file.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Processes {
     numbers: Vec<u32>,
     /// Whether any process may be one of them.
@@ -59,9 +59,9 @@ impl Processes {
         let process = thread
             .filter(|_| self.numbers.len() < MAX_PROCESSES)
             // Most programs use a file in their first thread, which has the number of the process.
-            .and_then(|thread| match sys::is_thread_of(thread, thread) {
-                true => Some(thread),
-                false => sys::process_of(thread),
+            .and_then(|thread| {
+                let is_first = sys::is_thread_of(thread, thread);
+                if is_first { Some(thread) } else { sys::process_of(thread) }
             });
         match process {
             Some(process) => self.numbers.push(process),

@@ -232,12 +232,11 @@ impl Vfs {
         if !handle.may_write() {
             return Ok(());
         }
-        let is_of_others = match handle.view() {
-            Some(view) => view.is_closed_by_stranger(thread) || view.is_written_by_others(thread),
-            None => {
-                let file = handle.inode.file().lock();
-                file.users.knows_as_stranger(thread) || file.is_written_by_others(thread)
-            }
+        let is_of_others = if let Some(view) = handle.view() {
+            view.is_closed_by_stranger(thread) || view.is_written_by_others(thread)
+        } else {
+            let file = handle.inode.file().lock();
+            file.users.knows_as_stranger(thread) || file.is_written_by_others(thread)
         };
         if is_of_others {
             return Ok(());

@@ -210,6 +210,7 @@ fn named(store: &Path) {
     let more = json!({"dtype": "<f8", "fill_value": -9999.0});
     write(&store.join(".zarray"), &zarray(&json!("<f8"), &more));
     write(&store.join(".zattrs"), "{\"_ARRAY_DIMENSIONS\": [\"x\"]}");
+    fs::write(store.join("0"), [0; 16]).unwrap();
 }
 
 #[test]
@@ -220,6 +221,7 @@ fn an_attribute_that_cannot_be_stored_is_refused_and_changes_nothing() {
     let before = (mount.stored(), json_of(&mount.at("zarr.json")));
     for (name, value) in [
         ("_FillValue", "\"NaN\""),
+        ("_FillValue", "-1"),
         ("_FillValue", "[1]"),
         ("_ARRAY_DIMENSIONS", "1"),
         ("_ARRAY_DIMENSIONS", "null"),

@@ -185,6 +185,7 @@ impl RemoteStore {
             let why = "it is listed, but the server answers that it is not there";
             self.omissions.note(key.as_str(), why);
         }
+        self.names.keep_stat(key, Instant::now(), None);
         Ok(None)
     }
 
@@ -279,7 +280,11 @@ impl ReadableStore for RemoteStore {
         // A program that asks for many stats at once does not read all the values.
         let is_few = unknown.len() <= FEW;
         let len = if self.names.holds() && is_few { FIRST_LEN } else { 1 };
-        let stats = self.flights.stat(&unknown, len)?;
+        let mut stats = self.flights.stat(&unknown, len)?;
+        for (key, stat) in unknown.iter().zip(&mut stats).filter(|(_, stat)| stat.is_none()) {
+            let found = self.read_again(&(key.clone(), ByteRange::first(len)))?;
+            *stat = found.map(|found| found.stat);
+        }
         if let Some((key, _)) = unknown.iter().zip(&stats).find(|(_, stat)| stat.is_some()) {
             self.permission.note_read(key);
         }

@@ -299,7 +299,7 @@ impl NameCache {
         let entry = Entry::Key(key.name().to_owned());
         match listing.map(|listing| listing.find(&entry)) {
             Some(Known::Present(stat)) => stat.is_some(),
-            Some(Known::Absent) => tables.has_dotted || !key.name().starts_with('.'),
+            Some(Known::Absent) => tables.proves_absence,
             Some(Known::Unknown) | None => false,
         }
     }

@@ -59,7 +59,7 @@ impl DocumentWriter {
         self.core.hierarchy.directories.touch(path);
         self.core.hierarchy.directories.forget_became_group(path);
         self.chunks.store_array(path)?;
-        let node = changes.existing(path)?;
+        let node = self.node_to_write(path)?;
         if node.is_bare() {
             return match self.edit_of_removed(&node, seen, written)? {
                 Some((removed, edit)) => changes.restore(&node, removed, &edit),
@@ -80,6 +80,17 @@ impl DocumentWriter {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the node at `path` as the store has it now, for a program that writes its metadata
+    /// file. Fails if the program sees no node there, and another one has made one.
+    pub fn node_to_write(&self, path: &NodePath) -> Result<Arc<Node>> {
+        let seen = self.core.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.changes().existing(path)?;
+        if seen.is_bare() && !node.is_bare() {
+            return Err(Error::new(Kind::Exists, "another program has just made a node here"));
+        }
+        Ok(node)
     }
 
     /// Replaces an array without chunks by the one that `written` describes. `difference` says why

@@ -106,6 +106,12 @@ impl Files {
         if self.is_kept_as_file(Some(&place)) {
             return self.store_as_file(inode, file, &place);
         }
+        if let Some(error) = unstored.refused.clone()
+            && error.kind() == Kind::Exists
+            && place.is_document()
+        {
+            return Err(error); // Its name was taken when it was to be stored, and is taken still.
+        }
         let (written, stamp) = (unstored.written(), unstored.bytes.stamp());
         let by = Writer { authors: file.authors.clone(), shown: file.shown.clone() };
         let is_empty = written.bytes.is_empty();

@@ -13,7 +13,7 @@ impl DocumentWriter {
     pub fn store_zarr2(&self, place: &Place, shown: Option<&str>, written: &[u8]) -> Result<()> {
         let path = place.node().ok_or_else(Error::not_found)?;
         let written = String::from_utf8_lossy(written);
-        let node = self.core.hierarchy.changes().existing(path)?;
+        let node = self.node_to_write(path)?;
         if let Place::Copies(_) = place {
             check_consolidated(&written)?;
         }

@@ -109,7 +109,7 @@ impl Names {
         if indices.chars().any(|c| !c.is_ascii_digit() && c != '.') {
             return Ok(());
         }
-        self.core.hierarchy.check_is_no_array(path)
+        self.core.hierarchy.check_is_no_array(path, relative)
     }
 
     /// Keeps the directory of a file that is about to be removed.
