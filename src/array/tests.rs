@@ -9,3 +9,4 @@ mod layout;
 mod lengths;
 mod operations;
 mod random;
+mod resize;

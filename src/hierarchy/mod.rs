@@ -29,7 +29,6 @@ mod edit;
 mod folder;
 mod forms;
 mod groups;
-mod guard;
 mod hinted;
 mod in_memory;
 mod intent;

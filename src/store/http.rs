@@ -146,7 +146,7 @@ impl Server for HttpServer {
         false
     }
 
-    fn proves_absence(&self) -> bool {
+    fn lists_dotted_names(&self) -> bool {
         false
     }
 

@@ -1,14 +1,11 @@
 //! A model of two programs that change parts of the same chunks: one through the mount, one in the
-//! store. What either has stored stays, unless the other one stores the same element later. A third
-//! program starts with copies of all descriptors of the first and closes them, which changes
-//! nothing.
+//! store. What either has stored stays, unless the other one stores the same element later.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -58,8 +55,6 @@ enum Step {
     },
     /// It removes the value.
     Remove(usize),
-    /// The third program starts, and closes all files that are open here.
-    Start,
     /// What is in a chunk of which nothing waits is what is stored.
     Look(usize),
 }
@@ -76,7 +71,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..CHUNKS, elements, how, any::<bool>())
             .prop_map(|(value, at, how, keeps_time)| Step::Change { value, at, how, keeps_time }),
         1 => (0..CHUNKS).prop_map(Step::Remove),
-        3 => Just(Step::Start),
         4 => (0..CHUNKS).prop_map(Step::Look),
     ]
 }
@@ -189,7 +183,6 @@ impl Model {
                 self.remove(value % (CHUNKS / self.way.shard));
             }
             Step::Remove(_) => {}
-            Step::Start => assert!(Command::new("true").status().unwrap().success()),
             Step::Look(chunk) => self.look(*chunk),
         }
     }

@@ -924,7 +924,6 @@ fn every_paragraph_has_a_test() {
         "outside",
         "outside_model",
         "passthrough",
-        "replaced",
         "sweeps",
         "unmount",
         "views",

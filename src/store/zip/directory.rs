@@ -22,7 +22,7 @@ use super::entry::Method;
 use super::names::{Named, Raw};
 use super::table::{Builder, Lens, Record, Table};
 use crate::error::{Error, Kind, Result};
-use crate::store::{ByteRange, Omissions, Stat};
+use crate::store::{ByteRange, Stat};
 
 /// The bytes at the end that hold the end record with the longest comment.
 const TAIL_LEN: u64 = END_LEN + 65_535;
@@ -42,8 +42,8 @@ const UNICODE_NAME: ExtraFieldId = ExtraFieldId::new(0x7075);
 const MOST_UNSETTLED: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Reads the directory of an archive. Notes the entries that are left out.
-pub(super) fn read(archive: &Archive, limits: &Limits, omissions: &Omissions) -> Result<Table> {
+/// Reads the directory of an archive.
+pub(super) fn read(archive: &Archive, limits: &Limits) -> Result<Table> {
     let (stat, tail) = settled_tail(archive)?;
     let tail_start = stat.len.saturating_sub(u64::try_from(tail.len()).unwrap_or(u64::MAX));
     let window = Window {
@@ -63,32 +63,9 @@ pub(super) fn read(archive: &Archive, limits: &Limits, omissions: &Omissions) ->
     if end.saturating_sub(start) > limits.directory {
         return Err(window.too_long(end.saturating_sub(start)));
     }
-    let mut read = |separators, left_out| {
-        add_all(&found, &mut buffer, &window, limits, separators, left_out)
-    };
-    let (mut builder, mut names, mut count) = read(Separators::default(), None)?;
-    if names.backslashes > 0 && !names.has_slash {
-        (builder, names, count) = read(Separators { are_backslashes: true, ..names }, None)?;
-    }
-    if count > 0 {
-        let again = Separators { are_backslashes: names.are_backslashes, ..Separators::default() };
-        (builder, names, _) = read(again, Some(omissions))?;
-    }
-    names.report(archive);
-    builder.finish(stat, start)
-}
-
-/// Adds all entries. Returns them, what separates their names, and how many are left out.
-fn add_all<'w, 'a>(
-    found: &ZipArchive<&'w Window<'a>>,
-    buffer: &mut [u8],
-    window: &'w Window<'a>,
-    limits: &Limits,
-    mut separators: Separators,
-    omissions: Option<&Omissions>,
-) -> Result<(Builder, Separators, usize)> {
-    let (mut builder, mut left_out) = (Builder::default(), LeftOut { count: 0, omissions });
-    let mut entries = found.entries(buffer);
+    let mut builder = Builder::default();
+    let mut left_out = LeftOut::default();
+    let mut entries = found.entries(&mut buffer);
     while let Some(entry) = entries.next_entry().map_err(|error| window.explain(error))? {
         if builder.count() >= limits.entries {
             return Err(Error::too_large(format!(
@@ -96,9 +73,10 @@ fn add_all<'w, 'a>(
                 limits.entries
             )));
         }
-        add(&mut builder, &mut left_out, &mut separators, &entry)?;
+        add(&mut builder, &mut left_out, &entry)?;
     }
-    Ok((builder, separators, left_out.count))
+    left_out.report(archive);
+    builder.finish(stat, start)
 }
 
 /// Returns the end of the archive, once no later change of the archive can keep its version.
@@ -159,8 +137,7 @@ fn check_single(window: &Window<'_>, end_offset: u64) -> Result<()> {
 
 fn add(
     builder: &mut Builder,
-    left_out: &mut LeftOut<'_>,
-    separators: &mut Separators,
+    left_out: &mut LeftOut,
     entry: &ZipFileHeaderRecord<'_>,
 ) -> Result<()> {
     if entry.flags().is_masked() {
@@ -169,16 +146,11 @@ fn add(
     let bytes = entry.file_path().as_bytes();
     let made_by = entry.version_made_by().creator_system();
     let extra = entry.extra_fields().find(|(id, _)| *id == UNICODE_NAME).map(|(_, field)| field);
-    let is_dos = [CreatorSystem::FAT, CreatorSystem::NTFS, CreatorSystem::VFAT].contains(&made_by);
-    if !separators.are_backslashes {
-        separators.note(bytes, is_dos);
-    }
     let raw = Raw {
         bytes,
         is_utf8: entry.flags().is_utf8(),
         extra,
-        is_dos,
-        has_backslashes: separators.are_backslashes,
+        is_dos: [CreatorSystem::FAT, CreatorSystem::NTFS, CreatorSystem::VFAT].contains(&made_by),
     };
     let name = match raw.named() {
         Named::Key(name) => name,
@@ -210,53 +182,26 @@ fn add(
     builder.add(&name, &record)
 }
 
-/// What separates directories in the names of an archive, as far as it was read.
+/// The entries whose names are no keys.
 #[derive(Debug, Default)]
-struct Separators {
-    /// Whether backslashes do, although the archive does not say that a program of DOS made it.
-    are_backslashes: bool,
-    /// Whether a name has a slash.
-    has_slash: bool,
-    /// The number of names with backslashes that do not separate directories.
-    backslashes: usize,
+struct LeftOut {
+    count: usize,
+    first: Option<String>,
 }
 
-impl Separators {
-    fn note(&mut self, name: &[u8], is_dos: bool) {
-        self.has_slash |= name.contains(&b'/');
-        let is_part = !is_dos && name.contains(&b'\\');
-        self.backslashes = self.backslashes.saturating_add(usize::from(is_part));
+impl LeftOut {
+    fn note(&mut self, name: &[u8]) {
+        self.count = self.count.saturating_add(1);
+        self.first.get_or_insert_with(|| String::from_utf8_lossy(name).chars().take(200).collect());
     }
 
     fn report(&self, archive: &Archive) {
-        let (key, count) = (&archive.key, self.backslashes);
-        if self.are_backslashes {
+        if let Some(first) = &self.first {
             log::warn!(
-                "{key}: backslashes separate the directories in {count} names, since no name has a \
-                 slash; `unzip` does the same"
+                "{}: {} of its entries are left out, because their names are no keys: {first:?}",
+                archive.key,
+                self.count
             );
-        } else if count > 0 {
-            log::warn!(
-                "{key}: {count} names have backslashes, which are parts of the names, since other \
-                 names have slashes"
-            );
-        }
-    }
-}
-
-/// The entries whose names are no keys.
-struct LeftOut<'o> {
-    count: usize,
-    /// Where they are noted, if they are.
-    omissions: Option<&'o Omissions>,
-}
-
-impl LeftOut<'_> {
-    fn note(&mut self, name: &[u8]) {
-        self.count = self.count.saturating_add(1);
-        if let Some(omissions) = self.omissions {
-            let name: String = String::from_utf8_lossy(name).chars().take(200).collect();
-            omissions.note(&name, "this entry of the archive is left out: no key has such a name");
         }
     }
 }

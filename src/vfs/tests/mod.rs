@@ -8,6 +8,5 @@ mod listing;
 mod model;
 mod names;
 mod opening;
-mod replaced;
 mod storing;
 mod tree;
