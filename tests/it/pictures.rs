@@ -122,7 +122,6 @@ fn sections_refuse_what_they_cannot_show_in_one_sentence() {
     make(place.path());
     let x = path("a.zarr/x");
     for (words, parts) in [
-        (vec!["info", &group, "--stats"], ["not an array", "`zarrfs tree` lists"]),
         (vec!["info", &group, "--plot"], ["no plot", "name an array in the group"]),
         (vec!["info", &text, "--plot"], ["no plot", "elements of type string are not numbers"]),
         (vec!["info", &x, "--plot", ":,:,:"], ["has 3 dimensions", "give an index for the others"]),
