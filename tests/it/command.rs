@@ -346,6 +346,20 @@ fn help_lists_commands_and_exit_codes() {
     assert_eq!(zarrfs().arg("--version").output().unwrap().status.code(), Some(0));
 }
 
+/// Shows: view-without.
+#[test]
+fn info_lists_what_a_file_of_another_format_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = path(dir.path(), "a.zarr/x");
+    let create = ["create", &array, "--shape", "4", "--dtype", "int8", "--dimensions", "x"];
+    assert_eq!(said(&create), (0, String::new()));
+    let output = zarrfs().args(["info", &array]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let without = text.lines().find(|line| line.starts_with("without")).unwrap_or(&text);
+    assert!(without.contains("raw") && without.contains("dimensions (x)"), "{without}");
+    assert!(!without.contains("nc4"), "netCDF names dimensions: {without}");
+}
+
 #[test]
 fn the_demo_can_be_repeated_and_reads_back_what_it_changed() {
     let dir = tempfile::tempdir().unwrap();
