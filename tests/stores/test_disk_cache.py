@@ -227,7 +227,7 @@ def test_files_of_the_user_in_the_directory_stay(prefix, root, tmp_path):
         os.utime(data / name, (0, 0))
     root.create_array("x", data=values(), chunks=CHUNKS)
     for _ in range(2):
-        done = run("cat", f"{servers.url(prefix)}#x", "--as", "raw", "--disk-cache", data, "--disk-cache-size", "1M")
+        done = run("check", servers.url(prefix), "--disk-cache", data, "--disk-cache-size", "1M")
         assert done.returncode == 0, done.stderr
     assert [name for name in mine if not (data / name).exists()] == []
     assert (data / "zarrfs-cache/CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
