@@ -88,8 +88,12 @@ impl Reader<'_> {
         let Some(chunks) = array.levels().get(unit.level.saturating_add(1)) else { return };
         let usage = match chunks.shard_usage(&unit.coords) {
             Ok(Some(usage)) => usage,
+            Ok(None) if unit.level == 0 && self.is_listed(&unit) => {
+                return self.report_dangling(&unit);
+            }
             Ok(None) => return,
             Err(error) => {
+                self.count_unread(&unit);
                 let code = match code_of(&error, Code::ShardIndex) {
                     Code::ShardIndex if is_empty(&unit) => Code::Empty,
                     Code::Unknown => Code::Unsupported,
@@ -145,6 +149,21 @@ impl Reader<'_> {
         }
     }
 
+    /// Reports a key that the store lists and cannot open.
+    fn report_dangling(&self, unit: &Unit) {
+        if unit.level.saturating_add(1) < unit.target.array.levels().len() {
+            self.count_unread(unit);
+        }
+        let reason = "listed in its directory, but cannot be opened: a dangling link";
+        self.find(unit, Code::MissingTarget, reason.to_owned(), None);
+    }
+
+    /// Counts the chunks that a shard may have: which of them are stored is not known.
+    fn count_unread(&self, unit: &Unit) {
+        let chunks = unit.target.possible_in(unit.level, &unit.coords);
+        count(&unit.target.unread_count, chunks);
+    }
+
     /// Whether the store lists the key of a chunk that it cannot open.
     fn is_listed(&self, unit: &Unit) -> bool {
         let Ok(key) = unit.target.array.key(&unit.coords) else { return false };
@@ -184,8 +203,7 @@ impl Reader<'_> {
             }
             // Another program removed it after it was listed, or it is a dangling link.
             Ok(None) if unit.level == 0 && self.is_listed(unit) => {
-                let reason = "listed in its directory, but cannot be opened: a dangling link";
-                self.find(unit, Code::MissingTarget, reason.to_owned(), None);
+                self.report_dangling(unit);
             }
             Ok(None) => {}
             Err(error) => {

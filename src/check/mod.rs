@@ -90,9 +90,12 @@ pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Resul
         let missing = targets.iter().filter(|target| {
             target.array.not_understood().is_none() && !target.is_unlisted.load(Ordering::Relaxed)
         });
-        let missing =
-            missing.map(|target| target.possible().saturating_sub(load(&target.chunk_count)));
+        let missing = missing.map(|target| {
+            let known = load(&target.chunk_count).saturating_add(load(&target.unread_count));
+            target.possible().saturating_sub(known)
+        });
         summary.chunks_missing = missing.fold(0, u64::saturating_add);
+        summary.chunks_unread = sum(|target| &target.unread_count);
     }
     summary.chunks_read = load(&counters.read);
     summary.chunks_skipped = load(&counters.skipped);

@@ -68,6 +68,8 @@ pub struct Summary {
     pub chunks_skipped: u64,
     /// The stored chunks or shards of arrays that zarrfs cannot decode.
     pub chunks_unknown: u64,
+    /// The chunks that shards may have whose index could not be read.
+    pub chunks_unread: u64,
     /// The findings about what was not checked.
     pub unchecked: Unchecked,
     /// The stored values: chunks that are not in shards, and shards.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::array::Array;
+use crate::array::{Array, Coords};
 use crate::metadata::NodePath;
 use crate::store::Key;
 
@@ -23,6 +23,8 @@ pub struct Target {
     pub value_count: AtomicU64,
     /// The stored chunks inside the array, including those in shards.
     pub chunk_count: AtomicU64,
+    /// The chunks in shards whose index could not be read: it is not known which are stored.
+    pub unread_count: AtomicU64,
 }
 
 impl Target {
@@ -35,12 +37,26 @@ impl Target {
             is_unlisted: AtomicBool::default(),
             value_count: AtomicU64::default(),
             chunk_count: AtomicU64::default(),
+            unread_count: AtomicU64::default(),
         }
     }
 
     /// Notes that some of its chunks could not be listed.
     pub fn note_unlisted(&self) {
         self.is_unlisted.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the number of chunks inside the array that a shard of this level can have.
+    pub fn possible_in(&self, level: usize, shard: &Coords) -> u64 {
+        let (mut first, mut last) = (shard.clone(), shard.clone());
+        for chunks in self.array.levels().iter().skip(level.saturating_add(1)) {
+            first = chunks.in_slot(&first, 0);
+            last = chunks.in_slot(&last, chunks.slots_in_shard().saturating_sub(1));
+        }
+        let ends = last.indices().iter().zip(self.array.grid().counts());
+        let ends = ends.map(|(last, count)| last.saturating_add(1).min(*count));
+        let lens = ends.zip(first.indices()).map(|(end, first)| end.saturating_sub(*first));
+        lens.fold(1, u64::saturating_mul)
     }
 
     /// Returns the number of chunks that the array can have.

@@ -258,6 +258,7 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
             "chunks_checked": summary.chunks_read,
             "chunks_skipped": summary.chunks_skipped,
             "chunks_unknown": summary.chunks_unknown,
+            "chunks_in_unread_shards": summary.chunks_unread,
             "unsupported": summary.unchecked.unsupported,
             "refused": summary.unchecked.refused,
             "missing_targets": summary.unchecked.missing,
@@ -283,6 +284,9 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
             format!("{chunks_missing} missing"),
             format!("{chunks_read} checked"),
         ];
+        if summary.chunks_unread > 0 {
+            chunks.push(format!("{} in shards that cannot be read", summary.chunks_unread));
+        }
         if summary.chunks_skipped > 0 {
             chunks.push(format!("{} skipped (--sample)", summary.chunks_skipped));
         }

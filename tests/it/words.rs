@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::{Mount, set_xattr, zarrfs};
+use crate::support::{Mount, copy, set_xattr, zarrfs};
 
 /// What a run of the program said.
 #[derive(Debug)]
@@ -337,4 +337,43 @@ fn a_damaged_chunk_is_never_moved_onto_itself() {
     let bytes: Vec<&[u8]> = kept.iter().map(|(_, bytes)| bytes.as_slice()).collect();
     assert_eq!(bytes, [&b"mine"[..], b"\x01\x02bad!", b"mine"], "{kept:?}");
     assert!(!store.join("g/a/c/0").exists());
+}
+
+#[test]
+fn chunks_of_a_shard_that_cannot_be_read_are_not_called_missing() {
+    for case in ["z316__shard_end", "z316__shard_nested", "z316__shard_missing"] {
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(case);
+        let counts = |dir: &Path| -> (i32, [u64; 3]) {
+            let Said { code, err, .. } = check(dir, &["--json"]);
+            let line = err.lines().find(|line| line.contains("\"summary\"")).unwrap();
+            let summary: Value = serde_json::from_str(line).unwrap();
+            let count = |name: &str| summary["summary"][name].as_u64().unwrap();
+            (code, ["chunks_stored", "chunks_missing", "chunks_in_unread_shards"].map(count))
+        };
+        let place = tempfile::tempdir().unwrap();
+        let store = place.path().join("a.zarr");
+        copy(&fixture.join("store"), &store);
+        let (code, [stored, missing, unread]) = counts(&store);
+        assert_eq!((code, unread), (0, 0), "{case}");
+        put(place.path(), "outside", "x");
+        let shards: Vec<PathBuf> =
+            files(&store.join("c")).into_iter().map(|(path, _)| path).collect();
+        for shard in shards {
+            let bytes = fs::read(&shard).unwrap();
+            for (target, want) in [(None, 3), (Some("outside"), 1), (Some("nowhere"), 1)] {
+                fs::remove_file(&shard).unwrap();
+                match target {
+                    None => fs::write(&shard, &bytes[..3]).unwrap(),
+                    Some(name) => symlink(place.path().join(name), &shard).unwrap(),
+                }
+                let (code, [left, absent, unread]) = counts(&store);
+                let shown = format!("{case} {} {target:?}", shard.display());
+                assert_eq!(code, want, "{shown}");
+                assert!(absent <= missing && unread > 0, "{shown}: {absent} missing");
+                assert_eq!(left + absent + unread, stored + missing, "{shown}");
+                fs::remove_file(&shard).unwrap();
+                fs::write(&shard, &bytes).unwrap();
+            }
+        }
+    }
 }
