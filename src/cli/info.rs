@@ -87,8 +87,8 @@ impl Sections {
     fn add_chunks(&mut self, args: &Info, node: &Node, terminal: &Terminal) -> Result<(), Failure> {
         let array = node.array().ok_or_else(|| {
             failed(format!(
-                "{}: not an array that zarrfs understands: --chunks needs one; `zarrfs tree` lists \
-                 the arrays of a group",
+                "{}: not an array that zarrfs understands, so it has no statistics and no map of \
+                 chunks; `zarrfs tree` lists the arrays of a group",
                 remote::typed(&args.source)
             ))
         })?;

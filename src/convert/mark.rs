@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::options::{Target, TargetState};
 use crate::error::{At, Error, Kind, Result};
+use crate::store::directory::may_be_of_key;
 use crate::store::{Aside, Condition, Entry, Key, PRIVATE, Prefix, Stat, Store};
 
 /// The key of the mark. No dialect has nodes or chunks there.
@@ -187,7 +188,8 @@ impl<'s> Mark<'s> {
         let list = list.ok_or_else(|| Error::unsupported("the store cannot list its keys"))?;
         for key in list.list()? {
             let key = key?;
-            let is_own = key.as_str().split('/').next() == Some(PRIVATE) || is_of_copy(key.name());
+            let is_own =
+                key.as_str().split('/').next() == Some(PRIVATE) || may_be_of_key(key.name());
             if !is_own {
                 let detail = format!(
                     "the source has changed, so the copy begins again and removes what is here, \
@@ -237,17 +239,6 @@ impl Drop for Mark<'_> {
 /// Whether an empty target may have an entry of this name.
 pub fn is_ignored(name: &str, target: Target) -> bool {
     name == PRIVATE || (target == Target::Mount && name == DOCUMENT)
-}
-
-/// Whether a conversion may have made a value with this name: a metadata file or a chunk.
-fn is_of_copy(name: &str) -> bool {
-    let documents = ["zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata", "attributes.json"];
-    let suffixes = [".array.json", ".group.json", ".array", ".group"];
-    let rest = name.strip_prefix("c.").or_else(|| name.strip_prefix('c')).unwrap_or(name);
-    documents.contains(&name)
-        || suffixes.iter().any(|suffix| name.ends_with(suffix))
-        || rest.is_empty()
-        || rest.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Returns the key of the value that a running process has in its temporary place.

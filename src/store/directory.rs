@@ -45,7 +45,7 @@ use crate::sys::{self, Dir, Links};
 use circles::Root;
 use key_lock::KeyLock;
 use listing::{Listing, Walk};
-pub use names::{LOCK_SUFFIX, is_lock_of_key};
+pub use names::{LOCK_SUFFIX, is_lock_of_key, may_be_of_key};
 use names::{c_name, is_lock};
 use opening::{kind_of, open_at, open_dir, open_file};
 pub use parents::is_of_chunks;

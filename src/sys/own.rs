@@ -346,12 +346,6 @@ impl OwnDirectory {
         Ok(Self { dir: self.dir.try_clone()?, shown: self.shown.clone() })
     }
 
-    /// Returns the device and the inode of this directory.
-    pub fn identity(&self) -> io::Result<(u64, u64)> {
-        let found = fstat(&self.dir)?;
-        Ok((found.st_dev, found.st_ino))
-    }
-
     /// Returns when names in it would survive a power cut.
     pub fn sync(&self) -> io::Result<()> {
         File::from(open_beneath(&self.dir, c".", DIRECTORY, Links::Refuse)?).sync_all()
@@ -418,8 +412,8 @@ fn owner(found: &Stat) -> Error {
 
 fn modes(found: &Stat) -> Error {
     refused(format!(
-        "other users may write to it (mode {:o}), who could change what is read or removed there; \
-         name a directory of your own, or take these rights away (chmod go-w)",
+        "other users may write to it (mode {:o}), so they could change what is read or removed \
+         there; name a directory of your own, or take these rights away (chmod go-w)",
         found.st_mode & 0o7777
     ))
 }

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
 use clap::Command;
+use percent_encoding::percent_decode_str;
 
 /// Turns `zarrfs SOURCE MOUNTPOINT` into `zarrfs mount SOURCE MOUNTPOINT`. If the first word is
 /// neither one of the commands of `program` nor like a path, clap reports it.
@@ -49,19 +50,7 @@ fn path_of_url(word: &str) -> Option<OsString> {
     let prefix = prefix.unwrap_or_default();
     let rest = word.strip_prefix(prefix)?.strip_prefix("file://")?;
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
-    let mut bytes = prefix.as_bytes().to_owned();
-    let mut rest = path.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let escape = after.split_at_checked(2).filter(|_| *first == b'%');
-        let byte = escape.and_then(|(digits, after)| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-            Some((u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?, after))
-        });
-        let (byte, after) = byte.unwrap_or((*first, after));
-        bytes.push(byte);
-        rest = after;
-    }
+    let bytes = prefix.bytes().chain(percent_decode_str(path)).collect();
     path.starts_with('/').then(|| OsString::from_vec(bytes))
 }
 

@@ -38,7 +38,7 @@ pub fn is_lock_of_key(name: &str) -> bool {
 }
 
 /// Whether a name is like that of a chunk or of a metadata file in some dialect.
-fn may_be_of_key(name: &str) -> bool {
+pub fn may_be_of_key(name: &str) -> bool {
     const METADATA: [&str; 6] =
         ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "attributes.json"];
     let rest = name.strip_prefix("c.").or_else(|| name.strip_prefix('c')).unwrap_or(name);

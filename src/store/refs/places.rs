@@ -5,8 +5,11 @@
 //! or a path that begins at the references themselves, `a.nc` or `../nc/a.nc`. Before anything is
 //! compared, each is brought into one spelling, without `.` and `..`.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+
+use percent_encoding::percent_decode_str;
 
 use super::Location;
 use crate::error::{Error, Kind, Result};
@@ -228,20 +231,8 @@ fn resolved(path: &str) -> String {
 
 /// Returns a location with its escapes decoded. A location that is not UTF-8 then is left as it is.
 fn decoded(location: &str) -> String {
-    let mut bytes = Vec::with_capacity(location.len());
-    let mut rest = location.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let escape = after.split_at_checked(2).filter(|_| *first == b'%');
-        let byte = escape.and_then(|(digits, after)| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-            Some((u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?, after))
-        });
-        let (byte, after) = byte.unwrap_or((*first, after));
-        bytes.push(byte);
-        rest = after;
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| location.to_owned())
+    let decoded = percent_decode_str(location).decode_utf8();
+    decoded.map_or_else(|_| location.to_owned(), Cow::into_owned)
 }
 
 #[cfg(test)]
