@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::finding::{Code, Finding, Place, Repair, Severity};
 use super::options::{Sample, Watch};
 use super::queue::{Opened, Queue, Unit, Work};
+use crate::array::ChunkStore;
 use crate::error::{Error, Fault, Word};
 use crate::shard::Usage;
 use crate::store::{Entry, Store};
@@ -83,25 +84,32 @@ impl Reader<'_> {
         }
     }
 
-    fn check_shard(&self, unit: Unit) {
-        let array = Arc::clone(&unit.target.array);
-        let Some(chunks) = array.levels().get(unit.level.saturating_add(1)) else { return };
-        let usage = match chunks.shard_usage(&unit.coords) {
-            Ok(Some(usage)) => usage,
-            Ok(None) if unit.level == 0 && self.is_listed(&unit) => {
-                return self.report_dangling(&unit);
+    /// Returns how the bytes of a shard are used. Reports a shard that cannot be read.
+    fn usage_of(&self, unit: &Unit, chunks: &dyn ChunkStore) -> Option<Usage> {
+        match chunks.shard_usage(&unit.coords) {
+            Ok(Some(usage)) => Some(usage),
+            Ok(None) if unit.level == 0 && self.is_listed(unit) => {
+                self.report_dangling(unit);
+                None
             }
-            Ok(None) => return,
+            Ok(None) => None,
             Err(error) => {
-                self.count_unread(&unit);
+                unit.target.note_unread(unit.level, &unit.coords);
                 let code = match code_of(&error, Code::ShardIndex) {
-                    Code::ShardIndex if is_empty(&unit) => Code::Empty,
+                    Code::ShardIndex if is_empty(unit) => Code::Empty,
                     Code::Unknown => Code::Unsupported,
                     code => code,
                 };
-                return self.report(&unit, code, &error);
+                self.report(unit, code, &error);
+                None
             }
-        };
+        }
+    }
+
+    fn check_shard(&self, unit: Unit) {
+        let array = Arc::clone(&unit.target.array);
+        let Some(chunks) = array.levels().get(unit.level.saturating_add(1)) else { return };
+        let Some(usage) = self.usage_of(&unit, chunks.as_ref()) else { return };
         let Usage { present, outside, overlapping, unused_len } = usage;
         for (slot, error) in outside {
             let inner = chunks.in_slot(&unit.coords, slot);
@@ -152,16 +160,10 @@ impl Reader<'_> {
     /// Reports a key that the store lists and cannot open.
     fn report_dangling(&self, unit: &Unit) {
         if unit.level.saturating_add(1) < unit.target.array.levels().len() {
-            self.count_unread(unit);
+            unit.target.note_unread(unit.level, &unit.coords);
         }
         let reason = "listed in its directory, but cannot be opened: a dangling link";
         self.find(unit, Code::MissingTarget, reason.to_owned(), None);
-    }
-
-    /// Counts the chunks that a shard may have: which of them are stored is not known.
-    fn count_unread(&self, unit: &Unit) {
-        let chunks = unit.target.possible_in(unit.level, &unit.coords);
-        count(&unit.target.unread_count, chunks);
     }
 
     /// Whether the store lists the key of a chunk that it cannot open.

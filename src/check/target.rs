@@ -46,8 +46,14 @@ impl Target {
         self.is_unlisted.store(true, Ordering::Relaxed);
     }
 
+    /// Notes that a shard of this level could not be read, so that nobody knows which of its chunks
+    /// are stored.
+    pub fn note_unread(&self, level: usize, shard: &Coords) {
+        self.unread_count.fetch_add(self.possible_in(level, shard), Ordering::Relaxed);
+    }
+
     /// Returns the number of chunks inside the array that a shard of this level can have.
-    pub fn possible_in(&self, level: usize, shard: &Coords) -> u64 {
+    fn possible_in(&self, level: usize, shard: &Coords) -> u64 {
         let (mut first, mut last) = (shard.clone(), shard.clone());
         for chunks in self.array.levels().iter().skip(level.saturating_add(1)) {
             first = chunks.in_slot(&first, 0);
