@@ -14,7 +14,7 @@ use std::sync::Arc;
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use serde_json::{Value, json};
-use zarrfs::array::{Array, Coords, FillChunks};
+use zarrfs::array::{Array, Coords, Current, FillChunks};
 use zarrfs::buffer::Buffer;
 use zarrfs::cache::ChunkCache;
 use zarrfs::hierarchy::{self, Content, Hierarchy};
@@ -107,7 +107,7 @@ fn hierarchy(name: &str) -> (Hierarchy, Arc<Array>) {
     let Content::Array(array) = node.content() else { panic!("an array") };
     let array = Arc::clone(array);
     let chunks = (0..CHUNKS).map(|number| (at(number), Some(field()))).collect();
-    array.write_chunks(chunks, FillChunks::Store).unwrap();
+    Current::made_here(&array).write_chunks(chunks, FillChunks::Store).unwrap();
     (hierarchy, array)
 }
 
@@ -130,7 +130,9 @@ fn encode(bencher: Bencher<'_, '_>, name: &str) {
     let (_hierarchy, array) = hierarchy(name);
     let field = field();
     bencher.counter(chunk_len()).bench(|| {
-        array.write_chunks(vec![(at(3), Some(field.clone()))], FillChunks::Store).unwrap()
+        Current::made_here(&array)
+            .write_chunks(vec![(at(3), Some(field.clone()))], FillChunks::Store)
+            .unwrap()
     });
 }
 

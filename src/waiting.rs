@@ -27,6 +27,34 @@ pub struct Program {
 std::thread_local! {
     /// The program that this thread works for, if there is one.
     static PROGRAM: Cell<Option<Program>> = const { Cell::new(None) };
+    /// The program for which this thread changes something. A change that has begun is finished,
+    /// but one that waits for its turn need not begin.
+    static CHANGING: Cell<Option<Program>> = const { Cell::new(None) };
+}
+
+/// This thread changes something for a program until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Change(Option<Program>);
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        CHANGING.set(self.0);
+    }
+}
+
+/// Lets this thread change something for a program.
+pub fn change_for(program: Option<Program>) -> Change {
+    Change(CHANGING.replace(program))
+}
+
+/// Like [`check`], before a change that waits for the writers of other processes.
+pub fn check_before_change() -> Result<()> {
+    check()?;
+    let _work = work_for(CHANGING.get());
+    let checked = check();
+    CHANGING.set(PROGRAM.get());
+    checked
 }
 
 /// This thread works for a program until this is dropped.

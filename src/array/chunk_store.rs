@@ -7,7 +7,7 @@
 //!
 //! Coordinates replace keys so that no level parses a key to find a chunk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -225,49 +225,14 @@ impl Error {
 pub struct Direct {
     store: Store,
     prefix: Prefix,
-    keeps_directory: bool,
     encoding: KeyEncoding,
     grid: Grid,
 }
 
-/// The place of the chunks of an array.
-#[derive(Debug, Clone)]
-pub struct ChunkPlace {
-    /// The prefix of their keys.
-    pub prefix: Prefix,
-    /// Whether the directory of this prefix is there as long as the array is.
-    pub keeps_directory: bool,
-}
-
-impl From<Prefix> for ChunkPlace {
-    fn from(prefix: Prefix) -> Self {
-        Self { prefix, keeps_directory: false }
-    }
-}
-
 impl Direct {
-    /// Returns the chunk store at `place` in `store`.
-    pub fn new(
-        store: Store,
-        place: impl Into<ChunkPlace>,
-        encoding: KeyEncoding,
-        grid: Grid,
-    ) -> Self {
-        let ChunkPlace { prefix, keeps_directory } = place.into();
-        Self { store, prefix, keeps_directory, encoding, grid }
-    }
-
-    /// Fails with `ESTALE` if another program has removed the directory of the array, or given it
-    /// another name. A chunk would make it again, without the metadata file.
-    fn check_there(&self) -> Result<()> {
-        let Some(files) = self.store.files().filter(|_| self.keeps_directory) else {
-            return Ok(());
-        };
-        if self.prefix.is_root() || files.file_stat(self.prefix.as_str())?.is_some() {
-            return Ok(());
-        }
-        let detail = "another program removed the array, or gave it another name";
-        Err(Error::new(Kind::Os(libc::ESTALE), detail).at(self.prefix.as_str()))
+    /// Returns the chunk store below `prefix` in `store`.
+    pub fn new(store: Store, prefix: Prefix, encoding: KeyEncoding, grid: Grid) -> Self {
+        Self { store, prefix, encoding, grid }
     }
 
     fn keys(&self, coords: &[Coords]) -> Result<Vec<Key>> {
@@ -329,9 +294,6 @@ impl ChunkStore for Direct {
                 }
             });
         }
-        if !set.is_empty() {
-            self.check_there()?;
-        }
         let (positions, values): (Vec<usize>, Vec<_>) = set.into_iter().unzip();
         for (at, stat) in positions.into_iter().zip(self.store.write()?.set_all(values)) {
             if let Some(slot) = stored.get_mut(at) {
@@ -349,7 +311,6 @@ impl ChunkStore for Direct {
     }
 
     fn set_file(&self, coords: &Coords, file: &NewFile) -> Result<Option<Stat>> {
-        self.check_there()?;
         self.store.write()?.set_file(&self.key(coords)?, file)
     }
 
@@ -401,7 +362,7 @@ impl ChunkStore for Direct {
         }
         let Some((level, before)) = key_encoding::level(self.encoding, prefix) else {
             // All chunks lie directly below the array, so an index may occur many times.
-            let mut seen = std::collections::HashSet::new();
+            let mut seen = HashSet::new();
             let is_leaf = depth + 1 == self.grid.rank();
             let list = self.list_prefix(prefix)?;
             return Ok(Box::new(list.filter_map(move |coords| match coords {
@@ -440,6 +401,11 @@ impl ChunkStore for Direct {
             let start = key_encoding::start(self.encoding, prefix).unwrap_or_default();
             self.listing()?.list_known(&self.prefix, &start)?
         };
+        if !self.listing()?.proves_absence()
+            && let Some(all) = unlisted::few(&self.grid, prefix)
+        {
+            return self.with_hidden(found, all);
+        }
         let prefix: Box<[u64]> = prefix.into();
         let mut asked: Option<CoordsList> = None;
         Ok(Box::new(std::iter::from_fn(move || {
@@ -492,6 +458,30 @@ impl Direct {
         let are_there =
             move |coords: &[Coords]| Ok(self.stat(coords)?.iter().map(Option::is_some).collect());
         unlisted::list(&grid, &of, are_there)
+    }
+
+    /// Returns the chunks of `all` that are `listed`, and those that the list leaves out.
+    fn with_hidden(
+        &self,
+        listed: Box<dyn Iterator<Item = Result<Found>> + Send>,
+        all: Vec<Coords>,
+    ) -> Result<CoordsList> {
+        let mut known = HashSet::new();
+        for found in listed {
+            match found {
+                Ok(Found::Key(key)) => known.extend(self.coords_of(&key)),
+                // Those in it are asked for.
+                Ok(Found::Unlisted(..)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let hidden: Vec<Coords> = all.iter().filter(|it| !known.contains(*it)).cloned().collect();
+        let keys: Vec<Key> = hidden.iter().map(|coords| self.key(coords)).collect::<Result<_>>()?;
+        self.listing()?.doubt(&keys);
+        let stats = self.stat(&hidden)?;
+        let there = hidden.into_iter().zip(stats).filter(|(_, stat)| stat.is_some());
+        known.extend(there.map(|(coords, _)| coords));
+        Ok(Box::new(all.into_iter().filter(move |coords| known.contains(coords)).map(Ok)))
     }
 
     /// Finds the chunks in a directory that the store cannot list, as far as their first indices

@@ -104,6 +104,21 @@ impl Grid {
         &self.counts
     }
 
+    /// Returns every chunk, in C order.
+    pub fn all(&self) -> impl Iterator<Item = Coords> + use<> {
+        let counts = self.counts().to_vec();
+        let total = counts.iter().fold(1_u64, |total, count| total.saturating_mul(*count));
+        (0..total).map(move |index| {
+            let mut rest = index;
+            let mut indices = vec![0; counts.len()];
+            for (at, count) in indices.iter_mut().zip(&counts).rev() {
+                *at = rest.checked_rem(*count).unwrap_or_default();
+                rest = rest.checked_div(*count).unwrap_or_default();
+            }
+            Coords::new(indices)
+        })
+    }
+
     /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.counts.len()

@@ -14,6 +14,7 @@ use super::bound::{ChunkLen, Pipelines};
 use super::chunk_store::ChunkStore;
 use super::coords::Coords;
 use super::id::ArrayId;
+use super::layout::ShardLayout;
 use super::open::Array;
 use crate::codec::{Elements, Pipeline};
 use crate::error::{Error, Kind, Result};
@@ -104,6 +105,30 @@ impl Array {
         }
     }
 
+    /// Returns this array with a shape that reaches a chunk that begins with `indices` and lies
+    /// outside of its own: a program may have made the array smaller and left the chunk. `None` if
+    /// the chunk lies inside, or the grid cannot reach it.
+    pub fn reaching(&self, indices: &[u64]) -> Option<Arc<Self>> {
+        if let Form::Encoded(form) = &self.form {
+            return Some(form.decoded.upgrade()?.reaching(indices)?.encoded(form.how));
+        }
+        let is_outside =
+            indices.len() <= self.grid().rank() && !self.grid().contains_prefix(indices);
+        if !is_outside || !self.grid().is_regular() {
+            return None;
+        }
+        let mut model = self.model.clone();
+        for (at, len) in model.shape.iter_mut().enumerate() {
+            let index = indices.get(at).copied().unwrap_or_default();
+            let end = index.checked_add(1)?.checked_mul(*self.chunk_shape.get(at)?)?;
+            *len = end.max(*len);
+        }
+        let prefix = self.prefix.clone();
+        let array =
+            Self::open(model, &self.store, prefix, self.max_chunk_len, ShardLayout::default());
+        array.ok().map(Arc::new)
+    }
+
     /// Whether its chunks are encoded.
     pub fn is_encoded(&self) -> bool {
         matches!(self.form, Form::Encoded(_))
@@ -145,11 +170,7 @@ impl Array {
 
     /// Whether `other` is the same array with chunks in another form.
     pub fn is_other_form_of(&self, other: &Self) -> bool {
-        self.encoded_levels() != other.encoded_levels()
-            && self.model.dtype == other.model.dtype
-            && self.model.chunk_shape == other.model.chunk_shape
-            && self.model.rectilinear == other.model.rectilinear
-            && self.model.codecs == other.model.codecs
+        self.encoded_levels() != other.encoded_levels() && self.model.means_same(&other.model)
     }
 
     /// Returns the chunk of `other`, another form of this array, that contains the chunk at
@@ -175,9 +196,9 @@ impl Array {
         self.is_encoded() && self.chunks.depth() == 0
     }
 
-    /// Stores a file as the chunk at `coords`, and returns its stat. `None`, and no change, if its
-    /// bytes must be stored instead.
-    pub fn set_file(&self, coords: &Coords, file: &NewFile) -> Result<Option<Stat>> {
+    /// Stores a file as the chunk at `coords`, as [`Current::set_file`](super::Current::set_file)
+    /// does.
+    pub(super) fn set_file(&self, coords: &Coords, file: &NewFile) -> Result<Option<Stat>> {
         if self.stores_as_written() { self.chunks.set_file(coords, file) } else { Ok(None) }
     }
 

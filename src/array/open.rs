@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::bound::{Bound, ChunkLen, Pipelines};
-use super::chunk_store::{Change, ChunkPlace, ChunkStore, Direct};
+use super::chunk_store::{Change, ChunkStore, Direct};
 use super::coords::{Coords, Grid};
 use super::form::Form;
 use super::id::ArrayId;
@@ -24,10 +24,6 @@ use crate::error::{Error, Result};
 use crate::metadata::{chunk_shapes, model};
 use crate::parallel;
 use crate::store::{ByteRange, Condition, Expected, Key, Prefix, Stat, Store};
-
-/// How many chunks outside of a smaller shape to erase at a time; more if they lie in the same
-/// shard.
-const MAX_ERASED: usize = 10_000;
 
 /// What to do with a chunk that equals the fill value bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,18 +57,17 @@ pub struct Array {
 }
 
 impl Array {
-    /// Binds `model` to the chunks at `place`. Chunks of more than `max_chunk_len` decoded
+    /// Binds `model` to the chunks below `prefix`. Chunks of more than `max_chunk_len` decoded
     /// bytes are listed but not read. Shards are written in `layout`.
     pub fn open(
         model: model::Array,
         store: &Store,
-        place: impl Into<ChunkPlace>,
+        prefix: Prefix,
         max_chunk_len: u64,
         layout: ShardLayout,
     ) -> Result<Self> {
-        let place = place.into();
-        let prefix = place.prefix.clone();
-        let direct = Direct::new(store.clone(), place, model.key_encoding, Grid::of(&model));
+        let direct =
+            Direct::new(store.clone(), prefix.clone(), model.key_encoding, Grid::of(&model));
         let mut chunks: Arc<dyn ChunkStore> = Arc::new(direct);
         let mut all = vec![Arc::clone(&chunks)];
         let mut chunk_shape = model.chunk_shape.clone();
@@ -306,21 +301,23 @@ impl Array {
                 && self.grid() == other.grid())
     }
 
-    /// Whether decoded chunks of `other` are valid in this array: data type and chunk grid are
-    /// equal. The shape may differ, as after a resize.
+    /// Whether chunks of `other` are chunks of this array: they are open in the same form, and
+    /// their metadata mean the same. The shape may differ, as after a resize.
     pub fn has_chunks_of(&self, other: &Self) -> bool {
-        let (one, two) = (&self.model, &other.model);
         std::ptr::eq(self, other)
-            || (one.dtype == two.dtype
-                && self.chunk_shape() == other.chunk_shape()
-                && one.rectilinear == two.rectilinear
-                && self.encoded_levels() == other.encoded_levels()
-                && (!self.is_encoded() || one.codecs == two.codecs))
+            || (self.encoded_levels() == other.encoded_levels()
+                && self.model.means_same(&other.model))
     }
 
     /// Returns the stat of an encoded chunk; `None` if it is not stored.
     pub fn stat(&self, coords: &Coords) -> Result<Option<Stat>> {
         Ok(self.chunks.stat(std::slice::from_ref(coords))?.pop().flatten())
+    }
+
+    /// Whether the store has any chunk of it now.
+    pub fn holds_chunks(&self) -> Result<bool> {
+        self.chunks.forget();
+        Ok(Arc::clone(&self.chunks).list()?.next().transpose()?.is_some())
     }
 
     /// Returns the stats of several chunks.
@@ -376,10 +373,8 @@ impl Array {
         expected.inspect_err(|error| log::debug!("expecting chunks: {error}")).unwrap_or_default()
     }
 
-    /// Stores decoded chunks, and erases those that are `None`. Changes all of the chunks in one
-    /// shard or none. Keeps concurrent changes of other writers in the same shards. Returns the new
-    /// stat of each chunk.
-    pub fn write_chunks(
+    /// Stores decoded chunks, as [`Current::write_chunks`](super::Current::write_chunks) does.
+    pub(super) fn write_chunks(
         &self,
         chunks: Vec<(Coords, Option<Buffer>)>,
         fill: FillChunks,
@@ -388,9 +383,8 @@ impl Array {
         self.write_chunks_if(chunks.into_iter().map(always).collect(), fill)
     }
 
-    /// Like [`Self::write_chunks`], with a condition for each chunk: fails with
-    /// [`Kind::Stale`](crate::error::Kind::Stale) or [`Kind::Exists`](crate::error::Kind::Exists).
-    pub fn write_chunks_if(
+    /// Like [`Self::write_chunks`], with a condition for each chunk.
+    pub(super) fn write_chunks_if(
         &self,
         chunks: Vec<(Coords, Option<Buffer>, Condition)>,
         fill: FillChunks,
@@ -448,9 +442,30 @@ impl Array {
         self.model.rectilinear.is_none() && self.model.chunk_shape != self.chunk_shape
     }
 
+    /// Fails if an encoded chunk cannot be one: it has another length than all chunks of this shape
+    /// have. If the length of encoded chunks varies, and the store may send something else than the
+    /// value, as the page of an error, the chunk is decoded.
+    pub fn check_copied(&self, coords: &Coords, encoded: &Bytes) -> Result<()> {
+        let pipeline = self.pipeline(coords)?;
+        let has_known_len = pipeline.check_encoded_len(encoded)?;
+        let sends_pages = self.store.list().is_none_or(|list| !list.proves_absence());
+        if has_known_len || !(sends_pages && self.store.read().is_remote()) {
+            return Ok(());
+        }
+        pipeline.decode(encoded.clone()).map(drop)
+    }
+
     fn encode(&self, coords: &Coords, decoded: Buffer) -> Result<Bytes> {
         let extent = self.grid().extent(coords, &self.model.shape)?;
-        self.pipeline(coords)?.encode(decoded, &extent)
+        let pipeline = self.pipeline(coords)?;
+        let old = if pipeline.has_spellings() {
+            let whole = [(coords.clone(), ByteRange::first(pipeline.longest()))];
+            let found = self.chunks.get_partial_values(&whole)?;
+            found.into_iter().next().flatten().map(|value| value.bytes)
+        } else {
+            None
+        };
+        pipeline.encode_over(decoded, &extent, old)
     }
 
     /// Returns a chunk of only the fill value.
@@ -504,56 +519,5 @@ impl Array {
                 .is_ok_and(|form| form.is_filled(decoded, &item)),
             Err(_) => false,
         }
-    }
-
-    /// Erases the chunks that lie wholly outside of `shape`. If a shard is damaged, erases the
-    /// others and then returns the error.
-    pub fn erase_outside(&self, shape: &[u64]) -> Result<()> {
-        if shape.len() != self.grid().rank() {
-            return Err(Error::invalid(format!(
-                "shape {shape:?} has a different number of dimensions"
-            )));
-        }
-        let inside = self.grid().resized(shape);
-        let shrunk = inside.counts().iter().zip(self.grid().counts()).any(|(new, old)| new < old);
-        if !shrunk {
-            return Ok(());
-        }
-        self.chunks.forget();
-        let (mut outside, mut failure): (Vec<(Key, Coords)>, _) = (Vec::new(), None);
-        for coords in Arc::clone(&self.chunks).list()? {
-            match coords {
-                Ok(coords) if inside.contains(&coords) => {}
-                Ok(coords) => {
-                    let key = self.chunks.key(&coords)?;
-                    // The chunks of one shard are listed one after another, and are erased
-                    // together.
-                    let is_next = outside.last().is_some_and(|(last, _)| *last != key);
-                    if is_next && outside.len() >= MAX_ERASED {
-                        failure = self.erase_shards(&outside).err().or(failure);
-                        outside.clear();
-                    }
-                    outside.push((key, coords));
-                }
-                Err(error) => failure = Some(error),
-            }
-        }
-        failure = self.erase_shards(&outside).err().or(failure);
-        failure.map_or(Ok(()), Err)
-    }
-
-    /// Erases chunks, those of one shard together. Returns the last error after trying all.
-    fn erase_shards(&self, chunks: &[(Key, Coords)]) -> Result<()> {
-        if !self.is_sharded() {
-            let all: Vec<Coords> = chunks.iter().map(|(_, coords)| coords.clone()).collect();
-            return self.chunks.erase_values(&all);
-        }
-        let mut failure = None;
-        // One shard at a time, because all indexes together may not fit into memory.
-        for shard in chunks.chunk_by(|(one, _), (other, _)| one == other) {
-            let coords: Vec<Coords> = shard.iter().map(|(_, coords)| coords.clone()).collect();
-            failure = self.chunks.erase_values(&coords).err().or(failure);
-        }
-        failure.map_or(Ok(()), Err)
     }
 }

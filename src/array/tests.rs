@@ -9,4 +9,3 @@ mod layout;
 mod lengths;
 mod operations;
 mod random;
-mod resize;

@@ -53,6 +53,25 @@ pub(super) fn list(
     })))
 }
 
+/// The most chunks of a grid that are asked for in addition to those that a store lists, if its
+/// lists do not prove absence.
+const FEW: u64 = 1024;
+
+/// Returns the chunks of a grid whose first indices are `prefix`, if they are few.
+pub(super) fn few(grid: &Grid, prefix: &[u64]) -> Option<Vec<Coords>> {
+    let rest = grid.counts().get(prefix.len()..)?;
+    let count = rest.iter().try_fold(1_u64, |all, count| all.checked_mul(*count));
+    count.filter(|count| (1..=FEW).contains(count))?;
+    let mut next = Some(vec![0_u64; rest.len()]);
+    let all = std::iter::from_fn(move || {
+        let indices = next.take()?;
+        let coords = Coords::new([prefix, &indices[..]].concat());
+        next = following(indices, rest);
+        Some(coords)
+    });
+    Some(all.collect())
+}
+
 /// Fails if there are too many chunks to ask for each.
 pub(super) fn check(count: Option<u64>) -> Result<()> {
     match count.filter(|count| *count <= MOST) {

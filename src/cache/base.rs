@@ -12,7 +12,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::array::{Array, Coords, FillChunks, retried};
+use crate::array::{Array, Coords, Current, FillChunks, retried};
 use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result};
 use crate::store::{Condition, Stat, Version};
@@ -141,7 +141,7 @@ type ToStore<'c> = (Option<&'c Buffer>, Option<&'c Base>);
 /// base, with its stored state (`None` if that cannot be decoded), and all chunks are stored again.
 /// `to_store` returns the bytes and the base of a chunk.
 pub(super) fn write_rebased<C>(
-    array: &Array,
+    array: &Current,
     chunks: &mut [(Coords, C)],
     fill: FillChunks,
     to_store: impl Fn(&C) -> ToStore<'_>,

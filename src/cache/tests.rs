@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::array::region::Cover;
-use crate::array::{Array, ChunkRef, Coords, FillChunks, ShardLayout};
+use crate::array::{Array, ChunkRef, Coords, Current, FillChunks, ShardLayout};
 use crate::buffer::Buffer;
 use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
@@ -52,7 +52,9 @@ fn many_readers_of_one_chunk_cost_one_read_and_one_decode() {
     const READERS: usize = 16;
     let (store, counting) = CountingStore::new();
     let array = array(&store, 100, &json!([{"name": "gzip"}]));
-    array.write_chunks(vec![(at(3), chunk(7, 100))], FillChunks::Store).expect("written");
+    Current::made_here(&array)
+        .write_chunks(vec![(at(3), chunk(7, 100))], FillChunks::Store)
+        .expect("written");
     counting.take();
     let cache = ChunkCache::new(1 << 20);
     let arrived = Arc::new(AtomicUsize::new(0));
@@ -83,7 +85,9 @@ fn cached_chunks_are_limited_in_bytes() {
     let array = array(&store, 100, &json!([]));
     let cache = ChunkCache::new(10_000);
     for index in 0..100 {
-        cache.write(&array, &at(index), chunk(1, 100), FillChunks::Store).expect("written");
+        cache
+            .write(&Current::made_here(&array), &at(index), chunk(1, 100), FillChunks::Store)
+            .expect("written");
         assert!(cache.len() <= 10_000, "{} bytes", cache.len());
     }
     for index in 0..100 {
@@ -99,7 +103,9 @@ fn a_sequential_writer_keeps_its_last_chunks_and_leaves_room_for_readers() {
     let array = array(&store, 100, &json!([]));
     let cache = ChunkCache::new(160_000);
     for index in 0..100 {
-        cache.write(&array, &at(index), chunk(1, 100), FillChunks::Store).expect("written");
+        cache
+            .write(&Current::made_here(&array), &at(index), chunk(1, 100), FillChunks::Store)
+            .expect("written");
         assert!(cache.len() <= 10_000, "{} bytes", cache.len());
         assert!(cache.peek(&array, &at(index)).is_some(), "what was written last is read first");
     }
@@ -112,7 +118,9 @@ fn chunks_of_a_byte_each_do_not_fill_the_memory_with_their_slots() {
     let array = array(&store, 1, &json!([]));
     let cache = ChunkCache::new(100_000);
     for index in 0..1000 {
-        cache.write(&array, &at(index), chunk(1, 1), FillChunks::Store).expect("written");
+        cache
+            .write(&Current::made_here(&array), &at(index), chunk(1, 1), FillChunks::Store)
+            .expect("written");
     }
     let slots = cache.slots.slot_count();
     assert!(slots < 250, "{slots} slots");
@@ -123,7 +131,9 @@ fn a_chunk_that_is_longer_than_the_cache_is_read_all_the_same() {
     let (store, _) = CountingStore::new();
     let array = array(&store, 1000, &json!([]));
     let cache = ChunkCache::new(999);
-    cache.write(&array, &at(0), chunk(1, 1000), FillChunks::Store).expect("written");
+    cache
+        .write(&Current::made_here(&array), &at(0), chunk(1, 1000), FillChunks::Store)
+        .expect("written");
     assert_eq!(bytes(cache.get(&array, &at(0)).expect("read")), Some(vec![1; 1000]));
     assert!(cache.is_empty(), "{} bytes", cache.len());
 }
@@ -133,7 +143,10 @@ fn a_chunk_that_was_written_is_found_decoded() {
     let (store, counting) = CountingStore::new();
     let array = array(&store, 100, &json!([{"name": "zstd"}]));
     let cache = ChunkCache::new(1 << 20);
-    let stat = cache.write(&array, &at(1), chunk(5, 100), FillChunks::Store).expect("written").stat;
+    let stat = cache
+        .write(&Current::made_here(&array), &at(1), chunk(5, 100), FillChunks::Store)
+        .expect("written")
+        .stat;
     assert_eq!((counting.take().gets, cache.counters().stored.load(Ordering::SeqCst)), (0, 1));
     let found = cache.get(&array, &at(1)).expect("read").expect("there");
     assert_eq!((found.bytes.to_vec(), Some(found.stat)), (vec![5; 100], stat));
@@ -147,8 +160,13 @@ fn a_chunk_that_was_erased_or_is_fill_is_not_found() {
     let array = array(&store, 100, &json!([]));
     let cache = ChunkCache::new(1 << 20);
     for (gone, fill) in [(None, FillChunks::Store), (chunk(0, 100), FillChunks::Skip)] {
-        cache.write(&array, &at(1), chunk(5, 100), FillChunks::Store).expect("written");
-        assert_eq!(cache.write(&array, &at(1), gone, fill).expect("erased").stat, None);
+        cache
+            .write(&Current::made_here(&array), &at(1), chunk(5, 100), FillChunks::Store)
+            .expect("written");
+        assert_eq!(
+            cache.write(&Current::made_here(&array), &at(1), gone, fill).expect("erased").stat,
+            None
+        );
         assert!(cache.peek(&array, &at(1)).is_none());
         assert!(cache.get(&array, &at(1)).expect("read").is_none());
         assert!(cache.is_empty(), "a chunk that is not there takes no room");
@@ -160,8 +178,12 @@ fn a_failed_write_leaves_the_cached_chunk() {
     let (store, _) = CountingStore::new();
     let array = array(&store, 100, &json!([]));
     let cache = ChunkCache::new(1 << 20);
-    cache.write(&array, &at(1), chunk(5, 100), FillChunks::Store).expect("written");
-    cache.write(&array, &at(1), chunk(6, 99), FillChunks::Store).expect_err("too short");
+    cache
+        .write(&Current::made_here(&array), &at(1), chunk(5, 100), FillChunks::Store)
+        .expect("written");
+    cache
+        .write(&Current::made_here(&array), &at(1), chunk(6, 99), FillChunks::Store)
+        .expect_err("too short");
     assert_eq!(bytes(cache.get(&array, &at(1)).expect("read")), Some(vec![5; 100]));
 }
 
@@ -170,11 +192,15 @@ fn only_the_given_version_stays_cached() {
     let (store, _) = CountingStore::new();
     let (array, other) = (array(&store, 4, &json!([])), array(&store, 4, &json!([])));
     let cache = ChunkCache::new(1 << 20);
-    cache.write(&array, &at(1), chunk(5, 4), FillChunks::Store).expect("written");
+    cache
+        .write(&Current::made_here(&array), &at(1), chunk(5, 4), FillChunks::Store)
+        .expect("written");
     let now = || array.stat(&at(1)).expect("stat").map(|stat| stat.version);
     cache.keep_only(&array, &at(1), now());
     assert!(cache.peek(&array, &at(1)).is_some(), "it is the one");
-    other.write_chunks(vec![(at(1), chunk(6, 4))], FillChunks::Store).expect("written");
+    Current::made_here(&other)
+        .write_chunks(vec![(at(1), chunk(6, 4))], FillChunks::Store)
+        .expect("written");
     assert_eq!(bytes(cache.get(&array, &at(1)).expect("read")), Some(vec![5; 4]), "not asked yet");
     cache.keep_only(&array, &at(1), now());
     assert!(cache.peek(&array, &at(1)).is_none() && cache.is_empty(), "outdated");
@@ -190,7 +216,9 @@ fn only_the_given_version_stays_cached() {
 fn an_opener_does_not_wait_for_a_reader_and_the_next_reader_sees_what_it_saw() {
     let (store, counting) = CountingStore::new();
     let array = array(&store, 4, &json!([]));
-    array.write_chunks(vec![(at(1), chunk(5, 4))], FillChunks::Store).expect("written");
+    Current::made_here(&array)
+        .write_chunks(vec![(at(1), chunk(5, 4))], FillChunks::Store)
+        .expect("written");
     let cache = Arc::new(ChunkCache::new(1 << 20));
     let opener = (Arc::clone(&cache), Arc::clone(&array));
     counting.interrupt_get(1, move || opener.0.keep_only(&opener.1, &at(1), None));
@@ -214,7 +242,14 @@ fn a_value_stored_right_after_a_write_is_not_mistaken_for_it() {
     counting.after_set(move || {
         write.write().expect("writable").set(&key, &theirs, Condition::Always).expect("set");
     });
-    cache.write(&array, &at(1), Some(b"ours".to_vec().into()), FillChunks::Store).expect("written");
+    cache
+        .write(
+            &Current::made_here(&array),
+            &at(1),
+            Some(b"ours".to_vec().into()),
+            FillChunks::Store,
+        )
+        .expect("written");
     let now = array.stat(&at(1)).expect("stat").expect("there").version;
     cache.keep_only(&array, &at(1), Some(now));
     assert_eq!(bytes(cache.get(&array, &at(1)).expect("read")), Some(b"them".to_vec()));
@@ -229,7 +264,9 @@ fn readers_and_writers_of_inner_chunks_never_see_an_older_one_again() {
     let array = array(&store, 40, &codec);
     let cache = ChunkCache::new(2000);
     for index in 0..4 {
-        cache.write(&array, &at(index), chunk(1, 10), FillChunks::Store).expect("written");
+        cache
+            .write(&Current::made_here(&array), &at(index), chunk(1, 10), FillChunks::Store)
+            .expect("written");
     }
     std::thread::scope(|scope| {
         for index in 0..4 {
@@ -237,7 +274,12 @@ fn readers_and_writers_of_inner_chunks_never_see_an_older_one_again() {
             scope.spawn(move || {
                 for byte in 2..60 {
                     cache
-                        .write(array, &at(index), chunk(byte, 10), FillChunks::Store)
+                        .write(
+                            &Current::made_here(array),
+                            &at(index),
+                            chunk(byte, 10),
+                            FillChunks::Store,
+                        )
                         .expect("written");
                     let found = cache.get(array, &at(index)).expect("read").expect("there");
                     assert_eq!(*found.bytes, [byte; 10], "its only writer has just stored it");
@@ -298,10 +340,14 @@ fn put(cache: &ChunkCache, array: &Arc<Array>, range: std::ops::Range<usize>, by
 fn a_chunk_that_is_written_from_end_to_end_is_not_read() {
     let (store, counting) = CountingStore::new();
     let array = array(&store, 8, &json!([]));
-    array.write_chunks(vec![(at(0), chunk(1, 8))], FillChunks::Store).expect("written");
+    Current::made_here(&array)
+        .write_chunks(vec![(at(0), chunk(1, 8))], FillChunks::Store)
+        .expect("written");
     let key = array.key(&at(0)).expect("a key");
     let cache = ChunkCache::new(1 << 20);
-    let store_all = || cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1;
+    let store_all = || {
+        cache.store(&key, &Current::made_here(&array), FillChunks::Store, || {}).expect("stored").1
+    };
     counting.take();
     for range in [0..3, 3..7, 7..8] {
         assert_eq!(cache.take_full(), None, "something is missing");
@@ -337,7 +383,8 @@ fn a_part_of_a_chunk_that_cannot_be_decoded_waits_for_the_rest() {
     let damaged = [Bytes::from_static(b"short").into()];
     store.write().expect("writable").set(&key, &damaged, Condition::Always).expect("set");
     let cache = ChunkCache::new(1 << 20);
-    let store_all = || cache.store(&key, &array, FillChunks::Store, || {}).expect("tried");
+    let store_all =
+        || cache.store(&key, &Current::made_here(&array), FillChunks::Store, || {}).expect("tried");
     put(&cache, &array, 0..3, 2);
     cache.get(&array, &at(0)).expect_err("its other bytes cannot be read");
     let (stored, unread) = store_all();
@@ -355,7 +402,9 @@ fn readers_of_a_chunk_that_is_being_written_find_old_bytes_or_new_ones() {
     let (store, _) = CountingStore::new();
     let array = array(&store, 64, &json!([]));
     let key = array.key(&at(0)).expect("a key");
-    array.write_chunks(vec![(at(0), chunk(0, 64))], FillChunks::Store).expect("written");
+    Current::made_here(&array)
+        .write_chunks(vec![(at(0), chunk(0, 64))], FillChunks::Store)
+        .expect("written");
     let cache = ChunkCache::new(1 << 20);
     let done = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -368,7 +417,8 @@ fn readers_of_a_chunk_that_is_being_written_find_old_bytes_or_new_ones() {
                     assert!(found.is_sorted_by(|one, other| one >= other), "{:?}", &found[..]);
                     assert!(found[0] - found[63] <= 1, "{:?}", &found[..]);
                     if storing {
-                        let stored = cache.store(key, array, FillChunks::Store, || {});
+                        let stored =
+                            cache.store(key, &Current::made_here(array), FillChunks::Store, || {});
                         stored.expect("stored").1.expect("read");
                     }
                 }
@@ -381,7 +431,11 @@ fn readers_of_a_chunk_that_is_being_written_find_old_bytes_or_new_ones() {
         }
         done.store(1, Ordering::SeqCst);
     });
-    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
+    cache
+        .store(&key, &Current::made_here(&array), FillChunks::Store, || {})
+        .expect("stored")
+        .1
+        .expect("read");
     assert_eq!(array.read_chunk(&at(0)).expect("read").expect("there").0.to_vec(), [200; 64]);
 }
 
@@ -419,7 +473,9 @@ fn changed(cache: &ChunkCache, array: &Arc<Array>, index: usize, byte: u8) -> Ne
 /// Returns a chunk of eight ones in `store`.
 fn ones(store: &Store) -> (Arc<Array>, Key) {
     let array = array(store, 8, &json!([]));
-    array.write_chunks(vec![(at(0), chunk(1, 8))], FillChunks::Store).expect("written");
+    Current::made_here(&array)
+        .write_chunks(vec![(at(0), chunk(1, 8))], FillChunks::Store)
+        .expect("written");
     let key = array.key(&at(0)).expect("a key");
     (array, key)
 }
@@ -440,9 +496,17 @@ fn an_element_that_is_changed_back_while_its_chunk_is_stored_stays_changed_back(
     let back = || {
         defer(changed(&cache, &array, 0, 1));
     };
-    cache.store(&key, &array, FillChunks::Store, back).expect("stored").1.expect("read");
+    cache
+        .store(&key, &Current::made_here(&array), FillChunks::Store, back)
+        .expect("stored")
+        .1
+        .expect("read");
     assert_eq!(stored(&array), [9, 1, 1, 1, 1, 1, 1, 1]);
-    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
+    cache
+        .store(&key, &Current::made_here(&array), FillChunks::Store, || {})
+        .expect("stored")
+        .1
+        .expect("read");
     assert_eq!(stored(&array), [1; 8]);
 }
 
@@ -455,12 +519,16 @@ fn changes_made_while_a_chunk_is_stored_stay_pending() {
     let new = changed(&cache, &array, 4, 4);
     let (others, of) = (Arc::clone(&cache), Arc::clone(&array));
     counting.after_set(move || put(&others, &of, 2..3, 3));
-    cache.write(&array, &at(0), new, FillChunks::Store).expect("written");
+    cache.write(&Current::made_here(&array), &at(0), new, FillChunks::Store).expect("written");
     assert_eq!(
         bytes(cache.get(&array, &at(0)).expect("read")),
         Some([2, 2, 3, 1, 4, 1, 1, 1].into())
     );
-    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
+    cache
+        .store(&key, &Current::made_here(&array), FillChunks::Store, || {})
+        .expect("stored")
+        .1
+        .expect("read");
     assert_eq!(stored(&array), [2, 2, 3, 1, 4, 1, 1, 1]);
     assert_eq!(cache.pending_len(), 0);
 }
@@ -476,12 +544,16 @@ fn a_change_of_a_chunk_that_another_program_has_damaged_meanwhile_is_stored() {
     };
     let new = changed(&cache, &array, 0, 2);
     damage();
-    cache.write(&array, &at(0), new, FillChunks::Store).expect("written");
+    cache.write(&Current::made_here(&array), &at(0), new, FillChunks::Store).expect("written");
     assert_eq!(stored(&array), [2, 1, 1, 1, 1, 1, 1, 1]);
     let new = changed(&cache, &array, 1, 2);
     cache.defer(&NodePath::root(), &ChunkRef::new(&array, &at(0)), new, None).expect("deferred");
     damage();
-    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
+    cache
+        .store(&key, &Current::made_here(&array), FillChunks::Store, || {})
+        .expect("stored")
+        .1
+        .expect("read");
     assert_eq!(stored(&array), [2, 2, 1, 1, 1, 1, 1, 1]);
 }
 
@@ -499,11 +571,15 @@ fn a_change_of_a_chunk_that_another_program_has_replaced_by_a_link_is_stored() {
     };
     let new = changed(&cache, &array, 0, 2);
     replace();
-    cache.write(&array, &at(0), new, FillChunks::Store).expect("written");
+    cache.write(&Current::made_here(&array), &at(0), new, FillChunks::Store).expect("written");
     assert_eq!(stored(&array), [2, 1, 1, 1, 1, 1, 1, 1]);
     let new = changed(&cache, &array, 1, 2);
     cache.defer(&NodePath::root(), &ChunkRef::new(&array, &at(0)), new, None).expect("deferred");
     replace();
-    cache.store(&key, &array, FillChunks::Store, || {}).expect("stored").1.expect("read");
+    cache
+        .store(&key, &Current::made_here(&array), FillChunks::Store, || {})
+        .expect("stored")
+        .1
+        .expect("read");
     assert_eq!(stored(&array), [2, 2, 1, 1, 1, 1, 1, 1]);
 }

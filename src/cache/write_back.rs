@@ -7,11 +7,10 @@ use super::base::{Base, write_rebased};
 use super::chunk_cache::ChunkCache;
 use super::counters::add_time;
 use super::pending::{ChunkAt, Due, PendingChunk};
-use crate::array::{Array, Coords, FillChunks};
+use crate::array::{Array, Coords, Current, FillChunks};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::metadata::model::Levels;
 use crate::store::{Key, Stat, Version};
 
 /// A pending chunk that is stored now.
@@ -34,7 +33,7 @@ impl ChunkCache {
     /// Completes all pending chunks in the value of `key`. Returns those that could not be read,
     /// with the reason.
     pub fn complete_all(&self, array: &Array, key: &Key) -> Vec<(Coords, Error)> {
-        // Chunks that are now outside the array's shape are dropped when the others are stored.
+        // Chunks that are now outside of the array's shape cannot be stored.
         let is_there = |coords: &Coords| array.grid().contains(coords);
         let failed = |coords: Coords| {
             let error = self.complete(array, key, &coords).err()?;
@@ -53,9 +52,9 @@ impl ChunkCache {
         self.pending.due(due)
     }
 
-    /// Returns the path of the array with pending chunks in the value of `key`, and the levels that
-    /// the mount added to it if the chunks are encoded.
-    pub fn pending_array(&self, key: &Key) -> Option<(NodePath, Option<Levels>)> {
+    /// Returns the path of the array with pending chunks in the value of `key`, and the array that
+    /// they were written for.
+    pub fn pending_array(&self, key: &Key) -> Option<(NodePath, Arc<Array>)> {
         self.pending.path(key)
     }
 
@@ -109,13 +108,13 @@ impl ChunkCache {
 
     /// Stores the pending chunks in the value of `key` as one change; `array` is the array that the
     /// key belongs to now. Chunks that were written again meanwhile stay pending, and on failure
-    /// all do. Chunks outside a smaller shape are dropped. A partially written chunk stays pending
-    /// if the rest of it cannot be read; the second result says so after the others are stored.
-    /// Calls `changed` after the value has changed, before any chunk stops being pending.
+    /// all do. So does a chunk outside of a smaller shape, and a partially written one if the rest
+    /// of it cannot be read; the second result says so after the others are stored. Calls `changed`
+    /// after the value has changed, before any chunk stops being pending.
     pub fn store(
         &self,
         key: &Key,
-        array: &Arc<Array>,
+        array: &Current,
         fill: FillChunks,
         changed: impl FnOnce(),
     ) -> Result<(Vec<Stored>, Result<()>)> {
@@ -125,17 +124,21 @@ impl ChunkCache {
             let detail = "another program replaced the array after these chunks were written";
             return Err(Error::new(Kind::Stale, detail).at(key));
         }
-        let unread = match self.complete_all(array, key).into_iter().next() {
+        let mut left = match self.complete_all(array, key).into_iter().next() {
             Some((_, error)) => Err(error),
             None => Ok(()),
         };
-        let Some((_, chunks)) = self.pending.of(key) else { return Ok((Vec::new(), unread)) };
+        let Some((_, chunks)) = self.pending.of(key) else { return Ok((Vec::new(), left)) };
         let chunks = chunks.into_iter().filter(|(_, pending)| !pending.is_unread());
         let (mut chunks, outside): (Vec<_>, Vec<_>) =
             chunks.partition(|(coords, _)| array.grid().contains(coords));
         for (coords, pending) in outside {
-            let chunk = ChunkAt { key, coords: &coords };
-            self.pending.done(chunk, &pending, Base::Absent);
+            if pending.bytes.is_some() {
+                left = left.and(Err(outside_now(array, &coords)));
+            } else {
+                // Readers do not see a chunk there.
+                self.pending.done(ChunkAt { key, coords: &coords }, &pending, Base::Absent);
+            }
         }
         // In the order of their writes, because a shard may be laid out in that order.
         chunks.sort_by_key(|(_, pending)| pending.stat.version.state());
@@ -152,7 +155,7 @@ impl ChunkCache {
             }
         }
         if chunks.is_empty() {
-            return Ok((Vec::new(), unread));
+            return Ok((Vec::new(), left));
         }
         let started = Instant::now();
         let stats = self.write_pending(key, array, &mut chunks, fill)?;
@@ -173,7 +176,7 @@ impl ChunkCache {
                 stored.push(Stored { coords, was, now, modified: pending.modified });
             }
         }
-        Ok((stored, unread))
+        Ok((stored, left))
     }
 
     /// Stores pending chunks in the value of `key`. If another program stored newer elements of
@@ -181,7 +184,7 @@ impl ChunkCache {
     fn write_pending(
         &self,
         key: &Key,
-        array: &Array,
+        array: &Current,
         chunks: &mut [(Coords, PendingChunk)],
         fill: FillChunks,
     ) -> Result<Vec<Option<Stat>>> {
@@ -198,4 +201,15 @@ impl ChunkCache {
             rebase,
         )
     }
+}
+
+/// Returns the error of a pending chunk that lies outside of the shape that another program gave
+/// the array.
+fn outside_now(array: &Array, coords: &Coords) -> Error {
+    let shape = &array.model().shape;
+    let detail = format!(
+        "another program made the array smaller after this chunk was written: it lies outside of \
+         the shape {shape:?}"
+    );
+    Error::new(Kind::Stale, detail).at_coords(coords)
 }

@@ -9,7 +9,7 @@ use super::chunk_cache::ChunkCache;
 use super::counters::add_time;
 use super::pending::{Begin, Changed, ChunkAt, Destination, PendingChunk, PendingState};
 use crate::array::region::Cover;
-use crate::array::{Array, ChunkRef, Coords, FillChunks};
+use crate::array::{Array, ChunkRef, Coords, Current, FillChunks};
 use crate::error::Result;
 use crate::metadata::NodePath;
 use crate::store::NewFile;
@@ -27,7 +27,7 @@ impl ChunkCache {
     /// since the base was read. Afterwards the cache holds the stored bytes.
     pub fn write(
         &self,
-        array: &Arc<Array>,
+        array: &Current,
         coords: &Coords,
         new: impl Into<NewChunk>,
         fill: FillChunks,
@@ -77,11 +77,11 @@ impl ChunkCache {
         Ok(PutChunk { stat, is_merged })
     }
 
-    /// Stores a file as a chunk ([`Array::set_file`]). `None`, and no change, if its bytes must be
-    /// written instead ([`Self::write`]).
+    /// Stores a file as a chunk ([`Current::set_file`]). `None`, and no change, if its bytes must
+    /// be written instead ([`Self::write`]).
     pub fn write_file(
         &self,
-        array: &Arc<Array>,
+        array: &Current,
         coords: &Coords,
         file: &NewFile,
     ) -> Result<Option<PutChunk>> {

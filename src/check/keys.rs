@@ -226,23 +226,7 @@ impl<'k> Keys<'k> {
         }
         drop(by_case);
         below.sort_unstable();
-        let is_group = around == Around::Known && self.nodes.by_prefix.contains_key(prefix);
-        if is_group {
-            below.retain(|name| !self.is_reserved(prefix, name));
-        }
         below
-    }
-
-    /// Reports a directory below a group whose name no node can have. Returns whether it is one.
-    fn is_reserved(&self, prefix: &Prefix, name: &str) -> bool {
-        let is_node = self.dialect_at(prefix).child(&Entry::Prefix(name.to_owned())).is_some();
-        let is_reserved = name.starts_with("__") && !is_node;
-        if is_reserved {
-            let reason = "names that begin with __ are reserved in Zarr 3, so zarrfs shows no node \
-                          here, and checks nothing below it";
-            self.find(Finding::new(Code::Unknown, format!("{prefix}{name}"), reason));
-        }
-        is_reserved
     }
 
     fn compare_case(&self, prefix: &Prefix, name: &str, known: &mut HashMap<String, String>) {

@@ -79,6 +79,9 @@ pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Resul
         }
         queue.complete();
     });
+    for omission in hierarchy.store().omissions().all().omissions {
+        watch.find(Finding::new(Code::Unknown, omission.place, omission.why));
+    }
     let sum = |counter: fn(&Target) -> &AtomicU64| {
         let counts = targets.iter().map(|target| counter(target).load(Ordering::Relaxed));
         counts.fold(0, u64::saturating_add)

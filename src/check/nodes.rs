@@ -245,8 +245,9 @@ impl<'h> Nodes<'h> {
         }
         let prefix = self.hierarchy.ordinary_prefix(path)?;
         let Some(list) = self.hierarchy.store().list() else { return Ok(false) };
-        // If a directory cannot be read, there may be files in it.
-        Ok(list.list_prefix(&prefix).is_ok_and(|mut keys| keys.next().is_none()))
+        // If a directory cannot be read, there may be files in it, and so if it hides some.
+        Ok(list.proves_absence()
+            && list.list_prefix(&prefix).is_ok_and(|mut keys| keys.next().is_none()))
     }
 
     /// Returns the faults of the copies in a group, and whether all metadata files are there, so

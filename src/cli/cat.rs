@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 
 use super::args::Cat;
 use super::failure::{Failure, failed};
-use super::{logger, open, print, remote};
+use super::{open, print, remote};
 use crate::cache::ChunkCache;
 use crate::resources;
 use crate::view::cut::Cut;
@@ -15,7 +15,6 @@ const STEP: u64 = 4 << 20;
 
 /// Writes a node to standard output.
 pub fn run(args: &Cat) -> Result<(), Failure> {
-    logger::start(log::LevelFilter::Warn, logger::Sink::Command)?;
     let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref(), &args.remote)?;
     // The other half is for the bytes in progress.
     let half = resources::within_memory(args.cache_size, 4) / 2;

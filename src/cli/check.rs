@@ -12,7 +12,7 @@ use super::failure::{Failure, failed};
 use super::interrupt::{GiveUp, Interrupted, stop_on_signals};
 use super::open::Access;
 use super::progress::{Bar, SharedLines};
-use super::{logger, open, print, remote, repair, size};
+use super::{open, print, remote, repair, size};
 use crate::check::{self, Finding, Options, Severity, Summary, Watch};
 use crate::error::Result;
 use crate::hierarchy::Hierarchy;
@@ -25,7 +25,6 @@ const MOST_KEPT: usize = 1_000_000;
 
 /// Checks a hierarchy, and prints the findings.
 pub fn run(args: &Check) -> std::result::Result<(), Failure> {
-    logger::start(log::LevelFilter::Warn, logger::Sink::Command)?;
     let begun = Instant::now();
     let access = if args.repair && args.yes { Access::Write } else { Access::Read };
     let (hierarchy, top) = opened(args, access)?;

@@ -3,22 +3,19 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::args::Convert;
+use super::copying::{Progress, Recorded, left_behind};
 use super::describe::describe;
 use super::failure::{Failure, failed};
-use super::interrupt::{GiveUp, Interrupted, Signals, stop_on_signals};
 use super::mounted::{self, Mounted};
 use super::open::Location;
 use super::pack::Packing;
-use super::progress::Bar;
-use super::{open, pack, print, references, remote, size};
+use super::{open, print, references, remote, size};
 use crate::array::FillChunks;
 use crate::codec::CodecSpec;
 use crate::convert::{
@@ -48,11 +45,13 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     let early = dest.packing.as_ref().map(|_| watch.stop_on_signals(args, &dest)).transpose()?;
     // Planning needs a store, but stores nothing.
     dest.make_directory()?;
-    let prepared = prepare(args, &source, &from, &dest, &requested, &watch);
+    let from_where = From { hierarchy: &source, path: &from };
+    let prepared = prepare(args, from_where, &dest, &requested, &watch);
     let (hierarchy, plan) = prepared.inspect_err(|_| dest.remove_if_new())?;
     watch.arrays = plan.arrays().count();
     let signals = early.map_or_else(|| watch.stop_on_signals(args, &dest), Ok)?;
-    let copied = copy(args, dest.target, &hierarchy, &plan, &requested, &watch);
+    let to = To { hierarchy: &hierarchy, target: dest.target };
+    let copied = copy(args, from_where, to, &plan, &requested, &watch);
     // Packing ends between two values.
     signals.work_has_ended();
     let copied = copied.and_then(|copied| {
@@ -63,24 +62,37 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     watch.bar.end();
     let (copied, nodes) = copied.inspect_err(|_| dest.remove_if_new())?;
     report(args, &nodes, &plan, &copied, begun)?;
-    match watch.damaged_count() {
-        0 => Ok(()),
-        count => Err(failed(format!(
-            "{}: complete, except for {} of the source (see above): the copy has the fill value there",
-            args.dest.display(),
-            size::counted(count, "damaged value")
-        ))),
+    match left_behind(args, from_where, &plan, &watch)? {
+        None => Ok(()),
+        Some(what) => {
+            let dest = args.dest.display();
+            Err(failed(format!("{dest}: complete, except for what is listed above: {what}")))
+        }
     }
 }
 
+/// What is copied.
+#[derive(Debug, Clone, Copy)]
+pub struct From<'h> {
+    pub hierarchy: &'h Hierarchy,
+    pub path: &'h NodePath,
+}
+
+/// The hierarchy into which it is copied.
+#[derive(Debug, Clone, Copy)]
+struct To<'h> {
+    hierarchy: &'h Hierarchy,
+    target: Target,
+}
+
 /// Where the copy goes.
-struct Dest {
-    location: Location,
+pub struct Dest {
+    pub location: Location,
     target: Target,
     /// Whether its directory must be created.
     is_new: bool,
     /// The archive that the copy becomes.
-    packing: Option<Packing>,
+    pub packing: Option<Packing>,
 }
 
 impl Dest {
@@ -158,8 +170,8 @@ fn not_empty(dest: &Path) -> Failure {
 /// Makes the copy. No other process makes it at the same time.
 fn copy(
     args: &Convert,
-    target: Target,
-    dest: &Hierarchy,
+    from_where: From<'_>,
+    To { hierarchy: dest, target }: To<'_>,
     plan: &Plan,
     requested: &Requested,
     watch: &Progress,
@@ -182,6 +194,9 @@ fn copy(
     };
     let (mark, state) = Mark::set(dest.store(), target, &claim)
         .map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
+    for error in mark.passed() {
+        watch.note_damaged(&error);
+    }
     dest.recovery().recover();
     let sources = [args.source.as_path(), args.dest.as_path()];
     let options = CopyOptions {
@@ -198,9 +213,12 @@ fn copy(
             .map_err(|failure| Error::new(Kind::Stale, failure.message().to_owned()))?;
         let again = convert::plan(&source, &from, dest, requested, &|| watch.is_stopped())?;
         again.check_unchanged(plan)?;
-        Survey::of(&again, watch)
+        let survey = Survey::of(&again, watch)?;
+        from_where.hierarchy.store().omissions().add(source.store().omissions());
+        Ok(survey)
     };
-    let copied = convert::run(dest, plan, &survey, &options, watch, &survey_again)
+    let recorded = Recorded { watch, mark: &mark };
+    let copied = convert::run(dest, plan, &survey, &options, &recorded, &survey_again)
         .map_err(|error| cut_short(args, watch, &error))?;
     mark.remove()?;
     for path in &copied.changing {
@@ -214,7 +232,7 @@ fn copy(
 
 /// Returns the error for an incomplete copy, with advice.
 fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
-    if !watch.is_stopped() && watch.damaged_count() > 0 {
+    if !watch.is_stopped() && !watch.keeps_going && watch.damaged_count() > 0 {
         return failed(format!(
             "{}: stopped at a damaged chunk of the source (see above); --keep-going leaves out such \
              chunks, and `zarrfs check {}` lists them all",
@@ -226,18 +244,28 @@ fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
         return interrupted(args, watch.is_packing);
     }
     let dest = args.dest.display();
-    if matches!(error.kind(), Kind::Unsupported | Kind::TooLarge) {
+    let is_final = matches!(
+        error.kind(),
+        Kind::Unsupported
+            | Kind::TooLarge
+            | Kind::Invalid
+            | Kind::NotPermitted
+            | Kind::NotDirectory
+            | Kind::ReadOnly
+            | Kind::Os(libc::ENAMETOOLONG)
+    );
+    if is_final {
         // It would fail again.
         return failed(format!("{dest}: {error}"));
     }
     failed(format!("{dest}: {error}; {}", advice(watch.is_packing)))
 }
 
-fn interrupted(args: &Convert, is_packing: bool) -> Failure {
+pub fn interrupted(args: &Convert, is_packing: bool) -> Failure {
     failed(format!("{}: interrupted; {}", args.dest.display(), advice(is_packing)))
 }
 
-fn advice(is_packing: bool) -> &'static str {
+pub fn advice(is_packing: bool) -> &'static str {
     if is_packing { "no archive was made" } else { "run the same command again to continue" }
 }
 
@@ -318,8 +346,7 @@ fn check_fill(
 /// Opens the empty hierarchy and plans the copy. Reports what it cannot hold.
 fn prepare(
     args: &Convert,
-    source: &Hierarchy,
-    from: &NodePath,
+    From { hierarchy: source, path: from }: From<'_>,
     dest: &Dest,
     requested: &Requested,
     watch: &Progress,
@@ -339,7 +366,10 @@ fn prepare(
     for (path, error) in &plan.unsupported {
         print::error(&format!("zarrfs: {path}: {}", error.detail()));
     }
-    let count = plan.unsupported.len();
+    for (path, error) in &plan.unread {
+        print::error(&format!("zarrfs: {path}: cannot be read: {error}"));
+    }
+    let count = plan.unsupported.len().saturating_add(plan.unread.len());
     if plan.jobs().is_empty() {
         return Err(failed(format!("{}: no node can be converted", remote::typed(&args.source))));
     }
@@ -513,83 +543,4 @@ fn report(
         tenths % 10
     );
     print::output(&format!("{nodes}{last}"))
-}
-
-/// The progress bar on a terminal, and whether the user interrupted the copy.
-struct Progress {
-    bar: Arc<Bar>,
-    arrays: usize,
-    begun: std::sync::atomic::AtomicUsize,
-    is_stopped: Arc<AtomicBool>,
-    is_packing: bool,
-    source: String,
-    keeps_going: bool,
-    /// The errors for damaged chunks of the source. A leaf lock.
-    damaged: Mutex<BTreeSet<String>>,
-}
-
-impl Progress {
-    fn new(args: &Convert, dest: &Dest) -> Result<Self, Failure> {
-        Ok(Self {
-            bar: Arc::new(Bar::new("{prefix} {wide_bar} {pos}/{len} {eta}")?),
-            arrays: 0,
-            begun: std::sync::atomic::AtomicUsize::new(0),
-            is_stopped: Arc::default(),
-            is_packing: dest.packing.is_some(),
-            source: remote::typed(&args.source),
-            keeps_going: args.keep_going,
-            damaged: Mutex::default(),
-        })
-    }
-
-    /// Returns the signals. Copying into a directory may end at any time, because the same command
-    /// continues it. So may one for an archive, whose temporary directory is removed. A value that
-    /// is being put on a server is completed, unless the user insists.
-    fn stop_on_signals(&self, args: &Convert, dest: &Dest) -> Result<Signals, Failure> {
-        let dir = dest.packing.as_ref().map(Packing::temporary);
-        let left = match dest.packing.as_ref().map(Packing::dir) {
-            Some(dir) => format!("; {} is left", dir.display()),
-            None => format!("; {}", advice(false)),
-        };
-        let (bar, failure) = (Arc::clone(&self.bar), interrupted(args, dir.is_some()));
-        let give_up = move || {
-            bar.end();
-            if let Some(dir) = &dir {
-                pack::remove(dir);
-            }
-            failure
-        };
-        let is_local = dest.location.directory().is_some();
-        let give_up: Option<GiveUp> = if is_local { Some(Box::new(give_up)) } else { None };
-        stop_on_signals(&self.is_stopped, Interrupted { stores: Vec::new(), give_up, left })
-    }
-
-    fn damaged_count(&self) -> usize {
-        self.damaged.lock().len()
-    }
-}
-
-impl Watch for Progress {
-    fn begin(&self, path: &NodePath, values: u64) {
-        let number = self.begun.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        // Arrays that have changed are copied again.
-        let number = number.min(self.arrays);
-        self.bar.begin(&format!("{number}/{} {path}", self.arrays), values);
-    }
-
-    fn advance(&self) {
-        self.bar.advance("copied");
-    }
-
-    fn go_on_without(&self, damaged: &Error) -> bool {
-        let text = damaged.to_string();
-        if self.damaged.lock().insert(text.clone()) {
-            self.bar.above(|| print::error(&format!("zarrfs: {}/{text}", self.source)));
-        }
-        self.keeps_going
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.is_stopped.load(Ordering::Relaxed)
-    }
 }

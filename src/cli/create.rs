@@ -66,7 +66,7 @@ pub fn run(args: &Create) -> Result<(), Failure> {
     }
     dialect.check_makes_nodes()?;
     // Report wrong options before anything is created.
-    let document = document(args)?;
+    let document = document(args, &dialect)?;
     let new = place.root.directory().filter(|root| !root.exists());
     if let Some(root) = new {
         std::fs::create_dir_all(root)
@@ -166,7 +166,7 @@ fn raise(args: &Create, hierarchy: &Hierarchy, path: &NodePath, document: &str) 
     first.map_or_else(|| hierarchy.raise(path, document.as_bytes()), Err)
 }
 
-fn document(args: &Create) -> Result<String, Failure> {
+fn document(args: &Create, dialect: &Dialect) -> Result<String, Failure> {
     let attributes = args.attrs.clone().unwrap_or_default();
     let (Some(shape), Some(data_type)) = (&args.shape, &args.dtype) else {
         return Ok(wanted::group(attributes));
@@ -178,6 +178,7 @@ fn document(args: &Create) -> Result<String, Failure> {
         fill: args.fill.clone(),
         attributes,
         dimension_names: args.dimensions.clone(),
+        masks_fill: *dialect == Dialect::V2,
     };
     if let Some(shards) = &args.shards {
         wanted.check_shards(shards)?;

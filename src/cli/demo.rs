@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::args::Demo;
 use super::failure::{Failure, failed};
 use super::{open, print, umount};
-use crate::array::{Coords, FillChunks};
+use crate::array::{Coords, Current, FillChunks};
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::{Dialect, NodePath};
 use crate::store::directory::Durability;
@@ -254,7 +254,8 @@ fn fill(hierarchy: &Hierarchy) -> Result<(), Failure> {
         let array = node.array().ok_or_else(|| failed("the sample is not an array"))?;
         let bytes: Vec<u8> =
             (0..len).flat_map(|i| f64::mul_add(step, float(i), first).to_le_bytes()).collect();
-        array.write_chunks(vec![(Coords::new([0]), Some(bytes.into()))], FillChunks::Store)?;
+        Current::made_here(array)
+            .write_chunks(vec![(Coords::new([0]), Some(bytes.into()))], FillChunks::Store)?;
     }
     let node = hierarchy.existing(&NodePath::parse("t2m")?)?;
     let array = node.array().ok_or_else(|| failed("the sample is not an array"))?;
@@ -264,7 +265,7 @@ fn fill(hierarchy: &Hierarchy) -> Result<(), Failure> {
             chunks.push((Coords::new(place), Some(elements(place).into())));
         }
     }
-    array.write_chunks(chunks, FillChunks::Store)?;
+    Current::made_here(array).write_chunks(chunks, FillChunks::Store)?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use super::args::Diff;
 use super::failure::{Failure, failed};
 use super::interrupt::{GiveUp, Interrupted, stop_on_signals};
 use super::progress::{Bar, SharedLines};
-use super::{logger, open, print, remote, size};
+use super::{open, print, remote, size};
 use crate::diff::{self, Difference, Largest, Options, Side, Summary, ValueDifference, Watch};
 use crate::error::Error;
 use crate::printable::{escaped, escaped_json, shortened};
@@ -30,6 +30,9 @@ pub fn run(args: &Diff) -> Result<(), Failure> {
     if printer.is_stopped.load(Ordering::Relaxed) && !printer.lines.is_closed() {
         return Err(interrupted(args));
     }
+    if let Some(why) = &summary.not_seen {
+        return Err(Failure::Usage(format!("{one} and {two}: not all was compared: {why}")));
+    }
     let failures = printer.failures.load(Ordering::Relaxed);
     if failures > 0 {
         let text = format!("{one} and {two}: {failures} nodes cannot be compared (see above)");
@@ -37,7 +40,7 @@ pub fn run(args: &Diff) -> Result<(), Failure> {
     }
     let differences = printer.differences.load(Ordering::Relaxed);
     if !args.json {
-        let Summary { nodes, arrays, elements } = summary;
+        let Summary { nodes, arrays, elements, .. } = summary;
         let found = if differences == 0 {
             "equal".to_owned()
         } else {
@@ -60,7 +63,6 @@ pub fn exit_2(failure: Failure) -> Failure {
 }
 
 fn compare(args: &Diff, printer: &Arc<Printer>) -> Result<Summary, Failure> {
-    logger::start(log::LevelFilter::Warn, logger::Sink::Command)?;
     let (one, top_one) = open::node(&args.a, args.from.as_ref(), &args.remote)?;
     let (two, top_two) = open::node(&args.b, args.from_b.as_ref(), &args.remote)?;
     let stores = vec![one.store().clone(), two.store().clone()];

@@ -52,6 +52,11 @@ pub fn facts(hierarchy: &Hierarchy, node: &Node, typed: &Path) -> Result<Object,
         Content::Array(array) => array_facts(array, &mut add)?,
     }
     view_facts(hierarchy, node, &mut add);
+    let not_seen = hierarchy.store().omissions().around([node.path().as_str()]);
+    if !not_seen.is_nothing() {
+        let lines: Vec<String> = not_seen.omissions.iter().map(ToString::to_string).collect();
+        add("not_seen", json!(lines));
+    }
     Ok(facts)
 }
 

@@ -25,18 +25,28 @@ use crate::printable::escaped;
 /// Prints the properties of a node.
 pub fn run(args: &Info) -> Result<(), Failure> {
     let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref(), &args.remote)?;
-    let node = hierarchy.existing(&path)?;
+    describe_node(args, &hierarchy, &path)?;
+    match hierarchy.store().omissions().around([path.as_str()]).in_words() {
+        None => Ok(()),
+        Some(why) => {
+            Err(failed(format!("{}: not all is known of it: {why}", remote::typed(&args.source))))
+        }
+    }
+}
+
+fn describe_node(args: &Info, hierarchy: &Hierarchy, path: &NodePath) -> Result<(), Failure> {
+    let node = hierarchy.existing(path)?;
     let terminal = Terminal::detect(args.color);
-    let sections = Sections::new(args, &hierarchy, &node, &terminal)?;
+    let sections = Sections::new(args, hierarchy, &node, &terminal)?;
     if sections.is_empty() {
-        let facts = facts(&hierarchy, &node, &args.source)?;
+        let facts = facts(hierarchy, &node, &args.source)?;
         if args.json {
             return print::json(&Value::Object(facts));
         }
         return print::output(&facts_text(&node, &facts, Sizes::of(args.bytes), &terminal));
     }
     if args.json {
-        let mut facts = facts(&hierarchy, &node, &args.source)?;
+        let mut facts = facts(hierarchy, &node, &args.source)?;
         facts.extend(sections.facts);
         print::json(&Value::Object(facts))?;
         return sections.table.map_or(Ok(()), |table| table.check(&remote::typed(&args.source)));

@@ -15,10 +15,11 @@ use std::time::{Duration, Instant, SystemTime};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
 
+use super::apart;
 use super::failure::{Failure, failed};
 use crate::fuse;
 use crate::printable::escaped;
-use crate::sys;
+use crate::sys::{self, AppendedFile};
 use crate::vfs::timestamp;
 
 /// The shortest time between equal messages.
@@ -55,6 +56,7 @@ pub enum Sink {
 struct Logger {
     sink: Sink,
     file: Mutex<Option<File>>,
+    place: Option<AppendedFile>,
     repeats: Mutex<Repeats>,
 }
 
@@ -191,13 +193,17 @@ fn repeated(message: &str, count: u64) -> String {
     if count == 1 { message.to_owned() } else { format!("{message} (repeated {count} times)") }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    sys::open_log(path)
+/// Opens a log file, and its directory. There it is opened again: its path may lead into the mount
+/// by then, and the daemon would wait for itself. Fails if the path is a link of another user.
+fn open(path: &Path) -> io::Result<(File, AppendedFile)> {
+    drop(sys::open_log(path)?);
+    let place = AppendedFile::at(&apart::real(path)?)?;
+    Ok((place.open()?, place))
 }
 
 /// Sends log lines of `level` and above to `sink`.
 pub fn start(level: LevelFilter, sink: Sink) -> Result<(), Failure> {
-    let file = match &sink {
+    let opened = match &sink {
         Sink::File(path) => {
             let opened = open(path);
             Some(opened.map_err(|error| failed(format!("{}: {error}", path.display())))?)
@@ -205,7 +211,8 @@ pub fn start(level: LevelFilter, sink: Sink) -> Result<(), Failure> {
         Sink::Command | Sink::Stderr | Sink::System => None,
     };
     let counts = !matches!(sink, Sink::Command);
-    let logger = Logger { sink, file: Mutex::new(file), repeats: Mutex::default() };
+    let (file, place) = opened.unzip();
+    let logger = Logger { sink, file: Mutex::new(file), place, repeats: Mutex::default() };
     let logger = LOGGER.get_or_init(|| logger);
     log::set_logger(logger).map_err(|error| failed(error.to_string()))?;
     log::set_max_level(level);
@@ -222,11 +229,11 @@ pub fn start(level: LevelFilter, sink: Sink) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reopens the log file by its name, so that it can be rotated.
+/// Reopens the log file by its name in its directory, so that it can be rotated.
 pub fn reopen() {
     let Some(logger) = LOGGER.get() else { return };
-    let Sink::File(path) = &logger.sink else { return };
-    match open(path) {
+    let (Sink::File(path), Some(place)) = (&logger.sink, &logger.place) else { return };
+    match place.open() {
         Ok(file) => *logger.file.lock() = Some(file),
         Err(error) => {
             log::error!("{}: {error}; the old log file stays in use", path.display());

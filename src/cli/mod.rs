@@ -9,6 +9,7 @@ mod cat;
 mod check;
 mod chunk_map;
 mod convert;
+mod copying;
 mod create;
 mod daemon;
 mod demo;
@@ -112,6 +113,11 @@ fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
         let is_diff = matches!(command, Command::Diff(_));
         print::check().map_err(|failure| if is_diff { diff::exit_2(failure) } else { failure })?;
     }
+    // The others decide where their log goes.
+    let logs_itself = prints_nothing || has_own_log(&command);
+    if !logs_itself {
+        logger::start(log::LevelFilter::Warn, logger::Sink::Command)?;
+    }
     match command {
         Command::Mount(mount) => mount::run(&mount, typed),
         Command::AutoUnmount(args) => auto_unmount::run(&args),
@@ -133,6 +139,15 @@ fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
         #[cfg(feature = "remote")]
         Command::Uploads(uploads) => uploads::run(&uploads),
     }
+}
+
+/// Whether a command that prints chooses where its log goes, or starts one that does.
+fn has_own_log(command: &Command) -> bool {
+    #[cfg(feature = "serve")]
+    if matches!(command, Command::Serve(_)) {
+        return true;
+    }
+    matches!(command, Command::Demo(_))
 }
 
 /// Returns the exit code of a command. A failure is printed.

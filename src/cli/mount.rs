@@ -35,6 +35,7 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
     let source = mount.source()?;
     if device.is_none() {
         apart::check(&source, &mountpoint)?;
+        apart::check_outputs(&args.options.outputs(), &mountpoint)?;
     }
     if args.fake {
         let hierarchy = mount.open_hierarchy(&source)?;

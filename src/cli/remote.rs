@@ -187,6 +187,11 @@ enum Names {
 }
 
 impl Remote {
+    /// Returns the options with directories that zarrfs writes to.
+    pub fn outputs(&self) -> [(&'static str, Option<&Path>); 1] {
+        [("--disk-cache", self.disk_cache.as_deref())]
+    }
+
     /// Returns these options for another server, which must not get the headers.
     pub fn without_headers(&self) -> Self {
         Self { headers: Vec::new(), ..self.clone() }

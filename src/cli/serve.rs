@@ -128,6 +128,7 @@ fn answer_signals(stopper: Stopper, vfs: Arc<Vfs>) {
             match signal {
                 Signal::HangUp if !of_terminal => logger::reopen(),
                 Signal::Report => report_counters(&vfs),
+                Signal::GiveUp => {}
                 Signal::HangUp | Signal::Stop => stopper.stop(),
             }
         }

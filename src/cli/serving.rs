@@ -4,7 +4,10 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{getpid, kill_process, setsid};
 
@@ -18,6 +21,9 @@ use crate::fuse::{self, Mounted, Place, Stopper};
 use crate::resources;
 use crate::sys::{self, Signal};
 use crate::vfs::{self, Vfs};
+
+/// How often to look whether the server of the store has answered.
+const LOOK: Duration = umount::LOOK_FOR_ANSWERS;
 
 /// The process that started this one, and waits for it.
 #[derive(Debug)]
@@ -105,7 +111,7 @@ impl Typed<'_> {
             (None, Starter::Exec(server)) => Ending::AfterTasks(Arc::clone(server)),
             (None, _) => Ending::Stop(mounted.stopper()),
         };
-        answer_signals(ending, Arc::clone(&vfs), self.hang_up(starter));
+        answer_signals(ending, Arc::clone(&vfs), self.hang_up(starter), rescue.is_some());
         if matches!(starter, Starter::Foreground { until_eof: true }) {
             end_with_input();
         }
@@ -155,7 +161,7 @@ fn recover_beside(vfs: Arc<Vfs>) {
 /// Waits until the mount has ended, and stores what is left.
 fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure> {
     let waited = mounted.wait();
-    let Err(error) = vfs.sync() else { return Ok(waited?) };
+    let Err(error) = sync(vfs, rescue.is_some()) else { return Ok(waited?) };
     let unstored = vfs.unstored();
     Err(failed(if let Some(dir) = rescue {
         let mut rescue = rescue::Rescue::default();
@@ -206,7 +212,8 @@ enum Ending {
     AfterTasks(Arc<Server>),
 }
 
-fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
+fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp, has_rescue: bool) {
+    let (ending, is_ending) = (Arc::new(ending), Arc::new(AtomicBool::new(false)));
     let wait = move || {
         while let Ok(signal) = sys::wait_for_signal() {
             match (signal, hang_up) {
@@ -218,35 +225,93 @@ fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp) {
                     logger::reopen();
                     continue;
                 }
-                (Signal::HangUp, HangUp::Stop) | (Signal::Stop, _) => {
-                    notify::send(notify::STOPPING);
+                // `zarrfs umount --rescue` saves what is not stored.
+                (Signal::GiveUp, _) => {
+                    if vfs.answered().is_some() {
+                        log::warn!("the mount gives its server up, and keeps what is not stored");
+                    }
+                    vfs.give_up();
+                    continue;
                 }
+                (Signal::HangUp, HangUp::Stop) | (Signal::Stop, _) => {}
             }
-            if let Err(error) = vfs.sync() {
-                vfs.note("stop", &error);
-            }
-            if matches!(&ending, Ending::AfterTasks(server) if !server.is_empty()) {
+            if is_ending.swap(true, Ordering::Relaxed) {
+                // The tasks of a job still save their files.
+                if !matches!(&*ending, Ending::AfterTasks(_)) {
+                    log::warn!("a second signal: the mount no longer waits for the store");
+                    vfs.give_up();
+                }
                 continue;
             }
-            vfs.stop_waiting();
-            let ended = match &ending {
-                Ending::Unmount(path) => unmount(path),
-                Ending::Stop(stopper) => {
-                    stopper.stop();
-                    Ok(())
+            notify::send(notify::STOPPING);
+            let (ending, vfs) = (Arc::clone(&ending), Arc::clone(&vfs));
+            let flag = Arc::clone(&is_ending);
+            let work = move || {
+                if !end_by_signal(&ending, &vfs, has_rescue) {
+                    flag.store(false, Ordering::Relaxed);
                 }
-                // It ends with its last task.
-                Ending::AfterTasks(_) => Ok(()),
             };
-            match ended {
-                Ok(()) => return,
-                Err(failure) => log::error!("{}", failure.message()),
+            if let Err(error) = thread::Builder::new().name("ending".to_owned()).spawn(work) {
+                log::error!("cannot end the mount: {error}");
+                is_ending.store(false, Ordering::Relaxed);
             }
         }
     };
     if let Err(error) = thread::Builder::new().name("signals".to_owned()).spawn(wait) {
         log::error!("cannot wait for signals: {error}");
     }
+}
+
+/// Stores what is left and ends the mount; `false` if it goes on.
+fn end_by_signal(ending: &Ending, vfs: &Vfs, has_rescue: bool) -> bool {
+    // Tasks go on to save their files.
+    let may_give_up = has_rescue && !matches!(ending, Ending::AfterTasks(_));
+    if let Err(error) = sync(vfs, may_give_up) {
+        vfs.note("stop", &error);
+    }
+    if matches!(ending, Ending::AfterTasks(server) if !server.is_empty()) {
+        return false;
+    }
+    vfs.stop_waiting();
+    let ended = match ending {
+        Ending::Unmount(path) => unmount(path),
+        Ending::Stop(stopper) => {
+            stopper.stop();
+            Ok(())
+        }
+        // It ends with its last task.
+        Ending::AfterTasks(_) => Ok(()),
+    };
+    ended.inspect_err(|failure| log::error!("{}", failure.message())).is_ok()
+}
+
+/// Stores what is left. If it can be rescued otherwise, a server that answers nothing for
+/// [`umount::SILENCE`] is given up.
+fn sync(vfs: &Vfs, has_rescue: bool) -> crate::error::Result<()> {
+    if !has_rescue || vfs.answered().is_none() {
+        return vfs.sync();
+    }
+    thread::scope(|scope| {
+        let (done, ended) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            let (mut answered, mut since) = (vfs.answered(), Instant::now());
+            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                if vfs.answered() != answered {
+                    (answered, since) = (vfs.answered(), Instant::now());
+                } else if since.elapsed() >= umount::SILENCE {
+                    log::warn!(
+                        "the server has answered nothing for {} s: what is not stored is saved in \
+                         the directory of --rescue",
+                        umount::SILENCE.as_secs()
+                    );
+                    return vfs.give_up();
+                }
+            }
+        });
+        let stored = vfs.sync();
+        drop(done);
+        stored
+    })
 }
 
 /// Unmounts, or detaches a mount that is in use. Logs if the mount is in another place too.

@@ -12,8 +12,8 @@ use super::size::Sizes;
 use super::stored::{self, Stored};
 use super::terminal::{Style, Terminal};
 use super::{open, print, remote};
-use crate::error::Result as Found;
-use crate::hierarchy::{Hierarchy, Node, Visited};
+use crate::error::{Error, Kind, Result as Found};
+use crate::hierarchy::{Content, Hierarchy, Node, Visited};
 use crate::metadata::{NodeKind, NodePath};
 use crate::printable::escaped;
 
@@ -53,10 +53,12 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
         let _next = lines.print(&total)?;
     }
     lines.flush()?;
-    if drawn.is_whole {
-        return Ok(());
+    let not_seen = hierarchy.store().omissions().around([path.as_str()]);
+    let why = if drawn.is_whole { not_seen.in_words() } else { Some(drawn.why) };
+    match why {
+        None => Ok(()),
+        Some(why) => Err(failed(format!("{title}: the list is incomplete: {why}"))),
     }
-    Err(failed(format!("{title}: the list is incomplete: {}", drawn.why)))
 }
 
 /// The options of the tree, and the sizes so far.
@@ -175,6 +177,9 @@ fn draw(
         let (below, stem) =
             (format!("{}{below}", level.indent), format!("{}{branch}", level.indent));
         let mut line = stem + &node_line(&name, &found, level.width, look);
+        if let Some(error) = found.as_ref().ok().and_then(|node| damage_of(node)) {
+            drawn = Drawn { is_whole: false, why: error.to_string() };
+        }
         let opened = match found {
             Ok(node) if node.kind() == NodeKind::Group && levels.len() >= MAX_DEPTH => {
                 let why = format!("groups nested more than {MAX_DEPTH} deep");
@@ -199,6 +204,16 @@ fn draw(
         }
     }
     Ok(drawn)
+}
+
+/// Returns why the metadata of a node cannot be used, if they are damaged.
+fn damage_of(node: &Node) -> Option<&Error> {
+    match node.content() {
+        Content::NotUnderstood(_, error) => {
+            Some(error).filter(|error| error.kind() == Kind::Corrupt)
+        }
+        Content::Array(_) | Content::Group(_) => None,
+    }
 }
 
 /// Returns the line of a node without its branch. Names are padded to `width`.

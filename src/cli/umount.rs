@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use super::args::Umount;
 use super::failure::{Failure, failed};
 use super::processes::FileSystem;
 use super::stats::Stats;
-use super::{print, processes, rescue};
+use super::{apart, print, processes, rescue};
+use crate::sys;
 
 /// The longest time that the daemon may take to end after the mount has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,8 +25,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The time after which `zarrfs umount` reports that it is still waiting.
 const NOTICE: Duration = Duration::from_secs(5);
 
+/// How often to look whether the server has answered.
+pub const LOOK_FOR_ANSWERS: Duration = Duration::from_millis(250);
+
 /// The time after which to look for the mount in other places, and again after that.
 pub const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a server may answer nothing while what it does not store can be rescued otherwise.
+pub const SILENCE: Duration = Duration::from_secs(5);
 
 /// The type of a mount, unless another one was given with `-o subtype`.
 pub const KIND: &str = "fuse.zarrfs";
@@ -65,8 +72,9 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     let mountpoint = located(&args.mountpoint)?;
     let daemon = if is_fuse(&mountpoint)? { daemon_of(&mountpoint) } else { None };
     let daemon = daemon.ok_or_else(|| failed(format!("{shown}: no hierarchy is mounted there")))?;
+    apart::check_outputs(&[("--rescue", args.rescue.as_deref())], &mountpoint)?;
     let daemon = Daemon::new(daemon, &mountpoint);
-    let Err(error) = File::open(&mountpoint).and_then(|root| root.sync_all()) else {
+    let Err(error) = sync(&mountpoint, &daemon, args.rescue.is_some()) else {
         now(&mountpoint, Busy::Refuse)?;
         return daemon.wait().map(drop);
     };
@@ -106,6 +114,44 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     now(&mountpoint, Busy::Refuse)?;
     daemon.wait()?;
     Err(Failure::Rescued(format!("{shown}: not everything is stored: {error}; {summary}")))
+}
+
+/// Stores all that the mount has. If that can be rescued otherwise, the daemon gives a server up
+/// that answers nothing for [`SILENCE`].
+fn sync(mountpoint: &Path, daemon: &Daemon, has_rescue: bool) -> std::io::Result<()> {
+    let root = File::open(mountpoint)?;
+    if !has_rescue {
+        return root.sync_all();
+    }
+    let (tell, told) = mpsc::channel();
+    let thread = || std::thread::Builder::new().name("sync".to_owned());
+    // If a channel is closed, the result is of no use any more.
+    thread().spawn(move || drop(tell.send(root.sync_all())))?;
+    let (report, reported) = mpsc::channel();
+    let asked = mountpoint.to_owned();
+    // A mount that waits for its server may not answer this, either.
+    thread().spawn(move || {
+        let answered = || Stats::of(&asked)?.number("requests_answered_total");
+        while report.send(answered()).is_ok() {
+            std::thread::sleep(LOOK_FOR_ANSWERS);
+        }
+    })?;
+    let (mut before, mut since) = (None, Instant::now());
+    loop {
+        match told.recv_timeout(LOOK_FOR_ANSWERS) {
+            Ok(synced) => return synced,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(std::io::Error::other("the sync has ended without a result"));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(now) = reported.try_iter().flatten().last().filter(|now| before != Some(*now)) {
+            (before, since) = (Some(now), Instant::now());
+        } else if since.elapsed() >= SILENCE {
+            daemon.give_up();
+            since = Instant::now();
+        }
+    }
 }
 
 /// Unmounts although the sync failed, if the directory of the store was removed: without pending
@@ -280,6 +326,20 @@ struct Daemon {
 impl Daemon {
     fn new(process: u32, mountpoint: &Path) -> Self {
         Self { process, mountpoint: mountpoint.to_owned(), file_system: FileSystem::at(mountpoint) }
+    }
+
+    /// Has it end all waits for the server of its store, and store nothing any more. A daemon that
+    /// another process namespace hides, or of another version, goes on.
+    fn give_up(&self) {
+        let is_it = processes::daemon_of(&self.mountpoint) == Some(self.process);
+        let process = i32::try_from(self.process).ok().and_then(Pid::from_raw);
+        let Some(process) = process.filter(|_| is_it && sys::waits_for_give_up(self.process))
+        else {
+            return;
+        };
+        if let Err(error) = kill_process(process, Signal::USR2) {
+            log::debug!("{}: {error}", self.process);
+        }
     }
 
     /// Waits until it has ended, after the mount was unmounted. If the mount is in another place

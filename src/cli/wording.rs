@@ -31,7 +31,7 @@ pub fn for_people(name: &str, value: &Value, facts: &Object, sizes: Sizes) -> St
             stored.map_or_else(|| value.to_string(), |(stored, all)| size::part(stored, all))
         }
         ("views", Value::Object(views)) => views_line(views, facts, sizes),
-        ("remarks", Value::Array(remarks)) => {
+        ("remarks" | "not_seen", Value::Array(remarks)) => {
             remarks.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ")
         }
         ("dimension_names", Value::Array(names)) => {

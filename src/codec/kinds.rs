@@ -36,6 +36,18 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
     /// `extent` of them along each dimension lie in the array.
     fn encode(&self, decoded: Buffer, extent: &[u64]) -> Result<Bytes>;
 
+    /// Whether several encoded forms of an element decode to the same bytes, so that
+    /// [`Self::encode_over`] needs the old ones.
+    fn has_spellings(&self) -> bool {
+        false
+    }
+
+    /// Like [`Self::encode`]. Elements that `old`, the encoded form of the chunk so far, decodes to
+    /// the same bytes keep its form.
+    fn encode_over(&self, decoded: Buffer, extent: &[u64], _old: &[u8]) -> Result<Bytes> {
+        self.encode(decoded, extent)
+    }
+
     /// Returns the elements, little endian and in C order.
     fn decode(&self, encoded: Bytes) -> Result<Buffer>;
 

@@ -130,6 +130,21 @@ impl Pipeline {
         stages.fold(first, |len, stage| len.and_then(|len| stage.codec.encoded_len(len)))
     }
 
+    /// Fails if an encoded chunk has another length than all have. Returns whether its length is
+    /// known.
+    pub fn check_encoded_len(&self, encoded: &[u8]) -> Result<bool> {
+        let Some(expected) = self.encoded_len() else {
+            self.check_encoded(encoded)?;
+            return Ok(false);
+        };
+        let found = u64::try_from(encoded.len()).unwrap_or(u64::MAX);
+        if found == expected {
+            return Ok(true);
+        }
+        let detail = format!("{found} bytes stored, and its codecs make {expected} of every chunk");
+        Err(Error::fault(Fault::Length, detail))
+    }
+
     /// Returns the most bytes that a valid encoded chunk can have. A reader reads no more.
     pub fn longest(&self) -> u64 {
         longest(self.limit)
@@ -248,6 +263,22 @@ impl Pipeline {
     /// Encodes a decoded chunk. `extent` is the number of elements along each dimension that lie in
     /// the array; a codec may omit the others.
     pub fn encode(&self, decoded: Buffer, extent: &[u64]) -> Result<Bytes> {
+        self.encode_over(decoded, extent, None)
+    }
+
+    /// Whether several encoded forms of an element decode to the same bytes.
+    pub fn has_spellings(&self) -> bool {
+        self.array_to_bytes.has_spellings()
+    }
+
+    /// Like [`Self::encode`]. Elements that are the same in `old`, the encoded chunk so far, keep
+    /// their encoded form if the codec has several ([`Self::has_spellings`]).
+    pub fn encode_over(
+        &self,
+        decoded: Buffer,
+        extent: &[u64],
+        old: Option<Bytes>,
+    ) -> Result<Bytes> {
         if let Some(expected) = self.decoded_len.filter(|expected| *expected != decoded.len()) {
             return Err(Error::invalid(format!(
                 "{} bytes written, the chunk has {expected}",
@@ -261,7 +292,13 @@ impl Pipeline {
             elements = codec.encode(elements)?;
             extent = codec.encoded_extent(extent);
         }
-        let mut bytes = self.array_to_bytes.encode(elements, &extent)?;
+        // A chunk that cannot be decoded has no elements to keep.
+        let old =
+            old.and_then(|old| undone(&self.bytes_to_bytes, old, usize::MAX, Clock::start()).ok());
+        let mut bytes = match old {
+            Some(old) => self.array_to_bytes.encode_over(elements, &extent, &old)?,
+            None => self.array_to_bytes.encode(elements, &extent)?,
+        };
         for stage in &self.bytes_to_bytes {
             self.check_encoded(&bytes)?;
             bytes = Buffer::from(fitted(stage.codec.encode(&bytes)?)).into();

@@ -13,7 +13,7 @@ use super::survey::Stored;
 use super::units::{self, places};
 use super::watch::{Watch, stopped};
 use crate::array::region::{self, Place};
-use crate::array::{Array, Change, Coords, FillChunks};
+use crate::array::{Array, Change, Coords, Current, FillChunks};
 use crate::buffer::Buffer;
 use crate::cache::ChunkCache;
 use crate::error::{At, Error, Kind, Result};
@@ -229,6 +229,13 @@ impl Work<'_> {
         };
         let (mut changes, mut missing) = (Vec::new(), Vec::new());
         for (coords, value) in inner.iter().zip(values) {
+            let value = match value {
+                Some(value) => {
+                    let checked = self.source().check_copied(coords, &value.bytes);
+                    self.of_source(checked.at(self.source().key(coords)?).map(|()| Some(value)))?
+                }
+                None => None,
+            };
             let Some(value) = value else {
                 missing.push(coords.clone());
                 continue;
@@ -257,7 +264,7 @@ impl Work<'_> {
         }
         let any = !changes.is_empty();
         if any {
-            self.dest().write_chunks(changes, FillChunks::Store)?;
+            Current::made_here(self.dest()).write_chunks(changes, FillChunks::Store)?;
         }
         Ok(any)
     }

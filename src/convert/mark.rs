@@ -5,6 +5,7 @@
 //! and another one can continue after it was killed.
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::options::{Target, TargetState};
@@ -14,7 +15,7 @@ use crate::store::{Aside, Condition, Entry, Key, PRIVATE, Prefix, Stat, Store};
 
 /// The key of the mark. No dialect has nodes or chunks there.
 const KEY: &str = ".zarrfs/convert";
-const LIMIT: u64 = 1 << 20;
+const LIMIT: u64 = 16 << 20;
 
 /// A file that a mount shows even in an empty directory, after a few seconds.
 const DOCUMENT: &str = "zarr.json";
@@ -35,6 +36,9 @@ pub struct Claim {
     pub source: String,
 }
 
+/// The most values whose errors the mark has.
+const MOST_PASSED: usize = 1000;
+
 /// The mark of an incomplete copy. Only this process can hold it.
 #[derive(Debug)]
 pub struct Mark<'s> {
@@ -42,6 +46,9 @@ pub struct Mark<'s> {
     target: Target,
     key: Key,
     aside: Aside,
+    /// The damaged values of the source that the copy has skipped, also before it was
+    /// interrupted.
+    passed: Mutex<Vec<String>>,
 }
 
 /// An existing mark.
@@ -53,6 +60,13 @@ struct Found {
 impl Found {
     fn text(&self, name: &str) -> Option<&str> {
         self.members.get(name).and_then(Value::as_str)
+    }
+
+    /// Returns the errors of the damaged values that the copy has skipped.
+    fn passed(&self) -> Vec<String> {
+        let passed = self.members.get("passed_over").and_then(Value::as_array);
+        let passed = passed.into_iter().flatten().filter_map(Value::as_str);
+        passed.map(str::to_owned).collect()
     }
 
     /// Whether the process that set the mark is still running.
@@ -73,7 +87,7 @@ impl<'s> Mark<'s> {
         let aside = write.aside()?;
         let own = place_of(aside.prefix())?;
         write.set(&own, &[Bytes::new().into()], Condition::Always).at(&own)?;
-        let mark = Self { store, target, key: Key::parse(KEY)?, aside };
+        let mark = Self { store, target, key: Key::parse(KEY)?, aside, passed: Mutex::default() };
         for _ in 0..ATTEMPTS {
             if let Some(state) = mark.take(claim)? {
                 write.sync(std::slice::from_ref(&mark.key))?;
@@ -122,6 +136,10 @@ impl<'s> Mark<'s> {
         // If this copy is interrupted, values that were not compared yet stay doubtful.
         let source = (state == TargetState::Resumed).then_some(claim.source.as_str());
         let unchanged = Condition::Unchanged(found.stat.version);
+        if state == TargetState::Resumed {
+            // Of those that are there, none is read again.
+            *self.passed.lock() = found.passed();
+        }
         if state != TargetState::Fresh {
             return Ok(self.put(claim, source, unchanged)?.map(|_| state));
         }
@@ -151,7 +169,7 @@ impl<'s> Mark<'s> {
         let Claim { arguments, session, plan, .. } = claim;
         let mark = json!({
             "arguments": arguments, "session": session, "plan": plan, "source": source,
-            "holder": self.aside.prefix().as_str(),
+            "holder": self.aside.prefix().as_str(), "passed_over": *self.passed.lock(),
         });
         let text = Bytes::from(format!("{mark:#}\n"));
         let write = self.store.write()?;
@@ -217,6 +235,31 @@ impl<'s> Mark<'s> {
     /// Whether a target has the mark.
     pub fn is_in(store: &Store) -> Result<bool> {
         Ok(store.stat(&Key::parse(KEY)?)?.is_some())
+    }
+
+    /// Returns the errors of the damaged values that were skipped.
+    pub fn passed(&self) -> Vec<String> {
+        self.passed.lock().clone()
+    }
+
+    /// Stores the error of a damaged value before the copy goes on without it, so that the process
+    /// that continues the copy knows of it.
+    pub fn pass_over(&self, error: &str) -> Result<()> {
+        let mut passed = self.passed.lock();
+        if passed.len() >= MOST_PASSED || passed.iter().any(|known| known == error) {
+            return Ok(());
+        }
+        passed.push(error.to_owned());
+        let Some(Found { mut members, stat }) = self.found()? else {
+            return Err(Error::new(Kind::Stale, "the mark of the copy is gone").at(&self.key));
+        };
+        if let Some(members) = members.as_object_mut() {
+            members.insert("passed_over".to_owned(), json!(*passed));
+        }
+        let text = Bytes::from(format!("{members:#}\n"));
+        let write = self.store.write()?;
+        write.set(&self.key, &[text.into()], Condition::Unchanged(stat.version)).at(&self.key)?;
+        write.sync(std::slice::from_ref(&self.key))
     }
 
     /// Removes the mark, since the copy is complete.

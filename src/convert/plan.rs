@@ -12,10 +12,10 @@ use crate::dtype::FillValue;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Raised, Wanted};
 use crate::metadata::model;
-use crate::metadata::wanted::{self, with_chunks};
+use crate::metadata::wanted::{self, with_chunks, without_names};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, shown};
 use crate::resources;
-use crate::store::Store;
+use crate::store::{Key, Store};
 
 /// The requested properties of a copy.
 #[derive(Debug, Clone, Default)]
@@ -151,8 +151,13 @@ pub struct Plan {
     /// The nodes that the target cannot hold, with the reasons. A group stands for itself and all
     /// nodes below it.
     pub unsupported: Vec<(NodePath, Error)>,
+    /// The nodes that could not be read, with the reasons. Nothing is known of what lies below.
+    pub unread: Vec<(NodePath, Error)>,
     /// Names in lower case, if names in the target must differ in more than case.
     folded: HashSet<String>,
+    /// The files of the jobs, and the directories in which they lie.
+    files: HashSet<String>,
+    directories: HashSet<String>,
     /// The approximate memory of the jobs in bytes.
     memory_len: usize,
 }
@@ -227,7 +232,10 @@ pub fn plan(
         }
         check_is_node(source, from, only)?;
     }
-    let planner = Planner { source, dest, requested };
+    let room = dest.store().read().room()?;
+    let most_name_len = room.and_then(|room| usize::try_from(room.name_max).ok());
+    let most_name_len = most_name_len.filter(|most| *most > 0);
+    let planner = Planner { source, dest, requested, most_name_len };
     let mut walk = source.walk_below(from, Bounds::stream());
     let mut next: Option<Result<Arc<Node>>> = Some(Ok(root));
     while let Some(node) = next {
@@ -237,7 +245,7 @@ pub fn plan(
                 walk.skip_below();
             }
             Err(error) if error.kind() == Kind::TooLarge => return Err(error),
-            Err(error) if planner.is_wanted(&path) => plan.unsupported.push((path, error)),
+            Err(error) if planner.is_wanted(&path) => plan.unread.push((path, error)),
             Ok(_) | Err(_) => {}
         }
         plan.check_len()?;
@@ -276,6 +284,8 @@ struct Planner<'h> {
     source: &'h Hierarchy,
     dest: &'h Hierarchy,
     requested: &'h Requested,
+    /// The most bytes of the name of a file in the target, if it has a limit.
+    most_name_len: Option<usize>,
 }
 
 impl Planner<'_> {
@@ -291,6 +301,10 @@ impl Planner<'_> {
         match job {
             Ok(job) if is_implicit && job.chunks.is_none() => {}
             Ok(job) => plan.jobs.push(job),
+            Err(error) if node.is_closed() || error.errno() == libc::EACCES => {
+                plan.unread.push((path.clone(), error));
+                return Below::Unwanted;
+            }
             Err(error) => {
                 plan.unsupported.push((path.clone(), error));
                 return Below::Unwanted;
@@ -310,7 +324,8 @@ impl Planner<'_> {
     fn check_name(&self, path: &NodePath, plan: &mut Plan) -> Result<()> {
         let Some(name) = path.name() else { return Ok(()) };
         let dialect = self.dest.dialect();
-        dialect.check_name(name)?;
+        self.dest.check_can_hold(path)?;
+        self.check_files(path, plan)?;
         if dialect.folds_case() && !plan.folded.insert(path.as_str().to_lowercase()) {
             return Err(Error::invalid(format!(
                 "{name:?}: {} does not allow names that differ only in case",
@@ -318,6 +333,53 @@ impl Planner<'_> {
             )));
         }
         Ok(())
+    }
+
+    /// Fails if a file of the node cannot lie in the target, by itself or beside those of others:
+    /// in the drafts the metadata file of one node may have the name of the directory of another.
+    fn check_files(&self, path: &NodePath, plan: &mut Plan) -> Result<()> {
+        let dialect = self.dest.dialect();
+        let documents = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
+        let keys: Vec<Key> = documents.chain(dialect.attributes_key(path)?).collect();
+        for key in &keys {
+            self.check_len(key)?;
+        }
+        if dialect.has_one_tree() {
+            return Ok(());
+        }
+        let mut directories = HashSet::new();
+        for key in &keys {
+            let mut above = key.parent();
+            while let Some(directory) = above.as_key() {
+                directories.insert(directory.as_str().to_owned());
+                above = directory.parent();
+            }
+        }
+        let taken = keys.iter().map(Key::as_str).find(|key| plan.directories.contains(*key));
+        let taken = taken
+            .or_else(|| directories.iter().map(String::as_str).find(|it| plan.files.contains(*it)));
+        if let Some(taken) = taken {
+            return Err(Error::invalid(format!(
+                "{} needs {taken} both as a file and as a directory: another node has a name that \
+                 ends like a metadata file",
+                dialect.name()
+            )));
+        }
+        plan.files.extend(keys.iter().map(|key| key.as_str().to_owned()));
+        plan.directories.extend(directories);
+        Ok(())
+    }
+
+    /// Fails if the name of a file is too long for the target.
+    fn check_len(&self, key: &Key) -> Result<()> {
+        let Some(most) = self.most_name_len else { return Ok(()) };
+        match key.as_str().split('/').find(|name| name.len() > most) {
+            None => Ok(()),
+            Some(name) => Err(Error::invalid(format!(
+                "a file of it has a name of {} bytes, and the target allows {most}",
+                name.len()
+            ))),
+        }
     }
 
     fn job(&self, node: &Node, path: &NodePath) -> Result<Job> {
@@ -344,6 +406,15 @@ impl Planner<'_> {
         let rank = source.model().shape.len();
         let mut text =
             with_own_attributes(node, &self.source.shown().text_of(node, Wanted::Text)?)?;
+        let is_v2 = |dialect: &Dialect| *dialect == Dialect::V2;
+        if is_v2(self.dest.dialect())
+            && !is_v2(self.source.dialect_of(node.path()))
+            && self.source.shown().axes_of(node.path())?.as_ref()
+                == Some(&source.model().dimension_names)
+        {
+            // OME-Zarr 0.4 has them in the group alone.
+            text = without_names(&text)?;
+        }
         let chunk_shape = self.requested.chunk_shape.as_ref().filter(|shape| shape.len() == rank);
         if let Some(chunk_shape) = chunk_shape
             && (chunk_shape != source.chunk_shape() || source.model().rectilinear.is_some())
@@ -358,7 +429,7 @@ impl Planner<'_> {
         }
         let mut last = None;
         for policy in self.policies(source) {
-            let raised = match self.dest.raise_with(path, text.as_bytes(), &policy) {
+            let raised = match self.dest.raise_for_all_chunks(path, text.as_bytes(), &policy) {
                 Ok(raised) => raised,
                 Err(error) => {
                     last = Some(error);

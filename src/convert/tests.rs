@@ -88,6 +88,37 @@ fn a_source_that_changes_to_the_end_is_named_though_its_times_are_kept() {
 }
 
 #[test]
+fn a_continued_copy_knows_what_was_passed_over_before() {
+    let place = tempfile::tempdir().expect("a directory");
+    let store = DirectoryStore::open(place.path(), Durability::Buffered).expect("a directory");
+    let store = Store::new(Arc::new(store));
+    let claim = |source: &str| Claim {
+        arguments: serde_json::json!({}),
+        session: "s".to_owned(),
+        plan: "p".to_owned(),
+        source: source.to_owned(),
+    };
+    let set = |source| Mark::set(&store, Target::Directory, &claim(source)).expect("marked");
+    let (mark, state) = set("one");
+    assert!(state == TargetState::Fresh && mark.passed().is_empty());
+    for error in ["a/c/0: cut", "a/c/1: cut", "a/c/0: cut"] {
+        mark.pass_over(error).expect("stored");
+    }
+    drop(mark);
+    for _ in 0..2 {
+        let (mark, state) = set("one");
+        assert_eq!(
+            (state, mark.passed()),
+            (TargetState::Resumed, vec!["a/c/0: cut".to_owned(), "a/c/1: cut".to_owned()])
+        );
+    }
+    // Every value is compared again if the source has changed: it may be mended.
+    let (mark, state) = set("two");
+    assert!(state == TargetState::Doubtful && mark.passed().is_empty());
+    mark.remove().expect("removed");
+}
+
+#[test]
 fn a_source_with_only_new_inode_numbers_is_not_reported_as_changing() {
     assert_eq!(copied(&[1, 1]), (vec![1; 4], false));
     assert_eq!(copied(&[2, 2]), (vec![2; 4], false));

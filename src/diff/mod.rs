@@ -65,7 +65,19 @@ pub fn run(one: Side<'_>, two: Side<'_>, options: &Options, watch: &dyn Watch) -
             Err(error) => watch.fail(path, &error),
         }
     }
+    summary.not_seen = not_seen(one, options)?.or(not_seen(two, options)?);
     Ok(summary)
+}
+
+/// Returns why not all of a side was compared, if not.
+fn not_seen(side: Side<'_>, options: &Options) -> Result<Option<String>> {
+    let tops: Vec<NodePath> = if options.only.is_empty() {
+        vec![side.top.clone()]
+    } else {
+        options.only.iter().map(|only| side.top.join(only.as_str())).collect::<Result<_>>()?
+    };
+    let omissions = side.hierarchy.store().omissions();
+    Ok(omissions.around(tops.iter().map(NodePath::as_str)).in_words())
 }
 
 /// Returns the chosen paths relative to the top, whose own path is empty.
@@ -120,7 +132,11 @@ fn compare(
         differ("node_type", [kind(node_one), kind(node_two)]);
         return Ok(None);
     }
-    let (of_one, of_two) = (attributes(one, node_one)?, attributes(two, node_two)?);
+    let (shown_one, shown_two) = (shown(one, node_one)?, shown(two, node_two)?);
+    let attributes = |document: &Map<String, Value>| {
+        document.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default()
+    };
+    let (of_one, of_two) = (attributes(&shown_one), attributes(&shown_two));
     json::compare(
         "attributes",
         &Value::Object(of_one),
@@ -137,16 +153,18 @@ fn compare(
     if model_one.shape != model_two.shape {
         differ("shape", [json!(model_one.shape), json!(model_two.shape)]);
     }
-    if !values::is_same_type(&model_one.dtype, &model_two.dtype) {
-        differ("data_type", [model_one.dtype.to_json(), model_two.dtype.to_json()]);
+    if model_one.dtype != model_two.dtype {
+        differ("data_type", [model_one.dtype.described(), model_two.dtype.described()]);
     }
-    let names = |array: &Arc<Array>| -> Vec<Option<String>> {
-        let mut names = array.model().dimension_names.clone();
-        names.resize(array.model().shape.len(), None);
+    let names = |document: &Map<String, Value>, array: &Arc<Array>| -> Vec<Value> {
+        let names = document.get("dimension_names").and_then(Value::as_array);
+        let mut names = names.cloned().unwrap_or_default();
+        names.resize(array.model().shape.len(), Value::Null);
         names
     };
-    if names(array_one) != names(array_two) {
-        differ("dimension_names", [json!(names(array_one)), json!(names(array_two))]);
+    let (names_one, names_two) = (names(&shown_one, array_one), names(&shown_two, array_two));
+    if names_one != names_two {
+        differ("dimension_names", [json!(names_one), json!(names_two)]);
     }
     if !options.compares_values || model_one.shape != model_two.shape {
         return Ok(None);
@@ -178,12 +196,9 @@ fn for_people(
     [one.map(|value| shown(value, node_one)), two.map(|value| shown(value, node_two))]
 }
 
-/// Returns the attributes of a node as a mount shows them: the mount translates conventions that
+/// Returns the metadata file of a node as a mount shows it: the mount translates conventions that
 /// depend on the version of Zarr.
-fn attributes(hierarchy: &Hierarchy, node: &Node) -> Result<Map<String, Value>> {
+fn shown(hierarchy: &Hierarchy, node: &Node) -> Result<Map<String, Value>> {
     let text = hierarchy.shown().text_of(node, Wanted::Text)?;
-    let document: Value = serde_json::from_str(&text)
-        .map_err(|error| Error::new(Kind::Internal, error.to_string()))?;
-    let attributes = document.get("attributes").and_then(Value::as_object);
-    Ok(attributes.cloned().unwrap_or_default())
+    serde_json::from_str(&text).map_err(|error| Error::new(Kind::Internal, error.to_string()))
 }

@@ -54,7 +54,7 @@ pub trait Watch: Sync {
 }
 
 /// Counts of what was compared.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The nodes that are in both hierarchies.
     pub nodes: u64,
@@ -62,6 +62,8 @@ pub struct Summary {
     pub arrays: u64,
     /// The elements of these arrays.
     pub elements: u64,
+    /// Why there may be more in the hierarchies than was compared; `None` if there is not.
+    pub not_seen: Option<String>,
 }
 
 /// The largest difference of two elements.

@@ -199,6 +199,23 @@ impl DType {
         json!({"name": self.name(), "configuration": configuration})
     }
 
+    /// Whether a field of the structure, or of one in it, is an array.
+    pub fn has_field_shapes(&self) -> bool {
+        let Self::Struct(fields) = self else { return false };
+        fields.iter().any(|field| !field.shape.is_empty() || field.dtype.has_field_shapes())
+    }
+
+    /// Like [`Self::to_json`], with the shapes of fields, for messages.
+    pub fn described(&self) -> Value {
+        let Self::Struct(fields) = self else { return self.to_json() };
+        let field = |field: &Field| match field.shape.as_slice() {
+            [] => json!([field.name, field.dtype.described()]),
+            shape => json!([field.name, field.dtype.described(), shape]),
+        };
+        let fields: Vec<Value> = fields.iter().map(field).collect();
+        json!({"name": self.name(), "configuration": {"fields": fields}})
+    }
+
     /// Returns the runs of units that byte order reverses in an element, in order: the number of
     /// units and their size.
     pub fn components(&self) -> Vec<(usize, usize)> {

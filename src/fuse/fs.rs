@@ -41,6 +41,19 @@ pub(super) fn asked<T>(
     }
 }
 
+/// Lets a change be given up while it waits for writers of other processes, when the program that
+/// made the request was killed.
+pub(super) fn changing<T>(
+    request: &Request,
+    work: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,
+) -> impl FnOnce(&Vfs) -> Result<T> + Send + 'static {
+    let program = Program::of(request.pid());
+    move |vfs| {
+        let _change = waiting::change_for(program);
+        work(vfs)
+    }
+}
+
 impl Fs {
     /// Returns the tree of `vfs`. `pool` answers slow requests.
     pub fn new(

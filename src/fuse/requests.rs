@@ -18,7 +18,7 @@ use fuser::{
 
 use super::answer::{answer, gone};
 use super::attributes;
-use super::fs::{Fs, asked};
+use super::fs::{Fs, asked, changing};
 use super::listing::{Directories, Entry, Room, attr_of, list};
 use super::passthrough;
 use super::read_log::{Answered, Read};
@@ -176,10 +176,10 @@ impl Filesystem for Fs {
         self.entry("link", link, reply);
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
         let unlink = move |vfs: &Vfs| vfs.unlink(parent.0, utf8(&name)?);
-        self.later("unlink", unlink, move |done| reply!(reply, done, ok(() =>)));
+        self.later("unlink", changing(request, unlink), move |done| reply!(reply, done, ok(() =>)));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -203,7 +203,7 @@ impl Filesystem for Fs {
             let (from, to) = ((parent.0, utf8(&name)?), (newparent.0, utf8(&newname)?));
             vfs.rename_for(user, from, to, replace_of(flags)?)
         };
-        self.later("rename", rename, move |done| reply!(reply, done, ok(() =>)));
+        self.later("rename", changing(request, rename), move |done| reply!(reply, done, ok(() =>)));
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -212,7 +212,7 @@ impl Filesystem for Fs {
         let open = move |vfs: &Vfs| {
             attributes::before_open(vfs, user, ino.0, access);
             let opened = vfs.open(ino.0, access);
-            opened.inspect(|opened| vfs.note_writer(HandleUse::by(opened.handle, thread)))
+            opened.inspect(|opened| vfs.note_opener(HandleUse::by(opened.handle, thread)))
         };
         let vfs = Arc::clone(&self.vfs);
         let takes_time =
@@ -249,7 +249,7 @@ impl Filesystem for Fs {
         let create = move |vfs: &Vfs| {
             let exclusive = flags & libc::O_EXCL != 0;
             let created = vfs.create(parent.0, utf8(&name)?, by, access, exclusive);
-            created.inspect(|(_, opened)| vfs.note_writer(HandleUse::by(opened.handle, thread)))
+            created.inspect(|(_, opened)| vfs.note_opener(HandleUse::by(opened.handle, thread)))
         };
         self.later("create", create, move |created| match created {
             Ok((attr, opened)) => {
@@ -343,7 +343,7 @@ impl Filesystem for Fs {
     ) {
         let by = HandleUse::by(fh.0, request.pid());
         let flush = move |vfs: &Vfs| vfs.flush(by);
-        self.later("close", flush, move |done| reply!(reply, done, ok(() =>)));
+        self.later("close", changing(request, flush), move |done| reply!(reply, done, ok(() =>)));
     }
 
     fn release(
@@ -364,9 +364,9 @@ impl Filesystem for Fs {
         self.later("release", release, move |done| reply!(reply, done, ok(() =>)));
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsync(&self, request: &Request, _: INodeNo, fh: FileHandle, _: bool, reply: ReplyEmpty) {
         let fsync = move |vfs: &Vfs| vfs.fsync(fh.0);
-        self.later("fsync", fsync, move |done| reply!(reply, done, ok(() =>)));
+        self.later("fsync", changing(request, fsync), move |done| reply!(reply, done, ok(() =>)));
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {

@@ -10,14 +10,15 @@
 //! of completed steps instead: a value that another program stored meanwhile stays, even if it is
 //! equal.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 
+use super::consolidated::Copies;
 use super::documents::{Planned, Taken, is_conflict};
 use super::intent::{Documents, Intent, Move, max_len};
-use super::node::Document;
 use super::nodes::Hierarchy;
 use super::recover::is_permanent;
-use crate::array::Array;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::Aside;
@@ -35,56 +36,60 @@ pub(super) enum Undone {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Atomic<'h> {
     pub(super) hierarchy: &'h Hierarchy,
+    /// When the change began.
+    since: Instant,
 }
 
 impl Hierarchy {
-    /// Returns what makes changes of several keys atomic.
-    pub(super) fn atomic(&self) -> Atomic<'_> {
-        Atomic { hierarchy: self }
+    /// Returns what makes changes of several keys atomic, for a change that began at `since`.
+    pub(super) fn atomic_since(&self, since: Instant) -> Atomic<'_> {
+        Atomic { hierarchy: self, since }
+    }
+}
+
+impl<'h> Atomic<'h> {
+    fn copies(self) -> Copies<'h> {
+        self.hierarchy.copies_since(self.since)
     }
 }
 
 impl Atomic<'_> {
     /// Stores a document atomically together with what depends on it: the shared copies
-    /// (`consolidated` adds or removes them), the copies above it, and the removal of chunks
-    /// outside a smaller shape. `was` is the array before it shrinks, its document, and the new
-    /// shape.
+    /// (`consolidated` adds or removes them) and the copies above it. Chunks outside of a smaller
+    /// shape stay, as in a directory: a program that does not need them removes them. A program may
+    /// write a smaller shape only because it does not know of a larger one.
     pub(super) fn set_atomically(
         self,
         path: &NodePath,
         planned: Planned,
         consolidated: Option<bool>,
-        was: Option<(&Array, &Document, &[u64])>,
     ) -> Result<()> {
         let consolidated = match self.hierarchy.dialect().own_copies(path)? {
             Some(_) => consolidated,
             None => None,
         };
-        let was = was.filter(|(array, _, shape)| loses_chunks(array, shape));
         let intent = Intent::Documents(Documents {
             path: path.clone(),
             steps: planned.steps(),
             consolidated,
-            was: was.map(|(_, document, _)| String::from_utf8_lossy(&document.text).into_owned()),
             stage: None,
         });
-        let several = was.is_some() || consolidated.is_some();
         // Removing the document also removed the copies of everything below it.
         let was_removed = self.hierarchy.node(path)?.is_some_and(|node| node.removed().is_some());
-        self.atomically(&intent, several, |taken| {
+        self.atomically(&intent, consolidated.is_some(), |taken| {
             let document = self.hierarchy.documents.apply(planned, taken)?;
             self.hierarchy.invalidate(path);
             if let Some(wanted) = consolidated {
-                self.hierarchy.copies().set_shared_copies(path, wanted)?;
+                self.copies().set_shared_copies(path, wanted)?;
             }
             self.hierarchy.forget_unstored(path);
             if was_removed {
-                self.hierarchy.copies().rebuild_copies(path)?;
+                self.copies().rebuild_copies(path)?;
             } else {
                 let text = String::from_utf8_lossy(&document.text);
-                self.hierarchy.copies().update_consolidated(path, Some(&text))?;
+                self.copies().update_consolidated(path, Some(&text))?;
             }
-            was.map_or(Ok(()), |(array, _, shape)| array.erase_outside(shape))
+            Ok(())
         })
     }
 
@@ -99,7 +104,7 @@ impl Atomic<'_> {
     ) -> Result<()> {
         let takes_several = several
             || matches!(intent, Intent::Documents(documents) if documents.steps.len() > 1)
-            || self.hierarchy.copies().has_copies_above(intent.path())?;
+            || self.copies().has_copies_above(intent.path())?;
         let taken = Taken::default();
         if !takes_several {
             return change(&taken);
@@ -161,7 +166,7 @@ impl Atomic<'_> {
             // Erased values stay erased, and the caller got an error for the others.
             Intent::Remove(path) => {
                 self.hierarchy.invalidate(path);
-                self.hierarchy.copies().rebuild_copies(path)
+                self.copies().rebuild_copies(path)
             }
             Intent::Move(moved) => self.undo_move(moved, aside),
         };
@@ -197,7 +202,7 @@ impl Atomic<'_> {
         taken: usize,
         error: &Error,
     ) -> Result<bool> {
-        let Documents { path, steps, was, .. } = documents;
+        let Documents { path, steps, .. } = documents;
         self.hierarchy.invalidate(path);
         if taken < steps.len() {
             // The failed step may have taken effect, unless a conflict was the reason.
@@ -213,12 +218,12 @@ impl Atomic<'_> {
             // A removal changes the copies before the document.
             let are_changed = taken > 0 || documents.is_removal();
             return if are_changed {
-                self.hierarchy.copies().rebuild_copies(path).map(|()| false)
+                self.copies().rebuild_copies(path).map(|()| false)
             } else {
                 Ok(false)
             };
         }
-        if let Err(error) = self.hierarchy.copies().rebuild_copies(path) {
+        if let Err(error) = self.copies().rebuild_copies(path) {
             for step in steps.iter().rev() {
                 self.hierarchy.documents.replace_step(
                     &step.key,
@@ -232,13 +237,10 @@ impl Atomic<'_> {
             }
             // The copies that failed can never be changed. This restores those that changed before
             // them.
-            return match self.hierarchy.copies().rebuild_copies(path) {
+            return match self.copies().rebuild_copies(path) {
                 Err(error) if !is_permanent(error.kind()) => Err(error),
                 _ => Ok(false),
             };
-        }
-        if let Some(was) = was {
-            self.hierarchy.recovery().erase_outside_current_shape(path, was)?;
         }
         Ok(true)
     }
@@ -258,13 +260,6 @@ impl Atomic<'_> {
         }
         Ok(false)
     }
-}
-
-/// Whether a new shape has fewer chunks along any dimension.
-fn loses_chunks(array: &Array, shape: &[u64]) -> bool {
-    let counts = array.grid().counts();
-    shape.len() == counts.len()
-        && array.grid().resized(shape).counts().iter().zip(counts).any(|(new, old)| new < old)
 }
 
 /// Logs that a change is complete except for the copies of its documents, which recovery makes.

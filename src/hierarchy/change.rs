@@ -1,27 +1,58 @@
 //! Creates, changes and removes nodes.
 
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::atomic::Atomic;
+use super::consolidated::Copies;
 use super::documents::{Replaced, Taken, steps_to_erase};
 use super::intent::{Documents, Intent};
 use super::names::check_is_not_private;
 use super::node::{Content, Document, Node, NodeState};
 use super::nodes::Hierarchy;
 use super::raise::Raised;
-use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
 use crate::store::Key;
 
-/// Changes that programs ask for. Each is complete or has no effect.
+/// Changes that programs ask for. Each is complete or has no effect, and follows from what the
+/// store has had since the change began ([`super::guard`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Changes<'h> {
     pub(super) hierarchy: &'h Hierarchy,
+    since: Instant,
 }
 
 impl Hierarchy {
-    /// Returns the changes that programs can ask for.
+    /// Returns the changes that programs can ask for from now on.
     pub fn changes(&self) -> Changes<'_> {
-        Changes { hierarchy: self }
+        Changes { hierarchy: self, since: Instant::now() }
+    }
+}
+
+impl<'h> Changes<'h> {
+    /// Returns the node at `path` as the store has it now.
+    pub(super) fn node(self, path: &NodePath) -> Result<Option<Arc<Node>>> {
+        self.hierarchy.node_since(path, self.since)
+    }
+
+    /// Like [`Self::node`]; its absence is an error.
+    pub fn existing(self, path: &NodePath) -> Result<Arc<Node>> {
+        self.hierarchy.existing_since(path, self.since)
+    }
+
+    /// Returns when the change began.
+    pub(super) fn since(self) -> Instant {
+        self.since
+    }
+
+    pub(super) fn atomic(self) -> Atomic<'h> {
+        self.hierarchy.atomic_since(self.since)
+    }
+
+    pub(super) fn copies(self) -> Copies<'h> {
+        self.hierarchy.copies_since(self.since)
     }
 }
 
@@ -37,6 +68,10 @@ impl Changes<'_> {
                 return Err(Error::new(Kind::Os(libc::ENAMETOOLONG), detail).at(path));
             }
         }
+        if self.node(path)?.is_some_and(|node| !node.is_bare()) {
+            let detail = "another program has just made a node here";
+            return Err(Error::new(Kind::Exists, detail).at(path));
+        }
         self.hierarchy.directories.touch(path);
         self.hierarchy.directories.insert(Node::bare(path.clone(), None));
         self.hierarchy.invalidate(path);
@@ -48,67 +83,52 @@ impl Changes<'_> {
     pub fn make_directories(self, path: &NodePath) -> Result<()> {
         check_is_not_private(path)?;
         for above in path.ancestors() {
-            if !above.is_root() && self.hierarchy.node(&above)?.is_none() {
+            if !above.is_root() && self.node(&above)?.is_none() {
                 self.make_directory(&above)?;
             }
         }
         path.name().map_or(Ok(()), |name| self.hierarchy.check_name(name))
     }
 
-    /// Stores the document of a new node. `replaced` is the document that must still be stored;
-    /// without it the key must be absent.
+    /// Stores the document of a new node, or another one of a node that keeps its chunks.
+    /// `replaced` is the document that must still be stored; without it there must be none.
     pub fn put_document(
         self,
         path: &NodePath,
         raised: &Raised,
         replaced: Option<&Document>,
     ) -> Result<Key> {
-        self.put(path, raised, replaced, None)
-    }
-
-    /// Replaces the document of `array`, whose chunks stay valid, and then erases the chunks
-    /// outside the new shape.
-    pub fn replace_document(
-        self,
-        path: &NodePath,
-        raised: &Raised,
-        array: &Array,
-        document: &Document,
-    ) -> Result<Key> {
-        self.put(path, raised, Some(document), Some(array))
-    }
-
-    fn put(
-        self,
-        path: &NodePath,
-        raised: &Raised,
-        replaced: Option<&Document>,
-        array: Option<&Array>,
-    ) -> Result<Key> {
         if replaced.is_none() {
+            self.check_is_new(path, raised.key())?;
             self.hierarchy.check_directories(path)?;
         }
         self.store_groups_above(path)?;
         let text = self.hierarchy.text_to_store(path, raised)?;
         let replaces = Replaced::of(replaced);
         let planned = self.hierarchy.documents.plan(path, raised.key(), &text, replaces)?;
-        let was = match (array, replaced, raised.array()) {
-            (Some(array), Some(replaced), Some(new)) => {
-                Some((array, replaced, new.model().shape.as_slice()))
-            }
-            _ => None,
-        };
-        self.hierarchy.atomic().set_atomically(
-            path,
-            planned,
-            raised.is_consolidated().then_some(true),
-            was,
-        )?;
+        let consolidated = raised.is_consolidated().then_some(true);
+        self.atomic().set_atomically(path, planned, consolidated)?;
         if let (None, Some(list)) = (replaced, self.hierarchy.store().list()) {
             // Programs create directories of chunks next.
             list.expect_names(&self.hierarchy.dialect().chunk_prefix(path)?);
         }
         Ok(raised.key().clone())
+    }
+
+    /// Fails if another program has made a node at `path`. The put itself fails for a node with the
+    /// same `key`.
+    pub(super) fn check_is_new(self, path: &NodePath, key: &Key) -> Result<()> {
+        let keys = self.hierarchy.dialect().document_keys(path)?;
+        if keys.iter().all(|(_, other)| other == key) {
+            return Ok(());
+        }
+        match self.node(path)? {
+            Some(node) if node.document().is_some_and(|document| document.key != *key) => {
+                let detail = "another program has just made a node here";
+                Err(Error::new(Kind::Exists, detail).at(path))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Stores a document that was removed from `node` again, after applying `edit`.
@@ -122,23 +142,27 @@ impl Changes<'_> {
             edited = self
                 .hierarchy
                 .dialect()
-                .consolidate(&edited, &self.hierarchy.copies().documents_below(path)?)
+                .consolidate(&edited, &self.copies().documents_below(path)?)
                 .at(key)?;
         }
         self.store_groups_above(path)?;
-        let was = match (&edit.shape, node.array()) {
-            (Some(shape), Some(array)) => Some((&**array, removed, shape.as_slice())),
-            _ => None,
-        };
+        self.check_is_new(path, key)?;
         let planned = self.hierarchy.documents.plan(path, key, &edited, Replaced::of(None))?;
-        self.hierarchy.atomic().set_atomically(path, planned, None, was)
+        self.atomic().set_atomically(path, planned, None)
     }
 
     /// Erases the document of a node. This mount remembers its content until the directory is
-    /// removed.
+    /// removed. Fails if it is another node than the one that programs have seen here.
     pub fn remove_document(self, path: &NodePath) -> Result<Option<Key>> {
-        self.hierarchy.invalidate(path);
-        let node = self.hierarchy.existing(path)?;
+        let seen = self.hierarchy.kept(path);
+        let node = self.existing(path)?;
+        if seen.is_some_and(|seen| !node.is_like(&seen)) {
+            return Err(Error::new(
+                Kind::Stale,
+                "another program has replaced the node: look again before you remove it",
+            )
+            .at(path));
+        }
         let key = match &node.state {
             NodeState::Stored(document) => Some(document.key.clone()),
             NodeState::Unreadable(key) => Some(key.clone()),
@@ -156,12 +180,11 @@ impl Changes<'_> {
             path: path.clone(),
             steps,
             consolidated: None,
-            was: None,
             stage: None,
         });
-        self.hierarchy.atomic().atomically(&intent, false, |taken| {
+        self.atomic().atomically(&intent, false, |taken| {
             // Do this first, because it may need free space in the store.
-            self.hierarchy.copies().update_consolidated(path, None)?;
+            self.copies().update_consolidated(path, None)?;
             match (&key, node.document()) {
                 (Some(_), Some(document)) => self.hierarchy.documents.erase(document, taken),
                 (Some(key), None) => {
@@ -196,10 +219,14 @@ impl Changes<'_> {
         let chunks = self.hierarchy.dialect().chunk_prefix(path)?;
         let nodes = self.hierarchy.dialect().children_prefix(path)?;
         path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
-        let node = self.hierarchy.existing(path)?;
+        let node = self.existing(path)?;
+        if !node.is_bare() && !self.is_directory_as_group(path)? {
+            let detail = "another program has just made a node here";
+            return Err(Error::new(Kind::NotEmpty, detail).at(path));
+        }
         let remove = |taken: &Taken| -> Result<()> {
             // Programs that read only the copies must not find a node whose chunks are missing.
-            self.hierarchy.copies().update_consolidated(path, None)?;
+            self.copies().update_consolidated(path, None)?;
             if let Some(document) = node.stored() {
                 self.hierarchy.documents.erase(document, taken)?;
             }
@@ -209,8 +236,8 @@ impl Changes<'_> {
             }
             Ok(())
         };
-        let removed = if node.stored().is_some() || self.hierarchy.atomic().holds_values(path)? {
-            self.hierarchy.atomic().atomically(&Intent::Remove(path.clone()), true, remove)
+        let removed = if node.stored().is_some() || self.atomic().holds_values(path)? {
+            self.atomic().atomically(&Intent::Remove(path.clone()), true, remove)
         } else {
             remove(&Taken::default())
         };
@@ -224,7 +251,7 @@ impl Changes<'_> {
 
     /// Keeps the directory `path` from becoming a group by itself.
     pub fn keep_plain_directory(self, path: &NodePath) -> Result<()> {
-        let content = self.hierarchy.existing(path)?.remembered();
+        let content = self.existing(path)?.remembered();
         self.hierarchy.directories.insert(Node {
             path: path.clone(),
             state: NodeState::Removed(None),
@@ -262,9 +289,7 @@ impl Changes<'_> {
             return Ok(document.clone());
         }
         let document = self.put_group(path)?;
-        self.hierarchy
-            .copies()
-            .update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
+        self.copies().update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
         Ok(document)
     }
 }

@@ -1,6 +1,7 @@
 //! Consolidated metadata: copies of all documents below a group, kept current in its own document.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -19,22 +20,39 @@ use crate::store::{Condition, Key};
 #[derive(Debug, Clone, Copy)]
 pub struct Copies<'h> {
     pub(super) hierarchy: &'h Hierarchy,
+    /// When the change began. Nothing that is copied was read before.
+    since: Instant,
 }
 
 impl Hierarchy {
     /// Returns the copies of metadata files in the groups above them.
     pub fn copies(&self) -> Copies<'_> {
-        Copies { hierarchy: self }
+        self.copies_since(Instant::now())
+    }
+
+    /// Like [`Self::copies`], for a change that began at `since`.
+    pub(super) fn copies_since(&self, since: Instant) -> Copies<'_> {
+        Copies { hierarchy: self, since }
     }
 }
 
 impl Copies<'_> {
+    /// Returns a node as the store has it now.
+    fn node(self, path: &NodePath) -> Result<Option<Arc<Node>>> {
+        self.hierarchy.node_since(path, self.since)
+    }
+
+    /// Whether copies are stored under a key of their own now.
+    fn are_stored(self, copies: &Key) -> Result<bool> {
+        Ok(self.hierarchy.store().stat_since(copies, self.since)?.is_some())
+    }
+
     /// Returns the stored documents below a group with their relative paths. A group without a
     /// document has an empty one.
     pub(super) fn documents_below(self, group: &NodePath) -> Result<Vec<(String, String)>> {
         let mut documents = Vec::new();
         let bounds = Bounds { text_len: json::max_text_len(), ..Bounds::COPIES };
-        for child in self.hierarchy.walk_below(group, bounds) {
+        for child in self.hierarchy.walk_below_since(group, bounds, self.since)? {
             let child = child?;
             let relative = child.path().relative_to(group).unwrap_or_default().to_owned();
             documents.push((relative, self.text_of(&child)?));
@@ -70,10 +88,10 @@ impl Copies<'_> {
         path: &NodePath,
         document: Option<&str>,
     ) -> Result<()> {
-        if self.hierarchy.store().stat(copies)?.is_none() {
+        if !self.are_stored(copies)? {
             return Ok(());
         }
-        let kind = self.hierarchy.node(path)?.map_or(NodeKind::Group, |node| node.kind());
+        let kind = self.node(path)?.map_or(NodeKind::Group, |node| node.kind());
         let key = self.hierarchy.documents.key_of(path, kind)?;
         self.change_shared_copies(copies, path, &|text| {
             self.hierarchy.dialect().set_shared_copy(text, group, path, &key, document)
@@ -87,7 +105,10 @@ impl Copies<'_> {
         path: &NodePath,
         change: &dyn Fn(&str) -> Result<String>,
     ) -> Result<()> {
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
+            if attempt == 0 && !self.are_stored(copies)? {
+                return Ok(());
+            }
             let Some(value) = self.hierarchy.store().get(copies, json::max_text_len())? else {
                 return Ok(());
             };
@@ -121,7 +142,7 @@ impl Copies<'_> {
         }
         let mut documents = Vec::new();
         let is_node = |node: &Arc<Node>| !node.is_bare() || node.stored().is_some();
-        if let Some(node) = self.hierarchy.node(path)?.filter(is_node) {
+        if let Some(node) = self.node(path)?.filter(is_node) {
             let key = self.hierarchy.documents.key_of(path, node.kind())?;
             documents.push(Copied { path: path.clone(), key, document: self.text_of(&node)? });
             if node.kind() == NodeKind::Group {
@@ -177,23 +198,33 @@ impl Copies<'_> {
 
     /// Rebuilds or erases the copies under a key of their own, if the dialect has them.
     pub(super) fn set_shared_copies(self, group: &NodePath, wanted: bool) -> Result<()> {
-        let Some(copies) = self.hierarchy.dialect_of(group).own_copies(group)? else {
+        let Some(copies) = self.hierarchy.dialect().own_copies(group)? else {
             return Ok(());
         };
         let write = self.hierarchy.store().write()?;
         if !wanted {
             return write.erase_values(std::slice::from_ref(&copies));
         }
-        let text = self.all_shared_copies(group)?;
-        write.set(&copies, &[Bytes::from(text).into()], Condition::Always).map(drop)
+        for attempt in 0..ATTEMPTS {
+            // After a conflict, what was read before it is too old.
+            let now = if attempt == 0 { self } else { self.hierarchy.copies() };
+            let before = self.hierarchy.store().stat_since(&copies, now.since)?;
+            let text = now.all_shared_copies(group)?;
+            let condition =
+                before.map_or(Condition::Absent, |stat| Condition::Unchanged(stat.version));
+            match write.set(&copies, &[Bytes::from(text).into()], condition) {
+                Err(error) if is_conflict(&error) => {}
+                stored => return stored.map(drop),
+            }
+        }
+        Err(too_many_conflicts(group))
     }
 
     /// Returns new copies, as they are stored under a key of their own, of a group and all nodes
     /// below it.
     fn all_shared_copies(self, group: &NodePath) -> Result<String> {
         let mut documents = Vec::new();
-        if let Some(document) = self.hierarchy.node(group)?.and_then(|node| node.stored().cloned())
-        {
+        if let Some(document) = self.node(group)?.and_then(|node| node.stored().cloned()) {
             let text = foreign::shown(&String::from_utf8_lossy(&document.text)).into_owned();
             documents.push(Copied { path: group.clone(), key: document.key, document: text });
         }
@@ -206,7 +237,7 @@ impl Copies<'_> {
     fn add_copied_below(self, group: &NodePath, documents: &mut Vec<Copied>) -> Result<()> {
         for (relative, document) in self.documents_below(group)? {
             let path = group.join(&relative)?;
-            let kind = self.hierarchy.node(&path)?.map_or(NodeKind::Group, |node| node.kind());
+            let kind = self.node(&path)?.map_or(NodeKind::Group, |node| node.kind());
             let key = self.hierarchy.documents.key_of(&path, kind)?;
             documents.push(Copied { path, key, document });
         }
@@ -225,7 +256,7 @@ impl Copies<'_> {
         }
         for group in path.ancestors().iter().chain([path]) {
             if let Some(copies) = self.hierarchy.dialect_of(group).shared_copies(group)?
-                && self.hierarchy.store().stat(&copies)?.is_some()
+                && self.are_stored(&copies)?
             {
                 return Ok(true);
             }
@@ -235,7 +266,7 @@ impl Copies<'_> {
 
     /// Whether the document of a group holds copies.
     pub(super) fn is_consolidated(self, group: &NodePath) -> Result<bool> {
-        let node = self.hierarchy.node(group)?;
+        let node = self.node(group)?;
         Ok(node.is_some_and(|node| {
             matches!(node.content(), Content::Group(Group { consolidated: true, .. }))
                 && node.document().is_some()
@@ -258,9 +289,10 @@ impl Copies<'_> {
         if !self.is_consolidated(group)? {
             return Ok(());
         }
-        for _ in 0..ATTEMPTS {
-            self.hierarchy.invalidate(group);
-            let Some(node) = self.hierarchy.node(group)? else { return Ok(()) };
+        for attempt in 0..ATTEMPTS {
+            // After a conflict, what was read before it is too old.
+            let now = if attempt == 0 { self } else { self.hierarchy.copies() };
+            let Some(node) = now.node(group)? else { return Ok(()) };
             let Some(stored) = node.document() else { return Ok(()) };
             let text = match self.hierarchy.documents.whole_text(stored) {
                 Err(error) if is_conflict(&error) => continue,

@@ -60,7 +60,7 @@ impl Changes<'_> {
 
     /// Discards `aside` and its contents.
     pub fn drop_aside(self, aside: &Aside) {
-        self.hierarchy.atomic().end(aside);
+        self.atomic().end(aside);
     }
 
     /// Turns a directory into an array. Its chunks are already encoded in `aside`; `files` are the
@@ -78,17 +78,19 @@ impl Changes<'_> {
     ) -> Result<()> {
         let aside = from.aside;
         let checked = match replaced {
-            None => self.hierarchy.check_directories(path),
+            None => self
+                .check_is_new(path, raised.key())
+                .and_then(|()| self.hierarchy.check_directories(path)),
             Some(_) => Ok(()),
         };
         let planned = checked.and_then(|()| self.plan_conversion(path, raised, replaced, from));
-        let conversion = planned.inspect_err(|_| self.hierarchy.atomic().end(aside))?;
+        let conversion = planned.inspect_err(|_| self.atomic().end(aside))?;
         let taken = Taken::default();
         let converted = self.convert(&conversion, &taken);
         self.hierarchy.invalidate_below(path);
         if let Err(error) = converted {
             match self.undo_conversion(&conversion, &taken, &error) {
-                Ok(()) => self.hierarchy.atomic().end(aside),
+                Ok(()) => self.atomic().end(aside),
                 Err(undone) => log::warn!(
                     "{path}: a failed change could not be undone: {undone}; the next mount will \
                      undo it"
@@ -98,8 +100,8 @@ impl Changes<'_> {
             return Err(error);
         }
         self.hierarchy.forget_unstored(path);
-        match self.hierarchy.copies().rebuild_copies(path) {
-            Ok(()) => self.hierarchy.atomic().end(aside),
+        match self.copies().rebuild_copies(path) {
+            Ok(()) => self.atomic().end(aside),
             // The array itself is complete.
             Err(error) => leave_copies(path, &error),
         }
@@ -120,12 +122,10 @@ impl Changes<'_> {
             self.hierarchy.documents.plan(path, raised.key(), &text, Replaced::of(replaced))?;
         // Before anything moves: the files may be chunks of an array that another program created
         // meanwhile.
-        self.hierarchy.documents.check(&planned)?;
+        self.hierarchy.documents.check(&planned, self.since())?;
         let mut all = files.to_vec();
         for group in groups {
-            if let Some(document) =
-                self.hierarchy.node(group)?.and_then(|node| node.stored().cloned())
-            {
+            if let Some(document) = self.node(group)?.and_then(|node| node.stored().cloned()) {
                 all.extend(document.keys());
             }
         }
@@ -146,10 +146,9 @@ impl Changes<'_> {
             path: path.clone(),
             steps: planned.steps(),
             consolidated: None,
-            was: None,
             stage: Some(Stage::Files),
         };
-        self.hierarchy.atomic().declare(aside, &Intent::Documents(documents.clone()))?;
+        self.atomic().declare(aside, &Intent::Documents(documents.clone()))?;
         Ok(Conversion { planned, aside, files, chunks, trees: (encoded, target), documents })
     }
 
@@ -160,7 +159,7 @@ impl Changes<'_> {
             write.move_value(file, kept)?;
         }
         let documents = Documents { stage: Some(Stage::Chunks), ..documents.clone() };
-        self.hierarchy.atomic().declare(aside, &Intent::Documents(documents))?;
+        self.atomic().declare(aside, &Intent::Documents(documents))?;
         write.move_prefix(&trees.0, &trees.1)?;
         self.hierarchy.documents.apply(planned.clone(), taken).map(drop)
     }
@@ -183,7 +182,7 @@ impl Changes<'_> {
         error: &Error,
     ) -> Result<()> {
         let Conversion { aside, chunks, documents, .. } = conversion;
-        if self.hierarchy.atomic().undo_documents(documents, taken.get(), error)? {
+        if self.atomic().undo_documents(documents, taken.get(), error)? {
             return Err(Error::new(Kind::Exists, "its metadata file exists"));
         }
         let write = self.hierarchy.store().write()?;
@@ -192,9 +191,9 @@ impl Changes<'_> {
                 write.move_value(key, encoded)?;
             }
         }
-        self.hierarchy.atomic().declare(aside, &Intent::Documents(documents.clone()))?;
+        self.atomic().declare(aside, &Intent::Documents(documents.clone()))?;
         write.move_prefix(&aside.prefix().join(FILES)?, &Prefix::root())?;
         self.hierarchy.invalidate_below(&documents.path);
-        self.hierarchy.copies().rebuild_copies(&documents.path)
+        self.copies().rebuild_copies(&documents.path)
     }
 }

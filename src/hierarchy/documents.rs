@@ -5,6 +5,7 @@
 //! the file that differs, and stores the attributes of a new node before its metadata file.
 
 use std::cell::Cell;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -183,12 +184,13 @@ impl DocumentStore {
             attributes: None,
         };
         if let Some(attributes_key) = &attributes_key {
-            if old.is_none() && self.store.stat(key)?.is_some() {
+            let now = Instant::now();
+            if old.is_none() && self.store.stat_since(key, now)?.is_some() {
                 return Err(Error::new(Kind::Exists, "the file exists").at(key));
             }
             let known = match old {
                 Some(document) => document.attributes.as_ref().and_then(|known| known.stat),
-                None => self.store.stat(attributes_key)?,
+                None => self.store.stat_since(attributes_key, now)?,
             };
             let stored = match (old, known) {
                 (Some(_), _) => old_attributes,
@@ -265,9 +267,10 @@ impl DocumentStore {
     }
 
     /// Fails if another program changed the document since it was planned.
-    pub fn check(&self, planned: &Planned) -> Result<()> {
+    pub fn check(&self, planned: &Planned, since: Instant) -> Result<()> {
         for (step, condition) in &planned.steps {
-            condition.check(self.store.stat(&step.key)?.map(|stat| stat.version)).at(&step.key)?;
+            let now = self.store.stat_since(&step.key, since)?;
+            condition.check(now.map(|stat| stat.version)).at(&step.key)?;
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Creates groups: from directories that programs made, and above new nodes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::change::Changes;
@@ -17,11 +19,10 @@ impl Changes<'_> {
     pub fn store_group(self, path: &NodePath) -> Result<Key> {
         self.store_groups_above(path)?;
         self.hierarchy.directories.note_became_group(path);
-        let stored = self.hierarchy.existing(path)?.stored().cloned();
+        let stored = self.existing(path)?.stored().cloned();
         if let Some(document) = stored {
             self.hierarchy.forget_unstored(path);
-            self.hierarchy
-                .copies()
+            self.copies()
                 .update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
             return Ok(document.key);
         }
@@ -35,8 +36,7 @@ impl Changes<'_> {
             return Ok(false);
         }
         // Another program may have changed it.
-        self.hierarchy.invalidate(path);
-        let node = self.hierarchy.existing(path)?;
+        let node = self.existing(path)?;
         let (_, text) = self.hierarchy.dialect().new_group(path)?;
         Ok(node.stored().is_some_and(|document| *document.text == *text.as_bytes()))
     }
@@ -44,6 +44,7 @@ impl Changes<'_> {
     /// Stores the document of a group without attributes; returns the existing one if there is one.
     pub(super) fn put_group(self, path: &NodePath) -> Result<Document> {
         let (key, text) = self.hierarchy.dialect().new_group(path)?;
+        self.check_is_new(path, &key)?;
         match self.hierarchy.documents.set(path, &key, &text, Replaced::Absent) {
             Err(error) if error.kind() == Kind::Exists => {
                 // Another program created a node here.
@@ -63,7 +64,7 @@ impl Changes<'_> {
         let mut wanted = Vec::new();
         for above in path.ancestors() {
             // A stored node may lie below a node whose document was removed.
-            wanted.extend(self.hierarchy.node(&above)?.map(|node| (above, node)));
+            wanted.extend(self.group_above(&above)?.map(|node| (above, node)));
         }
         for (above, node) in wanted {
             if !matches!(node.content, Content::Group(_)) {
@@ -88,6 +89,16 @@ impl Changes<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the node at `path`, which is above a new node. One that is about to get a document
+    /// is compared with the store.
+    fn group_above(self, path: &NodePath) -> Result<Option<Arc<Node>>> {
+        let known = self.hierarchy.node(path)?;
+        match known.as_ref().map(|node| &node.state) {
+            Some(NodeState::Stored(_) | NodeState::Unreadable(_)) => Ok(known),
+            _ => self.node(path),
+        }
     }
 
     /// Stores the entry point that some dialects have at the root besides documents, unless it
@@ -142,17 +153,14 @@ impl Changes<'_> {
             path: path.clone(),
             steps: vec![step],
             consolidated: None,
-            was: None,
             stage: None,
         });
         let mut stored = None;
-        self.hierarchy.atomic().atomically(&intent, false, |taken| {
+        self.atomic().atomically(&intent, false, |taken| {
             let document = stored.insert(self.put_group(path)?);
             taken.set(1);
             self.hierarchy.forget_unstored(path);
-            self.hierarchy
-                .copies()
-                .update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))
+            self.copies().update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))
         })?;
         stored.ok_or_else(|| Error::new(Kind::Internal, "a metadata file was not stored"))
     }

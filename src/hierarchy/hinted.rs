@@ -1,8 +1,7 @@
 //! The members of a group in a store that cannot list: those in consolidated metadata, and those
 //! that attributes name.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::collections::{BTreeSet, HashSet};
 
 use super::nodes::Hierarchy;
 use crate::error::Result;
@@ -12,6 +11,11 @@ use crate::store::Key;
 
 /// The member of a metadata file in which netCDF names the nodes of a group.
 const NCZARR: &[u8] = b"\"_NCZARR_GROUP\"";
+
+/// Why a group in a store that cannot list is not whole.
+const NOT_LISTED: &str = "the server does not list names, so groups without consolidated metadata \
+                          show only the nodes that their attributes name; others can be opened by \
+                          name";
 
 /// The most images of a file.
 const MOST_SERIES: usize = 100_000;
@@ -40,16 +44,49 @@ impl Hinted<'_> {
     pub fn names(self, path: &NodePath) -> Result<Vec<String>> {
         let groups = groups_down_to(path);
         let mut names = self.copied_names(&groups, path)?;
-        if names.is_empty()
-            && !self.is_covered(&groups)?
-            && !self.hierarchy.is_said.swap(true, Ordering::Relaxed)
-        {
-            log::warn!(
-                "{}: the server does not list names, so groups without consolidated metadata show \
-                 only the nodes that their attributes name; others can be opened by name",
-                if path.is_root() { "the root group" } else { path.as_str() }
-            );
+        let is_covered = !names.is_empty() || self.is_covered(&groups)?;
+        if !is_covered {
+            self.hierarchy.store().omissions().note(path.as_str(), NOT_LISTED);
         }
+        let (hinted, has_series) = self.named(groups, path)?;
+        let hinted: Vec<String> = hinted.into_iter().filter(|name| !names.contains(name)).collect();
+        for some in hinted.chunks(AT_ONCE) {
+            names.extend(self.existing_of(path, some)?);
+        }
+        if has_series {
+            names.extend(self.series_of(path, &names)?);
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    /// Returns the nodes directly below a group that the store did not list, although it lists
+    /// names: those in consolidated metadata and those that attributes name, as far as they are
+    /// there. `listed` are the names that it did list.
+    pub fn hidden_names(self, path: &NodePath, listed: &[String]) -> Result<Vec<String>> {
+        let groups = groups_down_to(path);
+        let mut names = self.copied_names(&groups, path)?;
+        names.extend(self.named(groups, path)?.0);
+        let listed: HashSet<&str> = listed.iter().map(String::as_str).collect();
+        let unlisted: Vec<String> =
+            names.into_iter().filter(|name| !listed.contains(name.as_str())).collect();
+        for name in &unlisted {
+            let Ok(child) = path.child(name) else { continue };
+            let ranges = self.hierarchy.document_ranges(&child)?;
+            let keys: Vec<Key> = ranges.into_iter().map(|(key, _)| key).collect();
+            if let Some(list) = self.hierarchy.store().list() {
+                list.doubt(&keys);
+            }
+        }
+        let mut hidden = Vec::new();
+        for some in unlisted.chunks(AT_ONCE) {
+            hidden.extend(self.existing_of(path, some)?);
+        }
+        Ok(hidden)
+    }
+
+    /// Returns the names directly below `path` that attributes of these groups name, and whether
+    /// the group has numbered images.
+    fn named(self, groups: Vec<NodePath>, path: &NodePath) -> Result<(BTreeSet<String>, bool)> {
         let mut hinted = BTreeSet::new();
         let mut has_series = false;
         for group in groups {
@@ -59,14 +96,7 @@ impl Hinted<'_> {
                 hinted.extend(name_below(&group, &hint, path));
             }
         }
-        let hinted: Vec<String> = hinted.into_iter().filter(|name| !names.contains(name)).collect();
-        for some in hinted.chunks(AT_ONCE) {
-            names.extend(self.existing_of(path, some)?);
-        }
-        if has_series {
-            names.extend(self.series_of(path, &names)?);
-        }
-        Ok(names.into_iter().collect())
+        Ok((hinted, has_series))
     }
 
     /// Whether a node lies below `path`.

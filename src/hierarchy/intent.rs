@@ -48,8 +48,6 @@ pub(super) struct Documents {
     /// Whether the group gets consolidated metadata under a key of their own; `None` keeps the
     /// current state.
     pub(super) consolidated: Option<bool>,
-    /// The document of an array before it shrinks: chunks outside the new shape are erased.
-    pub(super) was: Option<String>,
     /// The progress of a directory that becomes an array.
     pub(super) stage: Option<Stage>,
 }
@@ -99,14 +97,13 @@ impl Intent {
             "path": self.path().as_str(),
         });
         let more = match self {
-            Self::Documents(Documents { steps, consolidated, was, stage, .. }) => {
+            Self::Documents(Documents { steps, consolidated, stage, .. }) => {
                 let steps = steps.iter().map(
                     |Step { key, old, new }| json!({"key": key.as_str(), "old": old, "new": new}),
                 );
                 json!({
                     "documents": steps.collect::<Value>(),
                     "consolidated": consolidated,
-                    "was": was,
                     "stage": stage.map(Stage::name),
                 })
             }
@@ -151,7 +148,6 @@ impl Intent {
                 path: own,
                 steps: steps.ok_or_else(|| unknown("documents"))?,
                 consolidated: member("consolidated").and_then(Value::as_bool),
-                was: text("was"),
                 stage: stage.transpose()?,
             })
         } else if member("remove").is_some() {
@@ -202,10 +198,9 @@ mod tests {
                 step("a/.zarray", Some(""), None),
             ],
             consolidated: Some(false),
-            was: Some("{}".to_owned()),
             stage: Some(Stage::Chunks),
         };
-        let plain = Documents { consolidated: None, was: None, stage: None, ..documents.clone() };
+        let plain = Documents { consolidated: None, stage: None, ..documents.clone() };
         let moved = Move {
             from: path("a"),
             to: path("b/c"),

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::node::Node;
 use super::nodes::Hierarchy;
 use crate::error::{At, Error, Result};
 use crate::limits;
 use crate::metadata::NodePath;
-use crate::store::Entry;
+use crate::store::{Entry, Key, ListableStore, PRIVATE};
 
 /// An entry directly below a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,12 +46,22 @@ impl Hierarchy {
         let (dialect, parent) = (self.dialect_of(path).clone(), path.clone());
         if nodes == ordinary {
             let entries = list.list_dir(&ordinary)?;
-            return Ok(Box::new(entries.filter_map(move |entry| match entry {
-                Ok(Entry::Prefix(name)) => Some(Ok(Member::Directory(name))),
-                Ok(Entry::Key(name)) if dialect.is_reserved(&parent, &name) => None,
-                Ok(Entry::Key(name)) => Some(Ok(Member::File(name))),
-                Err(error) => Some(Err(error)),
-            })));
+            let hidden = if list.proves_absence() {
+                Vec::new()
+            } else {
+                self.hinted().hidden_names(path, &self.listed_names(path, list)?)?
+            };
+            let hidden = hidden.into_iter().map(|name| Ok(Member::Directory(name)));
+            return Ok(Box::new(
+                entries
+                    .filter_map(move |entry| match entry {
+                        Ok(Entry::Prefix(name)) => Some(Ok(Member::Directory(name))),
+                        Ok(Entry::Key(name)) if dialect.is_reserved(&parent, &name) => None,
+                        Ok(Entry::Key(name)) => Some(Ok(Member::File(name))),
+                        Err(error) => Some(Err(error)),
+                    })
+                    .chain(hidden),
+            ));
         }
         // With two trees, a name may occur in both, or twice in one.
         let mut names = BTreeMap::new();
@@ -77,9 +88,27 @@ impl Hierarchy {
     /// Returns the sorted names directly below a group that may be nodes.
     pub fn child_names(&self, path: &NodePath) -> Result<Vec<String>> {
         let Some(list) = self.store().list() else { return self.hinted().names(path) };
+        let mut names = self.listed_names(path, list)?;
+        if !list.proves_absence() {
+            names.extend(self.hinted().hidden_names(path, &names)?);
+            names.sort_unstable();
+        }
+        Ok(names)
+    }
+
+    /// Returns the sorted names directly below a group that the store lists and that may be nodes.
+    pub(super) fn listed_names(
+        &self,
+        path: &NodePath,
+        list: &dyn ListableStore,
+    ) -> Result<Vec<String>> {
         let (mut names, mut len) = (Vec::new(), 0_usize);
         for entry in list.list_dir(&self.dialect_of(path).children_prefix(path)?)? {
-            let Some(child) = self.dialect_of(path).child(&entry?) else { continue };
+            let entry = entry?;
+            let Some(child) = self.dialect_of(path).child(&entry) else {
+                self.note_hidden(path, &entry);
+                continue;
+            };
             len = len.saturating_add(child.name.capacity()).saturating_add(size_of::<String>());
             if limits::GROUP_NAMES.is_exceeded_by(len) {
                 let detail =
@@ -93,12 +122,41 @@ impl Hierarchy {
         Ok(names)
     }
 
+    /// Notes a directory whose name no node can have.
+    fn note_hidden(&self, path: &NodePath, entry: &Entry) {
+        let Entry::Prefix(name) = entry else { return };
+        // At the root of a store it is zarrfs's own.
+        let is_own = *name == PRIVATE && path.is_root() && self.dialect().base().is_root();
+        if is_own {
+            return;
+        }
+        // The mark of an unfinished copy also lies in a directory of this name.
+        let has_document = || {
+            let child = path.child(name)?;
+            let documents = self.dialect_of(path).document_keys(&child)?;
+            let keys: Vec<Key> = documents.into_iter().map(|(_, key)| key).collect();
+            Ok::<_, Error>(self.store().read().stat(&keys)?.iter().any(Option::is_some))
+        };
+        if has_document().unwrap_or(true) {
+            let place = format!("{}/{name}", path.as_str());
+            let why = "no node can have this name, so it is not shown, nor what is in it";
+            self.store().omissions().note(place.trim_start_matches('/'), why);
+        }
+    }
+
     /// Returns the node at `path`, one of the child names; `None` if it is no node. A directory
     /// that this process may not search may be one.
     pub fn child_node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
-        let is_node =
-            |node: &Arc<Node>| !node.is_bare() || node.stored().is_some() || node.is_closed();
         Ok(self.node(path)?.filter(is_node))
+    }
+
+    /// Like [`Self::child_node`], as the store has it at `since` or later.
+    pub(super) fn child_node_since(
+        &self,
+        path: &NodePath,
+        since: Instant,
+    ) -> Result<Option<Arc<Node>>> {
+        Ok(self.node_since(path, since)?.filter(is_node))
     }
 
     /// Returns the nodes directly below a group, sorted by name. Each is read when the iterator
@@ -120,4 +178,9 @@ impl Hierarchy {
         Ok(self.existing(&root)?.document().is_some()
             || self.children(&root)?.next().transpose()?.is_some())
     }
+}
+
+/// Whether a directory is a node, even if the mount does not show its metadata file.
+fn is_node(node: &Arc<Node>) -> bool {
+    !node.is_bare() || node.stored().is_some() || node.is_closed()
 }

@@ -29,6 +29,7 @@ mod edit;
 mod folder;
 mod forms;
 mod groups;
+mod guard;
 mod hinted;
 mod in_memory;
 mod intent;

@@ -26,8 +26,9 @@ impl Changes<'_> {
     /// caller has checked the new name.
     pub fn rename(self, from: &NodePath, to: &NodePath) -> Result<Moved> {
         self.check_moves(from)?;
+        self.check_is_free(to)?;
         self.hierarchy.invalidate_below(from);
-        let node = self.hierarchy.existing(from)?;
+        let node = self.existing(from)?;
         if !node.is_bare() || node.stored().is_some() {
             self.store_groups_above(to)?;
         }
@@ -39,8 +40,8 @@ impl Changes<'_> {
         };
         let ((nodes, chunks), (new_nodes, new_chunks)) = (prefixes(from)?, prefixes(to)?);
         from.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
-        let has_copies = self.hierarchy.copies().has_copies_above(from)?
-            || self.hierarchy.copies().has_copies_above(to)?;
+        let has_copies =
+            self.copies().has_copies_above(from)? || self.copies().has_copies_above(to)?;
         let document = node.stored().map(|found| String::from_utf8_lossy(&found.text).into_owned());
         let intent =
             Intent::Move(Move { from: from.clone(), to: to.clone(), kind: node.kind(), document });
@@ -49,7 +50,7 @@ impl Changes<'_> {
                 let detail = "a node with unreadable metadata cannot be moved";
                 return Err(Error::unsupported(detail));
             }
-            Some(self.hierarchy.atomic().begin(&intent)?)
+            Some(self.atomic().begin(&intent)?)
         } else {
             None
         };
@@ -57,7 +58,7 @@ impl Changes<'_> {
         let moved = match &aside {
             Some(aside) => {
                 // Programs that read only the copies must not find a node whose chunks are missing.
-                self.hierarchy.copies().update_consolidated(from, None).and_then(|()| {
+                self.copies().update_consolidated(from, None).and_then(|()| {
                     if nodes == chunks {
                         return self.hierarchy.store().write()?.move_prefix(&chunks, &new_chunks);
                     }
@@ -69,7 +70,7 @@ impl Changes<'_> {
             None => self.hierarchy.store().write()?.move_prefix(&chunks, &new_chunks),
         };
         if let (Err(error), Some(aside)) = (&moved, &aside) {
-            let _undone = self.hierarchy.atomic().undo(&intent, aside, &Taken::default(), error);
+            let _undone = self.atomic().undo(&intent, aside, &Taken::default(), error);
         }
         if let Err(error) = moved {
             self.hierarchy.directories.put_back(known);
@@ -83,21 +84,37 @@ impl Changes<'_> {
         Ok(Moved { from: from.clone(), to: to.clone(), aside })
     }
 
+    /// Fails if another program has made something at `path`, which a move would replace.
+    fn check_is_free(self, path: &NodePath) -> Result<()> {
+        let is_node = self.node(path)?.is_some_and(|node| node.document().is_some());
+        if !is_node && !self.atomic().holds_values(path)? {
+            return Ok(());
+        }
+        let detail = "another program has just made a node or files here";
+        Err(Error::new(Kind::NotEmpty, detail).at(path))
+    }
+
     /// Fails with `EXDEV` if the store cannot move what it has below `from` in one step.
     fn check_moves(self, from: &NodePath) -> Result<()> {
         let moves = self.hierarchy.store().write()?.promises().moves;
-        if moves || !self.hierarchy.atomic().holds_values(from)? {
+        if moves || !self.atomic().holds_values(from)? {
             return Ok(());
         }
-        // Then `mv` copies, and removes what it has copied.
-        let detail = "the store cannot move a group or an array in one step";
-        Err(Error::new(Kind::CrossDevice, detail).at(from))
+        if self.hierarchy.existing(from)?.is_bare() {
+            // Then `mv` copies, and removes what it has copied.
+            let detail = "the store cannot move a directory in one step";
+            return Err(Error::new(Kind::CrossDevice, detail).at(from));
+        }
+        // A copy by `mv` would have other codecs, and no shards.
+        let detail = "the store cannot move a group or an array in one step, and a copy that `mv` makes would \
+                      lose its codecs and shards: copy it with `zarrfs convert`, then remove it";
+        Err(Error::unsupported(detail).at(from))
     }
 
     /// Moves a directory onto `to`, a directory that looks empty. If that fails, `to` is restored.
     pub fn rename_onto_empty(self, from: &NodePath, to: &NodePath) -> Result<Moved> {
         self.check_moves(from)?;
-        let replaced = self.hierarchy.existing(to)?;
+        let replaced = self.existing(to)?;
         self.remove_directory(to)?;
         self.rename(from, to).inspect_err(|_| self.restore_directory(&replaced))
     }
@@ -142,8 +159,8 @@ impl Changes<'_> {
         for path in [&moved.from, &moved.to] {
             self.hierarchy.invalidate(path);
         }
-        match self.hierarchy.copies().rebuild_copies(&moved.to) {
-            Ok(()) => self.hierarchy.atomic().end(&aside),
+        match self.copies().rebuild_copies(&moved.to) {
+            Ok(()) => self.atomic().end(&aside),
             // The move itself succeeded.
             Err(error) => leave_copies(&moved.to, &error),
         }

@@ -40,6 +40,12 @@ impl Hierarchy {
         Ok(())
     }
 
+    /// Refuses a name that no node can have in this hierarchy, by its dialect or its store.
+    pub fn check_can_hold(&self, path: &NodePath) -> Result<()> {
+        check_is_not_private(path)?;
+        self.check_name(path.name().unwrap_or_default())
+    }
+
     /// Refuses a new node in a directory whose name the dialect does not allow, or below one: other
     /// programs may have made it.
     pub(super) fn check_directories(&self, path: &NodePath) -> Result<()> {

@@ -184,6 +184,20 @@ impl Node {
         MEMORY_OF_NODE.saturating_add(2 * text.len()).saturating_add(of_values)
     }
 
+    /// Whether it may be the node that was read at the same path before: a group still, or an array
+    /// whose chunks mean the same.
+    pub fn is_like(&self, before: &Self) -> bool {
+        match (&self.content, &before.content) {
+            (Content::Array(now), Content::Array(before)) => now.model().means_same(before.model()),
+            (Content::Group(_), Content::Group(_)) => true,
+            (Content::NotUnderstood(now, _), _) => *now == before.kind(),
+            (_, Content::NotUnderstood(before, _)) => self.kind() == *before,
+            (Content::Array(_), Content::Group(_)) | (Content::Group(_), Content::Array(_)) => {
+                false
+            }
+        }
+    }
+
     /// Returns its content.
     pub fn content(&self) -> &Content {
         &self.content

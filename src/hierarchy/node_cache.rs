@@ -43,7 +43,9 @@ impl NodeCache {
 
     /// Caches the node that was read at `path`, or removes it if there is none. Does nothing after
     /// an invalidation since `generation`, because the node may be outdated.
-    pub fn keep(&self, path: &NodePath, node: Option<&Arc<Node>>, generation: u64) {
+    pub fn keep(&self, path: &NodePath, node: Option<&Arc<Node>>, generation: u64, read: ReadAt) {
+        let ReadAt { at, is_checked } = read;
+        let checked = is_checked.then_some(at);
         let read = node.map(|node| (node, self.len_of(path, node)));
         let mut nodes = self.nodes.write();
         if self.generation() != generation {
@@ -51,7 +53,7 @@ impl NodeCache {
         }
         let gone = match read {
             Some((node, len)) => {
-                let read = CachedNode { at: Instant::now(), node: Arc::clone(node) };
+                let read = CachedNode { at, checked, node: Arc::clone(node) };
                 nodes.put(path.clone(), read, len)
             }
             None => nodes.remove(path).map(|node| (path.clone(), node)).into_iter().collect(),
@@ -95,9 +97,25 @@ impl NodeCache {
     }
 }
 
+/// When reading a node began, and whether it was compared with what the store had then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadAt {
+    pub at: Instant,
+    pub is_checked: bool,
+}
+
 /// A cached node, and when it was read.
 #[derive(Debug, Clone)]
 pub(super) struct CachedNode {
     pub at: Instant,
+    /// When it was last compared with what the store had then.
+    checked: Option<Instant>,
     pub node: Arc<Node>,
+}
+
+impl CachedNode {
+    /// Whether it was compared with the store at `since` or later.
+    pub fn is_checked_since(&self, since: Instant) -> bool {
+        self.checked.is_some_and(|checked| checked >= since)
+    }
 }

@@ -1,8 +1,7 @@
 //! A hierarchy: nodes by path, read from their metadata files and cached for a while.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::copied::CopiedNodes;
 use super::directories::Directories;
@@ -10,16 +9,15 @@ use super::documents::DocumentStore;
 use super::folder::Folder;
 use super::forms::Forms;
 use super::node::{Content, Node};
-use super::node_cache::NodeCache;
+use super::node_cache::{CachedNode, NodeCache, ReadAt};
 use super::siblings::Siblings;
 use super::texts::TextCache;
-use crate::array::{Array, ChunkPlace, ShardLayout, parse_index};
+use crate::array::{Array, ShardLayout, parse_index};
 use crate::error::{At, Error, Result};
 use crate::limits;
 use crate::metadata::model::{self, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodePath, Policy, detect};
 use crate::resources;
-use crate::store::directory::is_of_chunks;
 use crate::store::{ByteRange, Entry, Key, Prefix, Store};
 
 /// The most keys below a prefix to look at when searching for a node or a chunk among them.
@@ -64,8 +62,6 @@ pub struct Hierarchy {
     nodes: NodeCache,
     pub(super) siblings: Siblings,
     pub(super) copied: CopiedNodes,
-    /// Whether the log has said that the store cannot list.
-    pub(super) is_said: AtomicBool,
     /// Directories that only this mount knows.
     pub directories: Directories,
     /// The hierarchy around this one, if its root is a node of a larger one.
@@ -89,7 +85,6 @@ impl Hierarchy {
             options,
             nodes: NodeCache::default(),
             siblings: Siblings::default(),
-            is_said: AtomicBool::new(false),
             directories: Directories::default(),
             above: None,
             shown_texts: TextCache::default(),
@@ -143,7 +138,7 @@ impl Hierarchy {
         {
             return Ok(Some(Arc::clone(&read.node)));
         }
-        let generation = self.nodes.generation();
+        let (at, generation) = (Instant::now(), self.nodes.generation());
         let node = match self.reader().read(path, kept.as_ref().map(|read| &read.node)) {
             // `.zarrfs` lies below the root, and must be readable while no server answers.
             Err(error) if path.is_root() && self.store().read().is_remote() => {
@@ -151,8 +146,26 @@ impl Hierarchy {
             }
             node => node?,
         };
-        self.nodes.keep(path, node.as_ref(), generation);
+        // A server is not asked again for what a listing has shown.
+        let is_checked = !self.store().read().is_remote();
+        self.keep(path, node.as_ref(), generation, ReadAt { at, is_checked });
         Ok(node)
+    }
+
+    /// Caches a node that was read.
+    pub(super) fn keep(
+        &self,
+        path: &NodePath,
+        node: Option<&Arc<Node>>,
+        generation: u64,
+        read: ReadAt,
+    ) {
+        self.nodes.keep(path, node, generation, read);
+    }
+
+    /// Returns what is cached of the node at `path`.
+    pub(super) fn cached(&self, path: &NodePath) -> Option<CachedNode> {
+        self.nodes.get(path)
     }
 
     /// Whether the node at `path` was read recently.
@@ -236,10 +249,8 @@ impl Hierarchy {
                         KeyEncoding::V2(self.separator_in_use(&prefix, array.shape.len())?);
                 }
                 let limit = self.options.max_chunk_len;
-                // The store removes an empty directory that has the name of one of chunks.
-                let stays = !path.name().is_some_and(is_of_chunks);
-                let place = ChunkPlace { prefix, keeps_directory: stays && dialect.has_one_tree() };
-                let array = Array::open(*array, self.store(), place, limit, self.options.layout)?;
+                let (store, layout) = (self.store(), self.options.layout);
+                let array = Array::open(*array, store, prefix, limit, layout)?;
                 Ok(Content::Array(Arc::new(array)))
             }
         }

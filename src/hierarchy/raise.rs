@@ -8,7 +8,7 @@ use crate::array::Array;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::model::KeyEncoding;
 use crate::metadata::shown::EncodedChunks;
-use crate::metadata::{NewDocument, NodePath, Policy, join, model, split};
+use crate::metadata::{Dialect, NewDocument, NodePath, Policy, join, model, split};
 use crate::store::Key;
 
 /// A document for a new node, with the parsed content.
@@ -56,6 +56,26 @@ impl Raised {
     }
 }
 
+/// Fails if missing chunks of an array would read as zero instead of the fill value that the
+/// program wrote.
+fn check_fill(raised: &Raised, written: &[u8]) -> Result<()> {
+    let Some(new) = raised.array().map(|array| array.model()) else { return Ok(()) };
+    // What the dialect could not read is its own concern.
+    let Ok(model::Node::Array(asked)) = Dialect::V3.lower(None, written).node else {
+        return Ok(());
+    };
+    let is_kept =
+        new.fill.is_defined() || new.fill.item(&new.dtype) == asked.fill.item(&asked.dtype);
+    if is_kept {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "fill_value {} cannot be expressed in Zarr 2 for an array with named dimensions, where xarray masks the \
+         elements that equal it: use fill_value 0, or set the attribute _FillValue to it if they are missing data",
+        asked.fill.to_json(&asked.dtype)
+    )))
+}
+
 impl Hierarchy {
     /// Converts the document that a program wrote for a new node at `path` to the stored dialect.
     pub fn raise(&self, path: &NodePath, written: &[u8]) -> Result<Raised> {
@@ -64,6 +84,19 @@ impl Hierarchy {
 
     /// Like [`Hierarchy::raise`], with another policy for storing arrays.
     pub fn raise_with(&self, path: &NodePath, written: &[u8], policy: &Policy) -> Result<Raised> {
+        let raised = self.raise_for_all_chunks(path, written, policy)?;
+        check_fill(&raised, written)?;
+        Ok(raised)
+    }
+
+    /// Like [`Hierarchy::raise_with`], for a caller that also stores the chunks that are missing if
+    /// the stored array has no fill value, or another one.
+    pub fn raise_for_all_chunks(
+        &self,
+        path: &NodePath,
+        written: &[u8],
+        policy: &Policy,
+    ) -> Result<Raised> {
         let document = self.dialect().new_document(path, written, policy)?;
         let content = self.bind_new(path, document.node.clone())?;
         Ok(Raised { document, content })

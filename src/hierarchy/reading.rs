@@ -53,6 +53,43 @@ impl NodeReader<'_> {
     /// Reads the node at `path`, or the directory that may become one; `None` if there is nothing.
     /// `kept` is the node that was read there before.
     pub fn read(self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
+        let read = self.read_once(path, kept)?;
+        if !self.lacks_listed_document(path, read.as_deref())? {
+            return Ok(read);
+        }
+        // A server that says now and then that a value is not there must not make a group of an
+        // array.
+        let read = self.read_once(path, None)?;
+        if self.lacks_listed_document(path, read.as_deref())? {
+            let why = "its metadata file is listed, but the server answers that it is not there";
+            self.hierarchy.store().omissions().note(path.as_str(), why);
+        }
+        Ok(read)
+    }
+
+    /// Whether a node was found to have no metadata file, although a server lists one.
+    fn lacks_listed_document(self, path: &NodePath, node: Option<&Node>) -> Result<bool> {
+        let store = self.hierarchy.store();
+        let lacks_it = node.is_none_or(|node| node.document().is_none() && node.stored().is_none());
+        let Some(list) = store.list().filter(|_| lacks_it && store.read().is_remote()) else {
+            return Ok(false);
+        };
+        for (_, key) in self.hierarchy.dialect_of(path).document_keys(path)? {
+            let directory = key.parent();
+            if !list.is_listed(&directory) {
+                continue;
+            }
+            let document = Entry::Key(key.name().to_owned());
+            for entry in list.list_dir(&directory)? {
+                if entry? == document {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn read_once(self, path: &NodePath, kept: Option<&Arc<Node>>) -> Result<Option<Arc<Node>>> {
         let (hierarchy, dialect) = (self.hierarchy, self.hierarchy.dialect_of(path));
         let known = hierarchy.directories.get(path);
         if known.is_none()
@@ -190,8 +227,8 @@ impl NodeReader<'_> {
     /// without a request.
     fn known_child_names(self, group: &NodePath) -> Result<Option<Vec<String>>> {
         let prefix = self.hierarchy.dialect_of(group).children_prefix(group)?;
-        let is_known = self.hierarchy.store().list().is_some_and(|list| list.is_listed(&prefix));
-        if is_known { self.hierarchy.child_names(group).map(Some) } else { Ok(None) }
+        let list = self.hierarchy.store().list().filter(|list| list.is_listed(&prefix));
+        list.map(|list| self.hierarchy.listed_names(group, list)).transpose()
     }
 
     /// Whether `path` has no metadata file, but nodes below it.
@@ -223,7 +260,7 @@ impl NodeReader<'_> {
                     Ok(_) | Err(_) => found = Below::Files,
                 }
             }
-            if !list.lists_dotted_names() && self.any_below(path)? {
+            if !list.proves_absence() && self.any_below(path)? {
                 return Ok(Below::Node);
             }
         }

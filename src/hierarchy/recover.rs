@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use super::documents::{Progress, Step};
 use super::intent::{Documents, Intent, Move, Stage, max_len};
-use super::node::Content;
 use super::nodes::Hierarchy;
 use crate::error::{At, Error, Kind, Result};
-use crate::metadata::{NodeKind, NodePath};
+use crate::metadata::NodePath;
 use crate::store::{Aside, Key, Prefix, Stat, WritableStore};
 
 /// The result of recovering a change.
@@ -113,7 +112,7 @@ impl Recovery<'_> {
     }
 
     fn settle_documents(self, documents: &Documents, aside: &Aside) -> Result<Outcome> {
-        let Documents { path, steps, consolidated, was, stage } = documents;
+        let Documents { path, steps, consolidated, stage } = documents;
         self.check_steps(path, steps)?;
         let write = self.hierarchy.store().write()?;
         let progress = self.hierarchy.documents.progress(steps)?;
@@ -150,9 +149,6 @@ impl Recovery<'_> {
             self.hierarchy.copies().set_shared_copies(path, *wanted)?;
         }
         self.hierarchy.copies().rebuild_copies(path)?;
-        if let Some(was) = was {
-            self.erase_outside_current_shape(path, was)?;
-        }
         Ok(if progress == Progress::Unknown { Outcome::Conflict } else { Outcome::Finished })
     }
 
@@ -166,27 +162,6 @@ impl Recovery<'_> {
                 Err(Error::corrupt("not a metadata file of the node that it names").at(&step.key))
             }
             None => Ok(()),
-        }
-    }
-
-    /// Erases the chunks outside an array's current shape, if `was` has a larger one.
-    pub(super) fn erase_outside_current_shape(self, path: &NodePath, was: &str) -> Result<()> {
-        let node = self.hierarchy.node(path)?;
-        let Some(now) = node.as_ref().and_then(|node| node.array()) else { return Ok(()) };
-        let lowered = self.hierarchy.dialect().lower(Some(NodeKind::Array), was.as_bytes());
-        let Ok(content) = lowered.node.and_then(|node| self.hierarchy.bind(path, node)) else {
-            return Ok(());
-        };
-        let Content::Array(before) = content else { return Ok(()) };
-        if before.model().shape.len() != now.model().shape.len() {
-            return Ok(());
-        }
-        match before.erase_outside(&now.model().shape) {
-            Err(error) if is_permanent(error.kind()) => {
-                log::warn!("{path}: some chunks outside of its shape could not be erased: {error}");
-                Ok(())
-            }
-            erased => erased,
         }
     }
 

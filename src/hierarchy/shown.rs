@@ -1,5 +1,6 @@
 //! Metadata files as the mount shows them, with consolidated metadata for some groups.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -12,11 +13,14 @@ use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::model::Group;
 use crate::metadata::shown::{self, Copies, ShownChunks};
-use crate::metadata::{Dialect, NodePath};
+use crate::metadata::{DIMENSIONS, Dialect, NodePath, axes_of};
 use crate::resources;
 
 /// The most bytes of copies in a shown document; three copies of the text exist while it is made.
 const MAX_COPIES_LEN: u64 = 64 << 20;
+
+/// An array of an image is at most this many levels below the group with its metadata.
+const MOST_LEVELS_OF_IMAGE: usize = 3;
 
 /// Metadata files as the mount shows them.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +41,11 @@ impl ShownMetadata<'_> {
     pub fn text_of(self, node: &Node, wanted: Wanted) -> Result<Arc<str>> {
         Ok(match node.content() {
             Content::Array(array) => {
-                as_stored(node, shown::array(array.model(), &self.chunks_of(node, array))).into()
+                let mut model = Cow::Borrowed(array.model());
+                if let Some(names) = self.names_of_axes(node, array)? {
+                    model.to_mut().dimension_names = names;
+                }
+                as_stored(node, shown::array(&model, &self.chunks_of(node, array))).into()
             }
             Content::Group(group)
                 if group.consolidated || self.hierarchy.copies().has_shared_copies(node)? =>
@@ -56,6 +64,37 @@ impl ShownMetadata<'_> {
                 shown::not_understood(*kind, &text).into()
             }
         })
+    }
+
+    /// Returns the names that an array of OME-Zarr 0.4 has in 0.5: those of the axes, which 0.4 has
+    /// in a group above. `None` for an array with names of its own.
+    fn names_of_axes(self, node: &Node, array: &Array) -> Result<Option<Vec<Option<String>>>> {
+        let model = array.model();
+        let has_own =
+            !model.dimension_names.is_empty() || model.attributes.contains_key(DIMENSIONS);
+        let is_v2 = *self.hierarchy.dialect_of(node.path()) == Dialect::V2;
+        if has_own || model.shape.is_empty() || !is_v2 {
+            return Ok(None);
+        }
+        Ok(self.axes_of(node.path())?.filter(|axes| axes.len() == model.shape.len()))
+    }
+
+    /// Returns the names of the axes that OME-Zarr metadata in a group above give the array at
+    /// `path`.
+    pub fn axes_of(self, path: &NodePath) -> Result<Option<Vec<Option<String>>>> {
+        let mut above = path.parent();
+        for _ in 0..MOST_LEVELS_OF_IMAGE {
+            let Some(group) = above else { break };
+            if let Some(node) = self.hierarchy.node(&group)?
+                && let Content::Group(content) = node.content()
+                && let Some(relative) = path.relative_to(&group)
+                && let Some(axes) = axes_of(&content.attributes, relative)
+            {
+                return Ok(Some(axes));
+            }
+            above = group.parent();
+        }
+        Ok(None)
     }
 
     /// Returns the form of the chunk files that the mount shows for the array of `node`.

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::time::Instant;
 use std::vec::IntoIter;
 
 use foldhash::quality::FixedState;
@@ -92,12 +93,32 @@ pub struct Walk<'h> {
     text_len: u64,
     visited: Visited,
     is_over: bool,
+    /// No node may have been read before, if this is set.
+    since: Option<Instant>,
 }
 
 impl Hierarchy {
     /// Walks over all nodes below `path`.
     pub fn walk_below(&self, path: &NodePath, bounds: Bounds) -> Walk<'_> {
+        self.walk(path, bounds, None)
+    }
+
+    /// Walks over all nodes below `path` as the store has them at `since` or later.
+    pub(super) fn walk_below_since(
+        &self,
+        path: &NodePath,
+        bounds: Bounds,
+        since: Instant,
+    ) -> Result<Walk<'_>> {
+        if let Some(list) = self.store().list() {
+            list.forget_below(&self.dialect_of(path).children_prefix(path)?);
+        }
+        Ok(self.walk(path, bounds, Some(since)))
+    }
+
+    fn walk(&self, path: &NodePath, bounds: Bounds, since: Option<Instant>) -> Walk<'_> {
         Walk {
+            since,
             hierarchy: self,
             bounds,
             top: path.clone(),
@@ -135,6 +156,10 @@ impl Walk<'_> {
         if self.open.len() >= MAX_DEPTH {
             return Err(Error::too_large(format!("groups nested more than {MAX_DEPTH} deep")))
                 .at(&path);
+        }
+        let is_array = |node: Arc<Node>| node.kind() == NodeKind::Array && !node.is_bare();
+        if self.open.is_empty() && self.hierarchy.node(&path)?.is_some_and(is_array) {
+            return Ok(());
         }
         let names = self.hierarchy.child_names(&path)?;
         self.open.push((path, names.into_iter()));
@@ -177,7 +202,10 @@ impl Iterator for Walk<'_> {
             };
             let found = group.child(&name).and_then(|path| {
                 self.last = path.clone();
-                self.hierarchy.child_node(&path)
+                match self.since {
+                    Some(since) => self.hierarchy.child_node_since(&path, since),
+                    None => self.hierarchy.child_node(&path),
+                }
             });
             let node = match found {
                 Ok(Some(node)) => node,

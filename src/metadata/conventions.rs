@@ -113,6 +113,18 @@ pub fn decoded_fill(value: &Value, dtype: &DType) -> Option<FillValue> {
     FillValue::parse(plain.as_ref().unwrap_or(value), dtype).ok().filter(FillValue::is_defined)
 }
 
+/// Whether elements mean the same to xarray if it masks this value: no element equals NaN or
+/// not-a-time, and a masked element becomes that.
+pub(super) fn is_masked_by_itself(fill: &FillValue, dtype: &DType) -> bool {
+    let value = fill.to_json(dtype);
+    match dtype {
+        DType::Float(_) => value == "NaN",
+        DType::Complex(_) => value == json!(["NaN", "NaN"]),
+        DType::Time(_) => value == "NaT",
+        _ => false,
+    }
+}
+
 fn as_double(bytes: &[u8], len: u8) -> Option<f64> {
     let value = FillValue::from_item(bytes).to_json(&DType::Float(len));
     match value.as_str() {
@@ -191,6 +203,23 @@ pub(super) fn ome_to_v2(ome: &Value) -> Option<Object> {
         }
     }
     (!attributes.is_empty()).then_some(attributes)
+}
+
+/// Returns the names of the axes that a group with OME-Zarr metadata, as in Zarr 3, gives the array
+/// at `path` below it. OME-Zarr 0.5 requires that the array has the same `dimension_names`.
+pub fn axes_of(attributes: &Object, path: &str) -> Option<Vec<Option<String>>> {
+    let images = attributes.get(OME)?.get("multiscales")?.as_array()?;
+    let has_array = |image: &&Value| {
+        let datasets = image.get("datasets").and_then(Value::as_array);
+        let is_this = |dataset: &Value| {
+            let found = dataset.get("path").and_then(Value::as_str);
+            found.is_some_and(|found| found.trim_matches('/') == path)
+        };
+        datasets.is_some_and(|datasets| datasets.iter().any(is_this))
+    };
+    let axes = images.iter().find(has_array)?.get("axes")?.as_array()?;
+    let name = |axis: &Value| axis.get("name")?.as_str().map(|name| Some(name.to_owned()));
+    axes.iter().map(name).collect()
 }
 
 /// Whether the attributes of a node have OME-Zarr metadata of a version that does not fit Zarr 2,

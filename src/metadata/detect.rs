@@ -237,7 +237,7 @@ fn search(store: &Store) -> Result<Dialect> {
              list names; check the URL, or name the dialect with --from",
         ));
     };
-    let hides_v2 = !list.lists_dotted_names();
+    let hides_v2 = !list.proves_absence();
     let mut empty = true;
     let found = walk(store, &Prefix::root(), |prefix, entry| {
         empty = false;

@@ -223,13 +223,12 @@ impl Dialect {
 
     /// Returns the child for an entry of that listing, `None` if it is not one.
     ///
+    /// Names that begin with two underscores are reserved in Zarr 3 ("node names", v3 core), but
+    /// zarr-python makes and reads such nodes.
+    ///
     /// A child may occur twice: as a metadata file, and as a prefix of keys below it.
     pub fn child(&self, entry: &Entry) -> Option<Child> {
         let (name, certain) = match (self, entry) {
-            // Names with two underscores are reserved ("node names", v3 core).
-            (Self::V3 | Self::D2023_02, Entry::Prefix(name)) if name.starts_with("__") => {
-                return None;
-            }
             (Self::Draft(draft), Entry::Key(name)) => {
                 let stem = name.strip_suffix(draft.suffix.as_str())?;
                 (stem.strip_suffix(".array").or_else(|| stem.strip_suffix(".group"))?, true)
@@ -323,9 +322,6 @@ impl Dialect {
             return wrong("this is the name of a metadata file in every mount");
         }
         match self {
-            Self::V3 | Self::D2023_02 if name.starts_with("__") => {
-                wrong("names that begin with two underscores are reserved in Zarr")
-            }
             Self::V3 | Self::D2023_02 | Self::V2 | Self::N5
                 if self.is_reserved(&NodePath::root(), name) =>
             {

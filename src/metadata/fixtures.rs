@@ -457,7 +457,11 @@ fn every_array_can_be_created_again_from_its_shown_metadata() {
                     continue; // An array in a structure is shown as its bytes.
                 }
                 assert_eq!(*found, expected, "{place}");
-                assert_eq!(found.fill.item(&array.dtype), array.fill.item(&array.dtype), "{place}");
+                // Zarr 2 has none if xarray would mask it.
+                if found.fill.is_defined() || **dialect != Dialect::V2 {
+                    let fills = [&found.fill, &array.fill].map(|fill| fill.item(&array.dtype));
+                    assert_eq!(fills[0], fills[1], "{place}");
+                }
             }
         }
     }

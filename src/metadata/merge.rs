@@ -5,6 +5,8 @@
 //! member by member and attribute by attribute; everything else keeps its stored spelling. A change
 //! that would alter the meaning of stored chunks fails.
 
+use std::cmp::Ordering;
+
 use serde_json::{Map, Value, json};
 
 use super::codecs::{self, Elements};
@@ -18,7 +20,7 @@ use super::types::{Endian, data_type};
 use super::{draft, n5, rectilinear, skim, v2, v3};
 use crate::codec::CodecSpec;
 use crate::dtype::{FillValue, integer};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::json::Object;
 use crate::json::{self, Change, NewValue, Text, describe, same};
 
@@ -29,6 +31,8 @@ pub struct Edit {
     pub attributes: Vec<(String, Option<Value>)>,
     /// The new shape of an array, of the same rank.
     pub shape: Option<Vec<u64>>,
+    /// The shape that the writer saw; empty if any stored shape becomes the new one.
+    pub shape_before: Vec<u64>,
     /// The new names of an array's dimensions; an empty list removes them.
     pub dimension_names: Option<Vec<Option<String>>>,
     /// Whether a group gets consolidated metadata, which zarrfs generates from the stored metadata.
@@ -52,7 +56,7 @@ impl Edit {
 }
 
 /// Members of shown metadata files that are compared separately, or that have no meaning.
-const COMPARED: [&str; 12] = [
+const COMPARED: [&str; 13] = [
     "zarr_format",
     "node_type",
     "shape",
@@ -65,6 +69,7 @@ const COMPARED: [&str; 12] = [
     "dimension_names",
     "storage_transformers",
     "consolidated_metadata",
+    v3::NUMPY_DTYPE,
 ];
 
 /// Returns the changes in `new`, which a program wrote, against `base`, the metadata file last
@@ -102,11 +107,28 @@ pub fn diff(base: &str, new: &[u8], node: &Node, files: &ShownChunks) -> Result<
     }
     if let Node::Array(array) = node {
         check_unchanged(&base, &new, array, files)?;
-        edit.shape = shape(&base, &new, array)?;
+        if let Some((before, now)) = shape(&base, &new, array)? {
+            (edit.shape_before, edit.shape) = (before, Some(now));
+        }
         edit.dimension_names = names(&base, &new, array)?;
     }
     edit.members = members(&base, &new)?;
     Ok(edit)
+}
+
+/// Whether two metadata files, as the mount shows them, may describe one node at two times: its
+/// kind, and of an array the data type, the fill value and the number of dimensions, are the same.
+pub fn describe_one_node(one: &[u8], other: &[u8]) -> bool {
+    let (Ok(one), Ok(other)) = (json::parse_object(one), json::parse_object(other)) else {
+        return false;
+    };
+    let are_same = |member: &str| match (one.get(member), other.get(member)) {
+        (Some(one), Some(other)) => same(one, other),
+        (None, None) => true,
+        (None, Some(_)) | (Some(_), None) => false,
+    };
+    let rank = |document: &Object| document.get("shape").and_then(Value::as_array).map(Vec::len);
+    ["node_type", "data_type", "fill_value"].into_iter().all(are_same) && rank(&one) == rank(&other)
 }
 
 fn as_invalid(error: &Error) -> Error {
@@ -199,7 +221,8 @@ fn is_fill(value: &Value, array: &Array) -> bool {
     fill.is_ok_and(|fill| fill.item(&array.dtype) == array.fill.item(&array.dtype))
 }
 
-fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<u64>>> {
+/// Returns the shape that a writer saw and its new one, if they differ.
+fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<(Vec<u64>, Vec<u64>)>> {
     let of = |document: &Object| {
         lengths(document.get("shape").unwrap_or(&Value::Null), "shape")
             .map_err(|error| as_invalid(&error))
@@ -208,7 +231,8 @@ fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<u64>>>
     if found.len() != array.shape.len() {
         return refused("shape", new.get("shape"), "the number of dimensions cannot change");
     }
-    Ok((found != of(base)?).then_some(found))
+    let before = of(base)?;
+    Ok((found != before).then_some((before, found)))
 }
 
 /// Returns the new names of dimensions if they change. A list of nulls counts as no list.
@@ -278,14 +302,18 @@ impl Dialect {
 
     /// Edits `text`, the string of `document`.
     fn apply(&self, text: &mut Text, document: &Object, kind: NodeKind, edit: &Edit) -> Result<()> {
+        if kind == NodeKind::Array {
+            self.check_names(document, edit)?;
+        }
         self.put_attributes(text, document, kind, edit)?;
         if let Some(shape) = &edit.shape {
             match self {
                 Self::N5 => {
-                    let dimensions: Vec<u64> = shape.iter().rev().copied().collect();
-                    put_shape(text, document, "dimensions", &dimensions)?;
+                    let reversed = |shape: &[u64]| shape.iter().rev().copied().collect::<Vec<_>>();
+                    let (before, new) = (reversed(&edit.shape_before), reversed(shape));
+                    put_shape(text, document, "dimensions", &before, &new)?;
                 }
-                _ => put_shape(text, document, "shape", shape)?,
+                _ => put_shape(text, document, "shape", &edit.shape_before, shape)?,
             }
         }
         if let Some(names) = &edit.dimension_names {
@@ -314,6 +342,42 @@ impl Dialect {
         Ok(())
     }
 
+    /// Fails if the names of dimensions and the attribute `_ARRAY_DIMENSIONS` would need the same
+    /// place with different contents. Nothing may be lost of either.
+    fn check_names(&self, document: &Object, edit: &Edit) -> Result<()> {
+        let (attributes, lengths) = match self {
+            Self::V3 | Self::D2023_02 => return Ok(()),
+            Self::Draft(_) if document.contains_key("dimension_names") => return Ok(()),
+            Self::N5 => (Some(document), "dimensions"),
+            Self::Draft(_) | Self::V2 => {
+                (document.get("attributes").and_then(Value::as_object), "shape")
+            }
+        };
+        let rank = document.get(lengths).and_then(Value::as_array).map_or(0, Vec::len);
+        let stored = attributes.and_then(|attributes| attributes.get(DIMENSIONS));
+        let names_in = |value: &Value| conventions::names_of(value, rank);
+        let written = edit.attributes.iter().rfind(|(name, _)| name == DIMENSIONS);
+        let names = match &edit.dimension_names {
+            Some(names) => Some(names.clone()).filter(|names| !names.is_empty()),
+            None => stored.and_then(names_in),
+        };
+        let attribute = match written {
+            Some((_, value)) => value.as_ref(),
+            None => stored.filter(|value| names_in(value).is_none()),
+        };
+        match (names, attribute) {
+            (Some(names), Some(value)) if names_in(value).as_ref() != Some(&names) => {
+                Err(Error::invalid(format!(
+                    "the attribute {DIMENSIONS} cannot be {}: this dialect keeps the names of dimensions {} in it; \
+                     change dimension_names instead",
+                    describe(value),
+                    json!(names)
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Changes the attributes in one pass: a metadata file of some megabytes may have thousands.
     fn put_attributes(
         &self,
@@ -327,6 +391,9 @@ impl Dialect {
         match self {
             Self::V2 => {
                 let is_named = is_array && is_named(document, edit);
+                if is_named && !self::is_named(document, &Edit::default()) {
+                    keep_unmasked(text, document, edit)?;
+                }
                 let meaning = Conventions { is_named, may_refill: edit.has_no_chunks };
                 let mut changed = Vec::with_capacity(attributes.len());
                 for (name, value) in attributes {
@@ -368,10 +435,35 @@ fn rank_of(document: &Object) -> Option<usize> {
 fn is_named(document: &Object, edit: &Edit) -> bool {
     let rank = rank_of(document);
     let stored = || {
-        let names = document.get("attributes").and_then(|attributes| attributes.get(DIMENSIONS));
+        let written = edit.attributes.iter().rfind(|(name, _)| name == DIMENSIONS);
+        let names = match written {
+            Some((_, value)) => value.as_ref(),
+            None => document.get("attributes").and_then(|attributes| attributes.get(DIMENSIONS)),
+        };
         names.zip(rank).is_some_and(|(names, rank)| conventions::names_of(names, rank).is_some())
     };
     edit.dimension_names.as_ref().map_or_else(stored, |names| !names.is_empty() || rank == Some(0))
+}
+
+/// Keeps elements that equal the fill value from being masked because the dimensions get names, in
+/// an array that has no `_FillValue`.
+fn keep_unmasked(text: &mut Text, document: &Object, edit: &Edit) -> Result<()> {
+    let stored = document.get("attributes").and_then(|attributes| attributes.get(FILL));
+    let written = edit.attributes.iter().any(|(name, value)| name == FILL && value.is_some());
+    let Ok((dtype, fill)) = v2::masked_by(document) else { return Ok(()) };
+    let is_harmless = !fill.is_defined() || conventions::is_masked_by_itself(&fill, &dtype);
+    if written || stored.is_some() || is_harmless {
+        return Ok(());
+    }
+    if fill.item(&dtype).iter().all(|byte| *byte == 0) {
+        // Missing chunks still read as zero.
+        return text.set(&["fill_value"], &Value::Null);
+    }
+    Err(Error::invalid(format!(
+        "dimensions cannot get names in Zarr 2 while the fill value is {}: xarray would mask the elements that \
+         equal it; set _FillValue, too, if they are missing data",
+        fill.to_json(&dtype)
+    )))
 }
 
 /// The conventions for attributes of an array.
@@ -405,7 +497,17 @@ fn put_v2_attribute(
     }
     if name == FILL && meaning.is_named {
         let (dtype, fill) = v2::masked_by(document)?;
-        let new = value.and_then(|value| conventions::decoded_fill(value, &dtype));
+        let decoded = |value: &Value| {
+            conventions::decoded_fill(value, &dtype).ok_or_else(|| {
+                Error::invalid(format!(
+                    "_FillValue {} is not a valid {} in the form of xarray: in Zarr 3, numbers of \
+                     floats are the base64 of 8 bytes",
+                    describe(value),
+                    dtype.name()
+                ))
+            })
+        };
+        let new = value.map(decoded).transpose()?;
         return match new {
             Some(new) if new == fill => Ok(()),
             Some(new) if meaning.may_refill => {
@@ -444,8 +546,14 @@ fn put(text: &mut Text, path: &[&str], value: Option<&Value>) -> Result<()> {
     }
 }
 
-/// Sets the lengths that change.
-fn put_shape(text: &mut Text, document: &Object, member: &str, shape: &[u64]) -> Result<()> {
+/// Sets the lengths that change. `before` is the shape that the writer saw.
+fn put_shape(
+    text: &mut Text,
+    document: &Object,
+    member: &str,
+    before: &[u64],
+    shape: &[u64],
+) -> Result<()> {
     let stored = lengths(document.get(member).unwrap_or(&Value::Null), member)?;
     if stored.len() != shape.len() {
         return Err(Error::invalid(format!(
@@ -453,11 +561,35 @@ fn put_shape(text: &mut Text, document: &Object, member: &str, shape: &[u64]) ->
         )));
     }
     for (index, (old, new)) in stored.iter().zip(shape).enumerate() {
-        if old != new {
+        let new = merged_length(*before.get(index).unwrap_or(old), *new, *old)
+            .ok_or_else(|| changed_by_others(before, &stored))?;
+        if *old != new {
             text.set_item(&[member], index, &json!(new))?;
         }
     }
     Ok(())
+}
+
+/// Merges the new length of a dimension with the stored one; `before` is the length that the writer
+/// saw. If two programs have made it longer, it becomes the longer one. `None` if one has made it
+/// longer and one shorter: then nothing tells which they want.
+fn merged_length(before: u64, new: u64, stored: u64) -> Option<u64> {
+    match (new.cmp(&before), stored.cmp(&before)) {
+        (Ordering::Equal, _) => Some(stored),
+        (_, Ordering::Equal) => Some(new),
+        (Ordering::Greater, Ordering::Greater) => Some(new.max(stored)),
+        (Ordering::Less, Ordering::Less) => Some(new.min(stored)),
+        _ => None,
+    }
+}
+
+/// Returns the error of a writer that does not know the stored shape.
+fn changed_by_others(before: &[u64], stored: &[u64]) -> Error {
+    let detail = format!(
+        "another program has changed the shape from {before:?} to {stored:?} since the metadata \
+         was read: open the array again"
+    );
+    Error::new(Kind::Os(libc::ESTALE), detail)
 }
 
 /// Returns the attribute with the names of dimensions. Fails if only some have names.

@@ -51,6 +51,20 @@ pub struct Array {
     pub attributes: Object,
 }
 
+impl Array {
+    /// Whether chunks of one array are valid for the other. The shape, the names of dimensions and
+    /// the attributes may differ.
+    pub fn means_same(&self, other: &Self) -> bool {
+        self.shape.len() == other.shape.len()
+            && self.dtype == other.dtype
+            && self.fill.item(&self.dtype) == other.fill.item(&other.dtype)
+            && self.chunk_shape == other.chunk_shape
+            && self.rectilinear == other.rectilinear
+            && self.key_encoding == other.key_encoding
+            && self.codecs == other.codecs
+    }
+}
+
 /// The levels of sharding that a mount added to those in the metadata that a program wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Levels {

@@ -97,6 +97,9 @@ pub fn array(array: &Array, files: &ShownChunks) -> String {
     member("node_type", json!("array"));
     member("shape", json!(array.shape));
     member("data_type", array.dtype.to_json());
+    if let Some(numpy) = v3::numpy_dtype(&array.dtype) {
+        member(v3::NUMPY_DTYPE, numpy);
+    }
     let regular =
         || json!({"name": "regular", "configuration": {"chunk_shape": files.chunk_shape}});
     member(

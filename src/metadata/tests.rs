@@ -148,7 +148,7 @@ fn a_listing_tells_the_children() {
         (Dialect::V3, key("zarr.json"), None),
         (Dialect::V3, key("notes.txt"), None),
         (Dialect::V3, prefix("a"), child("a", false)),
-        (Dialect::V3, prefix("__x"), None),
+        (Dialect::V3, prefix("__x"), child("__x", false)),
         (draft(), key("a.array.json"), child("a", true)),
         (draft(), key("a.group.v1.group.json"), child("a.group.v1", true)),
         (draft(), key(".group.json"), None),
@@ -539,7 +539,7 @@ fn names_are_checked_for_new_nodes() {
     for (dialect, name, allowed) in [
         (Dialect::V3, "é", true),
         (Dialect::V3, "c", true),
-        (Dialect::V3, "__x", false),
+        (Dialect::V3, "__x", true),
         (Dialect::V3, "...", false),
         (Dialect::V3, "zarr.json", false),
         (draft(), "a.b-c_D", true),
@@ -641,6 +641,7 @@ proptest! {
                 consolidated: None,
                 attributes: vec![("a".to_owned(), Some(value.clone()))],
                 shape: Some(vec![1, 2]),
+                shape_before: Vec::new(),
                 dimension_names: Some(vec![None, Some("x".to_owned())]),
                 members: vec![("b".to_owned(), None)], has_no_chunks: false,
             };

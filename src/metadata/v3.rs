@@ -13,9 +13,9 @@ use super::members::{
     may_be_ignored, named, required, separator,
 };
 use super::model::{Array, Group, KeyEncoding, Lowered, Node, NodeKind, Separator};
-use super::types::{Endian, data_type};
+use super::types::{Endian, data_type, numpy_type};
 use super::{rectilinear, skim};
-use crate::dtype::{FillValue, integer};
+use crate::dtype::{DType, FillValue, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::json::{self, describe};
@@ -37,6 +37,14 @@ const ARRAY_MEMBERS: [&str; 11] = [
     "storage_transformers",
     "dimension_names",
 ];
+
+/// An ignorable member of zarrfs with the type as NumPy writes it, for structures whose fields are
+/// arrays: `data_type` of Zarr 3 has raw bytes for these.
+///
+/// ```text
+/// "numpy_dtype": {"must_understand": false, "dtype": [["x", "<i4"], ["y", "<f8", [2]]]}
+/// ```
+pub(super) const NUMPY_DTYPE: &str = "numpy_dtype";
 
 /// The members of a group's metadata file.
 const GROUP_MEMBERS: [&str; 3] = ["zarr_format", "node_type", "attributes"];
@@ -161,6 +169,7 @@ pub(super) fn array(document: &Object) -> Result<Array> {
     check_members(document, &ARRAY_MEMBERS)?;
     let shape = lengths(required(document, "shape")?, "shape")?;
     let (dtype, endian) = data_type(required(document, "data_type")?)?;
+    let dtype = with_shapes(document, dtype);
     let grid = required(document, "chunk_grid")?;
     let (chunk_shape, rectilinear) = match named(grid) {
         Some((rectilinear::NAME, configuration)) => {
@@ -191,6 +200,24 @@ pub(super) fn array(document: &Object) -> Result<Array> {
         attributes: attributes(document)?,
         shape,
     })
+}
+
+/// Returns the type with the shapes of its fields, if the metadata file has them in
+/// [`NUMPY_DTYPE`]. That type counts only if it is the same without these shapes: programs that do
+/// not know the member may have changed the type.
+fn with_shapes(document: &Object, dtype: DType) -> DType {
+    let found = document.get(NUMPY_DTYPE).and_then(|member| member.get("dtype"));
+    match found.and_then(|found| data_type(found).ok()) {
+        Some((numpy, _)) if numpy.to_json() == dtype.to_json() => numpy,
+        _ => dtype,
+    }
+}
+
+/// Returns [`NUMPY_DTYPE`] for a type that needs it.
+pub(super) fn numpy_dtype(dtype: &DType) -> Option<Value> {
+    let numpy = || numpy_type(dtype, &Endian::Little);
+    let needs = dtype.has_field_shapes();
+    needs.then(|| json!({"must_understand": false, "dtype": numpy()}))
 }
 
 pub(super) fn chunk_shape(grid: &Value, shape: &[u64]) -> Result<Vec<u64>> {

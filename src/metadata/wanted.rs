@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::codecs::list;
+use super::conventions::{FILL, coded_fill};
 use super::create::check_type;
 use super::model::{Array, Group};
 use super::policy::{Policy, Shards};
@@ -39,6 +40,8 @@ pub struct NewArray {
     pub attributes: Object,
     /// The names of dimensions, if not empty.
     pub dimension_names: Vec<String>,
+    /// Whether xarray masks the fill value if dimensions have names, as always in Zarr 2.
+    pub masks_fill: bool,
 }
 
 impl NewArray {
@@ -71,7 +74,17 @@ impl NewArray {
         member("chunk_key_encoding", encoding);
         member("fill_value", fill.to_json(&dtype));
         member("codecs", json!([super::codecs::plain(&dtype).to_json()]));
-        member("attributes", Value::Object(self.attributes.clone()));
+        let mut attributes = self.attributes.clone();
+        let is_zero = fill.item(&dtype).iter().all(|byte| *byte == 0);
+        if self.masks_fill
+            && !self.dimension_names.is_empty()
+            && !is_zero
+            && !attributes.contains_key(FILL)
+            && let Some(coded) = coded_fill(&fill, &dtype)
+        {
+            attributes.insert(FILL.to_owned(), coded);
+        }
+        member("attributes", Value::Object(attributes));
         if !self.dimension_names.is_empty() {
             member("dimension_names", json!(self.dimension_names));
         }
@@ -134,6 +147,13 @@ pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
     }
     document.insert("chunk_grid".to_owned(), grid(chunk_shape));
     Ok(format!("{:#}\n", Value::Object(document)))
+}
+
+/// Returns the shown metadata file of an array, without names of its dimensions.
+pub fn without_names(shown: &str) -> Result<String> {
+    let mut text = Text::parse(shown.as_bytes())?;
+    text.remove(&["dimension_names"])?;
+    Ok(text.into_string())
 }
 
 /// Whether both arrays, of the same shape and type, have the same encoded chunks.

@@ -204,6 +204,18 @@ pub fn stored_attributes(joined: &[u8]) -> Option<String> {
     attributes.is_object().then(|| print(&attributes))
 }
 
+/// Returns the stored metadata file of a Zarr 2 node as strict JSON, without its attributes.
+pub fn stored_document(joined: &[u8]) -> Option<String> {
+    let mut document = crate::json::parse_object(joined).ok()?;
+    document.shift_remove("attributes");
+    Some(print(&Value::Object(document)))
+}
+
+/// Returns the attributes of an array, also of one that has no `.zarray`.
+pub fn attributes(array: &Array, extras: ArrayExtras) -> String {
+    print(&Value::Object(masked(array, extras.names_none).1))
+}
+
 /// Returns the kind of the node for a metadata file called `name`, `None` if Zarr 2 has no such
 /// file.
 pub fn kind_of(name: &str) -> Option<NodeKind> {

@@ -10,7 +10,7 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Response, StatusCode};
 
-use super::body::{self, BLOCK, Blocks, Produce};
+use super::body::{self, BLOCK, Blocks, Produce, SMALL};
 use super::conditions::{self, Version, Wanted};
 use super::range::{self, Asked};
 use super::reply::{self, Body, Reply};
@@ -93,7 +93,9 @@ impl Answer {
     /// Reads the first bytes of the body.
     fn read_first(&mut self) -> Result<()> {
         let mut rest = Rest { open: &self.open, part: self.part.clone() };
-        self.first = rest.next()?.unwrap_or_default();
+        // Others wait for their first bytes, too: the rest of a longer body is read in its turn.
+        let len = if self.is_one_block() { BLOCK } else { SMALL };
+        self.first = rest.next(len)?.unwrap_or_default();
         Ok(())
     }
 
@@ -191,9 +193,9 @@ struct Rest<'o> {
 }
 
 impl Rest<'_> {
-    fn next(&mut self) -> Result<Option<Bytes>> {
+    fn next(&mut self, most: usize) -> Result<Option<Bytes>> {
         let left = self.part.end.saturating_sub(self.part.start);
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(BLOCK);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(most);
         if len == 0 {
             return Ok(None);
         }
@@ -211,14 +213,14 @@ struct Transfer {
 }
 
 impl Produce for Transfer {
-    fn next(&mut self) -> Result<Option<Bytes>> {
+    fn next(&mut self, most: usize) -> Result<Option<Bytes>> {
         if let Some(first) = self.first.take() {
             let len = u64::try_from(first.len()).unwrap_or(u64::MAX);
             self.part.start = self.part.start.saturating_add(len);
             return Ok(Some(first));
         }
         let mut rest = Rest { open: &self.open, part: self.part.clone() };
-        let next = rest.next();
+        let next = rest.next(most);
         self.part.start = rest.part.start;
         next
     }

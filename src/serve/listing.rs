@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::body::{BLOCK, Produce};
+use super::body::Produce;
 use super::names::ListedNames;
 use super::page;
 use super::tree::Found;
@@ -102,13 +102,13 @@ impl Listing {
 }
 
 impl Produce for Listing {
-    fn next(&mut self) -> Result<Option<Bytes>> {
+    fn next(&mut self, len: usize) -> Result<Option<Bytes>> {
         if self.is_complete {
             return Ok(None);
         }
         let mut text = self.head.take().unwrap_or_default();
         let listings = Arc::clone(self.found.vfs().listings());
-        while text.len() < BLOCK {
+        while text.len() < len {
             let Some(listed) = self.entries.next(&listings)? else {
                 self.is_complete = true;
                 text.push_str(match self.form {

@@ -6,9 +6,11 @@
 //! a directory (`names` has the order, `offers` the formats of a node), `preview` draws an array,
 //! and `opendap` answers for a data set. Calls that may read the store run on threads of their own
 //! (`tree`). A body is produced block by block while the client takes it (`body`), so memory does
-//! not depend on the length of a file or on the number of slow clients.
+//! not depend on the length of a file. No client waits for another one that does not ask, or does
+//! not take its answer (`client`).
 
 mod body;
+mod client;
 mod conditions;
 mod file;
 mod listing;

@@ -177,11 +177,11 @@ struct Transfer {
 }
 
 impl Produce for Transfer {
-    fn next(&mut self) -> Result<Option<Bytes>> {
+    fn next(&mut self, len: usize) -> Result<Option<Bytes>> {
         if self.made.is_empty() {
-            self.make()?;
+            self.make(len)?;
         }
-        let block = self.made.split_to(self.made.len().min(BLOCK));
+        let block = self.made.split_to(self.made.len().min(len));
         Ok((!block.is_empty()).then_some(block))
     }
 }
@@ -191,13 +191,13 @@ impl Transfer {
         Self { answer, chunks, made: Bytes::new(), place: None, of }
     }
 
-    fn make(&mut self) -> Result<()> {
+    fn make(&mut self, len: usize) -> Result<()> {
         self.place = None;
         let chunks = &self.chunks;
         if self.answer.has_costly_steps(BLOCK, chunks.cache_len()) {
             self.place = self.of.large();
         }
-        let step = if self.place.is_some() { LARGE } else { BLOCK };
+        let step = if self.place.is_some() { LARGE } else { len };
         let get = &|elements: &_, coords: &_, range: &_| chunks.get(elements, coords, range);
         chunks.expect(self.answer.ahead(AHEAD));
         let made = self.answer.next(step, get);

@@ -8,6 +8,7 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use tokio::task::spawn_blocking;
 
 use super::body::{self, Blocks};
+use super::client::Client;
 use super::file::Answer;
 use super::listing::{Form, Listing};
 use super::opendap;
@@ -54,7 +55,13 @@ pub struct Context {
 
 impl Context {
     /// Answers a request.
-    pub async fn answer(self: Arc<Self>, request: Request<hyper::body::Incoming>) -> Reply {
+    pub async fn answer(
+        self: Arc<Self>,
+        request: Request<hyper::body::Incoming>,
+        client: Arc<Client>,
+    ) -> Reply {
+        let _work = client.work();
+        let blocks = self.blocks.of(&client);
         let (method, headers) = (request.method().clone(), request.headers().clone());
         let mut reply = match self.refusal(&request) {
             Some(refusal) => refusal,
@@ -63,7 +70,7 @@ impl Context {
                 let is_head = method == Method::HEAD;
                 let query = request.uri().query().unwrap_or_default().to_owned();
                 match self.path_of(request.uri().path()) {
-                    Some(path) => self.get(path, query, headers, is_head).await,
+                    Some(path) => self.get((path, query), headers, is_head, blocks).await,
                     None => reply::error(&Error::not_found()),
                 }
             }
@@ -152,10 +159,10 @@ impl Context {
 
     async fn get(
         self: Arc<Self>,
-        path: Path,
-        query: String,
+        (path, query): (Path, String),
         headers: HeaderMap,
         is_head: bool,
+        blocks: Blocks,
     ) -> Reply {
         let context = Arc::clone(&self);
         let prepare = move || {
@@ -169,10 +176,10 @@ impl Context {
         match prepared {
             Err(error) => reply::error(&error),
             Ok(Prepared::Reply(reply)) => reply,
-            Ok(Prepared::DataSet(prepared)) => prepared.reply(self.blocks.clone()),
-            Ok(Prepared::File(answer, kind)) => answer.reply(kind, is_head, self.blocks.clone()),
+            Ok(Prepared::DataSet(prepared)) => prepared.reply(blocks),
+            Ok(Prepared::File(answer, kind)) => answer.reply(kind, is_head, blocks),
             Ok(Prepared::Listing(listing, form)) => {
-                let body = body::of(*listing, self.blocks.clone());
+                let body = body::of(*listing, blocks);
                 let mut reply = reply::of(StatusCode::OK, form.kind(), body);
                 let headers = reply.headers_mut();
                 headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));

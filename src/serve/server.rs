@@ -9,13 +9,13 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpStream;
 use tokio::runtime::Builder;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 
 use super::body::Blocks;
+use super::client::{Clients, Place, Watched};
 use super::request::Context;
 use crate::pool::Pool;
 use crate::vfs::Vfs;
@@ -104,14 +104,15 @@ impl Bound {
         vfs.use_pool(Arc::clone(&pool));
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
-            .max_blocking_threads(options.workers)
+            // Half of them begin answers while the others produce bodies.
+            .max_blocking_threads(options.workers.saturating_mul(2))
             .thread_name("http")
             .enable_io()
             .enable_time()
             .build()?;
         let tree = Arc::clone(&vfs);
-        let context =
-            Arc::new(Context { vfs, address: self.address, options, blocks: Blocks::default() });
+        let blocks = Blocks::new(options.workers);
+        let context = Arc::new(Context { vfs, address: self.address, options, blocks });
         let ended = runtime.block_on(accept(self.listener, self.stopped, context));
         tree.stop_waiting();
         runtime.shutdown_timeout(GRACE);
@@ -127,28 +128,23 @@ async fn accept(
     context: Arc<Context>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let places = Arc::new(Semaphore::new(context.options.connections));
-    let tree = Arc::clone(&context.vfs);
-    let mut tick = tokio::time::interval(TICK);
+    let clients = Arc::new(Clients::new(context.options.connections));
+    let ticks = tokio::spawn(tick(Arc::clone(&context.vfs)));
     loop {
-        let place = Arc::clone(&places).acquire_owned();
+        let accepted = async {
+            let (stream, address) = listener.accept().await?;
+            io::Result::Ok(clients.take(address.ip()).await.map(|place| (stream, place)))
+        };
         tokio::select! {
             // It only fails when its sender is gone, and that also ends the server.
             _ = stopped.changed() => break,
-            _ = tick.tick() => {
-                let tree = Arc::clone(&tree);
-                tokio::task::spawn_blocking(move || tree.tick());
-            }
-            accepted = async { (place.await, listener.accept().await) } => match accepted {
-                (Ok(place), Ok((stream, _))) => {
+            accepted = accepted => match accepted {
+                Ok(Some((stream, place))) => {
                     let (context, stopped) = (Arc::clone(&context), stopped.clone());
-                    tokio::spawn(async move {
-                        serve(stream, context, stopped).await;
-                        drop(place);
-                    });
+                    tokio::spawn(serve(stream, place, context, stopped));
                 }
-                (Err(_), _) => break,
-                (_, Err(error)) => {
+                Ok(None) => break,
+                Err(error) => {
                     // A client that has gone again is no reason to wait, but a lack of descriptors
                     // is.
                     log::debug!("accept: {error}");
@@ -157,30 +153,48 @@ async fn accept(
             },
         }
     }
+    ticks.abort();
     // Those who are answered get the rest, if they take it soon.
-    let all = u32::try_from(context.options.connections).unwrap_or(u32::MAX);
-    let _late = timeout(GRACE, places.acquire_many(all)).await;
+    let _late = timeout(GRACE, clients.until_gone()).await;
     Ok(())
 }
 
+/// Drops inodes and memory that nobody uses, now and then.
+async fn tick(tree: Arc<Vfs>) {
+    let mut tick = tokio::time::interval(TICK);
+    loop {
+        tick.tick().await;
+        let tree = Arc::clone(&tree);
+        tokio::task::spawn_blocking(move || tree.tick());
+    }
+}
+
 /// Answers the requests of a connection.
-async fn serve(stream: TcpStream, context: Arc<Context>, mut stopped: watch::Receiver<bool>) {
+async fn serve(
+    stream: tokio::net::TcpStream,
+    place: Place,
+    context: Arc<Context>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let client = Arc::clone(&place.client);
     stream.set_nodelay(true).unwrap_or_else(|error| log::debug!("{error}"));
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(STALL));
+    let stream = Watched { stream: Box::pin(stream), client: Arc::clone(&client) };
     let answer = service_fn(move |request| {
-        let context = Arc::clone(&context);
-        async move { Ok::<_, Infallible>(context.answer(request).await) }
+        let (context, client) = (Arc::clone(&context), Arc::clone(&client));
+        async move { Ok::<_, Infallible>(context.answer(request, client).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS)
         .max_buf_size(MAX_HEADERS_LEN)
         .max_headers(MAX_HEADERS)
-        .serve_connection(TokioIo::new(Box::pin(stream)), answer);
+        .serve_connection(TokioIo::new(stream), answer);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = place.client.ended.notified() => return,
         _ = stopped.changed() => {
             connection.as_mut().graceful_shutdown();
             connection.await

@@ -102,8 +102,8 @@ impl ListableStore for Described {
         self.store.list().is_none_or(ListableStore::lists_empty_prefixes)
     }
 
-    fn lists_dotted_names(&self) -> bool {
-        self.store.list().is_none_or(ListableStore::lists_dotted_names)
+    fn proves_absence(&self) -> bool {
+        self.store.list().is_none_or(ListableStore::proves_absence)
     }
 
     fn may_have(&self, prefix: &Prefix) -> bool {

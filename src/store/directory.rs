@@ -37,14 +37,15 @@ use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, renameat, statat, syncfs, 
 use rustix::io::Errno;
 
 use super::{
-    Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, NewFile, PRIVATE, Piece,
-    Prefix, ReadableStore, Room, Stat, Value, Version, WasRead, WritableStore, WriterFile,
+    Aside, ByteRange, Condition, Entries, Found, Key, Keys, ListableStore, NewFile, Omissions,
+    PRIVATE, Piece, Prefix, ReadableStore, Room, Stat, Value, Version, WasRead, WritableStore,
+    WriterFile,
 };
 use crate::error::{At, Error, Kind, Result};
 use crate::sys::{self, Dir, Links};
 use circles::Root;
 use key_lock::KeyLock;
-use listing::{Listing, Walk};
+use listing::{Follow, Listing, Walk};
 pub use names::{LOCK_SUFFIX, is_lock_of_key, may_be_of_key};
 use names::{c_name, is_lock};
 use opening::{kind_of, open_at, open_dir, open_file};
@@ -470,7 +471,24 @@ impl ListableStore for DirectoryStore {
     }
 
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
-        Ok(Box::new(Walk::below(Listing::open(&self.root, prefix)?)))
+        Ok(Box::new(Walk::below(Listing::open(&self.root, prefix)?, Follow::None)))
+    }
+
+    fn list_known(
+        &self,
+        prefix: &Prefix,
+        start: &str,
+    ) -> Result<Box<dyn Iterator<Item = Result<Found>> + Send>> {
+        // A program that asks for a chunk by its key finds it behind a link, too.
+        let keys = Walk::below(Listing::open(&self.root, prefix)?, Follow::All);
+        let start = format!("{prefix}{start}");
+        let keys = keys
+            .filter(move |key| key.as_ref().map_or(true, |key| key.as_str().starts_with(&start)));
+        Ok(Box::new(keys.map(|key| key.map(Found::Key))))
+    }
+
+    fn omissions(&self) -> Omissions {
+        self.root.omissions.clone()
     }
 
     fn writer_files(&self, prefix: &Prefix) -> Result<Vec<WriterFile>> {

@@ -146,7 +146,7 @@ impl Server for HttpServer {
         false
     }
 
-    fn lists_dotted_names(&self) -> bool {
+    fn proves_absence(&self) -> bool {
         false
     }
 

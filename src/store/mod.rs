@@ -35,6 +35,7 @@ pub mod memory;
 mod new_file;
 #[cfg(feature = "remote")]
 pub mod object;
+mod omissions;
 mod open_file;
 #[cfg(feature = "remote")]
 mod pace;
@@ -57,7 +58,7 @@ pub mod zip;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
@@ -70,6 +71,7 @@ pub use file_stat::{
 pub use files::FileStore;
 pub use key::{Key, MAX_KEY_LEN, Prefix, is_component};
 pub use new_file::{NewFile, Stamp};
+pub use omissions::{NotSeen, Omission, Omissions};
 pub use open_file::{OpenFile, Part};
 pub use piece::Piece;
 pub(crate) use value::WasRead;
@@ -178,6 +180,8 @@ pub struct Requests {
     pub received_len: u64,
     /// The bytes of values that were sent.
     pub sent_len: u64,
+    /// Requests that the server answered without an error.
+    pub answered: u64,
     /// Reads that the disk cache answered.
     pub disk_hits: u64,
     /// The bytes of values in them.
@@ -195,6 +199,7 @@ impl Requests {
             deletes: self.deletes.saturating_add(other.deletes),
             received_len: self.received_len.saturating_add(other.received_len),
             sent_len: self.sent_len.saturating_add(other.sent_len),
+            answered: self.answered.saturating_add(other.answered),
             disk_hits: self.disk_hits.saturating_add(other.disk_hits),
             disk_len: self.disk_len.saturating_add(other.disk_len),
         }
@@ -233,6 +238,12 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
 
     /// Returns the stat of each value; `None` for a key without a value.
     fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>>;
+
+    /// Like [`Self::stat`], but no answer is older than `since`, whatever the store remembers: it
+    /// decides over a change.
+    fn stat_since(&self, keys: &[Key], _since: Instant) -> Result<Vec<Option<Stat>>> {
+        self.stat(keys)
+    }
 
     /// Whether a value with this stat has an entity tag (`ETag`); `None` if the store has no tags.
     fn has_tag(&self, _stat: &Stat, _tag: &str) -> Option<bool> {
@@ -375,9 +386,19 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Whether the names that begin with a dot are listed: many web servers hide them.
-    fn lists_dotted_names(&self) -> bool {
+    /// Whether a name that is not listed is not there. The pages of web servers leave out some:
+    /// names that begin with a dot, or those that its owner wants to hide.
+    fn proves_absence(&self) -> bool {
         true
+    }
+
+    /// Notes that these keys may be there, whatever the lists say that do not prove absence: they
+    /// are asked for by the next read.
+    fn doubt(&self, _keys: &[Key]) {}
+
+    /// Returns the account of what its lists leave out.
+    fn omissions(&self) -> Omissions {
+        Omissions::default()
     }
 
     /// Whether a key may have this `prefix`, as far as that is known. A store that takes long is
@@ -446,6 +467,7 @@ pub struct Store {
     write: Option<Arc<dyn WritableStore>>,
     list: Option<Arc<dyn ListableStore>>,
     files: Option<Arc<dyn FileStore>>,
+    omissions: Omissions,
 }
 
 impl Store {
@@ -453,13 +475,15 @@ impl Store {
     pub fn new<S: ReadableStore + WritableStore + ListableStore + 'static>(store: Arc<S>) -> Self {
         let read: Arc<dyn ReadableStore> = Arc::<S>::clone(&store);
         let write: Arc<dyn WritableStore> = Arc::<S>::clone(&store);
-        Self { read, write: Some(write), list: Some(store), files: None }
+        let omissions = store.omissions();
+        Self { read, write: Some(write), list: Some(store), files: None, omissions }
     }
 
     /// Returns a store that cannot be written.
     pub fn reading<S: ReadableStore + ListableStore + 'static>(store: Arc<S>) -> Self {
         let read: Arc<dyn ReadableStore> = Arc::<S>::clone(&store);
-        Self { read, write: None, list: Some(store), files: None }
+        let omissions = store.omissions();
+        Self { read, write: None, list: Some(store), files: None, omissions }
     }
 
     /// Returns a store of files, with all capabilities.
@@ -505,6 +529,11 @@ impl Store {
         self.list.as_deref().filter(|list| list.can_list())
     }
 
+    /// Returns the account of what was not seen in the store.
+    pub fn omissions(&self) -> &Omissions {
+        &self.omissions
+    }
+
     /// Returns the files of the store, if it is a directory of files. A caller that changes them
     /// asks [`Self::write`] first whether it may.
     pub fn files(&self) -> Option<&dyn FileStore> {
@@ -523,6 +552,11 @@ impl Store {
             .at_key(key)),
             found => Ok(found),
         }
+    }
+
+    /// Returns the stat of one value that is not older than `since`.
+    pub fn stat_since(&self, key: &Key, since: Instant) -> Result<Option<Stat>> {
+        Ok(self.read.stat_since(std::slice::from_ref(key), since)?.pop().flatten())
     }
 
     /// Returns the stat of one value.

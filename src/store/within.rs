@@ -1,8 +1,10 @@
 //! The values below a prefix as a store that cannot be written: a directory in an archive.
 
+use std::time::Instant;
+
 use super::{
-    ByteRange, Entries, Expected, Key, Keys, ListableStore, Prefix, ReadableStore, Requests, Room,
-    Stat, Store, Value,
+    ByteRange, Entries, Expected, Key, Keys, ListableStore, Omissions, Prefix, ReadableStore,
+    Requests, Room, Stat, Store, Value,
 };
 use crate::error::{Error, Result};
 
@@ -68,6 +70,10 @@ impl ReadableStore for Within {
         self.store.read().stat(&self.keys(keys)?)
     }
 
+    fn stat_since(&self, keys: &[Key], since: Instant) -> Result<Vec<Option<Stat>>> {
+        self.store.read().stat_since(&self.keys(keys)?, since)
+    }
+
     fn room(&self) -> Result<Option<Room>> {
         self.store.read().room()
     }
@@ -88,6 +94,14 @@ impl ListableStore for Within {
 
     fn lists_empty_prefixes(&self) -> bool {
         self.store.list().is_none_or(ListableStore::lists_empty_prefixes)
+    }
+
+    fn proves_absence(&self) -> bool {
+        self.store.list().is_none_or(ListableStore::proves_absence)
+    }
+
+    fn omissions(&self) -> Omissions {
+        self.store.omissions().clone()
     }
 
     fn may_have(&self, prefix: &Prefix) -> bool {

@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{
-    ByteRange, Entries, Entry, Expected, Key, Keys, ListableStore, Prefix, ReadableStore, Requests,
-    Room, Stat, Store, Value,
+    ByteRange, Entries, Entry, Expected, Key, Keys, ListableStore, Omissions, Prefix,
+    ReadableStore, Requests, Room, Stat, Store, Value,
 };
 use crate::error::{Error, Kind, Result};
 use archive::Archive;
@@ -57,6 +57,7 @@ pub struct ZipStore {
     made: Instant,
     /// A leaf lock.
     opened: Mutex<Arc<Opened>>,
+    omissions: Omissions,
 }
 
 /// Returns an error about the archive as one of the whole store: no single value is damaged, and it
@@ -79,6 +80,7 @@ impl ZipStore {
             limits,
             made: Instant::now(),
             opened: Mutex::default(),
+            omissions: Omissions::default(),
         };
         store.table()?;
         Ok(store)
@@ -101,7 +103,8 @@ impl ZipStore {
             let read = opened.table.get_or_init(|| {
                 is_new = true;
                 let now = self.now();
-                let read = directory::read(&self.archive, &self.limits).map(Arc::new);
+                let read = directory::read(&self.archive, &self.limits, &self.omissions);
+                let read = read.map(Arc::new);
                 opened.seen.store(now, Ordering::Relaxed);
                 read
             });
@@ -210,6 +213,10 @@ impl ReadableStore for ZipStore {
 }
 
 impl ListableStore for ZipStore {
+    fn omissions(&self) -> Omissions {
+        self.omissions.clone()
+    }
+
     fn may_have(&self, prefix: &Prefix) -> bool {
         // An error is reported when the directory is read.
         self.table().map_or(true, |(_, table)| table.has_prefix(prefix.as_str()))

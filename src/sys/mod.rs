@@ -5,6 +5,7 @@
 //! [`backing`](crate::backing), `vfs::authors` and [`cli`](crate::cli).
 #![expect(unsafe_code, reason = "this module is where it is allowed")]
 
+mod append;
 mod arenas;
 mod beneath;
 mod dir;
@@ -32,6 +33,7 @@ use rustix::mount::{
     fsopen,
 };
 
+pub use append::AppendedFile;
 pub use arenas::use_one_arena;
 pub use beneath::{Links, create_beneath, open_beneath, path_of};
 pub use dir::{Dir, check_writable, open_directories};
@@ -44,7 +46,10 @@ pub use limits::{
 };
 pub use namespace::{Forked, Namespaces, Refused, fork, make_mounts_private};
 pub use own::{Others, OwnDirectory, Taken, is_own, is_same, open_log};
-pub use process::{Life, end_with_parent, life_of, process_of};
+pub use process::{
+    Life, age_of, end_with_parent, is_stopped, is_thread_of, life_of, process_of,
+    waits_for_give_up,
+};
 pub use signals::{
     Blocked, Signal, SignalToParent, block_signals, block_signals_as_parent, wait_as_parent,
     wait_for_signal,

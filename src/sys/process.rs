@@ -2,11 +2,17 @@
 
 use std::fs;
 use std::io::{self, Read};
+use std::time::Duration;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 /// The bit of SIGKILL in a set of signals.
 const KILL: u64 = 1 << (libc::SIGKILL - 1);
+
+/// The bit of SIGUSR2 in a set of signals.
+const USR2: u64 = 1 << (libc::SIGUSR2 - 1);
+/// How many ticks a second has in `/proc`, whatever the clock of the kernel is.
+const TICKS: u64 = 100;
 
 /// The life of a thread, as `/proc` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +34,47 @@ pub fn process_of(thread: u32) -> Option<u32> {
     let status = String::from_utf8_lossy(status.get(..read)?);
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     process.trim().parse().ok()
+}
+
+/// Whether there is a thread with this number and it belongs to this process. Takes less time than
+/// [`process_of`], and does not need `/proc`.
+pub fn is_thread_of(process: u32, thread: u32) -> bool {
+    let (Ok(process), Ok(thread)) = (libc::pid_t::try_from(process), libc::pid_t::try_from(thread))
+    else {
+        return false;
+    };
+    // SAFETY: signal 0 is never sent; the kernel only looks for the thread in the process.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) };
+    // A thread that may not be signalled was found.
+    sent == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
+
+/// Whether a process was stopped by a signal or a debugger, as `/proc` shows it.
+pub fn is_stopped(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:")).map(str::trim);
+    state.is_some_and(|state| state.starts_with(['T', 't']))
+}
+
+/// Whether a process waits for the signal to give its store up ([`Signal::GiveUp`]), which ends
+/// other processes.
+///
+/// [`Signal::GiveUp`]: super::Signal::GiveUp
+pub fn waits_for_give_up(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).map(str::trim);
+    blocked.and_then(|set| u64::from_str_radix(set, 16).ok()).is_some_and(|set| set & USR2 != 0)
+}
+
+/// Returns how long ago a process began; `None` if there is none, or `/proc` does not show it.
+pub fn age_of(process: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in brackets, may contain spaces.
+    let began: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    let began = Duration::from_millis(began.saturating_mul(1000) / TICKS);
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime = uptime.split_whitespace().next()?.parse().ok()?;
+    Duration::try_from_secs_f64(uptime).ok()?.checked_sub(began)
 }
 
 /// Has the kernel kill this process when its parent ends, or not any more.
@@ -58,6 +105,7 @@ mod tests {
     fn the_threads_of_a_process_belong_to_it() {
         let own = std::process::id();
         assert_eq!(process_of(own), Some(own));
+        assert!(is_thread_of(own, own) && !is_thread_of(own, u32::MAX) && !is_thread_of(1, own));
         let in_thread = || {
             let link = fs::read_link("/proc/thread-self").expect("a link");
             let thread = link.file_name().and_then(|name| name.to_str()).expect("a number");
@@ -66,6 +114,7 @@ mod tests {
         let other = std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let thread = in_thread();
+                assert!(is_thread_of(own, thread) && !is_thread_of(thread, thread));
                 (thread, process_of(thread))
             });
             other.join().expect("no panic")

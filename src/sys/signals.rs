@@ -7,7 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// The signals for a daemon.
-const OF_DAEMON: &[libc::c_int] = &[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1];
+const OF_DAEMON: &[libc::c_int] =
+    &[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
 
 /// The signals for a process that waits for a child.
 const OF_PARENT: &[libc::c_int] = &[
@@ -40,6 +41,8 @@ pub enum Signal {
     HangUp,
     /// SIGUSR1.
     Report,
+    /// SIGUSR2.
+    GiveUp,
 }
 
 /// Waits for one of these signals, which must be blocked.
@@ -47,6 +50,7 @@ pub fn wait_for_signal() -> io::Result<Signal> {
     Ok(match wait(OF_DAEMON)?.number {
         libc::SIGHUP => Signal::HangUp,
         libc::SIGUSR1 => Signal::Report,
+        libc::SIGUSR2 => Signal::GiveUp,
         _ => Signal::Stop,
     })
 }

@@ -23,6 +23,12 @@ use crate::view::{Elements, View};
 /// How often to retry finding a file whose name is being taken by others.
 pub const ATTEMPTS: usize = 16;
 
+/// Returns the error of a call that names a file. The kernel repeats such a call after `ESTALE`,
+/// and that would change what has taken the place of the node.
+pub fn once(error: Error) -> Error {
+    if error.errno() == libc::ESTALE { error.of_kind(Kind::Busy) } else { error }
+}
+
 /// A lock on the names of the tree.
 pub(in crate::vfs) enum TreeLock<'a> {
     Shared { _guard: RwLockReadGuard<'a, ()> },
@@ -102,6 +108,13 @@ impl Core {
     /// not understood.
     pub fn shown_array(&self, path: &NodePath) -> Result<Arc<Array>> {
         Ok(self.hierarchy.forms.shown_array(path, &self.array(path)?))
+    }
+
+    /// Like [`Self::shown_array`]. If a chunk that begins with `indices` lies outside of the array,
+    /// returns the array as if it were larger: the store may still have the chunk.
+    pub fn shown_array_at(&self, path: &NodePath, indices: &[u64]) -> Result<Arc<Array>> {
+        let array = self.shown_array(path)?;
+        Ok(array.reaching(indices).unwrap_or(array))
     }
 
     /// Returns the array at `path` with decoded or encoded chunks.

@@ -100,12 +100,29 @@ impl Vfs {
         }
     }
 
-    /// Records who opened a file that the kernel writes by itself. The thread must wait for the
+    /// Records who opened a metadata file, or a file for writing. The thread must wait for the
     /// answer.
-    pub fn note_writer(&self, by: HandleUse) {
+    pub fn note_opener(&self, by: HandleUse) {
         let Ok(handle) = self.opener.handles.get(by.handle) else { return };
+        if let Some(view) = handle.view() {
+            if handle.may_write() {
+                view.note_user(by.thread);
+            }
+            return;
+        }
         let mut file = handle.inode.file().lock();
-        if handle.may_write() && file.content.backing().is_some() {
+        // A program that truncates the file has not read it now.
+        if handle.access != Access::Truncate
+            && let (Some(text), Some(place)) = (&file.shown, handle.inode.place())
+        {
+            self.names.seen_texts.note(&place, by.thread, text);
+        }
+        if !handle.may_write() {
+            return;
+        }
+        file.users.note(by.thread);
+        if file.content.backing().is_some() {
+            // The kernel writes by itself.
             file.authors.note(by.thread);
         }
     }
@@ -207,17 +224,19 @@ impl Vfs {
     }
 
     /// Stores the unstored bytes of a file at the close of a descriptor. If the process has written
-    /// none of them (a child that closes inherited descriptors), it neither stores an incomplete
-    /// file nor gets an error for it.
+    /// none of them (a child that closes inherited descriptors), it neither stores them nor gets an
+    /// error for them, nor one that is due to the writers of pending chunks.
     pub fn flush(&self, by: impl Into<HandleUse>) -> Result<()> {
         let HandleUse { handle, thread } = by.into();
         let handle = self.opener.handles.get(handle)?;
         if !handle.may_write() {
             return Ok(());
         }
-        let is_of_others = match handle.view() {
-            Some(view) => view.is_written_by_others(thread),
-            None => handle.inode.file().lock().is_written_by_others(thread),
+        let is_of_others = if let Some(view) = handle.view() {
+            view.is_closed_by_stranger(thread) || view.is_written_by_others(thread)
+        } else {
+            let file = handle.inode.file().lock();
+            file.users.knows_as_stranger(thread) || file.is_written_by_others(thread)
         };
         if is_of_others {
             return Ok(());

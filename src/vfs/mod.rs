@@ -41,7 +41,7 @@ mod xattrs;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -140,7 +140,7 @@ impl Vfs {
         let contents = Contents::new(&core, &names, &listings);
         let writer = Arc::downgrade(&contents.chunks);
         core.cache.store_with(move |key| {
-            writer.upgrade().map_or(Ok(()), |writer| writer.store_shard(key))
+            writer.upgrade().map_or(Ok(()), |writer| writer.store_shard(key, Instant::now()))
         });
         let opener = Arc::new(Opener::new(&contents, &listings, &reader, backing_files));
         Self {
@@ -402,6 +402,18 @@ impl Vfs {
     /// Finishes or undoes the changes of killed daemons.
     pub fn recover(&self) {
         self.core.hierarchy.recovery().recover_beside(|| self.core.alone());
+    }
+
+    /// Ends all waits for a remote store. What would have to be stored there stays unstored.
+    pub fn give_up(&self) {
+        if self.is_remote() {
+            self.core.hierarchy.store().read().stop();
+        }
+    }
+
+    /// Returns how many requests a remote store has answered.
+    pub fn answered(&self) -> Option<u64> {
+        Some(self.core.hierarchy.store().read().requests()?.answered)
     }
 
     /// Ends all waits for a remote store, unless something may have to be stored there.

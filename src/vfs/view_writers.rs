@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-use super::authors::Authors;
+use super::authors::Processes;
 use crate::error::Result;
 
 /// The state that all writers of a view share.
@@ -16,7 +16,9 @@ pub(super) struct ViewWriters {
     /// The end of the bytes that any writer has written since the last truncation. A leaf lock.
     end: Mutex<u64>,
     /// The processes that have written. A leaf lock.
-    pub authors: Mutex<Authors>,
+    pub authors: Mutex<Processes>,
+    /// The processes that opened it for writing or wrote to it. A leaf lock.
+    pub users: Mutex<Processes>,
 }
 
 impl ViewWriters {

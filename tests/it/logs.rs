@@ -142,3 +142,39 @@ fn every_read_has_a_line_in_the_access_log() {
     assert_eq!((&found[0]["offset"], &found[0]["length"]), (&20.into(), &10.into()), "{text}");
     assert!(found[0]["microseconds"].is_u64() && found[0]["how"].is_string(), "{text}");
 }
+
+/// Shows: log.
+#[test]
+fn what_the_daemon_writes_cannot_lie_below_its_mountpoint() {
+    let place = place();
+    let at = |name: &str| place.path().join(name);
+    std::os::unix::fs::symlink("mnt", at("link")).unwrap();
+    std::os::unix::fs::symlink("mnt/later", at("dangling")).unwrap();
+    fs::create_dir(at("bound")).unwrap();
+    let bound = Command::new("mount").args(["--bind"]).arg(at("mnt")).arg(at("bound")).output();
+    let is_bound = bound.is_ok_and(|done| done.status.success());
+    let mut paths = vec!["mnt/x", "mnt", "mnt/a/b/x", "link/x", "dangling", "link/../mnt/x"];
+    paths.extend(is_bound.then_some("bound/x"));
+    for option in ["--log-file", "--access-log", "--rescue", "--disk-cache"] {
+        for path in &paths {
+            for is_background in [true, false] {
+                let mut mount = zarrfs();
+                mount.arg("mount").arg(at("store")).arg(at("mnt")).arg(option).arg(path);
+                mount.args((!is_background).then_some("-f")).current_dir(place.path());
+                let output = mount.output().unwrap();
+                let said = String::from_utf8(output.stderr).unwrap();
+                assert_eq!(output.status.code(), Some(1), "{option} {path}: {said}");
+                assert!(said.contains(option) && said.contains("below the mountpoint"), "{said}");
+                assert_eq!(said.lines().count(), 1, "{said}");
+            }
+        }
+    }
+    if is_bound {
+        assert!(Command::new("umount").arg(at("bound")).status().unwrap().success());
+    }
+    // A name that begins with that of the mountpoint is another one.
+    let mut mount = zarrfs();
+    mount.arg("mount").arg(at("store")).arg(at("mnt")).arg("--log-file").arg(at("mnt.log"));
+    assert!(mount.status().unwrap().success());
+    assert!(zarrfs().arg("umount").arg(at("mnt")).status().unwrap().success());
+}

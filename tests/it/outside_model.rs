@@ -1,11 +1,14 @@
 //! A model of two programs that change parts of the same chunks: one through the mount, one in the
-//! store. What either has stored stays, unless the other one stores the same element later.
+//! store. What either has stored stays, unless the other one stores the same element later. A third
+//! program starts with copies of all descriptors of the first and closes them, which changes
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -55,6 +58,8 @@ enum Step {
     },
     /// It removes the value.
     Remove(usize),
+    /// The third program starts, and closes all files that are open here.
+    Start,
     /// What is in a chunk of which nothing waits is what is stored.
     Look(usize),
 }
@@ -71,6 +76,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..CHUNKS, elements, how, any::<bool>())
             .prop_map(|(value, at, how, keeps_time)| Step::Change { value, at, how, keeps_time }),
         1 => (0..CHUNKS).prop_map(Step::Remove),
+        3 => Just(Step::Start),
         4 => (0..CHUNKS).prop_map(Step::Look),
     ]
 }
@@ -183,6 +189,7 @@ impl Model {
                 self.remove(value % (CHUNKS / self.way.shard));
             }
             Step::Remove(_) => {}
+            Step::Start => assert!(Command::new("true").status().unwrap().success()),
             Step::Look(chunk) => self.look(*chunk),
         }
     }

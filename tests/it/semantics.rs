@@ -924,6 +924,7 @@ fn every_paragraph_has_a_test() {
         "outside",
         "outside_model",
         "passthrough",
+        "replaced",
         "sweeps",
         "unmount",
         "views",

@@ -360,6 +360,63 @@ def test_hostile_clients_take_bounded_memory_and_others_are_served(climate):
         assert len(silent) == 1000
 
 
+def until_idle(server):
+    """Returns when the server works for no client: all that it waits for are the clients."""
+    def spent():
+        return Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+
+    before = None
+    while before != (before := spent()):
+        time.sleep(0.5)
+
+
+def test_clients_that_take_nothing_keep_no_other_from_its_answer(climate):
+    """Small files, and long ones: whoever takes an answer gets it, and soon."""
+    with serving(climate) as server, contextlib.ExitStack() as stack:
+        for _ in range(500):
+            stalled = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE))
+            stalled.sendall(f"GET {server.root}big.raw HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        until_idle(server)
+        for path in ["t2m/zarr.json", "t2m.npy", "", "t2m.raw"]:
+            began = time.monotonic()
+            assert server.get(path)[0] == 200
+            assert time.monotonic() - began < 5, path
+        began = time.monotonic()
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{server.root}big.raw") as answer:
+            for _ in range(64):
+                assert answer.read(1 << 20) == b"\7" * (1 << 20)
+        assert time.monotonic() - began < 60
+        assert server.memory() < 800 << 20
+
+
+@pytest.mark.parametrize("what", ["silent", "half", "drips", "stalled"])
+def test_connections_that_the_server_waits_for_give_way_to_others(climate, what):
+    with serving(climate, "--connections", "50") as server, contextlib.ExitStack() as stack:
+        get = f"GET {server.root}big.raw HTTP/1.1\r\nHost: localhost\r\n".encode()
+        held = []
+        for _ in range(60):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE))
+            one.sendall({"silent": b"", "half": get[:20], "drips": get, "stalled": get + b"\r\n"}[what])
+            held.append(one)
+        done = threading.Event()
+
+        def drip():
+            while not done.wait(0.3):
+                for one in held:
+                    with contextlib.suppress(OSError):
+                        one.sendall(b"x")
+
+        if what == "drips":
+            stack.callback(done.set)
+            threading.Thread(target=drip, daemon=True).start()
+        if what == "stalled":
+            until_idle(server)
+        for _ in range(3):
+            began = time.monotonic()
+            assert server.get("t2m/zarr.json")[0] == 200
+            assert time.monotonic() - began < 4
+
+
 def test_headers_longer_than_the_limit_are_refused_and_the_next_request_is_answered(server):
     def asked(ranges):
         """The answer to a request with so many ranges. The server closes the connection before it has read all."""

@@ -285,8 +285,10 @@ impl Tested {
             }
             Operation::Resize(shape) => {
                 self.model.shape.iter_mut().zip(shape).for_each(|(len, new)| *len = *new);
-                self.array.erase_outside(&self.model.shape).expect("erased");
                 let inside = self.array.grid().resized(&self.model.shape);
+                for coords in self.want.keys().filter(|coords| !inside.contains(coords)) {
+                    self.array.chunks().erase_values(std::slice::from_ref(coords)).expect("erased");
+                }
                 self.want.retain(|coords, _| inside.contains(coords));
                 self.array = Self::open(&self.store, &self.model, self.layout);
             }

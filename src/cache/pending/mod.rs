@@ -24,6 +24,7 @@ mod storing;
 mod table;
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -39,7 +40,6 @@ use crate::array::{Array, Coords};
 use crate::budget::Lease;
 use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
-use crate::metadata::model::Levels;
 use crate::store::{Key, Stat, Version};
 
 /// Selects the values to be stored.
@@ -416,10 +416,11 @@ impl PendingChunks {
         Some((shard.path.clone(), chunks.collect()))
     }
 
-    /// Returns the path of the array with pending chunks in the value of `key`.
-    pub(super) fn path(&self, key: &Key) -> Option<(NodePath, Option<Levels>)> {
+    /// Returns the path of the array with pending chunks in the value of `key`, and the array that
+    /// they were written for.
+    pub(super) fn path(&self, key: &Key) -> Option<(NodePath, Arc<Array>)> {
         let table = self.table.lock();
-        table.shards.get(key).map(|shard| (shard.path.clone(), shard.array.encoded_levels()))
+        table.shards.get(key).map(|shard| (shard.path.clone(), Arc::clone(&shard.array)))
     }
 
     /// Updates the total cost after a chunk changed; `before` was its cost.

@@ -2,7 +2,7 @@
 #![expect(clippy::doc_markdown, reason = "these comments are printed as help, with their marks")]
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -94,6 +94,19 @@ pub struct MountOptions {
     pub write: WriteOptions,
     #[command(flatten)]
     pub tree: TreeOptions,
+}
+
+impl MountOptions {
+    /// Returns the options with the files that the daemon writes itself.
+    pub fn outputs(&self) -> Vec<(&'static str, Option<&Path>)> {
+        let mut outputs = vec![
+            ("--log-file", self.tree.log_file.as_deref()),
+            ("--access-log", self.access_log.as_deref()),
+            ("--rescue", self.write.rescue.as_deref()),
+        ];
+        outputs.extend(self.tree.remote.outputs());
+        outputs
+    }
 }
 
 #[cfg(feature = "serve")]

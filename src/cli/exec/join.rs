@@ -5,12 +5,14 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::geteuid;
 
 use super::mountpoint::{private_base, safe_base};
 use crate::cli::failure::{Failure, failed};
+use crate::cli::print;
 use crate::error::Kind;
 use crate::sys::{self, Others, OwnDirectory};
 
@@ -26,6 +28,9 @@ const JOBS: [&str; 9] = [
     "JOB_ID",
     "PMIX_NAMESPACE",
 ];
+
+/// How long a task waits for its turn before it says so.
+const NOTICE: Duration = Duration::from_secs(5);
 
 /// What distinguishes machines and containers that share a directory.
 const MACHINE: [&str; 3] = ["/proc/self/ns/mnt", "/proc/self/ns/user", "/proc/self/ns/pid"];
@@ -47,6 +52,19 @@ pub struct Rendezvous {
 pub struct Turn {
     dir: OwnDirectory,
     _lock: File,
+}
+
+/// Tells the user why the task does not begin.
+fn report_wait(lock: &Path, holder: Option<u32>) {
+    let shown = lock.display();
+    let what = match holder {
+        Some(process) if sys::is_stopped(process) => {
+            format!("process {process}, which is stopped; kill -CONT {process} resumes it")
+        }
+        Some(process) => format!("process {process}, which begins or ends the mount"),
+        None => "another task, which begins or ends the mount".to_owned(),
+    };
+    print::error(&format!("zarrfs: {shown}: waiting for {what}"));
 }
 
 impl Rendezvous {
@@ -79,7 +97,8 @@ impl Rendezvous {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 lock => lock.map_err(at)?,
             };
-            sys::wait_for_lock(&lock).map_err(at)?;
+            let report = |holder| report_wait(&dir.shown().join(&self.lock), holder);
+            sys::wait_for_lock(&lock, NOTICE, report).map_err(at)?;
             if dir.is_named(&self.lock, &lock).map_err(at)? {
                 return Ok(Turn { dir, _lock: lock });
             }

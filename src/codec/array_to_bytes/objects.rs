@@ -124,6 +124,82 @@ impl Objects {
         Ok(fill.item(dtype).into_owned())
     }
 
+    /// Returns the encoded elements of a list, in order.
+    fn leaves<'b>(&self, list: &'b [u8]) -> Result<Vec<&'b [u8]>> {
+        let shape = self.shape(list)?;
+        let mut leaves = Vec::new();
+        self.notation.for_each_leaf(list, &shape, 2, &mut |leaf| {
+            leaves.push(leaf);
+            Ok(())
+        })?;
+        Ok(leaves)
+    }
+
+    /// Whether an encoded element decodes to these bytes.
+    fn is_form_of(&self, leaf: &[u8], item: &[u8]) -> bool {
+        let Ok(value) = self.notation.value(leaf, self.limit.max(LEAST_LIMIT)) else {
+            return false;
+        };
+        match (&self.elements.dtype, value) {
+            (DType::String, Value::String(text)) => text.as_bytes() == item,
+            (DType::String, Value::Null) => item.is_empty(),
+            (DType::String, other) => {
+                written(&other, self.limit).is_some_and(|text| text.as_bytes() == item)
+            }
+            (_, value) => self.item(&value).is_ok_and(|found| found == item),
+        }
+    }
+
+    /// Encodes a chunk. Elements that `old` has at the same place keep its form.
+    fn encode_keeping(&self, decoded: &[u8], old: &[&[u8]]) -> Result<Bytes> {
+        let items: Box<dyn Iterator<Item = &[u8]>> = if self.elements.dtype == DType::String {
+            Box::new(texts::items(decoded, self.elements.count()?)?.all())
+        } else {
+            Box::new(decoded.chunks_exact(self.elements.dtype.item_len().max(1)))
+        };
+        let notation = self.notation;
+        let rows = self.elements.shape.as_slice();
+        let first = rows.first().copied().unwrap_or(1);
+        let mut target = Vec::new();
+        notation.open(first.saturating_add(2), &mut target);
+        // For each dimension but the first, outermost first, the number of elements in a row.
+        let inner: Vec<(u64, u64)> = (1..rows.len())
+            .map(|axis| {
+                let product = rows.iter().skip(axis).fold(1_u64, |len, n| len.saturating_mul(*n));
+                (product, rows.get(axis).copied().unwrap_or(1))
+            })
+            .collect();
+        let mut at = 0_u64;
+        for item in items {
+            for (len, count) in &inner {
+                if at.is_multiple_of((*len).max(1)) {
+                    notation.open(*count, &mut target);
+                }
+            }
+            let kept = usize::try_from(at).ok().and_then(|at| old.get(at));
+            match kept.filter(|kept| self.is_form_of(kept, item)) {
+                Some(kept) => target.extend_from_slice(kept),
+                None => self.write(item, &mut target)?,
+            }
+            at = at.saturating_add(1);
+            let ended = inner.iter().rev().take_while(|(len, _)| at.is_multiple_of((*len).max(1)));
+            ended.for_each(|_| notation.close(&mut target));
+            notation.next(&mut target);
+        }
+        notation.write(Scalar::Text(&self.type_name), &mut target);
+        notation.next(&mut target);
+        notation.open(u64::try_from(rows.len()).unwrap_or_default(), &mut target);
+        for (axis, len) in rows.iter().enumerate() {
+            if axis > 0 {
+                notation.next(&mut target);
+            }
+            notation.write(Scalar::Int(i128::from(*len)), &mut target);
+        }
+        notation.close(&mut target);
+        notation.close(&mut target);
+        Ok(target.into())
+    }
+
     fn write(&self, item: &[u8], target: &mut Vec<u8>) -> Result<()> {
         let scalar = match (&self.elements.dtype, Format::of(&self.elements.dtype)) {
             (DType::Bool, _) => Scalar::Bool(item.iter().any(|byte| *byte != 0)),
@@ -219,49 +295,18 @@ impl Notation {
 }
 
 impl ArrayToBytes for Objects {
+    fn has_spellings(&self) -> bool {
+        true
+    }
+
     fn encode(&self, decoded: Buffer, _extent: &[u64]) -> Result<Bytes> {
-        let items: Box<dyn Iterator<Item = &[u8]>> = if self.elements.dtype == DType::String {
-            Box::new(texts::items(&decoded, self.elements.count()?)?.all())
-        } else {
-            Box::new(decoded.chunks_exact(self.elements.dtype.item_len().max(1)))
-        };
-        let notation = self.notation;
-        let rows = self.elements.shape.as_slice();
-        let first = rows.first().copied().unwrap_or(1);
-        let mut target = Vec::new();
-        notation.open(first.saturating_add(2), &mut target);
-        // For each dimension but the first, outermost first, the number of elements in a row.
-        let inner: Vec<(u64, u64)> = (1..rows.len())
-            .map(|axis| {
-                let product = rows.iter().skip(axis).fold(1_u64, |len, n| len.saturating_mul(*n));
-                (product, rows.get(axis).copied().unwrap_or(1))
-            })
-            .collect();
-        let mut at = 0_u64;
-        for item in items {
-            for (len, count) in &inner {
-                if at.is_multiple_of((*len).max(1)) {
-                    notation.open(*count, &mut target);
-                }
-            }
-            self.write(item, &mut target)?;
-            at = at.saturating_add(1);
-            let ended = inner.iter().rev().take_while(|(len, _)| at.is_multiple_of((*len).max(1)));
-            ended.for_each(|_| notation.close(&mut target));
-            notation.next(&mut target);
-        }
-        notation.write(Scalar::Text(&self.type_name), &mut target);
-        notation.next(&mut target);
-        notation.open(u64::try_from(rows.len()).unwrap_or_default(), &mut target);
-        for (axis, len) in rows.iter().enumerate() {
-            if axis > 0 {
-                notation.next(&mut target);
-            }
-            notation.write(Scalar::Int(i128::from(*len)), &mut target);
-        }
-        notation.close(&mut target);
-        notation.close(&mut target);
-        Ok(target.into())
+        self.encode_keeping(&decoded, &[])
+    }
+
+    fn encode_over(&self, decoded: Buffer, _extent: &[u64], old: &[u8]) -> Result<Bytes> {
+        // A list that cannot be read has no elements to keep.
+        let leaves = self.leaves(old).unwrap_or_default();
+        self.encode_keeping(&decoded, &leaves)
     }
 
     fn decode(&self, encoded: Bytes) -> Result<Buffer> {

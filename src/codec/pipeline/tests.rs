@@ -31,6 +31,24 @@ fn a_chunk_of_another_length_is_damage() {
 }
 
 #[test]
+fn an_encoded_chunk_of_another_length_is_damage_where_all_have_one() {
+    let checked = spec("crc32c", "{}");
+    let compressed = spec("gzip", r#"{"level": 1}"#);
+    for (specs, expected) in
+        [(vec![], Some(6)), (vec![checked], Some(10)), (vec![compressed], None)]
+    {
+        let pipeline = bind(&specs, &[3], DType::Uint(2));
+        for len in [0, 5, 6, 10, 11] {
+            let is_known = pipeline.check_encoded_len(&vec![0; len]);
+            match expected {
+                Some(right) => assert_eq!(is_known.ok(), (len == right).then_some(true)),
+                None => assert_eq!(is_known.ok(), Some(false)),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_chunk_that_its_codecs_make_too_long_to_read_is_not_encoded() {
     let base64 = || spec("numcodecs.base64", "{}");
     let len = 3 << 20;

@@ -27,9 +27,10 @@ use crate::metadata::draft::{FILTERS, FORMAT_OF_2019, are_filters};
 use crate::metadata::era::Era;
 use crate::metadata::model::{Array, KeyEncoding, Separator};
 use crate::metadata::types::{Endian, numpy_type};
+use crate::metadata::v3::NUMPY_DTYPE;
 
 /// Members of released v3, and those of drafts that only the mount sets.
-const DROPPED: [&str; 12] = [
+const DROPPED: [&str; 13] = [
     "zarr_format",
     "node_type",
     "chunk_key_encoding",
@@ -42,6 +43,7 @@ const DROPPED: [&str; 12] = [
     "compressor",
     "chunk_codecs",
     "dimension_separator",
+    NUMPY_DTYPE,
 ];
 
 /// The extension that defines complex numbers.

@@ -263,7 +263,11 @@ proptest! {
         };
         prop_assert_eq!(&made.shape, &shown.shape);
         prop_assert_eq!(&made.dtype, &shown.dtype);
-        prop_assert_eq!(made.fill.item(&made.dtype), shown.fill.item(&made.dtype));
+        // Zarr 2 has none if xarray would mask it: then a mount refuses the array, and `convert`
+        // stores every chunk.
+        if made.fill.is_defined() || dialect != Dialect::V2 {
+            prop_assert_eq!(made.fill.item(&made.dtype), shown.fill.item(&made.dtype));
+        }
         prop_assert_eq!(&made.chunk_shape, &shown.chunk_shape);
         let text = super::super::shown::array(&made, &ShownChunks::decoded(&made, &made.chunk_shape));
         let again = dialect.new_document(&NodePath::root(), text.as_bytes(), &policy);

@@ -15,9 +15,10 @@ use crate::metadata::conventions::{self, DIMENSIONS, FILL, OME, names_of};
 use crate::metadata::model::{Array, Group, KeyEncoding, Separator};
 use crate::metadata::types::{Endian, numpy_type};
 use crate::metadata::v2::{SEPARATOR, fill_to_json, shown_attributes};
+use crate::metadata::v3::NUMPY_DTYPE;
 
 /// Members of released v3 and of the drafts.
-const DROPPED: [&str; 12] = [
+const DROPPED: [&str; 13] = [
     "node_type",
     "data_type",
     "chunk_grid",
@@ -30,6 +31,7 @@ const DROPPED: [&str; 12] = [
     "extensions",
     "chunk_memory_layout",
     "separator",
+    NUMPY_DTYPE,
 ];
 
 /// Changes `text`, which a program wrote, to the stored metadata file of a group, and returns the
@@ -174,9 +176,11 @@ fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
     let is_zero = fill.item(&array.dtype).iter().all(|byte| *byte == 0);
     let is_nan = |fill: &FillValue| fill.to_json(&array.dtype) == "NaN";
     match masked.transpose()? {
-        // Missing chunks read as zero without it, and then zero is not masked.
-        None if is_zero => Ok(FillValue::UNDEFINED),
-        None => Ok(fill),
+        // Masking it changes nothing: no element equals it, and a masked element reads as it.
+        None if conventions::is_masked_by_itself(&fill, &array.dtype) => Ok(fill),
+        // Otherwise elements that equal the fill value would be masked. Missing chunks then read
+        // as zero, so `convert` also stores them if that is another value, and a mount refuses.
+        None => Ok(FillValue::UNDEFINED),
         Some(masked) if masked == fill || is_nan(&fill) => {
             text.remove(&["attributes", FILL])?;
             Ok(masked)

@@ -23,6 +23,7 @@ use rustix::io::Errno;
 use super::names::c_name;
 use super::trust::{self, Last};
 use crate::error::{Error, Kind, Result};
+use crate::store::Omissions;
 use crate::sys::{self, Links};
 
 /// The most links on one path.
@@ -41,6 +42,8 @@ pub(super) struct Root {
     known: Mutex<HashMap<Box<str>, Known>>,
     /// Whether only some links are followed (`trust`).
     has_others: AtomicBool,
+    /// What listings leave out.
+    pub(super) omissions: Omissions,
 }
 
 /// The directories that a path goes through.
@@ -60,7 +63,12 @@ struct Known {
 
 impl Root {
     pub(super) fn new(fd: OwnedFd) -> Self {
-        Self { fd, known: Mutex::default(), has_others: AtomicBool::new(false) }
+        Self {
+            fd,
+            known: Mutex::default(),
+            has_others: AtomicBool::new(false),
+            omissions: Omissions::default(),
+        }
     }
 
     /// Follows from now on only links that do not give one user the rights of another.

@@ -23,9 +23,13 @@ use super::session::{Session, Written};
 use crate::error::{Error, Kind, Result};
 use crate::store::{Key, NewFile};
 use crate::sys::{self, Links, path_of};
+use crate::waiting;
 
 /// How long to wait for another writer of the same key.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often to look at the writer that holds the lock.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The lock for writing one key: its lock file, locked, in the directory of the key.
 pub(super) struct KeyLock<'s> {
@@ -38,6 +42,26 @@ pub(super) struct KeyLock<'s> {
 
 fn is_there(dir: &OwnedFd, name: &CStr) -> bool {
     statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// Fails if the writer that holds the lock of a key was stopped, or has held it for too long.
+fn check_holder(session: &Session, key: &Key, since: Instant) -> Result<()> {
+    let holder = session.other_writer_of(key);
+    let busy = |detail: String| Err(Error::new(Kind::Os(libc::EAGAIN), detail));
+    match holder {
+        Some(process) if sys::is_stopped(process) => busy(format!(
+            "process {process} is writing it and is stopped; kill -CONT {process} resumes it"
+        )),
+        _ if since.elapsed() <= LOCK_PATIENCE => Ok(()),
+        Some(process) => busy(format!(
+            "process {process} has held its lock file for {} seconds",
+            LOCK_PATIENCE.as_secs()
+        )),
+        None => busy(format!(
+            "another program has held its lock file for {} seconds; `fuser` names the program",
+            LOCK_PATIENCE.as_secs()
+        )),
+    }
 }
 
 impl<'s> KeyLock<'s> {
@@ -54,6 +78,7 @@ impl<'s> KeyLock<'s> {
         let lock_name = c_name(&lock_name(key.name()))?;
         let started = Instant::now();
         let written = session.write(key);
+        let mut looked = LOOK;
         loop {
             let dir = make_parent(root, key)?;
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
@@ -95,12 +120,12 @@ impl<'s> KeyLock<'s> {
                     // The file is a hard link to another value, which must not be overwritten.
                     unlinkat(&dir, &lock_name, AtFlags::empty())?;
                 }
-            } else if started.elapsed() > LOCK_PATIENCE {
-                return Err(Error::new(
-                    Kind::Busy,
-                    "another program has held its lock file for 30 seconds",
-                ));
             } else {
+                waiting::check_before_change()?;
+                if started.elapsed() > looked {
+                    looked = looked.saturating_add(LOOK);
+                    check_holder(session, key, started)?;
+                }
                 std::thread::park_timeout(Duration::from_micros(200));
             }
         }

@@ -19,6 +19,9 @@ use crate::sys::Dir;
 /// The most nested directories to walk; all of them are open.
 const MAX_LEVELS: usize = 256;
 
+/// The most links to directories that a walk follows.
+const MAX_FOLLOWED: usize = 100_000;
+
 /// A directory that is being listed.
 pub(super) struct Listing {
     root: Arc<Root>,
@@ -32,8 +35,12 @@ pub(super) struct Listing {
 /// have.
 pub(super) struct Found {
     shown: Option<Entry>,
-    /// Whether it is a link to a directory, or is one of its parents: a walk does not enter it.
+    /// Whether it is a link to a directory.
     is_linked_dir: bool,
+    /// Whether it is one of its own parents.
+    is_circle: bool,
+    /// Whether it is a link that leads to nothing in the store.
+    is_dangling: bool,
 }
 
 impl Listing {
@@ -58,8 +65,15 @@ impl Listing {
     }
 
     fn found(&self, entry: &DirEntry) -> Found {
-        let hidden = Found { shown: None, is_linked_dir: false };
-        let Ok(name) = entry.file_name().to_str() else { return hidden };
+        let hidden =
+            Found { shown: None, is_linked_dir: false, is_circle: false, is_dangling: false };
+        let Ok(name) = entry.file_name().to_str() else {
+            self.omit(entry, "its name is not UTF-8, so no key can have it");
+            return hidden;
+        };
+        if name.ends_with(LOCK_SUFFIX) {
+            self.omit(entry, "names that end in .__lock are those of lock files");
+        }
         let is_private = || self.prefix.is_root() && name == PRIVATE;
         if name.ends_with(LOCK_SUFFIX)
             || is_session(&self.prefix, name)
@@ -75,12 +89,20 @@ impl Listing {
         // A link that leads to itself is no directory. Reading it reports an error.
         let is_circle = is_circle && !self.leads_to_itself(name);
         let name = name.to_owned();
-        let is_linked_dir =
-            is_circle || (entry.file_type() == FileType::Symlink && kind == FileType::Directory);
+        let is_linked_dir = entry.file_type() == FileType::Symlink && kind == FileType::Directory;
         // List sockets and similar files as keys, so that reading them reports an error.
         let shown =
             if kind == FileType::Directory { Entry::Prefix(name) } else { Entry::Key(name) };
-        Found { shown: Some(shown), is_linked_dir }
+        let is_dangling = entry.file_type() == FileType::Symlink && kind == FileType::Unknown;
+        Found { shown: Some(shown), is_linked_dir, is_circle, is_dangling }
+    }
+
+    /// Notes a directory that is not shown: there may be nodes or chunks in it.
+    fn omit(&self, entry: &DirEntry, why: &str) {
+        if !matches!(entry.file_type(), FileType::RegularFile | FileType::Fifo | FileType::Socket) {
+            let name = entry.file_name().to_string_lossy();
+            self.root.omissions.note(&format!("{}{name}", self.prefix), why);
+        }
     }
 
     /// Whether a directory holds anything that the store shows.
@@ -124,27 +146,50 @@ impl Iterator for Listing {
     }
 }
 
-/// Iterates over all keys below a prefix, depth first, without following links to directories,
-/// which may lead in a circle.
+/// Whether a walk enters directories through links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Follow {
+    /// Not: links may show the same directories under any number of names.
+    None,
+    /// As the look-up of a key does, at most [`MAX_FOLLOWED`] links.
+    All,
+}
+
+/// Iterates over all keys below a prefix, depth first.
 pub(super) struct Walk {
     open: Vec<Listing>,
+    follow: Follow,
+    followed: usize,
 }
 
 impl Walk {
     /// Begins with the entries of `listing`.
-    pub(super) fn below(listing: Option<Listing>) -> Self {
-        Self { open: listing.into_iter().collect() }
+    pub(super) fn below(listing: Option<Listing>, follow: Follow) -> Self {
+        Self { open: listing.into_iter().collect(), follow, followed: 0 }
     }
 
     /// Returns the key of an entry, or opens a directory to be walked next.
     fn enter(&mut self, found: Found) -> Result<Option<Key>> {
         let Some(listing) = self.open.last() else { return Ok(None) };
+        if let Some(entry) = found.shown.as_ref().filter(|_| found.is_dangling)
+            && self.follow == Follow::All
+        {
+            let place = format!("{}{}", listing.prefix, entry.name());
+            let why = "a link that leads to nothing in the store, so its value is missing";
+            listing.root.omissions.note(&place, why);
+        }
         match found.shown {
-            Some(_) if found.is_linked_dir => Ok(None),
+            Some(_) if found.is_circle => Ok(None),
+            Some(_) if found.is_linked_dir && self.follow == Follow::None => Ok(None),
             Some(Entry::Key(name)) => listing.prefix.key(&name).map(Some),
             Some(Entry::Prefix(name)) => {
                 if self.open.len() >= MAX_LEVELS {
                     let detail = format!("directories nested more than {MAX_LEVELS} deep");
+                    return Err(Error::too_large(detail).at(&listing.prefix));
+                }
+                self.followed = self.followed.saturating_add(usize::from(found.is_linked_dir));
+                if self.followed > MAX_FOLLOWED {
+                    let detail = format!("symbolic links to more than {MAX_FOLLOWED} directories");
                     return Err(Error::too_large(detail).at(&listing.prefix));
                 }
                 let below = Listing::open(&listing.root, &listing.prefix.join(&name)?)?;

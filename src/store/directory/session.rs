@@ -20,6 +20,7 @@
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, Permissions};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::sync::Arc;
@@ -33,10 +34,13 @@ use super::names::{ASIDE, WRITING, c_name};
 use super::parents::MAKE_ATTEMPTS;
 use crate::error::{Error, Kind, Result};
 use crate::store::{Aside, Key, PRIVATE, Prefix};
-use crate::sys::{self, Links};
+use crate::sys::{self, Dir, Links};
 
 /// The length above which a session file is truncated to the keys being written.
 const CUT_LEN: u64 = 64 << 10;
+
+/// The most bytes of the session file of another writer that are read.
+const MOST_READ: u64 = 2 * CUT_LEN;
 
 /// The session of this writer.
 #[derive(Debug)]
@@ -94,6 +98,28 @@ impl Session {
             log::debug!("{PRIVATE}: {error}");
         }
         Written { session: self, key: key.clone() }
+    }
+
+    /// Returns the process of another session that writes `key`, or has written it just now; a
+    /// stopped one rather than others. `None` if there is none on this machine since its boot.
+    pub(super) fn other_writer_of(&self, key: &Key) -> Option<u32> {
+        let dir = open_private(&self.root).ok()??;
+        let (boot, own) = (boot(), std::process::id());
+        let of_entry = |name: &CStr| {
+            let id = name.to_str().ok()?.strip_prefix(WRITING)?;
+            let process = id.split('-').next()?.parse().ok().filter(|process| *process != own)?;
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+            let file = File::from(sys::open_beneath(&dir, name, flags, Links::Refuse).ok()?);
+            let mut text = Vec::new();
+            file.take(MOST_READ).read_to_end(&mut text).ok()?;
+            let mut keys = text.strip_prefix(boot.as_bytes())?.split(|byte| *byte == 0);
+            keys.any(|written| written == key.as_str().as_bytes()).then_some(process)
+        };
+        let entries = Dir::new(dir.try_clone().ok()?).ok()?;
+        let mut writers: Vec<u32> =
+            entries.filter_map(|entry| of_entry(entry.ok()?.file_name())).collect();
+        writers.sort_by_key(|process| !sys::is_stopped(*process));
+        writers.first().copied()
     }
 
     /// Returns a place for the temporary values of one change.

@@ -263,8 +263,8 @@ impl Server for Cached {
         self.shared.server.lists_subtrees()
     }
 
-    fn lists_dotted_names(&self) -> bool {
-        self.shared.server.lists_dotted_names()
+    fn proves_absence(&self) -> bool {
+        self.shared.server.proves_absence()
     }
 
     fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {

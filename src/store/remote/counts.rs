@@ -18,6 +18,7 @@ pub(super) struct Counted {
     deletes: AtomicU64,
     received_len: Arc<AtomicU64>,
     sent_len: AtomicU64,
+    answered: Arc<AtomicU64>,
 }
 
 impl Counted {
@@ -30,6 +31,7 @@ impl Counted {
             deletes: AtomicU64::new(0),
             received_len: Arc::default(),
             sent_len: AtomicU64::new(0),
+            answered: Arc::default(),
         }
     }
 
@@ -43,9 +45,21 @@ impl Counted {
             deletes: count(&self.deletes),
             received_len: count(&self.received_len),
             sent_len: count(&self.sent_len),
+            answered: count(&self.answered),
             disk_hits: 0,
             disk_len: 0,
         }
+    }
+}
+
+impl Counted {
+    /// Counts an answer before it is reported.
+    fn counting<T: 'static>(&self, report: Report<T>) -> Report<T> {
+        let answered = Arc::clone(&self.answered);
+        Box::new(move |answer| {
+            answered.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
+            report(answer);
+        })
     }
 }
 
@@ -57,6 +71,7 @@ impl Server for Counted {
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
         self.gets.fetch_add(1, Ordering::Relaxed);
         let received = Arc::clone(&self.received_len);
+        let report = self.counting(report);
         let counted: Report<Option<Value>> = Box::new(move |answer| {
             if let Ok(Some(value)) = &answer {
                 received.fetch_add(len_of(&value.bytes), Ordering::Relaxed);
@@ -70,12 +85,12 @@ impl Server for Counted {
         self.puts.fetch_add(1, Ordering::Relaxed);
         let len = bytes.iter().map(|some| len_of(some)).fold(0, u64::saturating_add);
         self.sent_len.fetch_add(len, Ordering::Relaxed);
-        self.server.put(key, bytes, condition, report);
+        self.server.put(key, bytes, condition, self.counting(report));
     }
 
     fn delete(&self, keys: &[Key], report: Report<()>) {
         self.deletes.fetch_add(1, Ordering::Relaxed);
-        self.server.delete(keys, report);
+        self.server.delete(keys, self.counting(report));
     }
 
     fn stop(&self) {
@@ -86,13 +101,13 @@ impl Server for Counted {
         self.server.lists_subtrees()
     }
 
-    fn lists_dotted_names(&self) -> bool {
-        self.server.lists_dotted_names()
+    fn proves_absence(&self) -> bool {
+        self.server.proves_absence()
     }
 
     fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
         self.lists.fetch_add(1, Ordering::Relaxed);
-        self.server.list(prefix, depth, start, report);
+        self.server.list(prefix, depth, start, self.counting(report));
     }
 
     fn has_tag(&self, stat: &Stat, tag: &str) -> Option<bool> {

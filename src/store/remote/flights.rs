@@ -451,7 +451,11 @@ impl Landing {
     fn land(mut self, answer: Result<Option<Value>>) {
         if let Ok(value) = &answer {
             let stat = value.as_ref().map(|value| value.stat);
-            self.shared.names.keep_stat(&self.key, self.flight.began, stat);
+            // A listing says otherwise, so the next reader of the value asks again.
+            let is_contradicted = stat.is_none() && self.shared.names.is_listed(&self.key);
+            if !is_contradicted {
+                self.shared.names.keep_stat(&self.key, self.flight.began, stat);
+            }
         }
         self.answer = Some(answer);
     }

@@ -158,7 +158,7 @@ impl Server for MemoryServer {
         !self.is_web.load(Ordering::Relaxed)
     }
 
-    fn lists_dotted_names(&self) -> bool {
+    fn proves_absence(&self) -> bool {
         !self.is_web.load(Ordering::Relaxed)
     }
 

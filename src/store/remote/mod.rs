@@ -23,13 +23,13 @@ mod writing;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::{
-    ByteRange, Entries, Entry, Expected, Found, Key, Keys, ListableStore, Prefix, ReadableStore,
-    Requests, Room, Stat, Value,
+    ByteRange, Entries, Entry, Expected, Found, Key, Keys, ListableStore, Omissions, Prefix,
+    ReadableStore, Requests, Room, Stat, Value,
 };
 use crate::bounded::{self, Bounded};
 use crate::error::{At, Result};
@@ -103,6 +103,7 @@ pub struct RemoteStore {
     /// How often writers of a value have lost against others since one was stored. A leaf lock.
     conflicts: Mutex<Bounded<Key, u32>>,
     permission: Arc<Permission>,
+    omissions: Omissions,
 }
 
 impl RemoteStore {
@@ -114,7 +115,7 @@ impl RemoteStore {
     ) -> Result<Self> {
         let counted = Arc::new(Counted::new(server));
         let server: Arc<dyn Server> = Arc::<Counted>::clone(&counted);
-        let names = NameCache::new(limits.ttl, server.lists_dotted_names());
+        let names = NameCache::new(limits.ttl, server.proves_absence());
         let names = Arc::new(names);
         let visits = Arc::new(Visits::new());
         let with = |cache| {
@@ -144,6 +145,7 @@ impl RemoteStore {
             rewriting: Mutex::default(),
             conflicts,
             permission,
+            omissions: Omissions::default(),
         })
     }
 
@@ -160,6 +162,31 @@ impl RemoteStore {
             asked.note(listed.as_ref().copied());
         });
         self.server.list(&Prefix::root(), Depth::Directory, Start::First, report);
+    }
+
+    /// Reads a range for which the server has answered that the value is not there, although a
+    /// listing has it: a program may have removed it since, or the server does not say the truth.
+    fn read_again(&self, range: &(Key, ByteRange)) -> Result<Option<Value>> {
+        let key = &range.0;
+        if !self.names.is_listed(key) {
+            return Ok(None);
+        }
+        let found = self.flights.read(std::slice::from_ref(range), |key| self.known_len(key))?;
+        if let Some(found) = found.into_iter().next().flatten() {
+            return Ok(Some(found));
+        }
+        let list = |report| {
+            self.server.list(&key.parent(), Depth::Directory, Start::First, report);
+        };
+        let entry = Entry::Key(key.name().to_owned());
+        // If the list cannot be read, nothing says that the value is there.
+        let page = wait(list).unwrap_or_default();
+        if page.entries.iter().any(|(listed, _)| *listed == entry) {
+            let why = "it is listed, but the server answers that it is not there";
+            self.omissions.note(key.as_str(), why);
+        }
+        self.names.keep_stat(key, Instant::now(), None);
+        Ok(None)
     }
 
     fn is_absent(&self, key: &Key) -> bool {
@@ -230,7 +257,10 @@ impl ReadableStore for RemoteStore {
             .filter(|(_, is_absent)| !**is_absent)
             .map(|(range, _)| range.clone())
             .collect();
-        let read = self.flights.read(&wanted, |key| self.known_len(key))?;
+        let mut read = self.flights.read(&wanted, |key| self.known_len(key))?;
+        for (range, found) in wanted.iter().zip(&mut read).filter(|(_, found)| found.is_none()) {
+            *found = self.read_again(range)?;
+        }
         if let Some(((key, _), _)) = wanted.iter().zip(&read).find(|(_, read)| read.is_some()) {
             self.permission.note_read(key);
         }
@@ -250,7 +280,11 @@ impl ReadableStore for RemoteStore {
         // A program that asks for many stats at once does not read all the values.
         let is_few = unknown.len() <= FEW;
         let len = if self.names.holds() && is_few { FIRST_LEN } else { 1 };
-        let stats = self.flights.stat(&unknown, len)?;
+        let mut stats = self.flights.stat(&unknown, len)?;
+        for (key, stat) in unknown.iter().zip(&mut stats).filter(|(_, stat)| stat.is_none()) {
+            let found = self.read_again(&(key.clone(), ByteRange::first(len)))?;
+            *stat = found.map(|found| found.stat);
+        }
         if let Some((key, _)) = unknown.iter().zip(&stats).find(|(_, stat)| stat.is_some()) {
             self.permission.note_read(key);
         }
@@ -263,6 +297,22 @@ impl ReadableStore for RemoteStore {
                 Known::Unknown => stats.next().flatten(),
             })
             .collect())
+    }
+
+    fn stat_since(&self, keys: &[Key], since: Instant) -> Result<Vec<Option<Stat>>> {
+        let outdated = |key: &&Key| !self.names.is_known_since(key, since);
+        let outdated: Vec<Key> = keys.iter().filter(outdated).cloned().collect();
+        for key in &outdated {
+            self.names.forget(key);
+            self.flights.forget(key);
+        }
+        let asked = self.flights.stat(&outdated, 1)?;
+        let mut asked = outdated.iter().zip(asked).peekable();
+        let mut stat_of = |key: &Key| match asked.next_if(|(known, _)| *known == key) {
+            Some((_, stat)) => Ok(stat),
+            None => self.stat(std::slice::from_ref(key)).map(|mut stats| stats.pop().flatten()),
+        };
+        keys.iter().map(&mut stat_of).collect()
     }
 
     fn has_tag(&self, stat: &Stat, tag: &str) -> Option<bool> {
@@ -291,8 +341,16 @@ impl ListableStore for RemoteStore {
         false
     }
 
-    fn lists_dotted_names(&self) -> bool {
-        self.server.lists_dotted_names()
+    fn proves_absence(&self) -> bool {
+        self.server.proves_absence()
+    }
+
+    fn doubt(&self, keys: &[Key]) {
+        self.names.doubt(keys);
+    }
+
+    fn omissions(&self) -> Omissions {
+        self.omissions.clone()
     }
 
     fn is_listed(&self, prefix: &Prefix) -> bool {

@@ -26,6 +26,20 @@ const MOST_STATS: usize = 1 << 16;
 /// The most changes of this process that are applied to listings that were requested before.
 const MOST_CHANGES: usize = 1 << 12;
 
+/// The most keys and prefixes that are in doubt.
+const MOST_DOUBTED: usize = 1 << 18;
+
+/// Whether web servers leave a name out of their lists: Apache does that by default with these
+/// (`IndexIgnore .??* *~ *# HEADER* README* RCS CVS *,v *,t`), others with names that begin with a
+/// dot.
+fn is_often_hidden(name: &str) -> bool {
+    name.starts_with('.')
+        || ["HEADER", "README"].iter().any(|start| name.starts_with(start))
+        || ["RCS", "CVS"].contains(&name)
+        || name.ends_with(['~', '#'])
+        || [",v", ",t"].iter().any(|end| name.ends_with(end))
+}
+
 /// Whether a key or a prefix is there, as far as that is known.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
@@ -51,9 +65,12 @@ pub(super) struct NameCache {
 
 #[derive(Debug)]
 struct Tables {
-    /// Whether listings have the names that begin with a dot. Otherwise a listing does not tell
-    /// that there is no such name, or none at all.
-    has_dotted: bool,
+    /// Whether a name that a listing does not have is not there. Otherwise a listing does not tell
+    /// that a directory has no names at all, nor that there is no name of those that web servers
+    /// hide ([`is_often_hidden`]) or of those in doubt.
+    proves_absence: bool,
+    /// The keys, and the prefixes of keys, that may be there although no listing has them.
+    doubted: Bounded<String, ()>,
     listings: Bounded<Prefix, Listing>,
     /// The values that were requested or changed by themselves, and since when that is known.
     stats: Bounded<Key, (Instant, Known<Stat>)>,
@@ -99,11 +116,12 @@ impl Own {
 }
 
 impl NameCache {
-    /// Returns an empty table, whose listings hold for `ttl`. `has_dotted` says whether they have
-    /// the names that begin with a dot.
-    pub(super) fn new(ttl: Duration, has_dotted: bool) -> Self {
+    /// Returns an empty table, whose listings hold for `ttl`. `proves_absence` says whether they
+    /// have all names.
+    pub(super) fn new(ttl: Duration, proves_absence: bool) -> Self {
         let tables = Tables {
-            has_dotted,
+            proves_absence,
+            doubted: Bounded::new(Limits::entries(MOST_DOUBTED)),
             listings: Bounded::new(Limits::bytes(most_len())),
             stats: Bounded::new(Limits::entries(MOST_STATS)),
             changes: VecDeque::new(),
@@ -156,7 +174,7 @@ impl NameCache {
                 return;
             }
         }
-        let is_empty = tables.has_dotted && matches!(listing.has_names(), Known::Absent);
+        let is_empty = tables.proves_absence && matches!(listing.has_names(), Known::Absent);
         let len = listing.len();
         let evicted = tables.listings.put(prefix.clone(), listing, len);
         if let Some(key) = prefix.as_key().filter(|_| is_empty) {
@@ -270,6 +288,49 @@ impl NameCache {
         drop(tables.stats.put(key.clone(), (Instant::now(), Known::Unknown), 0));
     }
 
+    /// Whether it is known since `since` or later whether a value has this key.
+    pub(super) fn is_known_since(&self, key: &Key, since: Instant) -> bool {
+        let tables = self.tables.lock();
+        let known = tables.stats.peek(key);
+        if known.is_some_and(|(at, known)| *at >= since && !matches!(known, Known::Unknown)) {
+            return true;
+        }
+        let listing = tables.listings.peek(&key.parent()).filter(|known| known.began >= since);
+        let entry = Entry::Key(key.name().to_owned());
+        match listing.map(|listing| listing.find(&entry)) {
+            Some(Known::Present(stat)) => stat.is_some(),
+            Some(Known::Absent) => tables.proves_absence,
+            Some(Known::Unknown) | None => false,
+        }
+    }
+
+    /// Notes that keys may be there although no listing has them.
+    pub(super) fn doubt(&self, keys: &[Key]) {
+        let mut tables = self.tables.lock();
+        if tables.proves_absence {
+            return;
+        }
+        for key in keys {
+            drop(tables.doubted.put(key.as_str().to_owned(), (), 0));
+            let mut above = key.parent();
+            while let Some(directory) = above.as_key() {
+                if tables.doubted.contains(&above.as_str().to_owned()) {
+                    break;
+                }
+                drop(tables.doubted.put(above.as_str().to_owned(), (), 0));
+                above = directory.parent();
+            }
+        }
+    }
+
+    /// Whether a recent listing has a value.
+    pub(super) fn is_listed(&self, key: &Key) -> bool {
+        let entry = Entry::Key(key.name().to_owned());
+        let mut tables = self.tables.lock();
+        let listed = tables.recent(self.ttl, &key.parent()).map(|listing| listing.find(&entry));
+        matches!(listed, Some(Known::Present(_)))
+    }
+
     /// Returns what is known about a key.
     pub(super) fn key(&self, key: &Key) -> Known<Stat> {
         let mut tables = self.tables.lock();
@@ -297,7 +358,7 @@ impl NameCache {
         let mut tables = self.tables.lock();
         let listed = tables.recent(self.ttl, prefix).map(Listing::has_names);
         if let Some(listed) = listed {
-            let is_sure = tables.has_dotted || !matches!(listed, Known::Absent);
+            let is_sure = tables.proves_absence || !matches!(listed, Known::Absent);
             return if is_sure { listed } else { Known::Unknown };
         }
         match tables.find(self.ttl, &key.parent(), &Entry::Prefix(key.name().to_owned())) {
@@ -316,9 +377,16 @@ impl Tables {
         }
     }
 
+    /// Whether an entry may be there although a listing does not have it.
+    fn may_be_hidden(&self, parent: &Prefix, entry: &Entry) -> bool {
+        let slash = if matches!(entry, Entry::Prefix(_)) { "/" } else { "" };
+        is_often_hidden(entry.name())
+            || self.doubted.contains(&format!("{parent}{}{slash}", entry.name()))
+    }
+
     /// Finds an entry below `parent`. Where that was not listed, it is absent if `parent` is.
     fn find(&mut self, ttl: Duration, parent: &Prefix, entry: &Entry) -> Known<Option<Stat>> {
-        let is_listed = self.has_dotted || !entry.name().starts_with('.');
+        let is_listed = self.proves_absence || !self.may_be_hidden(parent, entry);
         let found = self.recent(ttl, parent).map(|listing| listing.find(entry));
         let found = found.filter(|found| is_listed || matches!(found, Known::Present(_)));
         match (found, parent.as_key()) {
@@ -388,171 +456,4 @@ impl Tables {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::SystemTime;
-
-    use super::*;
-    use crate::store::Version;
-
-    fn stat(len: u64) -> Stat {
-        Stat { len, modified: SystemTime::UNIX_EPOCH, version: Version::settled([len, 0, 0, 0]) }
-    }
-
-    fn page(keys: &[(&str, u64)], prefixes: &[&str], next: Option<&str>) -> Page {
-        let keys = keys.iter().map(|(name, len)| (Entry::Key((*name).into()), Some(stat(*len))));
-        let prefixes = prefixes.iter().map(|name| (Entry::Prefix((*name).into()), None));
-        Page { entries: keys.chain(prefixes).collect(), next: next.map(str::to_owned) }
-    }
-
-    fn key(text: &str) -> Key {
-        Key::parse(text).expect("valid")
-    }
-
-    fn prefix(text: &str) -> Prefix {
-        Prefix::parse(text).expect("valid")
-    }
-
-    #[test]
-    fn a_whole_listing_tells_what_is_there_and_what_is_not() {
-        let names = NameCache::new(Duration::from_secs(60), true);
-        assert_eq!(names.key(&key("a/zarr.json")), Known::Unknown);
-        let mut listing = Listing::new();
-        listing.add(page(&[("zarr.json", 7)], &["c", "zarr.json"], None));
-        names.keep(&prefix("a/"), &listing);
-        assert_eq!(names.key(&key("a/zarr.json")), Known::Present(stat(7)));
-        assert_eq!(names.key(&key("a/.zarray")), Known::Absent);
-        assert_eq!(names.key(&key("a/c")), Known::Absent, "it is a prefix, not a key");
-        assert_eq!(names.prefix(&prefix("a/c/")), Known::Present(()));
-        assert_eq!(names.prefix(&prefix("a/")), Known::Present(()));
-        assert_eq!(names.key(&key("a/c/0")), Known::Unknown);
-        assert_eq!(names.key(&key("a/d/e/f")), Known::Absent, "nothing is below a/d/");
-        assert_eq!(names.key(&key("b")), Known::Unknown);
-    }
-
-    #[test]
-    fn the_beginning_of_a_listing_tells_only_what_is_there() {
-        let names = NameCache::new(Duration::from_secs(60), true);
-        let mut listing = Listing::new();
-        listing.add(page(&[("0", 1), ("1", 2)], &[], Some("more")));
-        names.keep(&prefix("c/"), &listing);
-        assert_eq!(names.key(&key("c/1")), Known::Present(stat(2)));
-        assert_eq!(names.key(&key("c/2")), Known::Unknown);
-        listing.add(page(&[("2", 3)], &[], None));
-        names.keep(&prefix("c/"), &listing);
-        assert_eq!(names.key(&key("c/2")), Known::Present(stat(3)));
-        assert_eq!(names.key(&key("c/3")), Known::Absent);
-    }
-
-    #[test]
-    fn an_old_listing_tells_nothing() {
-        let names = NameCache::new(Duration::ZERO, true);
-        let mut listing = Listing::new();
-        listing.add(page(&[("0", 1)], &[], None));
-        names.keep(&prefix("c/"), &listing);
-        assert_eq!(names.key(&key("c/0")), Known::Unknown);
-        assert_eq!(names.prefix(&prefix("c/")), Known::Unknown);
-        assert!(names.listing(&prefix("c/")).is_none());
-    }
-
-    fn listed(names: &NameCache, at: &str) -> Vec<String> {
-        let listing = names.listing(&prefix(at)).expect("kept");
-        let mut listed: Vec<String> =
-            listing.names().map(|(entry, _)| entry.name().to_owned()).collect();
-        listed.sort();
-        listed
-    }
-
-    #[test]
-    fn own_changes_show_at_once_in_what_was_listed_before() {
-        let names = NameCache::new(Duration::from_secs(60), true);
-        let mut root = Listing::new();
-        root.add(page(&[("zarr.json", 7)], &["b"], None));
-        names.keep(&Prefix::root(), &root);
-        assert_eq!(names.key(&key("a/c/0")), Known::Absent);
-        names.note_change(&key("a/c/0"), Some(stat(5)));
-        assert_eq!(names.key(&key("a/c/0")), Known::Present(stat(5)));
-        assert_eq!(names.prefix(&prefix("a/")), Known::Present(()));
-        assert_eq!(listed(&names, ""), ["a", "b", "zarr.json"]);
-        assert_eq!(names.key(&key("a/c/1")), Known::Absent, "the directory is new");
-        assert_eq!(names.prefix(&prefix("a/d/")), Known::Absent);
-        let mut chunks = Listing::new();
-        chunks.add(page(&[("0", 5)], &[], None));
-        names.keep(&prefix("a/c/"), &chunks);
-        names.note_change(&key("a/c/0"), None);
-        assert_eq!(names.key(&key("a/c/0")), Known::Absent);
-        assert_eq!(names.prefix(&prefix("a/c/")), Known::Absent, "its last key was erased");
-        names.note_erased(&prefix("b/"));
-        assert_eq!(listed(&names, ""), ["zarr.json"]);
-        assert_eq!(names.key(&key("b/zarr.json")), Known::Absent);
-    }
-
-    #[test]
-    fn own_changes_show_in_listings_that_were_requested_before_them() {
-        let names = NameCache::new(Duration::from_secs(60), true);
-        let mut listing = Listing::new();
-        listing.add(page(&[("0", 1), ("1", 1)], &[], None));
-        names.note_change(&key("c/1"), None);
-        names.note_change(&key("c/2"), Some(stat(3)));
-        names.note_change(&key("c/3/4"), Some(stat(3)));
-        names.keep(&prefix("c/"), &listing);
-        assert_eq!(listed(&names, "c/"), ["0", "2", "3"]);
-        assert_eq!(names.key(&key("c/1")), Known::Absent);
-    }
-
-    #[test]
-    fn nothing_is_known_of_a_key_that_was_forgotten() {
-        let names = NameCache::new(Duration::from_secs(60), true);
-        let mut listing = Listing::new();
-        listing.add(page(&[("0", 1)], &[], None));
-        names.keep(&prefix("c/"), &listing);
-        names.forget(&key("c/0"));
-        assert_eq!(names.key(&key("c/0")), Known::Unknown);
-        let mut listing = Listing::new();
-        listing.add(page(&[("0", 2)], &[], None));
-        names.keep(&prefix("c/"), &listing);
-        assert_eq!(names.key(&key("c/0")), Known::Present(stat(2)), "a newer listing counts");
-    }
-
-    #[test]
-    fn a_listing_that_is_too_old_does_not_tell_that_a_directory_is_gone() {
-        let names = NameCache::new(Duration::from_millis(200), true);
-        let mut chunks = Listing::new();
-        chunks.add(page(&[("0", 5)], &[], None));
-        names.keep(&prefix("c/"), &chunks);
-        std::thread::sleep(Duration::from_millis(250));
-        let mut root = Listing::new();
-        root.add(page(&[], &["c"], None));
-        names.keep(&Prefix::root(), &root);
-        names.note_change(&key("c/0"), None);
-        assert_eq!(names.key(&key("c/1")), Known::Unknown, "another mount may have stored it");
-    }
-
-    #[test]
-    fn a_listing_that_was_requested_before_an_erasure_does_not_bring_names_back() {
-        let names = NameCache::new(Duration::from_secs(60), true);
-        let (mut root, mut below) = (Listing::new(), Listing::new());
-        names.note_erased(&prefix("a/"));
-        root.add(page(&[("zarr.json", 1)], &["a"], None));
-        names.keep(&Prefix::root(), &root);
-        assert_eq!(listed(&names, ""), ["zarr.json"]);
-        below.add(page(&[("0", 1)], &[], None));
-        names.keep(&prefix("a/c/"), &below);
-        assert_eq!(names.key(&key("a/c/0")), Known::Absent);
-    }
-
-    #[test]
-    fn nothing_is_known_below_a_directory_that_was_forgotten() {
-        let names = NameCache::new(Duration::from_secs(60), true);
-        let mut root = Listing::new();
-        root.add(page(&[], &[], None));
-        names.keep(&Prefix::root(), &root);
-        names.note_change(&key("a/0"), Some(stat(1)));
-        names.forget_below(&prefix("a/"));
-        assert_eq!(names.key(&key("a/0")), Known::Unknown);
-        assert_eq!(names.key(&key("b/c/0")), Known::Absent);
-        names.forget_below(&prefix("b/c/"));
-        assert_eq!(names.key(&key("b/c/0")), Known::Unknown, "it may have been stored since");
-        assert_eq!(names.key(&key("b/d")), Known::Unknown);
-        assert_eq!(names.key(&key("e")), Known::Absent);
-    }
-}
+mod tests;

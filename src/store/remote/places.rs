@@ -172,7 +172,16 @@ impl Places {
             let version = self.shared.version(&prefix)?;
             seen.push((prefix, version));
         }
-        if seen.is_empty() || !self.shared.sleep(self.lease) {
+        if seen.is_empty() {
+            return Ok(Vec::new());
+        }
+        log::warn!(
+            "{} changes of other writers are not finished: waiting {} s to see whether these \
+             writers live",
+            seen.len(),
+            self.lease.as_secs()
+        );
+        if !self.shared.sleep(self.lease) {
             return Ok(Vec::new());
         }
         let mut abandoned = Vec::new();

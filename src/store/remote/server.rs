@@ -62,8 +62,8 @@ pub(crate) trait Server: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Whether its listings have the names that begin with a dot. Many web servers hide them.
-    fn lists_dotted_names(&self) -> bool {
+    /// Whether a name that its listings do not have is not there. Web servers hide some.
+    fn proves_absence(&self) -> bool {
         true
     }
 

@@ -22,7 +22,7 @@ use super::entry::Method;
 use super::names::{Named, Raw};
 use super::table::{Builder, Lens, Record, Table};
 use crate::error::{Error, Kind, Result};
-use crate::store::{ByteRange, Stat};
+use crate::store::{ByteRange, Omissions, Stat};
 
 /// The bytes at the end that hold the end record with the longest comment.
 const TAIL_LEN: u64 = END_LEN + 65_535;
@@ -42,8 +42,8 @@ const UNICODE_NAME: ExtraFieldId = ExtraFieldId::new(0x7075);
 const MOST_UNSETTLED: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Reads the directory of an archive.
-pub(super) fn read(archive: &Archive, limits: &Limits) -> Result<Table> {
+/// Reads the directory of an archive. Notes the entries that are left out.
+pub(super) fn read(archive: &Archive, limits: &Limits, omissions: &Omissions) -> Result<Table> {
     let (stat, tail) = settled_tail(archive)?;
     let tail_start = stat.len.saturating_sub(u64::try_from(tail.len()).unwrap_or(u64::MAX));
     let window = Window {
@@ -63,9 +63,32 @@ pub(super) fn read(archive: &Archive, limits: &Limits) -> Result<Table> {
     if end.saturating_sub(start) > limits.directory {
         return Err(window.too_long(end.saturating_sub(start)));
     }
-    let mut builder = Builder::default();
-    let mut left_out = LeftOut::default();
-    let mut entries = found.entries(&mut buffer);
+    let mut read = |separators, left_out| {
+        add_all(&found, &mut buffer, &window, limits, separators, left_out)
+    };
+    let (mut builder, mut names, mut count) = read(Separators::default(), None)?;
+    if names.backslashes > 0 && !names.has_slash {
+        (builder, names, count) = read(Separators { are_backslashes: true, ..names }, None)?;
+    }
+    if count > 0 {
+        let again = Separators { are_backslashes: names.are_backslashes, ..Separators::default() };
+        (builder, names, _) = read(again, Some(omissions))?;
+    }
+    names.report(archive);
+    builder.finish(stat, start)
+}
+
+/// Adds all entries. Returns them, what separates their names, and how many are left out.
+fn add_all<'w, 'a>(
+    found: &ZipArchive<&'w Window<'a>>,
+    buffer: &mut [u8],
+    window: &'w Window<'a>,
+    limits: &Limits,
+    mut separators: Separators,
+    omissions: Option<&Omissions>,
+) -> Result<(Builder, Separators, usize)> {
+    let (mut builder, mut left_out) = (Builder::default(), LeftOut { count: 0, omissions });
+    let mut entries = found.entries(buffer);
     while let Some(entry) = entries.next_entry().map_err(|error| window.explain(error))? {
         if builder.count() >= limits.entries {
             return Err(Error::too_large(format!(
@@ -73,10 +96,9 @@ pub(super) fn read(archive: &Archive, limits: &Limits) -> Result<Table> {
                 limits.entries
             )));
         }
-        add(&mut builder, &mut left_out, &entry)?;
+        add(&mut builder, &mut left_out, &mut separators, &entry)?;
     }
-    left_out.report(archive);
-    builder.finish(stat, start)
+    Ok((builder, separators, left_out.count))
 }
 
 /// Returns the end of the archive, once no later change of the archive can keep its version.
@@ -137,7 +159,8 @@ fn check_single(window: &Window<'_>, end_offset: u64) -> Result<()> {
 
 fn add(
     builder: &mut Builder,
-    left_out: &mut LeftOut,
+    left_out: &mut LeftOut<'_>,
+    separators: &mut Separators,
     entry: &ZipFileHeaderRecord<'_>,
 ) -> Result<()> {
     if entry.flags().is_masked() {
@@ -146,11 +169,16 @@ fn add(
     let bytes = entry.file_path().as_bytes();
     let made_by = entry.version_made_by().creator_system();
     let extra = entry.extra_fields().find(|(id, _)| *id == UNICODE_NAME).map(|(_, field)| field);
+    let is_dos = [CreatorSystem::FAT, CreatorSystem::NTFS, CreatorSystem::VFAT].contains(&made_by);
+    if !separators.are_backslashes {
+        separators.note(bytes, is_dos);
+    }
     let raw = Raw {
         bytes,
         is_utf8: entry.flags().is_utf8(),
         extra,
-        is_dos: [CreatorSystem::FAT, CreatorSystem::NTFS, CreatorSystem::VFAT].contains(&made_by),
+        is_dos,
+        has_backslashes: separators.are_backslashes,
     };
     let name = match raw.named() {
         Named::Key(name) => name,
@@ -182,26 +210,53 @@ fn add(
     builder.add(&name, &record)
 }
 
-/// The entries whose names are no keys.
+/// What separates directories in the names of an archive, as far as it was read.
 #[derive(Debug, Default)]
-struct LeftOut {
-    count: usize,
-    first: Option<String>,
+struct Separators {
+    /// Whether backslashes do, although the archive does not say that a program of DOS made it.
+    are_backslashes: bool,
+    /// Whether a name has a slash.
+    has_slash: bool,
+    /// The number of names with backslashes that do not separate directories.
+    backslashes: usize,
 }
 
-impl LeftOut {
-    fn note(&mut self, name: &[u8]) {
-        self.count = self.count.saturating_add(1);
-        self.first.get_or_insert_with(|| String::from_utf8_lossy(name).chars().take(200).collect());
+impl Separators {
+    fn note(&mut self, name: &[u8], is_dos: bool) {
+        self.has_slash |= name.contains(&b'/');
+        let is_part = !is_dos && name.contains(&b'\\');
+        self.backslashes = self.backslashes.saturating_add(usize::from(is_part));
     }
 
     fn report(&self, archive: &Archive) {
-        if let Some(first) = &self.first {
+        let (key, count) = (&archive.key, self.backslashes);
+        if self.are_backslashes {
             log::warn!(
-                "{}: {} of its entries are left out, because their names are no keys: {first:?}",
-                archive.key,
-                self.count
+                "{key}: backslashes separate the directories in {count} names, since no name has a \
+                 slash; `unzip` does the same"
             );
+        } else if count > 0 {
+            log::warn!(
+                "{key}: {count} names have backslashes, which are parts of the names, since other \
+                 names have slashes"
+            );
+        }
+    }
+}
+
+/// The entries whose names are no keys.
+struct LeftOut<'o> {
+    count: usize,
+    /// Where they are noted, if they are.
+    omissions: Option<&'o Omissions>,
+}
+
+impl LeftOut<'_> {
+    fn note(&mut self, name: &[u8]) {
+        self.count = self.count.saturating_add(1);
+        if let Some(omissions) = self.omissions {
+            let name: String = String::from_utf8_lossy(name).chars().take(200).collect();
+            omissions.note(&name, "this entry of the archive is left out: no key has such a name");
         }
     }
 }

@@ -3,7 +3,8 @@
 //! A name is UTF-8 if its flag says so, or if an extra field repeats it in UTF-8 (Info-ZIP). Old
 //! programs write names without either. Such a name is taken as UTF-8 if it is valid UTF-8, as all
 //! names of ASCII are, and else as code page 437. Windows programs before 2016 separate directories
-//! with backslashes.
+//! with backslashes. If no entry of an archive has a slash, backslashes separate them whatever the
+//! archive says of its maker.
 
 use std::borrow::Cow;
 
@@ -27,6 +28,8 @@ pub(super) struct Raw<'a> {
     pub(super) extra: Option<&'a [u8]>,
     /// Whether a program of DOS or Windows made the entry.
     pub(super) is_dos: bool,
+    /// Whether all backslashes separate directories.
+    pub(super) has_backslashes: bool,
 }
 
 /// What an entry is, by its name.
@@ -44,7 +47,7 @@ impl<'a> Raw<'a> {
     /// Returns the key that the name stands for.
     pub(super) fn named(self) -> Named<'a> {
         let Some(mut name) = self.text() else { return Named::Invalid };
-        if self.is_dos && name.contains('\\') {
+        if (self.is_dos || self.has_backslashes) && name.contains('\\') {
             name = Cow::Owned(name.replace('\\', "/"));
         }
         while let Some(rest) = name.strip_prefix("./") {
@@ -95,7 +98,7 @@ mod tests {
     use super::*;
 
     fn raw(bytes: &[u8]) -> Raw<'_> {
-        Raw { bytes, is_utf8: false, extra: None, is_dos: false }
+        Raw { bytes, is_utf8: false, extra: None, is_dos: false, has_backslashes: false }
     }
 
     fn key(name: &str) -> Named<'_> {
@@ -129,5 +132,6 @@ mod tests {
         assert_eq!(raw(b"a\\b").named(), key("a\\b"));
         assert_eq!(Raw { is_dos: true, ..raw(b"a\\b") }.named(), key("a/b"));
         assert_eq!(Raw { is_dos: true, ..raw(b"..\\b") }.named(), Named::Invalid);
+        assert_eq!(Raw { has_backslashes: true, ..raw(b"a\\b") }.named(), key("a/b"));
     }
 }

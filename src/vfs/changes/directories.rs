@@ -136,8 +136,14 @@ impl Directories {
         let Some(files) = self.names.ordinary.store() else { return Ok(false) };
         let Some(path) = self.names.ordinary.path(place)? else { return Ok(false) };
         match files.make(&path, NewNode::Directory, owner).at(place.shown()) {
-            // It is there with nothing in it that is shown.
-            Err(error) if error.kind() == Kind::Exists => {}
+            // It is there, and shows nothing unless another program made it just now.
+            Err(error) if error.kind() == Kind::Exists => {
+                if let Place::Node(path) = place
+                    && !self.core.hierarchy.changes().existing(path)?.is_bare()
+                {
+                    return Err(error);
+                }
+            }
             made => made?,
         }
         self.contents.unsynced.changed(Key::parse(&path)?);
@@ -177,6 +183,7 @@ impl Directories {
             self.core.cache.forget_below(path);
             self.core.hierarchy.changes().remove_directory(path).at(path)?;
             self.names.zarr2.forget(path);
+            self.names.seen_texts.forget_below(path);
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = place {
@@ -220,7 +227,7 @@ impl Directories {
             Place::ChunkDir(path, prefix) => self.holds_chunks(place, path, prefix)?,
             Place::OrdinaryDir(..) => self.names.ordinary.are_in(place)?,
             Place::Node(path) => {
-                let is_directory = self.core.hierarchy.existing(path)?.is_bare()
+                let is_directory = self.core.hierarchy.changes().existing(path)?.is_bare()
                     || self.core.hierarchy.changes().is_directory_as_group(path)?;
                 !is_directory || self.lists_something(place)?
             }
@@ -361,6 +368,7 @@ impl Directories {
         };
         let moved = |place: &Place| self.moved_place(place, path, &new_path);
         self.names.overlay.replace(moved);
+        self.names.seen_texts.forget_below(path);
         self.names.inodes.replace(moved);
         drop(files);
         self.core.hierarchy.changes().consolidate_moved(renamed);

@@ -9,6 +9,8 @@ use crate::error::{At, Error, Result};
 use crate::store::{FileUse, Ownership};
 use crate::vfs::access::Caller;
 use crate::vfs::contents::store::StoreReason;
+use crate::vfs::contents::store::Writer;
+use crate::vfs::core::once;
 use crate::vfs::names::file::{Content, Created, Unstored};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
@@ -23,7 +25,9 @@ impl Renames {
         }
         self.check_regular(from)?;
         self.check_may_copy(user, inode)?;
-        let bytes = match &inode.file().lock().content {
+        let file = inode.file().lock();
+        let by = Writer { authors: file.authors.clone(), shown: None };
+        let bytes = match &file.content {
             Content::Unstored(unstored) => {
                 unstored.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?
             }
@@ -31,11 +35,12 @@ impl Renames {
                 self.contents.stored.bytes_at(from)?
             }
         };
+        drop(file);
         if matches!(to, Place::Ordinary(..)) {
             self.put_new_file(to, bytes)?;
         } else {
             let target = self.names.target(to.clone())?;
-            self.contents.files.store_as(&target, bytes.into(), None).at(to.shown())?;
+            self.contents.files.store_as(&target, bytes.into(), &by).map_err(once).at(to.shown())?;
         }
         Ok(())
     }

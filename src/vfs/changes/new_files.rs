@@ -54,6 +54,7 @@ impl NewFiles {
         }
         self.core.hierarchy.store().write()?;
         let place = self.names.places.for_new(parent, name)?;
+        self.names.check_is_ordinary(&place)?;
         self.names.touch(&place);
         if self.contents.files.is_kept_as_file(Some(&place)) && !is_scratch(name) {
             return self.create_in_store(&place, owner, access);

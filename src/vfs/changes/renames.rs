@@ -11,10 +11,11 @@ use crate::metadata::NodePath;
 use crate::store::Replace;
 use crate::vfs::access::Caller;
 use crate::vfs::contents::Contents;
-use crate::vfs::core::{ATTEMPTS, Core};
+use crate::vfs::contents::store::Writer;
+use crate::vfs::core::{ATTEMPTS, Core, once};
 use crate::vfs::names::Names;
 use crate::vfs::names::chunk_names::ChunkNames;
-use crate::vfs::names::file::{Content, File, Written};
+use crate::vfs::names::file::{Content, File, OpenedAs, Written};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::Place;
@@ -79,7 +80,7 @@ impl Renames {
         self.names.keep_parent(place)?;
         // The store may have no directory for the chunk any more as soon as it is erased.
         self.names.remember_chunk_dirs(place);
-        self.erase(place)?;
+        self.erase(place).map_err(once)?;
         self.contents.files.detach(&mut file, kept);
         self.names.inodes.unlink(place);
         self.names.overlay.remove_file(place, inode);
@@ -208,14 +209,16 @@ impl Renames {
             None
         } else {
             let target = self.names.target(to.clone())?;
-            self.contents.files.store_as(&target, moved.written, old.shown.as_deref())?
+            let by = Writer { authors: file.authors.clone(), shown: old.shown.clone() };
+            self.contents.files.store_as(&target, moved.written, &by).map_err(once)?
         };
         // Use the current place: the directory may have become an array meanwhile.
         let found = inode.place();
         let from = found.as_ref().unwrap_or(from);
         self.names.remember_chunk_dirs(from);
         if moved.is_stored
-            && let Err(error) = self.names.keep_parent(from).and_then(|()| self.erase(from))
+            && let Err(error) =
+                self.names.keep_parent(from).and_then(|()| self.erase(from)).map_err(once)
         {
             self.restore_value(to, before);
             // The old value was stored again, as another version.
@@ -245,15 +248,24 @@ impl Renames {
             file.seen = version.filter(|_| moved.was_written && file.has_pages_of_one_version());
             file.shown = None;
         }
-        if matches!(from, Place::Ordinary(..)) != matches!(to, Place::Ordinary(..)) {
-            file.opened = None; // It means something else now.
-        }
+        self.settle_meaning(&mut file, from, to);
         drop((file, old));
         if to.is_document() {
             // A metadata file is not shown as it was written.
             self.core.invalidate(inode.number());
         }
         Ok(())
+    }
+
+    /// Gives a file that was renamed the meaning of its new name.
+    fn settle_meaning(&self, file: &mut File, from: &Place, to: &Place) {
+        if matches!(from, Place::Ordinary(..)) != matches!(to, Place::Ordinary(..)) {
+            file.opened = None; // It means something else now.
+        } else if let (Some(OpenedAs::Chunk(_)), Place::Chunk(path, coords)) = (&file.opened, to) {
+            // It is a chunk of another array.
+            let array = self.core.shown_array_at(path, coords.indices());
+            file.opened = array.ok().map(OpenedAs::Chunk);
+        }
     }
 
     /// Returns the stored value of a chunk or an ordinary file.
@@ -284,7 +296,9 @@ impl Renames {
         let restored = match before {
             Before::Bytes(bytes) => {
                 let target = self.names.target(place.clone());
-                let stored = |target| self.contents.files.store_as(&target, bytes.into(), None);
+                let stored = |target| {
+                    self.contents.files.store_as(&target, bytes.into(), &Writer::default())
+                };
                 target.and_then(stored).map(drop)
             }
             Before::Nothing => self.erase(place),

@@ -6,17 +6,18 @@
 //! is retried. With `--writeback=all` a chunk outside of a shard becomes pending too, and counts as
 //! a full shard.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
-use crate::array::{Array, ChunkRef};
+use crate::array::{Array, ChunkRef, Current};
 use crate::cache::{Due, NewChunk, PutChunk, Stored};
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
@@ -58,10 +59,27 @@ impl ChunkWriter {
         chunk: &ChunkRef,
         written: Written,
     ) -> Result<PutChunk> {
+        if self.defers(&chunk.array) {
+            return self.store_checked(path, chunk, None, written);
+        }
+        let current = self.core.hierarchy.array_since(path, &chunk.array, Instant::now())?;
+        // Another program may have changed the shape.
+        let chunk = ChunkRef::new(&current, &chunk.coords);
+        self.store_checked(path, &chunk, Some(&current), written)
+    }
+
+    /// Stores a chunk of `current`, or makes it pending if there is none.
+    fn store_checked(
+        &self,
+        path: &NodePath,
+        chunk: &ChunkRef,
+        current: Option<&Current>,
+        written: Written,
+    ) -> Result<PutChunk> {
         let ChunkRef { array, coords } = chunk;
         let Written { bytes, base, modified } = written;
-        let file = bytes.new_file().filter(|_| !self.defers(array));
-        let store_file = |file| self.core.cache.write_file(array, coords, file);
+        let file = bytes.new_file().zip(current);
+        let store_file = |(file, current)| self.core.cache.write_file(current, coords, file);
         if let Some(file) = file.filter(|_| array.is_trusted() && !bytes.is_empty()) {
             self.check_room()?;
             if let Some(stored) = store_file(file)? {
@@ -74,7 +92,7 @@ impl ChunkWriter {
             Error::new(error.kind(), format!("{}: {advice}", error.detail()))
         })?;
         // A program that can still write to it could change it after the check.
-        if let Some(file) = file.filter(|file| !file.may_have_writers())
+        if let Some(file) = file.filter(|(file, _)| !file.may_have_writers())
             && let Some(stored) = store_file(file)?
         {
             return Ok(stored);
@@ -84,7 +102,10 @@ impl ChunkWriter {
         // A chunk that would be skipped still needs its bytes, in case another program has changed
         // it.
         let new = NewChunk { bytes: Some(bytes).filter(|_| !skipped || base.is_some()), base };
-        self.change_chunk(path, chunk, new, modified)
+        match current {
+            Some(current) => self.change_now(path, chunk, current, new, modified),
+            None => self.defer_chunk(path, chunk, new, modified),
+        }
     }
 
     /// Fails if the disk is full: then a write may have failed, and only the program knows that.
@@ -101,42 +122,59 @@ impl ChunkWriter {
     /// program may store one meanwhile.
     pub fn erase_chunk(&self, path: &NodePath, chunk: &ChunkRef) -> Result<()> {
         let ChunkRef { array, coords } = chunk;
+        let now = Instant::now();
+        if !self.core.shown_array(path)?.grid().contains(coords) {
+            // A program that has made the array smaller removes what lies outside.
+            let current = self.core.hierarchy.array_reaching(path, array, coords, now)?;
+            let fill = self.core.options.fill_chunks;
+            return self.core.cache.write(&current, coords, None, fill).map(drop);
+        }
+        if !self.defers(array) {
+            let current = self.core.hierarchy.array_since(path, array, now)?;
+            let chunk = ChunkRef::new(&current, coords);
+            return self.change_now(path, &chunk, &current, None.into(), None).map(drop);
+        }
         // In this order, because a pending chunk may be stored in between.
-        if self.defers(array)
-            && !self.core.cache.is_pending(array, coords)
-            && array.stat(coords)?.is_none()
-        {
+        if !self.core.cache.is_pending(array, coords) && array.stat(coords)?.is_none() {
             return Ok(());
         }
-        self.change_chunk(path, chunk, None.into(), None).map(drop)
+        self.defer_chunk(path, chunk, None.into(), None).map(drop)
     }
 
-    fn change_chunk(
+    fn defer_chunk(
         &self,
         path: &NodePath,
         chunk: &ChunkRef,
         new: NewChunk,
         modified: Option<SystemTime>,
     ) -> Result<PutChunk> {
-        let ChunkRef { array, coords } = chunk;
-        if self.defers(array) {
-            if array.is_sharded() || new.base.is_some() {
-                // If it can never be stored, its program gets the error.
-                self.core.hierarchy.store().write()?.check_conditions()?;
-            }
-            return self.core.cache.defer(path, chunk, new, modified);
+        if chunk.array.is_sharded() || new.base.is_some() {
+            // If it can never be stored, its program gets the error.
+            self.core.hierarchy.store().write()?.check_conditions()?;
         }
+        self.core.cache.defer(path, chunk, new, modified)
+    }
+
+    fn change_now(
+        &self,
+        path: &NodePath,
+        chunk: &ChunkRef,
+        current: &Current,
+        new: NewChunk,
+        modified: Option<SystemTime>,
+    ) -> Result<PutChunk> {
+        let ChunkRef { array, coords } = chunk;
         // If the shard could not be stored before, store its pending chunks with this one.
         if array.is_sharded()
             && let key = array.key(coords)?
             && self.core.cache.pending_array(&key).is_some()
         {
             self.core.cache.defer(path, chunk, new, modified)?;
-            self.store_shard(&key)?;
+            self.store_shard(&key, Instant::now())?;
             // The shard may contain elements of other writers.
             return Ok(PutChunk { stat: self.core.cache.stat(array, coords)?, is_merged: true });
         }
-        self.core.cache.write(array, coords, new, self.core.options.fill_chunks)
+        self.core.cache.write(current, coords, new, self.core.options.fill_chunks)
     }
 
     /// Whether closing a chunk of `array` makes it pending.
@@ -153,6 +191,10 @@ impl ChunkWriter {
         let keys = self.core.cache.due(due);
         if keys.is_empty() {
             return Ok(());
+        }
+        let since = Instant::now();
+        if self.core.is_remote() {
+            self.check_arrays(&keys, since);
         }
         // Not `parallel::map`: storing a shard holds the lock of its key while inner chunks are
         // encoded. A thread of that pool that waits for them takes up other work, and if that were
@@ -171,7 +213,7 @@ impl ChunkWriter {
                 }
                 let key = rest.lock().next();
                 let Some(key) = key else { return };
-                if let Err(error) = self.store_shard(&key) {
+                if let Err(error) = self.store_shard(&key, since) {
                     let mut first = first.lock();
                     if first.is_ok() {
                         *first = Err(error);
@@ -190,14 +232,28 @@ impl ChunkWriter {
         first.into_inner()
     }
 
-    /// Stores the pending chunks in the value of `key`.
-    pub fn store_shard(&self, key: &Key) -> Result<()> {
-        let Some((path, form)) = self.core.cache.pending_array(key) else { return Ok(()) };
+    /// Compares the arrays of a flush with a server before threads store their shards, so that each
+    /// array takes one request.
+    fn check_arrays(&self, keys: &[Key], since: Instant) {
+        let arrays = keys.iter().filter_map(|key| self.core.cache.pending_array(key));
+        for (path, array) in arrays.collect::<BTreeMap<_, _>>() {
+            // Each shard reports the error.
+            let checked = self.core.hierarchy.array_since(&path, &array, since);
+            checked.map_or_else(|error| log::debug!("{error}"), drop);
+        }
+    }
+
+    /// Stores the pending chunks in the value of `key`, for a flush that began at `since`.
+    pub fn store_shard(&self, key: &Key, since: Instant) -> Result<()> {
+        let Some((path, written)) = self.core.cache.pending_array(key) else { return Ok(()) };
+        // A server is asked once for each array and flush. A directory answers at once.
+        let since = if self.core.is_remote() { since } else { Instant::now() };
         let changed = || self.unsynced.changed(key.clone());
         let fill = self.core.options.fill_chunks;
         let stored = self
             .core
-            .array_in(&path, form)
+            .hierarchy
+            .array_since(&path, &written, since)
             .and_then(|array| Ok((self.core.cache.store(key, &array, fill, changed)?, array)))
             .and_then(|((chunks, unread), array)| {
                 self.settle_stored(&path, &array, &chunks)?;
@@ -233,7 +289,7 @@ impl ChunkWriter {
     pub fn store_shard_of(&self, target: &Target) -> Result<()> {
         match target.chunk() {
             Some((_, chunk)) if self.core.cache.has_pending() => {
-                self.store_shard(&chunk.array.key(&chunk.coords)?)
+                self.store_shard(&chunk.array.key(&chunk.coords)?, Instant::now())
             }
             _ => Ok(()),
         }
@@ -273,7 +329,9 @@ impl ChunkWriter {
                 let mut next = Some(key);
                 while let (Some(writer), Some(key)) = (writer.upgrade(), next.take()) {
                     // The next close or `fsync` reports the error.
-                    writer.store_shard(&key).unwrap_or_else(|error| log::debug!("{error}"));
+                    writer
+                        .store_shard(&key, Instant::now())
+                        .unwrap_or_else(|error| log::debug!("{error}"));
                     next = writer.core.cache.take_full();
                 }
             });
@@ -294,7 +352,7 @@ impl ChunkWriter {
                 break;
             }
             if self.core.cache.failure(&key).is_none() {
-                log_error(self.store_shard(&key));
+                log_error(self.store_shard(&key, Instant::now()));
             }
         }
     }

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use parking_lot::MutexGuard;
 
 use super::documents::{DocumentWriter, is_plain_group};
-use crate::array::{Array, Coords};
+use crate::array::{Array, Coords, Current};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
@@ -217,8 +217,9 @@ impl DocumentWriter {
     ) -> Result<()> {
         // The user does not know the keys aside, so the error names the metadata file that is being
         // stored.
+        let new = Current::made_here(array);
         let store = |batch| {
-            let stored = array.write_chunks(batch, self.core.options.fill_chunks);
+            let stored = new.write_chunks(batch, self.core.options.fill_chunks);
             stored.map_err(|error| Error::new(error.kind(), error.detail().to_owned()))
         };
         let mut batch: Vec<(Coords, Option<Buffer>)> = Vec::new();

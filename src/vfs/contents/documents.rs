@@ -7,7 +7,6 @@ use super::convert;
 use super::memory::UnstoredMemory;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
-use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::{Content, ConvertedFiles, Document, Node, NodeForm, Raised, Wanted};
 use crate::json;
@@ -21,6 +20,15 @@ use crate::vfs::names::Names;
 use crate::vfs::names::listing::Listings;
 use crate::vfs::names::place::Place;
 
+/// A metadata file as its writer has seen it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen<'t> {
+    /// The text; `None` if that is not known.
+    pub before: Option<&'t str>,
+    /// The text as it is now, in the same form; `None` for that of the mount.
+    pub now: Option<&'t str>,
+}
+
 /// Stores metadata files.
 pub(in crate::vfs) struct DocumentWriter {
     pub core: Arc<Core>,
@@ -33,30 +41,40 @@ pub(in crate::vfs) struct DocumentWriter {
 }
 
 impl DocumentWriter {
-    /// Stores `written` as the metadata file at `path`: a new node, or an edit of the one that was
-    /// last shown as `shown`.
+    /// Stores `written` as the metadata file at `path`: a new node, or an edit of the one that its
+    /// writer saw as `shown`.
     pub fn store_document(
         &self,
         path: &NodePath,
         shown: Option<&str>,
         written: &[u8],
     ) -> Result<()> {
+        self.store_compared(path, Seen { before: shown, now: None }, written)
+    }
+
+    /// Like [`Self::store_document`], for a file that is made of another one, as is what its writer
+    /// has seen.
+    pub fn store_compared(&self, path: &NodePath, seen: Seen<'_>, written: &[u8]) -> Result<()> {
         let changes = self.core.hierarchy.changes();
         self.core.hierarchy.directories.touch(path);
         self.core.hierarchy.directories.forget_became_group(path);
         self.chunks.store_array(path)?;
-        let node = self.core.hierarchy.existing(path)?;
+        let node = self.node_to_write(path)?;
         if node.is_bare() {
-            return match self.edit_of_removed(&node, shown, written)? {
+            return match self.edit_of_removed(&node, seen, written)? {
                 Some((removed, edit)) => changes.restore(&node, removed, &edit),
                 None => self.create_node(&node, &self.core.hierarchy.raise(path, written)?),
             };
         }
         if is_plain_group(&node) && is_array(written) {
+            if seen.before.is_some_and(|seen| is_array(seen.as_bytes())) {
+                let detail = "another program has replaced the array since its metadata was read";
+                return Err(Error::new(Kind::Stale, detail));
+            }
             return self.create_node(&node, &self.core.hierarchy.raise(path, written)?);
         }
-        match self.edit_of(&node, &self.base_of(&node, shown)?, written) {
-            Ok(edit) => changes.edit(path, &edit),
+        match self.edit_of(&node, &self.base_of(&node, seen, written)?, written) {
+            Ok(edit) => changes.edit_like(path, Some(&node), &edit),
             Err(error) if error.kind() == Kind::Invalid && is_array(written) => {
                 self.replace_array(&node, written, error)
             }
@@ -64,11 +82,22 @@ impl DocumentWriter {
         }
     }
 
+    /// Returns the node at `path` as the store has it now, for a program that writes its metadata
+    /// file. Fails if the program sees no node there, and another one has made one.
+    pub fn node_to_write(&self, path: &NodePath) -> Result<Arc<Node>> {
+        let seen = self.core.hierarchy.existing(path)?;
+        let node = self.core.hierarchy.changes().existing(path)?;
+        if seen.is_bare() && !node.is_bare() {
+            return Err(Error::new(Kind::Exists, "another program has just made a node here"));
+        }
+        Ok(node)
+    }
+
     /// Replaces an array without chunks by the one that `written` describes. `difference` says why
     /// it is another one.
     fn replace_array(&self, node: &Node, written: &[u8], difference: Error) -> Result<()> {
         let Some(array) = node.array() else { return Err(difference) };
-        if holds_chunks(array)? {
+        if array.holds_chunks()? {
             return Err(difference);
         }
         self.create_node(node, &self.core.hierarchy.raise(node.path(), written)?)
@@ -79,7 +108,7 @@ impl DocumentWriter {
     fn edit_of_removed<'n>(
         &self,
         node: &'n Node,
-        shown: Option<&str>,
+        seen: Seen<'_>,
         written: &[u8],
     ) -> Result<Option<(&'n Document, Edit)>> {
         let Some(removed) = node.removed() else { return Ok(None) };
@@ -88,7 +117,7 @@ impl DocumentWriter {
             // A codec that is not known is not shown, so `written` cannot differ in it.
             return Ok(None);
         }
-        match self.edit_of(node, &self.base_of(node, shown)?, written) {
+        match self.edit_of(node, &self.base_of(node, seen, written)?, written) {
             Ok(edit) => Ok(Some((removed, edit))),
             Err(_) if !self.holds_chunks(node)? => Ok(None),
             Err(error) => {
@@ -100,7 +129,7 @@ impl DocumentWriter {
 
     fn holds_chunks(&self, node: &Node) -> Result<bool> {
         match node.content() {
-            Content::Array(array) => holds_chunks(array),
+            Content::Array(array) => array.holds_chunks(),
             // An array that was not understood may have chunks under any key.
             Content::NotUnderstood(..) => {
                 let prefix = self.core.hierarchy.ordinary_prefix(node.path())?;
@@ -164,10 +193,25 @@ impl DocumentWriter {
         settled
     }
 
-    /// Returns the document of a node as a program saw it.
-    fn base_of(&self, node: &Node, shown: Option<&str>) -> Result<Arc<str>> {
-        let text = || self.core.hierarchy.shown().text_of(node, Wanted::Text);
-        shown.map_or_else(text, |shown| Ok(shown.into()))
+    /// Returns the document of a node with which `written` is compared: as its writer saw it, if it
+    /// still describes this node. Fails if the writer describes the node that it saw, and another
+    /// program has replaced that.
+    fn base_of(&self, node: &Node, seen: Seen<'_>, written: &[u8]) -> Result<Arc<str>> {
+        let now = match seen.now {
+            Some(now) => now.into(),
+            None => self.core.hierarchy.shown().text_of(node, Wanted::Text)?,
+        };
+        let Some(seen) = seen.before.filter(|seen| **seen != *now) else { return Ok(now) };
+        if merge::describe_one_node(seen.as_bytes(), now.as_bytes()) {
+            return Ok(seen.into());
+        }
+        if !merge::describe_one_node(now.as_bytes(), written)
+            && merge::describe_one_node(seen.as_bytes(), written)
+        {
+            let detail = "another program has replaced the node since its metadata was read";
+            return Err(Error::new(Kind::Stale, detail));
+        }
+        Ok(now)
     }
 
     /// Returns how `written` differs from the document of `node` that was shown as `base`.
@@ -200,9 +244,8 @@ impl DocumentWriter {
         let changes = self.core.hierarchy.changes();
         self.core.hierarchy.directories.touch(path);
         self.chunks.store_array(path)?;
-        self.core.hierarchy.invalidate(path);
+        let node = changes.existing(path)?;
         let raised = self.core.hierarchy.raise_stored(path, key, written)?;
-        let node = self.core.hierarchy.existing(path)?;
         if node.is_bare() {
             if node.removed().is_some() && self.holds_chunks(&node)? {
                 let detail = "chunks of the removed array still exist";
@@ -216,17 +259,13 @@ impl DocumentWriter {
         };
         match (node.content(), raised.array()) {
             (Content::Array(old), Some(new)) => {
-                if !means_same(old.model(), new.model()) && holds_chunks(old)? {
+                if !old.model().means_same(new.model()) && old.holds_chunks()? {
                     return Err(Error::invalid(
                         "stored chunks would be misread: only shape, attributes and dimension \
                          names of an array with chunks can change",
                     ));
                 }
-                if means_same(old.model(), new.model()) {
-                    changes.replace_document(path, &raised, old, document).map(drop)
-                } else {
-                    changes.put_document(path, &raised, Some(document)).map(drop)
-                }
+                changes.put_document(path, &raised, Some(document)).map(drop)
             }
             (Content::Group(_), Some(_)) if is_plain_group(&node) => {
                 self.create_node(&node, &raised)
@@ -263,20 +302,4 @@ pub fn is_plain_group(node: &Node) -> bool {
 fn is_array(written: &[u8]) -> bool {
     json::parse_object(written)
         .is_ok_and(|document| document.get("node_type").is_some_and(|kind| kind == "array"))
-}
-
-fn holds_chunks(array: &Array) -> Result<bool> {
-    let chunks = Arc::clone(array.chunks()).list()?.next();
-    Ok(chunks.is_some())
-}
-
-/// Whether chunks of one array are valid for the other.
-fn means_same(one: &model::Array, other: &model::Array) -> bool {
-    one.shape.len() == other.shape.len()
-        && one.dtype == other.dtype
-        && one.fill.item(&one.dtype) == other.fill.item(&other.dtype)
-        && one.chunk_shape == other.chunk_shape
-        && one.rectilinear == other.rectilinear
-        && one.key_encoding == other.key_encoding
-        && one.codecs == other.codecs
 }

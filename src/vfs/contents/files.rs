@@ -16,7 +16,7 @@ use crate::buffer::Buffer;
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::vfs::access::Access;
-use crate::vfs::authors::{Authors, Thread};
+use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::core::{ATTEMPTS, Core};
 use crate::vfs::names::Names;
 use crate::vfs::names::file::{Content, File, Unstored, Write, slice};
@@ -109,7 +109,7 @@ impl Files {
             self.load(&mut file, target.as_ref())?;
             self.reserve(file.content.added_by(write))?;
             self.put(&mut file, write, full_len)?;
-            file.note_author(full_len, by);
+            file.note_author(by);
             Ok(())
         };
         let written = written();
@@ -130,7 +130,7 @@ impl Files {
                 return Ok(false);
             }
             self.put(&mut file, write, full_len)?;
-            file.note_author(full_len, by);
+            file.note_author(by);
             Ok(true)
         };
         written().map_err(|error| error_in(inode, error))
@@ -254,7 +254,7 @@ impl Files {
             if len == 0 && file.content.backing().is_none() {
                 // The bytes of earlier writers are gone. A close that failed leaves some until the
                 // kernel has released that handle.
-                file.authors = Authors::default();
+                file.authors = Processes::default();
             }
             if len == 0 && matches!(file.content, Content::Stored) {
                 // Truncating to 0 must work on a damaged file, so it does not read the file.
@@ -341,7 +341,7 @@ impl Files {
             if stores { self.store_locked(inode, &mut file, StoreReason::Closing) } else { Ok(()) };
         let has_failed_write = file.has_failed_write;
         if file.openers == 0 {
-            file.opened = None;
+            (file.opened, file.users) = (None, Processes::default());
             file.has_failed_write = false;
             if let Content::Open(_) = file.content {
                 file.content = Content::Stored;

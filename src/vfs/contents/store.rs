@@ -8,6 +8,7 @@ use crate::cache::NewChunk;
 use crate::error::{At, Error, Kind, Result};
 use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{FileUse, Ownership, Stamp, Version};
+use crate::vfs::authors::Processes;
 use crate::vfs::core::TreeLock;
 use crate::vfs::names::file::{Content, Created, File, Unstored, Written};
 use crate::vfs::names::held::Held;
@@ -28,6 +29,15 @@ pub enum StoreReason {
     Everything,
     /// The ticker stores scratch files that are old enough.
     Aged,
+}
+
+/// The programs that have written the bytes of a file, and the file as they may have seen it.
+#[derive(Debug, Default)]
+pub struct Writer {
+    /// The programs.
+    pub authors: Processes,
+    /// A metadata file as any program saw it last.
+    pub shown: Option<Arc<str>>,
 }
 
 impl Files {
@@ -96,12 +106,18 @@ impl Files {
         if self.is_kept_as_file(Some(&place)) {
             return self.store_as_file(inode, file, &place);
         }
-        let (written, shown, stamp) =
-            (unstored.written(), file.shown.clone(), unstored.bytes.stamp());
+        if let Some(error) = unstored.refused.clone()
+            && error.kind() == Kind::Exists
+            && place.is_document()
+        {
+            return Err(error); // Its name was taken when it was to be stored, and is taken still.
+        }
+        let (written, stamp) = (unstored.written(), unstored.bytes.stamp());
+        let by = Writer { authors: file.authors.clone(), shown: file.shown.clone() };
         let is_empty = written.bytes.is_empty();
         let target = target.and_then(|target| target.ok_or_else(Error::not_found));
         let stored = match &target {
-            Ok(target) => self.store_as(target, written, shown.as_deref()),
+            Ok(target) => self.store_as(target, written, &by),
             Err(error) => Err(error.clone()),
         };
         let stored = stored.map_err(|error| {
@@ -240,14 +256,13 @@ impl Files {
         }
     }
 
-    /// Stores bytes as the kind of file that `target` is. For a metadata file, `shown` is the text
-    /// that it was last read as. Returns the stored version, or `None` if reading returns other
-    /// bytes than were written (metadata files).
+    /// Stores bytes that `by` has written as the kind of file that `target` is. Returns the stored
+    /// version, or `None` if reading returns other bytes than were written (metadata files).
     pub fn store_as(
         &self,
         target: &Target,
         written: Written,
-        shown: Option<&str>,
+        by: &Writer,
     ) -> Result<Option<Version>> {
         let modified = written.modified;
         if written.bytes.file().is_some() && !matches!(target.place, Place::Ordinary(..)) {
@@ -265,7 +280,7 @@ impl Files {
                 let is_in_pages = !stored.is_merged && chunk.array.reads_as_written(&chunk.coords);
                 stored.stat.filter(|_| is_in_pages).map(|stat| stat.version)
             }
-            None => self.store_file(&target.place, &written, shown)?,
+            None => self.store_file(&target.place, &written, by)?,
         };
         if let Some(key) = self.stored.key_of(target)? {
             self.unsynced.changed(key);
@@ -282,35 +297,34 @@ impl Files {
     }
 
     /// Stores the bytes of a file that is no chunk.
-    fn store_file(
-        &self,
-        place: &Place,
-        written: &Written,
-        shown: Option<&str>,
-    ) -> Result<Option<Version>> {
+    fn store_file(&self, place: &Place, written: &Written, by: &Writer) -> Result<Option<Version>> {
         if let Place::Ordinary(path, relative) = place {
+            self.names.check_is_ordinary(place)?;
             let key = self.stored.ordinary_key(path, relative)?;
             return self.stored.set_ordinary(&key, &written.bytes).map(Some);
         }
         let bytes = written.bytes.to_buffer(crate::limits::METADATA.get())?;
-        Ok(match place {
+        // If zarrfs does not know what the writer has read, it is what any program saw last.
+        let seen = self.names.seen_texts.last(place, &by.authors);
+        let shown = seen.as_deref().or(by.shown.as_deref());
+        match place {
             Place::Document(path) if self.core.form_of(path) == Form::Zarr3 => {
                 self.documents.store_document(path, shown, &bytes)?;
-                None
             }
             Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
                 self.documents.store_zarr2(place, shown, &bytes)?;
-                None
             }
             Place::StoredDocument(path, key) => {
                 self.documents.store_stored_document(path, key, &bytes)?;
                 self.documents.invalidate_document(path);
-                None
+                return Ok(None);
             }
             other => {
                 return Err(Error::new(Kind::NotPermitted, "read-only").at(other.shown()));
             }
-        })
+        }
+        self.names.seen_texts.note_written(place, &by.authors, &bytes);
+        Ok(None)
     }
 
     /// Locks the tree for storing an inode: exclusively if that creates or changes a node; shared

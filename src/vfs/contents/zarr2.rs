@@ -1,6 +1,6 @@
 //! Metadata files that programs write with `--as zarr2`.
 
-use super::documents::DocumentWriter;
+use super::documents::{DocumentWriter, Seen};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
 use crate::metadata::merge::Edit;
@@ -13,7 +13,7 @@ impl DocumentWriter {
     pub fn store_zarr2(&self, place: &Place, shown: Option<&str>, written: &[u8]) -> Result<()> {
         let path = place.node().ok_or_else(Error::not_found)?;
         let written = String::from_utf8_lossy(written);
-        let node = self.core.hierarchy.existing(path)?;
+        let node = self.node_to_write(path)?;
         if let Place::Copies(_) = place {
             check_consolidated(&written)?;
         }
@@ -58,7 +58,9 @@ impl DocumentWriter {
                 zarr2::to_v3(kind, &written, Some(&known.attributes))?,
             ),
         };
-        self.store_document(path, Some(&base), new.as_bytes())?;
+        let now = zarr2::to_v3(kind, &known.document, Some(&known.attributes))?;
+        let seen = Seen { before: Some(&base), now: Some(&now) };
+        self.store_compared(path, seen, new.as_bytes())?;
         if let Place::Document(_) = place {
             self.names.zarr2.note_written(path, &written);
         }
@@ -77,7 +79,8 @@ impl DocumentWriter {
         let base = removed.as_ref().filter(|_| node.kind() == kind).and_then(|removed| {
             zarr2::to_v3(kind, &removed.document, Some(&removed.attributes)).ok()
         });
-        self.store_document(path, base.as_deref(), document.as_bytes())?;
+        let seen = Seen { before: base.as_deref(), now: base.as_deref() };
+        self.store_compared(path, seen, document.as_bytes())?;
         self.names.zarr2.note_written(path, written);
         self.names.zarr2.early_attributes.lock().remove(path);
         self.names.zarr2.removed_files.lock().retain(|place| place.node() != Some(path));

@@ -216,7 +216,7 @@ impl Attrs {
         attr: Attr,
         stored: Option<&Stat>,
     ) -> Result<Attr> {
-        let array = self.core.shown_array(path)?;
+        let array = self.core.shown_array_at(path, coords.indices())?;
         let stat = stored.map_or_else(|| self.core.stat_chunk(&array, coords), |stat| Ok(*stat));
         let stat = match stat {
             Err(error) if error.kind() == Kind::NotFound && self.zarr2.shows_fill(path, &array) => {

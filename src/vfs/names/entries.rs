@@ -85,6 +85,12 @@ impl Listings {
         array: &Arc<Array>,
         names: ChunkNames,
     ) -> Result<DirEntries> {
+        if self.names.zarr2.lists_fill(path, array) {
+            let (path, array) = (path.clone(), Arc::clone(array));
+            return Ok(Box::new(array.grid().all().map(move |coords| {
+                Ok((names.name_of(&coords), Place::Chunk(path.clone(), coords)))
+            })));
+        }
         let unstored: Vec<Coords> = self.names.overlay.chunks_of(path);
         let known: HashSet<Coords> = unstored.iter().cloned().collect();
         let stored = match self.core.cache.list_prefix(array, &[]) {

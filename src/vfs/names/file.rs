@@ -18,7 +18,7 @@ use crate::buffer::Buffer;
 use crate::cache::Base;
 use crate::error::{Error, Kind, Result};
 use crate::store::{FileChanges, FileId, NewTime, OpenFile, Ownership, Stamp, Version};
-use crate::vfs::authors::{Authors, Thread};
+use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::kernel::backing_files::PassthroughState;
 use crate::view::View;
 
@@ -57,8 +57,10 @@ pub struct File {
     pub has_failed_write: bool,
     /// The attributes of a file that was created here and is not stored yet.
     pub created: Option<Created>,
-    /// The processes that changed the unstored bytes while they were incomplete.
-    pub authors: Authors,
+    /// The processes that changed the unstored bytes.
+    pub authors: Processes,
+    /// The processes that opened the file for writing or wrote to it while it was open.
+    pub users: Processes,
     /// The metadata file as it was last shown; a rewrite is compared with it.
     pub shown: Option<Arc<str>>,
 }
@@ -153,13 +155,12 @@ impl File {
         !self.is_shared && self.passthrough.openers == 0
     }
 
-    /// Records who changed unstored bytes. Once the file has its full length, `full_len`, it is
-    /// complete and its authors do not matter; `full_len` is 0 if there is no such length.
-    pub fn note_author(&mut self, full_len: usize, by: Thread) {
-        let is_whole = matches!(&self.content, Content::Unstored(unstored)
-            if full_len > 0 && unstored.bytes.len() == full_len);
-        if !is_whole {
-            self.authors.note(by);
+    /// Records who changed unstored bytes.
+    pub fn note_author(&mut self, by: Thread) {
+        self.authors.note(by);
+        // The kernel writes a mapping of a process that opened the file.
+        if by.is_some() {
+            self.users.note(by);
         }
     }
 

@@ -102,7 +102,9 @@ impl Names {
     fn opened_as(&self, place: &Place) -> Result<Option<OpenedAs>> {
         Ok(match place {
             Place::View(path, format) => Some(OpenedAs::View(self.views.view(path, format)?)),
-            Place::Chunk(path, _) => Some(OpenedAs::Chunk(self.core.shown_array(path)?)),
+            Place::Chunk(path, coords) => {
+                Some(OpenedAs::Chunk(self.core.shown_array_at(path, coords.indices())?))
+            }
             Place::Ordinary(..) => self.ordinary.id(place)?.map(OpenedAs::Ordinary),
             _ => None,
         })

@@ -22,6 +22,7 @@ pub mod overlay;
 pub mod place;
 mod places;
 mod private;
+pub mod seen_texts;
 mod shrink;
 pub mod target;
 mod unread;
@@ -37,9 +38,10 @@ use chunk_names::ChunkNames;
 use inode::Inodes;
 use ordinary::OrdinaryFiles;
 use overlay::{Overlay, Shown};
-use place::{DOCUMENT, Place, ZMETADATA};
+use place::{CHUNKS, DOCUMENT, Place, ZMETADATA};
 use places::Places;
 use private::PrivateFiles;
+use seen_texts::SeenTexts;
 use views::Views;
 use zarr2::Zarr2;
 
@@ -54,6 +56,8 @@ pub(in crate::vfs) struct Names {
     pub ordinary: Arc<OrdinaryFiles>,
     pub private: Arc<PrivateFiles>,
     pub attrs: Attrs,
+    /// The metadata files as programs have seen them.
+    pub seen_texts: SeenTexts,
 }
 
 impl Names {
@@ -72,7 +76,8 @@ impl Names {
             zarr2: Arc::clone(&zarr2),
             ordinary: Arc::clone(&ordinary),
         };
-        Self { core, views, inodes, overlay, places, zarr2, ordinary, private, attrs }
+        let seen_texts = SeenTexts::default();
+        Self { core, views, inodes, overlay, places, zarr2, ordinary, private, attrs, seen_texts }
     }
 
     /// Whether a place, or a name in it, is a metadata file that includes others.
@@ -93,6 +98,18 @@ impl Names {
         if let Some(path) = place.node() {
             self.core.hierarchy.directories.touch(path);
         }
+    }
+
+    /// Fails if an ordinary file with the name of a chunk would be a chunk by now, of an array that
+    /// another program has just made.
+    pub fn check_is_ordinary(&self, place: &Place) -> Result<()> {
+        let Place::Ordinary(path, relative) = place else { return Ok(()) };
+        let name = relative.rsplit('/').next().unwrap_or(relative);
+        let indices = name.strip_prefix(CHUNKS).unwrap_or(name);
+        if indices.chars().any(|c| !c.is_ascii_digit() && c != '.') {
+            return Ok(());
+        }
+        self.core.hierarchy.check_is_no_array(path, relative)
     }
 
     /// Keeps the directory of a file that is about to be removed.

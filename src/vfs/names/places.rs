@@ -236,7 +236,7 @@ impl Places {
         if let Some(index) = parse_index(name) {
             let indices = [prefix, &[index]].concat();
             if !array.grid().contains_prefix(&indices) {
-                return Ok(None);
+                return self.find_outside(path, &array, indices);
             }
             return Ok(if indices.len() == array.grid().rank() {
                 let coords = Coords::new(indices);
@@ -250,6 +250,25 @@ impl Places {
             });
         }
         self.find_ordinary(path, &Place::ChunkDir(path.clone(), prefix.to_vec()), name)
+    }
+
+    /// Finds a chunk, or a directory of chunks, that lies outside of the array's shape: a program
+    /// that makes an array smaller may remove these afterwards, by their names. They are not
+    /// listed.
+    fn find_outside(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        indices: Vec<u64>,
+    ) -> Result<Option<Found>> {
+        let Some(array) = array.reaching(&indices) else { return Ok(None) };
+        if indices.len() < array.grid().rank() {
+            let is_there = self.has_chunks(&array, &indices)?;
+            return Ok(is_there.then(|| Place::ChunkDir(path.clone(), indices).into()));
+        }
+        let coords = Coords::new(indices);
+        let stat = self.core.cache.stat(&array, &coords)?;
+        Ok(stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat)))
     }
 
     /// Finds an ordinary file or directory in the store, by its path below a node.

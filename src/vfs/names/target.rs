@@ -37,7 +37,7 @@ impl Names {
     pub fn target(&self, place: Place) -> Result<Target> {
         let chunk = match &place {
             Place::Chunk(path, coords) => {
-                Some(ChunkRef::new(&self.core.shown_array(path)?, coords))
+                Some(ChunkRef::new(&self.core.shown_array_at(path, coords.indices())?, coords))
             }
             _ => None,
         };

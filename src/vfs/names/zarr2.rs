@@ -119,6 +119,14 @@ impl Zarr2 {
         })
     }
 
+    /// Whether chunks that are not stored are also listed: without them, a copy would have zeros in
+    /// place of the fill value.
+    pub fn lists_fill(&self, path: &NodePath, array: &Array) -> bool {
+        let model = array.model();
+        let is_zero = model.fill.item(&model.dtype).iter().all(|byte| *byte == 0);
+        !is_zero && self.shows_fill(path, array)
+    }
+
     /// Whether chunks that are not stored can be opened.
     pub fn shows_fill(&self, path: &NodePath, array: &Array) -> bool {
         if self.core.form_of(path) == Form::Zarr3 {
@@ -126,6 +134,11 @@ impl Zarr2 {
         }
         let Ok(Some(node)) = self.core.hierarchy.node(path) else { return false };
         let context = self.extras_of(&node);
+        if context.is_null {
+            // A program made the array without a fill value, and now creates its chunks: a name
+            // that it has not yet created must not exist.
+            return false;
+        }
         !array.is_encoded()
             && array.not_understood().is_none()
             && zarr2::array(
@@ -222,14 +235,17 @@ impl Zarr2 {
             Place::Attributes(_) => match early().filter(|_| node.is_bare()) {
                 Some(early) => Ok(early.into()),
                 None if node.is_bare() && node.removed().is_none() => Err(Error::not_found()),
-                None => Ok(self.documents_of(&node)?.attributes.into()),
+                None => Ok(self.attributes_of(&node)?.into()),
             },
             Place::Copies(_) => self.copies_of(path, wanted),
             _ if self.core.form_of(path) == Form::Zarr3 => {
                 self.core.hierarchy.shown().text_of(&node, wanted)
             }
             _ => match node.content() {
-                Content::NotUnderstood(..) => self.core.hierarchy.shown().text_of(&node, wanted),
+                Content::NotUnderstood(..) => match self.without_attributes(&node) {
+                    Some(document) => Ok(document.into()),
+                    None => self.core.hierarchy.shown().text_of(&node, wanted),
+                },
                 Content::Group(_) | Content::Array(_) => {
                     Ok(self.documents_of(&node)?.document.into())
                 }
@@ -284,9 +300,33 @@ impl Zarr2 {
         }
     }
 
+    /// Returns the attributes of a node. A node that is not understood, or whose metadata file Zarr
+    /// 2 cannot express, has them, too.
+    pub fn attributes_of(&self, node: &Node) -> Result<String> {
+        self.documents_of(node).map(|documents| documents.attributes).or_else(|error| {
+            let stored = node.stored().or(node.removed());
+            let own = || match node.content() {
+                Content::Array(array) => {
+                    Some(zarr2::attributes(array.model(), self.extras_of(node)))
+                }
+                Content::Group(_) | Content::NotUnderstood(..) => None,
+            };
+            own().or_else(|| zarr2::stored_attributes(&stored?.text)).ok_or(error)
+        })
+    }
+
+    /// Returns the stored `.zarray` or `.zgroup` of a node that is not understood, if the store has
+    /// one.
+    fn without_attributes(&self, node: &Node) -> Option<String> {
+        let stored = node.stored().or(node.removed())?;
+        let is_v2 = *self.core.hierarchy.dialect_of(node.path()) == Dialect::V2;
+        let strict = zarr2::stored_document(&stored.text);
+        strict.filter(|_| is_v2)
+    }
+
     fn has_attributes(&self, node: &Node) -> Result<bool> {
-        match self.documents_of(node) {
-            Ok(shown) => Ok(shown.attributes.trim() != "{}"),
+        match self.attributes_of(node) {
+            Ok(shown) => Ok(shown.trim() != "{}"),
             Err(error) if matches!(error.kind(), Kind::Unsupported | Kind::Corrupt) => Ok(false),
             Err(error) => Err(error),
         }
@@ -320,7 +360,11 @@ impl Zarr2 {
         let below = self.core.hierarchy.walk_below(group.path(), Bounds::COPIES);
         for node in std::iter::once(Ok(Arc::clone(group))).chain(below) {
             let node = node?;
-            let Ok(Documents { document, attributes, .. }) = self.documents_of(&node) else {
+            let documents = self.documents_of(&node).ok();
+            let document = documents
+                .map(|documents| documents.document)
+                .or_else(|| self.without_attributes(&node));
+            let Some((document, attributes)) = document.zip(self.attributes_of(&node).ok()) else {
                 continue;
             };
             let above = match node.path().relative_to(group.path()).unwrap_or_default() {

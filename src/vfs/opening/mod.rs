@@ -214,6 +214,7 @@ impl Opener {
         if access != Access::Read {
             check_writable(Some(place))?;
             self.core.options.check_names_change()?;
+            self.names.check_is_ordinary(place)?;
         }
         if self.contents.files.is_kept_as_file(Some(place))
             && let Some(opened) = self.open_file(inode, place, access)?
@@ -300,7 +301,7 @@ impl Opener {
         access: Access,
     ) -> Result<Prepared> {
         let array = match place {
-            Place::Chunk(path, _) => Some(self.core.shown_array(path)?),
+            Place::Chunk(path, coords) => Some(self.core.shown_array_at(path, coords.indices())?),
             _ => None,
         };
         if let (Some(array), Place::Chunk(_, coords)) = (&array, place) {

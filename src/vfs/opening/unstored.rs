@@ -72,7 +72,10 @@ impl Reports {
             let failure = self.core.cache.failure(&key);
             // Partially written chunks whose other bytes cannot be read.
             let pending = self.core.cache.pending_array(&key);
-            let array = pending.and_then(|(path, form)| self.core.array_in(&path, form).ok());
+            let array = pending.and_then(|(path, written)| {
+                let now = self.core.array_in(&path, written.encoded_levels()).ok();
+                now.filter(|now| now.has_chunks_of(&written))
+            });
             let unread = array.map(|array| self.core.cache.complete_all(&array, &key));
             let mut unread: HashMap<_, _> = unread.unwrap_or_default().into_iter().collect();
             let Some((path, chunks)) = self.core.cache.pending_in_value(&key) else { continue };

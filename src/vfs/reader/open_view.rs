@@ -45,7 +45,22 @@ impl OpenView {
     pub fn note_author(&self, by: Thread) {
         if let Some(writing) = &self.writing {
             writing.authors.lock().note(by);
+            if by.is_some() {
+                writing.users.lock().note(by);
+            }
         }
+    }
+
+    /// Records who opened it for writing.
+    pub fn note_user(&self, by: Thread) {
+        if let Some(writing) = &self.writing {
+            writing.users.lock().note(by);
+        }
+    }
+
+    /// Whether a close by `thread` is that of a copy, and changes nothing.
+    pub fn is_closed_by_stranger(&self, thread: Thread) -> bool {
+        self.writing.as_ref().is_some_and(|writing| writing.users.lock().knows_as_stranger(thread))
     }
 
     /// Whether it was written, but not by the process of `thread`.

@@ -62,7 +62,7 @@ fn inodes_are_dropped_when_the_kernel_forgets_them() {
 }
 
 #[test]
-fn a_chunk_erased_by_a_smaller_shape_is_gone_for_known_inodes() {
+fn a_chunk_outside_of_a_smaller_shape_is_not_listed_and_can_be_removed() {
     let bed = Bed::new();
     bed.write("plain/c/3", b"abcd").expect("stored");
     let number = bed.find("plain/c/3").expect("there");
@@ -70,6 +70,19 @@ fn a_chunk_erased_by_a_smaller_shape_is_gone_for_known_inodes() {
     let smaller = document.replacen('8', "4", 1);
     assert!(smaller.contains("\"shape\": [\n    4") || smaller.contains("[4]"), "{smaller}");
     bed.write("plain/zarr.json", smaller.as_bytes()).expect("merged");
+    assert!(bed.stored("plain/c/3").is_some(), "its writer may not know of it");
+    assert_eq!(bed.vfs.getattr(number).expect("still there").len, 4);
+    assert!(bed.find("plain/c").is_err(), "the array has no chunk");
+    let c = crate::vfs::names::place::Place::ChunkDir(
+        NodePath::parse("plain").expect("a path"),
+        vec![],
+    );
+    let c = bed.vfs.names.lookup_place(&c).expect("looked up").number;
+    assert!(bed.vfs.lookup(c, "2").is_err(), "nothing was stored there");
+    let owner = Ownership::of_process(0o644);
+    let created = bed.vfs.create(c, "2", owner, Access::Truncate, false);
+    assert_eq!(created.expect_err("outside").kind(), Kind::Invalid);
+    bed.vfs.unlink(c, "3").expect("removed");
     assert_eq!(bed.stored("plain/c/3"), None);
     assert_eq!(bed.vfs.getattr(number).expect_err("gone").kind(), Kind::NotFound);
     assert_eq!(bed.vfs.open(number, Access::Read).expect_err("gone").kind(), Kind::NotFound);

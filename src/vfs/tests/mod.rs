@@ -8,5 +8,6 @@ mod listing;
 mod model;
 mod names;
 mod opening;
+mod replaced;
 mod storing;
 mod tree;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::access::Caller;
 use super::contents::Contents;
-use super::core::Core;
+use super::core::{Core, once};
 use super::names::Names;
 use super::names::place::Place;
 use crate::error::{At, Error, Kind, Result};
@@ -167,7 +167,9 @@ impl Xattrs {
                 r#"not JSON: a string needs quotes, in addition to those that setfattr removes: -v '"\"K\""'"#;
             Error::invalid(detail).at(format!("{path}: {name}"))
         })?;
-        let node = self.core.hierarchy.existing(&path)?;
+        // What the program sees, and what the store has now.
+        let seen = self.core.hierarchy.existing(&path)?;
+        let node = self.core.hierarchy.changes().existing(&path)?;
         let is_there = node.attributes().is_some_and(|all| all.contains_key(&attribute));
         match presence {
             Presence::Absent if is_there => {
@@ -178,7 +180,7 @@ impl Xattrs {
             }
             _ => {}
         }
-        self.edit_attribute(&path, attribute, Some(value))
+        self.edit_attribute(&seen, attribute, Some(value))
     }
 
     /// Removes an attribute of a node.
@@ -191,17 +193,19 @@ impl Xattrs {
             return Ok(removed);
         }
         let (path, attribute) = self.attribute_of(number, name)?;
-        let node = self.core.hierarchy.existing(&path)?;
+        let seen = self.core.hierarchy.existing(&path)?;
+        let node = self.core.hierarchy.changes().existing(&path)?;
         if node.attributes().is_none_or(|all| !all.contains_key(&attribute)) {
             return Err(Error::new(Kind::NoAttribute, "no such attribute"));
         }
-        self.edit_attribute(&path, attribute, None)
+        self.edit_attribute(&seen, attribute, None)
     }
 
-    fn edit_attribute(&self, path: &NodePath, name: String, value: Option<Value>) -> Result<()> {
+    fn edit_attribute(&self, seen: &Node, name: String, value: Option<Value>) -> Result<()> {
+        let path = seen.path();
         let _alone = self.core.alone();
         let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
-        self.core.hierarchy.changes().edit(path, &edit)?;
+        self.core.hierarchy.changes().edit_like(path, Some(seen), &edit).map_err(once)?;
         let place = Place::Document(path.clone());
         if let Some(key) = self.contents.stored.key_of(&self.names.target(place.clone())?)? {
             self.contents.unsynced.changed(key);

@@ -1,0 +1,183 @@
+//! The metadata files as each process has seen them.
+//!
+//! A program changes a metadata file by writing all of it again, and what it has not changed it
+//! writes as it once read it. So a merge must know what *this* program has read or written last:
+//! with the newest text that any program saw as the base, a program that sets an attribute would
+//! undo the growth of an array that it does not know about.
+//!
+//! The kernel names the thread of each request. A text is remembered with the thread that opened
+//! the file, which costs nothing, and only a program that writes the file is looked up in `/proc`:
+//! the last text that one of its threads has seen is the base. Programs that share a process (two
+//! open arrays in one Python) cannot be told apart, and neither can threads that have ended.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::place::Place;
+use crate::bounded::{Bounded, Limits};
+use crate::metadata::NodePath;
+use crate::sys;
+use crate::vfs::authors::{Processes, Thread};
+
+/// The most bytes of all texts. One that several threads have seen one after another counts once.
+const MAX_LEN: u64 = 16 << 20;
+
+/// The most threads whose last text of one file is remembered.
+const MAX_THREADS: usize = 64;
+
+/// What an entry takes besides its text, in bytes.
+const ENTRY_LEN: usize = 64;
+
+/// The clock of `/proc` has ticks of at most this length.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A text that a thread has seen.
+#[derive(Debug)]
+struct Seen {
+    thread: u32,
+    at: Instant,
+    text: Arc<str>,
+}
+
+impl Seen {
+    /// Whether the thread that saw it belongs to this process. A process that began later has only
+    /// got the number.
+    fn is_of(&self, process: u32) -> bool {
+        let is_old_enough =
+            || sys::age_of(process).is_none_or(|age| age.saturating_add(TICK) >= self.at.elapsed());
+        (self.thread == process || sys::is_thread_of(process, self.thread)) && is_old_enough()
+    }
+}
+
+/// The last texts of metadata files that threads have seen.
+#[derive(Debug)]
+pub struct SeenTexts {
+    /// A leaf lock.
+    files: Mutex<Bounded<Place, Vec<Seen>>>,
+}
+
+impl Default for SeenTexts {
+    fn default() -> Self {
+        Self { files: Mutex::new(Bounded::new(Limits::bytes(MAX_LEN))) }
+    }
+}
+
+impl SeenTexts {
+    /// Notes that a thread has read a metadata file, or written it.
+    pub fn note(&self, place: &Place, thread: Thread, text: &Arc<str>) {
+        let Some(thread) = thread else { return };
+        let mut files = self.files.lock();
+        if !files.contains(place) {
+            drop(files.put(place.clone(), Vec::new(), 0));
+        }
+        let Some(seen) = files.get_mut(place) else { return };
+        // Most threads see the same text.
+        let same = seen.last().filter(|last| last.text == *text).map(|last| Arc::clone(&last.text));
+        let text = same.unwrap_or_else(|| Arc::clone(text));
+        seen.retain(|known| known.thread != thread);
+        if seen.len() >= MAX_THREADS {
+            seen.remove(0);
+        }
+        seen.push(Seen { thread, at: Instant::now(), text });
+        let texts = seen.chunk_by(|one, next| Arc::ptr_eq(&one.text, &next.text));
+        let texts: usize = texts.filter_map(|same| Some(same.first()?.text.len())).sum();
+        let len = texts.saturating_add(seen.len().saturating_mul(ENTRY_LEN));
+        let evicted = files.set_len(place, u64::try_from(len).unwrap_or(u64::MAX));
+        drop(files);
+        drop(evicted); // Freeing memory takes time: not under the lock.
+    }
+
+    /// Notes that these programs have written a metadata file.
+    pub fn note_written(&self, place: &Place, by: &Processes, written: &[u8]) {
+        let text: Arc<str> = String::from_utf8_lossy(written).into();
+        for process in by.known().unwrap_or_default() {
+            self.note(place, Some(*process), &text);
+        }
+    }
+
+    /// Returns the text of a metadata file that the programs which have written `by` saw last;
+    /// `None` if that is not known.
+    pub fn last(&self, place: &Place, by: &Processes) -> Option<Arc<str>> {
+        let processes = by.known()?;
+        // `/proc` is read without the lock.
+        let seen: Vec<Seen> = {
+            let files = self.files.lock();
+            let copy = |seen: &Seen| Seen { text: Arc::clone(&seen.text), ..*seen };
+            files.peek(place)?.iter().rev().map(copy).collect()
+        };
+        let is_theirs = |seen: &Seen| processes.iter().any(|process| seen.is_of(*process));
+        seen.into_iter().find(is_theirs).map(|seen| seen.text)
+    }
+
+    /// Forgets what programs have seen below a node that was moved or removed.
+    pub fn forget_below(&self, path: &NodePath) {
+        let is_below =
+            |place: &Place| place.node().is_some_and(|node| node.relative_to(path).is_some());
+        self.files.lock().retain(|place, _| !is_below(place));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authors(thread: u32) -> Processes {
+        let mut processes = Processes::default();
+        processes.note(Some(thread));
+        processes
+    }
+
+    #[test]
+    fn a_program_has_seen_what_one_of_its_threads_has_seen_last() {
+        let (seen, own) = (SeenTexts::default(), std::process::id());
+        let place = Place::Document(NodePath::parse("a").expect("a path"));
+        let note = |thread, text: &str| seen.note(&place, Some(thread), &text.into());
+        assert_eq!(seen.last(&place, &authors(own)), None, "it has read nothing");
+        note(1, "of another program");
+        assert_eq!(seen.last(&place, &authors(own)), None);
+        note(own, "first");
+        std::thread::scope(|scope| {
+            let thread = || {
+                let link = std::fs::read_link("/proc/thread-self").expect("a link");
+                let number = link.file_name().and_then(|name| name.to_str()).expect("a number");
+                note(number.parse().expect("a number"), "second");
+                assert_eq!(seen.last(&place, &authors(own)).as_deref(), Some("second"));
+            };
+            scope.spawn(thread).join().expect("no panic");
+        });
+        note(own, "third");
+        note(1, "of another program");
+        assert_eq!(seen.last(&place, &authors(own)).as_deref(), Some("third"));
+        seen.note_written(&place, &authors(own), b"written");
+        assert_eq!(seen.last(&place, &authors(own)).as_deref(), Some("written"));
+        assert_eq!(seen.last(&place, &Processes::default()), None, "nobody is known to have written");
+        seen.forget_below(&NodePath::root());
+        assert_eq!(seen.last(&place, &authors(own)), None);
+    }
+
+    #[test]
+    fn a_file_that_many_threads_have_read_is_remembered_for_the_last_of_them() {
+        let (seen, own) = (SeenTexts::default(), std::process::id());
+        let place = Place::Document(NodePath::root());
+        let text: Arc<str> = "x".repeat(1 << 20).into();
+        seen.note(&place, Some(own), &text);
+        for thread in 0..1000 {
+            seen.note(&place, Some(1 << 30 | thread), &text);
+        }
+        assert!(seen.files.lock().len() <= MAX_LEN);
+        assert_eq!(seen.last(&place, &authors(own)), None);
+    }
+
+    #[test]
+    fn a_number_that_a_later_process_has_got_tells_nothing() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("started");
+        let at = Instant::now().checked_sub(Duration::from_secs(5)).expect("long ago");
+        let seen = |at| Seen { thread: child.id(), at, text: "".into() };
+        assert!(!seen(at).is_of(child.id()), "it did not run then");
+        assert!(seen(Instant::now()).is_of(child.id()));
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+}

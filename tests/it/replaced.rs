@@ -1,0 +1,265 @@
+//! Other programs replace, grow and remove nodes while a mount still shows what was there before.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::{Mount, errno, json_of, set_xattr};
+
+/// The metadata file of an array of sixteen elements in chunks of four, which are stored as they
+/// are.
+fn array(dtype: &str, fill: u64, shard: u64) -> Value {
+    let bytes = if dtype == "uint8" {
+        json!({"name": "bytes"})
+    } else {
+        json!({"name": "bytes", "configuration": {"endian": "little"}})
+    };
+    let shards = json!({"name": "sharding_indexed", "configuration": {
+        "chunk_shape": [4], "codecs": [bytes],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }});
+    json!({
+        "zarr_format": 3, "node_type": "array", "shape": [16], "data_type": dtype,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4 * shard]}},
+        "chunk_key_encoding": {"name": "default"}, "fill_value": fill,
+        "codecs": [if shard > 1 { shards } else { bytes }], "attributes": {"units": "K"},
+    })
+}
+
+/// Makes the array in the store, as another program does.
+fn put(mount: &Mount, document: &Value) {
+    let at = mount.store().join("x");
+    drop(fs::remove_dir_all(&at));
+    fs::create_dir_all(&at).unwrap();
+    fs::write(at.join("zarr.json"), document.to_string()).unwrap();
+}
+
+/// A mount that shows the array `x` for an hour as it is now.
+fn mount(shard: u64, options: &[&str]) -> Mount {
+    let mount = Mount::new(&["--create"]);
+    mount.unmount();
+    put(&mount, &array("uint8", 0, shard));
+    mount.mount_again(&[&["--metadata-ttl=1h", "--writeback-delay=1h"], options].concat());
+    store(&mount, "x/c/0", b"aaaa").unwrap();
+    mount
+}
+
+/// Writes a file and has it stored.
+fn store(mount: &Mount, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let path = mount.at(name);
+    fs::create_dir_all(path.parent().unwrap())?;
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn ends_stale(mount: &Mount) {
+    mount.remount(&["--metadata-ttl=1h"]);
+}
+
+/// Shows: store-decides, chunk-identity.
+#[test]
+fn no_chunk_is_stored_into_an_array_that_replaced_its_own() {
+    let others = [
+        array("uint16", 0, 1),
+        array("uint8", 7, 1),
+        json!({"zarr_format": 3, "node_type": "group"}),
+    ];
+    for shard in [1, 2] {
+        for writeback in ["sync", "delay", "all"] {
+            for other in &others {
+                let mut mount = mount(shard, &[&format!("--writeback={writeback}")]);
+                for part in ["replaced", "not an array", "changes"] {
+                    mount.expect(part);
+                }
+                put(&mount, other);
+                fs::create_dir_all(mount.store().join("x/c")).unwrap();
+                fs::write(mount.store().join("x/c/1"), [1; 8]).unwrap();
+                let before = mount.stored();
+                let name = format!("shards of {shard}, {writeback}, {other}");
+                let stored = store(&mount, "x/c/1", b"bbbb");
+                assert_eq!(stored.unwrap_err().raw_os_error(), Some(libc::ESTALE), "{name}");
+                assert_eq!(mount.stored(), before, "{name}");
+                let saved = tempfile::tempdir().unwrap();
+                let unmounted = crate::support::zarrfs()
+                    .args(["umount", "--rescue"])
+                    .args([saved.path().join("saved"), mount.path()])
+                    .output()
+                    .unwrap();
+                assert_eq!(mount.stored(), before, "{name}: {unmounted:?}");
+                mount.mount_again(&[]);
+            }
+        }
+    }
+}
+
+/// Shows: store-decides.
+#[test]
+fn a_mount_that_shows_what_was_there_changes_nothing_that_took_its_name() {
+    let mut mount = mount(1, &[]);
+    for part in ["replaced", "just made", "changes"] {
+        mount.expect(part);
+    }
+    let replace = || {
+        put(&mount, &array("uint16", 3, 1));
+        fs::create_dir_all(mount.store().join("x/c")).unwrap();
+        fs::write(mount.store().join("x/c/0"), [1; 8]).unwrap();
+        mount.stored()
+    };
+    // Each of these first looks at what is there now.
+    for removal in ["x/c/0", "x/zarr.json"] {
+        mount.remount(&["--metadata-ttl=1h"]);
+        put(&mount, &array("uint8", 0, 1));
+        store(&mount, "x/c/0", b"aaaa").unwrap();
+        let before = replace();
+        assert_eq!(errno(fs::remove_file(mount.at(removal))), libc::EBUSY, "{removal}");
+        assert_eq!(mount.stored(), before, "{removal}");
+    }
+    mount.remount(&["--metadata-ttl=1h"]);
+    put(&mount, &array("uint8", 0, 1));
+    fs::read(mount.at("x/zarr.json")).unwrap();
+    let before = replace();
+    assert_eq!(set_xattr(&mount.at("x"), "user.attrs.units", "\"C\""), Err(libc::EBUSY));
+    assert_eq!(mount.stored(), before);
+    // A name that another program has just taken is taken.
+    fs::create_dir(mount.store().join("y")).unwrap();
+    fs::write(mount.store().join("y/zarr.json"), array("uint16", 3, 1).to_string()).unwrap();
+    let before = mount.stored();
+    assert_eq!(errno(fs::create_dir(mount.at("y"))), libc::EEXIST);
+    assert!(fs::rename(mount.at("x"), mount.at("y")).is_err());
+    assert_eq!(mount.stored(), before);
+}
+
+/// Shows: store-decides.
+#[test]
+fn a_chunk_that_is_renamed_into_place_is_not_stored_into_another_array() {
+    for shard in [1, 2] {
+        let mut mount = mount(shard, &["--writeback=sync"]);
+        mount.expect("replaced");
+        // Two elements of two bytes are as long as four of one.
+        let mut other = array("uint16", 3, shard);
+        other["chunk_grid"]["configuration"]["chunk_shape"] = json!([2 * shard]);
+        if shard > 1 {
+            other["codecs"][0]["configuration"]["chunk_shape"] = json!([2]);
+        }
+        fs::write(mount.at("x/c/1.partial"), b"bbbb").unwrap();
+        put(&mount, &other);
+        let before = mount.stored();
+        let renamed = fs::rename(mount.at("x/c/1.partial"), mount.at("x/c/1"));
+        assert_eq!(errno(renamed), libc::EBUSY);
+        assert_eq!(mount.stored(), before);
+        drop(fs::remove_file(mount.at("x/c/1.partial")));
+    }
+}
+
+/// A program that reads the metadata file, and writes it back with other units when it is told.
+struct Editor(Child);
+
+impl Editor {
+    fn new(document: &Path) -> Self {
+        let script = r#"IFS= read -r -d '' text < "$1"
+            echo read
+            read -r
+            printf '%s' "${text/\"K\"/\"C\"}" > "$1""#;
+        let mut child = Command::new("bash")
+            .args(["-c", script, "bash"])
+            .arg(document)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = [0; 5];
+        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        Self(child)
+    }
+
+    fn write(mut self) {
+        self.0.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+/// Shows: document-merge, resize.
+#[test]
+fn a_program_that_sets_an_attribute_does_not_undo_an_append_of_which_it_does_not_know() {
+    let mount = mount(1, &[]);
+    let document = mount.at("x/zarr.json");
+    let editor = Editor::new(&document);
+    let mut grown = json_of(&document);
+    grown["shape"] = json!([32]);
+    fs::write(&document, grown.to_string()).unwrap();
+    store(&mount, "x/c/7", b"zzzz").unwrap();
+    // Another program has seen the new shape.
+    assert_eq!(json_of(&document)["shape"], json!([32]));
+    editor.write();
+    let now = json_of(&document);
+    assert_eq!((&now["shape"], &now["attributes"]["units"]), (&json!([32]), &json!("C")));
+    assert_eq!(fs::read(mount.at("x/c/7")).unwrap(), b"zzzz");
+    ends_stale(&mount);
+    assert_eq!(json_of(&mount.store().join("x/zarr.json"))["shape"], json!([32]));
+}
+
+/// Shows: document-merge, resize.
+#[test]
+fn a_program_that_writes_back_an_older_copy_destroys_nothing() {
+    let mount = mount(1, &[]);
+    let document = mount.at("x/zarr.json");
+    let old = fs::read(&document).unwrap();
+    let mut grown = json_of(&document);
+    grown["shape"] = json!([32]);
+    fs::write(&document, grown.to_string()).unwrap();
+    store(&mount, "x/c/7", b"zzzz").unwrap();
+    fs::write(&document, &old).unwrap();
+    assert_eq!(json_of(&document)["shape"], json!([16]), "it is one writer");
+    fs::write(&document, grown.to_string()).unwrap();
+    assert_eq!(fs::read(mount.at("x/c/7")).unwrap(), b"zzzz");
+}
+
+/// Shows: document-merge.
+#[test]
+fn metadata_of_an_array_that_was_replaced_are_not_written_over_the_new_one() {
+    let mut mount = mount(1, &[]);
+    mount.expect("replaced");
+    let document = mount.at("x/zarr.json");
+    let mut text = json_of(&document);
+    put(&mount, &array("uint16", 3, 1));
+    let before = mount.stored();
+    text["attributes"]["units"] = json!("C");
+    let mut file = OpenOptions::new().write(true).truncate(true).open(&document).unwrap();
+    file.write_all(text.to_string().as_bytes()).unwrap();
+    assert_eq!(errno(file.sync_all()), libc::ESTALE);
+    drop(file);
+    assert_eq!(mount.stored(), before);
+}
+
+/// Shows: chunk-identity.
+#[test]
+fn a_chunk_outside_of_a_shape_that_another_program_made_smaller_is_reported() {
+    for shard in [1, 2] {
+        let mut mount = mount(shard, &[]);
+        mount.expect("outside");
+        mount.expect("smaller");
+        mount.expect("changes");
+        fs::create_dir_all(mount.at("x/c")).unwrap();
+        let mut file = File::create(mount.at("x/c/3")).unwrap();
+        file.write_all(b"dddd").unwrap();
+        let mut document = json_of(&mount.store().join("x/zarr.json"));
+        document["shape"] = json!([8]);
+        fs::write(mount.store().join("x/zarr.json"), document.to_string()).unwrap();
+        let before = mount.stored();
+        assert!(file.sync_all().is_err(), "it was not stored");
+        drop(file);
+        assert_eq!(mount.stored(), before);
+        let saved = tempfile::tempdir().unwrap();
+        let rescue = crate::support::zarrfs()
+            .args(["umount", "--rescue"])
+            .args([saved.path().join("saved"), mount.path()])
+            .output()
+            .unwrap();
+        assert_eq!(mount.stored(), before, "{rescue:?}");
+        mount.mount_again(&[]);
+    }
+}
