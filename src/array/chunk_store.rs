@@ -31,13 +31,34 @@ const ATTEMPTS: usize = 1000;
 /// How long to retry: a program waits in `close`, and cannot be interrupted.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Retries `change` while it conflicts with other writers.
-pub(crate) fn retried<T>(mut change: impl FnMut() -> Result<T>) -> Result<T> {
-    let began = Instant::now();
-    for _ in 0..ATTEMPTS {
-        match change() {
-            Err(error) if matches!(error.kind(), Kind::Stale | Kind::Exists) => {}
-            done => return done,
+/// How often a change may lose to other writers before it takes a turn.
+pub(super) const LOST: usize = 3;
+
+/// A time in which only this thread can change a stored value; `None` if its store has no locks.
+pub type Turn = Option<Box<dyn fmt::Debug + Send>>;
+
+/// Whether other writers were faster.
+pub(super) fn has_lost<T>(changed: &Result<T>) -> bool {
+    matches!(changed, Err(error) if matches!(error.kind(), Kind::Stale | Kind::Exists))
+}
+
+/// Retries `change` while it conflicts with other writers. If that goes on, it takes a turn, so
+/// that a writer that is always faster does not win for ever.
+pub(crate) fn retried<T>(
+    take_turn: impl FnOnce() -> Result<Turn>,
+    mut change: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let (began, mut take_turn, mut turn) = (Instant::now(), Some(take_turn), None);
+    for attempt in 0..ATTEMPTS {
+        if attempt >= LOST
+            && let Some(take) = take_turn.take()
+        {
+            turn = take()?;
+        }
+        let changed = change();
+        if !has_lost(&changed) {
+            drop(turn);
+            return changed;
         }
         if began.elapsed() > LONGEST {
             break;
@@ -111,6 +132,10 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// Returns the new stat for each change, `None` for an erased chunk.
     fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>>;
 
+    /// Keeps other writers from changing the stored value that contains the chunk, as
+    /// [`WritableStore::take_turn`](crate::store::WritableStore::take_turn) does.
+    fn take_turn(&self, coords: &Coords) -> Result<Turn>;
+
     /// Whether a chunk can be erased under [`Condition::Unchanged`].
     fn erases_unchanged(&self) -> bool {
         true
@@ -137,25 +162,31 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// Replaces bytes inside encoded chunks. Each part begins at its offset; a chunk must exist and
     /// keeps its length. Keeps concurrent changes of other writers.
     fn set_partial_values(&self, parts: &[(Coords, u64, Bytes)]) -> Result<()> {
-        let mut by_chunk: BTreeMap<&Coords, Vec<(u64, Bytes)>> = BTreeMap::new();
+        let mut by_value: BTreeMap<Key, BTreeMap<&Coords, Vec<(u64, Bytes)>>> = BTreeMap::new();
         for (coords, start, bytes) in parts {
-            by_chunk.entry(coords).or_default().push((*start, bytes.clone()));
+            let chunks = by_value.entry(self.key(coords)?).or_default();
+            chunks.entry(coords).or_default().push((*start, bytes.clone()));
         }
-        // An empty read reports a damaged chunk, while a stat does not.
-        let ranges: Vec<(Coords, ByteRange)> =
-            by_chunk.keys().map(|coords| ((*coords).clone(), ByteRange::first(0))).collect();
-        retried(|| {
-            let mut changes = Vec::with_capacity(ranges.len());
-            for ((coords, parts), old) in by_chunk.iter().zip(self.get_partial_values(&ranges)?) {
-                let stat = old.ok_or_else(Error::not_found).at(coords)?.stat;
-                changes.push(Change {
-                    coords: (*coords).clone(),
-                    value: Some(Piece::overlay(stat.len, parts).at(coords)?),
-                    condition: Condition::Unchanged(stat.version),
-                });
-            }
-            self.update(changes).map(drop)
-        })
+        for by_chunk in by_value.values() {
+            // An empty read reports a damaged chunk, while a stat does not.
+            let ranges: Vec<(Coords, ByteRange)> =
+                by_chunk.keys().map(|coords| ((*coords).clone(), ByteRange::first(0))).collect();
+            let take_turn = || ranges.first().map_or(Ok(None), |(coords, _)| self.take_turn(coords));
+            retried(take_turn, || {
+                let mut changes = Vec::with_capacity(ranges.len());
+                for ((coords, parts), old) in by_chunk.iter().zip(self.get_partial_values(&ranges)?)
+                {
+                    let stat = old.ok_or_else(Error::not_found).at(coords)?.stat;
+                    changes.push(Change {
+                        coords: (*coords).clone(),
+                        value: Some(Piece::overlay(stat.len, parts).at(coords)?),
+                        condition: Condition::Unchanged(stat.version),
+                    });
+                }
+                self.update(changes).map(drop)
+            })?;
+        }
+        Ok(())
     }
 
     /// Erases chunks, and skips those that are not stored.
@@ -304,6 +335,10 @@ impl ChunkStore for Direct {
             self.store.write()?.erase_values(&erased.into_iter().collect::<Vec<_>>())?;
         }
         Ok(stored)
+    }
+
+    fn take_turn(&self, coords: &Coords) -> Result<Turn> {
+        self.store.write()?.take_turn(&self.key(coords)?)
     }
 
     fn erases_unchanged(&self) -> bool {

@@ -17,7 +17,9 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::chunk_store::{Change, ChunkStore, CoordsList, Indices, retried};
+use super::chunk_store::{
+    Change, ChunkStore, CoordsList, Indices, LOST, Turn, has_lost, retried,
+};
 use super::coords::{Coords, Grid};
 use super::layout::ShardLayout;
 use super::level::Level;
@@ -308,6 +310,27 @@ impl Sharded {
         Ok(indexes)
     }
 
+    /// Updates one stored value after the other, each in a turn of its own.
+    fn update_in_turns(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
+        let mut by_value: BTreeMap<Key, Vec<(usize, Change)>> = BTreeMap::new();
+        let mut stored = vec![None; changes.len()];
+        for (at, change) in changes.into_iter().enumerate() {
+            by_value.entry(self.key(&change.coords)?).or_default().push((at, change));
+        }
+        for changes in by_value.into_values() {
+            let (places, changes): (Vec<usize>, Vec<Change>) = changes.into_iter().unzip();
+            let first = changes.first().map(|change| change.coords.clone());
+            let take_turn = || first.map_or(Ok(None), |coords| self.take_turn(&coords));
+            let stats = retried(take_turn, || self.try_update(changes.clone()))?;
+            for (at, stat) in places.into_iter().zip(stats) {
+                if let Some(slot) = stored.get_mut(at) {
+                    *slot = stat;
+                }
+            }
+        }
+        Ok(stored)
+    }
+
     /// Returns the inner chunk of `slot` if it exists and begins with `prefix`.
     fn present(
         &self,
@@ -459,10 +482,20 @@ impl ChunkStore for Sharded {
         if changes.iter().all(|change| matches!(change.condition, Condition::Always)) {
             // Other writers changed other inner chunks, or the same ones, for which the last writer
             // wins.
-            retried(|| self.try_update(changes.clone()))
+            for _ in 0..LOST {
+                let updated = self.try_update(changes.clone());
+                if !has_lost(&updated) {
+                    return updated;
+                }
+            }
+            self.update_in_turns(changes)
         } else {
             self.try_update(changes)
         }
+    }
+
+    fn take_turn(&self, coords: &Coords) -> Result<Turn> {
+        self.below.take_turn(&self.level.shard_of(coords))
     }
 
     fn erase_prefix(&self, prefix: &[u64]) -> Result<()> {

@@ -148,7 +148,9 @@ pub(super) fn write_rebased<C>(
     mut rebase: impl FnMut(&Coords, &mut C, Option<Base>) -> Result<()>,
 ) -> Result<Vec<Option<Stat>>> {
     let (mut is_stale, mut was_tried, mut patience) = (false, false, PATIENCE);
-    retried(|| {
+    let first = chunks.first().map(|(coords, _)| coords.clone());
+    let take_turn = || first.map_or(Ok(None), |coords| array.chunks().take_turn(&coords));
+    retried(take_turn, || {
         if is_stale {
             for (coords, chunk) in &mut *chunks {
                 if to_store(chunk).1.is_some() {

@@ -23,9 +23,11 @@ mod recover;
 mod session;
 mod trees;
 mod trust;
+mod turn;
 mod value;
 mod version;
 
+use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -54,6 +56,7 @@ use parents::{Prunes, make_parent, prune};
 use recover::recover;
 use session::Session;
 use trees::{empty, move_tree};
+use turn::{Turn, Turns};
 use value::{Opened, digest_of, keep_owner, read_range, write_all};
 use version::Clock;
 
@@ -74,6 +77,7 @@ pub struct DirectoryStore {
     durability: Durability,
     clock: Clock,
     session: Arc<Session>,
+    turns: Arc<Turns>,
     prunes: Prunes,
 }
 
@@ -88,7 +92,8 @@ impl DirectoryStore {
         let session = Arc::new(Session::new(root.try_clone()?));
         let clock = Clock::of(&root)?;
         let prunes = Prunes::All;
-        Ok(Self { root: Arc::new(Root::new(root)), durability, clock, session, prunes })
+        let (root, turns) = (Arc::new(Root::new(root)), Arc::default());
+        Ok(Self { root, durability, clock, session, turns, prunes })
     }
 
     /// Keeps the directories that are not of chunks when they become empty, as
@@ -124,14 +129,27 @@ impl DirectoryStore {
     }
 
     /// Waits for the lock to write `key`.
-    fn lock_key(&self, key: &Key) -> Result<KeyLock<'_>> {
-        KeyLock::take(&self.root, &self.session, key).at(key)
+    fn lock_key(&self, key: &Key) -> Result<KeyLock> {
+        match self.turns.lock_of(key) {
+            Some(lock) => Ok(lock),
+            None => KeyLock::take(&self.root, &self.session, key).at(key),
+        }
+    }
+
+    /// Ends the lock of a change that has failed, unless the thread tries again in its turn.
+    fn end_failed(&self, lock: KeyLock, key: &Key, failed: &Error) {
+        if let Some(lock) = self.turns.keep(key, lock, failed) {
+            lock.end_unused();
+            // The first error matters more than an empty directory that stays.
+            let pruned = prune(&self.root, key, self.prunes);
+            pruned.unwrap_or_else(|error| log::debug!("{error}"));
+        }
     }
 
     /// Writes `pieces` to the locked file, syncs it if required, and renames it onto the key.
     fn replace(
         &self,
-        lock: &KeyLock<'_>,
+        lock: &KeyLock,
         key: &Key,
         pieces: &[Piece],
         condition: Condition,
@@ -176,7 +194,7 @@ impl DirectoryStore {
 
     /// Renames the locked file, which has the new value, onto the key. Programs may have it open
     /// and write again, so only its change time tells versions apart.
-    fn take_over(&self, lock: &KeyLock<'_>, key: &Key) -> Result<Stat> {
+    fn take_over(&self, lock: &KeyLock, key: &Key) -> Result<Stat> {
         if let Ok(Some(old)) = self.open_value(key) {
             keep_owner(&lock.file, &old.metadata)?;
         }
@@ -277,13 +295,18 @@ impl WritableStore for DirectoryStore {
         }
         let lock = self.lock_key(key)?;
         let stored = self.replace(&lock, key, pieces, condition);
-        if stored.is_err() {
-            lock.end_unused();
-            // The first error matters more than an empty directory that stays.
-            let pruned = prune(&self.root, key, self.prunes);
-            pruned.unwrap_or_else(|error| log::debug!("{error}"));
+        if let Err(error) = &stored {
+            self.end_failed(lock, key, error);
         }
         stored.at(key)
+    }
+
+    fn take_turn(&self, key: &Key) -> Result<Option<Box<dyn fmt::Debug + Send>>> {
+        if self.turns.has(key) {
+            return Ok(None);
+        }
+        let lock = KeyLock::take(&self.root, &self.session, key).at(key)?;
+        Ok(Some(Box::new(Turn::begin(&self.turns, &self.root, self.prunes, key, lock))))
     }
 
     fn new_file(&self, prefix: &Prefix) -> Result<Option<NewFile>> {
@@ -353,8 +376,12 @@ impl WritableStore for DirectoryStore {
         let found = found.map(|stat| stat.version);
         let checked = self.check(key, Condition::Unchanged(version), found);
         let erased = checked.and_then(|()| Ok(unlinkat(&lock.dir, &lock.name, AtFlags::empty())?));
-        lock.end_unused();
-        prune(&self.root, key, self.prunes)?;
+        if let Err(error) = &erased {
+            self.end_failed(lock, key, error);
+        } else {
+            lock.end_unused();
+            prune(&self.root, key, self.prunes)?;
+        }
         erased.at(key)
     }
 

@@ -294,6 +294,13 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     /// Stores the concatenated `pieces` as the value of `key`, and returns the new stat.
     fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat>;
 
+    /// Keeps other writers from changing the value of `key` until what it returns is dropped; only
+    /// this thread can change it. For a writer that has lost to others again and again. `None` if
+    /// the store has no locks. A thread takes one turn at a time.
+    fn take_turn(&self, _key: &Key) -> Result<Option<Box<dyn fmt::Debug + Send>>> {
+        Ok(None)
+    }
+
     /// Creates an empty file that is no value yet, for [`Self::set_file`] with a key below
     /// `prefix`; `None` if the store has no files. A file that is dropped leaves nothing behind.
     fn new_file(&self, _prefix: &Prefix) -> Result<Option<NewFile>> {

@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, OFlags, fstat, linkat, statat, unlinkat};
@@ -32,12 +33,13 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The lock for writing one key: its lock file, locked, in the directory of the key.
-pub(super) struct KeyLock<'s> {
+#[derive(Debug)]
+pub(super) struct KeyLock {
     pub dir: OwnedFd,
     pub file: File,
     pub name: CString,
     pub lock_name: CString,
-    _written: Written<'s>,
+    _written: Written,
 }
 
 fn is_there(dir: &OwnedFd, name: &CStr) -> bool {
@@ -64,7 +66,7 @@ fn check_holder(session: &Session, key: &Key, since: Instant) -> Result<()> {
     }
 }
 
-impl<'s> KeyLock<'s> {
+impl KeyLock {
     /// Removes the lock file after a write that stored nothing. The lock is still held, so no other
     /// writer uses the file.
     pub fn end_unused(self) {
@@ -73,7 +75,7 @@ impl<'s> KeyLock<'s> {
     }
 
     /// Takes the lock for writing `key`; waits up to [`LOCK_PATIENCE`].
-    pub fn take(root: &Root, session: &'s Session, key: &Key) -> Result<Self> {
+    pub fn take(root: &Root, session: &Arc<Session>, key: &Key) -> Result<Self> {
         let name = c_name(key.name())?;
         let lock_name = c_name(&lock_name(key.name()))?;
         let started = Instant::now();
@@ -134,7 +136,7 @@ impl<'s> KeyLock<'s> {
     /// one: it had a name before, or the directory of the key is in another file system.
     pub fn with(
         root: &Root,
-        session: &'s Session,
+        session: &Arc<Session>,
         key: &Key,
         file: &NewFile,
     ) -> Result<Option<Self>> {

@@ -73,8 +73,8 @@ struct Log {
 
 /// Marks a key as being written until it is dropped.
 #[derive(Debug)]
-pub(super) struct Written<'s> {
-    session: &'s Session,
+pub(super) struct Written {
+    session: Arc<Session>,
     key: Key,
 }
 
@@ -90,14 +90,14 @@ impl Session {
 
     /// Marks `key` as being written. Call this before its lock file is created. If the store has no
     /// room for the session file, the write continues without it, so that erasing still works.
-    pub(super) fn write(&self, key: &Key) -> Written<'_> {
+    pub(super) fn write(self: &Arc<Self>, key: &Key) -> Written {
         let mut state = self.state.lock();
         state.active.push(key.clone());
         state.last_write = Some(Instant::now());
         if let Err(error) = state.note(&self.root, key) {
             log::debug!("{PRIVATE}: {error}");
         }
-        Written { session: self, key: key.clone() }
+        Written { session: Arc::clone(self), key: key.clone() }
     }
 
     /// Returns the process of another session that writes `key`, or has written it just now; a
@@ -234,7 +234,7 @@ impl Log {
     }
 }
 
-impl Drop for Written<'_> {
+impl Drop for Written {
     fn drop(&mut self) {
         let mut state = self.session.state.lock();
         if let Some(at) = state.active.iter().position(|key| *key == self.key) {
