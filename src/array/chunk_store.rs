@@ -171,7 +171,8 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
             // An empty read reports a damaged chunk, while a stat does not.
             let ranges: Vec<(Coords, ByteRange)> =
                 by_chunk.keys().map(|coords| ((*coords).clone(), ByteRange::first(0))).collect();
-            let take_turn = || ranges.first().map_or(Ok(None), |(coords, _)| self.take_turn(coords));
+            let take_turn =
+                || ranges.first().map_or(Ok(None), |(coords, _)| self.take_turn(coords));
             retried(take_turn, || {
                 let mut changes = Vec::with_capacity(ranges.len());
                 for ((coords, parts), old) in by_chunk.iter().zip(self.get_partial_values(&ranges)?)

@@ -17,9 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::chunk_store::{
-    Change, ChunkStore, CoordsList, Indices, LOST, Turn, has_lost, retried,
-};
+use super::chunk_store::{Change, ChunkStore, CoordsList, Indices, LOST, Turn, has_lost, retried};
 use super::coords::{Coords, Grid};
 use super::layout::ShardLayout;
 use super::level::Level;

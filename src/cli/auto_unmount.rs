@@ -14,7 +14,7 @@ use rustix::process::setsid;
 
 use super::args::AutoUnmount;
 use super::failure::Failure;
-use super::umount;
+use super::{dead, umount};
 
 /// How long to wait for the connection to the kernel to end after the daemon has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,8 +40,8 @@ pub fn run(args: &AutoUnmount) -> Result<(), Failure> {
     io::stdin().lock().read_to_end(&mut nothing)?;
     let started = Instant::now();
     while started.elapsed() < PATIENCE && umount::is_mounted(&args.mountpoint)? {
-        match umount::alive(&args.mountpoint) {
-            Err(error) if umount::is_dead(&error) => {
+        match dead::alive(&args.mountpoint) {
+            Err(error) if dead::is_dead(&error) => {
                 return umount::now(&args.mountpoint, umount::Busy::Detach);
             }
             _ => thread::sleep(Duration::from_millis(20)),

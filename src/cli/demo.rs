@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::args::Demo;
 use super::failure::{Failure, failed};
-use super::{open, print, umount};
+use super::{dead, open, print, umount};
 use crate::array::{Coords, Current, FillChunks};
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::{Dialect, NodePath};
@@ -71,7 +71,7 @@ impl Sample {
         let unusable = |error: std::io::Error| failed(format!("{shown}: {error}"));
         std::fs::create_dir_all(dir).map_err(unusable)?;
         let [source, mountpoint, new] = NAMES.map(|name| dir.join(name));
-        umount::refuse_dead(&mountpoint)?;
+        dead::refuse_dead(&mountpoint)?;
         let state = if source.try_exists().map_err(unusable)? {
             if !is_sample(&source) {
                 return Err(failed(format!(

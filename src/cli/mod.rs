@@ -12,6 +12,7 @@ mod convert;
 mod copying;
 mod create;
 mod daemon;
+mod dead;
 mod demo;
 mod describe;
 mod described;

@@ -9,7 +9,7 @@ use super::failure::{Failure, failed};
 use super::serving::{At, Starter};
 use super::typed::Typed;
 use super::words::{Flags, with_options};
-use super::{apart, daemon, obstacles, open, print, umount};
+use super::{apart, daemon, dead, obstacles, open, print, umount};
 use crate::sys;
 
 /// The directory of the descriptors of a process, as programs name a FUSE device that they inherit.
@@ -98,8 +98,8 @@ fn report_mounted(args: &Mount, source: &open::Source, what: &str) -> Result<(),
 /// Returns the mountpoint's path without links; an error if nothing can be mounted on it.
 pub fn check_mountpoint(mountpoint: &Path, flags: &Flags) -> Result<PathBuf, Failure> {
     let shown = mountpoint.display();
-    let found = match umount::alive(mountpoint) {
-        Err(error) if umount::is_dead(&error) => {
+    let found = match dead::alive(mountpoint) {
+        Err(error) if dead::is_dead(&error) => {
             // A killed daemon has left this mount: removing it loses nothing.
             umount::now(mountpoint, umount::Busy::Detach)?;
             std::fs::metadata(mountpoint)

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::archive;
+use super::dead;
 use super::described;
 use super::failure::{Failure, failed};
 use super::folder;
 use super::references::{self, References};
 use super::remote::{self, Remote};
-use super::umount;
 use crate::error::{Error, Kind};
 use crate::hierarchy::{Hierarchy, Membership, Options, membership};
 use crate::metadata::{Dialect, NodePath, declared, draft_root_marker};
@@ -188,7 +188,7 @@ impl Source {
         if let Some(url) = remote::url(path) {
             return Self::parse_url(url);
         }
-        umount::refuse_dead(path)?;
+        dead::refuse_dead(path)?;
         if let Some((archive, node)) = archive::find(path)? {
             return Ok(Self { root: Location::Archive(archive), node });
         }
@@ -469,7 +469,7 @@ fn node_in_directory(
     from: Option<&Dialect>,
     access: Access,
 ) -> Result<(Hierarchy, NodePath), Failure> {
-    umount::refuse_dead(path)?;
+    dead::refuse_dead(path)?;
     if let Ok(source) = Source::parse(path)
         && let Some(directory) = source.root.directory()
         && (!source.node.is_root() || !path.exists())

@@ -16,7 +16,7 @@ use super::failure::{Failure, failed};
 use super::rescue::{Change, Unstored};
 use super::stats::Stats;
 use super::umount::{self, KIND, MountLine, user_name};
-use super::{print, size};
+use super::{dead, print, size};
 use crate::printable::escaped;
 use crate::vfs::timestamp;
 
@@ -109,8 +109,8 @@ fn answered(answer: &Receiver<State>, deadline: Instant) -> State {
 }
 
 fn state(mountpoint: &Path) -> State {
-    match umount::alive(mountpoint) {
-        Err(error) if umount::is_dead(&error) => return State::Dead,
+    match dead::alive(mountpoint) {
+        Err(error) if dead::is_dead(&error) => return State::Dead,
         // The directory of the store was removed, but the mount answers.
         Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {}
         Err(error) => return State::Refused(error.to_string()),

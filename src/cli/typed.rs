@@ -16,7 +16,7 @@ use super::described;
 use super::failure::{Failure, failed};
 use super::open::{self, Location};
 use super::words::Flags;
-use super::{print, references, remote, umount};
+use super::{dead, print, references, remote};
 use crate::array::{FillChunks, ShardLayout, ShardWrite};
 use crate::error::Kind;
 use crate::fuse::{ModeChanges, MountEntry, MountOptions, Others, Owner, ReadLog};
@@ -64,7 +64,7 @@ impl Typed<'_> {
             // Nothing is known of a source below a directory that this user may not enter.
             match (remote::url(self.path), self.path.try_exists()) {
                 _ if references::is_named(self.path) => failure,
-                _ if umount::refuse_dead(self.path).is_err() => failure,
+                _ if dead::refuse_dead(self.path).is_err() => failure,
                 (Some(_), _) | (None, Err(_)) => failure,
                 (None, Ok(_)) => self.missing_source(),
             }

@@ -258,7 +258,8 @@ const CHANGES: &[(&str, &[&str])] = &[
     ("src/hierarchy/change.rs", &[]),
     ("src/hierarchy/edit.rs", &[]),
     ("src/hierarchy/conversion.rs", &[]),
-    ("src/hierarchy/moving.rs", &[]),
+    // Nothing is moved; it only decides which error says so.
+    ("src/hierarchy/moving.rs", &["if self.hierarchy.existing(from)?.is_bare() {"]),
     // A group that has a metadata file stays as it is.
     (
         "src/hierarchy/groups.rs",

@@ -63,9 +63,8 @@ pub(super) fn read(archive: &Archive, limits: &Limits, omissions: &Omissions) ->
     if end.saturating_sub(start) > limits.directory {
         return Err(window.too_long(end.saturating_sub(start)));
     }
-    let mut read = |separators, left_out| {
-        add_all(&found, &mut buffer, &window, limits, separators, left_out)
-    };
+    let mut read =
+        |separators, left_out| add_all(&found, &mut buffer, &window, limits, separators, left_out);
     let (mut builder, mut names, mut count) = read(Separators::default(), None)?;
     if names.backslashes > 0 && !names.has_slash {
         (builder, names, count) = read(Separators { are_backslashes: true, ..names }, None)?;

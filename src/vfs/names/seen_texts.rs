@@ -152,7 +152,11 @@ mod tests {
         assert_eq!(seen.last(&place, &authors(own)).as_deref(), Some("third"));
         seen.note_written(&place, &authors(own), b"written");
         assert_eq!(seen.last(&place, &authors(own)).as_deref(), Some("written"));
-        assert_eq!(seen.last(&place, &Processes::default()), None, "nobody is known to have written");
+        assert_eq!(
+            seen.last(&place, &Processes::default()),
+            None,
+            "nobody is known to have written"
+        );
         seen.forget_below(&NodePath::root());
         assert_eq!(seen.last(&place, &authors(own)), None);
     }
