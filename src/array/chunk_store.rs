@@ -43,7 +43,7 @@ pub(super) fn has_lost<T>(changed: &Result<T>) -> bool {
 }
 
 /// Retries `change` while it conflicts with other writers. If that goes on, it takes a turn, so
-/// that a writer that is always faster does not win for ever.
+/// that a writer that is always faster does not win without limit.
 pub(crate) fn retried<T>(
     take_turn: impl FnOnce() -> Result<Turn>,
     mut change: impl FnMut() -> Result<T>,

@@ -96,7 +96,7 @@ impl Base {
         }
     }
 
-    fn bytes(&self, array: &Array, coords: &Coords) -> Result<Buffer> {
+    pub(super) fn bytes(&self, array: &Array, coords: &Coords) -> Result<Buffer> {
         match self {
             Self::Absent => array.fill_chunk(coords),
             Self::Stored(bytes, _) => Ok(bytes.clone()),

@@ -7,6 +7,7 @@ use super::base::{Base, write_rebased};
 use super::chunk_cache::ChunkCache;
 use super::counters::add_time;
 use super::pending::{ChunkAt, Due, PendingChunk};
+use crate::array::region::{self, Place};
 use crate::array::{Array, Coords, Current, FillChunks};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
@@ -128,6 +129,7 @@ impl ChunkCache {
             Some((_, error)) => Err(error),
             None => Ok(()),
         };
+        let Some((_, written)) = self.pending.path(key) else { return Ok((Vec::new(), left)) };
         let Some((_, chunks)) = self.pending.of(key) else { return Ok((Vec::new(), left)) };
         let chunks = chunks.into_iter().filter(|(_, pending)| !pending.is_unread());
         let (mut chunks, outside): (Vec<_>, Vec<_>) =
@@ -142,7 +144,8 @@ impl ChunkCache {
         }
         // In the order of their writes, because a shard may be laid out in that order.
         chunks.sort_by_key(|(_, pending)| pending.stat.version.state());
-        for (coords, pending) in &chunks {
+        for (coords, pending) in &mut chunks {
+            self.keep_grown((array, &written), ChunkAt { key, coords }, pending)?;
             if let Some(bytes) = &pending.bytes {
                 array.check_chunk(coords, bytes)?;
             }
@@ -177,6 +180,32 @@ impl ChunkCache {
             }
         }
         Ok((stored, left))
+    }
+
+    /// Takes elements that have become part of the array from the store, if a program wrote all
+    /// those of a chunk that were part of it before: it did not know of the others.
+    fn keep_grown(
+        &self,
+        (array, written): (&Array, &Array),
+        chunk: ChunkAt<'_>,
+        pending: &mut PendingChunk,
+    ) -> Result<()> {
+        let coords = chunk.coords;
+        let within = |array: &Array| array.grid().extent(coords, &array.model().shape);
+        let before = within(written)?;
+        let has_grown = before.iter().zip(within(array)?).any(|(before, now)| now > *before);
+        let PendingChunk { bytes: Some(bytes), base: None, .. } = &*pending else { return Ok(()) };
+        if !has_grown || array.has_variable_len() {
+            return Ok(());
+        }
+        let base = Base::read(array, coords)?;
+        let mut whole = base.bytes(array, coords)?;
+        let (shape, start) = (array.chunk_shape_at(coords)?, vec![0; before.len()]);
+        let place = Place { shape: &shape, start: &start };
+        let item_len = array.model().dtype.item_len();
+        region::copy((bytes, place), (whole.to_mut(), place), &before, item_len)?;
+        self.pending.complete_from(chunk, pending, whole, base);
+        Ok(())
     }
 
     /// Stores pending chunks in the value of `key`. If another program stored newer elements of

@@ -127,24 +127,33 @@ fn sync(mountpoint: &Path, daemon: &Daemon, has_rescue: bool) -> std::io::Result
     let (tell, told) = mpsc::channel();
     let thread = || std::thread::Builder::new().name("sync".to_owned());
     // If a channel is closed, the result is of no use any more.
-    thread().spawn(move || drop(tell.send(root.sync_all())))?;
+    thread().spawn(move || {
+        let synced = root.sync_all();
+        drop(root); // An open directory keeps the mount in use.
+        drop(tell.send(synced));
+    })?;
     let (report, reported) = mpsc::channel();
+    let (stop, stopped) = mpsc::channel::<()>();
     let asked = mountpoint.to_owned();
     // A mount that waits for its server may not answer this, either.
-    thread().spawn(move || {
+    let looking = thread().spawn(move || {
         let answered = || Stats::of(&asked)?.number("requests_answered_total");
-        while report.send(answered()).is_ok() {
-            std::thread::sleep(LOOK_FOR_ANSWERS);
-        }
+        let is_wanted = || stopped.recv_timeout(LOOK_FOR_ANSWERS) == Err(RecvTimeoutError::Timeout);
+        while report.send(answered()).is_ok() && is_wanted() {}
     })?;
     let (mut before, mut since) = (None, Instant::now());
     loop {
-        match told.recv_timeout(LOOK_FOR_ANSWERS) {
-            Ok(synced) => return synced,
+        let synced = match told.recv_timeout(LOOK_FOR_ANSWERS) {
+            Ok(synced) => Some(synced),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(std::io::Error::other("the sync has ended without a result"));
+                Some(Err(std::io::Error::other("the sync has ended without a result")))
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => None,
+        };
+        if let Some(synced) = synced {
+            drop(stop);
+            wait_for(&looking);
+            return synced;
         }
         if let Some(now) = reported.try_iter().flatten().last().filter(|now| before != Some(*now)) {
             (before, since) = (Some(now), Instant::now());
@@ -152,6 +161,15 @@ fn sync(mountpoint: &Path, daemon: &Daemon, has_rescue: bool) -> std::io::Result
             daemon.give_up();
             since = Instant::now();
         }
+    }
+}
+
+/// Waits until a thread has closed what it has open in the mount. If the mount does not answer, it
+/// never does.
+fn wait_for(looking: &std::thread::JoinHandle<()>) {
+    let began = Instant::now();
+    while !looking.is_finished() && began.elapsed() < SILENCE {
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -12,8 +12,8 @@ use super::node::{Content, Document, Node, NodeState};
 use super::nodes::Hierarchy;
 use super::raise::Raised;
 use crate::error::{At, Error, Kind, Result};
-use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
+use crate::metadata::{NodeKind, NodePath};
 use crate::store::Key;
 
 /// Changes that programs ask for. Each is complete or has no effect, and follows from what the
@@ -72,9 +72,21 @@ impl Changes<'_> {
             let detail = "another program has just made a node here";
             return Err(Error::new(Kind::Exists, detail).at(path));
         }
+        self.check_parent_is_no_array(path)?;
         self.hierarchy.directories.touch(path);
         self.hierarchy.directories.insert(Node::bare(path.clone(), None));
         self.hierarchy.invalidate(path);
+        Ok(())
+    }
+
+    /// Fails if another program has made an array of the group in which something is made.
+    fn check_parent_is_no_array(self, path: &NodePath) -> Result<()> {
+        let Some(parent) = path.parent() else { return Ok(()) };
+        if self.node(&parent)?.is_some_and(|node| node.kind() == NodeKind::Array && !node.is_bare())
+        {
+            let detail = "another program has just made an array here: look again";
+            return Err(Error::new(Kind::Busy, detail).at(parent));
+        }
         Ok(())
     }
 

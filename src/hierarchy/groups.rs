@@ -64,7 +64,8 @@ impl Changes<'_> {
         let mut wanted = Vec::new();
         for above in path.ancestors() {
             // A stored node may lie below a node whose document was removed.
-            wanted.extend(self.group_above(&above)?.map(|node| (above, node)));
+            let is_parent = path.parent().as_ref() == Some(&above);
+            wanted.extend(self.group_above(&above, is_parent)?.map(|node| (above, node)));
         }
         for (above, node) in wanted {
             if !matches!(node.content, Content::Group(_)) {
@@ -92,8 +93,12 @@ impl Changes<'_> {
     }
 
     /// Returns the node at `path`, which is above a new node. One that is about to get a document
-    /// is compared with the store.
-    fn group_above(self, path: &NodePath) -> Result<Option<Arc<Node>>> {
+    /// is compared with the store, and so is its parent, which another program may have made an
+    /// array.
+    fn group_above(self, path: &NodePath, is_parent: bool) -> Result<Option<Arc<Node>>> {
+        if is_parent {
+            return self.node(path);
+        }
         let known = self.hierarchy.node(path)?;
         match known.as_ref().map(|node| &node.state) {
             Some(NodeState::Stored(_) | NodeState::Unreadable(_)) => Ok(known),

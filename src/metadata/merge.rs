@@ -117,7 +117,8 @@ pub fn diff(base: &str, new: &[u8], node: &Node, files: &ShownChunks) -> Result<
 }
 
 /// Whether two metadata files, as the mount shows them, may describe one node at two times: its
-/// kind, and of an array the data type, the fill value and the number of dimensions, are the same.
+/// kind, and of an array all that gives its chunks their meaning, and the number of dimensions, are
+/// the same.
 pub fn describe_one_node(one: &[u8], other: &[u8]) -> bool {
     let (Ok(one), Ok(other)) = (json::parse_object(one), json::parse_object(other)) else {
         return false;
@@ -128,7 +129,16 @@ pub fn describe_one_node(one: &[u8], other: &[u8]) -> bool {
         (None, Some(_)) | (Some(_), None) => false,
     };
     let rank = |document: &Object| document.get("shape").and_then(Value::as_array).map(Vec::len);
-    ["node_type", "data_type", "fill_value"].into_iter().all(are_same) && rank(&one) == rank(&other)
+    let members = [
+        "node_type",
+        "data_type",
+        "fill_value",
+        "chunk_grid",
+        "chunk_key_encoding",
+        "codecs",
+        "storage_transformers",
+    ];
+    members.into_iter().all(are_same) && rank(&one) == rank(&other)
 }
 
 fn as_invalid(error: &Error) -> Error {

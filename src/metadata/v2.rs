@@ -263,8 +263,8 @@ pub(super) fn fill_to_json(fill: &FillValue, dtype: &DType, endian: &Endian) -> 
             let stored = fill.clone().byte_swapped(&component_orders(dtype, endian));
             Value::from(base64_encode(&stored.item(dtype)))
         }
-        // As zarr-python 2 writes it, which cannot read an empty string as bytes.
-        DType::VariableBytes if item.is_empty() => json!(0),
+        // zarr-python 2 writes 0, and reads it as a number. zarr-python 3 cannot open such arrays.
+        DType::VariableBytes if item.is_empty() => json!(""),
         DType::VariableBytes => Value::from(String::from_utf8_lossy(&item)),
         DType::Time(_) => match fill.to_json(dtype) {
             Value::String(_) => json!(i64::MIN),

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -90,6 +91,7 @@ fn no_chunk_is_stored_into_an_array_that_replaced_its_own() {
                     .output()
                     .unwrap();
                 assert_eq!(mount.stored(), before, "{name}: {unmounted:?}");
+                assert!(unmounted.status.success(), "{name}: {unmounted:?}");
                 mount.mount_again(&[]);
             }
         }
@@ -261,5 +263,77 @@ fn a_chunk_outside_of_a_shape_that_another_program_made_smaller_is_reported() {
             .unwrap();
         assert_eq!(mount.stored(), before, "{rescue:?}");
         mount.mount_again(&[]);
+    }
+}
+
+/// Shows: store-decides.
+#[test]
+fn nothing_is_made_in_a_group_of_which_another_program_has_made_an_array() {
+    let mut mount = mount(1, &[]);
+    mount.expect("made an array");
+    mount.expect("cannot contain nodes");
+    for name in ["g", "h"] {
+        fs::create_dir(mount.at(name)).unwrap();
+        let group = json!({"zarr_format": 3, "node_type": "group"}).to_string();
+        fs::write(mount.at(name).join("zarr.json"), group).unwrap();
+    }
+    let read = fs::read(mount.at("g/zarr.json")).unwrap();
+    assert!(!read.is_empty());
+    fs::write(mount.store().join("g/zarr.json"), array("uint8", 0, 1).to_string()).unwrap();
+    let before = mount.stored();
+    assert_eq!(errno(fs::create_dir(mount.at("g/below"))), libc::EBUSY);
+    assert!(fs::rename(mount.at("h"), mount.at("g/h")).is_err());
+    assert_eq!(mount.stored(), before);
+}
+
+/// Shows: document-merge.
+#[test]
+fn metadata_of_an_array_with_other_chunks_are_not_merged_into_the_new_one() {
+    let mut mount = mount(1, &[]);
+    mount.expect("replaced");
+    let document = mount.at("x/zarr.json");
+    let mut text = json_of(&document);
+    let mut other = array("uint8", 0, 1);
+    other["chunk_grid"]["configuration"]["chunk_shape"] = json!([8]);
+    put(&mount, &other);
+    let before = mount.stored();
+    text["attributes"]["units"] = json!("C");
+    text["shape"] = json!([8]);
+    let mut file = OpenOptions::new().write(true).truncate(true).open(&document).unwrap();
+    file.write_all(text.to_string().as_bytes()).unwrap();
+    assert_eq!(errno(file.sync_all()), libc::ESTALE);
+    drop(file);
+    assert_eq!(mount.stored(), before);
+}
+
+/// Shows: store-decides, resize.
+#[test]
+fn elements_that_another_program_has_appended_to_a_chunk_outlive_a_write_to_the_others() {
+    for shard in [1, 2] {
+        let mount = Mount::new(&["--create"]);
+        mount.unmount();
+        let mut document = array("uint8", 0, shard);
+        document["shape"] = json!([14]);
+        put(&mount, &document);
+        mount.mount_again(&["--metadata-ttl=1h"]);
+        let view = mount.at("x.npy");
+        let len = fs::metadata(&view).unwrap().len();
+        let file = OpenOptions::new().read(true).write(true).open(&view).unwrap();
+        // The other program works on another mount, which can write shards.
+        let link = |store: &Path| {
+            fs::remove_dir(store).unwrap();
+            symlink(mount.store(), store).unwrap();
+        };
+        let other = Mount::of(link, &[]);
+        let mut grown = json_of(&other.at("x/zarr.json"));
+        grown["shape"] = json!([16]);
+        fs::write(other.at("x/zarr.json"), grown.to_string()).unwrap();
+        store(&other, "x/c/3", &[1, 1, 7, 7]).unwrap();
+        other.unmount();
+        file.write_all_at(&[9, 9], len - 2).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        mount.remount(&[]);
+        assert_eq!(fs::read(mount.at("x/c/3")).unwrap(), [9, 9, 7, 7], "shards of {shard}");
     }
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::table::Shard;
 use super::{ChunkAt, Due, PendingChunk, PendingChunks};
 use crate::array::Array;
+use crate::buffer::Buffer;
 use crate::cache::base::Base;
 use crate::error::{Error, Result};
 use crate::metadata::NodePath;
@@ -58,6 +59,27 @@ impl PendingChunks {
     fn mark(&self, key: &Key, is_being_stored: bool) {
         if let Some(shard) = self.table.lock().shards.get_mut(key) {
             shard.is_being_stored = is_being_stored;
+        }
+    }
+
+    /// Makes `bytes` those of the pending chunk `known`, and `base` what they are based on. A chunk
+    /// that was written again since stays as it is, and is stored after this one.
+    pub(in crate::cache) fn complete_from(
+        &self,
+        chunk: ChunkAt<'_>,
+        known: &mut PendingChunk,
+        bytes: Buffer,
+        base: Base,
+    ) {
+        let version = known.stat.version;
+        (known.bytes, known.base) = (Some(bytes), Some(base));
+        let mut table = self.table.lock();
+        let shard = table.shards.get_mut(chunk.key);
+        let pending = shard.and_then(|shard| shard.chunks.get_mut(chunk.coords));
+        if let Some(pending) = pending.filter(|pending| pending.stat.version.is_same(version)) {
+            let cost = pending.cost();
+            (pending.bytes, pending.base) = (known.bytes.clone(), known.base.clone());
+            self.recost(cost, pending);
         }
     }
 
