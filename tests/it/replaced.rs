@@ -91,7 +91,8 @@ fn no_chunk_is_stored_into_an_array_that_replaced_its_own() {
                     .output()
                     .unwrap();
                 assert_eq!(mount.stored(), before, "{name}: {unmounted:?}");
-                assert!(unmounted.status.success(), "{name}: {unmounted:?}");
+                // 3: what could not be stored was saved.
+                assert!(matches!(unmounted.status.code(), Some(0 | 3)), "{name}: {unmounted:?}");
                 mount.mount_again(&[]);
             }
         }
