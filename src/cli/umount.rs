@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -25,13 +25,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The time after which `zarrfs umount` reports that it is still waiting.
 const NOTICE: Duration = Duration::from_secs(5);
 
-/// How often to look whether the server has answered.
-pub const LOOK_FOR_ANSWERS: Duration = Duration::from_millis(250);
+/// How often to look whether the server works.
+pub const LOOK_FOR_SIGNS: Duration = Duration::from_millis(250);
 
 /// The time after which to look for the mount in other places, and again after that.
 pub const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a server may answer nothing while what it does not store can be rescued otherwise.
+/// How long a server may show no sign that it works while a mount ends.
 pub const SILENCE: Duration = Duration::from_secs(5);
 
 /// The type of a mount, unless another one was given with `-o subtype`.
@@ -74,6 +74,10 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     let daemon = daemon.ok_or_else(|| failed(format!("{shown}: no hierarchy is mounted there")))?;
     apart::check_outputs(&[("--rescue", args.rescue.as_deref())], &mountpoint)?;
     let daemon = Daemon::new(daemon, &mountpoint);
+    if args.rescue.is_some() && !processes::users_of(&mountpoint).is_empty() {
+        // Its programs would lose a server that is given up, and go on without it.
+        return Err(in_use(&mountpoint));
+    }
     let Err(error) = sync(&mountpoint, &daemon, args.rescue.is_some()) else {
         now(&mountpoint, Busy::Refuse)?;
         return daemon.wait().map(drop);
@@ -125,20 +129,41 @@ fn sync(mountpoint: &Path, daemon: &Daemon, has_rescue: bool) -> std::io::Result
     }
     let (tell, told) = mpsc::channel();
     let thread = || std::thread::Builder::new().name("sync".to_owned());
-    // If a channel is closed, the result is of no use any more.
-    thread().spawn(move || drop(tell.send(root.sync_all())))?;
+    thread().spawn(move || {
+        let synced = root.sync_all();
+        drop(root);
+        // If the channel is closed, the result is of no use any more.
+        drop(tell.send(synced));
+    })?;
     let (report, reported) = mpsc::channel();
+    let (done, is_done) = mpsc::channel::<()>();
     let asked = mountpoint.to_owned();
     // A mount that waits for its server may not answer this, either.
-    thread().spawn(move || {
-        let answered = || Stats::of(&asked)?.number("requests_answered_total");
-        while report.send(answered()).is_ok() {
-            std::thread::sleep(LOOK_FOR_ANSWERS);
-        }
+    let looking = thread().spawn(move || {
+        let signs = || Stats::of(&asked)?.number("server_signs_total");
+        while report.send(signs()).is_ok()
+            && is_done.recv_timeout(LOOK_FOR_SIGNS) == Err(RecvTimeoutError::Timeout)
+        {}
     })?;
+    let synced = watched(&told, &reported, daemon);
+    // A file that it has open would keep the mount in use.
+    drop(done);
+    looking
+        .join()
+        .map_err(|_| std::io::Error::other("the thread that watches the server ended"))?;
+    synced
+}
+
+/// Waits for the result of a sync. If the signs of the server that are reported stay the same for
+/// [`SILENCE`], has the daemon give the server up.
+fn watched(
+    told: &Receiver<std::io::Result<()>>,
+    reported: &Receiver<Option<u64>>,
+    daemon: &Daemon,
+) -> std::io::Result<()> {
     let (mut before, mut since) = (None, Instant::now());
     loop {
-        match told.recv_timeout(LOOK_FOR_ANSWERS) {
+        match told.recv_timeout(LOOK_FOR_SIGNS) {
             Ok(synced) => return synced,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(std::io::Error::other("the sync has ended without a result"));

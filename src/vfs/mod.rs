@@ -411,9 +411,9 @@ impl Vfs {
         }
     }
 
-    /// Returns how many requests a remote store has answered.
-    pub fn answered(&self) -> Option<u64> {
-        Some(self.core.hierarchy.store().read().requests()?.answered)
+    /// Returns how many signs there were that the server of a remote store works.
+    pub fn signs(&self) -> Option<u64> {
+        Some(self.core.hierarchy.store().read().requests()?.signs)
     }
 
     /// Ends all waits for a remote store, unless something may have to be stored there.
