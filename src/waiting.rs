@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::{Error, Kind, Result};
 use crate::sys::{self, Life};
@@ -138,6 +138,26 @@ pub fn lock<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
     }
 }
 
+/// Locks shared, for a read or a change. Fails with `EINTR` if the program was killed.
+pub fn read<T>(lock: &RwLock<T>) -> Result<RwLockReadGuard<'_, T>> {
+    loop {
+        if let Some(locked) = lock.try_read_for(INTERVAL) {
+            return Ok(locked);
+        }
+        check_before_change()?;
+    }
+}
+
+/// Like [`read()`], exclusively.
+pub fn write<T>(lock: &RwLock<T>) -> Result<RwLockWriteGuard<'_, T>> {
+    loop {
+        if let Some(locked) = lock.try_write_for(INTERVAL) {
+            return Ok(locked);
+        }
+        check_before_change()?;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +186,12 @@ mod tests {
         assert_eq!(lock(&mutex).expect_err("gone").errno(), libc::EINTR);
         drop(locked);
         drop(lock(&mutex).expect("nobody has it"));
+        let tree = RwLock::new(());
+        let locked = tree.write();
+        assert_eq!(read(&tree).expect_err("gone").errno(), libc::EINTR);
+        assert_eq!(write(&tree).expect_err("gone").errno(), libc::EINTR);
+        drop(locked);
+        drop(read(&tree).expect("nobody has it"));
         drop(work);
         check().expect("this thread works for nobody");
     }

@@ -22,8 +22,8 @@ use crate::resources;
 use crate::sys::{self, Signal};
 use crate::vfs::{self, Vfs};
 
-/// How often to look whether the server of the store has answered.
-const LOOK: Duration = umount::LOOK_FOR_ANSWERS;
+/// How often to look whether the server of the store works.
+const LOOK: Duration = umount::LOOK_FOR_SIGNS;
 
 /// The process that started this one, and waits for it.
 #[derive(Debug)]
@@ -111,14 +111,21 @@ impl Typed<'_> {
             (None, Starter::Exec(server)) => Ending::AfterTasks(Arc::clone(server)),
             (None, _) => Ending::Stop(mounted.stopper()),
         };
-        answer_signals(ending, Arc::clone(&vfs), self.hang_up(starter), rescue.is_some());
+        let is_asked = Arc::<AtomicBool>::default();
+        let signals = Signals {
+            ending: Arc::new(ending),
+            vfs: Arc::clone(&vfs),
+            hang_up: self.hang_up(starter),
+            is_ending: Arc::clone(&is_asked),
+        };
+        signals.answer();
         if matches!(starter, Starter::Foreground { until_eof: true }) {
             end_with_input();
         }
         if is_remote && !self.flags.read_only {
             recover_beside(Arc::clone(&vfs));
         }
-        let ended = end(mounted, &vfs, rescue.as_deref());
+        let ended = end(mounted, &vfs, rescue.as_deref(), &is_asked);
         drop(guard);
         match &ended {
             Ok(()) => log::info!("{shown} is unmounted from {place}"),
@@ -159,9 +166,18 @@ fn recover_beside(vfs: Arc<Vfs>) {
 }
 
 /// Waits until the mount has ended, and stores what is left.
-fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure> {
+fn end(
+    mounted: Mounted,
+    vfs: &Vfs,
+    rescue: Option<&Path>,
+    is_asked: &AtomicBool,
+) -> Result<(), Failure> {
     let waited = mounted.wait();
-    let Err(error) = sync(vfs, rescue.is_some()) else { return Ok(waited?) };
+    let server = match rescue {
+        None if !is_asked.load(Ordering::Relaxed) => Away::Wait,
+        _ => Away::GiveUp,
+    };
+    let Err(error) = sync(vfs, server) else { return Ok(waited?) };
     let unstored = vfs.unstored();
     Err(failed(if let Some(dir) = rescue {
         let mut rescue = rescue::Rescue::default();
@@ -179,7 +195,11 @@ fn end(mounted: Mounted, vfs: &Vfs, rescue: Option<&Path>) -> Result<(), Failure
         format!("not everything is stored: {error}; {}", rescue.summary(dir))
     } else {
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
-        format!("not everything is stored: {error}; unstored: {}", rescue::named(&paths))
+        format!(
+            "not everything is stored: {error}; lost, since the mount has no --rescue directory; \
+             unstored: {}",
+            rescue::named(&paths)
+        )
     }))
 }
 
@@ -212,64 +232,80 @@ enum Ending {
     AfterTasks(Arc<Server>),
 }
 
-fn answer_signals(ending: Ending, vfs: Arc<Vfs>, hang_up: HangUp, has_rescue: bool) {
-    let (ending, is_ending) = (Arc::new(ending), Arc::new(AtomicBool::new(false)));
-    let wait = move || {
-        while let Ok(signal) = sys::wait_for_signal() {
-            match (signal, hang_up) {
-                (Signal::Report, _) => {
-                    report_counters(&vfs);
-                    continue;
-                }
-                (Signal::HangUp, HangUp::ReopenLog) => {
-                    logger::reopen();
-                    continue;
-                }
-                // `zarrfs umount --rescue` saves what is not stored.
-                (Signal::GiveUp, _) => {
-                    if vfs.answered().is_some() {
-                        log::warn!("the mount gives its server up, and keeps what is not stored");
-                    }
-                    vfs.give_up();
-                    continue;
-                }
-                (Signal::HangUp, HangUp::Stop) | (Signal::Stop, _) => {}
+impl Ending {
+    /// Whether tasks still use the mount, and save their files.
+    fn has_tasks(&self) -> bool {
+        matches!(self, Self::AfterTasks(server) if !server.is_empty())
+    }
+}
+
+/// What signals do to a mount.
+#[derive(Debug, Clone)]
+struct Signals {
+    ending: Arc<Ending>,
+    vfs: Arc<Vfs>,
+    hang_up: HangUp,
+    /// Whether a signal has asked the mount to end.
+    is_ending: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Starts a thread that answers them.
+    fn answer(self) {
+        let wait = move || {
+            while let Ok(signal) = sys::wait_for_signal() {
+                self.answer_one(signal);
             }
-            if is_ending.swap(true, Ordering::Relaxed) {
-                // The tasks of a job still save their files.
-                if !matches!(&*ending, Ending::AfterTasks(_)) {
-                    log::warn!("a second signal: the mount no longer waits for the store");
-                    vfs.give_up();
-                }
-                continue;
-            }
-            notify::send(notify::STOPPING);
-            let (ending, vfs) = (Arc::clone(&ending), Arc::clone(&vfs));
-            let flag = Arc::clone(&is_ending);
-            let work = move || {
-                if !end_by_signal(&ending, &vfs, has_rescue) {
-                    flag.store(false, Ordering::Relaxed);
-                }
-            };
-            if let Err(error) = thread::Builder::new().name("ending".to_owned()).spawn(work) {
-                log::error!("cannot end the mount: {error}");
-                is_ending.store(false, Ordering::Relaxed);
-            }
+        };
+        if let Err(error) = thread::Builder::new().name("signals".to_owned()).spawn(wait) {
+            log::error!("cannot wait for signals: {error}");
         }
-    };
-    if let Err(error) = thread::Builder::new().name("signals".to_owned()).spawn(wait) {
-        log::error!("cannot wait for signals: {error}");
+    }
+
+    fn answer_one(&self, signal: Signal) {
+        match (signal, self.hang_up) {
+            (Signal::Report, _) => report_counters(&self.vfs),
+            (Signal::HangUp, HangUp::ReopenLog) => logger::reopen(),
+            // `zarrfs umount --rescue` saves what is not stored.
+            (Signal::GiveUp, _) => {
+                if self.vfs.signs().is_some() {
+                    log::warn!("the mount gives its server up, and keeps what is not stored");
+                }
+                self.vfs.give_up();
+            }
+            (Signal::HangUp, HangUp::Stop) | (Signal::Stop, _) => self.stop(),
+        }
+    }
+
+    fn stop(&self) {
+        if self.is_ending.swap(true, Ordering::Relaxed) {
+            if !self.ending.has_tasks() {
+                log::warn!("a second signal: the mount no longer waits for the store");
+                self.vfs.give_up();
+            }
+            return;
+        }
+        notify::send(notify::STOPPING);
+        let signals = self.clone();
+        let work = move || {
+            if !end_by_signal(&signals.ending, &signals.vfs) {
+                signals.is_ending.store(false, Ordering::Relaxed);
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("ending".to_owned()).spawn(work) {
+            log::error!("cannot end the mount: {error}");
+            self.is_ending.store(false, Ordering::Relaxed);
+        }
     }
 }
 
 /// Stores what is left and ends the mount; `false` if it goes on.
-fn end_by_signal(ending: &Ending, vfs: &Vfs, has_rescue: bool) -> bool {
-    // Tasks go on to save their files.
-    let may_give_up = has_rescue && !matches!(ending, Ending::AfterTasks(_));
-    if let Err(error) = sync(vfs, may_give_up) {
+fn end_by_signal(ending: &Ending, vfs: &Vfs) -> bool {
+    let server = if ending.has_tasks() { Away::Wait } else { Away::GiveUp };
+    if let Err(error) = sync(vfs, server) {
         vfs.note("stop", &error);
     }
-    if matches!(ending, Ending::AfterTasks(server) if !server.is_empty()) {
+    if ending.has_tasks() {
         return false;
     }
     vfs.stop_waiting();
@@ -285,23 +321,32 @@ fn end_by_signal(ending: &Ending, vfs: &Vfs, has_rescue: bool) -> bool {
     ended.inspect_err(|failure| log::error!("{}", failure.message())).is_ok()
 }
 
-/// Stores what is left. If it can be rescued otherwise, a server that answers nothing for
-/// [`umount::SILENCE`] is given up.
-fn sync(vfs: &Vfs, has_rescue: bool) -> crate::error::Result<()> {
-    if !has_rescue || vfs.answered().is_none() {
+/// How a server is treated that is away while the last changes are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Away {
+    /// Each request is made for the time of `--retry-for`.
+    Wait,
+    /// It is given up if it shows no sign for [`umount::SILENCE`]. Whoever has asked the mount to
+    /// end would kill it otherwise, and nobody would learn what is lost.
+    GiveUp,
+}
+
+/// Stores what is left.
+fn sync(vfs: &Vfs, server: Away) -> crate::error::Result<()> {
+    if server == Away::Wait || vfs.signs().is_none() {
         return vfs.sync();
     }
     thread::scope(|scope| {
         let (done, ended) = mpsc::channel::<()>();
         scope.spawn(move || {
-            let (mut answered, mut since) = (vfs.answered(), Instant::now());
+            let (mut signs, mut since) = (vfs.signs(), Instant::now());
             while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                if vfs.answered() != answered {
-                    (answered, since) = (vfs.answered(), Instant::now());
+                if vfs.signs() != signs {
+                    (signs, since) = (vfs.signs(), Instant::now());
                 } else if since.elapsed() >= umount::SILENCE {
                     log::warn!(
-                        "the server has answered nothing for {} s: what is not stored is saved in \
-                         the directory of --rescue",
+                        "the server has answered nothing for {} s, so the mount no longer waits for \
+                         it",
                         umount::SILENCE.as_secs()
                     );
                     return vfs.give_up();

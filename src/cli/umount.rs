@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -26,13 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The time after which `zarrfs umount` reports that it is still waiting.
 const NOTICE: Duration = Duration::from_secs(5);
 
-/// How often to look whether the server has answered.
-pub const LOOK_FOR_ANSWERS: Duration = Duration::from_millis(250);
+/// How often to look whether the server works.
+pub const LOOK_FOR_SIGNS: Duration = Duration::from_millis(250);
 
 /// The time after which to look for the mount in other places, and again after that.
 pub const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a server may answer nothing while what it does not store can be rescued otherwise.
+/// How long a server may show no sign that it works while a mount ends.
 pub const SILENCE: Duration = Duration::from_secs(5);
 
 /// The type of a mount, unless another one was given with `-o subtype`.
@@ -75,6 +75,10 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     let daemon = daemon.ok_or_else(|| failed(format!("{shown}: no hierarchy is mounted there")))?;
     apart::check_outputs(&[("--rescue", args.rescue.as_deref())], &mountpoint)?;
     let daemon = Daemon::new(daemon, &mountpoint);
+    if args.rescue.is_some() && !processes::users_of(&mountpoint).is_empty() {
+        // Its programs would lose a server that is given up, and go on without it.
+        return Err(in_use(&mountpoint));
+    }
     let Err(error) = sync(&mountpoint, &daemon, args.rescue.is_some()) else {
         now(&mountpoint, Busy::Refuse)?;
         return daemon.wait().map(drop);
@@ -126,34 +130,46 @@ fn sync(mountpoint: &Path, daemon: &Daemon, has_rescue: bool) -> std::io::Result
     }
     let (tell, told) = mpsc::channel();
     let thread = || std::thread::Builder::new().name("sync".to_owned());
-    // If a channel is closed, the result is of no use any more.
     thread().spawn(move || {
         let synced = root.sync_all();
-        drop(root); // An open directory keeps the mount in use.
+        drop(root);
+        // If the channel is closed, the result is of no use any more.
         drop(tell.send(synced));
     })?;
     let (report, reported) = mpsc::channel();
-    let (stop, stopped) = mpsc::channel::<()>();
+    let (done, is_done) = mpsc::channel::<()>();
     let asked = mountpoint.to_owned();
     // A mount that waits for its server may not answer this, either.
     let looking = thread().spawn(move || {
-        let answered = || Stats::of(&asked)?.number("requests_answered_total");
-        let is_wanted = || stopped.recv_timeout(LOOK_FOR_ANSWERS) == Err(RecvTimeoutError::Timeout);
-        while report.send(answered()).is_ok() && is_wanted() {}
+        let signs = || Stats::of(&asked)?.number("server_signs_total");
+        while report.send(signs()).is_ok()
+            && is_done.recv_timeout(LOOK_FOR_SIGNS) == Err(RecvTimeoutError::Timeout)
+        {}
     })?;
+    let synced = watched(&told, &reported, daemon);
+    // A file that it has open would keep the mount in use.
+    drop(done);
+    looking
+        .join()
+        .map_err(|_| std::io::Error::other("the thread that watches the server ended"))?;
+    synced
+}
+
+/// Waits for the result of a sync. If the signs of the server that are reported stay the same for
+/// [`SILENCE`], has the daemon give the server up.
+fn watched(
+    told: &Receiver<std::io::Result<()>>,
+    reported: &Receiver<Option<u64>>,
+    daemon: &Daemon,
+) -> std::io::Result<()> {
     let (mut before, mut since) = (None, Instant::now());
     loop {
-        let synced = match told.recv_timeout(LOOK_FOR_ANSWERS) {
-            Ok(synced) => Some(synced),
+        match told.recv_timeout(LOOK_FOR_SIGNS) {
+            Ok(synced) => return synced,
             Err(RecvTimeoutError::Disconnected) => {
-                Some(Err(std::io::Error::other("the sync has ended without a result")))
+                return Err(std::io::Error::other("the sync has ended without a result"));
             }
-            Err(RecvTimeoutError::Timeout) => None,
-        };
-        if let Some(synced) = synced {
-            drop(stop);
-            wait_for(&looking);
-            return synced;
+            Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(now) = reported.try_iter().flatten().last().filter(|now| before != Some(*now)) {
             (before, since) = (Some(now), Instant::now());
@@ -161,15 +177,6 @@ fn sync(mountpoint: &Path, daemon: &Daemon, has_rescue: bool) -> std::io::Result
             daemon.give_up();
             since = Instant::now();
         }
-    }
-}
-
-/// Waits until a thread has closed what it has open in the mount. If the mount does not answer, it
-/// never does.
-fn wait_for(looking: &std::thread::JoinHandle<()>) {
-    let began = Instant::now();
-    while !looking.is_finished() && began.elapsed() < SILENCE {
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

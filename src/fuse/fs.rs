@@ -41,8 +41,8 @@ pub(super) fn asked<T>(
     }
 }
 
-/// Lets a change be given up while it waits for writers of other processes, when the program that
-/// made the request was killed.
+/// Lets a change be given up while it waits for other writers, when the program that made the
+/// request was killed.
 pub(super) fn changing<T>(
     request: &Request,
     work: impl FnOnce(&Vfs) -> Result<T> + Send + 'static,

@@ -104,7 +104,7 @@ impl Filesystem for Fs {
             modified: mtime.map(new_time),
         };
         let change = move |vfs: &Vfs| attributes::change(vfs, user, owner, ino.0, size, &changes);
-        self.later("setattr", change, move |changed| {
+        self.later("setattr", changing(request, change), move |changed| {
             reply!(reply, changed.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
         });
     }
@@ -120,7 +120,7 @@ impl Filesystem for Fs {
     ) {
         let (name, by) = (name.to_owned(), creator(request, mode));
         let mkdir = move |vfs: &Vfs| vfs.mkdir(parent.0, utf8(&name)?, by);
-        self.entry("mkdir", mkdir, reply);
+        self.entry("mkdir", changing(request, mkdir), reply);
     }
 
     fn mknod(
@@ -139,7 +139,7 @@ impl Filesystem for Fs {
             let node = NewNode::Special(special_kind(mode).ok_or_else(unknown)?, rdev);
             vfs.make_node(parent.0, utf8(&name)?, node, by)
         };
-        self.entry("mknod", make, reply);
+        self.entry("mknod", changing(request, make), reply);
     }
 
     fn symlink(
@@ -155,7 +155,7 @@ impl Filesystem for Fs {
         let make = move |vfs: &Vfs| {
             vfs.make_node(parent.0, utf8(&name)?, NewNode::Link(target.as_bytes()), by)
         };
-        self.entry("symlink", make, reply);
+        self.entry("symlink", changing(request, make), reply);
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
@@ -173,7 +173,7 @@ impl Filesystem for Fs {
     ) {
         let (name, user) = (newname.to_owned(), caller(request));
         let link = move |vfs: &Vfs| vfs.link_for(user, ino.0, newparent.0, utf8(&name)?);
-        self.entry("link", link, reply);
+        self.entry("link", changing(request, link), reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -182,10 +182,10 @@ impl Filesystem for Fs {
         self.later("unlink", changing(request, unlink), move |done| reply!(reply, done, ok(() =>)));
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
         let rmdir = move |vfs: &Vfs| vfs.rmdir(parent.0, utf8(&name)?);
-        self.later("rmdir", rmdir, move |done| reply!(reply, done, ok(() =>)));
+        self.later("rmdir", changing(request, rmdir), move |done| reply!(reply, done, ok(() =>)));
     }
 
     fn rename(
@@ -251,7 +251,7 @@ impl Filesystem for Fs {
             let created = vfs.create(parent.0, utf8(&name)?, by, access, exclusive);
             created.inspect(|(_, opened)| vfs.note_opener(HandleUse::by(opened.handle, thread)))
         };
-        self.later("create", create, move |created| match created {
+        self.later("create", changing(request, create), move |created| match created {
             Ok((attr, opened)) => {
                 let register = |file: BorrowedFd<'_>| reply.open_backing(file);
                 let id = passthrough::register(&vfs, &opened, OpenFlags(flags), register);
@@ -327,7 +327,7 @@ impl Filesystem for Fs {
             Err(errno) => reply.error(errno),
             Ok(false) => {
                 let data = data.to_vec();
-                let write = move |vfs: &Vfs| vfs.write(by, offset, &data);
+                let write = changing(request, move |vfs: &Vfs| vfs.write(by, offset, &data));
                 self.later("write", write, move |done| reply!(reply, done, written(() => written)));
             }
         }
@@ -444,9 +444,9 @@ impl Filesystem for Fs {
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let sync = move |vfs: &Vfs| vfs.sync_directory(ino.0);
-        self.later("fsync", sync, move |done| reply!(reply, done, ok(() =>)));
+        self.later("fsync", changing(request, sync), move |done| reply!(reply, done, ok(() =>)));
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
@@ -468,7 +468,7 @@ impl Filesystem for Fs {
 
     fn setxattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -483,7 +483,7 @@ impl Filesystem for Fs {
             _ => Presence::Any,
         };
         let set = move |vfs: &Vfs| vfs.xattrs().set(ino.0, utf8(&name)?, &value, presence);
-        self.later("setxattr", set, move |done| reply!(reply, done, ok(() =>)));
+        self.later("setxattr", changing(request, set), move |done| reply!(reply, done, ok(() =>)));
     }
 
     fn getxattr(
@@ -506,10 +506,14 @@ impl Filesystem for Fs {
         self.soon((ino, None), "listxattr", names, move |names| reply_xattr(reply, names, size));
     }
 
-    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = name.to_owned();
         let remove = move |vfs: &Vfs| vfs.xattrs().remove(ino.0, utf8(&name)?);
-        self.later("removexattr", remove, move |done| reply!(reply, done, ok(() =>)));
+        self.later(
+            "removexattr",
+            changing(request, remove),
+            move |done| reply!(reply, done, ok(() =>)),
+        );
     }
 
     fn fallocate(
@@ -524,7 +528,11 @@ impl Filesystem for Fs {
     ) {
         let (user, range) = (caller(request), (offset, length));
         let allocate = move |vfs: &Vfs| attributes::allocate(vfs, user, ino.0, range, mode);
-        self.later("fallocate", allocate, move |done| reply!(reply, done, ok(() =>)));
+        self.later(
+            "fallocate",
+            changing(request, allocate),
+            move |done| reply!(reply, done, ok(() =>)),
+        );
     }
 
     fn lseek(

@@ -180,8 +180,9 @@ pub struct Requests {
     pub received_len: u64,
     /// The bytes of values that were sent.
     pub sent_len: u64,
-    /// Requests that the server answered without an error.
-    pub answered: u64,
+    /// Answers of the server without an error, and parts of requests and answers: signs that it
+    /// works.
+    pub signs: u64,
     /// Reads that the disk cache answered.
     pub disk_hits: u64,
     /// The bytes of values in them.
@@ -199,7 +200,7 @@ impl Requests {
             deletes: self.deletes.saturating_add(other.deletes),
             received_len: self.received_len.saturating_add(other.received_len),
             sent_len: self.sent_len.saturating_add(other.sent_len),
-            answered: self.answered.saturating_add(other.answered),
+            signs: self.signs.saturating_add(other.signs),
             disk_hits: self.disk_hits.saturating_add(other.disk_hits),
             disk_len: self.disk_len.saturating_add(other.disk_len),
         }

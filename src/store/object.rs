@@ -18,6 +18,7 @@ mod put;
 mod renewal;
 mod s3;
 mod settings;
+mod signs;
 mod uploads;
 mod version;
 
@@ -131,12 +132,13 @@ impl ObjectServer {
         request: impl Fn(Arc<Progress>) -> F + Send + Sync + 'static,
         report: Report<T>,
     ) {
-        let credentials = self.clients.credentials.clone();
+        let (credentials, signs) =
+            (self.clients.credentials.clone(), Arc::clone(&self.clients.signs));
         let has_answered = Arc::clone(&self.has_answered);
         let is_first = !has_answered.load(Ordering::Relaxed);
         let retry_for = if is_first { self.retry_for.min(FIRST) } else { self.retry_for };
         self.runner.run(async move {
-            let progress = Arc::new(Progress::begin());
+            let progress = Arc::new(Progress::begin(signs));
             let tries = || {
                 progress
                     .until_silent(retried(|| request(Arc::clone(&progress)), retry_for), retry_for)
@@ -165,6 +167,10 @@ impl Server for ObjectServer {
 
     fn stop(&self) {
         self.runner.stop();
+    }
+
+    fn signs(&self) -> u64 {
+        self.clients.signs.count()
     }
 
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {

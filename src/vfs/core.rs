@@ -19,6 +19,7 @@ use crate::metadata::model::Levels;
 use crate::pool::Pool;
 use crate::store::Stat;
 use crate::view::{Elements, View};
+use crate::waiting;
 
 /// How often to retry finding a file whose name is being taken by others.
 pub const ATTEMPTS: usize = 16;
@@ -169,9 +170,23 @@ impl Core {
 }
 
 impl Core {
-    /// Locks the tree exclusively.
-    pub fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        let alone = self.tree_lock.write();
+    /// Locks the tree shared. Fails if the program that waits for it was killed: the thread that
+    /// has it exclusively may wait for a server that is silent.
+    pub fn shared(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        waiting::read(&self.tree_lock)
+    }
+
+    /// Locks the tree exclusively. Fails if the program that waits for it was killed.
+    pub fn alone(&self) -> Result<RwLockWriteGuard<'_, ()>> {
+        Ok(self.counted(waiting::write(&self.tree_lock)?))
+    }
+
+    /// Locks the tree exclusively for this process itself.
+    pub fn alone_for_itself(&self) -> RwLockWriteGuard<'_, ()> {
+        self.counted(self.tree_lock.write())
+    }
+
+    fn counted<'t>(&self, alone: RwLockWriteGuard<'t, ()>) -> RwLockWriteGuard<'t, ()> {
         self.changes.fetch_add(1, Ordering::Relaxed);
         alone
     }
@@ -190,11 +205,11 @@ impl Core {
         epoch.is_some() && self.epoch() == epoch
     }
 
-    pub fn lock_tree(&self, alone: bool) -> TreeLock<'_> {
-        if alone {
-            TreeLock::Alone { _guard: self.alone() }
+    pub fn lock_tree(&self, alone: bool) -> Result<TreeLock<'_>> {
+        Ok(if alone {
+            TreeLock::Alone { _guard: self.alone()? }
         } else {
-            TreeLock::Shared { _guard: self.tree_lock.read() }
-        }
+            TreeLock::Shared { _guard: self.shared()? }
+        })
     }
 }

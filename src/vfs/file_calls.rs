@@ -58,22 +58,20 @@ impl Vfs {
         is_last: bool,
     ) -> Option<Result<Opened>> {
         if access != Access::Read || is_last {
-            let _shared = self.core.tree_lock.read();
-            return Some(self.opener.open_inode(known, access));
+            let open = |_shared| self.opener.open_inode(known, access);
+            return Some(self.core.shared().and_then(open));
         }
         let before = self.core.hierarchy.moves();
         let opened = self.opener.open_inode(known, access);
         // A thread that moves a node now has done so when this one gets the lock.
-        let shared = self.core.tree_lock.read();
-        let is_unmoved = self.core.hierarchy.moves() == before;
-        drop(shared);
-        if is_unmoved {
+        let is_unmoved = self.core.shared().map(|_shared| self.core.hierarchy.moves() == before);
+        if is_unmoved.as_ref().is_ok_and(|is_unmoved| *is_unmoved) {
             return Some(opened);
         }
         if let Ok(opened) = opened {
             self.opener.end(opened.handle);
         }
-        None
+        is_unmoved.err().map(Err)
     }
 
     /// Creates the file `name` in `parent` with this owner and mode, and opens it, or opens the
@@ -87,7 +85,7 @@ impl Vfs {
         exclusive: bool,
     ) -> Result<(Attr, Opened)> {
         let create = || {
-            let _shared = self.core.tree_lock.read();
+            let _shared = self.core.shared()?;
             let parent = self.names.current_directory(parent)?;
             self.new_files.create(&parent, name, owner, access, exclusive)
         };
@@ -311,8 +309,8 @@ impl Vfs {
                     .unwrap_or_else(|error| self.core.note("close", &error));
             }
         }
-        let _tree =
-            is_writer.then(|| self.contents.files.lock_tree_to_store(&open.inode)).flatten();
+        // No program waits for this, so that it fails for none that was killed.
+        let _tree = is_writer.then(|| self.contents.files.lock_tree_to_store(&open.inode));
         drop(open);
         self.opener.end(handle);
     }

@@ -263,7 +263,7 @@ impl Vfs {
         };
         if is_missing && !self.core.is_unchanged_since(epoch) {
             // The directory has just become an array or was moved, and names in it with it.
-            let _shared = self.core.tree_lock.read();
+            let _shared = self.core.shared()?;
             found = self.lookup_once(parent, name);
         }
         if let Some(attr) = found? {
@@ -310,7 +310,7 @@ impl Vfs {
         let attr = loop {
             let inode = self.names.current(&known);
             // The first attempt may hit a moving node, so later ones exclude moves.
-            let still = (attempts > 1).then(|| self.core.tree_lock.read());
+            let still = (attempts > 1).then(|| self.core.shared()).transpose()?;
             let attr = self.names.attrs.of(&inode);
             drop(still);
             match attr {
@@ -401,7 +401,7 @@ impl Vfs {
 
     /// Finishes or undoes the changes of killed daemons.
     pub fn recover(&self) {
-        self.core.hierarchy.recovery().recover_beside(|| self.core.alone());
+        self.core.hierarchy.recovery().recover_beside(|| self.core.alone_for_itself());
     }
 
     /// Ends all waits for a remote store. What would have to be stored there stays unstored.
@@ -411,9 +411,9 @@ impl Vfs {
         }
     }
 
-    /// Returns how many requests a remote store has answered.
-    pub fn answered(&self) -> Option<u64> {
-        Some(self.core.hierarchy.store().read().requests()?.answered)
+    /// Returns how many signs there were that the server of a remote store works.
+    pub fn signs(&self) -> Option<u64> {
+        Some(self.core.hierarchy.store().read().requests()?.signs)
     }
 
     /// Ends all waits for a remote store, unless something may have to be stored there.

@@ -20,7 +20,7 @@ impl Vfs {
     /// one of chunks or of ordinary files. A store of files gives it this owner and mode.
     pub fn mkdir(&self, parent: u64, name: &str, owner: Ownership) -> Result<Attr> {
         self.core.options.check_names_change()?;
-        let _shared = self.core.tree_lock.read();
+        let _shared = self.core.shared()?;
         let parent = self.directory_for_new(parent, name)?;
         let place =
             self.directories.make_directory(&parent, name, owner).at(below_shown(&parent, name))?;
@@ -37,7 +37,7 @@ impl Vfs {
         owner: Ownership,
     ) -> Result<Attr> {
         self.core.options.check_names_change()?;
-        let _shared = self.core.tree_lock.read();
+        let _shared = self.core.shared()?;
         let parent = self.directory_for_new(parent, name)?;
         let place = self.names.places.for_new(&parent, name)?;
         self.new_files.make(&place, node, owner)?;
@@ -57,7 +57,7 @@ impl Vfs {
     /// Removes the empty directory `name` from `parent`.
     pub fn rmdir(&self, parent: u64, name: &str) -> Result<()> {
         self.core.options.check_names_change()?;
-        let _alone = self.core.alone();
+        let _alone = self.core.alone()?;
         let parent = self.names.directory(parent)?;
         let place = self.names.places.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
@@ -71,7 +71,7 @@ impl Vfs {
             match self.names.inode(number)?.place() {
                 Some(Place::Node(path)) if path.is_root() => return self.sync(),
                 Some(Place::Node(path)) => {
-                    let _alone = self.core.alone();
+                    let _alone = self.core.alone()?;
                     let node = self.core.hierarchy.node(&path)?;
                     if node.is_some_and(|node| node.is_made()) {
                         self.directories.store_as_group(&path)?;
@@ -98,7 +98,7 @@ impl Vfs {
         }
         self.contents.chunks.store_shards(Due::Below(path))?;
         if matches!(place, Some(Place::Node(_))) {
-            let _alone = self.core.alone();
+            let _alone = self.core.alone()?;
             if self.core.hierarchy.node(path)?.is_some_and(|node| node.is_made()) {
                 self.directories.store_as_group(path)?;
             }
@@ -108,7 +108,7 @@ impl Vfs {
 
     /// Removes the file `name` from `parent`; a chunk is erased.
     pub fn unlink(&self, parent: u64, name: &str) -> Result<()> {
-        let _tree = self.core.lock_tree(is_document_name(name));
+        let _tree = self.core.lock_tree(is_document_name(name))?;
         let parent = self.names.directory(parent)?;
         let place = self.names.places.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
@@ -173,7 +173,8 @@ impl Vfs {
             let stored = self.contents.chunks.store_shards(Due::Below(&path));
             stored.unwrap_or_else(|error| log::debug!("{error}"));
         }
-        let _tree = self.core.lock_tree(is_document || is_dir || self.is_stored_dir(new_parent)?);
+        let _tree =
+            self.core.lock_tree(is_document || is_dir || self.is_stored_dir(new_parent)?)?;
         let (parent, new_parent) =
             (self.names.directory(parent)?, self.names.current_directory(new_parent)?);
         let from = self.names.places.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
@@ -234,7 +235,7 @@ impl Vfs {
     ) -> Result<Attr> {
         self.core.options.check_names_change()?;
         let _tree =
-            self.core.lock_tree(is_document_name(new_name) || self.is_stored_dir(new_parent)?);
+            self.core.lock_tree(is_document_name(new_name) || self.is_stored_dir(new_parent)?)?;
         let inode = self.names.inode(number)?;
         let from = inode.place().ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;

@@ -2,7 +2,7 @@
 //! parent. That changes nothing for the parent, whatever the file is.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -227,50 +227,4 @@ os.close(file)";
     assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
     let bytes = fs::read(mount.store().join("a/c/0")).unwrap();
     assert!(bytes == [[b'a'; 1000].as_slice(), &[b'b'; 1000], &[b'c'; 2096]].concat());
-}
-
-/// A program that locks the lock file of a key as another mount does, and was stopped.
-const HOLDER: &str = "import fcntl, os, struct, sys
-root, key = sys.argv[1:]
-def locked(path):
-    file = os.open(path, os.O_RDWR | os.O_CREAT)
-    fcntl.fcntl(file, 37, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0))
-    return file
-os.makedirs(root + '/.zarrfs', exist_ok=True)
-session = locked(f'{root}/.zarrfs/writing-{os.getpid()}-1')
-os.write(session, open('/proc/sys/kernel/random/boot_id', 'rb').read().strip() + b'\\n')
-os.write(session, key.encode() + b'\\0')
-lock = locked(f'{root}/{key}.__lock')
-print('held', flush=True)
-sys.stdin.read()";
-
-/// Shows: lock-holder.
-#[test]
-fn a_stopped_writer_is_named_and_the_close_ends_without_it() {
-    let mut mount = mount();
-    mount.expect("is stopped");
-    let mut holder = Command::new("python3")
-        .args(["-c", HOLDER])
-        .arg(mount.store())
-        .arg("a/c/0")
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = [0; 5];
-    holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-    let stopped = crate::status::Stopped::new(u64::from(holder.id()));
-    let file = open(&mount, "a/c/0", Open::Part);
-    file.write_all_at(&[9; 2], 3).unwrap();
-    let began = std::time::Instant::now();
-    assert_eq!(errno(close(file)), libc::EAGAIN);
-    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
-    let named = format!("process {} is writing it and is stopped", holder.id());
-    assert!(mount.errors().contains(&named), "{}", mount.errors());
-    assert_eq!(fs::read(mount.at("a/c/0")).unwrap()[2..6], [1, 9, 9, 1], "the change is lost");
-    holder.kill().unwrap();
-    drop(stopped);
-    holder.wait().unwrap();
-    File::open(mount.path()).unwrap().sync_all().unwrap();
-    assert_eq!(fs::read(mount.store().join("a/c/0")).unwrap()[2..6], [1, 9, 9, 1]);
 }

@@ -52,4 +52,5 @@ mod sweeps;
 mod unmount;
 mod values;
 mod views;
+mod waits;
 mod words;

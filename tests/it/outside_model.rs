@@ -1,14 +1,16 @@
 //! A model of two programs that change parts of the same chunks: one through the mount, one in the
 //! store. What either has stored stays, unless the other one stores the same element later. A third
-//! program starts with copies of all descriptors of the first and closes them, which changes
-//! nothing.
+//! program is started by the first, again and again, with copies of all its descriptors. It closes
+//! them at once or later, which changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -60,6 +62,10 @@ enum Step {
     Remove(usize),
     /// The third program starts, and closes all files that are open here.
     Start,
+    /// It starts and keeps them open, also when they were closed here.
+    Keep,
+    /// The one that has kept them for the longest time ends.
+    End,
     /// What is in a chunk of which nothing waits is what is stored.
     Look(usize),
 }
@@ -77,6 +83,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(value, at, how, keeps_time)| Step::Change { value, at, how, keeps_time }),
         1 => (0..CHUNKS).prop_map(Step::Remove),
         3 => Just(Step::Start),
+        1 => Just(Step::Keep),
+        1 => Just(Step::End),
         4 => (0..CHUNKS).prop_map(Step::Look),
     ]
 }
@@ -138,6 +146,8 @@ struct Model {
     /// What was written to each chunk file since it was stored last.
     written: Vec<Changes>,
     open: Vec<Open>,
+    /// The third program, each time that it was started and has kept copies.
+    kept: VecDeque<Child>,
     header_len: u64,
     next: u16,
 }
@@ -153,6 +163,7 @@ impl Model {
             waiting: vec![Changes::new(); CHUNKS],
             written: vec![Changes::new(); CHUNKS],
             open: Vec::new(),
+            kept: VecDeque::new(),
             header_len: 0,
             next: 1,
         };
@@ -190,6 +201,9 @@ impl Model {
             }
             Step::Remove(_) => {}
             Step::Start => assert!(Command::new("true").status().unwrap().success()),
+            Step::Keep if self.kept.len() < 3 => self.keep(),
+            Step::Keep => {}
+            Step::End => self.kept.pop_front().into_iter().for_each(end_child),
             Step::Look(chunk) => self.look(*chunk),
         }
     }
@@ -207,6 +221,26 @@ impl Model {
             // The other program has removed it.
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound, "{name}: {error}"),
         }
+    }
+
+    /// Starts the third program, which keeps copies of all open files until its standard input
+    /// ends.
+    fn keep(&mut self) {
+        let files: Vec<_> = self.open.iter().map(|open| open.file.as_raw_fd()).collect();
+        let mut program = Command::new("cat");
+        program.stdin(Stdio::piped()).stdout(Stdio::null());
+        let inherit = move || {
+            for file in &files {
+                // SAFETY: it changes a flag of the child's own descriptor.
+                if unsafe { libc::fcntl(*file, libc::F_SETFD, 0) } != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec the child only makes system calls.
+        let started = unsafe { program.pre_exec(inherit) }.spawn();
+        self.kept.push_back(started.unwrap());
     }
 
     fn write(&mut self, file: usize, at: usize, count: usize) {
@@ -304,6 +338,7 @@ impl Model {
         while !self.open.is_empty() {
             self.end(0, |_| None);
         }
+        self.kept.drain(..).for_each(end_child);
         self.mount.remount(&[]);
         let mut found: Vec<u16> = Vec::new();
         let view = fs::read(self.mount.at("x.npy")).unwrap();
@@ -313,6 +348,11 @@ impl Model {
         let wrong: Vec<_> = pairs.filter(|(_, (found, stored))| found != stored).collect();
         assert!(wrong.is_empty(), "number, (element found, element wanted): {wrong:?}");
     }
+}
+
+fn end_child(mut child: Child) {
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
 }
 
 fn value_path(mount: &Mount, value: usize) -> PathBuf {

@@ -909,6 +909,7 @@ fn every_paragraph_has_a_test() {
     assert!(paragraphs.len() > 30);
     let mut shown = String::new();
     for file in [
+        "closes",
         "command",
         "semantics",
         "dialects",
@@ -928,6 +929,7 @@ fn every_paragraph_has_a_test() {
         "sweeps",
         "unmount",
         "views",
+        "waits",
     ] {
         let text = fs::read_to_string(root.join(format!("tests/it/{file}.rs"))).unwrap();
         shown.extend(

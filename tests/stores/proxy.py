@@ -28,6 +28,7 @@ class Fault:
     lose: let the server answer, then close the connection without a byte of the answer.
     silent: never answer, or be silent after `cut`.
     pace: seconds before each byte of the body of the answer.
+    takes: seconds before each 256 KiB of the body of the request.
     change: called with the head of the answer (bytes), returns another.
     """
 
@@ -40,6 +41,7 @@ class Fault:
     lose: bool = False
     silent: bool = False
     pace: float = 0
+    takes: float = 0
     change: object = None
 
 
@@ -135,7 +137,7 @@ class Proxy:
         return made
 
     async def close(self):
-        """Ends all connections."""
+        """Ends all connections, and takes no more."""
         self.listener.close()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
@@ -201,6 +203,8 @@ class Proxy:
         if request.headers.get("expect", "").lower() == "100-continue":
             await down.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         async for data in body:
+            if fault and fault.takes:
+                await asyncio.sleep(fault.takes)
             await up.write(data)
         answer = await up_reader.readuntil(b"\r\n\r\n")
         while answer.split(b" ", 2)[1] == b"100":
@@ -243,8 +247,9 @@ def running(server):
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     asyncio.run_coroutine_threadsafe(made.start(), loop).result(60)
+    made.end = lambda: asyncio.run_coroutine_threadsafe(made.close(), loop).result(60)
     yield made
-    asyncio.run_coroutine_threadsafe(made.close(), loop).result(60)
+    made.end()
     loop.call_soon_threadsafe(loop.stop)
     thread.join(60)
     loop.close()

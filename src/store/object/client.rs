@@ -9,6 +9,7 @@ use super::failure::{SILENCE, error_of};
 use super::place::{Place, Provider};
 use super::renewal::Credentials;
 use super::settings::{Client, Options, retries};
+use super::signs::Signs;
 use super::{azure, google, s3};
 use crate::error::Result;
 
@@ -32,6 +33,8 @@ pub(super) struct Clients {
     pub writer: Arc<dyn Client>,
     /// The credentials that the clients sign with, if they must be renewed.
     pub credentials: Option<Arc<Credentials>>,
+    /// The signs that the server works.
+    pub signs: Arc<Signs>,
 }
 
 impl fmt::Debug for Clients {
@@ -52,14 +55,17 @@ impl Clients {
         let make = |connector, most, time| {
             (provided.make)(connector, retries(most, time)).map_err(|error| error_of(&error))
         };
-        let reading = || Connector { read_timeout: Some(SILENCE) };
+        let signs = Arc::<Signs>::default();
+        let connector = |read_timeout| Connector { read_timeout, signs: Arc::clone(&signs) };
+        let reading = || connector(Some(SILENCE));
         Ok(Self {
             provider: place.provider,
             first: make(reading(), MOST_TRIES, options.retry_for.min(FIRST))?,
             reader: make(reading(), MOST_TRIES, options.retry_for)?,
-            writer: make(Connector { read_timeout: None }, 0, options.retry_for)?,
+            writer: make(connector(None), 0, options.retry_for)?,
             name: provided.name,
             credentials: provided.credentials,
+            signs,
         })
     }
 }

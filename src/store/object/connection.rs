@@ -1,6 +1,7 @@
 //! How the clients of all providers send requests: no redirect is followed, since requests carry
 //! credentials, and the length of answers is limited.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,11 +11,13 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use object_store::{ClientOptions, Result};
+use reqwest::StatusCode;
 use reqwest::header::{CONTENT_RANGE, HeaderMap, LOCATION, RANGE};
 use reqwest::redirect::Policy;
 
 use super::failure::{LONGEST_OBJECT, unusable};
 use super::listed;
+use super::signs::Signs;
 use crate::error::Kind;
 
 /// The longest answer to a request that is not one for a range, in bytes: a page of names.
@@ -31,6 +34,15 @@ pub(super) const CONNECT: Duration = Duration::from_secs(5);
 pub(super) struct Connector {
     /// How long the server may be silent within an answer.
     pub read_timeout: Option<Duration>,
+    /// What the server does is noted here.
+    pub signs: Arc<Signs>,
+}
+
+impl Connector {
+    /// Makes connections to a server that nobody watches.
+    pub fn new(read_timeout: Duration) -> Self {
+        Self { read_timeout: Some(read_timeout), signs: Arc::default() }
+    }
 }
 
 impl HttpConnector for Connector {
@@ -52,20 +64,27 @@ impl HttpConnector for Connector {
             store: "HTTP",
             source: source.into(),
         })?;
-        Ok(HttpClient::new(Sender(client)))
+        Ok(HttpClient::new(Sender { client, signs: Arc::clone(&self.signs) }))
     }
 }
 
 /// Sends requests.
 #[derive(Debug)]
-struct Sender(reqwest::Client);
+struct Sender {
+    client: reqwest::Client,
+    signs: Arc<Signs>,
+}
 
 #[async_trait]
 impl HttpService for Sender {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let has_range = request.headers().contains_key(RANGE);
         let is_list = request.uri().query().is_some_and(listed::is_request);
-        let response = self.0.call(request).await?;
+        let (parts, body) = request.into_parts();
+        let request = HttpRequest::from_parts(parts, self.signs.noted_by(body).await?);
+        let answered = self.client.call(request).await;
+        self.signs.note_answer(answered.as_ref().is_ok_and(|answer| works(answer.status())));
+        let response = answered?;
         let status = response.status();
         if let Some(target) = response.headers().get(LOCATION)
             && status.is_redirection()
@@ -83,6 +102,11 @@ impl HttpService for Sender {
         };
         Ok(HttpResponse::from_parts(parts, body))
     }
+}
+
+/// Whether a server with this answer does its work. It may refuse to do more.
+fn works(status: StatusCode) -> bool {
+    !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS
 }
 
 /// Reads a body of at most `most` bytes. The rest of an error is left out.

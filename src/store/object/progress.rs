@@ -1,11 +1,13 @@
 //! How long requests may take: as long as bytes arrive.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use object_store::Result;
 
 use super::failure::{self, SILENCE};
+use super::signs::Signs;
 
 /// When something arrived last for a request, over all its tries.
 #[derive(Debug)]
@@ -15,6 +17,7 @@ pub(super) struct Progress {
     last: AtomicU64,
     /// How long nothing may arrive because bytes are being sent, in milliseconds.
     sending: AtomicU64,
+    signs: Arc<Signs>,
 }
 
 fn millis(time: Duration) -> u64 {
@@ -23,13 +26,15 @@ fn millis(time: Duration) -> u64 {
 
 impl Progress {
     /// Begins now.
-    pub fn begin() -> Self {
-        Self { began: Instant::now(), last: AtomicU64::new(0), sending: AtomicU64::new(0) }
+    pub fn begin(signs: Arc<Signs>) -> Self {
+        let (last, sending) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { began: Instant::now(), last, sending, signs }
     }
 
     /// Notes that something has arrived.
     pub fn note(&self) {
         self.last.store(millis(self.began.elapsed()), Ordering::Relaxed);
+        self.signs.note_bytes();
     }
 
     /// Allows so much time for bytes that are sent.

@@ -38,7 +38,7 @@ pub(super) fn signing(place: &Place, options: &Options) -> Result<Arc<AmazonS3>>
     let (builder, _) = settings(place, options)?;
     let builder = builder
         .with_client_options(client_options())
-        .with_http_connector(Connector { read_timeout: Some(SILENCE) })
+        .with_http_connector(Connector::new(SILENCE))
         .with_retry(retries(usize::MAX, options.retry_for));
     builder.build().map(Arc::new).map_err(|error| error_of(&error))
 }
@@ -75,7 +75,7 @@ fn settings(
         let impatient = builder
             .clone()
             .with_client_options(client_options())
-            .with_http_connector(Connector { read_timeout: Some(CONNECT) })
+            .with_http_connector(Connector::new(CONNECT))
             .with_retry(retries(MOST_TRIES_FOR_CREDENTIALS, CONNECT));
         credentials = Credentials::find(options.profile.as_deref(), impatient)?;
     }

@@ -45,7 +45,7 @@ impl Counted {
             deletes: count(&self.deletes),
             received_len: count(&self.received_len),
             sent_len: count(&self.sent_len),
-            answered: count(&self.answered),
+            signs: count(&self.answered).saturating_add(self.server.signs()),
             disk_hits: 0,
             disk_len: 0,
         }

@@ -67,6 +67,12 @@ pub(crate) trait Server: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Returns how many signs there were that the server works, beside the answers to these
+    /// requests: parts of them that it has taken, parts of its answers.
+    fn signs(&self) -> u64 {
+        0
+    }
+
     /// Ends all requests: those under way are not answered, and no more are made.
     fn stop(&self);
 

@@ -428,7 +428,7 @@ impl Directories {
         let mut first = Ok(());
         for path in self.core.hierarchy.directories.quiet(delay) {
             if delay.is_zero() || !self.is_being_filled(&path) {
-                let _alone = self.core.alone();
+                let _alone = self.core.alone()?;
                 first = first.and(self.store_as_group(&path));
             }
         }

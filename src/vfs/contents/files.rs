@@ -63,14 +63,14 @@ impl Files {
     fn read_named(&self, inode: &Inode, offset: u64, len: usize) -> Result<Bytes> {
         let mut attempts = 1;
         loop {
-            let alone = (attempts >= ATTEMPTS).then(|| self.core.tree_lock.read());
+            let alone = (attempts >= ATTEMPTS).then(|| self.core.shared()).transpose()?;
             let place = inode.place().ok_or_else(Error::not_found)?;
             let (moves, target) = (self.core.hierarchy.moves(), self.names.target(place.clone()));
             let id = target.as_ref().ok().and_then(Target::array_id);
             let read = target.and_then(|target| self.stored.read_stored(&target, offset, len));
             // If its node was moved, removed or changed meanwhile, a chunk that has gone may have
             // been read as the fill value: it is read again, where it is now.
-            let shared = if alone.is_some() { alone } else { Some(self.core.tree_lock.read()) };
+            let shared = if alone.is_some() { alone } else { Some(self.core.shared()?) };
             let is_same = || {
                 let now = self.names.target(place.clone());
                 self.core.hierarchy.moves() == moves
@@ -219,7 +219,7 @@ impl Files {
     /// Changes the length of a file. If no program has it open for writing, also stores it, or
     /// leaves it unchanged on failure.
     pub fn truncate_and_store(&self, inode: &Inode, len: u64) -> Result<()> {
-        let _tree = self.lock_tree_to_store(inode);
+        let _tree = self.lock_tree_to_store(inode)?;
         let mut file = inode.file().lock();
         let is_here = !matches!(file.content, Content::Stored);
         let cut = self.truncate_locked(inode, &mut file, len);

@@ -42,7 +42,7 @@ impl Contents {
     /// [`Kind::Busy`] if one of these files or of the metadata files is open.
     pub fn show_chunks(&self, path: &NodePath, value: &[u8]) -> Result<()> {
         let shown = Shown::parse(value)?;
-        let _alone = self.core.alone();
+        let _alone = self.core.alone()?;
         self.chunks.store_shards(Due::Below(path))?;
         let mut arrays = Vec::new();
         let node = self.core.hierarchy.existing(path)?;

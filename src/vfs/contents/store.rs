@@ -78,7 +78,7 @@ impl Files {
         reason: StoreReason,
         then: impl FnOnce(Place) -> Result<()>,
     ) -> Result<()> {
-        let _tree = self.lock_tree_to_store(inode);
+        let _tree = self.lock_tree_to_store(inode)?;
         self.store_locked(inode, &mut inode.file().lock(), reason)?;
         inode.place().map_or(Ok(()), then)
     }
@@ -329,18 +329,19 @@ impl Files {
 
     /// Locks the tree for storing an inode: exclusively if that creates or changes a node; shared
     /// for a chunk, whose array must not be moved or removed meanwhile.
-    pub fn lock_tree_to_store(&self, inode: &Inode) -> Option<TreeLock<'_>> {
-        match inode.place()? {
+    pub fn lock_tree_to_store(&self, inode: &Inode) -> Result<Option<TreeLock<'_>>> {
+        let Some(place) = inode.place() else { return Ok(None) };
+        Ok(match place {
             place if place.is_document() => {
                 // Storing pending chunks now shortens the time under the lock.
                 if let Some(path) = place.node() {
                     self.chunks.store_array_before(path);
                 }
-                Some(TreeLock::Alone { _guard: self.core.alone() })
+                Some(TreeLock::Alone { _guard: self.core.alone()? })
             }
-            Place::Chunk(..) => Some(TreeLock::Shared { _guard: self.core.tree_lock.read() }),
+            Place::Chunk(..) => Some(TreeLock::Shared { _guard: self.core.shared()? }),
             _ => None,
-        }
+        })
     }
 }
 

@@ -90,7 +90,7 @@ impl ViewWriter {
         open.view.check_write(write.offset, write.data, &get)?;
         open.note_author(by);
         let is_filled = self.begin_in_view(open, write.offset, write.end())?;
-        let shared = self.core.tree_lock.read();
+        let shared = self.core.shared()?;
         open.view.write(
             write.offset,
             write.data,
@@ -124,7 +124,7 @@ impl ViewWriter {
         while offset < zeroed.end {
             let left = usize::try_from(zeroed.end.saturating_sub(offset)).unwrap_or(usize::MAX);
             let zeros = vec![0; left.min(ZEROS)];
-            let shared = self.core.tree_lock.read();
+            let shared = self.core.shared()?;
             view.write_elements(offset, &zeros, &mut self.change_in_view(moves, true))?;
             drop(shared);
             self.store_full_now_or_soon();

@@ -197,7 +197,7 @@ impl Assembler {
         let bytes = self.assemble(open, &open.seen, request, how);
         if !request.is_ready() {
             // A later change of a node does not matter to this read.
-            let _shared = self.decoder.core.tree_lock.read();
+            let _shared = self.decoder.core.shared()?;
             self.check_unchanged(open, request)?;
         }
         bytes

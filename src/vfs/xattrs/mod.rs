@@ -203,7 +203,7 @@ impl Xattrs {
 
     fn edit_attribute(&self, seen: &Node, name: String, value: Option<Value>) -> Result<()> {
         let path = seen.path();
-        let _alone = self.core.alone();
+        let _alone = self.core.alone()?;
         let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
         self.core.hierarchy.changes().edit_like(path, Some(seen), &edit).map_err(once)?;
         let place = Place::Document(path.clone());

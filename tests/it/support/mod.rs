@@ -252,6 +252,13 @@ impl Second {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Self(path.to_owned())
     }
+
+    /// Returns the process that serves it.
+    pub fn process(&self) -> u32 {
+        let stats = fs::read_to_string(self.0.join(".zarrfs/stats")).expect("served");
+        let line = stats.lines().find_map(|line| line.strip_prefix("zarrfs_process_id "));
+        line.expect("named").parse().expect("a number")
+    }
 }
 
 impl Drop for Second {
