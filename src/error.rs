@@ -105,6 +105,27 @@ pub enum Word {
     Failed,
 }
 
+impl Word {
+    /// Returns the word, as people read it before "value".
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unsupported => "unsupported",
+            Self::Refused => "refused",
+            Self::Missing => "missing",
+            Self::Limited => "too large",
+            Self::Damaged => "damaged",
+            Self::Failed => "unreadable",
+        }
+    }
+
+    /// Returns the word with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        let all = [Self::Unsupported, Self::Refused, Self::Missing, Self::Limited, Self::Failed];
+        let damaged = (name == Self::Damaged.name()).then_some(Self::Damaged);
+        all.into_iter().find(|word| word.name() == name).or(damaged)
+    }
+}
+
 /// A failure: a [`Kind`], the key or path, and the reason in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -262,6 +283,14 @@ impl Error {
     /// Whether the error is about stored data, so that a retry fails too.
     pub fn is_of_data(&self) -> bool {
         matches!(self.kind, Kind::Corrupt | Kind::Unsupported | Kind::TooLarge)
+    }
+
+    /// Whether a value cannot be read however often one tries: it is damaged, of another form, too
+    /// large, refused, or a reference leads to nothing. A copy can leave it out.
+    pub fn is_lasting(&self) -> bool {
+        self.is_of_data()
+            || self.fault == Some(Fault::Absent)
+            || matches!(self.word(), Word::Refused)
     }
 
     /// Whether it is part of normal operation (a name that does not exist, a program that was

@@ -5,13 +5,32 @@ use super::open::Array;
 use crate::admission;
 use crate::buffer::Buffer;
 use crate::codec::Pipeline;
-use crate::error::{Error, Fault, Kind, Result};
+use crate::error::{At, Error, Fault, Kind, Result};
 use crate::store::{ByteRange, Stat};
 
 impl Array {
     /// Reads and decodes a chunk, with its stat; `None` if it is not stored.
     pub fn read_chunk(&self, coords: &Coords) -> Result<Option<(Buffer, Stat)>> {
         self.read_chunk_within(coords, |_| ())
+    }
+
+    /// Reads a chunk that was found absent again, if the store has it nevertheless: for callers that
+    /// take an absent chunk for the fill value, and must not do so by mistake.
+    pub fn read_again(&self, coords: &Coords) -> Result<Option<(Buffer, Stat)>> {
+        if self.stat(coords)?.is_none() {
+            return Ok(None);
+        }
+        let found = self.read_chunk(coords)?;
+        if found.is_none() && self.stat(coords)?.is_some() {
+            return Err(self.absent(coords)?);
+        }
+        Ok(found)
+    }
+
+    /// Returns the error for a chunk that the store has and does not return.
+    fn absent(&self, coords: &Coords) -> Result<Error> {
+        let detail = "the store has it, and answers that it is not there";
+        Ok(Error::fault(Fault::Absent, detail).at(self.key(coords)?))
     }
 
     /// Like [`Self::read_chunk`]. Calls `draw` before it decodes the chunk, with its length, or 0

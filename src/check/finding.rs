@@ -96,6 +96,9 @@ codes! {
     Refused = "refused", Unchecked;
     /// A reference or a link leads to a file that does not exist.
     MissingTarget = "missing-target", Unchecked;
+    /// zarrfs did not see what is in a directory or an archive, because no key or node can have its
+    /// name, or because the server does not list it.
+    Unseen = "unseen", Unchecked;
     /// A chunk has a valid form that zarrfs does not read.
     Unsupported = "unsupported", Unchecked;
     /// A chunk or metadata file was not checked, because it exceeds a limit of zarrfs.

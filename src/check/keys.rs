@@ -172,8 +172,8 @@ impl<'k> Keys<'k> {
             (false, around) => around,
         };
         if depth >= MAX_DEPTH {
-            let error = Error::too_large(format!("directories nested more than {MAX_DEPTH} deep"));
-            return self.report(&error, shown);
+            let reason = format!("directories nested more than {MAX_DEPTH} deep");
+            return self.find(Finding::new(Code::Unseen, shown, reason));
         }
         for name in self.names_below(list, prefix, around) {
             match prefix.join(&name) {

@@ -37,13 +37,15 @@ use queue::Queue;
 use tally::Tally;
 use target::Target;
 
-use crate::error::Result;
+use crate::error::{Result, Word};
 use crate::hierarchy::Hierarchy;
+use crate::metadata::NodePath;
 use crate::parallel;
+use crate::store::Omission;
 
 /// Checks the nodes in `options` and everything below them.
 pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Result<Summary> {
-    let tally = Tally::new(watch);
+    let tally = Tally::new(watch, hierarchy.store().omissions());
     let watch: &dyn Watch = &tally;
     let nodes = Nodes::read(hierarchy, &options.only, watch)?;
     let mut summary = Summary { groups: nodes.groups, arrays: nodes.arrays, ..Summary::default() };
@@ -79,9 +81,7 @@ pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Resul
         }
         queue.complete();
     });
-    for omission in hierarchy.store().omissions().all().omissions {
-        watch.find(Finding::new(Code::Unknown, omission.place, omission.why));
-    }
+    report_unseen(hierarchy, &nodes, &tally);
     let sum = |counter: fn(&Target) -> &AtomicU64| {
         let counts = targets.iter().map(|target| counter(target).load(Ordering::Relaxed));
         counts.fold(0, u64::saturating_add)
@@ -106,6 +106,28 @@ pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Resul
     summary.unchecked = tally.unchecked();
     summary.decoded_len = load(&counters.decoded_len);
     Ok(summary)
+}
+
+/// Reports what the walks did not see, unless a finding says it already.
+fn report_unseen(hierarchy: &Hierarchy, nodes: &Nodes<'_>, tally: &Tally<'_>) {
+    let tops = nodes.tops.iter().map(NodePath::as_str);
+    let not_seen = hierarchy.store().omissions().around(tops);
+    for Omission { place, word, why } in not_seen.omissions {
+        if tally.has_found(&place) {
+            continue;
+        }
+        let place = if place.is_empty() { "/".to_owned() } else { place };
+        let code = match word {
+            Word::Refused => Code::Refused,
+            Word::Missing => Code::MissingTarget,
+            Word::Unsupported | Word::Limited | Word::Damaged | Word::Failed => Code::Unseen,
+        };
+        tally.find(Finding::new(code, place, why));
+    }
+    if not_seen.others > 0 {
+        let reason = format!("{} more places could not be seen", not_seen.others);
+        tally.find(Finding::new(Code::Unseen, "/", reason));
+    }
 }
 
 /// Returns a sample of `count` chunks; `None` if there are no more, or if the user stopped the

@@ -205,7 +205,12 @@ impl<'h> Nodes<'h> {
     fn report_unreadable(&mut self, path: &NodePath, error: &Error) -> Result<()> {
         self.unclear.insert(self.hierarchy.ordinary_prefix(path)?);
         let key = error.subject().unwrap_or(path.as_str()).to_owned();
-        self.find(Finding::new(code_of(error, Code::Unreadable), key, error.detail()));
+        let code = match code_of(error, Code::Unreadable) {
+            // A limit of the walk: there may be nodes that nobody looks at.
+            Code::TooLarge => Code::Unseen,
+            code => code,
+        };
+        self.find(Finding::new(code, key, error.detail()));
         Ok(())
     }
 

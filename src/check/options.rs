@@ -84,6 +84,8 @@ pub struct Unchecked {
     /// Nodes with something that zarrfs does not know, whose chunks are counted as unknown, and
     /// directories that a server does not list.
     pub unknown: u64,
+    /// Directories and archive entries that zarrfs did not see.
+    pub unseen: u64,
     /// Forms of chunks that zarrfs does not read.
     pub unsupported: u64,
     /// Files that zarrfs may not read.
@@ -97,11 +99,12 @@ pub struct Unchecked {
 impl Summary {
     /// Returns how much was not checked, with the word for each reason.
     pub fn not_checked(&self) -> Vec<(u64, &'static str)> {
-        let Unchecked { unknown, unsupported, refused, missing, limited } = self.unchecked;
+        let Unchecked { unknown, unseen, unsupported, refused, missing, limited } = self.unchecked;
         // A node that is not understood counts by its chunks, if it has some.
         let unknown = if self.chunks_unknown > 0 { self.chunks_unknown } else { unknown };
         let all = [
             (unknown.saturating_add(unsupported), "unsupported"),
+            (unseen, "not seen"),
             (refused, "refused"),
             (missing, "missing"),
             (limited, "too large or too slow"),
@@ -109,9 +112,15 @@ impl Summary {
         all.into_iter().filter(|(count, _)| *count > 0).collect()
     }
 
-    /// Whether zarrfs could not read something that it knows how to read, and that may be good.
+    /// Returns how many files and directories could not be read, or seen at all.
+    pub fn unread(&self) -> u64 {
+        let Unchecked { unseen, refused, missing, .. } = self.unchecked;
+        unseen.saturating_add(refused).saturating_add(missing)
+    }
+
+    /// Whether zarrfs could not see or read something that may be good.
     pub fn is_cut_short(&self) -> bool {
-        self.unchecked.refused > 0 || self.unchecked.missing > 0
+        self.unread() > 0
     }
 }
 

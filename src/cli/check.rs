@@ -94,9 +94,11 @@ fn ended(args: &Check, summary: &Summary, damaged: u64) -> std::result::Result<(
     if !summary.is_cut_short() {
         return Ok(());
     }
-    let unread = summary.unchecked.refused.saturating_add(summary.unchecked.missing);
     let shown = remote::typed(&args.source);
-    let files = size::counted(unread, "file or directory");
+    let files = match summary.unread() {
+        1 => "1 file or directory".to_owned(),
+        count => format!("{count} files or directories"),
+    };
     Err(failed(format!("{shown}: {files} could not be checked (see above)")))
 }
 
@@ -104,8 +106,11 @@ fn ended(args: &Check, summary: &Summary, damaged: u64) -> std::result::Result<(
 fn opened(args: &Check, access: Access) -> std::result::Result<(Hierarchy, NodePath), Failure> {
     let open_as = |from: Option<&Dialect>| open::node_for(&args.source, from, &args.remote, access);
     open_as(args.from.as_ref()).or_else(|failure| {
-        let text = std::fs::read(args.source.join("zarr.json"));
-        let is_damaged = text.is_ok_and(|text| !states_version(&text));
+        let document = args.source.join("zarr.json");
+        // Nobody may write into a pipe.
+        let is_file = std::fs::metadata(&document).is_ok_and(|found| found.is_file());
+        let is_damaged =
+            is_file && std::fs::read(document).is_ok_and(|text| !states_version(&text));
         if args.from.is_some() || !is_damaged {
             return Err(failure);
         }
@@ -258,6 +263,7 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
             "chunks_skipped": summary.chunks_skipped,
             "chunks_unknown": summary.chunks_unknown,
             "chunks_in_unread_shards": summary.chunks_unread,
+            "unseen": summary.unchecked.unseen,
             "unsupported": summary.unchecked.unsupported,
             "refused": summary.unchecked.refused,
             "missing_targets": summary.unchecked.missing,

@@ -19,9 +19,9 @@ use super::{open, print, references, remote, size};
 use crate::array::FillChunks;
 use crate::codec::CodecSpec;
 use crate::convert::{
-    self, Claim, Copied, CopyOptions, Mark, Plan, Requested, Survey, Target, Verify, Watch,
+    self, Claim, Copied, CopyOptions, Mark, Passed, Plan, Requested, Survey, Target, Verify, Watch,
 };
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Word};
 use crate::hierarchy::{Hierarchy, Options};
 use crate::metadata::{Dialect, NodePath, Shards};
 use crate::printable::escaped;
@@ -194,8 +194,8 @@ fn copy(
     };
     let (mark, state) = Mark::set(dest.store(), target, &claim)
         .map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
-    for error in mark.passed() {
-        watch.note_damaged(&error);
+    for Passed { error, word } in mark.passed() {
+        watch.note_unread(&error, word);
     }
     dest.recovery().recover();
     let sources = [args.source.as_path(), args.dest.as_path()];
@@ -217,7 +217,7 @@ fn copy(
         from_where.hierarchy.store().omissions().add(source.store().omissions());
         Ok(survey)
     };
-    let recorded = Recorded { watch, mark: &mark };
+    let recorded = Recorded::new(watch, &mark, from_where.hierarchy.store().omissions());
     let copied = convert::run(dest, plan, &survey, &options, &recorded, &survey_again)
         .map_err(|error| cut_short(args, watch, &error))?;
     mark.remove()?;
@@ -232,11 +232,18 @@ fn copy(
 
 /// Returns the error for an incomplete copy, with advice.
 fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
-    if !watch.is_stopped() && !watch.keeps_going && watch.damaged_count() > 0 {
+    let unread = watch.first_unread().filter(|_| !watch.is_stopped() && !watch.keeps_going);
+    if let Some(word) = unread {
+        let again = match word {
+            Word::Refused | Word::Missing => "run the same command again once it can be read; ",
+            _ => "",
+        };
+        let article = if word.name().starts_with('u') { "an" } else { "a" };
         return failed(format!(
-            "{}: stopped at a damaged chunk of the source (see above); --keep-going leaves out such \
-             chunks, and `zarrfs check {}` lists them all",
+            "{}: stopped at {article} {} chunk of the source (see above); {again}--keep-going leaves \
+             out such chunks, and `zarrfs check {}` lists them all",
             args.dest.display(),
+            word.name(),
             remote::typed(&args.source)
         ));
     }

@@ -1,7 +1,8 @@
-//! What a conversion says while it runs: a progress bar, and the damaged values of the source that
-//! it skips, which the mark of the copy records.
+//! What a conversion says while it runs: a progress bar, and the values of the source that it
+//! skips, because they are unsupported, refused, missing, too large or damaged. The mark of the
+//! copy records them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -15,8 +16,9 @@ use super::pack::{self, Packing};
 use super::progress::Bar;
 use super::{print, remote, size};
 use crate::convert::{Mark, Plan, Watch};
-use crate::error::Error;
+use crate::error::{Error, Result as Done, Word};
 use crate::metadata::NodePath;
+use crate::store::{NotSeen, Omissions};
 
 /// The progress bar on a terminal, and whether the user interrupted the copy.
 pub struct Progress {
@@ -28,8 +30,8 @@ pub struct Progress {
     pub is_packing: bool,
     source: String,
     pub keeps_going: bool,
-    /// The errors for damaged chunks of the source. A leaf lock.
-    damaged: Mutex<BTreeSet<String>>,
+    /// The errors for chunks of the source that cannot be read. A leaf lock.
+    unread: Mutex<BTreeMap<String, Word>>,
 }
 
 impl Progress {
@@ -43,7 +45,7 @@ impl Progress {
             is_packing: dest.packing.is_some(),
             source: remote::typed(&args.source),
             keeps_going: args.keep_going,
-            damaged: Mutex::default(),
+            unread: Mutex::default(),
         })
     }
 
@@ -69,14 +71,25 @@ impl Progress {
         stop_on_signals(&self.is_stopped, Interrupted { stores: Vec::new(), give_up, left })
     }
 
-    /// Returns how many damaged values were found.
-    pub fn damaged_count(&self) -> usize {
-        self.damaged.lock().len()
+    /// Returns the word of the first value that could not be read.
+    pub fn first_unread(&self) -> Option<Word> {
+        self.unread.lock().values().next().copied()
     }
 
-    /// Prints the error of a damaged value, unless it was printed before.
-    pub fn note_damaged(&self, error: &str) {
-        if self.damaged.lock().insert(error.to_owned()) {
+    /// Returns how many values could not be read, by their words.
+    fn unread(&self) -> Vec<String> {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for word in self.unread.lock().values() {
+            let count = counts.entry(word.name()).or_default();
+            *count = count.saturating_add(1);
+        }
+        let words = counts.into_iter();
+        words.map(|(word, count)| size::counted(count, &format!("{word} value"))).collect()
+    }
+
+    /// Prints the error of a value that cannot be read, unless it was printed before.
+    pub fn note_unread(&self, error: &str, word: Word) {
+        if self.unread.lock().insert(error.to_owned(), word).is_none() {
             self.bar.above(|| print::error(&format!("zarrfs: {}/{error}", self.source)));
         }
     }
@@ -84,8 +97,20 @@ impl Progress {
 
 /// Reports the progress, and records in the mark of the copy what it skips.
 pub struct Recorded<'w> {
-    pub watch: &'w Progress,
-    pub mark: &'w Mark<'w>,
+    watch: &'w Progress,
+    mark: &'w Mark<'w>,
+    omissions: &'w Omissions,
+    /// The places that were not seen so far. A leaf lock.
+    places: Mutex<BTreeSet<String>>,
+}
+
+impl<'w> Recorded<'w> {
+    /// `omissions` are those of the source, which was listed already: the process that continues
+    /// the copy lists it again, too.
+    pub fn new(watch: &'w Progress, mark: &'w Mark<'w>, omissions: &'w Omissions) -> Self {
+        let places = omissions.all().omissions.into_iter().map(|omission| omission.place).collect();
+        Self { watch, mark, omissions, places: Mutex::new(places) }
+    }
 }
 
 impl Watch for Recorded<'_> {
@@ -97,15 +122,28 @@ impl Watch for Recorded<'_> {
         self.watch.advance();
     }
 
-    fn go_on_without(&self, damaged: &Error) -> bool {
-        if !self.watch.go_on_without(damaged) {
+    fn go_on_without(&self, unread: &Error) -> bool {
+        if !self.watch.go_on_without(unread) {
             return false;
         }
-        let recorded = self.mark.pass_over(&damaged.to_string());
+        let recorded = self.mark.pass_over(&unread.to_string(), unread.word());
         if let Err(error) = &recorded {
             self.watch.bar.above(|| print::error(&format!("zarrfs: {error}")));
         }
         recorded.is_ok()
+    }
+
+    fn before_storing(&self) -> Done<()> {
+        let mut places = self.places.lock();
+        if self.omissions.kept_count() == places.len() {
+            return Ok(());
+        }
+        for omission in self.omissions.all().omissions {
+            if places.insert(omission.place.clone()) {
+                self.mark.pass_over(&omission.to_string(), omission.word)?;
+            }
+        }
+        Ok(())
     }
 
     fn is_stopped(&self) -> bool {
@@ -125,8 +163,8 @@ impl Watch for Progress {
         self.bar.advance("copied");
     }
 
-    fn go_on_without(&self, damaged: &Error) -> bool {
-        self.note_damaged(&damaged.to_string());
+    fn go_on_without(&self, unread: &Error) -> bool {
+        self.note_unread(&unread.to_string(), unread.word());
         self.keeps_going
     }
 
@@ -143,14 +181,20 @@ pub fn left_behind(
     watch: &Progress,
 ) -> Result<Option<String>, Failure> {
     let mut parts = Vec::new();
-    let damaged = watch.damaged_count();
-    if damaged > 0 {
-        let damaged = size::counted(damaged, "damaged value");
-        parts.push(format!("{damaged} of the source, where the copy has the fill value"));
+    let unread = watch.unread();
+    if !unread.is_empty() {
+        let unread = unread.join(", ");
+        parts.push(format!("{unread} of the source, where the copy has the fill value"));
     }
     if !plan.unread.is_empty() {
         let count = size::counted(plan.unread.len(), "node");
         parts.push(format!("{count} of the source that cannot be read"));
+    }
+    let broken = plan.unsupported.iter().filter(|(_, error)| error.word() != Word::Unsupported);
+    let broken = broken.count();
+    if broken > 0 {
+        let count = size::counted(broken, "node");
+        parts.push(format!("{count} of the source whose metadata cannot be used"));
     }
     let only = args.only.iter().map(|only| source.path.join(only.as_str()));
     let mut tops: Vec<NodePath> = only.collect::<Result<_, Error>>()?;
@@ -158,6 +202,11 @@ pub fn left_behind(
         tops.push(source.path.clone());
     }
     let omissions = source.hierarchy.store().omissions();
-    parts.extend(omissions.around(tops.iter().map(NodePath::as_str)).in_words());
+    let not_seen = omissions.around(tops.iter().map(NodePath::as_str));
+    let unread = watch.unread.lock();
+    // The record of an interrupted copy may have them, too.
+    let others = not_seen.omissions.into_iter();
+    let others = others.filter(|omission| !unread.contains_key(&omission.to_string())).collect();
+    parts.extend(NotSeen { omissions: others, others: not_seen.others }.in_words());
     Ok((!parts.is_empty()).then(|| parts.join("; ")))
 }

@@ -3,7 +3,7 @@
 //! A message that repeats is logged once a minute, with the number of times. A line in a file or on
 //! standard error is `2026-11-24T23:59:59Z zarrfs: warn: MESSAGE`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
@@ -19,6 +19,7 @@ use super::apart;
 use super::failure::{Failure, failed};
 use crate::fuse;
 use crate::printable::escaped;
+use crate::store::OMISSIONS_TARGET;
 use crate::sys::{self, AppendedFile};
 use crate::vfs::timestamp;
 
@@ -44,6 +45,8 @@ static LOGGER: OnceLock<Logger> = OnceLock::new();
 pub enum Sink {
     /// Standard error of a command that ends soon: every line, without a time.
     Command,
+    /// Like `Command`, for a command that prints itself what was not seen.
+    Check,
     /// Standard error of a mount.
     Stderr,
     /// The file with this path.
@@ -58,6 +61,8 @@ struct Logger {
     file: Mutex<Option<File>>,
     place: Option<AppendedFile>,
     repeats: Mutex<Repeats>,
+    /// What a command has said was not seen: it may list a store several times. A leaf lock.
+    not_seen: Mutex<HashSet<String>>,
 }
 
 impl Log for Logger {
@@ -66,7 +71,8 @@ impl Log for Logger {
         // kernel has ended the mount. Errors that matter are returned.
         let is_protocol = metadata.target().starts_with(fuse::LOG_TARGET);
         let level = if is_protocol { Level::Debug } else { metadata.level() };
-        level <= log::max_level()
+        let is_printed = matches!(self.sink, Sink::Check) && metadata.target() == OMISSIONS_TARGET;
+        level <= log::max_level() && !is_printed
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -74,7 +80,12 @@ impl Log for Logger {
             return;
         }
         let message = escaped(&record.args().to_string()).into_owned();
-        if matches!(self.sink, Sink::Command) {
+        if matches!(self.sink, Sink::Command | Sink::Check) {
+            let is_new = record.metadata().target() != OMISSIONS_TARGET
+                || self.not_seen.lock().insert(message.clone());
+            if !is_new {
+                return;
+            }
             return self.write(record.level(), &message);
         }
         let due = self.repeats.lock().note(record.level(), message, Instant::now());
@@ -102,7 +113,7 @@ impl Logger {
         // A failure to write the log must not fail the operation.
         let _full = match (&self.sink, &mut *self.file.lock()) {
             (Sink::System, _) => send(level, &name, message),
-            (Sink::Command, _) => {
+            (Sink::Command | Sink::Check, _) => {
                 let line = format!("zarrfs: {name}: {message}\n");
                 io::stderr().lock().write_all(line.as_bytes())
             }
@@ -208,11 +219,12 @@ pub fn start(level: LevelFilter, sink: Sink) -> Result<(), Failure> {
             let opened = open(path);
             Some(opened.map_err(|error| failed(format!("{}: {error}", path.display())))?)
         }
-        Sink::Command | Sink::Stderr | Sink::System => None,
+        Sink::Command | Sink::Check | Sink::Stderr | Sink::System => None,
     };
-    let counts = !matches!(sink, Sink::Command);
+    let counts = !matches!(sink, Sink::Command | Sink::Check);
     let (file, place) = opened.unzip();
-    let logger = Logger { sink, file: Mutex::new(file), place, repeats: Mutex::default() };
+    let (repeats, not_seen) = (Mutex::default(), Mutex::default());
+    let logger = Logger { sink, file: Mutex::new(file), place, repeats, not_seen };
     let logger = LOGGER.get_or_init(|| logger);
     log::set_logger(logger).map_err(|error| failed(error.to_string()))?;
     log::set_max_level(level);

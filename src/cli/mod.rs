@@ -117,7 +117,11 @@ fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
     // The others decide where their log goes.
     let logs_itself = prints_nothing || has_own_log(&command);
     if !logs_itself {
-        logger::start(log::LevelFilter::Warn, logger::Sink::Command)?;
+        let sink = match command {
+            Command::Check(_) => logger::Sink::Check,
+            _ => logger::Sink::Command,
+        };
+        logger::start(log::LevelFilter::Warn, sink)?;
     }
     match command {
         Command::Mount(mount) => mount::run(&mount, typed),

@@ -110,6 +110,10 @@ fn is_in_json(path: &Path) -> bool {
     if path.file_name().is_some_and(|name| documents.iter().any(|it| name == *it)) {
         return false;
     }
+    // Opening a FIFO would block.
+    if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return false;
+    }
     let mut first = Vec::new();
     let read =
         std::fs::File::open(path).and_then(|file| file.take(FIRST_LEN).read_to_end(&mut first));

@@ -12,7 +12,7 @@ use super::size::Sizes;
 use super::stored::{self, Stored};
 use super::terminal::{Style, Terminal};
 use super::{open, print, remote};
-use crate::error::{Error, Kind, Result as Found};
+use crate::error::{Error, Result as Found, Word};
 use crate::hierarchy::{Content, Hierarchy, Node, Visited};
 use crate::metadata::{NodeKind, NodePath};
 use crate::printable::escaped;
@@ -35,6 +35,7 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
         depth: args.depth.unwrap_or(usize::MAX),
         total: Stored::default(),
         decoded_len: Some(0),
+        unlisted: None,
     };
     let dialect = dialect_name(&hierarchy, &path);
     let first = format!(
@@ -55,6 +56,7 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
     lines.flush()?;
     let not_seen = hierarchy.store().omissions().around([path.as_str()]);
     let why = if drawn.is_whole { not_seen.in_words() } else { Some(drawn.why) };
+    let why = why.or(look.unlisted).or_else(|| damage_of(&node).map(ToString::to_string));
     match why {
         None => Ok(()),
         Some(why) => Err(failed(format!("{title}: the list is incomplete: {why}"))),
@@ -71,6 +73,8 @@ struct Look {
     total: Stored,
     /// The decoded size of all arrays; `None` if the size of one is unknown.
     decoded_len: Option<u64>,
+    /// Why the chunks of an array are not counted.
+    unlisted: Option<String>,
 }
 
 impl Look {
@@ -87,7 +91,12 @@ impl Look {
                 self.terminal
                     .paint(Style::Dim, &format!("; {}", stored::line(array, &stored, sizes)))
             }
-            Err(failure) => format!("; its chunks cannot be listed: {}", failure.message()),
+            Err(failure) => {
+                let why = format!("its chunks cannot be listed: {}", failure.message());
+                let line = format!("; {why}");
+                self.unlisted = Some(why);
+                line
+            }
         }
     }
 
@@ -206,11 +215,11 @@ fn draw(
     Ok(drawn)
 }
 
-/// Returns why the metadata of a node cannot be used, if they are damaged.
+/// Returns why the metadata of a node cannot be used, unless zarrfs does not know their form.
 fn damage_of(node: &Node) -> Option<&Error> {
     match node.content() {
         Content::NotUnderstood(_, error) => {
-            Some(error).filter(|error| error.kind() == Kind::Corrupt)
+            Some(error).filter(|error| error.word() != Word::Unsupported)
         }
         Content::Array(_) | Content::Group(_) => None,
     }

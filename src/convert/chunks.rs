@@ -19,7 +19,7 @@ use crate::cache::ChunkCache;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::parallel;
-use crate::store::{ByteRange, Key, Store};
+use crate::store::{ByteRange, Key, Stat, Store, Value};
 
 /// The number of values to sync at a time.
 const SYNCED: usize = 4096;
@@ -64,7 +64,7 @@ pub fn copy(
             let Some(unit) = next else { return };
             let done = match unit {
                 // The index of a shard in the source.
-                Err(error) if error.is_of_data() && watch.go_on_without(&error) => Ok(()),
+                Err(error) if work.can_lack(&error) && watch.go_on_without(&error) => Ok(()),
                 unit => unit.and_then(|unit| work.unit(&unit)),
             };
             if let Err(error) = done {
@@ -216,8 +216,8 @@ impl Work<'_> {
         let ranges: Vec<_> =
             inner.iter().map(|coords| (coords.clone(), ByteRange::first(u64::MAX))).collect();
         let values = match self.source().chunks().get_partial_values(&ranges) {
-            // A damaged chunk may be among them, so each is read by itself.
-            Err(error) if error.is_of_data() => {
+            // One of them cannot be read, so each is read by itself.
+            Err(error) if self.can_lack(&error) => {
                 let each = ranges.iter().map(|range| {
                     let values =
                         self.source().chunks().get_partial_values(std::slice::from_ref(range));
@@ -234,7 +234,7 @@ impl Work<'_> {
                     let checked = self.source().check_copied(coords, &value.bytes);
                     self.of_source(checked.at(self.source().key(coords)?).map(|()| Some(value)))?
                 }
-                None => None,
+                None => self.encoded_again(coords)?,
             };
             let Some(value) = value else {
                 missing.push(coords.clone());
@@ -246,12 +246,22 @@ impl Work<'_> {
         }
         let any = !changes.is_empty();
         if any {
+            self.watch.before_storing()?;
             self.dest().chunks().update(changes)?;
         }
         if self.needs_fill() && !missing.is_empty() {
             return self.copy_decoded(&missing);
         }
         Ok(any)
+    }
+
+    /// Returns the encoded bytes of a chunk of the source that was found absent, if it is there.
+    fn encoded_again(&self, coords: &Coords) -> Result<Option<Value>> {
+        let Some(_decoded) = self.of_source(self.source().read_again(coords))? else {
+            return Ok(None);
+        };
+        let range = (coords.clone(), ByteRange::first(u64::MAX));
+        Ok(self.source().chunks().get_partial_values(&[range])?.pop().flatten())
     }
 
     fn copy_decoded(&self, inner: &[Coords]) -> Result<bool> {
@@ -264,6 +274,7 @@ impl Work<'_> {
         }
         let any = !changes.is_empty();
         if any {
+            self.watch.before_storing()?;
             Current::made_here(self.dest()).write_chunks(changes, FillChunks::Store)?;
         }
         Ok(any)
@@ -277,7 +288,9 @@ impl Work<'_> {
     fn elements(&self, coords: &Coords) -> Result<Option<Buffer>> {
         let found = match self.chunks.form {
             Form::Encoded | Form::Decoded => {
-                self.of_source(self.source().read_chunk(coords))?.map(|(decoded, _)| decoded)
+                let read = self.source().read_chunk(coords);
+                let read = read.and_then(|found| self.or_again(coords, found));
+                self.of_source(read)?.map(|(decoded, _)| decoded)
             }
             Form::Regridded => self.regridded(coords)?,
         };
@@ -287,11 +300,28 @@ impl Work<'_> {
         Ok(found)
     }
 
-    /// Returns a value read from the source; `None` for a damaged chunk if the copy continues
-    /// without it.
+    /// Reads a chunk of the source that was found absent again, if it is there.
+    fn or_again(
+        &self,
+        coords: &Coords,
+        found: Option<(Buffer, Stat)>,
+    ) -> Result<Option<(Buffer, Stat)>> {
+        if found.is_some() { Ok(found) } else { self.source().read_again(coords) }
+    }
+
+    /// Whether an error of reading the source stays however often one tries. A failure of a local
+    /// disk does.
+    fn can_lack(&self, error: &Error) -> bool {
+        let is_of_disk =
+            || error.kind() == Kind::Os(libc::EIO) && !self.chunks.source_store.read().is_remote();
+        error.is_lasting() || is_of_disk()
+    }
+
+    /// Returns a value read from the source; `None` for one that cannot be read if the copy
+    /// continues without it.
     fn of_source<T>(&self, read: Result<Option<T>>) -> Result<Option<T>> {
         match read {
-            Err(error) if error.is_of_data() && self.watch.go_on_without(&error) => Ok(None),
+            Err(error) if self.can_lack(&error) && self.watch.go_on_without(&error) => Ok(None),
             read => read,
         }
     }
@@ -323,8 +353,12 @@ impl Work<'_> {
             .collect();
         let mut made: Option<Buffer> = None;
         for place in places(&first, &counts) {
-            let chunk = self.of_source(self.cache.get(source, &place))?;
-            let Some(chunk) = chunk else { continue };
+            let read = self.cache.get(source, &place).map(|found| found.map(|chunk| chunk.bytes));
+            let read = read.and_then(|found| match found {
+                Some(bytes) => Ok(Some(bytes)),
+                None => Ok(source.read_again(&place)?.map(|(bytes, _)| bytes)),
+            });
+            let Some(bytes) = self.of_source(read)? else { continue };
             let target = match &mut made {
                 Some(target) => target,
                 None => made.insert(self.chunks.filled.fill_chunk(coords)?),
@@ -343,7 +377,7 @@ impl Work<'_> {
             };
             let (old_at, new_at) = (within(&old_start), within(&start));
             region::copy(
-                (&chunk.bytes, Place { shape: old, start: &old_at }),
+                (&bytes, Place { shape: old, start: &old_at }),
                 (target.to_mut(), Place { shape: new, start: &new_at }),
                 &overlap,
                 item_len,

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::options::{Target, TargetState};
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result, Word};
 use crate::store::directory::may_be_of_key;
 use crate::store::{Aside, Condition, Entry, Key, PRIVATE, Prefix, Stat, Store};
 
@@ -46,9 +46,29 @@ pub struct Mark<'s> {
     target: Target,
     key: Key,
     aside: Aside,
-    /// The damaged values of the source that the copy has skipped, also before it was
-    /// interrupted.
-    passed: Mutex<Vec<String>>,
+    /// The values of the source that the copy has skipped, also before it was interrupted.
+    passed: Mutex<Vec<Passed>>,
+}
+
+/// A value of the source that the copy has skipped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passed {
+    /// The key, and the reason.
+    pub error: String,
+    /// What that means for the value.
+    pub word: Word,
+}
+
+impl Passed {
+    fn parse(value: &Value) -> Option<Self> {
+        let error = value.get("error").and_then(Value::as_str)?.to_owned();
+        let word = value.get("word").and_then(Value::as_str).and_then(Word::parse)?;
+        Some(Self { error, word })
+    }
+
+    fn to_json(&self) -> Value {
+        json!({ "error": self.error, "word": self.word.name() })
+    }
 }
 
 /// An existing mark.
@@ -62,11 +82,10 @@ impl Found {
         self.members.get(name).and_then(Value::as_str)
     }
 
-    /// Returns the errors of the damaged values that the copy has skipped.
-    fn passed(&self) -> Vec<String> {
+    /// Returns the values that the copy has skipped.
+    fn passed(&self) -> Vec<Passed> {
         let passed = self.members.get("passed_over").and_then(Value::as_array);
-        let passed = passed.into_iter().flatten().filter_map(Value::as_str);
-        passed.map(str::to_owned).collect()
+        passed.into_iter().flatten().filter_map(Passed::parse).collect()
     }
 
     /// Whether the process that set the mark is still running.
@@ -167,9 +186,10 @@ impl<'s> Mark<'s> {
         condition: Condition,
     ) -> Result<Option<Stat>> {
         let Claim { arguments, session, plan, .. } = claim;
+        let passed: Vec<Value> = self.passed.lock().iter().map(Passed::to_json).collect();
         let mark = json!({
             "arguments": arguments, "session": session, "plan": plan, "source": source,
-            "holder": self.aside.prefix().as_str(), "passed_over": *self.passed.lock(),
+            "holder": self.aside.prefix().as_str(), "passed_over": passed,
         });
         let text = Bytes::from(format!("{mark:#}\n"));
         let write = self.store.write()?;
@@ -237,24 +257,26 @@ impl<'s> Mark<'s> {
         Ok(store.stat(&Key::parse(KEY)?)?.is_some())
     }
 
-    /// Returns the errors of the damaged values that were skipped.
-    pub fn passed(&self) -> Vec<String> {
+    /// Returns the values that were skipped.
+    pub fn passed(&self) -> Vec<Passed> {
         self.passed.lock().clone()
     }
 
-    /// Stores the error of a damaged value before the copy goes on without it, so that the process
-    /// that continues the copy knows of it.
-    pub fn pass_over(&self, error: &str) -> Result<()> {
+    /// Stores the error of a value before the copy goes on without it, so that the process that
+    /// continues the copy knows of it.
+    pub fn pass_over(&self, error: &str, word: Word) -> Result<()> {
         let mut passed = self.passed.lock();
-        if passed.len() >= MOST_PASSED || passed.iter().any(|known| known == error) {
+        if passed.len() > MOST_PASSED || passed.iter().any(|known| known.error == error) {
             return Ok(());
         }
-        passed.push(error.to_owned());
+        let error = if passed.len() == MOST_PASSED { "and more values" } else { error };
+        passed.push(Passed { error: error.to_owned(), word });
         let Some(Found { mut members, stat }) = self.found()? else {
             return Err(Error::new(Kind::Stale, "the mark of the copy is gone").at(&self.key));
         };
         if let Some(members) = members.as_object_mut() {
-            members.insert("passed_over".to_owned(), json!(*passed));
+            let passed = passed.iter().map(Passed::to_json).collect();
+            members.insert("passed_over".to_owned(), passed);
         }
         let text = Bytes::from(format!("{members:#}\n"));
         let write = self.store.write()?;

@@ -33,7 +33,7 @@ use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
 pub use chunks::Copied;
 pub use compare::{difference, difference_of_copy};
-pub use mark::{Claim, Mark, is_ignored};
+pub use mark::{Claim, Mark, Passed, is_ignored};
 pub use options::{CopyOptions, Target, TargetState, Verify};
 pub use plan::{Chunks, Plan, Requested, plan};
 pub use survey::Survey;

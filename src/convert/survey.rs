@@ -88,16 +88,24 @@ impl Stored {
         let mut all = Self::default();
         let mut batch = Vec::with_capacity(BATCH);
         for coords in Arc::clone(&direct).list()? {
-            batch.push(coords?);
+            match coords {
+                Ok(coords) => batch.push(coords),
+                // The copy reports it when it gets there.
+                Err(error) if error.is_lasting() => {
+                    all.times = all.times.wrapping_add(digest(&error.to_string()));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
             if batch.len() >= BATCH {
-                all.add(&batch, &direct.stat(&batch)?);
+                all.add(&batch, &stats(&direct, &batch)?);
                 batch.clear();
                 if watch.is_stopped() {
                     return Err(stopped());
                 }
             }
         }
-        all.add(&batch, &direct.stat(&batch)?);
+        all.add(&batch, &stats(&direct, &batch)?);
         Ok(all)
     }
 
@@ -110,6 +118,18 @@ impl Stored {
             self.versions = self.versions.wrapping_add(digest(&(coords, version)));
             self.times = self.times.wrapping_add(digest(&(coords, time)));
         }
+    }
+}
+
+/// Looks values up. One that cannot be read, which the copy reports when it gets there, has no stat.
+fn stats(direct: &Direct, batch: &[Coords]) -> Result<Vec<Option<Stat>>> {
+    let each = |coords: &Coords| match direct.stat(std::slice::from_ref(coords)) {
+        Err(error) if error.is_lasting() => Ok(None),
+        found => Ok(found?.pop().flatten()),
+    };
+    match direct.stat(batch) {
+        Err(error) if error.is_lasting() => batch.iter().map(each).collect(),
+        found => found,
     }
 }
 

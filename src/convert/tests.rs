@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicUsize;
 
 use super::*;
 use crate::array::FillChunks;
+use crate::error::Word;
 use crate::hierarchy::Options;
 use crate::metadata::Dialect;
 use crate::store::Store;
@@ -99,17 +100,18 @@ fn a_continued_copy_knows_what_was_passed_over_before() {
         source: source.to_owned(),
     };
     let set = |source| Mark::set(&store, Target::Directory, &claim(source)).expect("marked");
+    let passed = |error: &str| Passed { error: error.to_owned(), word: Word::Refused };
     let (mark, state) = set("one");
     assert!(state == TargetState::Fresh && mark.passed().is_empty());
     for error in ["a/c/0: cut", "a/c/1: cut", "a/c/0: cut"] {
-        mark.pass_over(error).expect("stored");
+        mark.pass_over(error, Word::Refused).expect("stored");
     }
     drop(mark);
     for _ in 0..2 {
         let (mark, state) = set("one");
         assert_eq!(
             (state, mark.passed()),
-            (TargetState::Resumed, vec!["a/c/0: cut".to_owned(), "a/c/1: cut".to_owned()])
+            (TargetState::Resumed, ["a/c/0: cut", "a/c/1: cut"].map(passed).to_vec())
         );
     }
     // Every value is compared again if the source has changed: it may be mended.

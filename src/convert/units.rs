@@ -95,8 +95,8 @@ impl Span {
                 return Ok(None);
             }
             let found = match array.stat_many(&batch) {
-                // The index of a shard is damaged; the chunks of other shards are there.
-                Err(error) if error.is_of_data() => {
+                // The index of a shard cannot be read; the chunks of other shards are there.
+                Err(error) if error.is_lasting() => {
                     batch.iter().map(|coords| array.stat(coords).ok().flatten()).collect()
                 }
                 found => found?,

@@ -1,6 +1,6 @@
 //! The interface through which a copy reports progress and can be stopped.
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 
 /// Watches the progress of a copy, and may end it.
@@ -9,9 +9,14 @@ pub trait Watch: Sync {
     fn begin(&self, path: &NodePath, values: u64);
     /// Reports that a value is done.
     fn advance(&self);
-    /// Reports a chunk of the source that cannot be decoded, with its key. Returns whether the copy
+    /// Reports a chunk of the source that cannot be read, with its key. Returns whether the copy
     /// continues without it.
-    fn go_on_without(&self, damaged: &Error) -> bool;
+    fn go_on_without(&self, unread: &Error) -> bool;
+    /// Called when a value of the source was read, before its copy is stored: what was not seen of
+    /// it must be recorded now.
+    fn before_storing(&self) -> Result<()> {
+        Ok(())
+    }
     /// Whether to end early.
     fn is_stopped(&self) -> bool;
 }

@@ -149,14 +149,20 @@ pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Optio
     let len = count.checked_mul(len).ok_or_else(too_large)?;
     let mut target: Option<Buffer> = None;
     for coords in span.chunks(array.grid()) {
-        let Some(chunk) = cache.get(array, &coords)? else { continue };
+        let bytes = match cache.get(array, &coords)? {
+            Some(chunk) => chunk.bytes,
+            None => match array.read_again(&coords)? {
+                Some((bytes, _)) => bytes,
+                None => continue,
+            },
+        };
         let whole = Span::of_chunk(array, &coords)?;
         let shape = array.chunk_shape_at(&coords)?;
         if whole == *span && shape == span.extent {
             if !is_variable {
-                return Ok(Some(Elements::Fixed(chunk.bytes)));
+                return Ok(Some(Elements::Fixed(bytes)));
             }
-            strings.add(chunk.bytes, count)?;
+            strings.add(bytes, count)?;
             return Ok(Some(Elements::Variable(strings)));
         }
         let target = if let Some(target) = &mut target {
@@ -177,13 +183,13 @@ pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Optio
         if is_variable {
             let all = shape.iter().try_fold(1_u64, |all, len| all.checked_mul(*len));
             let all = all.and_then(|all| usize::try_from(all).ok()).ok_or_else(too_large)?;
-            let first = strings.add(chunk.bytes, all)?;
+            let first = strings.add(bytes, all)?;
             let mut numbers = reserve(all.checked_mul(NUMBER_LEN).ok_or_else(too_large)?)?;
             numbers.extend((first..).take(all).flat_map(u32::to_le_bytes));
             let target = (target.to_mut().as_mut_slice(), to);
             region::copy((&numbers, from), target, &shared.extent, NUMBER_LEN)?;
         } else {
-            region::copy((&chunk.bytes, from), (target.to_mut(), to), &shared.extent, item_len)?;
+            region::copy((&bytes, from), (target.to_mut(), to), &shared.extent, item_len)?;
         }
     }
     let Some(target) = target else { return Ok(None) };

@@ -36,6 +36,12 @@ impl Hierarchy {
     }
 }
 
+/// Whether a node is a group with consolidated metadata in its own metadata file.
+fn has_copies(node: &Node) -> bool {
+    matches!(node.content(), Content::Group(Group { consolidated: true, .. }))
+        && node.document().is_some()
+}
+
 impl Copies<'_> {
     /// Returns a node as the store has it now.
     fn node(self, path: &NodePath) -> Result<Option<Arc<Node>>> {
@@ -266,11 +272,7 @@ impl Copies<'_> {
 
     /// Whether the document of a group holds copies.
     pub(super) fn is_consolidated(self, group: &NodePath) -> Result<bool> {
-        let node = self.node(group)?;
-        Ok(node.is_some_and(|node| {
-            matches!(node.content(), Content::Group(Group { consolidated: true, .. }))
-                && node.document().is_some()
-        }))
+        Ok(self.node(group)?.is_some_and(|node| has_copies(&node)))
     }
 
     fn update_copy(self, group: &NodePath, path: &NodePath, document: Option<&str>) -> Result<()> {
@@ -345,7 +347,8 @@ impl Copies<'_> {
             let Some(document) = node.as_ref().and_then(|node| node.document()) else {
                 return Ok(None);
             };
-            if !self.is_consolidated(group)? {
+            // For a reader, the node as it was read is new enough.
+            if !node.as_ref().is_some_and(|node| has_copies(node)) {
                 return Ok(None);
             }
             let text = self.hierarchy.documents.whole_text(document)?;

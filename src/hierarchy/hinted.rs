@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::nodes::Hierarchy;
-use crate::error::Result;
+use crate::error::{Result, Word};
 use crate::json;
 use crate::metadata::{Hints, NodePath, hints};
 use crate::store::Key;
@@ -46,7 +46,7 @@ impl Hinted<'_> {
         let mut names = self.copied_names(&groups, path)?;
         let is_covered = !names.is_empty() || self.is_covered(&groups)?;
         if !is_covered {
-            self.hierarchy.store().omissions().note(path.as_str(), NOT_LISTED);
+            self.hierarchy.store().omissions().note(path.as_str(), Word::Unsupported, NOT_LISTED);
         }
         let (hinted, has_series) = self.named(groups, path)?;
         let hinted: Vec<String> = hinted.into_iter().filter(|name| !names.contains(name)).collect();

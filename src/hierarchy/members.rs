@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::node::Node;
 use super::nodes::Hierarchy;
-use crate::error::{At, Error, Result};
+use crate::error::{At, Error, Result, Word};
 use crate::limits;
 use crate::metadata::NodePath;
 use crate::store::{Entry, Key, ListableStore, PRIVATE};
@@ -140,7 +140,7 @@ impl Hierarchy {
         if has_document().unwrap_or(true) {
             let place = format!("{}/{name}", path.as_str());
             let why = "no node can have this name, so it is not shown, nor what is in it";
-            self.store().omissions().note(place.trim_start_matches('/'), why);
+            self.store().omissions().note(place.trim_start_matches('/'), Word::Unsupported, why);
         }
     }
 

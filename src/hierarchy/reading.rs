@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::node::{Content, Node, NodeState};
 use super::nodes::{Hierarchy, IMPLICIT_GROUP_SEARCH};
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result, Word};
 use crate::metadata::model::Group;
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Entry, Expected, FileKind, Key, Prefix};
@@ -24,6 +24,10 @@ enum Below {
 pub(super) struct NodeReader<'h> {
     hierarchy: &'h Hierarchy,
 }
+
+/// Why a directory with metadata of another dialect is not shown.
+const OTHER_DIALECT: &str = "its metadata file is one of another version of Zarr, so no node is \
+                             shown; open it by its own path";
 
 impl Hierarchy {
     /// Fails if another program removed the directory of a node, or gave it another name, also
@@ -62,7 +66,7 @@ impl NodeReader<'_> {
         let read = self.read_once(path, None)?;
         if self.lacks_listed_document(path, read.as_deref())? {
             let why = "its metadata file is listed, but the server answers that it is not there";
-            self.hierarchy.store().omissions().note(path.as_str(), why);
+            self.hierarchy.store().omissions().note(path.as_str(), Word::Missing, why);
         }
         Ok(read)
     }
@@ -252,16 +256,39 @@ impl NodeReader<'_> {
         let mut found = if path.is_root() { Below::Files } else { Below::Nothing };
         let nodes = self.hierarchy.dialect_of(path).children_prefix(path)?;
         if dialect.has_implicit_groups() {
-            for key in list.list_prefix(&nodes)?.take(IMPLICIT_GROUP_SEARCH) {
+            let omissions = self.hierarchy.store().omissions();
+            let mut not_seen = Vec::new();
+            for (number, key) in list.list_prefix(&nodes)?.enumerate() {
+                found = Below::Files;
                 match key {
                     Ok(key) if dialect.is_document(&key) => return Ok(Below::Node),
+                    Ok(key) if dialect.is_node_of_other(&key) => {
+                        let place = key.parent().as_str().trim_end_matches('/').to_owned();
+                        not_seen.push((place, Word::Unsupported, OTHER_DIALECT.to_owned()));
+                    }
+                    Ok(_) => {}
                     // A directory that this process may not read shows no nodes.
-                    Err(error) if error.errno() != libc::EACCES => return Err(error),
-                    Ok(_) | Err(_) => found = Below::Files,
+                    Err(error) if error.errno() == libc::EACCES => {
+                        let place = error.subject().unwrap_or(path.as_str()).to_owned();
+                        not_seen.push((place, Word::Refused, error.detail().to_owned()));
+                    }
+                    Err(error) => return Err(error),
+                }
+                if number.saturating_add(1) >= IMPLICIT_GROUP_SEARCH {
+                    let why = format!(
+                        "none of the first {IMPLICIT_GROUP_SEARCH} files in it is a \
+                                       metadata file, so no nodes are shown in it"
+                    );
+                    not_seen.push((path.as_str().to_owned(), Word::Limited, why));
+                    break;
                 }
             }
-            if !list.proves_absence() && self.any_below(path)? {
+            if !list.proves_absence() && self.any_below(path)? || self.any_behind_links(path) {
                 return Ok(Below::Node);
+            }
+            // Nobody looks at what is in it.
+            for (place, word, why) in not_seen {
+                omissions.note(&place, word, &why);
             }
         }
         let ordinary = self.hierarchy.ordinary_prefix(path)?;
@@ -303,6 +330,13 @@ impl NodeReader<'_> {
         let Some(files) = self.hierarchy.store().files() else { return Ok(false) };
         let found = files.file_stat(prefix.as_str())?;
         Ok(found.is_some_and(|found| found.kind == FileKind::Directory))
+    }
+
+    /// Whether a directory below `path` to which a link leads is a node. Lists of all keys omit
+    /// what is behind links.
+    fn any_behind_links(self, path: &NodePath) -> bool {
+        // The error of a directory was noted when all keys were listed.
+        self.hierarchy.store().files().is_some() && self.any_below(path).unwrap_or(false)
     }
 
     /// Whether a directory below `path` is a node, whose metadata file the store does not list.

@@ -28,6 +28,12 @@ impl Dialect {
             )
     }
 
+    /// Whether a key is that of the metadata file that makes a directory a node in another version of
+    /// Zarr.
+    pub fn is_node_of_other(&self, key: &Key) -> bool {
+        self.may_be_of_other(key) && matches!(key.name(), v3::DOCUMENT | v2::ZARRAY | v2::ZGROUP)
+    }
+
     /// Parses a metadata file of another dialect; `None` if the file is not one.
     pub fn other_file(&self, key: &Key, text: &[u8]) -> Option<OtherFile> {
         let (dialect, kind) = match key.name() {

@@ -12,7 +12,11 @@ use super::page;
 use super::tree::Found;
 use crate::error::Result;
 use crate::metadata::NodeKind;
+use crate::store::Omission;
 use crate::vfs::Attr;
+
+/// The most omissions on a page.
+const MOST_NOT_SEEN: usize = 100;
 
 /// The form of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +64,8 @@ impl Form {
 pub struct Listing {
     found: Found,
     entries: ListedNames,
+    /// The path of the directory.
+    path: String,
     form: Form,
     /// The beginning of the page, before it is sent.
     head: Option<String>,
@@ -81,7 +87,9 @@ impl Listing {
             Form::Page => page::head(root, names, Some((found.vfs(), node))),
         };
         let entries = ListedNames::new(dir, sorts);
-        Ok(Self { found, entries, form, head: Some(head), is_begun: false, is_complete: false })
+        let path = names.join("/");
+        let head = Some(head);
+        Ok(Self { found, entries, path, form, head, is_begun: false, is_complete: false })
     }
 
     fn entry(&self, name: &str, attr: &Attr) -> String {
@@ -101,6 +109,31 @@ impl Listing {
     }
 }
 
+impl Listing {
+    /// Returns what was not seen in the directory. In JSON each is an entry of the type "other", as
+    /// nginx has for what is neither a file nor a directory.
+    fn not_seen(&self) -> String {
+        let omissions = self.found.vfs().hierarchy().store().omissions().below(&self.path);
+        let omissions = omissions.into_iter().take(MOST_NOT_SEEN);
+        match self.form {
+            Form::Links | Form::Page => page::not_seen(&omissions.collect::<Vec<_>>()),
+            Form::Json => {
+                let mut is_begun = self.is_begun;
+                let time = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH);
+                let entry = |(name, omission): (String, Omission)| {
+                    let comma = if std::mem::replace(&mut is_begun, true) { ",\n" } else { "\n" };
+                    let why = omission.why;
+                    let entry =
+                        json!({"name": name, "type": "other", "mtime": time, "not_seen": why});
+                    format!("{comma}{entry}")
+                };
+                // Names of other directories are no names in this one.
+                omissions.filter(|(name, _)| !name.contains('/')).map(entry).collect()
+            }
+        }
+    }
+}
+
 impl Produce for Listing {
     fn next(&mut self, len: usize) -> Result<Option<Bytes>> {
         if self.is_complete {
@@ -111,6 +144,7 @@ impl Produce for Listing {
         while text.len() < len {
             let Some(listed) = self.entries.next(&listings)? else {
                 self.is_complete = true;
+                text.push_str(&self.not_seen());
                 text.push_str(match self.form {
                     Form::Json => "\n]\n",
                     Form::Links | Form::Page => page::END,

@@ -14,6 +14,7 @@ use crate::hierarchy::{Content, Node};
 use crate::json::Object;
 use crate::metadata::{NodePath, shown_attributes};
 use crate::printable;
+use crate::store::Omission;
 use crate::vfs::{Attr, Vfs};
 use crate::view::ROOT_NAME;
 
@@ -73,6 +74,15 @@ pub fn entry(name: &str, attr: &Attr) -> String {
         encode(name),
         escape(name)
     )
+}
+
+/// Returns the lines about what was not seen in a directory.
+pub fn not_seen(omissions: &[(String, Omission)]) -> String {
+    let line = |(name, omission): &(String, Omission)| {
+        let name = if name.is_empty() { "Other names" } else { name };
+        format!("<tr><td>Not shown: {}: {}</td></tr>\n", escape(name), escape(&omission.why))
+    };
+    omissions.iter().map(line).collect()
 }
 
 /// Writes a number with a narrow space between groups of three digits.

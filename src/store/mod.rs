@@ -71,7 +71,7 @@ pub use file_stat::{
 pub use files::FileStore;
 pub use key::{Key, MAX_KEY_LEN, Prefix, is_component};
 pub use new_file::{NewFile, Stamp};
-pub use omissions::{NotSeen, Omission, Omissions};
+pub use omissions::{NotSeen, OMISSIONS_TARGET, Omission, Omissions};
 pub use open_file::{OpenFile, Part};
 pub use piece::Piece;
 pub(crate) use value::WasRead;

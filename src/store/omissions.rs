@@ -13,6 +13,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::error::Word;
+
+/// The target of the log lines: `check` prints omissions itself.
+pub const OMISSIONS_TARGET: &str = "zarrfs::omissions";
+
 /// The most omissions that are kept. The others are counted.
 const MOST_KEPT: usize = 1000;
 
@@ -20,10 +25,12 @@ const MOST_KEPT: usize = 1000;
 const MOST_LOGGED: usize = 100;
 
 /// Something that was not seen.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Omission {
     /// The key, or the directory, as far as it can be written as text.
     pub place: String,
+    /// What that means for it.
+    pub word: Word,
     /// The reason, as the end of a sentence about the place.
     pub why: String,
 }
@@ -41,15 +48,16 @@ pub struct Omissions(Arc<Mutex<Account>>);
 
 #[derive(Debug, Default)]
 struct Account {
-    /// The reasons by place.
-    kept: BTreeMap<String, String>,
+    /// The omissions by place.
+    kept: BTreeMap<String, Omission>,
     /// How many more there are, some perhaps several times.
     others: u64,
 }
 
 impl Omissions {
     /// Notes that what is at `place` was not seen.
-    pub fn note(&self, place: &str, why: &str) {
+    pub fn note(&self, place: &str, word: Word, why: &str) {
+        let omission = Omission { place: place.to_owned(), word, why: why.to_owned() };
         let count = {
             let mut account = self.0.lock();
             if account.kept.contains_key(place) {
@@ -59,11 +67,11 @@ impl Omissions {
                 account.others = account.others.saturating_add(1);
                 return;
             }
-            account.kept.insert(place.to_owned(), why.to_owned());
+            account.kept.insert(place.to_owned(), omission.clone());
             account.kept.len()
         };
         if count <= MOST_LOGGED {
-            log::warn!("{}", Omission { place: place.to_owned(), why: why.to_owned() });
+            log::warn!(target: OMISSIONS_TARGET, "{omission}");
         }
     }
 
@@ -82,8 +90,31 @@ impl Omissions {
             !tops.is_empty() && tops.iter().all(is_below)
         };
         let kept = account.kept.iter().filter(|(place, _)| !is_above(place));
-        let kept = kept.map(|(place, why)| Omission { place: place.clone(), why: why.clone() });
-        NotSeen { omissions: kept.collect(), others: account.others }
+        let omissions = kept.map(|(_, omission)| omission.clone()).collect();
+        NotSeen { omissions, others: account.others }
+    }
+
+    /// Whether it is known that a place was not seen.
+    pub fn has(&self, place: &str) -> bool {
+        self.0.lock().kept.contains_key(place)
+    }
+
+    /// Returns how many omissions are kept.
+    pub fn kept_count(&self) -> usize {
+        self.0.lock().kept.len()
+    }
+
+    /// Returns what was not seen at a path and below it, each with its path from there, which is
+    /// empty for the path itself.
+    pub fn below(&self, path: &str) -> Vec<(String, Omission)> {
+        let relative = |place: &str| {
+            let rest = place.strip_prefix(path)?;
+            let is_below = path.is_empty() || rest.is_empty() || rest.starts_with('/');
+            is_below.then(|| rest.trim_matches('/').to_owned())
+        };
+        let account = self.0.lock();
+        let all = account.kept.values();
+        all.filter_map(|omission| Some((relative(&omission.place)?, omission.clone()))).collect()
     }
 
     /// Returns everything that was not seen.
@@ -93,8 +124,8 @@ impl Omissions {
 
     /// Notes what was not seen in the same store when it was opened another time.
     pub fn add(&self, others: &Self) {
-        for Omission { place, why } in others.all().omissions {
-            self.note(&place, &why);
+        for Omission { place, word, why } in others.all().omissions {
+            self.note(&place, word, &why);
         }
     }
 }
@@ -137,8 +168,8 @@ mod tests {
     fn an_account_has_each_place_once_and_counts_what_it_does_not_keep() {
         let omissions = Omissions::default();
         for _ in 0..2 {
-            omissions.clone().note("a/b", "not listed");
-            omissions.note("ab", "not listed");
+            omissions.clone().note("a/b", Word::Refused, "not listed");
+            omissions.note("ab", Word::Refused, "not listed");
         }
         assert_eq!(omissions.all().count(), 2);
         let not_seen = |tops: &[&str]| {
@@ -147,11 +178,15 @@ mod tests {
         };
         assert_eq!(not_seen(&["a/b/c", "a/b/d"]), ["ab: not listed"]);
         assert_eq!(not_seen(&["a/b", "a/b/c"]).len(), 2);
-        omissions.note("", "not listed");
+        let below = |path: &str| omissions.below(path).into_iter().map(|(rest, _)| rest);
+        assert_eq!(below("a").collect::<Vec<_>>(), ["b"]);
+        assert_eq!(below("a/b").collect::<Vec<_>>(), [""]);
+        assert_eq!(below("").collect::<Vec<_>>(), ["a/b", "ab"]);
+        omissions.note("", Word::Refused, "not listed");
         assert_eq!(not_seen(&[""]).len(), 3);
         assert_eq!(not_seen(&["c"]).len(), 2);
         for number in 0..MOST_KEPT {
-            omissions.note(&number.to_string(), "no key");
+            omissions.note(&number.to_string(), Word::Unsupported, "no key");
         }
         assert_eq!(omissions.all().others, 3);
     }

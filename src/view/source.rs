@@ -186,12 +186,10 @@ impl<'s> Source<'s> {
             let (hierarchy, get, taken) = (self.hierarchy, self.get, Rc::clone(&self.taken));
             found.nodes.push(Self { node, hierarchy, get, taken });
         }
-        for omission in self.hierarchy.store().omissions().all().omissions {
-            let below = omission.place.strip_prefix(self.path().as_str());
-            let name = below.map(|below| below.trim_start_matches('/'));
-            if let Some(name) = name.filter(|name| !name.contains('/')) {
-                let name = if name.is_empty() { "other nodes" } else { name };
-                found.left_out.push((name.to_owned(), Error::unsupported(omission.why)));
+        for (name, omission) in self.hierarchy.store().omissions().below(self.path().as_str()) {
+            if !name.contains('/') {
+                let name = if name.is_empty() { "other nodes".to_owned() } else { name };
+                found.left_out.push((name, Error::unsupported(omission.why)));
             }
         }
         Ok(found)

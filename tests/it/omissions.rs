@@ -95,7 +95,9 @@ fn directories_that_no_key_can_name_make_every_result_incomplete() {
             );
         }
         let (code, printed) = case.run(&["check", "S"]);
-        assert!(code == 0 && printed.contains(&format!("unknown {shown}: ")), "{printed}");
+        assert!(code == 1 && printed.contains(&format!("unchecked unseen {shown}: ")), "{printed}");
+        assert!(printed.contains("1 not checked: 1 not seen"), "{printed}");
+        assert_eq!(printed.matches(&format!("{shown}: ")).count(), 1, "{printed}");
         // What is there was copied.
         assert_eq!(fs::read(case.copy().join("a/c/1")).unwrap(), [3, 4]);
     }
@@ -221,4 +223,112 @@ fn a_directory_that_cannot_be_listed_is_no_empty_one() {
             .collect();
     fs::set_permissions(case.source().join("g"), mode(0o755)).unwrap();
     assert_eq!(codes, [1, 1, 2]);
+}
+
+/// The exit codes of `tree`, `convert` and `diff`, and what they print. The copy exists before.
+fn codes(case: &Case) -> (Vec<i32>, String) {
+    let copy = ["convert", "S", "T", "--skip-unsupported"];
+    let done = [&["tree", "S"][..], &copy, &["diff", "S", "T"]].map(|words| case.run(words));
+    let printed = done.iter().map(|(_, printed)| printed.as_str()).collect();
+    (done.iter().map(|(code, _)| *code).collect(), printed)
+}
+
+#[test]
+fn links_that_may_be_nodes_are_listed_if_they_lead_nowhere_or_out() {
+    for (name, target) in [("b", "nowhere"), ("b", "../x"), ("b", "b"), ("b/zarr.json", "gone")] {
+        let case = Case::new();
+        array(&case.place.path().join("x"));
+        if name != "b" {
+            array(&case.source().join("b"));
+            fs::remove_file(case.source().join(name)).unwrap();
+        }
+        symlink(target, case.source().join(name)).unwrap();
+        let (codes, printed) = codes(&case);
+        assert_eq!(codes, [1, 1, 2], "{name} {target}: {printed}");
+        // Each of the three says it once.
+        assert_eq!(printed.matches(&format!("warn: {name}: ")).count(), 3, "{printed}");
+        let (code, checked) = case.run(&["check", "S"]);
+        assert!(code == 1 && checked.contains(&format!(" {name}: ")), "{checked}");
+        assert_eq!(checked.matches(&format!(" {name}: ")).count(), 1, "{checked}");
+    }
+    // A link to a file outside is no node.
+    let case = Case::new();
+    fs::write(case.place.path().join("notes"), "x").unwrap();
+    symlink("../notes", case.source().join("README")).unwrap();
+    assert_eq!(codes(&case).0, [0, 0, 0]);
+}
+
+#[test]
+fn nodes_behind_links_in_a_directory_without_metadata_are_shown() {
+    let case = Case::new();
+    fs::create_dir(case.source().join("imp")).unwrap();
+    symlink("../a", case.source().join("imp/b")).unwrap();
+    let (code, tree) = case.run(&["tree", "S"]);
+    assert!(code == 0 && tree.contains("imp/") && tree.contains("b  "), "{tree}");
+    assert_eq!(case.run(&["convert", "S", "T"]).0, 0);
+    assert_eq!(fs::read(case.copy().join("imp/b/c/1")).unwrap(), [3, 4]);
+}
+
+#[test]
+fn nodes_of_another_version_of_zarr_are_listed() {
+    let case = Case::new();
+    let zarray = r#"{"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "|u1", "fill_value": 0,
+        "order": "C", "compressor": null, "filters": null}"#;
+    fs::create_dir_all(case.source().join("old/v2")).unwrap();
+    fs::write(case.source().join("old/v2/.zarray"), zarray).unwrap();
+    let (codes, printed) = codes(&case);
+    assert_eq!(codes, [1, 1, 2], "{printed}");
+    assert!(printed.contains("warn: old/v2: its metadata file is one of another"), "{printed}");
+    assert_eq!(case.run(&["check", "S"]).0, 1);
+    // What is not a node is nothing that is missing.
+    fs::remove_file(case.source().join("old/v2/.zarray")).unwrap();
+    fs::write(case.source().join("old/v2/notes.txt"), "x").unwrap();
+    assert_eq!(case.run(&["tree", "S"]).0, 0);
+}
+
+#[test]
+fn skipping_unsupported_nodes_does_not_make_damaged_ones_unsupported() {
+    let case = Case::new();
+    array(&case.source().join("b"));
+    fs::write(case.source().join("b/zarr.json"), &ARRAY[..100]).unwrap();
+    let words = ["convert", "S", "T", "--skip-unsupported"];
+    let (code, printed) = case.run(&words);
+    assert!(code == 1 && printed.contains("1 node of the source whose metadata"), "{printed}");
+    assert_eq!(fs::read(case.copy().join("a/c/1")).unwrap(), [3, 4]);
+    let case = Case::new();
+    array(&case.source().join("b"));
+    let unknown = ARRAY.replace("uint8", "hexadecimal");
+    fs::write(case.source().join("b/zarr.json"), unknown).unwrap();
+    assert_eq!(case.run(&words).0, 0);
+}
+
+#[test]
+fn a_copy_goes_on_without_values_that_are_refused_and_names_them_so() {
+    for options in [&[][..], &["--format", "v2"], &["--chunks", "4"]] {
+        let case = Case::new();
+        fs::write(case.place.path().join("outside"), [1, 2]).unwrap();
+        fs::remove_file(case.source().join("a/c/0")).unwrap();
+        symlink("../../../outside", case.source().join("a/c/0")).unwrap();
+        let words = [&["convert", "S", "T"][..], options].concat();
+        let (code, printed) = case.run(&words);
+        assert!(code == 1 && printed.contains("stopped at a refused chunk"), "{printed}");
+        assert!(!printed.contains("to continue"), "{printed}");
+        let (code, printed) = case.run(&[&words[..], &["--keep-going"]].concat());
+        assert!(code == 1 && printed.contains("1 refused value of the source"), "{printed}");
+        assert!(printed.contains("a/c/0: a symbolic link that leads out"), "{printed}");
+        // The copy is complete: it is not continued.
+        assert!(!case.copy().join(".zarrfs/convert").exists());
+    }
+}
+
+#[test]
+fn no_command_waits_for_a_pipe_at_the_place_of_a_metadata_file() {
+    let case = Case::new();
+    fs::remove_file(case.source().join("zarr.json")).unwrap();
+    let pipe = case.source().join("zarr.json");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for words in [&["check", "S"][..], &["tree", "S"], &["info", pipe.to_str().unwrap()]] {
+        let (code, printed) = case.run(words);
+        assert!(code == 1 || code == 3, "{words:?} {code}: {printed}");
+    }
 }

@@ -506,3 +506,24 @@ def test_a_page_shows_the_number_of_an_encoded_fill_value(tmp_path):
     assert '"_FillValue":-999.5' in text
     stored = json.loads(subprocess.check_output([BIN, "info", "--json", tmp_path / "s/far"]))
     assert stored["attributes"]["_FillValue"] == "AAAAAAA8j8A="
+
+
+def test_pages_and_lists_have_what_could_not_be_seen(tmp_path):
+    store = tmp_path / "s.zarr"
+    group = zarr.create_group(store)
+    group.create_group("g").create_array("a", data=np.arange(3, dtype="i2"))
+    os.mkdir(os.fsencode(store) + b"/g/n\xff")
+    os.symlink("nowhere", store / "g/gone")
+    with serving(store) as server:
+        _, _, page = server.get("g/", Accept="text/html")
+        assert b"Not shown: gone: a link that leads to nothing" in page and "Not shown: n\ufffd: ".encode() in page
+        _, _, links = server.get("g/")
+        assert b"Not shown: gone" in links and b'href="n' not in links
+        entries = json.loads(server.get("g/", Accept="application/json")[2])
+        unseen = {entry["name"]: entry["not_seen"] for entry in entries if entry["type"] == "other"}
+        assert set(unseen) == {"gone", "n\ufffd"} and "leads to nothing" in unseen["gone"]
+        assert all("mtime" in entry for entry in entries)
+        # Programs that list by such JSON see the others.
+        tree = subprocess.run([BIN, "tree", f"{server.url}g"], capture_output=True, text=True)
+        assert "a  " in tree.stdout, tree
+        assert b"Not shown: g/gone" in server.get("", Accept="text/html")[2]

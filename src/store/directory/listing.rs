@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::circles::Root;
 use super::names::{LOCK_SUFFIX, is_session};
 use super::opening::{check_root, kind_of, open_at, open_by, open_dir};
-use crate::error::{At, Error, Result};
+use crate::error::{At, Error, Result, Word};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 use crate::sys::Dir;
 
@@ -39,13 +39,29 @@ pub(super) struct Found {
     is_linked_dir: bool,
     /// Whether it is one of its own parents.
     is_circle: bool,
-    /// Whether it is a link that leads to nothing in the store.
-    is_dangling: bool,
+}
+
+/// What a name leads to.
+struct Target {
+    /// Its type; unknown if it cannot be opened.
+    kind: FileType,
+    /// Whether it is a parent directory.
+    is_circle: bool,
+    /// Why it cannot be opened; `None` if it is not there.
+    error: Option<Error>,
 }
 
 impl Listing {
-    /// Returns `None` if there is no such directory.
+    /// Returns `None` if there is no such directory. A program that replaces a directory removes it
+    /// for a moment, and a list must not be empty for that, so it is looked for twice.
     pub(super) fn open(root: &Arc<Root>, prefix: &Prefix) -> Result<Option<Self>> {
+        match Self::open_once(root, prefix)? {
+            Some(listing) => Ok(Some(listing)),
+            None => Self::open_once(root, prefix),
+        }
+    }
+
+    fn open_once(root: &Arc<Root>, prefix: &Prefix) -> Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let opened = open_by(root, prefix.as_str(), flags).at(prefix)?;
         let Some((fd, is_linked)) = opened else { return Ok(None) };
@@ -65,8 +81,7 @@ impl Listing {
     }
 
     fn found(&self, entry: &DirEntry) -> Found {
-        let hidden =
-            Found { shown: None, is_linked_dir: false, is_circle: false, is_dangling: false };
+        let hidden = Found { shown: None, is_linked_dir: false, is_circle: false };
         let Ok(name) = entry.file_name().to_str() else {
             self.omit(entry, "its name is not UTF-8, so no key can have it");
             return hidden;
@@ -81,27 +96,48 @@ impl Listing {
         {
             return hidden;
         }
-        let (kind, is_circle) = match entry.file_type() {
+        let Target { kind, is_circle, error } = match entry.file_type() {
             FileType::Symlink | FileType::Unknown => self.target(name),
             FileType::Directory if self.is_linked => self.target(name),
-            known => (known, false),
+            known => Target { kind: known, is_circle: false, error: None },
         };
         // A link that leads to itself is no directory. Reading it reports an error.
         let is_circle = is_circle && !self.leads_to_itself(name);
+        if entry.file_type() == FileType::Symlink && kind == FileType::Unknown && !is_circle {
+            self.note_link(name, error);
+        }
         let name = name.to_owned();
         let is_linked_dir = entry.file_type() == FileType::Symlink && kind == FileType::Directory;
         // List sockets and similar files as keys, so that reading them reports an error.
         let shown =
             if kind == FileType::Directory { Entry::Prefix(name) } else { Entry::Key(name) };
-        let is_dangling = entry.file_type() == FileType::Symlink && kind == FileType::Unknown;
-        Found { shown: Some(shown), is_linked_dir, is_circle, is_dangling }
+        Found { shown: Some(shown), is_linked_dir, is_circle }
+    }
+
+    /// Notes a link that the store does not follow: it may lead to a node or a value. `error` is
+    /// the reason, `None` if there is nothing.
+    fn note_link(&self, name: &str, error: Option<Error>) {
+        let place = format!("{}{name}", self.prefix);
+        let Some(error) = error else {
+            let why = "a link that leads to nothing in the store, so its value is missing";
+            return self.root.omissions.note(&place, Word::Missing, why);
+        };
+        // If it leads to a file, reading that as a value reports the error.
+        let leads_to = open_dir(&self.root, &self.prefix).ok().flatten();
+        let leads_to = leads_to.and_then(|dir| statat(&dir, name, AtFlags::empty()).ok());
+        let is_file = leads_to
+            .is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory);
+        if !is_file {
+            self.root.omissions.note(&place, error.word(), error.detail());
+        }
     }
 
     /// Notes a directory that is not shown: there may be nodes or chunks in it.
     fn omit(&self, entry: &DirEntry, why: &str) {
         if !matches!(entry.file_type(), FileType::RegularFile | FileType::Fifo | FileType::Socket) {
             let name = entry.file_name().to_string_lossy();
-            self.root.omissions.note(&format!("{}{name}", self.prefix), why);
+            let place = format!("{}{name}", self.prefix);
+            self.root.omissions.note(&place, Word::Unsupported, why);
         }
     }
 
@@ -121,15 +157,22 @@ impl Listing {
     }
 
     /// Returns the type of the file that a name leads to, and whether it is a parent directory.
-    fn target(&self, name: &str) -> (FileType, bool) {
+    fn target(&self, name: &str) -> Target {
         let found = || -> Result<_> {
             let key = self.prefix.key(name)?;
             let found = open_at(&self.root, key.as_str(), OFlags::PATH)?;
             Ok(found.map(|fd| File::from(fd).metadata()).transpose()?)
         };
         match found() {
-            Ok(found) => (found.map_or(FileType::Unknown, |found| kind_of(&found)), false),
-            Err(error) => (FileType::Unknown, error.errno() == libc::ELOOP),
+            Ok(found) => {
+                let kind = found.map_or(FileType::Unknown, |found| kind_of(&found));
+                Target { kind, is_circle: false, error: None }
+            }
+            Err(error) => Target {
+                kind: FileType::Unknown,
+                is_circle: error.errno() == libc::ELOOP,
+                error: Some(error),
+            },
         }
     }
 }
@@ -171,13 +214,6 @@ impl Walk {
     /// Returns the key of an entry, or opens a directory to be walked next.
     fn enter(&mut self, found: Found) -> Result<Option<Key>> {
         let Some(listing) = self.open.last() else { return Ok(None) };
-        if let Some(entry) = found.shown.as_ref().filter(|_| found.is_dangling)
-            && self.follow == Follow::All
-        {
-            let place = format!("{}{}", listing.prefix, entry.name());
-            let why = "a link that leads to nothing in the store, so its value is missing";
-            listing.root.omissions.note(&place, why);
-        }
         match found.shown {
             Some(_) if found.is_circle => Ok(None),
             Some(_) if found.is_linked_dir && self.follow == Follow::None => Ok(None),
@@ -192,7 +228,12 @@ impl Walk {
                     let detail = format!("symbolic links to more than {MAX_FOLLOWED} directories");
                     return Err(Error::too_large(detail).at(&listing.prefix));
                 }
-                let below = Listing::open(&listing.root, &listing.prefix.join(&name)?)?;
+                let prefix = listing.prefix.join(&name)?;
+                let below = Listing::open(&listing.root, &prefix)?;
+                if below.is_none() && self.follow == Follow::All {
+                    let why = "it was listed, and then it was not there";
+                    listing.root.omissions.note(prefix.as_str(), Word::Missing, why);
+                }
                 self.open.extend(below);
                 Ok(None)
             }

@@ -32,7 +32,7 @@ use super::{
     ReadableStore, Requests, Room, Stat, Value,
 };
 use crate::bounded::{self, Bounded};
-use crate::error::{At, Result};
+use crate::error::{At, Result, Word};
 use cached::Cached;
 pub use cached::ValueCache;
 use conditions::Puts;
@@ -183,7 +183,7 @@ impl RemoteStore {
         let page = wait(list).unwrap_or_default();
         if page.entries.iter().any(|(listed, _)| *listed == entry) {
             let why = "it is listed, but the server answers that it is not there";
-            self.omissions.note(key.as_str(), why);
+            self.omissions.note(key.as_str(), Word::Missing, why);
         }
         self.names.keep_stat(key, Instant::now(), None);
         Ok(None)

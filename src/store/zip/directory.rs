@@ -21,7 +21,7 @@ use super::archive::{Archive, Limits};
 use super::entry::Method;
 use super::names::{Named, Raw};
 use super::table::{Builder, Lens, Record, Table};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, Word};
 use crate::store::{ByteRange, Omissions, Stat};
 
 /// The bytes at the end that hold the end record with the longest comment.
@@ -255,7 +255,8 @@ impl LeftOut<'_> {
         self.count = self.count.saturating_add(1);
         if let Some(omissions) = self.omissions {
             let name: String = String::from_utf8_lossy(name).chars().take(200).collect();
-            omissions.note(&name, "this entry of the archive is left out: no key has such a name");
+            let why = "this entry of the archive is left out: no key has such a name";
+            omissions.note(&name, Word::Unsupported, why);
         }
     }
 }
