@@ -307,3 +307,19 @@ fn names_that_come_later_mask_nothing_in_zarr_2() {
     assert_eq!(json_of(&mount.store().join("zero/.zarray"))["fill_value"], Value::Null);
     mount.unmount();
 }
+
+#[test]
+fn a_message_names_a_codec_as_the_metadata_file_does() {
+    let make = |store: &Path| {
+        let more = json!({"compressor": {"id": "imagecodecs_png"}});
+        write(&store.join(".zarray"), &zarray(&json!("|u1"), &more));
+    };
+    let mut mount = Mount::of(make, &[]);
+    mount.expect("is not known");
+    assert!(fs::read(mount.at("c/0")).is_err());
+    let errors = mount.errors();
+    assert!(errors.contains("codec \"imagecodecs_png\" is not known"), "{errors}");
+    let (_, said) = crate::support::said(&["info", &mount.store().display().to_string()]);
+    assert!(!said.contains("numcodecs.imagecodecs_png"), "{said}");
+    mount.unmount();
+}
