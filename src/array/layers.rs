@@ -115,10 +115,9 @@ pub fn nested(configuration: &Object, member: &str) -> Result<Option<Vec<CodecSp
         let name = value.get("name").and_then(Value::as_str).ok_or_else(malformed)?;
         let configuration = value.get("configuration").and_then(Value::as_object);
         let optional = value.get("must_understand").and_then(Value::as_bool) == Some(false);
-        Ok(CodecSpec {
-            optional,
-            ..CodecSpec::new(name, configuration.cloned().unwrap_or_default())
-        })
+        let mut codec = CodecSpec::new(name, configuration.cloned().unwrap_or_default());
+        codec.optional = optional;
+        Ok(codec)
     };
     list.as_array().ok_or_else(malformed)?.iter().map(codec).collect::<Result<_>>().map(Some)
 }

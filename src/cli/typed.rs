@@ -98,8 +98,13 @@ impl Typed<'_> {
         if flags.read_only {
             store = store.read_only();
         }
-        let policy =
-            Policy { codecs: args.write.codecs.clone(), shards: args.write.shards.clone() };
+        let (codecs, shards) = (&args.write.codecs, &args.write.shards);
+        let keeps_copied = codecs.is_none() && shards.is_none();
+        let usual = Policy::default();
+        let policy = Policy {
+            codecs: codecs.clone().unwrap_or(usual.codecs),
+            shards: shards.clone().unwrap_or(usual.shards),
+        };
         let write = match args.write.shard_write {
             args::ShardWriteArg::Rewrite => ShardWrite::Rewrite,
             args::ShardWriteArg::Append => ShardWrite::Append,
@@ -115,6 +120,7 @@ impl Typed<'_> {
             max_chunk_len,
             layout,
             policy,
+            keeps_copied,
             trusts_encoded,
             reads_copies,
         };

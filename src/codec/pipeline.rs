@@ -70,7 +70,7 @@ impl Pipeline {
             let (codec, elements) = registry::array_to_array(&spec, &encoded, limit)?;
             array_to_array.extend(codec);
             encoded = elements;
-            check_form(&spec.name, &encoded, limit, max_len)?;
+            check_form(spec.written(), &encoded, limit, max_len)?;
             is_big = array_to_array::makes_big(&spec)?.unwrap_or(is_big);
         }
         if is_big {

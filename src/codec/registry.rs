@@ -33,14 +33,14 @@ impl Chain {
                 }
                 Some(_) if !before_bytes => {
                     let detail = "a codec for arrays follows a codec that produces bytes";
-                    return Err(Error::corrupt(detail).at(&spec.name));
+                    return Err(Error::corrupt(detail).at(spec.written()));
                 }
                 Some(Build::ArrayToArray(_)) => chain.array_to_array.push(spec.clone()),
                 Some(Build::ArrayToBytes(_) | Build::Shards) => {
                     chain.array_to_bytes = Some(spec.clone());
                 }
                 None if spec.optional => {}
-                None => return Err(unknown(name)),
+                None => return Err(unknown(spec)),
             }
         }
         Ok(chain)
@@ -67,7 +67,7 @@ impl Chain {
 pub fn array_to_array(spec: &CodecSpec, elements: &Elements, limit: usize) -> Result<Built> {
     match table::find(&spec.name).map(|row| row.build) {
         Some(Build::ArrayToArray(build)) => build(&spec.configuration, elements, limit),
-        _ => Err(unknown(&spec.name)),
+        _ => Err(unknown(spec)),
     }
 }
 
@@ -79,7 +79,7 @@ pub fn array_to_bytes(
 ) -> Result<Box<dyn ArrayToBytes>> {
     match table::find(&spec.name).map(|row| row.build) {
         Some(Build::ArrayToBytes(build)) => build(&spec.configuration, elements, limit),
-        _ => Err(unknown(&spec.name)),
+        _ => Err(unknown(spec)),
     }
 }
 
@@ -87,13 +87,14 @@ pub fn array_to_bytes(
 pub fn bytes_to_bytes(specs: &[CodecSpec]) -> Result<Vec<Box<dyn BytesToBytes>>> {
     let build = |spec: &CodecSpec| match table::find_bytes_to_bytes(&spec.name) {
         Some(build) => build(&spec.configuration),
-        None => Err(unknown(&spec.name)),
+        None => Err(unknown(spec)),
     };
     specs.iter().map(build).collect()
 }
 
-fn unknown(name: &str) -> Error {
+fn unknown(spec: &CodecSpec) -> Error {
     Error::unsupported(format!(
-        "codec {name:?} is not known (docs/formats.md has the list of codecs that are)"
+        "codec {:?} is not known (docs/formats.md has the list of codecs that are)",
+        spec.written()
     ))
 }

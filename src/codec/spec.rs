@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::json::{Object, describe};
 
 /// A codec by its name in released v3 (`gzip`, `numcodecs.zlib`), with its configuration.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct CodecSpec {
     /// The registered name. `metadata` translates the spellings of other dialects.
     pub name: String,
@@ -14,12 +14,34 @@ pub struct CodecSpec {
     pub configuration: Object,
     /// Whether a reader that does not know the codec may skip it (`must_understand: false`).
     pub optional: bool,
+    /// The name in the metadata file, if another dialect than v3 has it. It is for messages alone.
+    written: Option<Box<str>>,
+}
+
+impl PartialEq for CodecSpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.configuration == other.configuration
+            && self.optional == other.optional
+    }
 }
 
 impl CodecSpec {
     /// Returns a codec that readers must know.
     pub fn new(name: &str, configuration: Object) -> Self {
-        Self { name: name.to_owned(), configuration, optional: false }
+        Self { name: name.to_owned(), configuration, optional: false, written: None }
+    }
+
+    /// Gives it the name of released v3 in place of the one that the metadata file has.
+    #[must_use]
+    pub fn renamed(self, name: String) -> Self {
+        let written = self.written.unwrap_or_else(|| self.name.into());
+        Self { name, written: Some(written), ..self }
+    }
+
+    /// Returns the name as the metadata file has it.
+    pub fn written(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.name)
     }
 
     /// Parses an item of a list of codecs: an object, or since version 3.1 only a name.
@@ -49,7 +71,7 @@ impl CodecSpec {
             }
         };
         let optional = value.get("must_understand") == Some(&Value::Bool(false));
-        Ok(Self { name: name.to_owned(), configuration, optional })
+        Ok(Self { optional, ..Self::new(name, configuration) })
     }
 
     /// Returns the item of a list of codecs in released v3.

@@ -100,15 +100,10 @@ impl Changes<'_> {
         if moves || !self.atomic().holds_values(from)? {
             return Ok(());
         }
-        if self.hierarchy.existing(from)?.is_bare() {
-            // Then `mv` copies, and removes what it has copied.
-            let detail = "the store cannot move a directory in one step";
-            return Err(Error::new(Kind::CrossDevice, detail).at(from));
-        }
-        // A copy by `mv` would have other codecs, and no shards.
-        let detail = "the store cannot move a group or an array in one step, and a copy that `mv` makes would \
-                      lose its codecs and shards: copy it with `zarrfs convert`, then remove it";
-        Err(Error::unsupported(detail).at(from))
+        // Then `mv` copies, and removes what it has copied. A copy within the mount keeps the
+        // stored metadata (`Hierarchy::raise_copy`).
+        let detail = "the store cannot move a group or an array in one step";
+        Err(Error::new(Kind::CrossDevice, detail).at(from))
     }
 
     /// Moves a directory onto `to`, a directory that looks empty. If that fails, `to` is restored.

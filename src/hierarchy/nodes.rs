@@ -34,6 +34,8 @@ pub struct Options {
     pub layout: ShardLayout,
     /// How to store new arrays whose metadata leave it to the mount.
     pub policy: Policy,
+    /// Whether a copy of an array within the mount is stored like that array instead.
+    pub keeps_copied: bool,
     /// Whether encoded chunks that programs write are stored without decoding them first.
     pub trusts_encoded: bool,
     /// Whether the consolidated metadata of a group stand for the metadata files of its nodes.
@@ -48,6 +50,7 @@ impl Default for Options {
             max_chunk_len: resources::within_memory(1 << 30, 8),
             layout: ShardLayout::default(),
             policy: Policy::default(),
+            keeps_copied: false,
             trusts_encoded: false,
             reads_copies: false,
         }

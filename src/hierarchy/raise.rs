@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::node::Content;
+use super::node::{Content, Node};
 use super::nodes::Hierarchy;
+use super::texts::Wanted;
 use crate::array::Array;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::model::KeyEncoding;
 use crate::metadata::shown::EncodedChunks;
-use crate::metadata::{Dialect, NewDocument, NodePath, Policy, join, model, split};
+use crate::metadata::{Dialect, NewDocument, NodePath, Policy, Shards, join, model, split, wanted};
 use crate::store::Key;
 
 /// A document for a new node, with the parsed content.
@@ -100,6 +101,51 @@ impl Hierarchy {
         let document = self.dialect().new_document(path, written, policy)?;
         let content = self.bind_new(path, document.node.clone())?;
         Ok(Raised { document, content })
+    }
+
+    /// Like [`Hierarchy::raise`], for a copy of `source` in this hierarchy, which a program made from
+    /// the metadata file that it was shown. The copy gets the stored metadata file of `source`, with
+    /// everything that is not shown (codecs, shards, spellings, unknown members). If programs see
+    /// attributes in a file of their own, it gets the codecs and shards. `None` if `source` cannot
+    /// say how to store the copy.
+    pub fn raise_copy(
+        &self,
+        path: &NodePath,
+        written: &[u8],
+        source: &Node,
+    ) -> Result<Option<Raised>> {
+        let Some(document) = source.document() else { return Ok(None) };
+        if *self.dialect_of(source.path()) != *self.dialect() {
+            return Ok(None);
+        }
+        let is_exact = |shown: &str| shown.as_bytes() == written;
+        let may_equal = match source.content() {
+            Content::Array(array) if array.not_understood().is_some() => return Ok(None),
+            Content::Array(_) => !source.path().is_root(),
+            // A copy of consolidated metadata would be outdated.
+            Content::Group(group) => !source.path().is_root() && !group.consolidated,
+            Content::NotUnderstood(..) => return Ok(None),
+        };
+        if may_equal && is_exact(&self.shown().text_of(source, Wanted::Text)?) {
+            let key = self.documents.key_of(path, source.kind())?;
+            let text = String::from_utf8_lossy(&document.text).into_owned();
+            let node = self.dialect().check_stored(Some(source.kind()), text.as_bytes())?;
+            let content = self.bind_new(path, node.clone())?;
+            let keys = KeyEncoding::default();
+            let document =
+                NewDocument { key, text, node, consolidated: false, encoded: None, keys };
+            return Ok(Some(Raised { document, content }));
+        }
+        let Some(array) = source.array() else { return Ok(None) };
+        let is_sharded = array.chunk_shape() != array.model().chunk_shape;
+        let shards = match array.model().chunk_shape.clone() {
+            shape if is_sharded => Shards::Shape(shape),
+            _ => Shards::None,
+        };
+        let Some(codecs) = wanted::codecs_like(array.model()).into_iter().next() else {
+            return Ok(None);
+        };
+        self.raise_with(path, written, &Policy { codecs, shards }).map(Some)
     }
 
     /// Checks a document in the stored dialect, which a user wrote to `key`.

@@ -299,11 +299,12 @@ fn inner_codecs(value: Option<&Value>, elements: &Elements, depth: usize) -> Res
 }
 
 /// Returns the codecs of a v3 list under their canonical names.
-pub(super) fn named(mut codecs: Vec<CodecSpec>) -> Vec<CodecSpec> {
-    for codec in &mut codecs {
-        codec.name = v3_name(&codec.name);
-    }
-    codecs
+pub(super) fn named(codecs: Vec<CodecSpec>) -> Vec<CodecSpec> {
+    let renamed = |codec: CodecSpec| {
+        let name = v3_name(&codec.name);
+        codec.renamed(name)
+    };
+    codecs.into_iter().map(renamed).collect()
 }
 
 /// Wraps `codecs` into shards whose inner chunks have `chunk_shape`, indexed as by the 2022 storage

@@ -176,9 +176,9 @@ fn chain(document: &Object, filters: Vec<Object>, elements: &Elements) -> Result
         (None, None) => Vec::new(),
     };
     push_filters(&mut chain, filters)?;
-    for mut codec in compressors {
-        codec.name = codecs::draft_name(&codec.name)?;
-        chain.push(codec);
+    for codec in compressors {
+        let name = codecs::draft_name(&codec.name)?;
+        chain.push(codec.renamed(name));
     }
     codecs::canonical(chain, elements)
 }
@@ -190,8 +190,8 @@ fn push_filters(chain: &mut Vec<CodecSpec>, filters: Vec<Object>) -> Result<()> 
     for mut filter in filters {
         let id = filter.shift_remove("id");
         let id = id.as_ref().and_then(Value::as_str).unwrap_or_default();
-        let name = codecs::draft_name(id)?;
-        match table::kind(&name) {
+        let codec = CodecSpec::new(id, filter).renamed(codecs::draft_name(id)?);
+        match table::kind(&codec.name) {
             CodecKind::ArrayToArray if bytes_seen => {
                 return Err(Error::unsupported(format!(
                     "filter {id:?} comes after a filter that works on bytes"
@@ -200,7 +200,7 @@ fn push_filters(chain: &mut Vec<CodecSpec>, filters: Vec<Object>) -> Result<()> 
             CodecKind::ArrayToArray => {}
             CodecKind::ArrayToBytes | CodecKind::BytesToBytes => bytes_seen = true,
         }
-        chain.push(CodecSpec::new(&name, filter));
+        chain.push(codec);
     }
     Ok(())
 }

@@ -202,9 +202,9 @@ fn listed(item: &Value) -> Result<CodecSpec> {
     if let Some(name) = item.as_str().filter(is_option) {
         return plain(name);
     }
-    let mut codec = CodecSpec::from_json(item).map_err(invalid)?;
-    codec.name = codecs::v3_name(&codec.name);
-    Ok(completed(codec))
+    let codec = CodecSpec::from_json(item).map_err(invalid)?;
+    let name = codecs::v3_name(&codec.name);
+    Ok(completed(codec.renamed(name)))
 }
 
 /// Returns the codec with defaults for the members that the specification requires.

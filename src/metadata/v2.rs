@@ -190,7 +190,7 @@ fn chain(
             CodecKind::ArrayToArray | CodecKind::ArrayToBytes if makes_bytes => {
                 return Err(Error::unsupported(format!(
                     "filter {:?} comes after a filter that works on bytes",
-                    codec.name
+                    codec.written()
                 )));
             }
             CodecKind::ArrayToArray => {}
@@ -230,7 +230,7 @@ fn numcodec(value: &Value) -> Result<CodecSpec> {
     let id = id.ok_or_else(|| Error::corrupt(format!("codec {} has no id", describe(value))))?;
     let mut configuration = value.as_object().cloned().unwrap_or_default();
     configuration.shift_remove("id");
-    Ok(CodecSpec::new(&codecs::draft_name(id)?, configuration))
+    Ok(CodecSpec::new(id, configuration).renamed(codecs::draft_name(id)?))
 }
 
 /// Returns the fill value. A string of base64 is a stored element, in the array's byte order.

@@ -307,3 +307,55 @@ fn names_that_come_later_mask_nothing_in_zarr_2() {
     assert_eq!(json_of(&mount.store().join("zero/.zarray"))["fill_value"], Value::Null);
     mount.unmount();
 }
+
+/// Shows: document-copy.
+#[test]
+fn a_copy_within_a_mount_is_stored_like_its_source() {
+    for (fixture, array) in [
+        ("z218v3__shard_2x2_gzip", "arr"),
+        ("z218v2__filters", "delta"),
+        ("gdal36v3__compressors", "gzip"),
+    ] {
+        let mount = Mount::fixture(fixture, &[]);
+        copy_all(&mount.at(array), &mount.at("copy"));
+        let texts = |name: &str| -> Vec<Vec<u8>> {
+            let is_of_it = |key: &str| {
+                key.contains(&format!("{name}.array")) || key.contains(&format!("{name}/.z"))
+            };
+            mount
+                .stored()
+                .into_iter()
+                .filter(|(key, _)| is_of_it(key))
+                .map(|(_, text)| text)
+                .collect()
+        };
+        assert!(!texts(array).is_empty() && texts(array) == texts("copy"), "{fixture}/{array}");
+        mount.unmount();
+        let store = mount.store();
+        let paths = [array, "copy"].map(|name| store.join(name).display().to_string());
+        let (code, said) = crate::support::said(&["diff", &paths[0], &paths[1]]);
+        assert_eq!(code, 0, "{said}");
+    }
+    // What a user asks for decides.
+    let mount = Mount::fixture("z218v3__shard_2x2_gzip", &["--codecs", "none"]);
+    copy_all(&mount.at("arr"), &mount.at("copy"));
+    let keys = mount.stored().into_iter().map(|(key, _)| key);
+    assert_eq!(keys.filter(|key| key.starts_with("data/root/copy/c")).count(), 9, "no shards");
+    mount.unmount();
+}
+
+#[test]
+fn a_message_names_a_codec_as_the_metadata_file_does() {
+    let make = |store: &Path| {
+        let more = json!({"compressor": {"id": "imagecodecs_png"}});
+        write(&store.join(".zarray"), &zarray(&json!("|u1"), &more));
+    };
+    let mut mount = Mount::of(make, &[]);
+    mount.expect("is not known");
+    assert!(fs::read(mount.at("c/0")).is_err());
+    let errors = mount.errors();
+    assert!(errors.contains("codec \"imagecodecs_png\" is not known"), "{errors}");
+    let (_, said) = crate::support::said(&["info", &mount.store().display().to_string()]);
+    assert!(!said.contains("numcodecs.imagecodecs_png"), "{said}");
+    mount.unmount();
+}

@@ -81,18 +81,31 @@ def test_programs_create_change_move_and_remove_nodes(mount, root, prefix, tmp_p
         m.allow("cannot move|setxattr")
         with pytest.raises(OSError) as refused:
             os.rename(m / "x", m / "y")
-        assert refused.value.errno == errno.EOPNOTSUPP
-        # A copy would lose codecs and shards, so `mv` must not make one.
-        assert subprocess.run(["mv", m / "x", m / "y"], capture_output=True).returncode == 1
-        assert sorted(os.listdir(m / "x")) == ["c", "zarr.json"]
-        subprocess.run(["cp", "-r", m / "x", m / "y"], check=True)
-        subprocess.run(["rm", "-r", m / "x"], check=True)
+        assert refused.value.errno == errno.EXDEV
+        subprocess.run(["mv", m / "x", m / "y"], check=True)
         np.save(tmp_path / "new.npy", np.full((20, 30), 3))
         shutil.copyfile(tmp_path / "new.npy", m / "y.npy")
         subprocess.run(["rm", "-r", m / "plain", m / "sharded"], check=True)
         assert sorted(os.listdir(m.path)) == ["y", "zarr.json"]
     assert np.array_equal(stored(prefix, "y"), np.full((20, 30), 3))
     assert {key.split("/")[0] for key in servers.keys(prefix)} == {"y", "zarr.json"}
+
+
+def test_a_moved_or_copied_array_keeps_its_codecs_shards_and_metadata(mount, root, prefix):
+    root["sharded"].attrs["long"] = [2**70, None, {"unit": "K"}]
+    server = servers.client(prefix)
+    before = {name: bytes(server.get(f"{name}/zarr.json").bytes()) for name in ("plain", "sharded")}
+    with mount() as m:
+        m.allow("cannot move|setxattr")
+        subprocess.run(["mv", m / "sharded", m / "a"], check=True)
+        subprocess.run(["mv", m / "plain", m / "b"], check=True)
+        subprocess.run(["cp", "-r", m / "a", m / "c"], check=True)
+    for name, source in {"a": "sharded", "b": "plain", "c": "sharded"}.items():
+        assert bytes(server.get(f"{name}/zarr.json").bytes()) == before[source]
+        assert np.array_equal(stored(prefix, name), np.full((40, 60), 1))
+    shards = [key for key in servers.keys(prefix) if key.startswith("c/c/")]
+    assert len(shards) == 4
+    assert not [key for key in servers.keys(prefix) if key.startswith(("plain", "sharded"))]
 
 
 @pytest.mark.parametrize("name, row", [("plain", 1), ("sharded", 3)])

@@ -182,16 +182,18 @@ pub struct WriteOptions {
     #[arg(long, value_name = "DIALECT", value_parser = new_dialects(), default_value = "v3", requires = "create")]
     pub format: Dialect,
     /// Codecs of new arrays whose metadata name no compressor: `none`, codecs separated by commas
-    /// (`blosc,crc32c`), or a JSON list of v3 codecs. With -o, give only one codec.
+    /// (`blosc,crc32c`), or a JSON list of v3 codecs. With -o, give only one codec. [default: zstd;
+    /// an array that is copied within the mount keeps its own]
     ///
     /// Codecs with a short name: blosc, bz2, crc32c, gzip, lz4, lzma, shuffle, zlib, zstd.
-    #[arg(long, value_name = "LIST", value_parser = codecs, default_value = "zstd")]
-    pub codecs: Codecs,
+    #[arg(long, value_name = "LIST", value_parser = codecs)]
+    pub codecs: Option<Codecs>,
     /// Shards of new arrays whose metadata do not specify them: `none` (no shards), a SIZE such as
     /// `16M` (each shard holds at most that many decoded bytes), or a SHAPE such as `[1024,1024]`
-    /// (for arrays with as many dimensions).
-    #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards, default_value = "none")]
-    pub shards: Shards,
+    /// (for arrays with as many dimensions). [default: none; an array that is copied within the
+    /// mount keeps its own]
+    #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards)]
+    pub shards: Option<Shards>,
     /// Order of the chunks within a shard when zarrfs writes it: `c` (last index varies fastest),
     /// `f` (first index varies fastest), `morton` (Z-order curve) or `arrival` (as they were
     /// written).

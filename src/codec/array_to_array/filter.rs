@@ -71,7 +71,8 @@ pub fn makes_big(spec: &CodecSpec) -> Result<Option<bool>> {
         _ => return Ok(None),
     };
     for member in members {
-        if let Some(numpy_type) = configuration::dtype(&spec.name, &spec.configuration, member)? {
+        if let Some(numpy_type) = configuration::dtype(spec.written(), &spec.configuration, member)?
+        {
             return Ok(Some(numpy_type.is_big));
         }
     }

@@ -27,6 +27,8 @@ pub struct Seen<'t> {
     pub before: Option<&'t str>,
     /// The text as it is now, in the same form; `None` for that of the mount.
     pub now: Option<&'t str>,
+    /// The file as it was written, if that is in another form.
+    pub written: Option<&'t str>,
 }
 
 /// Stores metadata files.
@@ -49,7 +51,7 @@ impl DocumentWriter {
         shown: Option<&str>,
         written: &[u8],
     ) -> Result<()> {
-        self.store_compared(path, Seen { before: shown, now: None }, written)
+        self.store_compared(path, Seen { before: shown, ..Seen::default() }, written)
     }
 
     /// Like [`Self::store_document`], for a file that is made of another one, as is what its writer
@@ -63,7 +65,7 @@ impl DocumentWriter {
         if node.is_bare() {
             return match self.edit_of_removed(&node, seen, written)? {
                 Some((removed, edit)) => changes.restore(&node, removed, &edit),
-                None => self.create_node(&node, &self.core.hierarchy.raise(path, written)?),
+                None => self.create_node(&node, &self.raise(path, seen, written)?),
             };
         }
         if is_plain_group(&node) && is_array(written) {
@@ -71,12 +73,12 @@ impl DocumentWriter {
                 let detail = "another program has replaced the array since its metadata was read";
                 return Err(Error::new(Kind::Stale, detail));
             }
-            return self.create_node(&node, &self.core.hierarchy.raise(path, written)?);
+            return self.create_node(&node, &self.raise(path, seen, written)?);
         }
         match self.edit_of(&node, &self.base_of(&node, seen, written)?, written) {
             Ok(edit) => changes.edit_like(path, Some(&node), &edit),
             Err(error) if error.kind() == Kind::Invalid && is_array(written) => {
-                self.replace_array(&node, written, error)
+                self.replace_array(&node, seen, written, error)
             }
             Err(error) => Err(error),
         }
@@ -95,12 +97,18 @@ impl DocumentWriter {
 
     /// Replaces an array without chunks by the one that `written` describes. `difference` says why
     /// it is another one.
-    fn replace_array(&self, node: &Node, written: &[u8], difference: Error) -> Result<()> {
+    fn replace_array(
+        &self,
+        node: &Node,
+        seen: Seen<'_>,
+        written: &[u8],
+        difference: Error,
+    ) -> Result<()> {
         let Some(array) = node.array() else { return Err(difference) };
         if array.holds_chunks()? {
             return Err(difference);
         }
-        self.create_node(node, &self.core.hierarchy.raise(node.path(), written)?)
+        self.create_node(node, &self.raise(node.path(), seen, written)?)
     }
 
     /// Returns how `written` differs from the document that was removed at the same place, if it
@@ -138,6 +146,40 @@ impl DocumentWriter {
             }
             Content::Group(_) => Ok(false),
         }
+    }
+
+    /// Returns the stored form of a new node. A copy of another node of this mount is stored like
+    /// that node.
+    fn raise(&self, path: &NodePath, seen: Seen<'_>, written: &[u8]) -> Result<Raised> {
+        match self.raise_copy(path, seen, written) {
+            Some(raised) => Ok(raised),
+            None => self.core.hierarchy.raise(path, written),
+        }
+    }
+
+    fn raise_copy(&self, path: &NodePath, seen: Seen<'_>, written: &[u8]) -> Option<Raised> {
+        let hierarchy = &self.core.hierarchy;
+        if !hierarchy.options().keeps_copied {
+            return None;
+        }
+        let text = seen.written.map_or(written, str::as_bytes);
+        let source = self.names.seen_texts.source_of(path, text)?;
+        // If it does not say how, the copy is stored like any other new node.
+        let copy = || {
+            let shown =
+                self.names.zarr2.shown_at(&Place::Document(source.clone()), Wanted::Text)?;
+            let is_decoded = hierarchy.forms.encoded_chunks(&source).is_none();
+            match hierarchy.node(&source)? {
+                Some(node) if is_decoded && shown.as_bytes() == text => {
+                    hierarchy.raise_copy(path, written, &node)
+                }
+                _ => Ok(None),
+            }
+        };
+        copy().unwrap_or_else(|error: Error| {
+            log::debug!("{} is not stored like {}: {error}", path.as_str(), source.as_str());
+            None
+        })
     }
 
     /// Creates a node from a directory that is none, or an array from a group without attributes.

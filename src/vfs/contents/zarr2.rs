@@ -59,7 +59,7 @@ impl DocumentWriter {
             ),
         };
         let now = zarr2::to_v3(kind, &known.document, Some(&known.attributes))?;
-        let seen = Seen { before: Some(&base), now: Some(&now) };
+        let seen = Seen { before: Some(&base), now: Some(&now), written: Some(&written) };
         self.store_compared(path, seen, new.as_bytes())?;
         if let Place::Document(_) = place {
             self.names.zarr2.note_written(path, &written);
@@ -79,7 +79,8 @@ impl DocumentWriter {
         let base = removed.as_ref().filter(|_| node.kind() == kind).and_then(|removed| {
             zarr2::to_v3(kind, &removed.document, Some(&removed.attributes)).ok()
         });
-        let seen = Seen { before: base.as_deref(), now: base.as_deref() };
+        let now = base.as_deref();
+        let seen = Seen { before: now, now, written: Some(written) };
         self.store_compared(path, seen, document.as_bytes())?;
         self.names.zarr2.note_written(path, written);
         self.names.zarr2.early_attributes.lock().remove(path);

@@ -111,6 +111,22 @@ impl SeenTexts {
         seen.into_iter().find(is_theirs).map(|seen| seen.text)
     }
 
+    /// Returns the other node whose metadata file a program has seen as `text` last: `text` is then
+    /// a copy of it. Programs read several files before they write the first, so a node with the
+    /// name of the copy comes first.
+    pub fn source_of(&self, copy: &NodePath, text: &[u8]) -> Option<NodePath> {
+        let files = self.files.lock();
+        let has_text = |seen: &Vec<Seen>| seen.iter().any(|seen| seen.text.as_bytes() == text);
+        let sources = || {
+            files.iter().filter_map(|(place, seen)| match place {
+                Place::Document(path) if path != copy && has_text(seen) => Some(path),
+                _ => None,
+            })
+        };
+        let same_name = sources().find(|path| path.name() == copy.name());
+        same_name.or_else(|| sources().next()).cloned()
+    }
+
     /// Forgets what programs have seen below a node that was moved or removed.
     pub fn forget_below(&self, path: &NodePath) {
         let is_below =
@@ -159,6 +175,20 @@ mod tests {
         );
         seen.forget_below(&NodePath::root());
         assert_eq!(seen.last(&place, &authors(own)), None);
+    }
+
+    #[test]
+    fn a_copy_is_made_of_the_node_that_was_read_last_or_has_its_name() {
+        let (seen, own) = (SeenTexts::default(), std::process::id());
+        let path = |path: &str| NodePath::parse(path).expect("a path");
+        for name in ["g/b", "a", "g/a", "x"] {
+            let text = if name == "x" { "another" } else { "text" };
+            seen.note(&Place::Document(path(name)), Some(own), &text.into());
+        }
+        assert_eq!(seen.source_of(&path("new"), b"text"), Some(path("g/a")));
+        assert_eq!(seen.source_of(&path("new/b"), b"text"), Some(path("g/b")));
+        assert_eq!(seen.source_of(&path("g/a"), b"text"), Some(path("a")), "not itself");
+        assert_eq!(seen.source_of(&path("new"), b"none"), None);
     }
 
     #[test]
