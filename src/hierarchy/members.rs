@@ -11,6 +11,9 @@ use crate::limits;
 use crate::metadata::NodePath;
 use crate::store::{Entry, Key, ListableStore, PRIVATE};
 
+/// The metadata files of the dialects that keep them in the directory of the node.
+const DOCUMENTS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", "attributes.json"];
+
 /// An entry directly below a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Member {
@@ -147,7 +150,7 @@ impl Hierarchy {
     /// Returns the node at `path`, one of the child names; `None` if it is no node. A directory
     /// that this process may not search may be one.
     pub fn child_node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
-        Ok(self.node(path)?.filter(is_node))
+        self.known_child(path, self.node(path)?)
     }
 
     /// Like [`Self::child_node`], as the store has it at `since` or later.
@@ -156,7 +159,40 @@ impl Hierarchy {
         path: &NodePath,
         since: Instant,
     ) -> Result<Option<Arc<Node>>> {
-        Ok(self.node_since(path, since)?.filter(is_node))
+        self.known_child(path, self.node_since(path, since)?)
+    }
+
+    /// Returns the node that was found in a directory, if it is one. A node of another dialect in it
+    /// is not shown, which is noted.
+    fn known_child(&self, path: &NodePath, found: Option<Arc<Node>>) -> Result<Option<Arc<Node>>> {
+        if found.as_ref().is_some_and(|node| node.stored().is_none() && !node.is_closed()) {
+            self.note_other_dialect(path)?;
+        }
+        Ok(found.filter(is_node))
+    }
+
+    fn note_other_dialect(&self, path: &NodePath) -> Result<()> {
+        let dialect = self.dialect_of(path);
+        let directory = dialect.children_prefix(path)?;
+        if directory != dialect.chunk_prefix(path)? {
+            return Ok(()); // Drafts keep metadata files in a tree of their own.
+        }
+        let own: Vec<Key> = dialect.document_keys(path)?.into_iter().map(|(_, key)| key).collect();
+        let keys =
+            DOCUMENTS.iter().map(|name| directory.key(name)).collect::<Result<Vec<Key>>>()?;
+        let others: Vec<Key> = keys.into_iter().filter(|key| !own.contains(key)).collect();
+        // Reading the nodes reports an error of the store.
+        let found = self.store().read().stat(&others).unwrap_or_default();
+        if let Some((key, _)) = others.iter().zip(found).find(|(_, stat)| stat.is_some()) {
+            let why = format!(
+                "it has {}, so it is of another dialect than the hierarchy, and not shown: open it \
+                 by itself",
+                key.name()
+            );
+            let place = path.as_str().trim_start_matches('/');
+            self.store().omissions().note(place, Word::Unsupported, &why);
+        }
+        Ok(())
     }
 
     /// Returns the nodes directly below a group, sorted by name. Each is read when the iterator
