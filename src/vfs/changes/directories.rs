@@ -71,22 +71,17 @@ impl Directories {
             _ => return Err(Error::new(Kind::NotPermitted, "nothing can be created here")),
         };
         let node = self.core.hierarchy.existing(path)?;
-        let array = match node.content() {
+        match node.content() {
             Content::Group(_) => return self.make_in_group(directory, path, name, owner),
             Content::Array(_) if matches!(directory, Place::StoredDir(_)) => {
                 return Err(Error::new(Kind::NotPermitted, "an array cannot contain nodes"));
             }
-            Content::Array(array) => self.core.hierarchy.forms.shown_array(path, array),
+            Content::Array(_) => {}
             Content::NotUnderstood(_, error) => return Err(error.clone()),
-        };
+        }
         let place = if let Some(indices) = indices {
-            let grid = array.grid();
-            if indices.len() >= grid.rank() || !grid.contains_prefix(&indices) {
-                let counts = grid.counts();
-                return Err(Error::invalid(format!(
-                    "no chunks go below it: the array has {counts:?} chunks along its dimensions"
-                )));
-            }
+            // The metadata file that makes it a directory of chunks may come later. An empty one
+            // does no harm.
             Place::ChunkDir(path.clone(), indices)
         } else {
             match self.names.places.for_new(directory, name)? {
@@ -508,10 +503,13 @@ impl Directories {
             return Ok(());
         };
         let is_private = path.components().any(|name| name == PRIVATE);
+        let has_attributes = node.attributes().is_some_and(|attributes| !attributes.is_empty());
         if is_private
             || node.is_closed()
             || self.names.places.is_of_another_format(path)?
-            || self.names.ordinary.store().is_some() && self.is_of_ordinary_files(path)?
+            || !has_attributes
+                && self.names.ordinary.store().is_some()
+                && self.is_of_ordinary_files(path)?
         {
             return self.core.hierarchy.changes().keep_plain_directory(path);
         }
