@@ -179,6 +179,7 @@ impl Directories {
             self.core.hierarchy.changes().remove_directory(path).at(path)?;
             self.names.zarr2.forget(path);
             self.names.seen_texts.forget_below(path);
+            self.contents.chunks.latest.forget_below(path);
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = place {
@@ -364,6 +365,7 @@ impl Directories {
         let moved = |place: &Place| self.moved_place(place, path, &new_path);
         self.names.overlay.replace(moved);
         self.names.seen_texts.forget_below(path);
+        self.contents.chunks.latest.forget_below(path);
         self.names.inodes.replace(moved);
         drop(files);
         self.core.hierarchy.changes().consolidate_moved(renamed);

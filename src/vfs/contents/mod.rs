@@ -4,7 +4,7 @@
 //! stored (`store`): a chunk goes through the codecs, now or with the rest of its shard (`chunks`),
 //! a metadata file changes the stored one (`documents`, `zarr2`) and may turn a directory into an
 //! array (`convert`), and any other file is stored as it is. `forms` switches chunk files between
-//! decoded and encoded chunks. Writes to views become changes of
+//! decoded and encoded chunks. Files for which the metadata file is still missing wait (`waiting`). Writes to views become changes of
 //! chunks (`view_writes`).
 
 pub mod chunks;
@@ -12,12 +12,15 @@ mod convert;
 pub mod documents;
 pub mod files;
 pub mod forms;
+pub mod latest;
 pub mod memory;
+mod mirrored;
 pub mod ordinary;
 pub mod store;
 pub mod stored;
 pub mod unsynced;
 pub mod view_writes;
+mod waiting;
 mod zarr2;
 
 use std::sync::Arc;
@@ -28,6 +31,7 @@ use super::names::listing::Listings;
 use chunks::ChunkWriter;
 use documents::DocumentWriter;
 use files::Files;
+use latest::Latest;
 use memory::UnstoredMemory;
 use stored::StoredFiles;
 use unsynced::Unsynced;
@@ -62,6 +66,7 @@ impl Contents {
             names: Arc::clone(&names),
             stored: Arc::clone(&stored),
             unsynced: Arc::clone(&unsynced),
+            latest: Latest::default(),
             storing: Arc::default(),
         });
         let documents = Arc::new(DocumentWriter {

@@ -100,6 +100,9 @@ impl Files {
             }
             return Ok(());
         }
+        if let Some(error) = target.as_ref().ok().and_then(|target| target.as_ref()?.waits()) {
+            return self.keep_waiting(inode, file, error, reason);
+        }
         if !self.is_due(&place, unstored, reason, (writers, is_open)) {
             return Ok(());
         }
@@ -272,7 +275,7 @@ impl Files {
         }
         let version = match target.chunk() {
             Some((path, chunk)) => {
-                let stored = self.chunks.store_chunk(path, chunk, written)?;
+                let stored = self.chunks.store_chunk(path, chunk, written, &by.authors)?;
                 if stored.stat.is_some() {
                     self.names.forget_chunk_dirs(&target.place);
                 }
@@ -309,14 +312,17 @@ impl Files {
         let shown = seen.as_deref().or(by.shown.as_deref());
         match place {
             Place::Document(path) if self.core.form_of(path) == Form::Zarr3 => {
-                self.documents.store_document(path, shown, &bytes)?;
+                self.documents.store_document(path, shown, &bytes, &by.authors)?;
+                self.store_waiting(path)?;
             }
-            Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
+            Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
                 self.documents.store_zarr2(place, shown, &bytes)?;
+                self.store_waiting(path)?;
             }
             Place::StoredDocument(path, key) => {
                 self.documents.store_stored_document(path, key, &bytes)?;
                 self.documents.invalidate_document(path);
+                self.store_waiting(path)?;
                 return Ok(None);
             }
             other => {

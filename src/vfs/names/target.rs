@@ -5,7 +5,7 @@ use super::file::{Content, File, OpenedAs};
 use super::inode::Inode;
 use super::place::Place;
 use crate::array::{ArrayId, ChunkRef};
-use crate::error::{Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 
 /// A place. If it is a chunk, the array that is there now belongs to it.
@@ -24,6 +24,21 @@ impl Target {
     /// Returns the chunk that it is, with the path of the array.
     pub fn chunk(&self) -> Option<(&NodePath, &ChunkRef)> {
         self.place.node().zip(self.chunk.as_ref())
+    }
+
+    /// Returns why it waits for another metadata file: it is the chunk of a grid that the array does
+    /// not have yet. `None` if it does not wait.
+    pub fn waits(&self) -> Option<Error> {
+        let ChunkRef { array, coords } = self.chunk.as_ref()?;
+        if array.grid().contains(coords) {
+            return None;
+        }
+        let counts = array.grid().counts();
+        let detail = format!(
+            "no such chunk: the array has {counts:?} chunks along its dimensions. It waits in memory \
+             for a zarr.json with a larger shape"
+        );
+        Some(Error::invalid(detail).at(self.shown()))
     }
 
     /// Returns the number of the array that it is a chunk of.
