@@ -202,7 +202,7 @@ impl Renames {
         let moved = self.bytes_to_move(&file, from)?;
         let stamp = moved.written.bytes.stamp();
         let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
-        let waits = self.contents.files.is_waiting(Some(to));
+        let waits = self.contents.files.is_waiting_now(to)?;
         if waits && !matches!(file.content, Content::Unstored(_)) {
             // It is in the store as an ordinary file until now.
             let bytes =
@@ -337,7 +337,7 @@ impl Renames {
     }
 
     fn erase(&self, place: &Place) -> Result<()> {
-        if self.contents.files.is_waiting(Some(place)) {
+        if self.contents.files.waits_for_another_rank(place) {
             return Ok(()); // The store has nothing of it.
         }
         if let Place::Document(path) = place {

@@ -88,7 +88,12 @@ impl Files {
     pub fn store_locked(&self, inode: &Inode, file: &mut File, reason: StoreReason) -> Result<()> {
         self.note_late_writes(inode, file)?;
         let (writers, is_open) = (file.writers, file.passthrough.writers > 0);
-        let target = self.names.target_of(inode, file);
+        let mut target = self.names.target_of(inode, file);
+        if let Ok(Some(waiting)) = &target
+            && self.has_grown(waiting, file, reason)?
+        {
+            target = self.names.target_of(inode, file);
+        }
         let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
         unstored.refresh();
         let Some(place) = inode.place() else { return target.map(drop) };
