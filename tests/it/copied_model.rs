@@ -48,8 +48,8 @@ impl Random {
         self.below(100) < percent
     }
 
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
+    fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())].clone()
     }
 
     fn shuffle<T>(&mut self, all: &mut [T]) {

@@ -12,7 +12,10 @@ use crate::metadata::NodePath;
 #[derive(Debug, Clone)]
 pub struct Target {
     pub place: Place,
+    /// If the chunk lies outside of the array, the array of `chunk` reaches it where it can.
     chunk: Option<ChunkRef>,
+    /// How many chunks the array has along its dimensions, if the chunk lies outside of it.
+    outside_of: Option<Vec<u64>>,
 }
 
 impl Target {
@@ -29,11 +32,7 @@ impl Target {
     /// Returns why it waits for another metadata file: it is the chunk of a grid that the array does
     /// not have yet. `None` if it does not wait.
     pub fn waits(&self) -> Option<Error> {
-        let ChunkRef { array, coords } = self.chunk.as_ref()?;
-        if array.grid().contains(coords) {
-            return None;
-        }
-        let counts = array.grid().counts();
+        let counts = self.outside_of.as_ref()?;
         let detail = format!(
             "no such chunk: the array has {counts:?} chunks along its dimensions. It waits in memory \
              for a zarr.json with a larger shape"
@@ -50,13 +49,15 @@ impl Target {
 impl Names {
     /// Looks up what a place is now.
     pub fn target(&self, place: Place) -> Result<Target> {
-        let chunk = match &place {
-            Place::Chunk(path, coords) => {
-                Some(ChunkRef::new(&self.core.shown_array_at(path, coords.indices())?, coords))
-            }
-            _ => None,
+        let Place::Chunk(path, coords) = &place else {
+            return Ok(Target { place, chunk: None, outside_of: None });
         };
-        Ok(Target { place, chunk })
+        let array = self.core.shown_array(path)?;
+        let grid = array.grid();
+        let outside_of = (!grid.contains(coords)).then(|| grid.counts().to_vec());
+        let reaching = outside_of.as_ref().and_then(|_| array.reaching(coords.indices()));
+        let chunk = ChunkRef::new(reaching.as_ref().unwrap_or(&array), coords);
+        Ok(Target { chunk: Some(chunk), place, outside_of })
     }
 
     /// Looks up what a locked file is now; `None` if it has no name. Fails if the array of an open
