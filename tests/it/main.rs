@@ -14,7 +14,6 @@ mod circles;
 mod closes;
 mod command;
 mod convert;
-mod copied_model;
 mod create;
 mod dialects;
 mod documents;

@@ -88,12 +88,7 @@ impl Files {
     pub fn store_locked(&self, inode: &Inode, file: &mut File, reason: StoreReason) -> Result<()> {
         self.note_late_writes(inode, file)?;
         let (writers, is_open) = (file.writers, file.passthrough.writers > 0);
-        let mut target = self.names.target_of(inode, file);
-        if let Ok(Some(waiting)) = &target
-            && self.has_grown(waiting, file, reason)?
-        {
-            target = self.names.target_of(inode, file);
-        }
+        let target = self.names.target_of(inode, file);
         let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
         unstored.refresh();
         let Some(place) = inode.place() else { return target.map(drop) };
@@ -104,9 +99,6 @@ impl Files {
                 self.memory.forget_unstored(file);
             }
             return Ok(());
-        }
-        if let Some(error) = target.as_ref().ok().and_then(|target| target.as_ref()?.waits()) {
-            return self.keep_waiting(inode, file, error, reason);
         }
         if !self.is_due(&place, unstored, reason, (writers, is_open)) {
             return Ok(());
@@ -318,16 +310,13 @@ impl Files {
         match place {
             Place::Document(path) if self.core.form_of(path) == Form::Zarr3 => {
                 self.documents.store_document(path, shown, &bytes, &by.authors)?;
-                self.store_waiting(path)?;
             }
-            Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
+            Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
                 self.documents.store_zarr2(place, shown, &bytes)?;
-                self.store_waiting(path)?;
             }
             Place::StoredDocument(path, key) => {
                 self.documents.store_stored_document(path, key, &bytes)?;
                 self.documents.invalidate_document(path);
-                self.store_waiting(path)?;
                 return Ok(None);
             }
             other => {

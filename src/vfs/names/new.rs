@@ -39,7 +39,8 @@ impl Places {
                     return self.new_ordinary(path, directory, name);
                 };
                 let coords = [&prefix[..], &[index]].concat();
-                if coords.len() < array.grid().rank() && self.has_chunks(&array, &coords)? {
+                let within = array.grid().contains_prefix(&coords);
+                if within && coords.len() < array.grid().rank() {
                     return refused("chunks are stored below it: it must be a directory");
                 }
                 new_chunk(path, &array, coords)

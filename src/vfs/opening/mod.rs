@@ -305,14 +305,10 @@ impl Opener {
             _ => None,
         };
         if let (Some(array), Place::Chunk(_, coords)) = (&array, place) {
-            if array.grid().contains(coords) {
-                array.check_readable(coords)?;
-            }
+            array.check_readable(coords)?;
             self.names.share(inode, OpenedAs::Chunk(Arc::clone(array)))?;
         }
-        if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access)
-            && array.grid().contains(coords)
-        {
+        if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access) {
             self.reader.before_chunk(path, array, coords);
         }
         let mut file = inode.file().lock();
