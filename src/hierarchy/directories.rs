@@ -17,11 +17,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use serde_json::Value;
 
-use super::node::{Node, NodeState};
+use super::node::{Content, Node, NodeState};
 use crate::bounded::{Bounded, Limits};
 use crate::error::Error;
 use crate::metadata::NodePath;
+use crate::metadata::merge::Edit;
 use crate::store::directory::is_of_chunks;
 
 /// The most groups that are known to have been directories.
@@ -83,6 +85,41 @@ impl Directories {
     pub(super) fn put_back(&self, taken: impl IntoIterator<Item = Known>) {
         let taken = taken.into_iter().map(|known| (known.node.path().clone(), known));
         self.known.lock().extend(taken);
+    }
+
+    /// Keeps changes of attributes of the directory at `path` until it becomes a node. `false` if it
+    /// is none that only this mount knows, or has a document in the store already.
+    pub(super) fn keep_attributes(&self, path: &NodePath, edit: &Edit) -> bool {
+        let mut all = self.known.lock();
+        let Some(known) = all.get_mut(path) else { return false };
+        let NodeState::Bare(None) = known.node.state else { return false };
+        let Content::Group(group) = &known.node.content else { return false };
+        let of_attributes = Edit { attributes: edit.attributes.clone(), ..Edit::default() };
+        if *edit != of_attributes {
+            return false;
+        }
+        let mut group = group.clone();
+        for (name, value) in &edit.attributes {
+            match value {
+                Some(value) => drop(group.attributes.insert(name.clone(), value.clone())),
+                None => drop(group.attributes.remove(name)),
+            }
+        }
+        let mut node = Node::bare(path.clone(), None);
+        node.content = Content::Group(group);
+        known.node = Arc::new(node);
+        known.touched = Instant::now();
+        true
+    }
+
+    /// Returns the attributes that programs gave the directory at `path`.
+    pub(super) fn attributes(&self, path: &NodePath) -> Edit {
+        let all = self.known.lock();
+        let node = all.get(path).map(|known| &known.node);
+        let attributes = node.filter(|node| node.is_made()).and_then(|node| node.attributes());
+        let set = |(name, value): (&String, &Value)| (name.clone(), Some(value.clone()));
+        let attributes = attributes.into_iter().flatten().map(set).collect();
+        Edit { attributes, ..Edit::default() }
     }
 
     /// Notes that the store has the directory at `path`.

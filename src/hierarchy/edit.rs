@@ -28,6 +28,11 @@ impl Changes<'_> {
                 let detail = "its metadata file was removed, so it has no attributes";
                 return Err(Error::new(Kind::NotFound, detail).at(path));
             }
+            if node.is_bare() && self.hierarchy.directories.keep_attributes(path, &edit) {
+                // A program may still make it an array.
+                self.hierarchy.invalidate(path);
+                return Ok(());
+            }
             if node.is_bare() {
                 now.store_group(path)?;
                 node = now.existing(path)?;

@@ -15,7 +15,7 @@ use crate::store::directory::is_of_chunks;
 use crate::store::{Condition, Key};
 
 impl Changes<'_> {
-    /// Turns the directory `path`, which is no node, into a group without attributes.
+    /// Turns the directory `path`, which is no node, into a group.
     pub fn store_group(self, path: &NodePath) -> Result<Key> {
         self.store_groups_above(path)?;
         self.hierarchy.directories.note_became_group(path);
@@ -41,9 +41,22 @@ impl Changes<'_> {
         Ok(node.stored().is_some_and(|document| *document.text == *text.as_bytes()))
     }
 
-    /// Stores the document of a group without attributes; returns the existing one if there is one.
-    pub(super) fn put_group(self, path: &NodePath) -> Result<Document> {
+    /// Returns the key and the text of the group that the directory `path` becomes, with the
+    /// attributes that programs gave the directory.
+    fn new_group(self, path: &NodePath) -> Result<(Key, String)> {
         let (key, text) = self.hierarchy.dialect().new_group(path)?;
+        let edit = self.hierarchy.directories.attributes(path);
+        if edit.is_empty() {
+            return Ok((key, text));
+        }
+        let text = self.hierarchy.dialect().edit(NodeKind::Group, &text, &edit).at(&key)?;
+        Ok((key, text))
+    }
+
+    /// Stores the document of the group that a directory becomes; returns the existing one if there
+    /// is one.
+    pub(super) fn put_group(self, path: &NodePath) -> Result<Document> {
+        let (key, text) = self.new_group(path)?;
         self.check_is_new(path, &key)?;
         match self.hierarchy.documents.set(path, &key, &text, Replaced::Absent) {
             Err(error) if error.kind() == Kind::Exists => {
@@ -152,7 +165,7 @@ impl Changes<'_> {
 
     /// Stores the document of a group without attributes atomically.
     pub(super) fn set_group_atomically(self, path: &NodePath) -> Result<Document> {
-        let (key, text) = self.hierarchy.dialect().new_group(path)?;
+        let (key, text) = self.new_group(path)?;
         let step = Step { key, old: None, new: Some(text) };
         let intent = Intent::Documents(Documents {
             path: path.clone(),

@@ -12,7 +12,7 @@ use super::contents::Contents;
 use super::contents::store::StoreReason;
 use super::core::Core;
 use super::names::Names;
-use super::names::file::Content;
+use super::names::file::{Content, Write};
 use super::names::inode::Inode;
 use super::names::overlay::Shown;
 use super::names::place::{Place, check_writable};
@@ -75,6 +75,8 @@ impl AttrWriter {
     pub fn allocate(&self, number: u64, offset: u64, len: u64, flags: i32) -> Result<bool> {
         let inode = self.names.inode(number)?;
         let mut file = inode.file().lock();
+        let end = Write { offset: offset.saturating_add(len), data: &[] };
+        self.contents.files.leave_memory(&inode, &mut file, end)?;
         let Some(open) = self.contents.files.open_to_change(&inode, &mut file)? else {
             return Ok(false);
         };

@@ -71,22 +71,17 @@ impl Directories {
             _ => return Err(Error::new(Kind::NotPermitted, "nothing can be created here")),
         };
         let node = self.core.hierarchy.existing(path)?;
-        let array = match node.content() {
+        match node.content() {
             Content::Group(_) => return self.make_in_group(directory, path, name, owner),
             Content::Array(_) if matches!(directory, Place::StoredDir(_)) => {
                 return Err(Error::new(Kind::NotPermitted, "an array cannot contain nodes"));
             }
-            Content::Array(array) => self.core.hierarchy.forms.shown_array(path, array),
+            Content::Array(_) => {}
             Content::NotUnderstood(_, error) => return Err(error.clone()),
-        };
+        }
         let place = if let Some(indices) = indices {
-            let grid = array.grid();
-            if indices.len() >= grid.rank() || !grid.contains_prefix(&indices) {
-                let counts = grid.counts();
-                return Err(Error::invalid(format!(
-                    "no chunks go below it: the array has {counts:?} chunks along its dimensions"
-                )));
-            }
+            // The metadata file that makes it a directory of chunks may come later. An empty one
+            // does no harm.
             Place::ChunkDir(path.clone(), indices)
         } else {
             match self.names.places.for_new(directory, name)? {
@@ -184,6 +179,7 @@ impl Directories {
             self.core.hierarchy.changes().remove_directory(path).at(path)?;
             self.names.zarr2.forget(path);
             self.names.seen_texts.forget_below(path);
+            self.contents.chunks.latest.forget_below(path);
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = place {
@@ -369,6 +365,7 @@ impl Directories {
         let moved = |place: &Place| self.moved_place(place, path, &new_path);
         self.names.overlay.replace(moved);
         self.names.seen_texts.forget_below(path);
+        self.contents.chunks.latest.forget_below(path);
         self.names.inodes.replace(moved);
         drop(files);
         self.core.hierarchy.changes().consolidate_moved(renamed);
@@ -508,10 +505,13 @@ impl Directories {
             return Ok(());
         };
         let is_private = path.components().any(|name| name == PRIVATE);
+        let has_attributes = node.attributes().is_some_and(|attributes| !attributes.is_empty());
         if is_private
             || node.is_closed()
             || self.names.places.is_of_another_format(path)?
-            || self.names.ordinary.store().is_some() && self.is_of_ordinary_files(path)?
+            || !has_attributes
+                && self.names.ordinary.store().is_some()
+                && self.is_of_ordinary_files(path)?
         {
             return self.core.hierarchy.changes().keep_plain_directory(path);
         }

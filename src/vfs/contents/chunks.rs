@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
+use super::latest::Latest;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use crate::array::{Array, ChunkRef, Current};
@@ -23,6 +24,7 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::pool::Urgency;
 use crate::store::{Key, Room};
+use crate::vfs::authors::Processes;
 use crate::vfs::core::{Core, Outdated};
 use crate::vfs::names::Names;
 use crate::vfs::names::file::Written;
@@ -47,6 +49,8 @@ pub(in crate::vfs) struct ChunkWriter {
     pub names: Arc<Names>,
     pub stored: Arc<StoredFiles>,
     pub unsynced: Arc<Unsynced>,
+    /// Who stored which chunks in the last minute.
+    pub latest: Latest,
     /// How many threads store in the background.
     pub storing: Arc<AtomicUsize>,
 }
@@ -58,7 +62,11 @@ impl ChunkWriter {
         path: &NodePath,
         chunk: &ChunkRef,
         written: Written,
+        by: &Processes,
     ) -> Result<PutChunk> {
+        if !chunk.array.is_stored_decoded(&chunk.coords) {
+            self.latest.note(path, &chunk.coords, by);
+        }
         if self.defers(&chunk.array) {
             return self.store_checked(path, chunk, None, written);
         }

@@ -113,11 +113,6 @@ impl DocumentWriter {
             }
             let grid = array.grid();
             match place.in_array(path, names) {
-                Some(Place::ChunkDir(_, indices))
-                    if indices.len() >= grid.rank() || !grid.contains_prefix(&indices) =>
-                {
-                    return outside("no chunks go below this directory");
-                }
                 Some(Place::Chunk(_, coords)) if !grid.contains(&coords) => {
                     return outside("not a chunk of the array");
                 }

@@ -15,6 +15,7 @@ use crate::metadata::model::Group;
 use crate::metadata::shown::ShownChunks;
 use crate::metadata::{NodeKind, NodePath, merge, model};
 use crate::store::Key;
+use crate::vfs::authors::Processes;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
 use crate::vfs::names::listing::Listings;
@@ -43,42 +44,62 @@ pub(in crate::vfs) struct DocumentWriter {
 }
 
 impl DocumentWriter {
-    /// Stores `written` as the metadata file at `path`: a new node, or an edit of the one that its
-    /// writer saw as `shown`.
+    /// Stores `written`, which the programs `by` wrote, as the metadata file at `path`: a new node, or
+    /// an edit of the one that they saw as `shown`.
     pub fn store_document(
         &self,
         path: &NodePath,
         shown: Option<&str>,
         written: &[u8],
+        by: &Processes,
     ) -> Result<()> {
-        self.store_compared(path, Seen { before: shown, ..Seen::default() }, written)
+        self.store_compared(path, Seen { before: shown, ..Seen::default() }, written, by)
     }
 
     /// Like [`Self::store_document`], for a file that is made of another one, as is what its writer
     /// has seen.
-    pub fn store_compared(&self, path: &NodePath, seen: Seen<'_>, written: &[u8]) -> Result<()> {
-        let changes = self.core.hierarchy.changes();
+    pub fn store_compared(
+        &self,
+        path: &NodePath,
+        seen: Seen<'_>,
+        written: &[u8],
+        by: &Processes,
+    ) -> Result<()> {
         self.core.hierarchy.directories.touch(path);
         self.core.hierarchy.directories.forget_became_group(path);
         self.chunks.store_array(path)?;
         let node = self.node_to_write(path)?;
+        let before = self.show_as_described(&node, seen, written, by)?;
+        let seen = if before.is_some() { Seen::default() } else { seen };
+        let stored = self.store_in_form(&node, seen, written);
+        match (&stored, before) {
+            (Err(_), Some(before)) => drop(self.show_in_form(&node, before, by)?),
+            (Err(_), None) => {}
+            // The chunks before it are what it says.
+            (Ok(()), _) => self.chunks.latest.forget(path),
+        }
+        stored
+    }
+
+    fn store_in_form(&self, node: &Node, seen: Seen<'_>, written: &[u8]) -> Result<()> {
+        let (path, changes) = (node.path(), self.core.hierarchy.changes());
         if node.is_bare() {
-            return match self.edit_of_removed(&node, seen, written)? {
-                Some((removed, edit)) => changes.restore(&node, removed, &edit),
-                None => self.create_node(&node, &self.raise(path, seen, written)?),
+            return match self.edit_of_removed(node, seen, written)? {
+                Some((removed, edit)) => changes.restore(node, removed, &edit),
+                None => self.create_node(node, &self.raise(path, seen, written)?),
             };
         }
-        if is_plain_group(&node) && is_array(written) {
+        if is_plain_group(node) && is_array(written) {
             if seen.before.is_some_and(|seen| is_array(seen.as_bytes())) {
                 let detail = "another program has replaced the array since its metadata was read";
                 return Err(Error::new(Kind::Stale, detail));
             }
-            return self.create_node(&node, &self.raise(path, seen, written)?);
+            return self.create_node(node, &self.raise(path, seen, written)?);
         }
-        match self.edit_of(&node, &self.base_of(&node, seen, written)?, written) {
-            Ok(edit) => changes.edit_like(path, Some(&node), &edit),
+        match self.edit_of(node, &self.base_of(node, seen, written)?, written) {
+            Ok(edit) => changes.edit_like(path, Some(node), &edit),
             Err(error) if error.kind() == Kind::Invalid && is_array(written) => {
-                self.replace_array(&node, seen, written, error)
+                self.replace_array(node, seen, written, error)
             }
             Err(error) => Err(error),
         }
@@ -238,7 +259,7 @@ impl DocumentWriter {
     /// Returns the document of a node with which `written` is compared: as its writer saw it, if it
     /// still describes this node. Fails if the writer describes the node that it saw, and another
     /// program has replaced that.
-    fn base_of(&self, node: &Node, seen: Seen<'_>, written: &[u8]) -> Result<Arc<str>> {
+    pub(super) fn base_of(&self, node: &Node, seen: Seen<'_>, written: &[u8]) -> Result<Arc<str>> {
         let now = match seen.now {
             Some(now) => now.into(),
             None => self.core.hierarchy.shown().text_of(node, Wanted::Text)?,
@@ -257,7 +278,7 @@ impl DocumentWriter {
     }
 
     /// Returns how `written` differs from the document of `node` that was shown as `base`.
-    fn edit_of(&self, node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
+    pub(super) fn edit_of(&self, node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
         let (described, chunks) = match node.content() {
             Content::Group(group) => (model::Node::Group(group.clone()), ShownChunks::default()),
             Content::Array(array) => {
@@ -341,7 +362,7 @@ pub fn is_plain_group(node: &Node) -> bool {
     }
 }
 
-fn is_array(written: &[u8]) -> bool {
+pub(super) fn is_array(written: &[u8]) -> bool {
     json::parse_object(written)
         .is_ok_and(|document| document.get("node_type").is_some_and(|kind| kind == "array"))
 }

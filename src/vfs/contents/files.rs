@@ -123,6 +123,10 @@ impl Files {
             return Ok(false);
         }
         let Ok(target) = self.names.target_of(inode, &file) else { return Ok(false) };
+        let is_long = write.end() > self.core.hierarchy.options().max_chunk_len;
+        if is_long && self.is_kept_as_file(target.as_ref().map(|target| &target.place)) {
+            return Ok(false); // It becomes a file of the store first.
+        }
         let mut written = || {
             let full_len = self.check_end(target.as_ref(), write)?;
             // `try_reserve` only: freeing memory would take time.
@@ -240,6 +244,7 @@ impl Files {
     /// Like [`Self::truncate_content`], for a caller that has locked the file.
     pub fn truncate_locked(&self, inode: &Inode, file: &mut File, len: u64) -> Result<()> {
         let mut cut = || {
+            self.leave_memory(inode, file, Write { offset: len, data: &[] })?;
             if let Some(open) = self.open_to_change(inode, file)? {
                 return open.set_len(len);
             }

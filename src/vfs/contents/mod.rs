@@ -12,7 +12,9 @@ mod convert;
 pub mod documents;
 pub mod files;
 pub mod forms;
+pub mod latest;
 pub mod memory;
+mod mirrored;
 pub mod ordinary;
 pub mod store;
 pub mod stored;
@@ -28,6 +30,7 @@ use super::names::listing::Listings;
 use chunks::ChunkWriter;
 use documents::DocumentWriter;
 use files::Files;
+use latest::Latest;
 use memory::UnstoredMemory;
 use stored::StoredFiles;
 use unsynced::Unsynced;
@@ -62,6 +65,7 @@ impl Contents {
             names: Arc::clone(&names),
             stored: Arc::clone(&stored),
             unsynced: Arc::clone(&unsynced),
+            latest: Latest::default(),
             storing: Arc::default(),
         });
         let documents = Arc::new(DocumentWriter {

@@ -116,20 +116,24 @@ impl Files {
         file: &mut File,
         write: Write<'_>,
     ) -> Result<Option<Arc<OpenFile>>> {
-        if let Content::Unstored(unstored) = &file.content
-            && unstored.bytes.file().is_none()
-            && self.is_kept_as_file(inode.place().as_ref())
-        {
-            let limit = self.core.hierarchy.options().max_chunk_len;
-            let fits = write.end() <= limit
-                && u64::try_from(unstored.bytes.len()).is_ok_and(|len| len <= limit);
-            if fits && self.memory.try_reserve(file.content.added_by(write)).is_ok() {
-                self.memory.unreserve(file.content.added_by(write));
-            } else {
-                self.store_locked(inode, file, StoreReason::Asked)?;
-            }
-        }
+        self.leave_memory(inode, file, write)?;
         self.open_to_change(inode, file)
+    }
+
+    /// Stores a scratch file that a write makes too long for memory: then only the disk limits it.
+    pub fn leave_memory(&self, inode: &Inode, file: &mut File, write: Write<'_>) -> Result<()> {
+        let Content::Unstored(unstored) = &file.content else { return Ok(()) };
+        if unstored.bytes.file().is_some() || !self.is_kept_as_file(inode.place().as_ref()) {
+            return Ok(());
+        }
+        let limit = self.core.hierarchy.options().max_chunk_len;
+        let fits = write.end() <= limit
+            && u64::try_from(unstored.bytes.len()).is_ok_and(|len| len <= limit);
+        if fits && self.memory.try_reserve(file.content.added_by(write)).is_ok() {
+            self.memory.unreserve(file.content.added_by(write));
+            return Ok(());
+        }
+        self.store_locked(inode, file, StoreReason::Asked)
     }
 
     /// Marks an ordinary file, its name, or the end of its name, as not synced to disk.

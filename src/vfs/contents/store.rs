@@ -272,7 +272,7 @@ impl Files {
         }
         let version = match target.chunk() {
             Some((path, chunk)) => {
-                let stored = self.chunks.store_chunk(path, chunk, written)?;
+                let stored = self.chunks.store_chunk(path, chunk, written, &by.authors)?;
                 if stored.stat.is_some() {
                     self.names.forget_chunk_dirs(&target.place);
                 }
@@ -309,7 +309,7 @@ impl Files {
         let shown = seen.as_deref().or(by.shown.as_deref());
         match place {
             Place::Document(path) if self.core.form_of(path) == Form::Zarr3 => {
-                self.documents.store_document(path, shown, &bytes)?;
+                self.documents.store_document(path, shown, &bytes, &by.authors)?;
             }
             Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
                 self.documents.store_zarr2(place, shown, &bytes)?;

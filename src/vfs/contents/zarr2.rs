@@ -6,6 +6,7 @@ use crate::hierarchy::Node;
 use crate::metadata::merge::Edit;
 use crate::metadata::zarr2::Documents;
 use crate::metadata::{NodeKind, NodePath, zarr2};
+use crate::vfs::authors::Processes;
 use crate::vfs::names::place::Place;
 
 impl DocumentWriter {
@@ -60,7 +61,7 @@ impl DocumentWriter {
         };
         let now = zarr2::to_v3(kind, &known.document, Some(&known.attributes))?;
         let seen = Seen { before: Some(&base), now: Some(&now), written: Some(&written) };
-        self.store_compared(path, seen, new.as_bytes())?;
+        self.store_compared(path, seen, new.as_bytes(), &Processes::default())?;
         if let Place::Document(_) = place {
             self.names.zarr2.note_written(path, &written);
         }
@@ -81,7 +82,7 @@ impl DocumentWriter {
         });
         let now = base.as_deref();
         let seen = Seen { before: now, now, written: Some(written) };
-        self.store_compared(path, seen, document.as_bytes())?;
+        self.store_compared(path, seen, document.as_bytes(), &Processes::default())?;
         self.names.zarr2.note_written(path, written);
         self.names.zarr2.early_attributes.lock().remove(path);
         self.names.zarr2.removed_files.lock().retain(|place| place.node() != Some(path));

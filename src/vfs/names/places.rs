@@ -161,14 +161,16 @@ impl Places {
     /// array.
     pub fn is_current(&self, shown: &Shown) -> Result<bool> {
         let Shown::Directory(place) = shown else { return Ok(true) };
-        let depth = match place {
-            Place::ChunkDir(_, prefix) => Some(prefix.len()),
-            Place::OrdinaryDir(..) => None,
-            _ => return Ok(true),
-        };
+        if !matches!(place, Place::ChunkDir(..) | Place::OrdinaryDir(..)) {
+            return Ok(true);
+        }
         let node = place.node().map_or(Ok(None), |path| self.core.hierarchy.node(path))?;
-        let array = node.as_ref().and_then(|node| node.array());
-        Ok(array.is_some_and(|array| depth.is_none_or(|depth| depth < array.grid().rank())))
+        let Some(array) = node.as_ref().and_then(|node| node.array()) else { return Ok(false) };
+        let Place::ChunkDir(path, prefix) = place else { return Ok(true) };
+        // One that is too deep must not hide a chunk.
+        let coords = Coords::new(prefix.as_slice());
+        let array = self.core.hierarchy.forms.shown_array(path, array);
+        Ok(!array.grid().contains(&coords) || self.core.cache.stat(&array, &coords)?.is_none())
     }
 
     fn find_in_node(

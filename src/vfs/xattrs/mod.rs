@@ -124,6 +124,14 @@ impl Xattrs {
         let mut len = 0_usize;
         if let Some(node) = self.node_of(place.as_ref())? {
             for (name, value) in node.attributes().into_iter().flatten() {
+                if name.contains('\0') {
+                    let detail = format!(
+                        "the attribute {name:?} has a NUL in its name, which no extended attribute \
+                         can have: it is left out, and is in the metadata file"
+                    );
+                    self.core.journal.note("listxattr", &Error::invalid(detail).at(node.path()));
+                    continue;
+                }
                 let name = format!("{ATTRS}{name}");
                 if is_listed(&name, value.to_string().len()) {
                     len = len.saturating_add(name.len());

@@ -1,0 +1,183 @@
+//! The chunks that programs stored lately, and who.
+//!
+//! A program that copies an array may bring its chunks before the metadata file, which says how
+//! they are encoded. If it then turns out that they are encoded in another way than they were
+//! taken, what this program has stored is taken again (`mirrored`). Only chunks whose files differ
+//! between the two are remembered. What is not remembered any more counts as that of a program that
+//! is not known, so a metadata file is refused rather than chunks are misread.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::array::Coords;
+use crate::bounded::{Bounded, Limits};
+use crate::metadata::NodePath;
+use crate::vfs::authors::Processes;
+
+/// How long the author of a chunk matters if it is another program.
+const RECENT: Duration = Duration::from_secs(60);
+
+/// The most chunks of one array that are known.
+const MOST: usize = 1 << 12;
+
+/// The most bytes of all that is known.
+const MAX_LEN: u64 = 8 << 20;
+
+/// What a chunk takes, in bytes.
+const CHUNK_LEN: usize = 128;
+
+/// What an array takes besides its chunks, in bytes.
+const ARRAY_LEN: usize = 256;
+
+/// The chunks of one array.
+#[derive(Debug, Default)]
+struct Stored {
+    /// The process that stored each chunk; `None` if that is not known.
+    chunks: HashMap<Coords, Option<u32>>,
+    /// When a chunk was stored that is not in `chunks` any more.
+    dropped: Option<Instant>,
+    /// When the last chunk of each process was stored.
+    last: HashMap<Option<u32>, Instant>,
+}
+
+/// The chunks that programs stored lately.
+#[derive(Debug)]
+pub struct Latest {
+    /// A leaf lock.
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    arrays: Bounded<NodePath, Stored>,
+    /// When a whole array was dropped.
+    dropped: Option<Instant>,
+}
+
+impl Default for Latest {
+    fn default() -> Self {
+        let arrays = Bounded::new(Limits::bytes(MAX_LEN));
+        Self { known: Mutex::new(Known { arrays, dropped: None }) }
+    }
+}
+
+/// The chunks of an array that were stored before its metadata file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Before {
+    /// These, by the program that writes the metadata file, in the order of their coordinates.
+    Ours(Vec<Coords>),
+    /// A program that is not known, or another one, has stored one a moment ago.
+    Others,
+}
+
+/// Returns the one process of `by`; `None` if there are several, or it is not known.
+fn only(by: &Processes) -> Option<u32> {
+    match by.known() {
+        Some([process]) => Some(*process),
+        _ => None,
+    }
+}
+
+impl Latest {
+    /// Records that these programs have stored a chunk.
+    pub fn note(&self, path: &NodePath, coords: &Coords, by: &Processes) {
+        let (process, now) = (only(by), Instant::now());
+        let mut guard = self.known.lock();
+        let known = &mut *guard;
+        if !known.arrays.contains(path) {
+            drop(known.arrays.put(path.clone(), Stored::default(), 0));
+        }
+        let Some(stored) = known.arrays.get_mut(path) else { return };
+        if stored.chunks.len() >= MOST || stored.last.len() >= MOST {
+            *stored = Stored { dropped: Some(now), ..Stored::default() };
+        }
+        stored.chunks.insert(coords.clone(), process);
+        stored.last.insert(process, now);
+        let count = stored.chunks.len().saturating_add(stored.last.len());
+        let len = count.saturating_mul(CHUNK_LEN).saturating_add(ARRAY_LEN);
+        let evicted = known.arrays.set_len(path, u64::try_from(len).unwrap_or(u64::MAX));
+        if !evicted.is_empty() {
+            known.dropped = Some(now);
+        }
+        drop(guard);
+        drop(evicted); // Freeing memory takes time: not under the lock.
+    }
+
+    /// Returns the chunks of an array that `by`, which write its metadata file, have stored before.
+    pub fn before(&self, path: &NodePath, by: &Processes) -> Before {
+        let is_recent = |at: &Instant| at.elapsed() < RECENT;
+        let known = self.known.lock();
+        let Some(stored) = known.arrays.peek(path) else {
+            let may_be_dropped = known.dropped.as_ref().is_some_and(is_recent);
+            return if may_be_dropped { Before::Others } else { Before::Ours(Vec::new()) };
+        };
+        let process = only(by);
+        let is_ours = |other: &Option<u32>| other.is_some() && *other == process;
+        let others = stored.last.iter().filter(|(other, _)| !is_ours(other)).map(|(_, at)| at);
+        if others.chain(&stored.dropped).any(is_recent) {
+            return Before::Others;
+        }
+        let ours = stored.chunks.iter().filter(|(_, other)| is_ours(other));
+        let mut ours: Vec<Coords> = ours.map(|(coords, _)| coords.clone()).collect();
+        drop(known);
+        ours.sort_by(|one, other| one.indices().cmp(other.indices()));
+        Before::Ours(ours)
+    }
+
+    /// Forgets the chunks of the arrays at and below `path`.
+    pub fn forget_below(&self, path: &NodePath) {
+        self.known.lock().arrays.retain(|known, _| known.relative_to(path).is_none());
+    }
+
+    /// Forgets the chunks of an array.
+    pub fn forget(&self, path: &NodePath) {
+        self.known.lock().arrays.remove(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(number: u32) -> Processes {
+        let mut processes = Processes::default();
+        processes.note(Some(number));
+        processes
+    }
+
+    #[test]
+    fn only_the_program_that_stored_the_chunks_takes_them_again() {
+        let (latest, path) = (Latest::default(), NodePath::parse("a").expect("a path"));
+        let (us, others) = (process(std::process::id()), Processes::default());
+        assert_eq!(latest.before(&path, &us), Before::Ours(Vec::new()));
+        for index in [2, 1] {
+            latest.note(&path, &Coords::new(vec![index]), &us);
+        }
+        let ours = vec![Coords::new(vec![1]), Coords::new(vec![2])];
+        assert_eq!(latest.before(&path, &us), Before::Ours(ours));
+        assert_eq!(latest.before(&path, &others), Before::Others);
+        latest.note(&path, &Coords::new(vec![3]), &others);
+        assert_eq!(latest.before(&path, &us), Before::Others);
+        latest.forget(&path);
+        assert_eq!(latest.before(&path, &others), Before::Ours(Vec::new()));
+    }
+
+    #[test]
+    fn chunks_that_are_too_many_to_know_count_as_those_of_others() {
+        let (latest, us) = (Latest::default(), process(std::process::id()));
+        let path = NodePath::parse("a").expect("a path");
+        for index in 0..=u64::try_from(MOST).expect("a number") {
+            latest.note(&path, &Coords::new(vec![index]), &us);
+        }
+        assert_eq!(latest.before(&path, &us), Before::Others);
+        let latest = Latest::default();
+        let arrays = MAX_LEN / 256;
+        for index in 0..arrays {
+            let path = NodePath::parse(&format!("a{index}")).expect("a path");
+            latest.note(&path, &Coords::new(vec![0]), &us);
+        }
+        assert_eq!(latest.before(&NodePath::parse("a0").expect("a path"), &us), Before::Others);
+    }
+}
