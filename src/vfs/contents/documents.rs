@@ -70,7 +70,8 @@ impl DocumentWriter {
         self.chunks.store_array(path)?;
         let node = self.node_to_write(path)?;
         let before = self.show_as_described(&node, seen, written, by)?;
-        let seen = if before.is_some() { Seen::default() } else { seen };
+        let seen =
+            if before.is_some() { Seen { written: seen.written, ..Seen::default() } } else { seen };
         let stored = self.store_in_form(&node, seen, written);
         match (&stored, before) {
             (Err(_), Some(before)) => drop(self.show_in_form(&node, before, by)?),
