@@ -98,9 +98,12 @@ def test_a_chunk_outside_of_the_grid_is_refused(untouched, name):
     untouched.refused(errno.EINVAL, sentence, lambda: write(untouched / "x" / name, b"x" * CHUNK_LEN))
 
 
-def test_a_directory_of_chunks_outside_of_the_grid_is_refused(untouched):
-    sentence = r"x/c/6: no chunks go below it: the array has \[6, 6\] chunks"
-    untouched.refused(errno.EINVAL, sentence, lambda: os.mkdir(untouched / "x/c/6"))
+def test_an_empty_directory_of_chunks_outside_of_the_grid_holds_no_chunk(untouched):
+    row = untouched / "x/c/6"
+    row.mkdir()
+    sentence = r"x/c/6/0: no such chunk: the array has \[6, 6\] chunks"
+    untouched.refused(errno.EINVAL, sentence, lambda: write(row / "0", b"x" * CHUNK_LEN))
+    row.rmdir()
 
 
 def test_a_scratch_file_of_the_wrong_size_cannot_become_a_chunk(untouched):

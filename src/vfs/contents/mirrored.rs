@@ -1,11 +1,11 @@
 //! Metadata files that describe an array as another program's store has it.
 //!
 //! A program that mirrors a store into a mount (`rsync`, `cp -r`, `tar`) brings metadata files and
-//! chunks as they are there: big endian, transposed, compressed, under other names. The first time,
-//! this makes an array *as written*. In a later mount the array is shown decoded, and the same
-//! metadata file comes again. It describes the stored array in another form, so the files of the
-//! array have that form from then on. Chunks that the same program brought before the metadata file
-//! were taken in the old form; they are taken again in the new one.
+//! chunks as they are there: big endian, transposed, compressed. The first time, this makes an
+//! array *as written*. In a later mount the array is shown decoded, and the same metadata file comes
+//! again. It describes the stored array in another form, so the files of the array have that form
+//! from then on. Chunks that the same program brought before the metadata file were taken in the old
+//! form; they are taken again in the new one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -40,7 +40,10 @@ impl DocumentWriter {
             Err(error) if error.kind() == Kind::Invalid => {}
             _ => return Ok(None),
         }
-        for (form, files) in self.forms_in(node.path(), array, written) {
+        // Files that came before would have the other names, and be no chunks.
+        let keys = self.core.hierarchy.shown().chunks_of(node, array).keys;
+        let forms = self.forms_in(node.path(), array, written);
+        for (form, files) in forms.into_iter().filter(|(_, files)| files.keys == keys) {
             let described = model::Node::Array(Box::new(array.model().clone()));
             let base = shown::array(array.model(), &files);
             if merge::diff(&base, written, &described, &files).is_ok() {
