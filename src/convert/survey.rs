@@ -87,7 +87,14 @@ impl Stored {
         let direct = Arc::new(Direct::new(store, array.prefix().clone(), model.key_encoding, grid));
         let mut all = Self::default();
         let mut batch = Vec::with_capacity(BATCH);
-        for coords in Arc::clone(&direct).list()? {
+        let list = match Arc::clone(&direct).list() {
+            // The copy reports it when it gets there.
+            Err(error) if error.is_lasting() => {
+                return Ok(Self { times: digest(&error.to_string()), ..all });
+            }
+            list => list?,
+        };
+        for coords in list {
             match coords {
                 Ok(coords) => batch.push(coords),
                 // The copy reports it when it gets there.
