@@ -100,7 +100,7 @@ pub struct Recorded<'w> {
     watch: &'w Progress,
     mark: &'w Mark<'w>,
     omissions: &'w Omissions,
-    /// The places that were not seen so far. A leaf lock.
+    /// The places that were not seen so far. The mark is stored under this lock.
     places: Mutex<BTreeSet<String>>,
 }
 

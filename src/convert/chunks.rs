@@ -92,8 +92,8 @@ pub fn copy(
     store.write()?.sync(&work.unsynced.into_inner())
 }
 
-/// Returns the values to store; none if the directory of the chunks cannot be read and the copy goes
-/// on without it.
+/// Returns the values to store; none if the directory of the chunks cannot be read and the copy
+/// goes on without it.
 fn stored_units<'w>(work: &Work<'w>, watch: &dyn Watch) -> Result<Units<'w>> {
     match units::stored(work.chunks) {
         Err(error) if work.can_lack(&error) && watch.go_on_without(&error) => {

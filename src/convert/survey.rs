@@ -128,7 +128,7 @@ impl Stored {
     }
 }
 
-/// Looks values up. One that cannot be read, which the copy reports when it gets there, has no stat.
+/// Looks values up. One that cannot be read has no stat: the copy reports it when it gets there.
 fn stats(direct: &Direct, batch: &[Coords]) -> Result<Vec<Option<Stat>>> {
     let each = |coords: &Coords| match direct.stat(std::slice::from_ref(coords)) {
         Err(error) if error.is_lasting() => Ok(None),
