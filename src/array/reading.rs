@@ -14,8 +14,8 @@ impl Array {
         self.read_chunk_within(coords, |_| ())
     }
 
-    /// Reads a chunk that was found absent again, if the store has it nevertheless: for callers that
-    /// take an absent chunk for the fill value, and must not do so by mistake.
+    /// Reads a chunk that was found absent again, if the store has it nevertheless. Callers that
+    /// take an absent chunk for the fill value must not do so by mistake.
     pub fn read_again(&self, coords: &Coords) -> Result<Option<(Buffer, Stat)>> {
         if self.stat(coords)?.is_none() {
             return Ok(None);

@@ -107,7 +107,7 @@ fn opened(args: &Check, access: Access) -> std::result::Result<(Hierarchy, NodeP
     let open_as = |from: Option<&Dialect>| open::node_for(&args.source, from, &args.remote, access);
     open_as(args.from.as_ref()).or_else(|failure| {
         let document = args.source.join("zarr.json");
-        // Nobody may write into a pipe.
+        // Opening a FIFO would block.
         let is_file = std::fs::metadata(&document).is_ok_and(|found| found.is_file());
         let is_damaged =
             is_file && std::fs::read(document).is_ok_and(|text| !states_version(&text));

@@ -100,7 +100,7 @@ pub struct Recorded<'w> {
     watch: &'w Progress,
     mark: &'w Mark<'w>,
     omissions: &'w Omissions,
-    /// The places that were not seen so far. A leaf lock.
+    /// The places that were not seen so far. The mark is stored under this lock.
     places: Mutex<BTreeSet<String>>,
 }
 
@@ -190,10 +190,8 @@ pub fn left_behind(
         let count = size::counted(plan.unread.len(), "node");
         parts.push(format!("{count} of the source that cannot be read"));
     }
-    let broken = plan.unsupported.iter().filter(|(_, error)| error.word() != Word::Unsupported);
-    let broken = broken.count();
-    if broken > 0 {
-        let count = size::counted(broken, "node");
+    if plan.broken > 0 {
+        let count = size::counted(plan.broken, "node");
         parts.push(format!("{count} of the source whose metadata cannot be used"));
     }
     let only = args.only.iter().map(|only| source.path.join(only.as_str()));

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::options::{CopyOptions, TargetState, Verify};
 use super::plan::{Chunks, Form};
 use super::survey::Stored;
-use super::units::{self, places};
+use super::units::{self, Units, places};
 use super::watch::{Watch, stopped};
 use crate::array::region::{self, Place};
 use crate::array::{Array, Change, Coords, Current, FillChunks};
@@ -53,7 +53,7 @@ pub fn copy(
     let cache = ChunkCache::new(options.cache_len);
     let work = Work { chunks, store, options, watch, cache, copied, unsynced: Mutex::default() };
     let needs_fill = chunks.needs_fill(options.fill_chunks);
-    let units = if needs_fill { units::all(&chunks.dest) } else { units::stored(chunks)? };
+    let units = if needs_fill { units::all(&chunks.dest) } else { stored_units(&work, watch)? };
     let expected = if needs_fill { chunks.count_all() } else { chunks.expected(stored.count) };
     watch.begin(path, expected);
     let units = Mutex::new(units);
@@ -90,6 +90,17 @@ pub fn copy(
         return Err(stopped());
     }
     store.write()?.sync(&work.unsynced.into_inner())
+}
+
+/// Returns the values to store; none if the directory of the chunks cannot be read and the copy
+/// goes on without it.
+fn stored_units<'w>(work: &Work<'w>, watch: &dyn Watch) -> Result<Units<'w>> {
+    match units::stored(work.chunks) {
+        Err(error) if work.can_lack(&error) && watch.go_on_without(&error) => {
+            Ok(Box::new(std::iter::empty()))
+        }
+        units => units,
+    }
 }
 
 struct Work<'w> {

@@ -9,7 +9,7 @@ use super::watch::stopped;
 use crate::array::{Array, FillChunks, Grid};
 use crate::codec::CodecSpec;
 use crate::dtype::FillValue;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, Word};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Raised, Wanted};
 use crate::metadata::model;
 use crate::metadata::wanted::{self, with_chunks, without_names};
@@ -151,6 +151,8 @@ pub struct Plan {
     /// The nodes that the target cannot hold, with the reasons. A group stands for itself and all
     /// nodes below it.
     pub unsupported: Vec<(NodePath, Error)>,
+    /// How many of these have metadata that are damaged, or that may not be read.
+    pub broken: usize,
     /// The nodes that could not be read, with the reasons. Nothing is known of what lies below.
     pub unread: Vec<(NodePath, Error)>,
     /// Names in lower case, if names in the target must differ in more than case.
@@ -306,6 +308,9 @@ impl Planner<'_> {
                 return Below::Unwanted;
             }
             Err(error) => {
+                let is_broken = matches!(node.content(), Content::NotUnderstood(_, cause)
+                    if cause.word() != Word::Unsupported);
+                plan.broken = plan.broken.saturating_add(usize::from(is_broken));
                 plan.unsupported.push((path.clone(), error));
                 return Below::Unwanted;
             }

@@ -87,7 +87,14 @@ impl Stored {
         let direct = Arc::new(Direct::new(store, array.prefix().clone(), model.key_encoding, grid));
         let mut all = Self::default();
         let mut batch = Vec::with_capacity(BATCH);
-        for coords in Arc::clone(&direct).list()? {
+        let list = match Arc::clone(&direct).list() {
+            // The copy reports it when it gets there.
+            Err(error) if error.is_lasting() => {
+                return Ok(Self { times: digest(&error.to_string()), ..all });
+            }
+            list => list?,
+        };
+        for coords in list {
             match coords {
                 Ok(coords) => batch.push(coords),
                 // The copy reports it when it gets there.
@@ -121,7 +128,7 @@ impl Stored {
     }
 }
 
-/// Looks values up. One that cannot be read, which the copy reports when it gets there, has no stat.
+/// Looks values up. One that cannot be read has no stat: the copy reports it when it gets there.
 fn stats(direct: &Direct, batch: &[Coords]) -> Result<Vec<Option<Stat>>> {
     let each = |coords: &Coords| match direct.stat(std::slice::from_ref(coords)) {
         Err(error) if error.is_lasting() => Ok(None),

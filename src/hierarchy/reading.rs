@@ -286,7 +286,7 @@ impl NodeReader<'_> {
             if !list.proves_absence() && self.any_below(path)? || self.any_behind_links(path) {
                 return Ok(Below::Node);
             }
-            // Nobody looks at what is in it.
+            // The directory is not shown as a group, so no walk enters it.
             for (place, word, why) in not_seen {
                 omissions.note(&place, word, &why);
             }

@@ -28,8 +28,8 @@ impl Dialect {
             )
     }
 
-    /// Whether a key is that of the metadata file that makes a directory a node in another version of
-    /// Zarr.
+    /// Whether a key is that of a metadata file that makes a directory a node in another version
+    /// of Zarr.
     pub fn is_node_of_other(&self, key: &Key) -> bool {
         self.may_be_of_other(key) && matches!(key.name(), v3::DOCUMENT | v2::ZARRAY | v2::ZGROUP)
     }

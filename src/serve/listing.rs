@@ -12,7 +12,6 @@ use super::page;
 use super::tree::Found;
 use crate::error::Result;
 use crate::metadata::NodeKind;
-use crate::store::Omission;
 use crate::vfs::Attr;
 
 /// The most omissions on a page.
@@ -114,21 +113,21 @@ impl Listing {
     /// nginx has for what is neither a file nor a directory.
     fn not_seen(&self) -> String {
         let omissions = self.found.vfs().hierarchy().store().omissions().below(&self.path);
-        let omissions = omissions.into_iter().take(MOST_NOT_SEEN);
+        let places = omissions.into_iter().take(MOST_NOT_SEEN);
+        let places = places.map(|(name, omission)| (name, omission.why));
         match self.form {
-            Form::Links | Form::Page => page::not_seen(&omissions.collect::<Vec<_>>()),
+            Form::Links | Form::Page => page::not_seen(&places.collect::<Vec<_>>()),
             Form::Json => {
                 let mut is_begun = self.is_begun;
                 let time = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH);
-                let entry = |(name, omission): (String, Omission)| {
+                let entry = |(name, why): (String, String)| {
                     let comma = if std::mem::replace(&mut is_begun, true) { ",\n" } else { "\n" };
-                    let why = omission.why;
                     let entry =
                         json!({"name": name, "type": "other", "mtime": time, "not_seen": why});
                     format!("{comma}{entry}")
                 };
                 // Names of other directories are no names in this one.
-                omissions.filter(|(name, _)| !name.contains('/')).map(entry).collect()
+                places.filter(|(name, _)| !name.contains('/')).map(entry).collect()
             }
         }
     }

