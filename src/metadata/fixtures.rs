@@ -458,10 +458,16 @@ fn every_array_can_be_created_again_from_its_shown_metadata() {
                 }
                 assert_eq!(*found, expected, "{place}");
                 // Zarr 2 has none if xarray would mask it.
-                if found.fill.is_defined() || **dialect != Dialect::V2 {
-                    let fills = [&found.fill, &array.fill].map(|fill| fill.item(&array.dtype));
-                    assert_eq!(fills[0], fills[1], "{place}");
+                let masks = !found.dimension_names.is_empty() || found.shape.is_empty();
+                let has_none = masks
+                    && **dialect == Dialect::V2
+                    && !array.attributes.contains_key(FILL)
+                    && !conventions::is_masked_by_itself(&array.fill, &array.dtype);
+                if has_none && !found.fill.is_defined() {
+                    continue;
                 }
+                let fills = [&found.fill, &array.fill].map(|fill| fill.item(&array.dtype));
+                assert_eq!(fills[0], fills[1], "{place}");
             }
         }
     }

@@ -86,6 +86,13 @@ impl Processes {
         self.includes(thread)
     }
 
+    /// Whether one of them lives, or may. If none is known, one may.
+    pub fn may_live(&self) -> bool {
+        self.is_anybody
+            || self.numbers.is_empty()
+            || self.numbers.iter().any(|process| sys::is_thread_of(*process, *process))
+    }
+
     /// Whether the process of a thread is certainly none of them, and one of them lives, whose
     /// close is still to come.
     pub fn knows_as_stranger(&self, thread: Thread) -> bool {
@@ -119,7 +126,9 @@ mod tests {
         assert!(users.may_include(of_parent) && !users.knows_as_stranger(of_parent));
         assert!(users.knows_as_stranger(of_child));
         assert!(!users.knows_as_stranger(None), "the kernel may not name the thread");
+        assert!(users.may_live() && Processes::default().may_live());
         end(parent);
+        assert!(!users.may_live());
         assert!(!users.knows_as_stranger(of_child), "the child is the last that can be told");
         users.note(of_child);
         assert!(users.may_include(of_child));

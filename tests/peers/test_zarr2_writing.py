@@ -206,8 +206,12 @@ def test_a_fill_value_of_null_stays_null(new, mount, dialect, order):
             (m / "x" / name).write_text(json.dumps(document))
         for name, document in documents:
             assert json.loads((m / "x" / name).read_text()) | document == json.loads((m / "x" / name).read_text())
-        # A program that copies chunks creates each as a new file.
+        # A program that copies chunks creates each as a new file. This one made the array, and runs.
         assert not (m / "x/0.0").exists()
+        run("cp", "-r", m / "x", m / "y")
+        assert (m / "y/0.0").read_bytes() == bytes(16), "cp has ended"
+        assert os.listdir(m / "y") == os.listdir(m / "x")
+        run("rm", "-r", m / "y")
     with mount(m.store, "--as", "zarr2", copy=False) as again:
         assert (again / "x/0.0").read_bytes() == bytes(16)
     if dialect == "v2":

@@ -413,3 +413,90 @@ fn a_stored_document_may_have_any_pipeline_of_its_dialect() {
     assert_eq!(error.kind(), Kind::Invalid);
     assert_eq!(Policy::default().shards, Shards::None);
 }
+
+/// A convention that depends on the dialect: the members of a node in released v3, and those that
+/// each dialect stores in their place. The inverse is the same row, read from right to left.
+struct Convention {
+    what: &'static str,
+    v3: Value,
+    v2: Value,
+    draft: Value,
+}
+
+fn conventions() -> Vec<Convention> {
+    let names = json!(["y", "x"]);
+    let nan = "AAAAAAAA+H8=";
+    vec![
+        Convention {
+            what: "dimensions without names",
+            v3: json!({"data_type": "int16", "fill_value": -1, "attributes": {}}),
+            v2: json!({"fill_value": -1, "attributes": {}}),
+            draft: json!({"fill_value": -1, "attributes": {}}),
+        },
+        Convention {
+            what: "names, and nothing that is masked",
+            v3: json!({"data_type": "int16", "fill_value": 0, "attributes": {}, "dimension_names": names}),
+            v2: json!({"fill_value": null, "attributes": {"_ARRAY_DIMENSIONS": names}}),
+            draft: json!({"fill_value": 0, "attributes": {"_ARRAY_DIMENSIONS": names}}),
+        },
+        Convention {
+            what: "a masked value that is also the fill value",
+            v3: json!({"data_type": "int16", "fill_value": -1, "attributes": {"_FillValue": -1}, "dimension_names": names}),
+            v2: json!({"fill_value": -1, "attributes": {"_ARRAY_DIMENSIONS": names}}),
+            draft: json!({"fill_value": -1, "attributes": {"_FillValue": -1, "_ARRAY_DIMENSIONS": names}}),
+        },
+        Convention {
+            what: "a masked value beside the fill value zero",
+            v3: json!({"data_type": "int16", "fill_value": 0, "attributes": {"_FillValue": -1}, "dimension_names": names}),
+            v2: json!({"fill_value": null, "attributes": {"_FillValue": -1, "_ARRAY_DIMENSIONS": names}}),
+            draft: json!({"fill_value": 0, "attributes": {"_FillValue": -1, "_ARRAY_DIMENSIONS": names}}),
+        },
+        Convention {
+            what: "a masked float, in base64",
+            v3: json!({"data_type": "float32", "fill_value": "NaN", "attributes": {"_FillValue": nan}, "dimension_names": names}),
+            v2: json!({"fill_value": "NaN", "attributes": {"_ARRAY_DIMENSIONS": names}}),
+            draft: json!({"fill_value": "NaN", "attributes": {"_FillValue": nan, "_ARRAY_DIMENSIONS": names}}),
+        },
+        Convention {
+            what: "attributes that follow no convention",
+            v3: json!({"data_type": "int8", "fill_value": 0, "attributes": {"_ARRAY_DIMENSIONS": "none", "ome": 1}}),
+            v2: json!({"fill_value": 0, "attributes": {"_ARRAY_DIMENSIONS": "none", "ome": 1}}),
+            draft: json!({"fill_value": 0, "attributes": {"_ARRAY_DIMENSIONS": "none", "ome": 1}}),
+        },
+    ]
+}
+
+#[test]
+fn each_convention_has_one_form_in_each_dialect_and_that_form_leads_back() {
+    let policy = Policy { codecs: Vec::new(), shards: Shards::None };
+    let draft = draft();
+    for Convention { what, v3, v2, draft: in_draft } in conventions() {
+        let mut written = json!({
+            "zarr_format": 3, "node_type": "array", "shape": [4, 4],
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        });
+        for (name, value) in v3.as_object().expect("members") {
+            written[name] = value.clone();
+        }
+        for (dialect, own) in [(&Dialect::V3, &v3), (&Dialect::V2, &v2), (&draft, &in_draft)] {
+            let place = format!("{what} in {}", dialect.name());
+            let made =
+                dialect.new_document(&NodePath::root(), written.to_string().as_bytes(), &policy);
+            let made = made.unwrap_or_else(|error| panic!("{place}: {error}"));
+            let stored: Value = serde_json::from_str(&made.text).expect("JSON");
+            for (name, value) in own.as_object().expect("members") {
+                assert_eq!(stored[name], *value, "{place}: {name}");
+            }
+            let lowered = dialect.lower(Some(NodeKind::Array), made.text.as_bytes()).node;
+            let Ok(Node::Array(array)) = lowered else { panic!("{place}: {lowered:?}") };
+            let shown = ShownChunks::decoded(&array, &array.chunk_shape);
+            let shown = super::super::shown::array(&array, &shown);
+            let shown: Value = serde_json::from_str(&shown).expect("JSON");
+            for name in ["shape", "data_type", "fill_value", "attributes", "dimension_names"] {
+                assert_eq!(shown.get(name), written.get(name), "{place}: {name} leads back");
+            }
+        }
+    }
+}

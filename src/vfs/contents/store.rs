@@ -312,7 +312,7 @@ impl Files {
                 self.documents.store_document(path, shown, &bytes, &by.authors)?;
             }
             Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
-                self.documents.store_zarr2(place, shown, &bytes)?;
+                self.documents.store_zarr2(place, shown, &bytes, &by.authors)?;
             }
             Place::StoredDocument(path, key) => {
                 self.documents.store_stored_document(path, key, &bytes)?;

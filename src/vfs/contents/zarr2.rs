@@ -3,15 +3,22 @@
 use super::documents::{DocumentWriter, Seen};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Node;
+use crate::json::{self, Text};
 use crate::metadata::merge::Edit;
 use crate::metadata::zarr2::Documents;
-use crate::metadata::{NodeKind, NodePath, zarr2};
+use crate::metadata::{Dialect, NodeKind, NodePath, model, zarr2};
 use crate::vfs::authors::Processes;
 use crate::vfs::names::place::Place;
 
 impl DocumentWriter {
-    /// Stores what a program wrote to a metadata file.
-    pub fn store_zarr2(&self, place: &Place, shown: Option<&str>, written: &[u8]) -> Result<()> {
+    /// Stores what programs wrote to a metadata file.
+    pub fn store_zarr2(
+        &self,
+        place: &Place,
+        shown: Option<&str>,
+        written: &[u8],
+        by: &Processes,
+    ) -> Result<()> {
         let path = place.node().ok_or_else(Error::not_found)?;
         let written = String::from_utf8_lossy(written);
         let node = self.node_to_write(path)?;
@@ -22,7 +29,7 @@ impl DocumentWriter {
             // The metadata file of the node does not exist yet. Keep the attributes for it; for
             // consolidated metadata, remember only that they are wanted.
             if let Place::Attributes(_) = place {
-                crate::json::parse_object(written.as_bytes())
+                json::parse_object(written.as_bytes())
                     .map_err(|error| error.of_kind(Kind::Invalid))?;
                 self.names.zarr2.removed_files.lock().remove(place);
                 self.names.zarr2.early_attributes.lock().insert(path.clone(), written.into_owned());
@@ -43,7 +50,7 @@ impl DocumentWriter {
         };
         let is_new = node.is_bare() || (kind == NodeKind::Array && node.kind() == NodeKind::Group);
         if is_new {
-            return self.create_of_zarr2(&node, kind, &written);
+            return self.create_of_zarr2(&node, kind, &written, by);
         }
         if kind != node.kind() {
             return Err(Error::invalid("the node is an array: remove it first"));
@@ -54,22 +61,33 @@ impl DocumentWriter {
                 zarr2::to_v3(kind, &known.document, Some(shown.unwrap_or(&known.attributes)))?,
                 zarr2::to_v3(kind, &known.document, Some(&written))?,
             ),
-            _ => (
-                zarr2::to_v3(kind, shown.unwrap_or(&known.document), Some(&known.attributes))?,
-                zarr2::to_v3(kind, &written, Some(&known.attributes))?,
-            ),
+            _ => {
+                let seen = shown.map(|seen| with_fill_as_shown(&node, seen, &known.document));
+                let seen = seen.transpose()?;
+                let seen = seen.as_deref().unwrap_or(&known.document);
+                (
+                    zarr2::to_v3(kind, seen, Some(&known.attributes))?,
+                    zarr2::to_v3(kind, &written, Some(&known.attributes))?,
+                )
+            }
         };
         let now = zarr2::to_v3(kind, &known.document, Some(&known.attributes))?;
         let seen = Seen { before: Some(&base), now: Some(&now), written: Some(&written) };
         self.store_compared(path, seen, new.as_bytes(), &Processes::default())?;
         if let Place::Document(_) = place {
-            self.names.zarr2.note_written(path, &written);
+            self.names.zarr2.note_written(path, &written, by);
         }
         Ok(())
     }
 
     /// Creates a node from its metadata file, or makes one again whose metadata file was removed.
-    fn create_of_zarr2(&self, node: &Node, kind: NodeKind, written: &str) -> Result<()> {
+    fn create_of_zarr2(
+        &self,
+        node: &Node,
+        kind: NodeKind,
+        written: &str,
+        by: &Processes,
+    ) -> Result<()> {
         let path = node.path();
         let removed = self.removed_documents(node);
         let early = self.names.zarr2.early_attributes.lock().get(path).cloned();
@@ -83,7 +101,7 @@ impl DocumentWriter {
         let now = base.as_deref();
         let seen = Seen { before: now, now, written: Some(written) };
         self.store_compared(path, seen, document.as_bytes(), &Processes::default())?;
-        self.names.zarr2.note_written(path, written);
+        self.names.zarr2.note_written(path, written, by);
         self.names.zarr2.early_attributes.lock().remove(path);
         self.names.zarr2.removed_files.lock().retain(|place| place.node() != Some(path));
         let is_wanted = self.names.zarr2.wants_copies.lock().remove(path);
@@ -108,7 +126,10 @@ impl DocumentWriter {
     pub fn settle_early_attributes(&self, path: &NodePath) -> Result<()> {
         let attributes = self.names.zarr2.early_attributes.lock().remove(path);
         match attributes {
-            Some(text) => self.store_zarr2(&Place::Attributes(path.clone()), None, text.as_bytes()),
+            Some(text) => {
+                let place = Place::Attributes(path.clone());
+                self.store_zarr2(&place, None, text.as_bytes(), &Processes::default())
+            }
             None => Ok(()),
         }
     }
@@ -129,7 +150,10 @@ impl DocumentWriter {
                 self.names.zarr2.removed_files.lock().insert(place.clone());
                 Ok(())
             }
-            Place::Attributes(_) => self.store_zarr2(place, None, b"{}").at(place.shown()),
+            Place::Attributes(_) => {
+                let erased = self.store_zarr2(place, None, b"{}", &Processes::default());
+                erased.at(place.shown())
+            }
             _ => {
                 let edit = Edit { consolidated: Some(false), ..Edit::default() };
                 self.core.hierarchy.changes().edit(path, &edit)?;
@@ -140,11 +164,32 @@ impl DocumentWriter {
     }
 }
 
+/// Returns the metadata file of an array as a program has seen it, with the fill value as it is
+/// shown now, if both are that of the array: whether it is shown depends on the attributes, which
+/// may have changed since.
+fn with_fill_as_shown(node: &Node, seen: &str, now: &str) -> Result<String> {
+    const FILL: &str = "fill_value";
+    let mut text = Text::parse(seen.as_bytes())?;
+    let shown = json::parse_object(now.as_bytes())?.shift_remove(FILL);
+    let lowered = Dialect::V2.lower(Some(NodeKind::Array), seen.as_bytes()).node;
+    if let (Some(array), Some(shown)) = (node.array(), shown)
+        && let Ok(model::Node::Array(known)) = lowered
+        && known.dtype == array.model().dtype
+    {
+        let array = array.model();
+        let is_its_fill = known.fill.item(&known.dtype) == array.fill.item(&array.dtype);
+        if is_its_fill || !known.fill.is_defined() {
+            text.set(&[FILL], &shown)?;
+        }
+    }
+    Ok(text.into_string())
+}
+
 /// Fails unless a program wrote consolidated metadata. The mount generates its own, so another file
 /// of this name would be lost.
 fn check_consolidated(text: &str) -> Result<()> {
     let document =
-        crate::json::parse_object(text.as_bytes()).map_err(|error| error.of_kind(Kind::Invalid))?;
+        json::parse_object(text.as_bytes()).map_err(|error| error.of_kind(Kind::Invalid))?;
     if document.contains_key("zarr_consolidated_format") {
         return Ok(());
     }
@@ -153,5 +198,5 @@ fn check_consolidated(text: &str) -> Result<()> {
 
 /// Whether a metadata file describes an array.
 fn is_array(text: &str) -> bool {
-    crate::json::parse_object(text.as_bytes()).is_ok_and(|document| document.contains_key("shape"))
+    json::parse_object(text.as_bytes()).is_ok_and(|document| document.contains_key("shape"))
 }

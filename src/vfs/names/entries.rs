@@ -56,11 +56,12 @@ impl Listings {
         if chunk_names.are_of_places() {
             return Ok(names);
         }
+        let lists_fill = self.names.zarr2.lists_fill(path, &array);
         let others = names.filter_map(move |found| match found {
             Ok((_, Place::ChunkDir(..))) => None,
             Ok((_, place @ Place::Chunk(..))) => match &place {
                 // It has no dimensions.
-                Place::Chunk(_, coords) if coords.indices().is_empty() => {
+                Place::Chunk(_, coords) if coords.indices().is_empty() && !lists_fill => {
                     Some(Ok((chunk_names.name_of(coords), place)))
                 }
                 _ => None,
@@ -68,10 +69,10 @@ impl Listings {
             Ok((name, _)) if name == CHUNKS => None,
             other => Some(other),
         });
-        if array.grid().rank() == 0 {
+        if array.grid().rank() == 0 && !lists_fill {
             return Ok(Box::new(others));
         }
-        if chunk_names.has_directories() {
+        if chunk_names.has_directories() && array.grid().rank() > 0 {
             let chunks = self.entries(&Place::ChunkDir(path.clone(), Vec::new()))?;
             return Ok(Box::new(others.chain(chunks)));
         }

@@ -25,6 +25,7 @@ use crate::hierarchy::{Bounds, Content, Node, Sources, Text, TextCache, Wanted, 
 use crate::metadata::shown::Copies;
 use crate::metadata::zarr2::{ArrayExtras, Documents};
 use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath, zarr2};
+use crate::vfs::authors::Processes;
 use crate::vfs::core::Core;
 use crate::vfs::options::Form;
 
@@ -53,6 +54,8 @@ pub(in crate::vfs) struct Zarr2 {
 struct Spelled {
     /// Whether there is no fill value.
     lacks_fill: bool,
+    /// The programs that wrote it.
+    makers: Processes,
     /// The compressor as it was written, and as it reads back: blosc may choose a shuffle.
     compressor: Option<(Value, Value)>,
 }
@@ -134,9 +137,7 @@ impl Zarr2 {
         }
         let Ok(Some(node)) = self.core.hierarchy.node(path) else { return false };
         let context = self.extras_of(&node);
-        if context.is_null {
-            // A program made the array without a fill value, and now creates its chunks: a name
-            // that it has not yet created must not exist.
+        if context.is_null && self.is_being_made(path) {
             return false;
         }
         !array.is_encoded()
@@ -147,6 +148,13 @@ impl Zarr2 {
                 context,
             )
             .is_ok_and(|shown| shown.shows_fill)
+    }
+
+    /// Whether the program that made an array without a fill value still runs. It may be creating
+    /// the chunks, as `cp -r` and `unzip` do: a name that it has not yet created must not exist.
+    fn is_being_made(&self, path: &NodePath) -> bool {
+        let makers = self.spelled.lock().get(path).map(|it| it.makers.clone());
+        makers.is_some_and(|makers| makers.may_live())
     }
 
     /// Returns `place` if its attributes or consolidated metadata exist.
@@ -385,7 +393,7 @@ impl Zarr2 {
     }
 
     /// Remembers what the metadata file of an array has in a form that is not stored.
-    pub fn note_written(&self, path: &NodePath, written: &str) {
+    pub fn note_written(&self, path: &NodePath, written: &str, by: &Processes) {
         let document = crate::json::parse_object(written.as_bytes()).unwrap_or_default();
         let is_null = document.get("fill_value").is_none_or(Value::is_null);
         let lacks_fill = is_null && document.contains_key("shape");
@@ -396,7 +404,8 @@ impl Zarr2 {
         });
         let mut spelled = self.spelled.lock();
         if lacks_fill || compressor.is_some() {
-            spelled.insert(path.clone(), Spelled { lacks_fill, compressor });
+            let makers = by.clone();
+            spelled.insert(path.clone(), Spelled { lacks_fill, makers, compressor });
         } else {
             spelled.remove(path);
         }
