@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
 
-use super::apart;
 use super::failure::{Failure, failed};
+use super::outputs;
 use crate::fuse;
 use crate::printable::escaped;
 use crate::sys::{self, AppendedFile};
@@ -197,7 +197,7 @@ fn repeated(message: &str, count: u64) -> String {
 /// by then, and the daemon would wait for itself. Fails if the path is a link of another user.
 fn open(path: &Path) -> io::Result<(File, AppendedFile)> {
     drop(sys::open_log(path)?);
-    let place = AppendedFile::at(&apart::real(path)?)?;
+    let place = AppendedFile::at(&outputs::real(path)?)?;
     Ok((place.open()?, place))
 }
 

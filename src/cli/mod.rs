@@ -31,6 +31,7 @@ mod mounted;
 mod notify;
 mod obstacles;
 mod open;
+mod outputs;
 mod pack;
 mod pages;
 mod plot;

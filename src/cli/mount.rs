@@ -9,7 +9,7 @@ use super::failure::{Failure, failed};
 use super::serving::{At, Starter};
 use super::typed::Typed;
 use super::words::{Flags, with_options};
-use super::{apart, daemon, obstacles, open, print, umount};
+use super::{apart, daemon, obstacles, open, outputs, print, umount};
 use crate::sys;
 
 /// The directory of the descriptors of a process, as programs name a FUSE device that they inherit.
@@ -35,7 +35,7 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
     let source = mount.source()?;
     if device.is_none() {
         apart::check(&source, &mountpoint)?;
-        apart::check_outputs(&args.options.outputs(), &mountpoint)?;
+        outputs::check(&args.options.outputs(), &mountpoint)?;
     }
     if args.fake {
         let hierarchy = mount.open_hierarchy(&source)?;

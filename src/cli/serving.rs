@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{getpid, kill_process, setsid};
 
@@ -268,7 +268,7 @@ impl Signals {
             (Signal::HangUp, HangUp::ReopenLog) => logger::reopen(),
             // `zarrfs umount --rescue` saves what is not stored.
             (Signal::GiveUp, _) => {
-                if self.vfs.signs().is_some() {
+                if self.vfs.silence().is_some() {
                     log::warn!("the mount gives its server up, and keeps what is not stored");
                 }
                 self.vfs.give_up();
@@ -326,26 +326,23 @@ fn end_by_signal(ending: &Ending, vfs: &Vfs) -> bool {
 enum Away {
     /// Each request is made for the time of `--retry-for`.
     Wait,
-    /// It is given up if it shows no sign for [`umount::SILENCE`]. Whoever has asked the mount to
-    /// end would kill it otherwise, and nobody would learn what is lost.
+    /// It is given up if it shows no sign for [`umount::SILENCE`]. The program that has sent the
+    /// signal would kill the mount otherwise, and no log would name the lost changes.
     GiveUp,
 }
 
 /// Stores what is left.
 fn sync(vfs: &Vfs, server: Away) -> crate::error::Result<()> {
-    if server == Away::Wait || vfs.signs().is_none() {
+    if server == Away::Wait || vfs.silence().is_none() {
         return vfs.sync();
     }
     thread::scope(|scope| {
         let (done, ended) = mpsc::channel::<()>();
         scope.spawn(move || {
-            let (mut signs, mut since) = (vfs.signs(), Instant::now());
             while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                if vfs.signs() != signs {
-                    (signs, since) = (vfs.signs(), Instant::now());
-                } else if since.elapsed() >= umount::SILENCE {
+                if vfs.silence().is_some_and(|silence| silence >= umount::SILENCE) {
                     log::warn!(
-                        "the server has answered nothing for {} s, so the mount no longer waits for \
+                        "the server has stored nothing for {} s, so the mount no longer waits for \
                          it",
                         umount::SILENCE.as_secs()
                     );

@@ -16,7 +16,7 @@ use super::args::Umount;
 use super::failure::{Failure, failed};
 use super::processes::FileSystem;
 use super::stats::Stats;
-use super::{apart, print, processes, rescue};
+use super::{outputs, print, processes, rescue};
 use crate::sys;
 
 /// The longest time that the daemon may take to end after the mount has ended.
@@ -72,7 +72,7 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     let mountpoint = located(&args.mountpoint)?;
     let daemon = if is_fuse(&mountpoint)? { daemon_of(&mountpoint) } else { None };
     let daemon = daemon.ok_or_else(|| failed(format!("{shown}: no hierarchy is mounted there")))?;
-    apart::check_outputs(&[("--rescue", args.rescue.as_deref())], &mountpoint)?;
+    outputs::check(&[("--rescue", args.rescue.as_deref())], &mountpoint)?;
     let daemon = Daemon::new(daemon, &mountpoint);
     if args.rescue.is_some() && !processes::users_of(&mountpoint).is_empty() {
         // Its programs would lose a server that is given up, and go on without it.
@@ -115,6 +115,8 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
              unmounts it and discards them"
         )));
     }
+    // All is saved: the daemon need not try to store it while it ends.
+    daemon.give_up();
     now(&mountpoint, Busy::Refuse)?;
     daemon.wait()?;
     Err(Failure::Rescued(format!("{shown}: not everything is stored: {error}; {summary}")))
@@ -140,8 +142,8 @@ fn sync(mountpoint: &Path, daemon: &Daemon, has_rescue: bool) -> std::io::Result
     let asked = mountpoint.to_owned();
     // A mount that waits for its server may not answer this, either.
     let looking = thread().spawn(move || {
-        let signs = || Stats::of(&asked)?.number("server_signs_total");
-        while report.send(signs()).is_ok()
+        let silence = || Stats::of(&asked)?.number("server_silence_milliseconds");
+        while report.send(silence()).is_ok()
             && is_done.recv_timeout(LOOK_FOR_SIGNS) == Err(RecvTimeoutError::Timeout)
         {}
     })?;
@@ -154,14 +156,14 @@ fn sync(mountpoint: &Path, daemon: &Daemon, has_rescue: bool) -> std::io::Result
     synced
 }
 
-/// Waits for the result of a sync. If the signs of the server that are reported stay the same for
-/// [`SILENCE`], has the daemon give the server up.
+/// Waits for the result of a sync. If the silence of the server that is reported reaches
+/// [`SILENCE`], or nothing is reported for so long, has the daemon give the server up.
 fn watched(
     told: &Receiver<std::io::Result<()>>,
     reported: &Receiver<Option<u64>>,
     daemon: &Daemon,
 ) -> std::io::Result<()> {
-    let (mut before, mut since) = (None, Instant::now());
+    let mut since = Instant::now();
     loop {
         match told.recv_timeout(LOOK_FOR_SIGNS) {
             Ok(synced) => return synced,
@@ -170,9 +172,11 @@ fn watched(
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if let Some(now) = reported.try_iter().flatten().last().filter(|now| before != Some(*now)) {
-            (before, since) = (Some(now), Instant::now());
-        } else if since.elapsed() >= SILENCE {
+        let is_working = |silence: u64| u128::from(silence) < SILENCE.as_millis();
+        let last = reported.try_iter().flatten().last();
+        if last.is_some_and(is_working) {
+            since = Instant::now();
+        } else if last.is_some() || since.elapsed() >= SILENCE {
             daemon.give_up();
             since = Instant::now();
         }

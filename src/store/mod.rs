@@ -180,9 +180,8 @@ pub struct Requests {
     pub received_len: u64,
     /// The bytes of values that were sent.
     pub sent_len: u64,
-    /// Answers of the server without an error, and parts of requests and answers: signs that it
-    /// works.
-    pub signs: u64,
+    /// How long the server has shown no sign of its work while requests were under way.
+    pub silence: Duration,
     /// Reads that the disk cache answered.
     pub disk_hits: u64,
     /// The bytes of values in them.
@@ -200,7 +199,7 @@ impl Requests {
             deletes: self.deletes.saturating_add(other.deletes),
             received_len: self.received_len.saturating_add(other.received_len),
             sent_len: self.sent_len.saturating_add(other.sent_len),
-            signs: self.signs.saturating_add(other.signs),
+            silence: self.silence.max(other.silence),
             disk_hits: self.disk_hits.saturating_add(other.disk_hits),
             disk_len: self.disk_len.saturating_add(other.disk_len),
         }

@@ -125,10 +125,11 @@ impl ObjectServer {
         Arc::clone(if has_answered { &self.clients.reader } else { &self.clients.first })
     }
 
-    /// Runs a request, and reports its result. A refusal is tried again with new credentials, if
-    /// there may be some.
+    /// Runs a request that stores `len` bytes, and reports its result. A refusal is tried again with
+    /// new credentials, if there may be some.
     fn run<T: Send + 'static, F: Future<Output = object_store::Result<T>> + Send>(
         &self,
+        len: u64,
         request: impl Fn(Arc<Progress>) -> F + Send + Sync + 'static,
         report: Report<T>,
     ) {
@@ -138,6 +139,8 @@ impl ObjectServer {
         let is_first = !has_answered.load(Ordering::Relaxed);
         let retry_for = if is_first { self.retry_for.min(FIRST) } else { self.retry_for };
         self.runner.run(async move {
+            let _under_way = signs.begin(len);
+            let noted = Arc::clone(&signs);
             let progress = Arc::new(Progress::begin(signs));
             let tries = || {
                 progress
@@ -146,6 +149,7 @@ impl ObjectServer {
             let began = SystemTime::now();
             let result = tries().await;
             if result.is_ok() {
+                noted.note();
                 has_answered.store(true, Ordering::Relaxed);
             }
             report(match (result, credentials) {
@@ -169,8 +173,8 @@ impl Server for ObjectServer {
         self.runner.stop();
     }
 
-    fn signs(&self) -> u64 {
-        self.clients.signs.count()
+    fn silence(&self) -> Duration {
+        self.clients.signs.silence()
     }
 
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
@@ -199,7 +203,7 @@ impl Server for ObjectServer {
                 }
             }
         };
-        self.run(request, report);
+        self.run(0, request, report);
     }
 
     fn put(&self, key: &Key, bytes: Vec<Bytes>, condition: Condition, report: Report<Stat>) {
@@ -225,7 +229,7 @@ impl Server for ObjectServer {
                 put.run(condition).await
             }
         };
-        self.run(request, report);
+        self.run(len, request, report);
     }
 
     fn delete(&self, keys: &[Key], report: Report<()>) {
@@ -246,7 +250,7 @@ impl Server for ObjectServer {
                 Ok(())
             }
         };
-        self.run(request, report);
+        self.run(0, request, report);
     }
 
     fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
@@ -271,7 +275,7 @@ impl Server for ObjectServer {
                 Ok(page_of(&prefix, depth, listed))
             }
         };
-        self.run(request, report);
+        self.run(0, request, report);
     }
 }
 

@@ -411,9 +411,10 @@ impl Vfs {
         }
     }
 
-    /// Returns how many signs there were that the server of a remote store works.
-    pub fn signs(&self) -> Option<u64> {
-        Some(self.core.hierarchy.store().read().requests()?.signs)
+    /// Returns how long the server of a remote store has shown no sign of its work while requests
+    /// were under way.
+    pub fn silence(&self) -> Option<Duration> {
+        Some(self.core.hierarchy.store().read().requests()?.silence)
     }
 
     /// Ends all waits for a remote store, unless something may have to be stored there.

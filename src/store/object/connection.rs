@@ -11,9 +11,9 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
 use object_store::{ClientOptions, Result};
-use reqwest::StatusCode;
 use reqwest::header::{CONTENT_RANGE, HeaderMap, LOCATION, RANGE};
 use reqwest::redirect::Policy;
+use reqwest::{Method, StatusCode};
 
 use super::failure::{LONGEST_OBJECT, unusable};
 use super::listed;
@@ -80,10 +80,12 @@ impl HttpService for Sender {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let has_range = request.headers().contains_key(RANGE);
         let is_list = request.uri().query().is_some_and(listed::is_request);
-        let (parts, body) = request.into_parts();
-        let request = HttpRequest::from_parts(parts, self.signs.noted_by(body).await?);
+        // A list of keys to erase is posted, too.
+        let stores = !matches!(*request.method(), Method::GET | Method::HEAD);
         let answered = self.client.call(request).await;
-        self.signs.note_answer(answered.as_ref().is_ok_and(|answer| works(answer.status())));
+        if stores {
+            self.signs.note_stored(answered.as_ref().is_ok_and(|answer| works(answer.status())));
+        }
         let response = answered?;
         let status = response.status();
         if let Some(target) = response.headers().get(LOCATION)

@@ -34,7 +34,7 @@ impl Progress {
     /// Notes that something has arrived.
     pub fn note(&self) {
         self.last.store(millis(self.began.elapsed()), Ordering::Relaxed);
-        self.signs.note_bytes();
+        self.signs.note();
     }
 
     /// Allows so much time for bytes that are sent.

@@ -1,82 +1,103 @@
-//! Signs that a server works: its answers, and the bytes that it takes or sends.
+//! Signs that a server works while requests are under way.
 //!
 //! A mount that ends gives a server up that shows none for a few seconds. A long value on a slow
-//! line has no answer for minutes, but the server takes its bytes meanwhile.
+//! line has no answer for longer than that, so its bytes have a time of their own. A server that
+//! refuses to store anything may still answer reads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use futures_util::TryStreamExt as _;
-use http_body_util::BodyExt as _;
-use object_store::client::{HttpError, HttpRequestBody};
-use object_store::{PutPayload, Result};
+use parking_lot::Mutex;
 
-/// The bytes of a request that count as one sign when the connection has taken them.
-const PIECE: usize = 64 << 10;
+/// The slowest line that a mount waits for when it ends, in bytes per second.
+const SLOWEST: u64 = 1 << 20;
 
-/// The signs of one server, which all its clients note.
-#[derive(Debug, Default)]
+/// The longest time that bytes under way add.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A failure is forgotten after this time, if nothing is under way.
+const FORGOTTEN: Duration = Duration::from_secs(10);
+
+/// The signs of one server, which all requests note.
+#[derive(Debug)]
 pub(super) struct Signs {
-    count: AtomicU64,
-    /// Whether the last answer was a failure of the server, or there was none. It may take the
-    /// bytes of any number of tries, and store nothing.
-    has_failed: AtomicBool,
+    /// A leaf lock.
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    /// How many requests are under way.
+    requests: usize,
+    /// The bytes that they store.
+    len: u64,
+    /// The last sign, or the first request after a time without any.
+    last: Instant,
+    /// When the last try to store something failed. Until one succeeds, nothing else is a sign.
+    failed: Option<Instant>,
+}
+
+/// A request that is under way until this is dropped.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    signs: Arc<Signs>,
+    len: u64,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut seen = self.signs.seen.lock();
+        seen.requests = seen.requests.saturating_sub(1);
+        seen.len = seen.len.saturating_sub(self.len);
+    }
+}
+
+impl Default for Signs {
+    fn default() -> Self {
+        let seen = Seen { requests: 0, len: 0, last: Instant::now(), failed: None };
+        Self { seen: Mutex::new(seen) }
+    }
 }
 
 impl Signs {
-    /// Returns how many there were.
-    pub fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
+    /// Begins a request that stores `len` bytes.
+    pub fn begin(self: &Arc<Self>, len: u64) -> UnderWay {
+        let mut seen = self.seen.lock();
+        if seen.requests == 0 && seen.failed.is_none_or(|at| at.elapsed() >= FORGOTTEN) {
+            (seen.last, seen.failed) = (Instant::now(), None);
+        }
+        seen.requests = seen.requests.saturating_add(1);
+        seen.len = seen.len.saturating_add(len);
+        UnderWay { signs: Arc::clone(self), len }
     }
 
-    /// Notes the end of a try: whether the server has answered, and does its work.
-    pub fn note_answer(&self, works: bool) {
-        self.has_failed.store(!works, Ordering::Relaxed);
-        self.note_bytes();
-    }
-
-    /// Notes that the server has taken or sent bytes.
-    pub fn note_bytes(&self) {
-        if !self.has_failed.load(Ordering::Relaxed) {
-            self.count.fetch_add(1, Ordering::Relaxed);
+    /// Returns how long there was none while requests were under way, without the time that their
+    /// bytes may take.
+    pub fn silence(&self) -> Duration {
+        let seen = self.seen.lock();
+        let for_bytes = match seen.failed {
+            None => Duration::from_secs(seen.len / SLOWEST).min(LONGEST),
+            Some(_) => Duration::ZERO,
+        };
+        match seen.requests {
+            0 => Duration::ZERO,
+            _ => seen.last.elapsed().saturating_sub(for_bytes),
         }
     }
 
-    /// Returns a body that notes its pieces while they are sent. One without a payload is short.
-    pub async fn noted_by(
-        self: &Arc<Self>,
-        body: HttpRequestBody,
-    ) -> Result<HttpRequestBody, HttpError> {
-        if body.as_bytes().is_some() {
-            return Ok(body);
+    /// Notes the end of a try to store something: whether the server has answered, and does its
+    /// work.
+    pub fn note_stored(&self, works: bool) {
+        self.seen.lock().failed = (!works).then(Instant::now);
+        self.note();
+    }
+
+    /// Notes an answer.
+    pub fn note(&self) {
+        let mut seen = self.seen.lock();
+        if seen.failed.is_none() {
+            seen.last = Instant::now();
         }
-        let payload: Vec<Bytes> = body.into_data_stream().try_collect().await?;
-        let pieces = payload.into_iter().flat_map(|mut bytes| {
-            std::iter::from_fn(move || {
-                (!bytes.is_empty()).then(|| bytes.split_to(bytes.len().min(PIECE)))
-            })
-        });
-        let sent = |bytes| Bytes::from_owner(Piece { bytes, signs: Arc::clone(self) });
-        Ok(pieces.map(sent).collect::<PutPayload>().into())
-    }
-}
-
-/// A part of a request. The connection drops it when it was sent.
-struct Piece {
-    bytes: Bytes,
-    signs: Arc<Signs>,
-}
-
-impl AsRef<[u8]> for Piece {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Piece {
-    fn drop(&mut self) {
-        self.signs.note_bytes();
     }
 }
 
@@ -84,31 +105,36 @@ impl Drop for Piece {
 mod tests {
     use super::*;
 
+    const MOMENT: Duration = Duration::from_millis(200);
+
     #[test]
-    fn bytes_count_until_the_server_fails_and_again_after_an_answer() {
-        let signs = Signs::default();
-        signs.note_bytes();
-        signs.note_answer(true);
-        assert_eq!(signs.count(), 2);
-        signs.note_answer(false);
-        signs.note_bytes();
-        assert_eq!(signs.count(), 2, "each try of a server that is away sends bytes");
-        signs.note_answer(true);
-        signs.note_bytes();
-        assert_eq!(signs.count(), 4);
+    fn a_server_is_silent_while_requests_are_under_way_without_a_sign() {
+        let signs = Arc::<Signs>::default();
+        std::thread::sleep(MOMENT);
+        assert_eq!(signs.silence(), Duration::ZERO, "nobody has asked");
+        let request = signs.begin(0);
+        assert!(signs.silence() < MOMENT, "it was asked now");
+        std::thread::sleep(MOMENT);
+        assert!(signs.silence() >= MOMENT);
+        signs.note();
+        assert!(signs.silence() < MOMENT);
+        signs.note_stored(false);
+        std::thread::sleep(MOMENT);
+        signs.note();
+        assert!(signs.silence() >= MOMENT, "it answers reads, but stores nothing");
+        signs.note_stored(true);
+        assert!(signs.silence() < MOMENT);
+        drop(request);
+        assert_eq!(signs.silence(), Duration::ZERO);
     }
 
-    #[tokio::test(flavor = "current_thread")]
-    async fn each_piece_of_a_long_value_is_a_sign_when_it_is_sent() {
+    #[test]
+    fn the_bytes_of_a_long_value_have_time_until_a_try_fails() {
         let signs = Arc::<Signs>::default();
-        let bytes: Bytes = (0..3 * PIECE + 1).map(|at| at.to_le_bytes()[1]).collect();
-        let payload: PutPayload = [bytes.slice(..9), bytes.slice(9..)].into_iter().collect();
-        let body = signs.noted_by(payload.into()).await.expect("noted");
-        assert_eq!((body.content_length(), signs.count()), (bytes.len(), 0));
-        let pieces: Vec<Bytes> = body.into_data_stream().try_collect().await.expect("pieces");
-        assert_eq!((pieces.len(), signs.count()), (5, 0));
-        assert!(pieces.concat() == bytes);
-        drop(pieces);
-        assert_eq!(signs.count(), 5);
+        let _long = signs.begin(SLOWEST * 3);
+        std::thread::sleep(MOMENT);
+        assert_eq!(signs.silence(), Duration::ZERO);
+        signs.note_stored(false);
+        assert!(signs.silence() >= MOMENT);
     }
 }

@@ -18,7 +18,6 @@ pub(super) struct Counted {
     deletes: AtomicU64,
     received_len: Arc<AtomicU64>,
     sent_len: AtomicU64,
-    answered: Arc<AtomicU64>,
 }
 
 impl Counted {
@@ -31,7 +30,6 @@ impl Counted {
             deletes: AtomicU64::new(0),
             received_len: Arc::default(),
             sent_len: AtomicU64::new(0),
-            answered: Arc::default(),
         }
     }
 
@@ -45,21 +43,10 @@ impl Counted {
             deletes: count(&self.deletes),
             received_len: count(&self.received_len),
             sent_len: count(&self.sent_len),
-            signs: count(&self.answered).saturating_add(self.server.signs()),
+            silence: self.server.silence(),
             disk_hits: 0,
             disk_len: 0,
         }
-    }
-}
-
-impl Counted {
-    /// Counts an answer before it is reported.
-    fn counting<T: 'static>(&self, report: Report<T>) -> Report<T> {
-        let answered = Arc::clone(&self.answered);
-        Box::new(move |answer| {
-            answered.fetch_add(u64::from(answer.is_ok()), Ordering::Relaxed);
-            report(answer);
-        })
     }
 }
 
@@ -71,7 +58,6 @@ impl Server for Counted {
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
         self.gets.fetch_add(1, Ordering::Relaxed);
         let received = Arc::clone(&self.received_len);
-        let report = self.counting(report);
         let counted: Report<Option<Value>> = Box::new(move |answer| {
             if let Ok(Some(value)) = &answer {
                 received.fetch_add(len_of(&value.bytes), Ordering::Relaxed);
@@ -85,12 +71,12 @@ impl Server for Counted {
         self.puts.fetch_add(1, Ordering::Relaxed);
         let len = bytes.iter().map(|some| len_of(some)).fold(0, u64::saturating_add);
         self.sent_len.fetch_add(len, Ordering::Relaxed);
-        self.server.put(key, bytes, condition, self.counting(report));
+        self.server.put(key, bytes, condition, report);
     }
 
     fn delete(&self, keys: &[Key], report: Report<()>) {
         self.deletes.fetch_add(1, Ordering::Relaxed);
-        self.server.delete(keys, self.counting(report));
+        self.server.delete(keys, report);
     }
 
     fn stop(&self) {
@@ -107,7 +93,7 @@ impl Server for Counted {
 
     fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
         self.lists.fetch_add(1, Ordering::Relaxed);
-        self.server.list(prefix, depth, start, self.counting(report));
+        self.server.list(prefix, depth, start, report);
     }
 
     fn has_tag(&self, stat: &Stat, tag: &str) -> Option<bool> {

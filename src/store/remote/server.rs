@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -67,10 +68,9 @@ pub(crate) trait Server: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Returns how many signs there were that the server works, beside the answers to these
-    /// requests: parts of them that it has taken, parts of its answers.
-    fn signs(&self) -> u64 {
-        0
+    /// Returns how long it has shown no sign of its work while requests were under way.
+    fn silence(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Ends all requests: those under way are not answered, and no more are made.

@@ -172,11 +172,15 @@ impl Reports {
             ("requests_list_total", "Requests for pages of listings.", made.lists),
             ("requests_put_total", "Requests that store a value.", made.puts),
             ("requests_delete_total", "Requests that erase values.", made.deletes),
-            ("server_signs_total", "Signs that the server works: answers, and parts.", made.signs),
             ("received_bytes_total", "Bytes of values that were received.", made.received_len),
             ("sent_bytes_total", "Bytes of values that were sent.", made.sent_len),
             ("disk_cache_hits_total", "Reads that the disk cache answered.", made.disk_hits),
             ("disk_cache_bytes_total", "Bytes of values in them.", made.disk_len),
+            (
+                "server_silence_milliseconds",
+                "How long the server has shown no sign of its work while requests were under way.",
+                u64::try_from(made.silence.as_millis()).unwrap_or(u64::MAX),
+            ),
         ]
     }
 
