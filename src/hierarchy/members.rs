@@ -174,8 +174,9 @@ impl Hierarchy {
     fn note_other_dialect(&self, path: &NodePath) -> Result<()> {
         let dialect = self.dialect_of(path);
         let directory = dialect.children_prefix(path)?;
-        if directory != dialect.chunk_prefix(path)? {
-            return Ok(()); // Drafts keep metadata files in a tree of their own.
+        // A search for implicit groups notes them, and drafts keep metadata files in another tree.
+        if dialect.has_implicit_groups() || directory != dialect.chunk_prefix(path)? {
+            return Ok(());
         }
         let own: Vec<Key> = dialect.document_keys(path)?.into_iter().map(|(_, key)| key).collect();
         let keys =
