@@ -87,8 +87,8 @@ impl Directories {
         self.known.lock().extend(taken);
     }
 
-    /// Keeps changes of attributes of the directory at `path` until it becomes a node. `false` if it
-    /// is none that only this mount knows, or has a document in the store already.
+    /// Keeps changes of attributes of the directory at `path` until it becomes a node. `false` if
+    /// it is none that only this mount knows, or has a document in the store already.
     pub(super) fn keep_attributes(&self, path: &NodePath, edit: &Edit) -> bool {
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(path) else { return false };

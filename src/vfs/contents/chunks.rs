@@ -49,7 +49,7 @@ pub(in crate::vfs) struct ChunkWriter {
     pub names: Arc<Names>,
     pub stored: Arc<StoredFiles>,
     pub unsynced: Arc<Unsynced>,
-    /// Who stored which chunks in the last minute.
+    /// The programs that stored chunks in the last minute.
     pub latest: Latest,
     /// How many threads store in the background.
     pub storing: Arc<AtomicUsize>,

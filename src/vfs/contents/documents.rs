@@ -44,8 +44,8 @@ pub(in crate::vfs) struct DocumentWriter {
 }
 
 impl DocumentWriter {
-    /// Stores `written`, which the programs `by` wrote, as the metadata file at `path`: a new node, or
-    /// an edit of the one that they saw as `shown`.
+    /// Stores `written`, which the programs `by` wrote, as the metadata file at `path`: a new node,
+    /// or an edit of the one that they saw as `shown`.
     pub fn store_document(
         &self,
         path: &NodePath,

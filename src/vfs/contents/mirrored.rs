@@ -2,10 +2,10 @@
 //!
 //! A program that mirrors a store into a mount (`rsync`, `cp -r`, `tar`) brings metadata files and
 //! chunks as they are there: big endian, transposed, compressed. The first time, this makes an
-//! array *as written*. In a later mount the array is shown decoded, and the same metadata file comes
-//! again. It describes the stored array in another form, so the files of the array have that form
-//! from then on. Chunks that the same program brought before the metadata file were taken in the old
-//! form; they are taken again in the new one.
+//! array *as written*. In a later mount the array is shown decoded, and the same metadata file
+//! comes again. It describes the stored array in another form, so the files of the array have that
+//! form from then on. Chunks that the same program brought before the metadata file were taken in
+//! the old form; they are taken again in the new one.
 
 use std::sync::Arc;
 use std::time::Instant;
