@@ -65,10 +65,8 @@ impl DocumentWriter {
         let Ok(raised) = self.core.hierarchy.raise(path, written) else { return Vec::new() };
         let keys = raised.keys();
         let form = |encoded| NodeForm { encoded, keys, is_zarr2: false };
-        let Some(encoded) = raised.encoded() else {
-            let files = ShownChunks::decoded(array.model(), array.chunk_shape());
-            return vec![(form(None), ShownChunks { keys, ..files })];
-        };
+        // A program that has stored encoded chunks does not get them decoded by a metadata file.
+        let Some(encoded) = raised.encoded() else { return Vec::new() };
         let mut forms = Vec::new();
         let is_same = |new: &Arc<Array>| new.model().means_same(array.model());
         if encoded.levels == Levels::Mount && raised.array().is_some_and(is_same) {
