@@ -96,7 +96,7 @@ mod tests {
 
     use super::describe::Plot;
     use super::*;
-    use crate::metadata::{Policy, Shards};
+    use crate::metadata::Shards;
     use crate::view::cut::Region;
 
     fn parse(args: &[&str]) -> Result<Args, clap::Error> {
