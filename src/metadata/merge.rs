@@ -126,9 +126,7 @@ pub fn describe_one_node(one: &[u8], other: &[u8]) -> bool {
         Ok(Node::Group(_)) | Err(_) => None,
     };
     if let (Some(one), Some(other)) = (array(one), array(other)) {
-        return one.dtype == other.dtype
-            && one.shape.len() == other.shape.len()
-            && one.fill.item(&one.dtype) == other.fill.item(&other.dtype);
+        return one.means_same(&other);
     }
     let (Ok(one), Ok(other)) = (json::parse_object(one), json::parse_object(other)) else {
         return false;
