@@ -162,32 +162,30 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// Replaces bytes inside encoded chunks. Each part begins at its offset; a chunk must exist and
     /// keeps its length. Keeps concurrent changes of other writers.
     fn set_partial_values(&self, parts: &[(Coords, u64, Bytes)]) -> Result<()> {
-        let mut by_value: BTreeMap<Key, BTreeMap<&Coords, Vec<(u64, Bytes)>>> = BTreeMap::new();
+        let mut by_chunk: BTreeMap<&Coords, Vec<(u64, Bytes)>> = BTreeMap::new();
         for (coords, start, bytes) in parts {
-            let chunks = by_value.entry(self.key(coords)?).or_default();
-            chunks.entry(coords).or_default().push((*start, bytes.clone()));
+            by_chunk.entry(coords).or_default().push((*start, bytes.clone()));
         }
-        for by_chunk in by_value.values() {
-            // An empty read reports a damaged chunk, while a stat does not.
-            let ranges: Vec<(Coords, ByteRange)> =
-                by_chunk.keys().map(|coords| ((*coords).clone(), ByteRange::first(0))).collect();
-            let take_turn =
-                || ranges.first().map_or(Ok(None), |(coords, _)| self.take_turn(coords));
-            retried(take_turn, || {
-                let mut changes = Vec::with_capacity(ranges.len());
-                for ((coords, parts), old) in by_chunk.iter().zip(self.get_partial_values(&ranges)?)
-                {
-                    let stat = old.ok_or_else(Error::not_found).at(coords)?.stat;
-                    changes.push(Change {
-                        coords: (*coords).clone(),
-                        value: Some(Piece::overlay(stat.len, parts).at(coords)?),
-                        condition: Condition::Unchanged(stat.version),
-                    });
-                }
-                self.update(changes).map(drop)
-            })?;
-        }
-        Ok(())
+        // An empty read reports a damaged chunk, while a stat does not.
+        let ranges: Vec<(Coords, ByteRange)> =
+            by_chunk.keys().map(|coords| ((*coords).clone(), ByteRange::first(0))).collect();
+        let take_turn = || match &ranges[..] {
+            [(coords, _)] => self.take_turn(coords),
+            // A thread takes one turn at a time.
+            _ => Ok(None),
+        };
+        retried(take_turn, || {
+            let mut changes = Vec::with_capacity(ranges.len());
+            for ((coords, parts), old) in by_chunk.iter().zip(self.get_partial_values(&ranges)?) {
+                let stat = old.ok_or_else(Error::not_found).at(coords)?.stat;
+                changes.push(Change {
+                    coords: (*coords).clone(),
+                    value: Some(Piece::overlay(stat.len, parts).at(coords)?),
+                    condition: Condition::Unchanged(stat.version),
+                });
+            }
+            self.update(changes).map(drop)
+        })
     }
 
     /// Erases chunks, and skips those that are not stored.

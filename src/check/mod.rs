@@ -86,18 +86,10 @@ pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Resul
         let counts = targets.iter().map(|target| counter(target).load(Ordering::Relaxed));
         counts.fold(0, u64::saturating_add)
     };
-    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     summary.values = sum(|target| &target.value_count);
     summary.chunks_stored = sum(|target| &target.chunk_count);
     if lists_chunks {
-        let missing = targets.iter().filter(|target| {
-            target.array.not_understood().is_none() && !target.is_unlisted.load(Ordering::Relaxed)
-        });
-        let missing = missing.map(|target| {
-            let known = load(&target.chunk_count).saturating_add(load(&target.unread_count));
-            target.possible().saturating_sub(known)
-        });
-        summary.chunks_missing = missing.fold(0, u64::saturating_add);
+        summary.chunks_missing = missing_in(&targets);
         summary.chunks_unread = sum(|target| &target.unread_count);
     }
     summary.chunks_read = load(&counters.read);
@@ -106,6 +98,22 @@ pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Resul
     summary.unchecked = tally.unchecked();
     summary.decoded_len = load(&counters.decoded_len);
     Ok(summary)
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// Returns how many chunks are not stored.
+fn missing_in(targets: &[Arc<Target>]) -> u64 {
+    let listed = targets.iter().filter(|target| {
+        target.array.not_understood().is_none() && !target.is_unlisted.load(Ordering::Relaxed)
+    });
+    let missing = listed.map(|target| {
+        let known = load(&target.chunk_count).saturating_add(load(&target.unread_count));
+        target.possible().saturating_sub(known)
+    });
+    missing.fold(0, u64::saturating_add)
 }
 
 /// Reports what the walks did not see, unless a finding says it already.

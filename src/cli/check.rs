@@ -249,6 +249,14 @@ impl Watch for Printer {
     }
 }
 
+/// Returns what was not checked, by its words.
+fn not_checked(summary: &Summary) -> Option<String> {
+    let counts = summary.not_checked();
+    let all = counts.iter().fold(0_u64, |all, (count, _)| all.saturating_add(*count));
+    let words: Vec<String> = counts.iter().map(|(count, word)| format!("{count} {word}")).collect();
+    (!words.is_empty()).then(|| format!("{all} not checked: {}", words.join(", ")))
+}
+
 fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
     let [damaged, suspect, notes] =
         [Severity::Damaged, Severity::Suspect, Severity::Note].map(|one| printer.count(one));
@@ -298,13 +306,7 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
         parts.push(chunks.join(", "));
         parts.push(format!("{} decoded", size::human(summary.decoded_len)));
     }
-    let not_checked = summary.not_checked();
-    if !not_checked.is_empty() {
-        let all = not_checked.iter().fold(0_u64, |all, (count, _)| all.saturating_add(*count));
-        let words: Vec<String> =
-            not_checked.iter().map(|(count, word)| format!("{count} {word}")).collect();
-        parts.push(format!("{all} not checked: {}", words.join(", ")));
-    }
+    parts.extend(not_checked(summary));
     let notes = size::counted(notes, "note");
     parts.push(format!("{damaged} damaged, {suspect} suspect, {notes}"));
     let tenths = elapsed.as_millis() / 100;

@@ -48,6 +48,13 @@ pub struct At<'p> {
     pub device: Option<OwnedFd>,
 }
 
+/// Leaves the session of the parent, which is told that the mount is ready. Not before the mount:
+/// autofs lets only processes in the group of systemd use a mountpoint that it waits for.
+fn become_ready() -> Result<(), Failure> {
+    setsid().map_err(io::Error::from)?;
+    daemon::report_ready()
+}
+
 impl Typed<'_> {
     /// Mounts the source, and returns when the mount has ended. `unwritable` is the reason why it
     /// is read-only, if the user has not asked for that.
@@ -96,21 +103,12 @@ impl Typed<'_> {
         }
         match starter {
             Starter::Foreground { .. } => notify::send(notify::READY),
-            Starter::Mount => {
-                // Not before the mount: autofs lets only processes in the group of systemd use a
-                // mountpoint that it waits for.
-                setsid().map_err(io::Error::from)?;
-                daemon::report_ready()?;
-            }
+            Starter::Mount => become_ready()?,
             Starter::Exec(server) => server.open(&vfs, mounted.stopper())?,
         }
         let (shown, place) = (source.spelled(), at.path.display());
         log::info!("{shown} is mounted on {place}");
-        let ending = match (directory, starter) {
-            (Some(directory), _) => Ending::Unmount(directory.to_owned()),
-            (None, Starter::Exec(server)) => Ending::AfterTasks(Arc::clone(server)),
-            (None, _) => Ending::Stop(mounted.stopper()),
-        };
+        let ending = Ending::of(directory, starter, mounted.stopper());
         let is_asked = Arc::<AtomicBool>::default();
         let signals = Signals {
             ending: Arc::new(ending),
@@ -233,6 +231,15 @@ enum Ending {
 }
 
 impl Ending {
+    /// Returns how a mount in this directory ends, or one on a device.
+    fn of(directory: Option<&Path>, starter: &Starter, stopper: Stopper) -> Self {
+        match (directory, starter) {
+            (Some(directory), _) => Self::Unmount(directory.to_owned()),
+            (None, Starter::Exec(server)) => Self::AfterTasks(Arc::clone(server)),
+            (None, _) => Self::Stop(stopper),
+        }
+    }
+
     /// Whether tasks still use the mount, and save their files.
     fn has_tasks(&self) -> bool {
         matches!(self, Self::AfterTasks(server) if !server.is_empty())

@@ -97,14 +97,24 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
              {remedy}save these changes elsewhere with --rescue DIR"
         )));
     };
+    save_and_unmount(args, dir, (&mountpoint, &daemon), &error)
+}
+/// Saves in `dir` what could not be stored because of `error`, and unmounts.
+fn save_and_unmount(
+    args: &Umount,
+    dir: &Path,
+    (mountpoint, daemon): (&Path, &Daemon),
+    error: &std::io::Error,
+) -> Result<(), Failure> {
+    let shown = args.mountpoint.display();
     // The daemon has them in memory; their paths in the mount cannot be read if the store is gone.
     let all = std::fs::read(mountpoint.join(".zarrfs/unstored-bytes"))
-        .map_err(|failure| unreadable_list(args, &error, &failure))?;
+        .map_err(|failure| unreadable_list(args, error, &failure))?;
     let mut rescue = rescue::Rescue::default();
     let unstored = rescue::Unstored::parse_with_bytes(&all);
-    let unstored = unstored.map_err(|failure| unreadable_list(args, &error, &failure))?;
+    let unstored = unstored.map_err(|failure| unreadable_list(args, error, &failure))?;
     if unstored.is_empty() {
-        return end_without_sync(&mountpoint, &daemon, &error);
+        return end_without_sync(mountpoint, daemon, error);
     }
     for (file, bytes) in unstored {
         rescue.add(dir, &file, || Ok(bytes.to_vec()));
@@ -118,7 +128,7 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
     }
     // All is saved: the daemon need not try to store it while it ends.
     daemon.give_up();
-    now(&mountpoint, Busy::Refuse)?;
+    now(mountpoint, Busy::Refuse)?;
     daemon.wait()?;
     Err(Failure::Rescued(format!("{shown}: not everything is stored: {error}; {summary}")))
 }

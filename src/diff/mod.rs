@@ -166,10 +166,8 @@ fn compare(
     if names_one != names_two {
         differ("dimension_names", [json!(names_one), json!(names_two)]);
     }
-    if !options.compares_values || model_one.shape != model_two.shape {
-        return Ok(None);
-    }
-    if !values::are_comparable(&model_one.dtype, &model_two.dtype) {
+    let are_comparable = values::are_comparable(&model_one.dtype, &model_two.dtype);
+    if !options.compares_values || model_one.shape != model_two.shape || !are_comparable {
         return Ok(None);
     }
     let difference = values::compare(array_one, array_two, path, options, watch)?;

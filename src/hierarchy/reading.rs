@@ -262,7 +262,8 @@ impl NodeReader<'_> {
                 found = Below::Files;
                 match key {
                     Ok(key) if dialect.is_document(&key) => return Ok(Below::Node),
-                    Ok(key) if dialect.is_node_of_other(&key) => {
+                    // A root without nodes is no hierarchy, which its reader reports.
+                    Ok(key) if !path.is_root() && dialect.is_node_of_other(&key) => {
                         let place = key.parent().as_str().trim_end_matches('/').to_owned();
                         not_seen.push((place, Word::Unsupported, OTHER_DIALECT.to_owned()));
                     }

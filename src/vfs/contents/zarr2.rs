@@ -56,20 +56,19 @@ impl DocumentWriter {
             return Err(Error::invalid("the node is an array: remove it first"));
         }
         let known = self.names.zarr2.documents_of(&node)?;
-        let (base, new) = match place {
-            Place::Attributes(_) => (
+        let (base, new) = if matches!(place, Place::Attributes(_)) {
+            (
                 zarr2::to_v3(kind, &known.document, Some(shown.unwrap_or(&known.attributes)))?,
                 zarr2::to_v3(kind, &known.document, Some(&written))?,
-            ),
-            _ => {
-                let seen = shown.map(|seen| with_fill_as_shown(&node, seen, &known.document));
-                let seen = seen.transpose()?;
-                let seen = seen.as_deref().unwrap_or(&known.document);
-                (
-                    zarr2::to_v3(kind, seen, Some(&known.attributes))?,
-                    zarr2::to_v3(kind, &written, Some(&known.attributes))?,
-                )
-            }
+            )
+        } else {
+            let seen = shown.map(|seen| with_fill_as_shown(&node, seen, &known.document));
+            let seen = seen.transpose()?;
+            let seen = seen.as_deref().unwrap_or(&known.document);
+            (
+                zarr2::to_v3(kind, seen, Some(&known.attributes))?,
+                zarr2::to_v3(kind, &written, Some(&known.attributes))?,
+            )
         };
         let now = zarr2::to_v3(kind, &known.document, Some(&known.attributes))?;
         let seen = Seen { before: Some(&base), now: Some(&now), written: Some(&written) };
