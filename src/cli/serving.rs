@@ -48,8 +48,8 @@ pub struct At<'p> {
     pub device: Option<OwnedFd>,
 }
 
-/// Leaves the session of the parent, which is told that the mount is ready. Not before the mount:
-/// autofs lets only processes in the group of systemd use a mountpoint that it waits for.
+/// Leaves the session of the parent, and reports to it that the mount is ready. Not before the
+/// mount: autofs lets only processes in the group of systemd use a mountpoint that it waits for.
 fn become_ready() -> Result<(), Failure> {
     setsid().map_err(io::Error::from)?;
     daemon::report_ready()

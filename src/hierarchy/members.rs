@@ -162,8 +162,8 @@ impl Hierarchy {
         self.known_child(path, self.node_since(path, since)?)
     }
 
-    /// Returns the node that was found in a directory, if it is one. A node of another dialect in it
-    /// is not shown, which is noted.
+    /// Returns what was found in a directory if it is a node. Notes a node of another dialect,
+    /// which is not shown.
     fn known_child(&self, path: &NodePath, found: Option<Arc<Node>>) -> Result<Option<Arc<Node>>> {
         if found.as_ref().is_some_and(|node| node.stored().is_none() && !node.is_closed()) {
             self.note_other_dialect(path)?;

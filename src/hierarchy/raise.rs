@@ -103,11 +103,11 @@ impl Hierarchy {
         Ok(Raised { document, content })
     }
 
-    /// Like [`Hierarchy::raise`], for a copy of `source` in this hierarchy, which a program made from
-    /// the metadata file that it was shown. The copy gets the stored metadata file of `source`, with
-    /// everything that is not shown (codecs, shards, spellings, unknown members). If programs see
-    /// attributes in a file of their own, it gets the codecs and shards. `None` if `source` cannot
-    /// say how to store the copy.
+    /// Like [`Hierarchy::raise`], for a copy of `source` in this hierarchy, which a program made
+    /// from the metadata file that it was shown. The copy gets the stored metadata file of
+    /// `source`, with everything that is not shown (codecs, shards, spellings, unknown members). If
+    /// programs see attributes in a file of their own, it gets the codecs and shards. `None` if
+    /// `source` cannot say how to store the copy.
     pub fn raise_copy(
         &self,
         path: &NodePath,

@@ -125,8 +125,8 @@ impl ObjectServer {
         Arc::clone(if has_answered { &self.clients.reader } else { &self.clients.first })
     }
 
-    /// Runs a request that stores `len` bytes, and reports its result. A refusal is tried again with
-    /// new credentials, if there may be some.
+    /// Runs a request that stores `len` bytes, and reports its result. A refusal is tried again
+    /// with new credentials, if there may be some.
     fn run<T: Send + 'static, F: Future<Output = object_store::Result<T>> + Send>(
         &self,
         len: u64,

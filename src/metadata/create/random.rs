@@ -304,7 +304,7 @@ proptest! {
     }
 }
 
-/// Returns the array that a dialect stores for a metadata file of Zarr 3, and what it shows of that.
+/// Returns the array that a dialect stores for a metadata file of Zarr 3, and what it shows of it.
 fn stored(dialect: &Dialect, written: &str) -> Result<(Box<Array>, String)> {
     let policy = Policy { codecs: Vec::new(), shards: Shards::None };
     let made = dialect.new_document(&NodePath::root(), written.as_bytes(), &policy)?;
