@@ -170,7 +170,7 @@ fn a_directory_that_became_a_group_by_itself_is_removed_as_an_empty_one() {
 /// Shows: mkdir-group, zarr2-nodes.
 #[test]
 fn ordinary_files_with_names_of_zarr_2_stay_ordinary() {
-    let mount = Mount::of(
+    let mut mount = Mount::of(
         |store| {
             fs::write(store.join("zarr.json"), group().to_string()).unwrap();
             fs::create_dir_all(store.join("old/arr")).unwrap();
@@ -179,6 +179,7 @@ fn ordinary_files_with_names_of_zarr_2_stay_ordinary() {
         },
         &["--writeback-delay", "100ms"],
     );
+    mount.expect("another version of Zarr");
     fs::create_dir_all(mount.at("old/arr/0")).unwrap();
     fs::create_dir(mount.at("new")).unwrap();
     fs::write(mount.at("old/arr/.zarray"), "{}").unwrap();
