@@ -930,6 +930,7 @@ fn every_paragraph_has_a_test() {
         "replaced",
         "sweeps",
         "unmount",
+        "values",
         "views",
         "waits",
     ] {
