@@ -276,7 +276,6 @@ impl Vfs {
     fn lookup_once(&self, parent: u64, name: &str) -> Result<Option<Attr>> {
         let directory = self.names.directory_looked_in(parent)?;
         let Some(found) = self.names.places.find(&directory, name)? else { return Ok(None) };
-        self.opener.passthrough.renew_outdated_view(&found.place);
         self.names.lookup_stored(&found.place, found.stored.as_ref()).map(Some)
     }
 

@@ -7,7 +7,6 @@
 //! a chunk of a replaced array returns `ESTALE`.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::Names;
 use super::attr::Attr;
@@ -41,13 +40,6 @@ impl Names {
         if inode.known_file().is_none_or(|file| file.lock().opened.is_none()) {
             return inode;
         }
-        if self.has_old_backing(&inode, place) {
-            let mut file = inode.file().lock();
-            let renewed = self.renew(&inode);
-            file.passthrough.lost_name_at = Some(Instant::now());
-            drop(file);
-            return renewed.unwrap_or(inode);
-        }
         // If the node cannot be read, looking at the inode reports it.
         let Ok(Some(now)) = self.opened_as(place) else { return inode };
         let file = inode.file().lock();
@@ -58,25 +50,6 @@ impl Names {
         let renewed = self.renew(&inode);
         drop(file);
         renewed.unwrap_or(inode)
-    }
-
-    /// Whether the kernel reads an open chunk by itself from bytes that are older than those of its
-    /// name. An open would give the name to another inode, and programs such as `cp` compare the
-    /// number that they looked up with that of the open file.
-    fn has_old_backing(&self, inode: &Inode, place: &Place) -> bool {
-        let Place::Chunk(path, coords) = place else { return false };
-        let seen = inode.known_file().and_then(|file| {
-            let file = file.lock();
-            let is_read = file.passthrough.openers > 0 && file.passthrough.writers == 0;
-            let is_stored = matches!(file.content, Content::Stored);
-            let (seen, _) = file.passthrough.backing.as_ref().filter(|_| is_read && is_stored)?;
-            *seen
-        });
-        let Some((version, generation)) = seen else { return false };
-        let Ok(array) = self.core.shown_array(path) else { return false };
-        let now = self.core.stat_chunk(&array, coords);
-        let generation_now = self.core.cache.generation(&array);
-        now.is_ok_and(|now| !version.holds(now.version) || generation != generation_now)
     }
 
     /// Returns the inode at `place`. Names of one file of the store share theirs, until another

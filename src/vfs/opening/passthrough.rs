@@ -288,31 +288,6 @@ impl Passthrough {
         Error::not_found()
     }
 
-    /// Gives the name of a view that the kernel reads by itself to a new inode if its bytes have
-    /// changed since: an open would do that, and a program compares the number that it looked up
-    /// with that of the open file.
-    pub fn renew_outdated_view(&self, place: &Place) {
-        let Place::View(path, format) = place else { return };
-        let Some(inode) = self.names.inodes.known_at(place) else { return };
-        if !Self::uses_passthrough(&inode) {
-            return;
-        }
-        // If it is no view any more, its open reports it.
-        let Ok(kept) = self.names.views.kept_view(path, format) else { return };
-        let (open, _) = self.names.views.open(path, format, kept, Access::Read);
-        let found = self.backing_files.find_view(&Id::View(path.clone(), format.extension));
-        let current =
-            found.filter(|(pages, _)| self.names.views.known_since(pages, &open).is_some());
-        let mut file = inode.file().lock();
-        let is_same = match (&file.passthrough.backing, &current) {
-            (Some((_, opened)), Some((_, current))) => Arc::ptr_eq(opened, current),
-            _ => false,
-        };
-        if !is_same && file.passthrough.openers > 0 && inode.is_at(place) {
-            log::debug!("{}", self.detach_from_name(&inode, &mut file));
-        }
-    }
-
     /// Disables passthrough for this kind of backing file, because the kernel refused it.
     pub fn disable_passthrough(&self, backing: &Backing, why: &str) {
         let (possible, what) = if backing.is_in_memory() {
