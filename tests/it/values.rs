@@ -352,10 +352,8 @@ fn a_message_names_a_codec_as_the_metadata_file_does() {
     };
     let mut mount = Mount::of(make, &[]);
     mount.expect("is not known");
-    assert!(fs::read(mount.at("c/0")).is_err());
-    let errors = mount.errors();
-    assert!(errors.contains("codec \"imagecodecs_png\" is not known"), "{errors}");
     let (_, said) = crate::support::said(&["info", &mount.store().display().to_string()]);
+    assert!(said.contains("\"imagecodecs_png\""), "{said}");
     assert!(!said.contains("numcodecs.imagecodecs_png"), "{said}");
     mount.unmount();
 }
