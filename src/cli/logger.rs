@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 
 use super::failure::{Failure, failed};
 use super::outputs;
-use crate::fuse;
 use crate::printable::escaped;
 use crate::store::OMISSIONS_TARGET;
 use crate::sys::{self, AppendedFile};
@@ -67,10 +66,10 @@ struct Logger {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // The protocol library logs errors that do not matter here, such as a reply after the
-        // kernel has ended the mount. Errors that matter are returned.
-        let is_protocol = metadata.target().starts_with(fuse::LOG_TARGET);
-        let level = if is_protocol { Level::Debug } else { metadata.level() };
+        // Libraries log errors that do not matter here, such as a reply after the kernel has ended
+        // the mount, or a certificate that an error names, too. Errors that matter are returned.
+        let is_of_library = !metadata.target().starts_with(env!("CARGO_PKG_NAME"));
+        let level = if is_of_library { Level::Debug } else { metadata.level() };
         let is_printed = matches!(self.sink, Sink::Check) && metadata.target() == OMISSIONS_TARGET;
         level <= log::max_level() && !is_printed
     }

@@ -21,8 +21,5 @@ pub use read_log::{Answered, Read, ReadLog};
 pub use session::{MountEntry, MountOptions, Mounted, Others, Place, Stopper, mount};
 pub use terms::{ModeChanges, Owner};
 
-/// The prefix of the log targets of the protocol library.
-pub const LOG_TARGET: &str = "fuser";
-
 #[cfg(test)]
 mod tests;

@@ -157,8 +157,11 @@ impl Walk<'_> {
             return Err(Error::too_large(format!("groups nested more than {MAX_DEPTH} deep")))
                 .at(&path);
         }
+        // An array may have arrays in it, but names that a server hides are not asked for there.
         let is_array = |node: Arc<Node>| node.kind() == NodeKind::Array && !node.is_bare();
-        if self.open.is_empty() && self.hierarchy.node(&path)?.is_some_and(is_array) {
+        let hides_names = self.hierarchy.store().list().is_none_or(|list| !list.proves_absence());
+        if hides_names && self.open.is_empty() && self.hierarchy.node(&path)?.is_some_and(is_array)
+        {
             return Ok(());
         }
         let names = self.hierarchy.child_names(&path)?;

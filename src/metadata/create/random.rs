@@ -315,7 +315,7 @@ fn stored(dialect: &Dialect, written: &str) -> Result<(Box<Array>, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn an_array_is_the_same_after_a_way_over_any_other_dialect(

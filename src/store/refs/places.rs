@@ -65,7 +65,7 @@ impl Places {
     /// Relative locations begin at the first one.
     pub fn allow_own<'p>(&mut self, prefixes: impl IntoIterator<Item = &'p str>) {
         let prefixes: Vec<&str> = prefixes.into_iter().collect();
-        self.own = prefixes.first().map(|own| (*own).to_owned());
+        self.own = prefixes.first().map(|own| normal_plain(own));
         self.add(prefixes, 0);
     }
 

@@ -88,7 +88,8 @@ impl Assembler {
         };
         decode_next(how.beside);
         let get: &GetChunk<'_> = &|elements, coords, range| {
-            if elements.is_variable() {
+            // Strings that an HDF5 file keeps in a heap are in no plan.
+            if elements.is_variable() || range.end == usize::MAX {
                 return self.get_apart(open, elements, coords, since);
             }
             let at = next.replace(next.get().saturating_add(1));
@@ -144,7 +145,8 @@ impl Assembler {
         expect::expect(&self.decoder.core.cache, &chunks)
     }
 
-    /// Returns a chunk with elements of variable length, which no plan knows.
+    /// Returns a whole chunk that no plan knows: one with elements of variable length, or one whose
+    /// strings a file of HDF5 keeps in a heap.
     fn get_apart(
         &self,
         open: &OpenView,
