@@ -199,10 +199,9 @@ impl Model {
             Step::Remove(value) if self.way.is_ordered() => {
                 self.remove(value % (CHUNKS / self.way.shard));
             }
-            Step::Remove(_) => {}
             Step::Start => assert!(Command::new("true").status().unwrap().success()),
             Step::Keep if self.kept.len() < 3 => self.keep(),
-            Step::Keep => {}
+            Step::Remove(_) | Step::Keep => {}
             Step::End => self.kept.pop_front().into_iter().for_each(end_child),
             Step::Look(chunk) => self.look(*chunk),
         }

@@ -352,7 +352,7 @@ fn a_message_names_a_codec_as_the_metadata_file_does() {
     };
     let mut mount = Mount::of(make, &[]);
     mount.expect("is not known");
-    let shown = crate::support::zarrfs().arg("info").arg(mount.store()).output().unwrap();
+    let shown = zarrfs().arg("info").arg(mount.store()).output().unwrap();
     let said = String::from_utf8_lossy(&shown.stdout);
     assert!(said.contains("codec \"imagecodecs_png\" is not known"), "{said}");
     mount.unmount();
