@@ -17,7 +17,7 @@ use crate::metadata::{NodeKind, NodePath};
 use crate::store::Key;
 
 /// Changes that programs ask for. Each is complete or has no effect, and follows from what the
-/// store has had since the change began ([`super::guard`]).
+/// store has had since the change began (`hierarchy::guard`).
 #[derive(Debug, Clone, Copy)]
 pub struct Changes<'h> {
     pub(super) hierarchy: &'h Hierarchy,
@@ -37,7 +37,7 @@ impl<'h> Changes<'h> {
         self.hierarchy.node_since(path, self.since)
     }
 
-    /// Like [`Self::node`]; its absence is an error.
+    /// Returns the node at `path` as the store has it now; its absence is an error.
     pub fn existing(self, path: &NodePath) -> Result<Arc<Node>> {
         self.hierarchy.existing_since(path, self.since)
     }
