@@ -135,6 +135,7 @@ impl DocumentWriter {
 
     /// Removes attributes or consolidated metadata.
     pub fn erase_beside(&self, place: &Place) -> Result<()> {
+        self.names.seen_texts.forget(place);
         let path = place.node().ok_or_else(Error::not_found)?;
         let node = self.core.hierarchy.existing(path)?;
         match place {

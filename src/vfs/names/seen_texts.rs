@@ -127,6 +127,12 @@ impl SeenTexts {
         same_name.or_else(|| sources().next()).cloned()
     }
 
+    /// Forgets what programs have seen of a metadata file that was removed: whoever writes it again
+    /// writes a new one.
+    pub fn forget(&self, place: &Place) {
+        self.files.lock().retain(|known, _| known != place);
+    }
+
     /// Forgets what programs have seen below a node that was moved or removed.
     pub fn forget_below(&self, path: &NodePath) {
         let is_below =
