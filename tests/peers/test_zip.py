@@ -253,7 +253,6 @@ def test_entries_that_cannot_be_read_cost_only_themselves(zipped, tmp_path):
     (tmp_path / "c/3").write_bytes(bytes(10))
     subprocess.run(["zip", "-q", "-0", "-P", "secret", str(archive), "c/3"], cwd=tmp_path, check=True)
     with zipped(archive) as m:
-        m.expect(r'a\.zip: 1 of its entries are left out, because their names are no keys: "\.\./c/2"')
         m.expect(r"\.\./c/2: this entry of the archive is left out: no key has such a name")
         assert (m / "c/0").read_bytes() == bytes(range(10))
         m.refused(errno.EOPNOTSUPP, r"c/1: compressed with method 12 \(bzip2\)", (m / "c/1").read_bytes)
