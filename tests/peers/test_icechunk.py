@@ -160,7 +160,7 @@ def test_virtual_chunks_need_permission(mounted, repositories, name):
     about = json.loads((directory / "states.json").read_text())
     with mounted(directory, allowed=False) as m:
         assert (m / "virtual/c/0").stat().st_size == 256
-        sentence = f"the reference leads to {about['prefix']}raw.bin: if it may be read, mount with --allow-virtual /"
+        sentence = f"the reference leads to {about['prefix']}raw.bin: if it may be read, type `zarrfs mount icechunk.{directory}/repo --allow-virtual /"
         m.refused(errno.EACCES, sentence, (m / "virtual/c/0").read_bytes)
         assert (m / "virtual/c/2").read_bytes() == bytes(range(256))
         assert not (m / "virtual/c/3").exists()
