@@ -127,8 +127,8 @@ impl SeenTexts {
         same_name.or_else(|| sources().next()).cloned()
     }
 
-    /// Forgets what programs have seen of a metadata file that was removed: a program that writes it
-    /// again writes a new one.
+    /// Forgets what programs have seen of a metadata file that was removed: a program that writes
+    /// it again writes a new one.
     pub fn forget(&self, place: &Place) {
         self.files.lock().retain(|known, _| known != place);
     }
