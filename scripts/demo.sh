@@ -17,7 +17,7 @@ esac
 dir=$(realpath -m -- "$here/$1")
 case $1 in /*) dir=$1 ;; esac
 
-echo "This builds zarrfs (the first time 5 to 10 minutes on two processors, and 2 GB in the folder target; later"
+echo "This builds zarrfs (the first time 5 to 12 minutes on two processors, and 2 GB in the folder target; later"
 echo "seconds), makes a sample of 1 MB in $dir, mounts it, and shows it. It installs only packages of the system."
 
 # Before the build: what would fail after it.

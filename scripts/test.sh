@@ -17,7 +17,7 @@ say() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
 . scripts/needs.sh
 
 echo "This checks the format, compiles zarrfs, and tests it, also with other programs on real mounts. On two processors it"
-echo "takes 17 to 30 minutes, and on a machine that has not run it yet up to 15 more for packages of the system, of Python"
+echo "takes 20 to 30 minutes, and on a machine that has not run it yet up to 15 more for packages of the system, of Python"
 echo "and of npm. Ctrl-C ends it, and leaves nothing mounted."
 need_rust
 for part in fmt clippy; do

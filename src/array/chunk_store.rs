@@ -32,7 +32,7 @@ const ATTEMPTS: usize = 1000;
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// How often a change may lose to other writers before it takes a turn.
-pub(super) const LOST: usize = 3;
+const LOST: usize = 3;
 
 /// A time in which only this thread can change a stored value; `None` if its store has no locks.
 pub type Turn = Option<Box<dyn fmt::Debug + Send>>;
@@ -43,7 +43,7 @@ pub(super) fn has_lost<T>(changed: &Result<T>) -> bool {
 }
 
 /// Retries `change` while it conflicts with other writers. If that goes on, it takes a turn, so
-/// that a writer that is always faster does not win without limit.
+/// that a writer that is always faster does not keep this one out.
 pub(crate) fn retried<T>(
     take_turn: impl FnOnce() -> Result<Turn>,
     mut change: impl FnMut() -> Result<T>,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::chunk_store::{Change, ChunkStore, CoordsList, Indices, LOST, Turn, has_lost, retried};
+use super::chunk_store::{Change, ChunkStore, CoordsList, Indices, Turn, has_lost, retried};
 use super::coords::{Coords, Grid};
 use super::layout::ShardLayout;
 use super::level::Level;
@@ -308,8 +308,8 @@ impl Sharded {
         Ok(indexes)
     }
 
-    /// Updates one stored value after the other, each in a turn of its own.
-    fn update_in_turns(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
+    /// Updates one stored value after the other, so that a thread takes one turn at a time.
+    fn update_one_by_one(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
         let mut by_value: BTreeMap<Key, Vec<(usize, Change)>> = BTreeMap::new();
         let mut stored = vec![None; changes.len()];
         for (at, change) in changes.into_iter().enumerate() {
@@ -480,13 +480,8 @@ impl ChunkStore for Sharded {
         if changes.iter().all(|change| matches!(change.condition, Condition::Always)) {
             // Other writers changed other inner chunks, or the same ones, for which the last writer
             // wins.
-            for _ in 0..LOST {
-                let updated = self.try_update(changes.clone());
-                if !has_lost(&updated) {
-                    return updated;
-                }
-            }
-            self.update_in_turns(changes)
+            let updated = self.try_update(changes.clone());
+            if has_lost(&updated) { self.update_one_by_one(changes) } else { updated }
         } else {
             self.try_update(changes)
         }

@@ -71,7 +71,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     }
 }
 
-/// What is copied.
+/// The source of a copy.
 #[derive(Debug, Clone, Copy)]
 pub struct From<'h> {
     pub hierarchy: &'h Hierarchy,

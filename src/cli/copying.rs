@@ -1,4 +1,4 @@
-//! What a conversion says while it runs: a progress bar, and the values of the source that it
+//! The output of a conversion while it runs: a progress bar, and the values of the source that it
 //! skips, because they are unsupported, refused, missing, too large or damaged. The mark of the
 //! copy records them.
 

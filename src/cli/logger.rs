@@ -60,7 +60,7 @@ struct Logger {
     file: Mutex<Option<File>>,
     place: Option<AppendedFile>,
     repeats: Mutex<Repeats>,
-    /// What a command has said was not seen: it may list a store several times. A leaf lock.
+    /// The omissions that a command has printed: it may list a store several times. A leaf lock.
     not_seen: Mutex<HashSet<String>>,
 }
 

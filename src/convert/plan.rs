@@ -290,6 +290,13 @@ struct Planner<'h> {
     most_name_len: Option<usize>,
 }
 
+/// Whether the metadata of a node could not be read, so that nobody knows whether it is supported.
+fn is_unread(node: &Node) -> bool {
+    let words = [Word::Refused, Word::Missing, Word::Failed];
+    let is_refused = |content: &Content| matches!(content, Content::NotUnderstood(_, error) if words.contains(&error.word()));
+    node.is_closed() || is_refused(node.content())
+}
+
 impl Planner<'_> {
     fn node(&self, node: &Node, path: &NodePath, plan: &mut Plan) -> Below {
         if !self.is_wanted(path) {
@@ -303,7 +310,7 @@ impl Planner<'_> {
         match job {
             Ok(job) if is_implicit && job.chunks.is_none() => {}
             Ok(job) => plan.jobs.push(job),
-            Err(error) if node.is_closed() || error.errno() == libc::EACCES => {
+            Err(error) if is_unread(node) || error.errno() == libc::EACCES => {
                 plan.unread.push((path.clone(), error));
                 return Below::Unwanted;
             }

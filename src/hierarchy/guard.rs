@@ -49,7 +49,7 @@ impl Hierarchy {
             return Ok(Some(Arc::clone(&read.node)));
         }
         if self.store().read().is_remote() {
-            // What the store remembers of these keys is as new as that now.
+            // After this, the store remembers nothing older of these keys.
             self.store().read().stat_since(&self.keys_of(path)?, since)?;
         }
         let node = self.reader().read(path, kept.as_ref().map(|read| &read.node))?;

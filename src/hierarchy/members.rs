@@ -6,13 +6,11 @@ use std::time::Instant;
 
 use super::node::Node;
 use super::nodes::Hierarchy;
+use super::reading::OTHER_DIALECT;
 use crate::error::{At, Error, Result, Word};
 use crate::limits;
 use crate::metadata::NodePath;
 use crate::store::{Entry, Key, ListableStore, PRIVATE};
-
-/// The metadata files of the dialects that keep them in the directory of the node.
-const DOCUMENTS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", "attributes.json"];
 
 /// An entry directly below a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,20 +176,12 @@ impl Hierarchy {
         if dialect.has_implicit_groups() || directory != dialect.chunk_prefix(path)? {
             return Ok(());
         }
-        let own: Vec<Key> = dialect.document_keys(path)?.into_iter().map(|(_, key)| key).collect();
-        let keys =
-            DOCUMENTS.iter().map(|name| directory.key(name)).collect::<Result<Vec<Key>>>()?;
-        let others: Vec<Key> = keys.into_iter().filter(|key| !own.contains(key)).collect();
+        let others = dialect.documents_of_others(&directory)?;
         // Reading the nodes reports an error of the store.
         let found = self.store().read().stat(&others).unwrap_or_default();
-        if let Some((key, _)) = others.iter().zip(found).find(|(_, stat)| stat.is_some()) {
-            let why = format!(
-                "it has {}, so it is of another dialect than the hierarchy, and not shown: open it \
-                 by itself",
-                key.name()
-            );
+        if found.iter().any(Option::is_some) {
             let place = path.as_str().trim_start_matches('/');
-            self.store().omissions().note(place, Word::Unsupported, &why);
+            self.store().omissions().note(place, Word::Unsupported, OTHER_DIALECT);
         }
         Ok(())
     }

@@ -61,7 +61,7 @@ impl Raised {
 /// program wrote.
 fn check_fill(raised: &Raised, written: &[u8]) -> Result<()> {
     let Some(new) = raised.array().map(|array| array.model()) else { return Ok(()) };
-    // What the dialect could not read is its own concern.
+    // The dialect reports by itself what it cannot read.
     let Ok(model::Node::Array(asked)) = Dialect::V3.lower(None, written).node else {
         return Ok(());
     };

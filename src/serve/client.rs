@@ -41,7 +41,7 @@ pub struct Client {
 
 #[derive(Debug)]
 struct State {
-    /// What the server does for the client at this moment.
+    /// How many requests of the client the server works on at this moment.
     working: usize,
     /// Since when the server waits for the client.
     since: Instant,

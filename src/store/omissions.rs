@@ -1,5 +1,5 @@
-//! What was not seen while nodes and chunks were listed, so that nobody takes what was seen for
-//! everything.
+//! Omissions: nodes and chunks that a list did not show, so that nobody takes those that it showed
+//! for all.
 //!
 //! Each store has one account. A list notes there what it leaves out if that may be a node or a
 //! chunk, or hold one: a name that no key can have, an entry of an archive, a directory that the
@@ -130,7 +130,7 @@ impl Omissions {
     }
 }
 
-/// What a walk did not see.
+/// The omissions of a walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NotSeen {
     /// The first omissions, by place.

@@ -57,6 +57,13 @@ fn store(mount: &Mount, name: &str, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Writes a metadata file that is there, and has it stored.
+fn write_again(document: &Path, text: &Value) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).truncate(true).open(document)?;
+    file.write_all(text.to_string().as_bytes())?;
+    file.sync_all()
+}
+
 fn ends_stale(mount: &Mount) {
     mount.remount(&["--metadata-ttl=1h"]);
 }
@@ -231,10 +238,7 @@ fn metadata_of_an_array_that_was_replaced_are_not_written_over_the_new_one() {
     put(&mount, &array("uint16", 3, 1));
     let before = mount.stored();
     text["attributes"]["units"] = json!("C");
-    let mut file = OpenOptions::new().write(true).truncate(true).open(&document).unwrap();
-    file.write_all(text.to_string().as_bytes()).unwrap();
-    assert_eq!(errno(file.sync_all()), libc::ESTALE);
-    drop(file);
+    assert_eq!(errno(write_again(&document, &text)), libc::ESTALE);
     assert_eq!(mount.stored(), before);
 }
 
@@ -300,10 +304,7 @@ fn metadata_of_an_array_with_other_chunks_are_not_merged_into_the_new_one() {
     let before = mount.stored();
     text["attributes"]["units"] = json!("C");
     text["shape"] = json!([8]);
-    let mut file = OpenOptions::new().write(true).truncate(true).open(&document).unwrap();
-    file.write_all(text.to_string().as_bytes()).unwrap();
-    assert_eq!(errno(file.sync_all()), libc::ESTALE);
-    drop(file);
+    assert_eq!(errno(write_again(&document, &text)), libc::ESTALE);
     assert_eq!(mount.stored(), before);
 }
 

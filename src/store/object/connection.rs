@@ -34,7 +34,7 @@ pub(super) const CONNECT: Duration = Duration::from_secs(5);
 pub(super) struct Connector {
     /// How long the server may be silent within an answer.
     pub read_timeout: Option<Duration>,
-    /// What the server does is noted here.
+    /// The signs that the server works.
     pub signs: Arc<Signs>,
 }
 

@@ -1,10 +1,10 @@
-//! The chunks that programs stored lately, and who.
+//! The chunks that programs stored lately, and which program stored each.
 //!
 //! A program that copies an array may bring its chunks before the metadata file, which says how
 //! they are encoded. If it then turns out that they are encoded in another way than they were
 //! taken, what this program has stored is taken again (`mirrored`). Only chunks whose files differ
-//! between the two are remembered. What is not remembered any more counts as that of a program that
-//! is not known, so a metadata file is refused rather than chunks are misread.
+//! between the two are remembered. A chunk that is not remembered any more counts as that of a
+//! program that is not known, so a metadata file is refused rather than chunks are misread.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const MOST: usize = 1 << 12;
 /// The most bytes of all that is known.
 const MAX_LEN: u64 = 8 << 20;
 
-/// What a chunk takes, in bytes.
+/// The memory of a chunk, in bytes.
 const CHUNK_LEN: usize = 128;
 
 /// What an array takes besides its chunks, in bytes.
