@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use super::node::Node;
 use super::nodes::Hierarchy;
-use super::reading::OTHER_DIALECT;
 use crate::error::{At, Error, Result, Word};
 use crate::limits;
 use crate::metadata::NodePath;
@@ -148,7 +147,7 @@ impl Hierarchy {
     /// Returns the node at `path`, one of the child names; `None` if it is no node. A directory
     /// that this process may not search may be one.
     pub fn child_node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
-        self.known_child(path, self.node(path)?)
+        Ok(self.node(path)?.filter(is_node))
     }
 
     /// Like [`Self::child_node`], as the store has it at `since` or later.
@@ -157,33 +156,7 @@ impl Hierarchy {
         path: &NodePath,
         since: Instant,
     ) -> Result<Option<Arc<Node>>> {
-        self.known_child(path, self.node_since(path, since)?)
-    }
-
-    /// Returns what was found in a directory if it is a node. Notes a node of another dialect,
-    /// which is not shown.
-    fn known_child(&self, path: &NodePath, found: Option<Arc<Node>>) -> Result<Option<Arc<Node>>> {
-        if found.as_ref().is_some_and(|node| node.stored().is_none() && !node.is_closed()) {
-            self.note_other_dialect(path)?;
-        }
-        Ok(found.filter(is_node))
-    }
-
-    fn note_other_dialect(&self, path: &NodePath) -> Result<()> {
-        let dialect = self.dialect_of(path);
-        let directory = dialect.children_prefix(path)?;
-        // A search for implicit groups notes them, and drafts keep metadata files in another tree.
-        if dialect.has_implicit_groups() || directory != dialect.chunk_prefix(path)? {
-            return Ok(());
-        }
-        let others = dialect.documents_of_others(&directory)?;
-        // Reading the nodes reports an error of the store.
-        let found = self.store().read().stat(&others).unwrap_or_default();
-        if found.iter().any(Option::is_some) {
-            let place = path.as_str().trim_start_matches('/');
-            self.store().omissions().note(place, Word::Unsupported, OTHER_DIALECT);
-        }
-        Ok(())
+        Ok(self.node_since(path, since)?.filter(is_node))
     }
 
     /// Returns the nodes directly below a group, sorted by name. Each is read when the iterator

@@ -26,7 +26,7 @@ pub(super) struct NodeReader<'h> {
 }
 
 /// Why a directory with metadata of another dialect is not shown.
-pub(super) const OTHER_DIALECT: &str = "its metadata file is one of another version of Zarr, so no node is \
+const OTHER_DIALECT: &str = "its metadata file is one of another version of Zarr, so no node is \
                              shown; open it by its own path";
 
 impl Hierarchy {

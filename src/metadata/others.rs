@@ -6,7 +6,7 @@ use super::model::{self, NodeKind};
 use super::{n5, v2, v3};
 use crate::error::Result;
 use crate::json;
-use crate::store::{Key, Prefix};
+use crate::store::Key;
 
 /// A metadata file of another dialect.
 #[derive(Debug)]
@@ -32,15 +32,6 @@ impl Dialect {
     /// of Zarr.
     pub fn is_node_of_other(&self, key: &Key) -> bool {
         self.may_be_of_other(key) && matches!(key.name(), v3::DOCUMENT | v2::ZARRAY | v2::ZGROUP)
-    }
-
-    /// Returns the keys of the metadata files that would make a directory a node in another version
-    /// of Zarr.
-    pub fn documents_of_others(&self, directory: &Prefix) -> Result<Vec<Key>> {
-        let names = [v3::DOCUMENT, v2::ZARRAY, v2::ZGROUP].into_iter();
-        let mut keys = names.map(|name| directory.key(name)).collect::<Result<Vec<Key>>>()?;
-        keys.retain(|key| self.is_node_of_other(key));
-        Ok(keys)
     }
 
     /// Parses a metadata file of another dialect; `None` if the file is not one.
