@@ -309,9 +309,23 @@ fn stored(dialect: &Dialect, written: &str) -> Result<(Box<Array>, String)> {
     let policy = Policy { codecs: Vec::new(), shards: Shards::None };
     let made = dialect.new_document(&NodePath::root(), written.as_bytes(), &policy)?;
     let Node::Array(array) = made.node else { panic!("{} is a group", made.text) };
-    let shown = ShownChunks::decoded(&array, &array.chunk_shape);
-    let shown = super::super::shown::array(&array, &shown);
+    let shown = shown(&array);
     Ok((array, shown))
+}
+
+fn shown(array: &Array) -> String {
+    super::super::shown::array(array, &ShownChunks::decoded(array, &array.chunk_shape))
+}
+
+/// Returns the array without a `_FillValue` that changes no element. Zarr 2 has no way to say that
+/// a fill value of NaN is not masked.
+fn without_idle_mask(mut array: Array) -> Array {
+    use super::super::conventions::{FILL, coded_fill, is_masked_by_itself};
+    let is_idle = is_masked_by_itself(&array.fill, &array.dtype);
+    if is_idle && array.attributes.get(FILL) == coded_fill(&array.fill, &array.dtype).as_ref() {
+        array.attributes.shift_remove(FILL);
+    }
+    array
 }
 
 proptest! {
@@ -327,6 +341,11 @@ proptest! {
     ) {
         // A scalar with an attribute of this name that is no list loses `_FillValue` on the way.
         prop_assume!(attributes.get("_ARRAY_DIMENSIONS").is_none());
+        let mut sample = sample;
+        // Names that are all null mean the same as no names, and only Zarr 3 has both forms.
+        if sample.names.iter().flatten().all(Option::is_none) && !sample.shape.is_empty() {
+            sample.names = None;
+        }
         let mut written = document(&sample, None, &attributes);
         let Ok(Node::Array(asked)) = Dialect::V3.lower(None, written.to_string().as_bytes()).node
         else {
@@ -339,16 +358,16 @@ proptest! {
         // Each may refuse what it cannot say.
         let Ok((first, shown)) = stored(&one, &written.to_string()) else { return Ok(()) };
         let Ok((between, shown_between)) = stored(&other, &shown) else { return Ok(()) };
-        let back = stored(&one, &shown_between);
-        let (back, shown_again) = match back {
-            Ok(back) => back,
+        let back = match stored(&one, &shown_between) {
+            Ok((back, _)) => without_idle_mask(*back),
             Err(error) => panic!("{} to {}: {error}: {shown_between}", one.name(), other.name()),
         };
+        let first = without_idle_mask(*first);
         // Zarr 2 has no fill value that xarray would mask. `convert` then stores every chunk.
         if between.fill.is_defined() && first.fill.is_defined() {
-            prop_assert_eq!(&shown_again, &shown, "{} to {}", one.name(), other.name());
+            prop_assert_eq!(self::shown(&back), self::shown(&first), "{} to {}", one.name(), other.name());
         }
-        let expected = Array { fill: back.fill.clone(), ..*first };
-        prop_assert_eq!(*back, expected, "{} to {}: {}", one.name(), other.name(), shown_between);
+        let expected = Array { fill: back.fill.clone(), ..first };
+        prop_assert_eq!(back, expected, "{} to {}: {}", one.name(), other.name(), shown_between);
     }
 }
