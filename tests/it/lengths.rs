@@ -211,7 +211,11 @@ fn each_chunk_of_a_rectilinear_grid_takes_its_own_length() {
     until("the stored chunk shows", || fs::metadata(&chunk).unwrap().len() == 12);
     let outside = mount.at("c/3");
     fs::create_dir(&outside).unwrap();
-    assert_eq!(errno(File::create(outside.join("0"))), libc::EINVAL);
+    let file = File::create(outside.join("0")).unwrap();
+    file.write_all_at(&[7; 8], 0).unwrap();
+    assert_eq!(errno(file.sync_all()), libc::EINVAL);
+    drop(file);
+    fs::remove_file(outside.join("0")).unwrap();
 }
 
 /// Shows: chunk-rectilinear, resize, document-refused.

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Mount, errno, names, set_xattr, until};
+use crate::support::{Mount, errno, json_of, names, set_xattr, until};
 
 /// Shards of 2 x 2 chunks of 3 x 4 int32 over 7 x 10, in released v3.
 const V3: &str = "z316__shard_end";
@@ -438,7 +438,7 @@ fn a_wrong_size_is_refused_at_close_and_the_stored_chunk_shows_again() {
 #[test]
 fn nothing_reaches_past_the_end_of_a_chunk_or_of_the_grid() {
     let mut mount = Mount::fixture(V3, &[]);
-    for part in ["c/0/0", "c/0/9", "c/0:", "not punch holes"] {
+    for part in ["c/0/0", "c/0/9", "not punch holes"] {
         mount.expect(part);
     }
     let before = mount.stored();
@@ -460,17 +460,35 @@ fn nothing_reaches_past_the_end_of_a_chunk_or_of_the_grid() {
     );
     drop(file);
     assert_eq!(mount.stored(), before);
-    assert_eq!(errno(File::create(mount.at("c/0/9"))), libc::EINVAL);
+    assert_eq!(errno(File::create(mount.at("c/0"))), libc::EISDIR);
     // Empty directories count for nothing.
     fs::create_dir(mount.at("c/3")).unwrap();
     fs::remove_dir(mount.at("c/3")).unwrap();
-    fs::remove_file(mount.at("c/0/0")).unwrap();
-    for gone in ["c/0/1", "c/0/2"] {
-        fs::remove_file(mount.at(gone)).unwrap();
-    }
-    fs::remove_dir(mount.at("c/0")).unwrap();
-    assert_eq!(errno(File::create(mount.at("c/0"))), libc::EPERM);
-    assert!(mount.errors().contains("create: EINVAL: c/0/9: no such chunk"), "{}", mount.errors());
+    let outside = File::create(mount.at("c/0/9")).unwrap();
+    outside.write_all_at(&[1; 48], 0).unwrap();
+    assert_eq!(errno(outside.sync_all()), libc::EINVAL);
+    drop(outside);
+    assert!(mount.errors().contains("c/0/9: no such chunk"), "{}", mount.errors());
+    assert_eq!(fs::read(mount.at("c/0/9")).unwrap(), [1; 48]);
+    assert_eq!(mount.stored(), before);
+    fs::remove_file(mount.at("c/0/9")).unwrap();
+    assert!(!mount.at("c/0/9").exists());
+}
+
+/// Shows: create-outside.
+#[test]
+fn a_chunk_outside_of_the_grid_waits_for_the_metadata_file_that_has_it() {
+    let mount = Mount::fixture(V3, &[]);
+    let (row, document) = (mount.at("c/9"), mount.at("zarr.json"));
+    fs::create_dir(&row).unwrap();
+    fs::write(row.join("0"), [3; 48]).unwrap();
+    assert_eq!(fs::read(row.join("0")).unwrap(), [3; 48]);
+    let mut larger = json_of(&document);
+    larger["shape"][0] = 1000.into();
+    fs::write(&document, larger.to_string()).unwrap();
+    assert_eq!(fs::read(row.join("0")).unwrap(), [3; 48]);
+    mount.remount(&[]);
+    assert_eq!(fs::read(row.join("0")).unwrap(), [3; 48]);
 }
 
 /// Shows: unlink-open.

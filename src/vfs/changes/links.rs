@@ -36,7 +36,7 @@ impl Renames {
             }
         };
         drop(file);
-        if matches!(to, Place::Ordinary(..)) {
+        if matches!(to, Place::Ordinary(..)) || self.contents.files.is_waiting_now(to)? {
             self.put_new_file(to, bytes)?;
         } else {
             let target = self.names.target(to.clone())?;

@@ -202,9 +202,17 @@ impl Renames {
         let moved = self.bytes_to_move(&file, from)?;
         let stamp = moved.written.bytes.stamp();
         let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
-        let stays_unstored = !moved.is_stored
-            && matches!(to, Place::Ordinary(..))
-            && !self.contents.files.is_kept_as_file(Some(to));
+        let waits = self.contents.files.is_waiting_now(to)?;
+        if waits && !matches!(file.content, Content::Unstored(_)) {
+            // It is in the store as an ordinary file until now.
+            let bytes =
+                moved.written.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?;
+            self.contents.files.hold(&mut file, bytes)?;
+        }
+        let stays_unstored = waits
+            || !moved.is_stored
+                && matches!(to, Place::Ordinary(..))
+                && !self.contents.files.is_kept_as_file(Some(to));
         let version = if stays_unstored {
             None
         } else {
@@ -329,6 +337,9 @@ impl Renames {
     }
 
     fn erase(&self, place: &Place) -> Result<()> {
+        if self.contents.files.waits_for_another_rank(place) {
+            return Ok(()); // The store has nothing of it.
+        }
         if let Place::Document(path) = place {
             if let Some(key) = self.core.hierarchy.changes().remove_document(path)? {
                 self.contents.unsynced.changed(key);

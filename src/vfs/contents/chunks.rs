@@ -296,7 +296,7 @@ impl ChunkWriter {
     /// Stores the pending chunks in the shard of a chunk.
     pub fn store_shard_of(&self, target: &Target) -> Result<()> {
         match target.chunk() {
-            Some((_, chunk)) if self.core.cache.has_pending() => {
+            Some((_, chunk)) if self.core.cache.has_pending() && target.waits().is_none() => {
                 self.store_shard(&chunk.array.key(&chunk.coords)?, Instant::now())
             }
             _ => Ok(()),
@@ -314,7 +314,8 @@ impl ChunkWriter {
     /// shards fail with the error of any pending chunk of their array.
     pub fn check_shard_of(&self, target: &Target) -> Result<()> {
         let Some((path, ChunkRef { array, coords })) = target.chunk() else { return Ok(()) };
-        if !self.core.cache.has_pending() {
+        // A chunk that waits is in no shard yet.
+        if !self.core.cache.has_pending() || target.waits().is_some() {
             return Ok(());
         }
         let is_alone = self.core.options.writeback == Writeback::All && !array.is_sharded();

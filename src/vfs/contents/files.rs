@@ -142,7 +142,8 @@ impl Files {
 
     /// Refuses a write that ends past the longest file. Returns the length to allocate at once.
     fn check_end(&self, target: Option<&Target>, write: Write<'_>) -> Result<usize> {
-        let (limit, full_len) = match target.and_then(Target::chunk) {
+        let has_grid = target.is_some_and(|target| target.waits().is_none());
+        let (limit, full_len) = match target.and_then(Target::chunk).filter(|_| has_grid) {
             Some((_, chunk)) => {
                 let chunk_len = chunk.array.chunk_len(&chunk.coords)?;
                 (chunk_len.longest(), chunk_len.exactly())
@@ -354,6 +355,9 @@ impl Files {
             }
         }
         let place = inode.place();
+        if matches!(file.content, Content::Unstored(_)) && self.is_waiting(place.as_ref()) {
+            return;
+        }
         match (&file.content, &place) {
             // It stays until it is due, even if no handle and no kernel inode refers to it.
             (Content::Unstored(_), Some(place @ Place::Ordinary(..))) => {

@@ -4,8 +4,8 @@
 //! stored (`store`): a chunk goes through the codecs, now or with the rest of its shard (`chunks`),
 //! a metadata file changes the stored one (`documents`, `zarr2`) and may turn a directory into an
 //! array (`convert`), and any other file is stored as it is. `forms` switches chunk files between
-//! decoded and encoded chunks. Writes to views become changes of
-//! chunks (`view_writes`).
+//! decoded and encoded chunks. Chunk files for which the metadata file is still missing wait
+//! (`waiting`). Writes to views become changes of chunks (`view_writes`).
 
 pub mod chunks;
 mod convert;
@@ -20,6 +20,7 @@ pub mod store;
 pub mod stored;
 pub mod unsynced;
 pub mod view_writes;
+mod waiting;
 mod zarr2;
 
 use std::sync::Arc;

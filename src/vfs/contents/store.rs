@@ -88,7 +88,12 @@ impl Files {
     pub fn store_locked(&self, inode: &Inode, file: &mut File, reason: StoreReason) -> Result<()> {
         self.note_late_writes(inode, file)?;
         let (writers, is_open) = (file.writers, file.passthrough.writers > 0);
-        let target = self.names.target_of(inode, file);
+        let mut target = self.names.target_of(inode, file);
+        if let Ok(Some(waiting)) = &target
+            && self.has_grown(waiting, file, reason)?
+        {
+            target = self.names.target_of(inode, file);
+        }
         let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
         unstored.refresh();
         let Some(place) = inode.place() else { return target.map(drop) };
@@ -99,6 +104,9 @@ impl Files {
                 self.memory.forget_unstored(file);
             }
             return Ok(());
+        }
+        if let Some(error) = target.as_ref().ok().and_then(|target| target.as_ref()?.waits()) {
+            return self.keep_waiting(inode, file, error, reason);
         }
         if !self.is_due(&place, unstored, reason, (writers, is_open)) {
             return Ok(());
@@ -317,13 +325,14 @@ impl Files {
             Place::StoredDocument(path, key) => {
                 self.documents.store_stored_document(path, key, &bytes)?;
                 self.documents.invalidate_document(path);
-                return Ok(None);
+                return self.store_waiting(path).map(|()| None);
             }
             other => {
                 return Err(Error::new(Kind::NotPermitted, "read-only").at(other.shown()));
             }
         }
         self.names.seen_texts.note_written(place, &by.authors, &bytes);
+        place.node().map_or(Ok(()), |path| self.store_waiting(path))?;
         Ok(None)
     }
 

@@ -120,7 +120,9 @@ impl StoredFiles {
 
     /// Returns the most bytes that a file may have.
     pub fn longest(&self, target: Option<&Target>) -> Result<u64> {
-        if let Some((_, chunk)) = target.and_then(Target::chunk) {
+        if let Some((_, chunk)) = target.and_then(Target::chunk)
+            && target.is_some_and(|target| target.waits().is_none())
+        {
             return Ok(chunk.array.chunk_len(&chunk.coords)?.longest());
         }
         Ok(match target.map(|target| &target.place) {

@@ -213,6 +213,8 @@ impl Listings {
         for position in (listed.position..).take(STAT_COUNT) {
             let Ok(Some(listed)) = self.readdir(dir, position) else { break };
             match &listed.place {
+                // Those that wait are not stored.
+                Place::Chunk(of, coords) if of == path && !array.grid().contains(coords) => {}
                 Place::Chunk(of, coords) if of == path => next.push(coords.clone()),
                 _ => break,
             }

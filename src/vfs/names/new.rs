@@ -39,8 +39,7 @@ impl Places {
                     return self.new_ordinary(path, directory, name);
                 };
                 let coords = [&prefix[..], &[index]].concat();
-                let within = array.grid().contains_prefix(&coords);
-                if within && coords.len() < array.grid().rank() {
+                if coords.len() < array.grid().rank() && self.has_chunks(&array, &coords)? {
                     return refused("chunks are stored below it: it must be a directory");
                 }
                 new_chunk(path, &array, coords)

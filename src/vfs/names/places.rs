@@ -167,7 +167,7 @@ impl Places {
         let node = place.node().map_or(Ok(None), |path| self.core.hierarchy.node(path))?;
         let Some(array) = node.as_ref().and_then(|node| node.array()) else { return Ok(false) };
         let Place::ChunkDir(path, prefix) = place else { return Ok(true) };
-        // One that is too deep must not hide a chunk.
+        // One that is too deep, for chunks that wait, must not hide a chunk.
         let coords = Coords::new(prefix.as_slice());
         let array = self.core.hierarchy.forms.shown_array(path, array);
         Ok(!array.grid().contains(&coords) || self.core.cache.stat(&array, &coords)?.is_none())

@@ -5,14 +5,17 @@ use super::file::{Content, File, OpenedAs};
 use super::inode::Inode;
 use super::place::Place;
 use crate::array::{ArrayId, ChunkRef};
-use crate::error::{Error, Kind, Result};
+use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 
 /// A place. If it is a chunk, the array that is there now belongs to it.
 #[derive(Debug, Clone)]
 pub struct Target {
     pub place: Place,
+    /// If the chunk lies outside of the array, the array of `chunk` reaches it where it can.
     chunk: Option<ChunkRef>,
+    /// How many chunks the array has along its dimensions, if the chunk lies outside of it.
+    outside_of: Option<Vec<u64>>,
 }
 
 impl Target {
@@ -26,6 +29,17 @@ impl Target {
         self.place.node().zip(self.chunk.as_ref())
     }
 
+    /// Returns why it waits for another metadata file: it is the chunk of a grid that the array does
+    /// not have yet. `None` if it does not wait.
+    pub fn waits(&self) -> Option<Error> {
+        let counts = self.outside_of.as_ref()?;
+        let detail = format!(
+            "no such chunk: the array has {counts:?} chunks along its dimensions. It waits in memory \
+             for a zarr.json with a larger shape"
+        );
+        Some(Error::invalid(detail).at(self.shown()))
+    }
+
     /// Returns the number of the array that it is a chunk of.
     pub fn array_id(&self) -> Option<ArrayId> {
         self.chunk.as_ref().map(|chunk| chunk.array.id())
@@ -35,13 +49,15 @@ impl Target {
 impl Names {
     /// Looks up what a place is now.
     pub fn target(&self, place: Place) -> Result<Target> {
-        let chunk = match &place {
-            Place::Chunk(path, coords) => {
-                Some(ChunkRef::new(&self.core.shown_array_at(path, coords.indices())?, coords))
-            }
-            _ => None,
+        let Place::Chunk(path, coords) = &place else {
+            return Ok(Target { place, chunk: None, outside_of: None });
         };
-        Ok(Target { place, chunk })
+        let array = self.core.shown_array(path)?;
+        let grid = array.grid();
+        let outside_of = (!grid.contains(coords)).then(|| grid.counts().to_vec());
+        let reaching = outside_of.as_ref().and_then(|_| array.reaching(coords.indices()));
+        let chunk = ChunkRef::new(reaching.as_ref().unwrap_or(&array), coords);
+        Ok(Target { chunk: Some(chunk), place, outside_of })
     }
 
     /// Looks up what a locked file is now; `None` if it has no name. Fails if the array of an open

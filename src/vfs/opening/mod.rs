@@ -305,10 +305,14 @@ impl Opener {
             _ => None,
         };
         if let (Some(array), Place::Chunk(_, coords)) = (&array, place) {
-            array.check_readable(coords)?;
+            if array.grid().contains(coords) {
+                array.check_readable(coords)?;
+            }
             self.names.share(inode, OpenedAs::Chunk(Arc::clone(array)))?;
         }
-        if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access) {
+        if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access)
+            && array.grid().contains(coords)
+        {
             self.reader.before_chunk(path, array, coords);
         }
         let mut file = inode.file().lock();

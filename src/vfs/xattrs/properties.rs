@@ -48,7 +48,7 @@ pub(super) fn properties(core: &Core, place: Option<&Place>) -> Result<Vec<(Stri
             }
         }
         Some(Place::Chunk(path, coords)) => {
-            let array = core.shown_array(path)?;
+            let array = core.shown_array_at(path, coords.indices())?;
             all.push((format!("{ZARR}key"), array.key(coords)?.to_string()));
             if let Some(stat) = array.stat(coords)? {
                 all.push((format!("{ZARR}stored_size"), stat.len.to_string()));

@@ -1,0 +1,132 @@
+//! Chunk files for which the metadata file is still missing.
+//!
+//! A program that copies an array over an older state of it brings chunks and metadata files in any
+//! order (`tar`, `cp -r`, `git checkout`). A chunk that the present grid does not have therefore
+//! waits in memory, under its name, where all programs see it. If a metadata file comes that makes
+//! it a chunk, it is stored. If none comes before the write-back delay ends, that is an error: it is
+//! logged, `fsync` and `umount` return it, and `umount --rescue` can save the file, which waits on.
+
+use std::time::Instant;
+
+use super::files::Files;
+use super::store::StoreReason;
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use crate::metadata::NodePath;
+use crate::vfs::names::file::{Content, File, Unstored};
+use crate::vfs::names::inode::Inode;
+use crate::vfs::names::overlay::Shown;
+use crate::vfs::names::place::Place;
+use crate::vfs::names::target::Target;
+
+impl Files {
+    /// Whether a place is a chunk that waits for another metadata file.
+    pub fn is_waiting(&self, place: Option<&Place>) -> bool {
+        let Some(place @ Place::Chunk(..)) = place else { return false };
+        // If the array cannot be read, storing the chunk reports it.
+        self.names.target(place.clone()).is_ok_and(|target| target.waits().is_some())
+    }
+
+    /// Like [`Self::is_waiting`], as the store has the array now.
+    pub fn is_waiting_now(&self, place: &Place) -> Result<bool> {
+        if !self.is_waiting(Some(place)) {
+            return Ok(false);
+        }
+        let target = self.names.target(place.clone())?;
+        Ok(target.chunk().is_none() || !self.has_room_now(&target)?)
+    }
+
+    /// Whether another program has given the array of a chunk a grid that has the chunk.
+    fn has_room_now(&self, target: &Target) -> Result<bool> {
+        let Some((path, chunk)) = target.chunk() else { return Ok(false) };
+        let now = self.core.hierarchy.array_since(path, &chunk.array, Instant::now())?;
+        Ok(now.grid().contains(&chunk.coords))
+    }
+
+    /// Whether a place is a chunk of an array of another rank than the one that is there now.
+    pub fn waits_for_another_rank(&self, place: &Place) -> bool {
+        let target = matches!(place, Place::Chunk(..)).then(|| self.names.target(place.clone()));
+        let Some(Ok(target)) = target else { return false };
+        target
+            .chunk()
+            .is_some_and(|(_, chunk)| chunk.coords.indices().len() != chunk.array.grid().rank())
+    }
+
+    /// Whether a chunk that waits is to be stored, because another program has given the array a grid
+    /// that has it.
+    pub(super) fn has_grown(
+        &self,
+        target: &Target,
+        file: &File,
+        reason: StoreReason,
+    ) -> Result<bool> {
+        let Content::Unstored(unstored) = &file.content else { return Ok(false) };
+        let is_due = reason != StoreReason::Aged || self.is_late(unstored);
+        if target.waits().is_none() || !is_due || !unstored.changed {
+            return Ok(false);
+        }
+        self.has_room_now(target)
+    }
+
+    /// Whether a file has waited for as long as it may, and that is not reported yet.
+    fn is_late(&self, unstored: &Unstored) -> bool {
+        unstored.refused.is_none() && unstored.since.elapsed() >= self.core.options.writeback_delay
+    }
+
+    /// Keeps a file that cannot be stored yet, for the reason `error`.
+    pub(super) fn keep_waiting(
+        &self,
+        inode: &Inode,
+        file: &mut File,
+        error: Error,
+        reason: StoreReason,
+    ) -> Result<()> {
+        let writers = file.writers;
+        let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
+        match reason {
+            // Its name keeps it.
+            StoreReason::Closing => {}
+            StoreReason::Aged if writers == 0 && self.is_late(unstored) => {
+                unstored.refused = Some(error.clone());
+                return Err(error);
+            }
+            StoreReason::Aged => return Ok(()),
+            StoreReason::Everything if writers > 0 && !unstored.settled => return Ok(()),
+            StoreReason::Asked | StoreReason::Everything => return Err(error),
+        }
+        if let Some(place) = inode.place()
+            && let Some(kept) = self.names.inodes.known_at(&place)
+        {
+            let name = place.name().unwrap_or_default();
+            self.names.overlay.insert(place.parent(), &name, Shown::File(place, kept));
+        }
+        Ok(())
+    }
+
+    /// Stores the chunks of the array at `path` that have waited for its metadata file. Tries all
+    /// before it returns the first error. The caller holds `tree_lock` exclusively.
+    pub(super) fn store_waiting(&self, path: &NodePath) -> Result<()> {
+        let mut first = Ok(());
+        for inode in self.names.overlay.files() {
+            let Some(place @ Place::Chunk(..)) = inode.place() else { continue };
+            if place.node() != Some(path) || self.is_waiting(Some(&place)) {
+                continue;
+            }
+            let mut file = inode.file().lock();
+            // A writer stores it when it closes the file.
+            if file.writers == 0 {
+                first = first.and(self.store_locked(&inode, &mut file, StoreReason::Asked));
+                drop(file);
+                self.core.invalidate(inode.number());
+            }
+        }
+        first
+    }
+
+    /// Gives a locked file these bytes, to be stored.
+    pub fn hold(&self, file: &mut File, bytes: Buffer) -> Result<()> {
+        self.reserve(bytes.len())?;
+        file.content = Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
+        Ok(())
+    }
+}
