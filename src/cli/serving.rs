@@ -194,8 +194,8 @@ fn end(
     } else {
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
         format!(
-            "not everything is stored: {error}; lost, since the mount has no --rescue directory; \
-             unstored: {}",
+            "not everything is stored: {error}; lost, unless `zarrfs umount --rescue` has saved \
+             it: {}",
             rescue::named(&paths)
         )
     }))

@@ -14,6 +14,7 @@ mod circles;
 mod closes;
 mod command;
 mod convert;
+mod copied;
 mod copied_model;
 mod create;
 mod dialects;

@@ -25,9 +25,16 @@ COPIERS = {
     "rsync -a": 'rsync -a "$B"/ "$M"/',
     "rsync -a --inplace": 'rsync -a --inplace "$B"/ "$M"/',
     "rsync -a --delete": 'rsync -a --delete "$B"/ "$M"/',
+    "rsync -aX": 'rsync -aX "$B"/ "$M"/',
     "tar x": 'tar cf - -C "$B" . | tar xf - -C "$M" --no-same-owner',
     "tar x, chunks first": '(cd "$B" && find . -type f | LC_ALL=C sort | tar cf - -T -) | tar xf - -C "$M"',
     "tar x, backwards": '(cd "$B" && find . -type f | LC_ALL=C sort -r | tar cf - -T -) | tar xf - -C "$M"',
+    "unzip": 'rm -f "$B".zip && (cd "$B" && zip -q -r "$B".zip .) && unzip -q -o "$B".zip -d "$M"',
+    "git checkout": """
+        g="git --git-dir=$A.git -c user.name=a -c user.email=a@b -c core.autocrlf=false"
+        test -d "$A".git || git init -q --bare "$A".git
+        $g --work-tree="$B" add -A && $g --work-tree="$B" commit -q --allow-empty -m now
+        $g --work-tree="$M" checkout -f HEAD -- .""",
 }
 
 ENCODINGS = {
@@ -128,7 +135,7 @@ class Pair:
     def __init__(self, directory, seed, options):
         self.rng, self.directory, self.options = random.Random(seed), directory, options
         self.a, self.b, self.store, self.mnt = (directory / name for name in ("a", "b", "store", "mnt"))
-        for path in (self.a, self.b, self.store, self.mnt):
+        for path in (self.a, self.b, self.store, self.mnt, directory / "a.git"):
             shutil.rmtree(path, ignore_errors=True)
         self.mnt.mkdir()
         make(self.rng, self.a)

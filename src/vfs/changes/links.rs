@@ -26,7 +26,7 @@ impl Renames {
         self.check_regular(from)?;
         self.check_may_copy(user, inode)?;
         let file = inode.file().lock();
-        let by = Writer { authors: file.authors.clone(), shown: None };
+        let by = Writer { authors: file.makers(), shown: None };
         let bytes = match &file.content {
             Content::Unstored(unstored) => {
                 unstored.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?

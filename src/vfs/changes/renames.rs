@@ -217,7 +217,7 @@ impl Renames {
             None
         } else {
             let target = self.names.target(to.clone())?;
-            let by = Writer { authors: file.authors.clone(), shown: old.shown.clone() };
+            let by = Writer { authors: file.makers(), shown: old.shown.clone() };
             self.contents.files.store_as(&target, moved.written, &by).map_err(once)?
         };
         // Use the current place: the directory may have become an array meanwhile.
@@ -337,8 +337,8 @@ impl Renames {
     }
 
     fn erase(&self, place: &Place) -> Result<()> {
-        if self.contents.files.waits_for_another_rank(place) {
-            return Ok(()); // The store has nothing of it.
+        if self.contents.files.has_no_key(place) {
+            return Ok(());
         }
         if let Place::Document(path) = place {
             if let Some(key) = self.core.hierarchy.changes().remove_document(path)? {

@@ -64,6 +64,7 @@ impl ChunkWriter {
         written: Written,
         by: &Processes,
     ) -> Result<PutChunk> {
+        self.latest.check_accepted(path, by)?;
         if !chunk.array.is_stored_decoded(&chunk.coords) {
             self.latest.note(path, &chunk.coords, by);
         }

@@ -19,6 +19,7 @@ use super::documents::{DocumentWriter, is_plain_group};
 use crate::array::{Array, Coords, Current};
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::Node;
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, FileChanges, FileUse, Key};
 use crate::vfs::names::chunk_names::ChunkNames;
@@ -40,6 +41,8 @@ pub(in crate::vfs) type Locked<'i> = MutexGuard<'i, File>;
 /// The files and directories below a directory that becomes an array.
 #[derive(Default)]
 pub(in crate::vfs) struct Below {
+    /// Whether the directory is an array, without stored chunks, that another one replaces.
+    is_array: bool,
     /// The directories, by what they become.
     dirs: Vec<Place>,
     /// Groups without attributes: directories that became groups before their maker had filled
@@ -69,8 +72,10 @@ impl Below {
 impl DocumentWriter {
     /// Returns everything below `path`, which is to become `array`; an error if an array cannot
     /// contain it.
-    pub fn below_new_array(&self, path: &NodePath, array: &Array) -> Result<Below> {
-        let mut below = Below::default();
+    pub fn below_new_array(&self, node: &Node, array: &Array) -> Result<Below> {
+        let path = node.path();
+        let is_array = node.kind() == NodeKind::Array;
+        let mut below = Below { is_array, ..Below::default() };
         let names = ChunkNames::of(&self.core, path, array.grid().rank());
         self.collect_below(&Place::Node(path.clone()), (path, names), array, &mut below)?;
         below.chunks.sort_by(|one, other| one.coords.indices().cmp(other.coords.indices()));
@@ -96,6 +101,9 @@ impl DocumentWriter {
             match &place {
                 Place::Document(own) if own == path || below.groups.contains(own) => continue,
                 Place::Control | Place::Attributes(_) | Place::Copies(_) => continue,
+                Place::Ordinary(..) => {}
+                // Its chunks are not stored: they wait for the new array.
+                _ if below.is_array => continue,
                 Place::Node(child) => {
                     let Some(node) = self.core.hierarchy.node(child)? else { continue };
                     if is_plain_group(&node) || (node.is_made() && node.stored().is_some()) {
@@ -105,7 +113,6 @@ impl DocumentWriter {
                         return Err(Error::invalid(detail).at(place.shown()));
                     }
                 }
-                Place::Ordinary(..) => {}
                 _ => {
                     let detail = "it is in the way of the new array; remove it first";
                     return Err(Error::invalid(detail).at(place.shown()));

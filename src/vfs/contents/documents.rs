@@ -69,17 +69,35 @@ impl DocumentWriter {
         self.core.hierarchy.directories.forget_became_group(path);
         self.chunks.store_array(path)?;
         let node = self.node_to_write(path)?;
-        let before = self.show_as_described(&node, seen, written, by)?;
-        let seen =
-            if before.is_some() { Seen { written: seen.written, ..Seen::default() } } else { seen };
-        let stored = self.store_in_form(&node, seen, written);
-        match (&stored, before) {
-            (Err(_), Some(before)) => drop(self.show_in_form(&node, before, by)?),
-            (Err(_), None) => {}
+        let stored = self.store_by(&node, seen, written, by);
+        match &stored {
             // The chunks before it are what it says.
-            (Ok(()), _) => self.chunks.latest.forget(path),
+            Ok(()) => self.chunks.latest.forget(path),
+            Err(error) if error.kind() == Kind::Invalid && self.is_another(&node, written) => {
+                self.chunks.latest.note_refused(path, by);
+            }
+            Err(_) => {}
         }
         stored
+    }
+
+    fn store_by(&self, node: &Node, seen: Seen<'_>, written: &[u8], by: &Processes) -> Result<()> {
+        let Some(before) = self.show_as_described(node, seen, written, by)? else {
+            return self.store_in_form(node, seen, written);
+        };
+        let seen = Seen { written: seen.written, ..Seen::default() };
+        let stored = self.store_in_form(node, seen, written);
+        if stored.is_err() {
+            self.show_in_form(node, before, by)?;
+        }
+        stored
+    }
+
+    /// Whether the metadata file `written` describes another array than `node`.
+    fn is_another(&self, node: &Node, written: &[u8]) -> bool {
+        let now = self.core.hierarchy.shown().text_of(node, Wanted::Text);
+        let is_array = node.array().is_some() && is_array(written);
+        is_array && now.is_ok_and(|now| !merge::describe_one_node(now.as_bytes(), written))
     }
 
     fn store_in_form(&self, node: &Node, seen: Seen<'_>, written: &[u8]) -> Result<()> {
@@ -226,18 +244,12 @@ impl DocumentWriter {
             self.core.hierarchy.changes().put_document(path, raised, replaced)?;
             return Ok(());
         };
-        if node.kind() == NodeKind::Array {
-            // The new array replaces a removed one, which has no chunks left.
-            self.core.hierarchy.changes().put_document(path, raised, replaced)?;
-            self.names.overlay.forget_directories(path);
-            return Ok(());
-        }
         let array = &self
             .core
             .hierarchy
             .forms
             .array_in(array, raised.encoded().map(|chunks| chunks.levels));
-        let mut below = self.below_new_array(path, array)?;
+        let mut below = self.below_new_array(node, array)?;
         let inodes = below.inodes();
         let mut files = convert::lock(&inodes);
         match self.encode_below(path, &mut below, &mut files, array)? {
@@ -248,6 +260,10 @@ impl DocumentWriter {
                 self.note_converted(&below, plain, array)?;
             }
             None => drop(self.core.hierarchy.changes().put_document(path, raised, replaced)?),
+        }
+        if node.kind() == NodeKind::Array {
+            // They are those of the array before, which has no chunks left.
+            self.names.overlay.forget_directories(path);
         }
         let settled = self.settle_below(path, &below, files, array.grid().rank());
         drop(below);

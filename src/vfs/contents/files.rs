@@ -112,9 +112,10 @@ impl Files {
             file.note_author(by);
             Ok(())
         };
-        let written = written();
-        file.has_failed_write |= written.is_err();
-        written.map_err(|error| error_in(inode, error))
+        written().map_err(|error| {
+            file.note_failed_write(&error);
+            error_in(inode, error)
+        })
     }
 
     pub fn try_write_content(&self, inode: &Inode, write: Write<'_>, by: Thread) -> Result<bool> {
@@ -137,7 +138,10 @@ impl Files {
             file.note_author(by);
             Ok(true)
         };
-        written().map_err(|error| error_in(inode, error))
+        written().map_err(|error| {
+            file.note_failed_write(&error);
+            error_in(inode, error)
+        })
     }
 
     /// Refuses a write that ends past the longest file. Returns the length to allocate at once.

@@ -5,6 +5,9 @@
 //! taken, what this program has stored is taken again (`mirrored`). Only chunks whose files differ
 //! between the two are remembered. A chunk that is not remembered any more counts as that of a
 //! program that is not known, so a metadata file is refused rather than chunks are misread.
+//!
+//! A program that goes on after its metadata file of another array was refused would store chunks
+//! of that other array. So for a minute none of its chunks is stored there.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::array::Coords;
 use crate::bounded::{Bounded, Limits};
+use crate::error::{Error, Result};
 use crate::metadata::NodePath;
 use crate::vfs::authors::Processes;
 
@@ -21,6 +25,9 @@ const RECENT: Duration = Duration::from_secs(60);
 
 /// The most chunks of one array that are known.
 const MOST: usize = 1 << 12;
+
+/// The most arrays whose metadata file was refused a moment ago.
+const MOST_REFUSED: usize = 1 << 10;
 
 /// The most bytes of all that is known.
 const MAX_LEN: u64 = 8 << 20;
@@ -52,6 +59,8 @@ pub struct Latest {
 #[derive(Debug)]
 struct Known {
     arrays: Bounded<NodePath, Stored>,
+    /// The process whose metadata file of an array was refused last, and when that was.
+    refused: Vec<(NodePath, u32, Instant)>,
     /// When a whole array was dropped.
     dropped: Option<Instant>,
 }
@@ -59,7 +68,7 @@ struct Known {
 impl Default for Latest {
     fn default() -> Self {
         let arrays = Bounded::new(Limits::bytes(MAX_LEN));
-        Self { known: Mutex::new(Known { arrays, dropped: None }) }
+        Self { known: Mutex::new(Known { arrays, refused: Vec::new(), dropped: None }) }
     }
 }
 
@@ -105,6 +114,32 @@ impl Latest {
         drop(evicted); // Freeing memory takes time: not under the lock.
     }
 
+    /// Records that a metadata file by these programs, which describes another array than the one
+    /// at `path`, was refused.
+    pub fn note_refused(&self, path: &NodePath, by: &Processes) {
+        let Some(process) = only(by) else { return };
+        let mut known = self.known.lock();
+        known.refused.retain(|(at, _, since)| at != path && since.elapsed() < RECENT);
+        if known.refused.len() < MOST_REFUSED {
+            known.refused.push((path.clone(), process, Instant::now()));
+        }
+    }
+
+    /// Fails if the metadata file that these programs wrote for an array was refused a moment ago.
+    pub fn check_accepted(&self, path: &NodePath, by: &Processes) -> Result<()> {
+        let known = self.known.lock();
+        let is_refused = |(at, process, since): &(NodePath, u32, Instant)| {
+            at == path && only(by) == Some(*process) && since.elapsed() < RECENT
+        };
+        if !known.refused.iter().any(is_refused) {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "this program has just written the metadata file of another array, which was refused: \
+             nothing was stored; write the metadata file of the array that is here first",
+        ))
+    }
+
     /// Returns the chunks of an array that `by`, which write its metadata file, have stored before.
     pub fn before(&self, path: &NodePath, by: &Processes) -> Before {
         let is_recent = |at: &Instant| at.elapsed() < RECENT;
@@ -128,12 +163,16 @@ impl Latest {
 
     /// Forgets the chunks of the arrays at and below `path`.
     pub fn forget_below(&self, path: &NodePath) {
-        self.known.lock().arrays.retain(|known, _| known.relative_to(path).is_none());
+        let mut known = self.known.lock();
+        known.arrays.retain(|at, _| at.relative_to(path).is_none());
+        known.refused.retain(|(at, ..)| at.relative_to(path).is_none());
     }
 
     /// Forgets the chunks of an array.
     pub fn forget(&self, path: &NodePath) {
-        self.known.lock().arrays.remove(path);
+        let mut known = self.known.lock();
+        known.arrays.remove(path);
+        known.refused.retain(|(at, ..)| at != path);
     }
 }
 
@@ -162,6 +201,23 @@ mod tests {
         assert_eq!(latest.before(&path, &us), Before::Others);
         latest.forget(&path);
         assert_eq!(latest.before(&path, &others), Before::Ours(Vec::new()));
+    }
+
+    #[test]
+    fn a_program_whose_metadata_file_was_refused_stores_no_chunks_there() {
+        let (latest, path) = (Latest::default(), NodePath::parse("g/a").expect("a path"));
+        let us = process(std::process::id());
+        assert!(latest.check_accepted(&path, &us).is_ok());
+        latest.note_refused(&path, &us);
+        assert!(latest.check_accepted(&path, &us).is_err());
+        assert!(latest.check_accepted(&path, &Processes::default()).is_ok(), "somebody else");
+        let other = NodePath::parse("g/b").expect("a path");
+        assert!(latest.check_accepted(&other, &us).is_ok());
+        latest.forget_below(&NodePath::parse("g").expect("a path"));
+        assert!(latest.check_accepted(&path, &us).is_ok());
+        latest.note_refused(&path, &us);
+        latest.forget(&path);
+        assert!(latest.check_accepted(&path, &us).is_ok());
     }
 
     #[test]

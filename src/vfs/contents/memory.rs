@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::budget::{Lease, Purpose};
 use crate::error::{Error, Kind, Result};
-use crate::vfs::authors::Processes;
 use crate::vfs::core::Core;
 use crate::vfs::names::file::{Content, File};
 
@@ -23,7 +22,7 @@ impl UnstoredMemory {
     /// Drops bytes that need not be stored, or no longer.
     pub fn forget_unstored(&self, file: &mut File) {
         file.created = None;
-        file.authors = Processes::default();
+        file.stored_by = std::mem::take(&mut file.authors);
         match std::mem::take(&mut file.content) {
             Content::Unstored(unstored) | Content::Detached(unstored) => {
                 self.unreserve(unstored.bytes.memory_len());

@@ -122,9 +122,12 @@ impl Files {
         }
         let (written, stamp) = (unstored.written(), unstored.bytes.stamp());
         let by = Writer { authors: file.authors.clone(), shown: file.shown.clone() };
-        let is_empty = written.bytes.is_empty();
+        let (is_empty, is_cut) = (written.bytes.is_empty(), unstored.is_cut);
         let target = target.and_then(|target| target.ok_or_else(Error::not_found));
         let stored = match &target {
+            Ok(target) if is_cut && target.chunk().is_some() => {
+                Err(Error::invalid("a write past the end of the chunk failed: nothing was stored"))
+            }
             Ok(target) => self.store_as(target, written, &by),
             Err(error) => Err(error.clone()),
         };

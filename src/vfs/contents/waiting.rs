@@ -3,8 +3,9 @@
 //! A program that copies an array over an older state of it brings chunks and metadata files in any
 //! order (`tar`, `cp -r`, `git checkout`). A chunk that the present grid does not have therefore
 //! waits in memory, under its name, where all programs see it. If a metadata file comes that makes
-//! it a chunk, it is stored. If none comes before the write-back delay ends, that is an error: it is
-//! logged, `fsync` and `umount` return it, and `umount --rescue` can save the file, which waits on.
+//! it a chunk, it is stored. If none comes before the write-back delay ends, that is an error: it
+//! is logged, `fsync` and `umount` return it, and `umount --rescue` can save the file, which waits
+//! on.
 
 use std::time::Instant;
 
@@ -43,17 +44,16 @@ impl Files {
         Ok(now.grid().contains(&chunk.coords))
     }
 
-    /// Whether a place is a chunk of an array of another rank than the one that is there now.
-    pub fn waits_for_another_rank(&self, place: &Place) -> bool {
+    /// Whether a place is a chunk that the array could not have with any shape, because it has
+    /// another rank or other lengths of chunks. The store has nothing of it.
+    pub fn has_no_key(&self, place: &Place) -> bool {
         let target = matches!(place, Place::Chunk(..)).then(|| self.names.target(place.clone()));
         let Some(Ok(target)) = target else { return false };
-        target
-            .chunk()
-            .is_some_and(|(_, chunk)| chunk.coords.indices().len() != chunk.array.grid().rank())
+        target.chunk().is_some_and(|(_, chunk)| !chunk.array.grid().contains(&chunk.coords))
     }
 
-    /// Whether a chunk that waits is to be stored, because another program has given the array a grid
-    /// that has it.
+    /// Whether a chunk that waits is to be stored, because another program has given the array a
+    /// grid that has it.
     pub(super) fn has_grown(
         &self,
         target: &Target,

@@ -59,6 +59,8 @@ pub struct File {
     pub created: Option<Created>,
     /// The processes that changed the unstored bytes.
     pub authors: Processes,
+    /// The processes that changed the bytes which this mount has stored last.
+    pub stored_by: Processes,
     /// The processes that opened the file for writing or wrote to it while it was open.
     pub users: Processes,
     /// The metadata file as it was last shown; a rewrite is compared with it.
@@ -153,6 +155,25 @@ impl File {
     /// Whether the kernel's pages have what was written and nothing else.
     pub fn has_pages_of_one_version(&self) -> bool {
         !self.is_shared && self.passthrough.openers == 0
+    }
+
+    /// Returns the processes that changed its bytes, stored or not.
+    pub fn makers(&self) -> Processes {
+        let is_changed = matches!(self.content, Content::Unstored(_));
+        if is_changed { self.authors.clone() } else { self.stored_by.clone() }
+    }
+
+    /// Records a write that failed.
+    pub fn note_failed_write(&mut self, error: &Error) {
+        self.has_failed_write = true;
+        // What was changed before in a chunk that was there is complete by itself.
+        if let Content::Unstored(unstored) = &mut self.content
+            && error.kind() == Kind::TooLarge
+            && unstored.base.is_none()
+            && !unstored.bytes.is_empty()
+        {
+            unstored.is_cut = true;
+        }
     }
 
     /// Records who changed unstored bytes.
@@ -282,6 +303,8 @@ pub struct Unstored {
     pub keep_modified: bool,
     /// Whether a close or `fsync` came after the last write.
     pub settled: bool,
+    /// Whether a write past the longest file has failed, so that they are only its first part.
+    pub is_cut: bool,
     /// When they were loaded, or when storing them last failed.
     pub since: Instant,
     /// The chunk before a part of it was changed, `None` if it was written completely.
@@ -303,6 +326,7 @@ impl Unstored {
             modified,
             keep_modified: false,
             settled: false,
+            is_cut: false,
             since,
             base: None,
             written: Vec::new(),
@@ -379,6 +403,7 @@ impl Unstored {
         self.bytes.set_len(len)?;
         if len == 0 {
             self.base = None;
+            self.is_cut = false;
         }
         self.touch();
         Ok(())

@@ -29,8 +29,8 @@ impl Target {
         self.place.node().zip(self.chunk.as_ref())
     }
 
-    /// Returns why it waits for another metadata file: it is the chunk of a grid that the array does
-    /// not have yet. `None` if it does not wait.
+    /// Returns why it waits for another metadata file: it is the chunk of a grid that the array
+    /// does not have yet. `None` if it does not wait.
     pub fn waits(&self) -> Option<Error> {
         let counts = self.outside_of.as_ref()?;
         let detail = format!(

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// The program under test.
+/// The program under test: the one that was built with the tests, or `ZARRFS_BIN`.
 pub fn zarrfs() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_zarrfs"))
+    let built = || env!("CARGO_BIN_EXE_zarrfs").into();
+    Command::new(std::env::var_os("ZARRFS_BIN").unwrap_or_else(built))
 }
 
 /// Runs the program and returns its exit code and what it said on standard error.
