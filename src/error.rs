@@ -86,6 +86,8 @@ pub enum Fault {
     Absent,
     /// A limit of zarrfs was reached: nothing is known of the bytes.
     Limit,
+    /// A server did not give the bytes: nothing is known of them.
+    Away,
 }
 
 /// What it means for a value that it could not be read. Only [`Error::word`] decides it.
@@ -156,6 +158,17 @@ impl Error {
     /// Returns an error about a limit of zarrfs, which says nothing about the bytes.
     pub fn limit(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { fault: Some(Fault::Limit), ..Self::new(kind, detail) }
+    }
+
+    /// Returns the error of a request. If the server gave no answer to it, that says nothing about
+    /// the bytes.
+    pub fn by_server(self) -> Self {
+        match self.kind {
+            Kind::Os(libc::EIO | libc::ETIMEDOUT) => {
+                Self { fault: self.fault.or(Some(Fault::Away)), ..self }
+            }
+            _ => self,
+        }
     }
 
     /// Returns an error about something valid that zarrfs does not support.
@@ -254,6 +267,7 @@ impl Error {
             Some(Fault::Outside) => return Word::Refused,
             Some(Fault::Absent) => return Word::Missing,
             Some(Fault::Limit) => return Word::Limited,
+            Some(Fault::Away) => return Word::Failed,
             Some(Fault::Checksum | Fault::Length | Fault::File) => return Word::Damaged,
             None => {}
         }

@@ -267,6 +267,7 @@ pub fn code_of(error: &Error, damage: Code) -> Code {
     match (error.word(), error.fault_of_bytes()) {
         (_, Some(Fault::Checksum)) => Code::Checksum,
         (_, Some(Fault::Length)) => Code::Length,
+        (_, Some(Fault::Away)) => Code::NoAnswer,
         (_, Some(Fault::File)) | (Word::Failed, _) => Code::Unreadable,
         (Word::Damaged, _) => damage,
         (Word::Unsupported, _) => Code::Unknown,

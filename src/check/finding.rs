@@ -75,7 +75,7 @@ codes! {
     Metadata = "metadata", Damaged;
     /// Consolidated metadata differ from the metadata file of a node.
     StaleCopy = "stale-copy", Damaged;
-    /// A file or directory cannot be read, because the disk or the server fails, or it is no file.
+    /// A file or directory cannot be read, because the disk fails, or it is no file.
     Unreadable = "unreadable", Damaged;
     /// The file of a chunk or shard is empty.
     Empty = "empty", Damaged;
@@ -99,6 +99,8 @@ codes! {
     /// zarrfs did not see what is in a directory or an archive, because no key or node can have its
     /// name, or because the server does not list it.
     Unseen = "unseen", Unchecked;
+    /// The server did not answer, or failed, while zarrfs read a file or a list.
+    NoAnswer = "no-answer", Unchecked;
     /// A chunk has a valid form that zarrfs does not read.
     Unsupported = "unsupported", Unchecked;
     /// A chunk or metadata file was not checked, because it exceeds a limit of zarrfs.

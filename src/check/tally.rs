@@ -69,7 +69,7 @@ impl Watch for Tally<'_> {
         }
         let counter = match finding.code {
             Code::Unknown => Some(&self.unknown),
-            Code::Unseen => Some(&self.unseen),
+            Code::Unseen | Code::NoAnswer => Some(&self.unseen),
             Code::Unsupported => Some(&self.unsupported),
             Code::Refused => Some(&self.refused),
             Code::MissingTarget => Some(&self.missing),

@@ -24,14 +24,16 @@ def untouched(request, mount, hierarchy):
     assert files(m.store) == before, "the store has changed"
 
 
-def write(path, data, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC, offset=None):
-    """As a program writes: an error comes out of open, write or close."""
+def write(path, data, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC, offset=None, sync=False):
+    """As a program writes: an error comes out of open, write, fsync or close."""
     fd = os.open(path, flags, 0o644)
     try:
         if offset is None:
             os.write(fd, data)
         else:
             os.pwrite(fd, data, offset)
+        if sync:
+            os.fsync(fd)
     except OSError:
         discard(fd)
         raise
@@ -93,16 +95,20 @@ def test_a_chunk_cannot_be_made_longer(untouched):
 
 
 @pytest.mark.parametrize("name", ["c/0/6", "c/5/99", "c/0/18446744073709551615"])
-def test_a_chunk_outside_of_the_grid_is_refused(untouched, name):
+def test_a_chunk_outside_of_the_grid_waits_and_is_refused_at_fsync(untouched, name):
+    path = untouched / "x" / name
     sentence = rf"x/{name}: no such chunk: the array has \[6, 6\] chunks"
-    untouched.refused(errno.EINVAL, sentence, lambda: write(untouched / "x" / name, b"x" * CHUNK_LEN))
+    untouched.refused(errno.EINVAL, sentence, lambda: write(path, b"x" * CHUNK_LEN, sync=True))
+    assert path.read_bytes() == b"x" * CHUNK_LEN
+    path.unlink()
 
 
 def test_an_empty_directory_of_chunks_outside_of_the_grid_holds_no_chunk(untouched):
     row = untouched / "x/c/6"
     row.mkdir()
     sentence = r"x/c/6/0: no such chunk: the array has \[6, 6\] chunks"
-    untouched.refused(errno.EINVAL, sentence, lambda: write(row / "0", b"x" * CHUNK_LEN))
+    untouched.refused(errno.EINVAL, sentence, lambda: write(row / "0", b"x" * CHUNK_LEN, sync=True))
+    (row / "0").unlink()
     row.rmdir()
 
 

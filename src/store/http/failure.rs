@@ -22,7 +22,7 @@ pub(super) enum Failure {
 impl Failure {
     pub fn error(self) -> Error {
         match self {
-            Self::Passing(error, _) | Self::Wrong(error) | Self::Final(error) => error,
+            Self::Passing(error, _) | Self::Wrong(error) | Self::Final(error) => error.by_server(),
         }
     }
 }

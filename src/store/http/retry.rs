@@ -34,7 +34,7 @@ pub(super) async fn retried<T, F: Future<Output = Result<T, Failure>>>(
         }
         let wait = asked.unwrap_or_else(|| jittered(pause));
         if since.elapsed().saturating_add(wait) >= most {
-            return Err(error);
+            return Err(error.by_server());
         }
         log::debug!("{error}; the request is made again in {} ms", wait.as_millis());
         tokio::time::sleep(wait).await;

@@ -26,7 +26,7 @@ pub(super) fn error_of(failure: &Failure) -> Error {
     let is_conflict =
         matches!(failure, Failure::AlreadyExists { .. } | Failure::Precondition { .. });
     if let Some(error) = failure.source().and_then(own_error).filter(|_| !is_conflict) {
-        return error;
+        return error.by_server();
     }
     let (status, reason) = reason_of(failure);
     let kind = match failure {
@@ -40,7 +40,7 @@ pub(super) fn error_of(failure: &Failure) -> Error {
         _ if is_silence(failure) => Kind::Os(libc::ETIMEDOUT),
         _ => Kind::Os(libc::EIO),
     };
-    Error::new(kind, reason)
+    Error::new(kind, reason).by_server()
 }
 
 /// Returns the failure of a request that took too long.
