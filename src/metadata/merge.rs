@@ -116,6 +116,19 @@ pub fn diff(base: &str, new: &[u8], node: &Node, files: &ShownChunks) -> Result<
     Ok(edit)
 }
 
+/// Whether chunks of the array that one metadata file describes are chunks of that in the other:
+/// they have the same elements, lengths and number of dimensions. True if one of the two is not
+/// understood.
+pub fn have_like_chunks(one: &[u8], other: &[u8]) -> bool {
+    let (Ok(Node::Array(one)), Ok(Node::Array(other))) =
+        (v3::lower(one).node, v3::lower(other).node)
+    else {
+        return true;
+    };
+    let of = |array: &Array| (array.dtype.clone(), array.chunk_shape.clone(), array.shape.len());
+    of(&one) == of(&other) && one.rectilinear.is_some() == other.rectilinear.is_some()
+}
+
 /// Whether two metadata files, as the mount shows them, may describe one node at two times: its
 /// kind, and of an array all that gives its chunks their meaning, and the number of dimensions, are
 /// the same.

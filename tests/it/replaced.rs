@@ -273,6 +273,35 @@ fn a_chunk_outside_of_a_shape_that_another_program_made_smaller_is_reported() {
 
 /// Shows: store-decides.
 #[test]
+fn a_program_that_knows_another_array_stores_no_chunk_however_often_it_tries() {
+    for (mode, ttl) in [("sync", "0s"), ("delay", "0s"), ("all", "0s"), ("sync", "1h")] {
+        let ttl = format!("--metadata-ttl={ttl}");
+        let mut mount = Mount::new(&["--create", "--writeback", mode, &ttl]);
+        mount.expect("another program");
+        mount.unmount();
+        put(&mount, &array("uint8", 0, 1));
+        mount.mount_again(&["--writeback", mode, &ttl]);
+        json_of(&mount.at("x/zarr.json"));
+        let mut other = array("uint16", 0, 1);
+        other["chunk_grid"]["configuration"]["chunk_shape"] = json!([2]);
+        put(&mount, &other);
+        fs::create_dir(mount.store().join("x/c")).unwrap();
+        fs::write(mount.store().join("x/c/0"), b"oooo").unwrap();
+        for _ in 0..3 {
+            assert!(store(&mount, "x/c/0", b"bbbb").is_err(), "{mode}");
+            assert!(store(&mount, "x/c/1", b"bbbb").is_err(), "{mode}");
+        }
+        assert_eq!(fs::read(mount.store().join("x/c/0")).unwrap(), b"oooo", "{mode}");
+        assert!(!mount.store().join("x/c/1").exists(), "{mode}");
+        // Once it has read the metadata, it knows.
+        assert_eq!(json_of(&mount.at("x/zarr.json"))["data_type"], "uint16");
+        store(&mount, "x/c/1", b"cccc").unwrap();
+        assert_eq!(fs::read(mount.store().join("x/c/1")).unwrap(), b"cccc", "{mode}");
+    }
+}
+
+/// Shows: store-decides.
+#[test]
 fn nothing_is_made_in_a_group_of_which_another_program_has_made_an_array() {
     let mut mount = mount(1, &[]);
     mount.expect("made an array");

@@ -21,7 +21,8 @@ use super::unsynced::Unsynced;
 use crate::array::{Array, ChunkRef, Current};
 use crate::cache::{Due, NewChunk, PutChunk, Stored};
 use crate::error::{At, Error, Kind, Result};
-use crate::metadata::{NodeKind, NodePath};
+use crate::hierarchy::Wanted;
+use crate::metadata::{NodeKind, NodePath, merge};
 use crate::pool::Urgency;
 use crate::store::{Key, Room};
 use crate::vfs::authors::Processes;
@@ -65,6 +66,7 @@ impl ChunkWriter {
         by: &Processes,
     ) -> Result<PutChunk> {
         self.latest.check_accepted(path, by)?;
+        self.check_seen(path, &chunk.array, by)?;
         if !chunk.array.is_stored_decoded(&chunk.coords) {
             self.latest.note(path, &chunk.coords, by);
         }
@@ -75,6 +77,25 @@ impl ChunkWriter {
         // Another program may have changed the shape.
         let chunk = ChunkRef::new(&current, &chunk.coords);
         self.store_checked(path, &chunk, Some(&current), written)
+    }
+
+    /// Fails if a program writes a chunk of another array than the one that is there now: another
+    /// program has replaced that since this one read its metadata.
+    fn check_seen(&self, path: &NodePath, array: &Array, by: &Processes) -> Result<()> {
+        if self.latest.has_seen(by, array.id()) {
+            return Ok(());
+        }
+        if let Some(seen) = self.names.seen_texts.known_array(path, by) {
+            let node = self.core.hierarchy.existing(path)?;
+            let now = self.core.hierarchy.shown().text_of(&node, Wanted::Text)?;
+            if *seen != *now && !merge::have_like_chunks(seen.as_bytes(), now.as_bytes()) {
+                let detail = "another program has replaced the array since this one read its \
+                              metadata: open it again";
+                return Err(Error::new(Kind::Stale, detail).at(path));
+            }
+            self.latest.note_seen(by, array.id());
+        }
+        Ok(())
     }
 
     /// Stores a chunk of `current`, or makes it pending if there is none.

@@ -64,6 +64,8 @@ impl Contents {
         for (path, chunks) in arrays {
             self.core.hierarchy.forms.change(&path, |form| form.encoded = chunks);
             self.core.hierarchy.invalidate(&path);
+            // A program that asks for another form knows it.
+            self.names.seen_texts.forget_below(&path);
         }
         for inode in inodes.iter().flatten() {
             if let Some(file) = inode.known_file() {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::array::Coords;
+use crate::array::{ArrayId, Coords};
 use crate::bounded::{Bounded, Limits};
 use crate::error::{Error, Result};
 use crate::metadata::NodePath;
@@ -28,6 +28,9 @@ const MOST: usize = 1 << 12;
 
 /// The most arrays whose metadata file was refused a moment ago.
 const MOST_REFUSED: usize = 1 << 10;
+
+/// The most pairs of a process and an array that it knows.
+const MOST_SEEN: usize = 1 << 12;
 
 /// The most bytes of all that is known.
 const MAX_LEN: u64 = 8 << 20;
@@ -63,12 +66,15 @@ struct Known {
     refused: Vec<(NodePath, u32, Instant)>,
     /// When a whole array was dropped.
     dropped: Option<Instant>,
+    /// The processes that know an array as it is.
+    seen: Bounded<(u32, ArrayId), ()>,
 }
 
 impl Default for Latest {
     fn default() -> Self {
         let arrays = Bounded::new(Limits::bytes(MAX_LEN));
-        Self { known: Mutex::new(Known { arrays, refused: Vec::new(), dropped: None }) }
+        let seen = Bounded::new(Limits::entries(MOST_SEEN));
+        Self { known: Mutex::new(Known { arrays, refused: Vec::new(), dropped: None, seen }) }
     }
 }
 
@@ -138,6 +144,18 @@ impl Latest {
             "this program has just written the metadata file of another array, which was refused: \
              nothing was stored; write the metadata file of the array that is here first",
         ))
+    }
+
+    /// Whether these programs are known to have seen the metadata of an array as it is.
+    pub fn has_seen(&self, by: &Processes, array: ArrayId) -> bool {
+        only(by).is_some_and(|process| self.known.lock().seen.get(&(process, array)).is_some())
+    }
+
+    /// Records that these programs have seen the metadata of an array as it is.
+    pub fn note_seen(&self, by: &Processes, array: ArrayId) {
+        if let Some(process) = only(by) {
+            drop(self.known.lock().seen.put((process, array), (), 1));
+        }
     }
 
     /// Returns the chunks of an array that `by`, which write its metadata file, have stored before.

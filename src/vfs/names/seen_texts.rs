@@ -30,6 +30,9 @@ const MAX_THREADS: usize = 64;
 /// What an entry takes besides its text, in bytes.
 const ENTRY_LEN: usize = 64;
 
+/// The member of a group's metadata file with copies of those below it.
+const CONSOLIDATED: &str = "\"consolidated_metadata\"";
+
 /// The clock of `/proc` has ticks of at most this length.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -100,6 +103,22 @@ impl SeenTexts {
     /// Returns the text of a metadata file that the programs which have written `by` saw last;
     /// `None` if that is not known.
     pub fn last(&self, place: &Place, by: &Processes) -> Option<Arc<str>> {
+        self.last_seen(place, by).map(|seen| seen.text)
+    }
+
+    /// Returns the metadata file from which these programs know the array at `path`; `None` if that
+    /// is not known, or if they know it from consolidated metadata.
+    pub fn known_array(&self, path: &NodePath, by: &Processes) -> Option<Arc<str>> {
+        let seen = self.last_seen(&Place::Document(path.clone()), by)?;
+        let has_copy = |group: NodePath| {
+            self.last_seen(&Place::Document(group), by).is_some_and(|above| {
+                above.at > seen.at && above.text.contains(CONSOLIDATED)
+            })
+        };
+        (!path.ancestors().into_iter().any(has_copy)).then_some(seen.text)
+    }
+
+    fn last_seen(&self, place: &Place, by: &Processes) -> Option<Seen> {
         let processes = by.known()?;
         // `/proc` is read without the lock.
         let seen: Vec<Seen> = {
@@ -108,7 +127,7 @@ impl SeenTexts {
             files.peek(place)?.iter().rev().map(copy).collect()
         };
         let is_theirs = |seen: &Seen| processes.iter().any(|process| seen.is_of(*process));
-        seen.into_iter().find(is_theirs).map(|seen| seen.text)
+        seen.into_iter().find(is_theirs)
     }
 
     /// Returns the other node whose metadata file a program has seen as `text` last: `text` is then
