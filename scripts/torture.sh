@@ -2,7 +2,7 @@
 # Kills zarrfs, cuts the power, makes its system calls fail, lets programs write at once, compares it with a model, and
 # mounts hostile hierarchies: the figures of docs/reliability.md. As root on Debian.
 #
-#   scripts/torture.sh [PART..]     kills, points, power, faults, races, model, hostile, access [default: all]
+#   scripts/torture.sh [PART..]     kills, points, power, faults, races, model, copies, hostile, access [default: all]
 #
 # Prints a line for each part: what was tried how often, and how many tests have failed. How often it is tried is decided by
 #   KILLS     random kills in each of five ways to write [40]
@@ -10,16 +10,17 @@
 #   CUTS      power cuts in each case [2]
 #   FAULTS    faults of the first calls of each kind, in each case [3]
 #   SECONDS_OF_RACES, for each race [10], and SECONDS_OF_SWAPS, for each test in which links come and go [10]
+#   PAIRS     pairs of hierarchies that each program copies over each other [200]
 #   SEQUENCES of the models [1000], and SEQUENCES_OF_MOUNTS of those that mount [50]
 # WORKERS tests run at a time [twice the processors]. If ZARRFS_LONG is empty, only some of the cases run. ZARRFS_BIN is the
 # program [target/release/zarrfs, which is built].
 set -euo pipefail
 cd "$(dirname "$0")/.."
 fail() { printf 'scripts/torture.sh: %s\n' "$*" >&2; exit 1; }
-parts=(kills points power faults races model hostile access)
+parts=(kills points power faults races model copies hostile access)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
-    [[ " ${parts[*]} " == *" $part "* ]] || { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+    [[ " ${parts[*]} " == *" $part "* ]] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 done
 [ "$(id -u)" = 0 ] || fail "run it as root: it makes file systems and control groups"
 [ -c /dev/fuse ] || fail "/dev/fuse is missing, so nothing can be mounted"
@@ -115,6 +116,10 @@ for part in "$@"; do
             # One at a time: a process that starts another one closes the files of its other tests, too.
             sequences "$PROPTEST_CASES" cargo test --locked --test it -- --test-threads 1 outside_model:: identity_model::
             unset PROPTEST_CASES
+            ;;
+        copies)
+            PROPTEST_CASES=${PAIRS:-200} sequences "${PAIRS:-200}" cargo test --locked --test it -- copied_model::
+            ZARRFS_PAIRS=${PAIRS:-200} peers copies tests/peers/test_mirror.py
             ;;
     esac
 done
