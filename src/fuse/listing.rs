@@ -99,7 +99,7 @@ pub(super) fn attr_of<'e>(vfs: &Vfs, entry: &Entry<'e>, is_kept: bool) -> Option
             Some((listed.name.as_str(), vfs.listings().lookup_listed_name(listed)))
         }
         Entry::Listed(dir, listed) => {
-            let attr = match vfs.listings().lookup_listed(dir, listed) {
+            let attr = match vfs.lookup_listed(dir, listed) {
                 Ok(attr) => attr?,
                 Err(error) => {
                     // A bad entry does not hide the others.

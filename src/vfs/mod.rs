@@ -273,9 +273,17 @@ impl Vfs {
         Err(refusal.unwrap_or_else(Error::not_found))
     }
 
+    /// Returns the attributes of a listed name and adds one to its lookup count; `None` if it is
+    /// gone.
+    pub fn lookup_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
+        self.opener.passthrough.renew_outdated(&listed.place);
+        self.listings.lookup_listed(dir, listed)
+    }
+
     fn lookup_once(&self, parent: u64, name: &str) -> Result<Option<Attr>> {
         let directory = self.names.directory_looked_in(parent)?;
         let Some(found) = self.names.places.find(&directory, name)? else { return Ok(None) };
+        self.opener.passthrough.renew_outdated(&found.place);
         self.names.lookup_stored(&found.place, found.stored.as_ref()).map(Some)
     }
 

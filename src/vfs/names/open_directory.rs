@@ -20,7 +20,7 @@ pub struct Listed {
     pub name: String,
     /// Whether it is a directory.
     pub is_dir: bool,
-    pub(super) place: Place,
+    pub(in crate::vfs) place: Place,
     pub(super) position: usize,
 }
 

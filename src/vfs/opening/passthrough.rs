@@ -55,7 +55,7 @@ use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 use crate::vfs::reader::Reader;
 use crate::vfs::reader::open_view::OpenView;
-use crate::view::View;
+use crate::view::{Format, View};
 
 /// The most bytes of a view with passthrough; longer ones are generated as they are read.
 const LONGEST_VIEW: u64 = 4 << 20;
@@ -286,6 +286,57 @@ impl Passthrough {
             self.names.inodes.release(new);
         }
         Error::not_found()
+    }
+
+    /// Gives the name of a file that the kernel reads by itself to a new inode if its bytes have
+    /// changed since: an open would do that, and programs such as `cp` compare the number that they
+    /// looked up with that of the open file.
+    pub fn renew_outdated(&self, place: &Place) {
+        let Some(inode) = self.names.inodes.known_at(place) else { return };
+        if !Self::uses_passthrough(&inode) {
+            return;
+        }
+        // If it is no chunk or view any more, its open reports it.
+        let is_outdated = match place {
+            Place::Chunk(path, coords) => self.is_outdated_chunk(&inode, path, coords),
+            Place::View(path, format) => self.is_outdated_view(&inode, path, format),
+            _ => Ok(false),
+        };
+        let mut file = inode.file().lock();
+        let is_read = file.passthrough.openers > 0 && file.passthrough.writers == 0;
+        if is_read && is_outdated.unwrap_or_default() && inode.is_at(place) {
+            // The name is being looked up already.
+            let _ = self.detach_from_name(&inode, &mut file);
+        }
+    }
+
+    fn is_outdated_chunk(&self, inode: &Inode, path: &NodePath, coords: &Coords) -> Result<bool> {
+        let seen = {
+            let file = inode.file().lock();
+            let backing = file.passthrough.backing.as_ref();
+            backing.filter(|_| matches!(file.content, Content::Stored)).and_then(|(seen, _)| *seen)
+        };
+        let Some((version, generation)) = seen else { return Ok(false) };
+        let array = self.core.shown_array_at(path, coords.indices())?;
+        let now = self.core.stat_chunk(&array, coords)?.version;
+        Ok(!version.holds(now) || generation != self.core.cache.generation(&array))
+    }
+
+    fn is_outdated_view(
+        &self,
+        inode: &Inode,
+        path: &NodePath,
+        format: &'static Format,
+    ) -> Result<bool> {
+        let kept = self.names.views.kept_view(path, format)?;
+        let (open, _) = self.names.views.open(path, format, kept, Access::Read);
+        let found = self.backing_files.find_view(&Id::View(path.clone(), format.extension));
+        let now = found.filter(|(pages, _)| self.names.views.known_since(pages, &open).is_some());
+        let file = inode.file().lock();
+        Ok(match (&file.passthrough.backing, &now) {
+            (Some((_, opened)), Some((_, now))) => !Arc::ptr_eq(opened, now),
+            _ => true,
+        })
     }
 
     /// Disables passthrough for this kind of backing file, because the kernel refused it.
