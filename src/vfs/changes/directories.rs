@@ -85,7 +85,10 @@ impl Directories {
             Place::ChunkDir(path.clone(), indices)
         } else {
             match self.names.places.for_new(directory, name)? {
-                Place::Ordinary(path, relative) => Place::OrdinaryDir(path, relative),
+                Place::Ordinary(path, relative) => {
+                    self.names.check_is_no_file(&path, &relative)?;
+                    Place::OrdinaryDir(path, relative)
+                }
                 _ => return Err(Error::new(Kind::NotPermitted, "this must be a file")),
             }
         };
@@ -108,6 +111,7 @@ impl Directories {
             return Err(Error::invalid("the name of a metadata file"));
         }
         let (child, changes) = (path.child(name)?, self.core.hierarchy.changes());
+        self.names.check_is_no_file(path, name)?;
         match changes.make_directory(&child) {
             // No node can have this name (`__pycache__`), but an ordinary directory can.
             Err(error)

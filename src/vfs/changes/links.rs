@@ -63,7 +63,8 @@ impl Renames {
     fn put_new_file(&self, place: &Place, bytes: Buffer) -> Result<()> {
         if self.contents.files.is_kept_as_file(Some(place)) {
             let created = Created::by(Ownership::of_process(0o644));
-            self.contents.files.make_file(place, &Unstored::of(bytes), &created)?;
+            let new = Unstored { is_new: true, ..Unstored::of(bytes) };
+            self.contents.files.make_file(place, &new, &created)?;
             return self.contents.files.note_change(place);
         }
         let inode = self.names.inodes.at(place);
@@ -72,7 +73,7 @@ impl Renames {
             return Err(error);
         }
         inode.file().lock().content =
-            Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
+            Content::Unstored(Unstored { changed: true, is_new: true, ..Unstored::of(bytes) });
         let name = place.name().unwrap_or_default();
         self.names.overlay.insert(place.parent(), &name, Shown::File(place.clone(), inode));
         Ok(())

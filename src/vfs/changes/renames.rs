@@ -8,7 +8,7 @@ use super::ordinary::is_lock_of_tensorstore;
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::store::Replace;
+use crate::store::{Condition, Replace};
 use crate::vfs::access::Caller;
 use crate::vfs::contents::Contents;
 use crate::vfs::contents::store::Writer;
@@ -80,7 +80,9 @@ impl Renames {
         self.names.keep_parent(place)?;
         // The store may have no directory for the chunk any more as soon as it is erased.
         self.names.remember_chunk_dirs(place);
-        self.erase(place).map_err(once)?;
+        if !file.is_new() {
+            self.erase(place).map_err(once)?;
+        }
         self.contents.files.detach(&mut file, kept);
         self.names.inodes.unlink(place);
         self.names.overlay.remove_file(place, inode);
@@ -161,7 +163,8 @@ impl Renames {
             if is_in_store {
                 self.rename_in_store(from, to, replace)
             } else {
-                self.check_may_copy(user, &inode).and_then(|()| self.rename_bytes(from, to))
+                self.check_may_copy(user, &inode)
+                    .and_then(|()| self.rename_bytes(from, to, replace))
             }
         };
         self.names.inodes.release(inode);
@@ -190,7 +193,7 @@ impl Renames {
 
     /// Stores the bytes of a file under its new name, and removes the old one. Both files stay
     /// locked, so that every concurrent write or open comes entirely before or after the rename.
-    fn rename_bytes(&self, from: NamedFile<'_>, to: NamedFile<'_>) -> Result<()> {
+    fn rename_bytes(&self, from: NamedFile<'_>, to: NamedFile<'_>, replace: Replace) -> Result<()> {
         let NamedFile { inode, place: from } = from;
         let NamedFile { inode: replaced, place: to } = to;
         if Arc::ptr_eq(inode, replaced) {
@@ -199,8 +202,11 @@ impl Renames {
         let (mut file, mut old) = lock_both(inode, replaced);
         check_are_at((inode, from), (replaced, to))?;
         let kept = self.contents.files.bytes_for_openers(&old, to);
-        let moved = self.bytes_to_move(&file, from)?;
+        let mut moved = self.bytes_to_move(&file, from)?;
         let stamp = moved.written.bytes.stamp();
+        // It replaces only what programs have seen there.
+        let is_new = replace == Replace::No || old.is_new();
+        moved.written.condition = if is_new { Condition::Absent } else { Condition::Always };
         let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
         let stays_unstored = !moved.is_stored
             && matches!(to, Place::Ordinary(..))
@@ -234,6 +240,7 @@ impl Renames {
         self.names.inodes.rename(inode, from, to);
         if stays_unstored {
             if let Content::Unstored(unstored) = &mut file.content {
+                unstored.is_new = is_new;
                 unstored.refused = None; // That was by what it meant where it was.
             }
             let name = to.name().unwrap_or_default();
@@ -316,6 +323,7 @@ impl Renames {
             return Ok(Moved { written: bytes.into(), is_stored: true, was_written: false });
         };
         let is_stored = match self.names.attrs.of_stored(from) {
+            _ if unstored.is_new => false,
             Ok(_) => true,
             Err(error) if error.kind() == Kind::NotFound => false,
             Err(error) => return Err(error),
