@@ -239,16 +239,7 @@ impl Renames {
         self.names.remember_chunk_dirs(from);
         self.names.inodes.rename(inode, from, to);
         if stays_unstored {
-            if let Content::Unstored(unstored) = &mut file.content {
-                unstored.is_new = is_new;
-                unstored.refused = None; // That was by what it meant where it was.
-            }
-            let name = to.name().unwrap_or_default();
-            self.names.overlay.insert(
-                to.parent(),
-                &name,
-                Shown::File(to.clone(), Arc::clone(inode)),
-            );
+            self.keep_unstored(inode, &mut file, to, is_new);
         } else {
             self.contents.files.forget_stored(&mut file, stamp);
             // The kernel's pages hold what was written, which may differ from what was stored.
@@ -262,6 +253,18 @@ impl Renames {
             self.core.invalidate(inode.number());
         }
         Ok(())
+    }
+
+    /// Keeps a renamed file in memory under its new name. `is_new` says whether it replaces nothing
+    /// there.
+    fn keep_unstored(&self, inode: &Arc<Inode>, file: &mut File, to: &Place, is_new: bool) {
+        if let Content::Unstored(unstored) = &mut file.content {
+            unstored.is_new = is_new;
+            unstored.refused = None; // That was by what it meant where it was.
+        }
+        let name = to.name().unwrap_or_default();
+        let shown = Shown::File(to.clone(), Arc::clone(inode));
+        self.names.overlay.insert(to.parent(), &name, shown);
     }
 
     /// Gives a file that was renamed the meaning of its new name.
