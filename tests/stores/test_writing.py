@@ -158,6 +158,23 @@ def test_four_mounts_lose_no_inner_chunk(mount, root, prefix):
     assert np.array_equal(stored(prefix, "sharded"), want)
 
 
+@pytest.mark.parametrize("ttl", ["0s", "1m"])
+@pytest.mark.parametrize("shards", [None, (20, 30)])
+def test_a_removed_array_can_be_made_again_at_the_same_path(mount, root, prefix, ttl, shards):
+    with mount("--metadata-ttl", ttl) as m:
+        for value in (1, 2, 3):
+            group = zarr.open_group(m / "g", mode="a")
+            made = group.create_array("x", shape=(40, 60), chunks=(10, 10), shards=shards, dtype="i4")
+            made[...] = value
+            if value == 2:
+                m.sync()
+            if value < 3:
+                removed = m / ("g/x" if value == 1 else "g")
+                subprocess.run(["rm", "-r", removed], check=True)
+                assert not removed.exists()
+    assert np.array_equal(stored(prefix, "g/x"), np.full((40, 60), 3))
+
+
 def put(path, flags, text):
     """Opens a file with these flags, writes to it, and has it stored."""
     number = os.open(path, os.O_WRONLY | flags, 0o644)

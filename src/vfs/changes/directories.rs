@@ -158,7 +158,8 @@ impl Directories {
     /// of shards without chunks.
     fn lists_something(&self, place: &Place) -> Result<bool> {
         for entry in self.listings.entries(place)? {
-            match entry?.1 {
+            let (name, found) = entry?;
+            match found {
                 Place::ChunkDir(path, prefix) => {
                     let place = Place::ChunkDir(path.clone(), prefix.clone());
                     if self.holds_chunks(&place, &path, &prefix)? {
@@ -166,6 +167,11 @@ impl Directories {
                     }
                 }
                 Place::Document(_) => {}
+                // Some servers go on listing directories in which no key is left.
+                found
+                    if found.is_dir()
+                        && self.core.is_remote()
+                        && self.names.places.resolve(place, &name)?.is_none() => {}
                 _ => return Ok(true),
             }
         }
