@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::ordinary::is_lock_of_tensorstore;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::{FileStore, NewNode, Ownership, PRIVILEGES};
+use crate::store::{Condition, FileStore, NewNode, Ownership, PRIVILEGES};
 use crate::vfs::access::{Access, Opened};
 use crate::vfs::contents::Contents;
 use crate::vfs::contents::ordinary::is_scratch;
@@ -111,8 +111,9 @@ impl NewFiles {
         let shown = Shown::File(place.clone(), Arc::clone(inode));
         self.names.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
         file.created = Some(Created::by(owner));
-        let is_new = matches!(place, Place::Ordinary(..));
-        file.content = Content::Unstored(Unstored { is_new, ..Unstored::empty() });
+        let is_ordinary = matches!(place, Place::Ordinary(..));
+        let condition = if is_ordinary { Condition::Absent } else { Condition::Always };
+        file.content = Content::Unstored(Unstored { condition, ..Unstored::empty() });
         Ok(())
     }
 

@@ -206,7 +206,8 @@ impl Renames {
         let stamp = moved.written.bytes.stamp();
         // It replaces only what programs have seen there.
         let is_new = replace == Replace::No || old.is_new();
-        moved.written.condition = if is_new { Condition::Absent } else { Condition::Always };
+        let condition = if is_new { Condition::Absent } else { Condition::Always };
+        moved.written.condition = condition;
         let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
         let stays_unstored = !moved.is_stored
             && matches!(to, Place::Ordinary(..))
@@ -239,7 +240,7 @@ impl Renames {
         self.names.remember_chunk_dirs(from);
         self.names.inodes.rename(inode, from, to);
         if stays_unstored {
-            self.keep_unstored(inode, &mut file, to, is_new);
+            self.keep_unstored(inode, &mut file, to, condition);
         } else {
             self.contents.files.forget_stored(&mut file, stamp);
             // The kernel's pages hold what was written, which may differ from what was stored.
@@ -255,11 +256,10 @@ impl Renames {
         Ok(())
     }
 
-    /// Keeps a renamed file in memory under its new name. `is_new` says whether it replaces nothing
-    /// there.
-    fn keep_unstored(&self, inode: &Arc<Inode>, file: &mut File, to: &Place, is_new: bool) {
+    /// Keeps a renamed file in memory under its new name, to be stored there on this condition.
+    fn keep_unstored(&self, inode: &Arc<Inode>, file: &mut File, to: &Place, condition: Condition) {
         if let Content::Unstored(unstored) = &mut file.content {
-            unstored.is_new = is_new;
+            unstored.condition = condition;
             unstored.refused = None; // That was by what it meant where it was.
         }
         let name = to.name().unwrap_or_default();
@@ -326,7 +326,7 @@ impl Renames {
             return Ok(Moved { written: bytes.into(), is_stored: true, was_written: false });
         };
         let is_stored = match self.names.attrs.of_stored(from) {
-            _ if unstored.is_new => false,
+            _ if unstored.is_new() => false,
             Ok(_) => true,
             Err(error) if error.kind() == Kind::NotFound => false,
             Err(error) => return Err(error),

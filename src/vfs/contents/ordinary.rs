@@ -172,8 +172,8 @@ impl Files {
                 gid: Some(created.owner.gid).filter(|_| files.may_give()),
                 ..times
             })?;
-            let condition = unstored.condition();
-            if write.set_file(&Key::parse(&path)?, new, condition).map_err(taken)?.is_some() {
+            let key = Key::parse(&path)?;
+            if write.set_file(&key, new, unstored.condition).map_err(taken)?.is_some() {
                 return Ok(open);
             }
         }

@@ -7,7 +7,7 @@ use super::files::Files;
 use crate::cache::NewChunk;
 use crate::error::{At, Error, Kind, Result};
 use crate::store::directory::LOCK_SUFFIX;
-use crate::store::{FileUse, Ownership, Stamp, Version};
+use crate::store::{Condition, FileUse, Ownership, Stamp, Version};
 use crate::vfs::authors::Processes;
 use crate::vfs::core::TreeLock;
 use crate::vfs::names::file::{Content, Created, File, Unstored, Written};
@@ -253,7 +253,7 @@ impl Files {
         let is_open = file.passthrough.writers > 0;
         match &mut file.content {
             Content::Unstored(unstored) if is_open && unstored.bytes.is_nameless() => {
-                (unstored.changed, unstored.is_new) = (false, false);
+                (unstored.changed, unstored.condition) = (false, Condition::Always);
                 (unstored.refused, unstored.stamp) = (None, stamp);
             }
             _ => self.memory.forget_unstored(file),

@@ -171,7 +171,7 @@ impl File {
 
     /// Whether a program has made it here, and it was not stored since.
     pub fn is_new(&self) -> bool {
-        matches!(&self.content, Content::Unstored(unstored) if unstored.is_new)
+        matches!(&self.content, Content::Unstored(unstored) if unstored.is_new())
     }
 
     /// Whether it has unstored changes.
@@ -225,7 +225,7 @@ impl Content {
     /// Returns the condition under which an ordinary file is stored.
     pub fn condition(&self) -> Condition {
         match self {
-            Self::Unstored(unstored) => unstored.condition(),
+            Self::Unstored(unstored) => unstored.condition,
             Self::Stored | Self::Detached(_) | Self::Open(_) => Condition::Always,
         }
     }
@@ -285,9 +285,9 @@ pub struct Unstored {
     pub bytes: Held,
     /// Whether they differ from the stored bytes.
     pub changed: bool,
-    /// Whether a program made the file here, where this mount saw none: the first store must find
-    /// none either, and removing the file before that leaves the store as it is.
-    pub is_new: bool,
+    /// The condition under which an ordinary file is stored. A file that a program made here, where
+    /// this mount saw none, must be absent; removing it before leaves the store as it is.
+    pub condition: Condition,
     /// If the kernel writes them: their state when they were stored or refused.
     pub stamp: Option<Stamp>,
     /// The reason why the store refused them as they are now, which was reported to a program.
@@ -314,7 +314,7 @@ impl Unstored {
         Self {
             bytes: bytes.into(),
             changed: false,
-            is_new: false,
+            condition: Condition::Always,
             stamp: None,
             refused: None,
             modified,
@@ -345,12 +345,12 @@ impl Unstored {
         let is_last = self.last_modified() == self.modified;
         let modified = (self.keep_modified && is_last).then_some(self.modified);
         let (bytes, base) = (self.bytes.clone(), self.base.clone());
-        Written { bytes, base, modified, condition: self.condition() }
+        Written { bytes, base, modified, condition: self.condition }
     }
 
-    /// Returns the condition under which an ordinary file with these bytes is stored.
-    pub fn condition(&self) -> Condition {
-        if self.is_new { Condition::Absent } else { Condition::Always }
+    /// Whether a program made the file here, and it was not stored since.
+    pub fn is_new(&self) -> bool {
+        matches!(self.condition, Condition::Absent)
     }
 
     /// Returns the bytes of a new or truncated file.
