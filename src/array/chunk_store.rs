@@ -345,7 +345,7 @@ impl ChunkStore for Direct {
     }
 
     fn set_file(&self, coords: &Coords, file: &NewFile) -> Result<Option<Stat>> {
-        self.store.write()?.set_file(&self.key(coords)?, file)
+        self.store.write()?.set_file(&self.key(coords)?, file, Condition::Always)
     }
 
     fn erase_prefix(&self, prefix: &[u64]) -> Result<()> {

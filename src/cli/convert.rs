@@ -376,20 +376,40 @@ fn prepare(
     for (path, error) in &plan.unread {
         print::error(&format!("zarrfs: {path}: cannot be read: {error}"));
     }
-    let count = plan.unsupported.len().saturating_add(plan.unread.len());
     if plan.jobs().is_empty() {
         return Err(failed(format!("{}: no node can be converted", remote::typed(&args.source))));
     }
-    if count > 0 && !args.skip_unsupported {
-        return Err(failed(format!(
-            "{}: {} (listed above) cannot be converted to {}: leave out such nodes with \
-             --skip-unsupported, select others with --only, or choose another --format",
-            remote::typed(&args.source),
-            size::counted(count, "node"),
-            args.format.name()
-        )));
+    match nodes_left_out(args, &plan) {
+        Some(sentence) if !args.skip_unsupported => Err(failed(sentence)),
+        _ => Ok((dest, plan)),
     }
-    Ok((dest, plan))
+}
+
+/// Says why the copy would lack nodes, and what to do; `None` if it would have all.
+fn nodes_left_out(args: &Convert, plan: &Plan) -> Option<String> {
+    let unsupported = plan.unsupported.len().saturating_sub(plan.broken);
+    let causes = [
+        (unsupported, format!("cannot be converted to {}", args.format.name())),
+        (plan.broken, "cannot be used, because of damaged metadata".to_owned()),
+        (plan.unread.len(), "cannot be read".to_owned()),
+    ];
+    let causes = causes.into_iter().filter(|(count, _)| *count > 0);
+    let causes: Vec<String> =
+        causes.map(|(count, cause)| format!("{} {cause}", size::counted(count, "node"))).collect();
+    if causes.is_empty() {
+        return None;
+    }
+    let last = match (unsupported, plan.unread.len()) {
+        (1.., _) => "choose another --format",
+        (0, 1..) => "run the same command again once they can be read",
+        (0, 0) => "mend their metadata",
+    };
+    Some(format!(
+        "{}: {} (listed above): leave out such nodes with --skip-unsupported, select others with \
+         --only, or {last}",
+        remote::typed(&args.source),
+        causes.join(", "),
+    ))
 }
 
 /// Fails if `--chunks` or `--shards` has a shape that fits no array.

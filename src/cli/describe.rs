@@ -100,14 +100,14 @@ fn codec_names(codecs: &[CodecSpec]) -> Vec<String> {
                 names.push("big endian".to_owned());
             }
             "bytes" => {}
-            name => names.push(with_options(name, codec)),
+            _ => names.push(with_options(codec)),
         }
     }
     names
 }
 
 /// Returns the name of a codec with its compressor, level and shuffle.
-fn with_options(name: &str, codec: &CodecSpec) -> String {
+fn with_options(codec: &CodecSpec) -> String {
     let short = |text: &str| shortened(text, MAX_NAME_LEN).into_owned();
     let options = ["cname", "clevel", "level", "preset", "shuffle"].into_iter();
     let shown = |option: &str| match codec.configuration.get(option)? {
@@ -117,7 +117,7 @@ fn with_options(name: &str, codec: &CodecSpec) -> String {
         _ => None,
     };
     let options: Vec<String> = options.filter_map(shown).collect();
-    let name = short(name);
+    let name = short(codec.short());
     if options.is_empty() { name } else { format!("{name}({})", options.join(", ")) }
 }
 
@@ -143,5 +143,19 @@ mod tests {
             codec_names(&codecs).join(" + "),
             "transpose + big endian + blosc(lz4, 5, bitshuffle) + zstd(3) + crc32c"
         );
+    }
+
+    #[test]
+    fn codecs_are_named_as_in_the_metadata_file() {
+        let named = |written: &str, name: &str| {
+            let codec =
+                CodecSpec::from_json(&json!({"name": written, "configuration": {"level": 1}}));
+            codec_names(&[codec.expect("a codec").renamed(name.to_owned())]).concat()
+        };
+        assert_eq!(named("zlib", "numcodecs.zlib"), "zlib(1)");
+        assert_eq!(named("numcodecs.zlib", "numcodecs.zlib"), "numcodecs.zlib(1)");
+        assert_eq!(named("https://purl.org/zarr/spec/codec/gzip/1.0", "gzip"), "gzip(1)");
+        assert_eq!(named("https://purl.org/zarr/spec/codecs/zlib", "numcodecs.zlib"), "zlib(1)");
+        assert_eq!(named("https://example.com/zlib", "unknown"), "https://example.com/zlib(1)");
     }
 }

@@ -44,6 +44,15 @@ impl CodecSpec {
         self.written.as_deref().unwrap_or(&self.name)
     }
 
+    /// Returns the name as the metadata file has it, without what surrounds it in a URI:
+    /// `https://purl.org/zarr/spec/codec/gzip/1.0` is `gzip`.
+    pub fn short(&self) -> &str {
+        let written = self.written();
+        let heads = ["/spec/codec/", "/spec/codecs/"];
+        let tail = heads.iter().find_map(|head| Some(written.split_once(head)?.1));
+        tail.and_then(|tail| tail.split('/').next()).unwrap_or(written)
+    }
+
     /// Parses an item of a list of codecs: an object, or since version 3.1 only a name.
     pub fn from_json(value: &Value) -> Result<Self> {
         let wrong = || Error::corrupt(format!("codec {} has no name", describe(value)));

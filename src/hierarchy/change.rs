@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::atomic::Atomic;
 use super::consolidated::Copies;
 use super::documents::{Replaced, Taken, steps_to_erase};
+use super::guard::array_made;
 use super::intent::{Documents, Intent};
 use super::names::check_is_not_private;
 use super::node::{Content, Document, Node, NodeState};
@@ -84,8 +85,7 @@ impl Changes<'_> {
         let Some(parent) = path.parent() else { return Ok(()) };
         if self.node(&parent)?.is_some_and(|node| node.kind() == NodeKind::Array && !node.is_bare())
         {
-            let detail = "another program has just made an array here: look again";
-            return Err(Error::new(Kind::Busy, detail).at(parent));
+            return Err(array_made(&parent));
         }
         Ok(())
     }

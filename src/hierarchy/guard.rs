@@ -31,6 +31,11 @@ use crate::error::{At, Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Version};
 
+/// Returns the error for a directory at `path` that another program has turned into an array.
+pub(super) fn array_made(path: &NodePath) -> Error {
+    Error::new(Kind::Busy, "another program has just made an array here: look again").at(path)
+}
+
 impl Hierarchy {
     /// Returns the node at `path`, or the directory that may become one, as the store had it at
     /// `since` or later; `None` if there is nothing.
@@ -101,16 +106,12 @@ impl Hierarchy {
     /// which were none when they were read: a file with the name of a chunk would be one.
     pub fn check_is_no_array(&self, path: &NodePath, relative: &str) -> Result<()> {
         let since = Instant::now();
-        let made = |at: &NodePath| {
-            let detail = "another program has just made an array here: look again";
-            Err(Error::new(Kind::Busy, detail).at(at))
-        };
         for at in path.ancestors().iter().chain([path]) {
             let seen = self.node(at)?;
             if let Some(array) = seen.as_ref().and_then(|seen| seen.array()) {
                 let below = path.relative_to(at).unwrap_or_default();
                 let is_chunk = array.owns(format!("{below}/{relative}").trim_start_matches('/'));
-                return if is_chunk { made(at) } else { Ok(()) };
+                return if is_chunk { Err(array_made(at)) } else { Ok(()) };
             }
             let is_unchanged = match seen.as_ref().and_then(|seen| seen.stored()) {
                 Some(document) => self.is_stored_since(document, since)?,
@@ -118,7 +119,7 @@ impl Hierarchy {
             };
             let now = if is_unchanged { None } else { self.node_since(at, since)? };
             if now.is_some_and(|now| now.kind() == NodeKind::Array && !now.is_bare()) {
-                return made(at);
+                return Err(array_made(at));
             }
         }
         Ok(())

@@ -155,12 +155,7 @@ impl DirectoryStore {
         condition: Condition,
     ) -> Result<Stat> {
         let file = &lock.file;
-        let old = match self.open_value(key) {
-            // Replace the value even if it cannot be opened.
-            Err(_) if matches!(condition, Condition::Always) => None,
-            old => old?,
-        };
-        self.check(key, condition, old.as_ref().map(|old| old.stat.version))?;
+        let old = self.value_to_replace(key, condition)?;
         // A killed writer may have left bytes. Truncating an empty file would make ext4 write the
         // new bytes to disk as soon as it is closed.
         if file.metadata()?.len() > 0 {
@@ -192,10 +187,22 @@ impl DirectoryStore {
         Ok(self.clock.note_own(stat, modified))
     }
 
+    /// Returns the value of a locked key, which is to be replaced on this condition.
+    fn value_to_replace(&self, key: &Key, condition: Condition) -> Result<Option<Opened>> {
+        let old = match self.open_value(key) {
+            // Replace the value even if it cannot be opened.
+            Err(_) if matches!(condition, Condition::Always) => None,
+            old => old?,
+        };
+        self.check(key, condition, old.as_ref().map(|old| old.stat.version))?;
+        Ok(old)
+    }
+
     /// Renames the locked file, which has the new value, onto the key. Programs may have it open
     /// and write again, so only its change time tells versions apart.
-    fn take_over(&self, lock: &KeyLock, key: &Key) -> Result<Stat> {
-        if let Ok(Some(old)) = self.open_value(key) {
+    fn take_over(&self, lock: &KeyLock, key: &Key, condition: Condition) -> Result<Stat> {
+        let old = self.value_to_replace(key, condition)?;
+        if let Some(old) = &old {
             keep_owner(&lock.file, &old.metadata)?;
         }
         if self.durability == Durability::Synced {
@@ -318,14 +325,14 @@ impl WritableStore for DirectoryStore {
         }
     }
 
-    fn set_file(&self, key: &Key, file: &NewFile) -> Result<Option<Stat>> {
+    fn set_file(&self, key: &Key, file: &NewFile, condition: Condition) -> Result<Option<Stat>> {
         if is_lock(key) {
             return Err(reserved().at(key));
         }
         let Some(lock) = KeyLock::with(&self.root, &self.session, key, file).at(key)? else {
             return Ok(None);
         };
-        let stored = self.take_over(&lock, key);
+        let stored = self.take_over(&lock, key, condition);
         if stored.is_err() {
             lock.end_unused();
             let pruned = prune(&self.root, key, self.prunes);

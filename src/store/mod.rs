@@ -309,7 +309,7 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
 
     /// Makes a file of [`Self::new_file`] the value of `key`, and returns the new stat. `None`, and
     /// no change, if the file cannot take this key: then `set` its bytes.
-    fn set_file(&self, _key: &Key, _file: &NewFile) -> Result<Option<Stat>> {
+    fn set_file(&self, _key: &Key, _file: &NewFile, _condition: Condition) -> Result<Option<Stat>> {
         Ok(None)
     }
 

@@ -1,5 +1,7 @@
 //! The calls that change names: they lock the tree, find the names and check them.
 
+use std::time::Instant;
+
 use super::Vfs;
 use super::access::Caller;
 use super::changes::renames::{check_has_bytes, check_is_no_chunk_of};
@@ -179,6 +181,7 @@ impl Vfs {
             (self.names.directory(parent)?, self.names.current_directory(new_parent)?);
         let from = self.names.places.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
+        let since = Instant::now();
         let taken = self.names.places.resolve(&new_parent, new_name)?;
         if taken.is_some() && replace == Replace::No {
             return Err(Error::new(Kind::Exists, "the file exists"));
@@ -207,6 +210,9 @@ impl Vfs {
             None => self.names.places.for_new(&new_parent, new_name)?,
         };
         check_writable(Some(&to))?;
+        if replace == Replace::No && self.names.is_taken_since(&to, since)? {
+            return Err(Error::new(Kind::Exists, "another program has just made the file").at(at));
+        }
         if let Place::View(path, format) = &to {
             return self.renames.rename_onto_view(user, &from, path, format).at(at);
         }
@@ -241,11 +247,15 @@ impl Vfs {
         self.core.hierarchy.store().write()?;
         check_has_bytes(&from)?;
         let new_parent = self.names.current_directory(new_parent)?;
+        let since = Instant::now();
         if self.names.places.resolve(&new_parent, new_name)?.is_some() {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
         let to = self.names.places.for_new(&new_parent, new_name)?;
         check_writable(Some(&to))?;
+        if self.names.is_taken_since(&to, since)? {
+            return Err(Error::new(Kind::Exists, "another program has just made the file"));
+        }
         self.names.touch(&to);
         self.renames.link(user, &inode, &from, &to)?;
         self.names.lookup_place(&to)

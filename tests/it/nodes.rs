@@ -347,6 +347,42 @@ fn one_of_two_exclusive_writers_makes_the_node() {
     assert_eq!(fs::read_to_string(mount.at("h/copy")).unwrap(), group().to_string());
 }
 
+/// Shows: ordinary-exclusive, scratch.
+#[test]
+fn a_new_file_does_not_replace_that_of_another_mount() {
+    let mut mount = new("v3", &["--writeback-delay", "1h", "--metadata-ttl", "1h"]);
+    mount.expect("another program has just made a file of this name");
+    let other = tempfile::tempdir().unwrap();
+    let second = Second::mount(&mount.store(), other.path());
+    let there = |name: &str| other.path().join(name);
+    let (mine, theirs) = (json!("mine"), json!("theirs"));
+    // In a directory, a file is in the store at once.
+    assert!(!mount.at("README").exists());
+    put(File::create_new(there("README")).unwrap(), &theirs).unwrap();
+    assert_eq!(errno(File::create_new(mount.at("README"))), libc::EEXIST);
+    assert_eq!(errno(fs::create_dir(mount.at("README"))), libc::EEXIST);
+    assert_eq!(errno(fs::hard_link(mount.at("README"), mount.at("README"))), libc::EEXIST);
+    // A scratch file is not.
+    for way in ["removed", "renamed"] {
+        let (here, name) = (mount.at("lock.tmp"), "lock.tmp");
+        let first = File::create_new(&here).unwrap();
+        put(File::create_new(there(name)).unwrap(), &theirs).unwrap();
+        assert_eq!(errno(put(first, &mine)), libc::EEXIST, "{way}");
+        assert_eq!(shown(&mount.store().join(name)), theirs, "{way}");
+        if way == "removed" {
+            fs::remove_file(&here).unwrap();
+        } else {
+            assert_eq!(errno(fs::rename(&here, mount.at("moved"))), libc::EEXIST, "{way}");
+            fs::remove_file(&here).unwrap();
+        }
+        assert_eq!(shown(&here), theirs, "{way}");
+        fs::remove_file(&here).unwrap();
+    }
+    drop(second);
+    mount.remount(&[]);
+    assert_eq!(shown(&mount.at("README")), theirs);
+}
+
 /// Shows: document-codecs.
 #[test]
 fn metadata_that_describe_no_array_are_refused() {

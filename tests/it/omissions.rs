@@ -303,6 +303,40 @@ fn skipping_unsupported_nodes_does_not_make_damaged_ones_unsupported() {
 }
 
 #[test]
+fn the_last_line_of_a_refused_conversion_says_which_nodes_are_unsupported_damaged_or_unread() {
+    let case = Case::new();
+    fs::write(case.place.path().join("outside"), ARRAY).unwrap();
+    group(&case.source().join("b"));
+    fs::remove_file(case.source().join("b/zarr.json")).unwrap();
+    symlink("../../outside", case.source().join("b/zarr.json")).unwrap();
+    let words = ["convert", "S", "T", "--format", "v2"];
+    let last = || {
+        let (code, printed) = case.run(&words);
+        assert_eq!(code, 1, "{printed}");
+        printed.lines().last().unwrap_or_default().to_owned()
+    };
+    let said = last();
+    assert!(said.contains(": 1 node cannot be read (listed above): leave out"), "{said}");
+    assert!(said.ends_with("once they can be read"), "{said}");
+    array(&case.source().join("c"));
+    fs::write(case.source().join("c/zarr.json"), &ARRAY[..100]).unwrap();
+    let said = last();
+    let counts =
+        "1 node cannot be used, because of damaged metadata, 1 node cannot be read (listed";
+    assert!(said.contains(counts), "{said}");
+    array(&case.source().join("d"));
+    let unknown = ARRAY.replace("uint8", "hexadecimal");
+    fs::write(case.source().join("d/zarr.json"), unknown).unwrap();
+    let said = last();
+    assert!(said.contains(": 1 node cannot be converted to v2, 1 node cannot be used"), "{said}");
+    assert!(said.ends_with("or choose another --format"), "{said}");
+    fs::remove_file(case.source().join("d/zarr.json")).unwrap();
+    fs::remove_dir_all(case.source().join("b")).unwrap();
+    let said = last();
+    assert!(said.ends_with("or mend their metadata"), "{said}");
+}
+
+#[test]
 fn a_copy_goes_on_without_values_that_are_refused_and_names_them_so() {
     for options in [&[][..], &["--format", "v2"], &["--chunks", "4"]] {
         let case = Case::new();

@@ -14,15 +14,9 @@ from pathlib import Path
 import pytest
 
 from mounts import BIN
+from small_nodes import ARRAY, GROUP
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-ARRAY = {
-    "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "uint8", "fill_value": 9,
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-    "codecs": [{"name": "bytes"}], "attributes": {},
-}
 ZARRAY = {
     "zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "|u1", "fill_value": 9, "order": "C", "compressor": {"id": "zlib", "level": 1},
     "filters": None,

@@ -10,14 +10,8 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
 from mounts import BIN
+from small_nodes import ARRAY, GROUP
 
-GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-ARRAY = {
-    "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "uint8", "fill_value": 9,
-    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
-    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-    "codecs": [{"name": "bytes"}], "attributes": {},
-}
 FILES = {
     "zarr.json": json.dumps(GROUP).encode(), "g/zarr.json": json.dumps(GROUP).encode(),
     "g/a/zarr.json": json.dumps(ARRAY).encode(), "g/a/c/0": b"\1\2", "g/a/c/1": b"\3\4",

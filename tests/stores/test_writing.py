@@ -158,6 +158,77 @@ def test_four_mounts_lose_no_inner_chunk(mount, root, prefix):
     assert np.array_equal(stored(prefix, "sharded"), want)
 
 
+@pytest.mark.parametrize("ttl", ["0s", "1m"])
+@pytest.mark.parametrize("shards", [None, (20, 30)])
+def test_a_removed_array_can_be_made_again_at_the_same_path(mount, root, prefix, ttl, shards):
+    with mount("--metadata-ttl", ttl) as m:
+        for value in (1, 2, 3):
+            group = zarr.open_group(m / "g", mode="a")
+            made = group.create_array("x", shape=(40, 60), chunks=(10, 10), shards=shards, dtype="i4")
+            made[...] = value
+            if value == 2:
+                m.sync()
+            if value < 3:
+                removed = m / ("g/x" if value == 1 else "g")
+                subprocess.run(["rm", "-r", removed], check=True)
+                assert not removed.exists()
+    assert np.array_equal(stored(prefix, "g/x"), np.full((40, 60), 3))
+
+
+def put(path, flags, text):
+    """Opens a file with these flags, writes to it, and has it stored."""
+    number = os.open(path, os.O_WRONLY | flags, 0o644)
+    try:
+        os.write(number, text)
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def value(prefix, key):
+    return bytes(servers.client(prefix).get(key).bytes())
+
+
+def test_a_file_that_another_mount_has_just_made_is_not_replaced(mount, root, prefix):
+    with mount() as first, mount() as second:
+        for name in ["README", "notes", "linked", "moved", "made"]:
+            for m in (first, second):
+                os.listdir(m.path)
+                assert not (m / name).exists()
+        put(second / "mine", os.O_CREAT | os.O_EXCL, b"mine")
+        for name in ["README", "notes", "linked", "moved", "made"]:
+            put(first / name, os.O_CREAT | os.O_EXCL, b"theirs")
+        exists = os.O_CREAT | os.O_EXCL
+        for refused in [
+            lambda: put(second / "README", exists, b"mine"),
+            lambda: os.link(second / "mine", second / "linked"),
+            lambda: os.mkdir(second / "made"),
+        ]:
+            with pytest.raises(FileExistsError):
+                refused()
+        # `mv -n` renames with RENAME_NOREPLACE.
+        subprocess.run(["mv", "-n", second / "mine", second / "moved"], check=False)
+        # Without O_EXCL, it is the file that is there.
+        put(second / "notes", os.O_CREAT, b"mine")
+    for name in ["README", "linked", "moved", "made"]:
+        assert value(prefix, name) == b"theirs", name
+    assert (value(prefix, "notes"), value(prefix, "mine")) == (b"miners", b"mine")
+
+
+def test_a_file_that_is_stored_after_that_of_another_mount_is_refused(mount, root, prefix):
+    with mount() as first, mount() as second:
+        number = os.open(second / "README", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        os.write(number, b"mine")
+        put(first / "README", os.O_CREAT | os.O_EXCL, b"theirs")
+        second.refused(errno.EEXIST, "README: another program has just made a file", lambda: os.fsync(number))
+        with pytest.raises(FileExistsError):
+            os.close(number)
+        assert "README" in (second / ".zarrfs/unstored").read_text()
+        os.unlink(second / "README")
+        assert (second / "README").read_bytes() == b"theirs"
+    assert value(prefix, "README") == b"theirs"
+
+
 def change(mount, new="new", allow="^$"):
     """Changes a chunk, an inner chunk, attributes and nodes; `new` is added and removed."""
     with mount() as m:

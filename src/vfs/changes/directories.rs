@@ -85,7 +85,10 @@ impl Directories {
             Place::ChunkDir(path.clone(), indices)
         } else {
             match self.names.places.for_new(directory, name)? {
-                Place::Ordinary(path, relative) => Place::OrdinaryDir(path, relative),
+                Place::Ordinary(path, relative) => {
+                    self.names.check_is_no_file(&path, &relative)?;
+                    Place::OrdinaryDir(path, relative)
+                }
                 _ => return Err(Error::new(Kind::NotPermitted, "this must be a file")),
             }
         };
@@ -108,6 +111,7 @@ impl Directories {
             return Err(Error::invalid("the name of a metadata file"));
         }
         let (child, changes) = (path.child(name)?, self.core.hierarchy.changes());
+        self.names.check_is_no_file(path, name)?;
         match changes.make_directory(&child) {
             // No node can have this name (`__pycache__`), but an ordinary directory can.
             Err(error)
@@ -154,7 +158,8 @@ impl Directories {
     /// of shards without chunks.
     fn lists_something(&self, place: &Place) -> Result<bool> {
         for entry in self.listings.entries(place)? {
-            match entry?.1 {
+            let (name, found) = entry?;
+            match found {
                 Place::ChunkDir(path, prefix) => {
                     let place = Place::ChunkDir(path.clone(), prefix.clone());
                     if self.holds_chunks(&place, &path, &prefix)? {
@@ -162,6 +167,11 @@ impl Directories {
                     }
                 }
                 Place::Document(_) => {}
+                // Some servers go on listing directories in which no key is left.
+                found
+                    if found.is_dir()
+                        && self.core.is_remote()
+                        && self.names.places.resolve(place, &name)?.is_none() => {}
                 _ => return Ok(true),
             }
         }

@@ -6,7 +6,7 @@ use super::ordinary::is_lock_of_tensorstore;
 use super::renames::Renames;
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Result};
-use crate::store::{FileUse, Ownership};
+use crate::store::{Condition, FileUse, Ownership};
 use crate::vfs::access::Caller;
 use crate::vfs::contents::store::StoreReason;
 use crate::vfs::contents::store::Writer;
@@ -63,7 +63,8 @@ impl Renames {
     fn put_new_file(&self, place: &Place, bytes: Buffer) -> Result<()> {
         if self.contents.files.is_kept_as_file(Some(place)) {
             let created = Created::by(Ownership::of_process(0o644));
-            self.contents.files.make_file(place, &Unstored::of(bytes), &created)?;
+            let new = Unstored { condition: Condition::Absent, ..Unstored::of(bytes) };
+            self.contents.files.make_file(place, &new, &created)?;
             return self.contents.files.note_change(place);
         }
         let inode = self.names.inodes.at(place);
@@ -71,8 +72,11 @@ impl Renames {
             self.names.inodes.release(inode);
             return Err(error);
         }
-        inode.file().lock().content =
-            Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
+        inode.file().lock().content = Content::Unstored(Unstored {
+            changed: true,
+            condition: Condition::Absent,
+            ..Unstored::of(bytes)
+        });
         let name = place.name().unwrap_or_default();
         self.names.overlay.insert(place.parent(), &name, Shown::File(place.clone(), inode));
         Ok(())

@@ -1,10 +1,11 @@
 //! Creates files.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::ordinary::is_lock_of_tensorstore;
 use crate::error::{At, Error, Kind, Result};
-use crate::store::{FileStore, NewNode, Ownership, PRIVILEGES};
+use crate::store::{Condition, FileStore, NewNode, Ownership, PRIVILEGES};
 use crate::vfs::access::{Access, Opened};
 use crate::vfs::contents::Contents;
 use crate::vfs::contents::ordinary::is_scratch;
@@ -43,17 +44,19 @@ impl NewFiles {
         access: Access,
         is_exclusive: bool,
     ) -> Result<(Attr, Opened)> {
+        let since = Instant::now();
         if let Some(place) = self.names.places.resolve(parent, name)? {
-            if is_exclusive {
-                return Err(Error::new(Kind::Exists, "the file exists"));
-            }
-            if place.is_dir() {
-                return Err(Error::new(Kind::IsDirectory, "is a directory"));
-            }
-            return self.open_and_look_up(&self.names.inode_for_name(&place), access);
+            return self.open_existing(&place, access, is_exclusive);
         }
         self.core.hierarchy.store().write()?;
         let place = self.names.places.for_new(parent, name)?;
+        // Most scratch files are never stored, and no store of one replaces anything.
+        if !is_scratch(name)
+            && self.names.is_taken_since(&place, since)?
+            && let Some(place) = self.names.places.resolve(parent, name)?
+        {
+            return self.open_existing(&place, access, is_exclusive);
+        }
         self.names.check_is_ordinary(&place)?;
         self.names.touch(&place);
         if self.contents.files.is_kept_as_file(Some(&place)) && !is_scratch(name) {
@@ -80,6 +83,22 @@ impl NewFiles {
         created
     }
 
+    /// Opens a file that is there already.
+    fn open_existing(
+        &self,
+        place: &Place,
+        access: Access,
+        is_exclusive: bool,
+    ) -> Result<(Attr, Opened)> {
+        if is_exclusive {
+            return Err(Error::new(Kind::Exists, "the file exists"));
+        }
+        if place.is_dir() {
+            return Err(Error::new(Kind::IsDirectory, "is a directory"));
+        }
+        self.open_and_look_up(&self.names.inode_for_name(place), access)
+    }
+
     /// Makes a new file that is not stored yet.
     fn make_unstored(&self, inode: &Arc<Inode>, place: &Place, owner: Ownership) -> Result<()> {
         let mut file = inode.file().lock();
@@ -92,7 +111,9 @@ impl NewFiles {
         let shown = Shown::File(place.clone(), Arc::clone(inode));
         self.names.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
         file.created = Some(Created::by(owner));
-        file.content = Content::Unstored(Unstored::empty());
+        let is_ordinary = matches!(place, Place::Ordinary(..));
+        let condition = if is_ordinary { Condition::Absent } else { Condition::Always };
+        file.content = Content::Unstored(Unstored { condition, ..Unstored::empty() });
         Ok(())
     }
 

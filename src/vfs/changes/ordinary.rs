@@ -7,7 +7,7 @@ use crate::error::{At, Error, Kind, Result};
 use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{FileKind, FileStore, Replace};
 use crate::vfs::contents::store::StoreReason;
-use crate::vfs::names::file::{Content, File};
+use crate::vfs::names::file::File;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 
@@ -47,13 +47,8 @@ impl Renames {
         file: &mut File,
         place: &Place,
     ) -> Result<()> {
-        let is_unstored = matches!(file.content, Content::Unstored(_));
-        // A lock of TensorStore is never stored, and the store does not let others touch one.
-        if !(is_unstored && is_lock_of_tensorstore(place)) {
-            match self.remove_file(place) {
-                Err(error) if error.kind() == Kind::NotFound && is_unstored => {}
-                removed => removed?,
-            }
+        if !file.is_new() {
+            self.remove_file(place)?;
         }
         self.contents.files.note_change(place)?;
         self.names.inodes.unlink(place);

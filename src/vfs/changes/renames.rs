@@ -8,7 +8,7 @@ use super::ordinary::is_lock_of_tensorstore;
 use crate::buffer::Buffer;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::store::Replace;
+use crate::store::{Condition, Replace};
 use crate::vfs::access::Caller;
 use crate::vfs::contents::Contents;
 use crate::vfs::contents::store::Writer;
@@ -80,7 +80,9 @@ impl Renames {
         self.names.keep_parent(place)?;
         // The store may have no directory for the chunk any more as soon as it is erased.
         self.names.remember_chunk_dirs(place);
-        self.erase(place).map_err(once)?;
+        if !file.is_new() {
+            self.erase(place).map_err(once)?;
+        }
         self.contents.files.detach(&mut file, kept);
         self.names.inodes.unlink(place);
         self.names.overlay.remove_file(place, inode);
@@ -161,7 +163,8 @@ impl Renames {
             if is_in_store {
                 self.rename_in_store(from, to, replace)
             } else {
-                self.check_may_copy(user, &inode).and_then(|()| self.rename_bytes(from, to))
+                self.check_may_copy(user, &inode)
+                    .and_then(|()| self.rename_bytes(from, to, replace))
             }
         };
         self.names.inodes.release(inode);
@@ -190,7 +193,7 @@ impl Renames {
 
     /// Stores the bytes of a file under its new name, and removes the old one. Both files stay
     /// locked, so that every concurrent write or open comes entirely before or after the rename.
-    fn rename_bytes(&self, from: NamedFile<'_>, to: NamedFile<'_>) -> Result<()> {
+    fn rename_bytes(&self, from: NamedFile<'_>, to: NamedFile<'_>, replace: Replace) -> Result<()> {
         let NamedFile { inode, place: from } = from;
         let NamedFile { inode: replaced, place: to } = to;
         if Arc::ptr_eq(inode, replaced) {
@@ -199,8 +202,12 @@ impl Renames {
         let (mut file, mut old) = lock_both(inode, replaced);
         check_are_at((inode, from), (replaced, to))?;
         let kept = self.contents.files.bytes_for_openers(&old, to);
-        let moved = self.bytes_to_move(&file, from)?;
+        let mut moved = self.bytes_to_move(&file, from)?;
         let stamp = moved.written.bytes.stamp();
+        // It replaces only what programs have seen there.
+        let is_new = replace == Replace::No || old.is_new();
+        let condition = if is_new { Condition::Absent } else { Condition::Always };
+        moved.written.condition = condition;
         let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
         let waits = self.contents.files.is_waiting_now(to)?;
         if waits && !matches!(file.content, Content::Unstored(_)) {
@@ -241,15 +248,7 @@ impl Renames {
         self.names.remember_chunk_dirs(from);
         self.names.inodes.rename(inode, from, to);
         if stays_unstored {
-            if let Content::Unstored(unstored) = &mut file.content {
-                unstored.refused = None; // That was by what it meant where it was.
-            }
-            let name = to.name().unwrap_or_default();
-            self.names.overlay.insert(
-                to.parent(),
-                &name,
-                Shown::File(to.clone(), Arc::clone(inode)),
-            );
+            self.keep_unstored(inode, &mut file, to, condition);
         } else {
             self.contents.files.forget_stored(&mut file, stamp);
             // The kernel's pages hold what was written, which may differ from what was stored.
@@ -263,6 +262,17 @@ impl Renames {
             self.core.invalidate(inode.number());
         }
         Ok(())
+    }
+
+    /// Keeps a renamed file in memory under its new name, to be stored there on this condition.
+    fn keep_unstored(&self, inode: &Arc<Inode>, file: &mut File, to: &Place, condition: Condition) {
+        if let Content::Unstored(unstored) = &mut file.content {
+            unstored.condition = condition;
+            unstored.refused = None; // That was by what it meant where it was.
+        }
+        let name = to.name().unwrap_or_default();
+        let shown = Shown::File(to.clone(), Arc::clone(inode));
+        self.names.overlay.insert(to.parent(), &name, shown);
     }
 
     /// Gives a file that was renamed the meaning of its new name.
@@ -324,6 +334,7 @@ impl Renames {
             return Ok(Moved { written: bytes.into(), is_stored: true, was_written: false });
         };
         let is_stored = match self.names.attrs.of_stored(from) {
+            _ if unstored.is_new() => false,
             Ok(_) => true,
             Err(error) if error.kind() == Kind::NotFound => false,
             Err(error) => return Err(error),

@@ -107,7 +107,7 @@ impl ChunkWriter {
         written: Written,
     ) -> Result<PutChunk> {
         let ChunkRef { array, coords } = chunk;
-        let Written { bytes, base, modified } = written;
+        let Written { bytes, base, modified, .. } = written;
         let file = bytes.new_file().zip(current);
         let store_file = |(file, current)| self.core.cache.write_file(current, coords, file);
         if let Some(file) = file.filter(|_| array.is_trusted() && !bytes.is_empty()) {

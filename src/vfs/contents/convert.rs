@@ -23,7 +23,7 @@ use crate::hierarchy::Node;
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, FileChanges, FileUse, Key};
 use crate::vfs::names::chunk_names::ChunkNames;
-use crate::vfs::names::file::{Content, File, OpenedAs, Unstored};
+use crate::vfs::names::file::{Content, File, OpenedAs, Unstored, Written};
 use crate::vfs::names::held::Held;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
@@ -269,7 +269,9 @@ impl DocumentWriter {
             array.check_chunk(&chunk.coords, &held.to_buffer(limit)?)?;
         }
         if !is_stored {
-            self.stored.set_ordinary(&key, &held)?;
+            let condition = file.content.condition();
+            let written = Written { bytes: held, base: None, modified: None, condition };
+            self.stored.set_ordinary(&key, &written)?;
             self.unsynced.changed(key);
             self.memory.forget_unstored(file);
         }

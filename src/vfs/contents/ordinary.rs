@@ -7,13 +7,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::files::Files;
 use super::store::StoreReason;
+use super::stored::taken;
 use crate::budget::Purpose;
-use crate::error::{At, Error, Kind, Result};
-use crate::store::{Condition, FileChanges, FileUse, Key, NewTime, OpenFile, Ownership, Presence};
+use crate::error::{At, Error, Result};
+use crate::store::{FileChanges, FileUse, Key, NewTime, OpenFile, Ownership, Presence};
 use crate::vfs::names::file::{Content, Created, File, Unstored, Write};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
@@ -173,7 +172,8 @@ impl Files {
                 gid: Some(created.owner.gid).filter(|_| files.may_give()),
                 ..times
             })?;
-            if write.set_file(&Key::parse(&path)?, new)?.is_some() {
+            let key = Key::parse(&path)?;
+            if write.set_file(&key, new, unstored.condition).map_err(taken)?.is_some() {
                 return Ok(open);
             }
         }
@@ -182,17 +182,7 @@ impl Files {
         // A file that nobody may write to cannot get extended attributes, and a write clears the
         // set-user-ID bit.
         let first = Ownership { mode: created.owner.mode & 0o777 | 0o600, ..created.owner };
-        let open = match files.create(&path, first) {
-            // Another program made a file of this name, which stays until the new bytes are there.
-            Err(error) if error.kind() == Kind::Exists => {
-                let pieces = [Bytes::from(bytes).into()];
-                write.set(&Key::parse(&path)?, &pieces, Condition::Always)?;
-                let open = files.open(&path, FileUse::Attributes)?.ok_or_else(Error::not_found)?;
-                set_xattrs(&open, created)?;
-                return open.change(&times).map(|()| open);
-            }
-            open => open?,
-        };
+        let open = files.create(&path, first).map_err(taken)?;
         let filled = open
             .write(0, &bytes)
             .and_then(|()| set_xattrs(&open, created))

@@ -7,7 +7,7 @@ use super::files::Files;
 use crate::cache::NewChunk;
 use crate::error::{At, Error, Kind, Result};
 use crate::store::directory::LOCK_SUFFIX;
-use crate::store::{FileUse, Ownership, Stamp, Version};
+use crate::store::{Condition, FileUse, Ownership, Stamp, Version};
 use crate::vfs::authors::Processes;
 use crate::vfs::core::TreeLock;
 use crate::vfs::names::file::{Content, Created, File, Unstored, Written};
@@ -53,7 +53,7 @@ impl Files {
         if !is_store_failure(error) || is_full && unstored.bytes.file().is_some() {
             return Ok(false);
         }
-        let Written { bytes, base, modified } = unstored.written();
+        let Written { bytes, base, modified, .. } = unstored.written();
         let limit = chunk.array.chunk_len(&chunk.coords)?.longest();
         let stamp = bytes.stamp();
         let new = NewChunk { bytes: Some(bytes.to_buffer(limit)?), base };
@@ -109,13 +109,14 @@ impl Files {
             return self.keep_waiting(inode, file, error, reason);
         }
         if !self.is_due(&place, unstored, reason, (writers, is_open)) {
-            return Ok(());
+            // The ticker has tried to store it since it was written.
+            let refused = unstored.refused.clone().filter(|_| reason == StoreReason::Closing);
+            return refused.map_or(Ok(()), |error| Err(error.at(place.shown())));
         }
         if self.is_kept_as_file(Some(&place)) {
             return self.store_as_file(inode, file, &place);
         }
-        if let Some(error) = unstored.refused.clone()
-            && error.kind() == Kind::Exists
+        if let Some(error) = unstored.refused.clone().filter(|_| unstored.is_taken())
             && place.is_document()
         {
             return Err(error); // Its name was taken when it was to be stored, and is taken still.
@@ -185,6 +186,8 @@ impl Files {
                 // The kernel still writes to it, so it cannot become the value yet.
                 _ if is_open => false,
                 StoreReason::Everything => true,
+                // Its name is taken, as was reported; the next `fsync` tries again.
+                StoreReason::Aged if unstored.is_taken() => false,
                 StoreReason::Aged => unstored.since.elapsed() >= self.core.options.writeback_delay,
             }
     }
@@ -261,7 +264,8 @@ impl Files {
         let is_open = file.passthrough.writers > 0;
         match &mut file.content {
             Content::Unstored(unstored) if is_open && unstored.bytes.is_nameless() => {
-                (unstored.changed, unstored.refused, unstored.stamp) = (false, None, stamp);
+                (unstored.changed, unstored.condition) = (false, Condition::Always);
+                (unstored.refused, unstored.stamp) = (None, stamp);
             }
             _ => self.memory.forget_unstored(file),
         }
@@ -312,7 +316,7 @@ impl Files {
         if let Place::Ordinary(path, relative) = place {
             self.names.check_is_ordinary(place)?;
             let key = self.stored.ordinary_key(path, relative)?;
-            return self.stored.set_ordinary(&key, &written.bytes).map(Some);
+            return self.stored.set_ordinary(&key, written).map(Some);
         }
         let bytes = written.bytes.to_buffer(crate::limits::METADATA.get())?;
         // If zarrfs does not know what the writer has read, it is what any program saw last.

@@ -12,11 +12,10 @@ use crate::cache::Chunk;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
-use crate::store::{ByteRange, Condition, Key, NewFile, Version};
+use crate::store::{ByteRange, Key, NewFile, Version};
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
-use crate::vfs::names::file::slice;
-use crate::vfs::names::held::Held;
+use crate::vfs::names::file::{Written, slice};
 use crate::vfs::names::place::Place;
 use crate::vfs::names::target::Target;
 
@@ -106,16 +105,17 @@ impl StoredFiles {
 
     /// Stores an ordinary file. If the kernel has written it, and no program can still write to it,
     /// the file itself becomes the value.
-    pub fn set_ordinary(&self, key: &Key, held: &Held) -> Result<Version> {
+    pub fn set_ordinary(&self, key: &Key, written: &Written) -> Result<Version> {
+        let Written { bytes, condition, .. } = written;
         let store = self.core.hierarchy.store().write()?;
-        if let Some(new) = held.new_file().filter(|new| !new.may_have_writers())
-            && let Some(stat) = store.set_file(key, new)?
+        if let Some(new) = bytes.new_file().filter(|new| !new.may_have_writers())
+            && let Some(stat) = store.set_file(key, new, *condition).map_err(taken)?
         {
             return Ok(stat.version);
         }
         let limit = self.core.hierarchy.options().max_chunk_len;
-        let pieces = [Bytes::from(held.to_buffer(limit)?).into()];
-        Ok(store.set(key, &pieces, Condition::Always)?.version)
+        let pieces = [Bytes::from(bytes.to_buffer(limit)?).into()];
+        Ok(store.set(key, &pieces, *condition).map_err(taken)?.version)
     }
 
     /// Returns the most bytes that a file may have.
@@ -218,4 +218,15 @@ impl StoredFiles {
         }
         self.unsynced.sync_key(self.core.hierarchy.store(), key)
     }
+}
+
+/// Says what to do if the name of a new ordinary file is taken. Unlike other errors of this errno,
+/// it is logged: the program may have closed the file.
+pub(super) fn taken(error: Error) -> Error {
+    if error.kind() != Kind::Exists {
+        return error;
+    }
+    let detail = "another program has just made a file of this name, which stays: copy this one to \
+                  another name";
+    Error::new(Kind::Os(libc::EEXIST), detail)
 }

@@ -17,7 +17,7 @@ use crate::backing::Backing;
 use crate::buffer::Buffer;
 use crate::cache::Base;
 use crate::error::{Error, Kind, Result};
-use crate::store::{FileChanges, FileId, NewTime, OpenFile, Ownership, Stamp, Version};
+use crate::store::{Condition, FileChanges, FileId, NewTime, OpenFile, Ownership, Stamp, Version};
 use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::kernel::backing_files::PassthroughState;
 use crate::view::View;
@@ -190,6 +190,11 @@ impl File {
         matches!(self.content, Content::Unstored(_)) && !self.authors.may_include(thread)
     }
 
+    /// Whether a program has made it here, and it was not stored since.
+    pub fn is_new(&self) -> bool {
+        matches!(&self.content, Content::Unstored(unstored) if unstored.is_new())
+    }
+
     /// Whether it has unstored changes.
     pub fn is_changed(&self) -> bool {
         matches!(&self.content, Content::Unstored(unstored) if unstored.changed)
@@ -236,6 +241,14 @@ impl Content {
     /// Returns the new file of the store that the kernel writes, if there is one.
     pub fn backing(&self) -> Option<&Arc<Backing>> {
         self.held()?.file()
+    }
+
+    /// Returns the condition under which an ordinary file is stored.
+    pub fn condition(&self) -> Condition {
+        match self {
+            Self::Unstored(unstored) => unstored.condition,
+            Self::Stored | Self::Detached(_) | Self::Open(_) => Condition::Always,
+        }
     }
 
     /// Returns how much memory a write needs for the bytes that it adds.
@@ -293,6 +306,9 @@ pub struct Unstored {
     pub bytes: Held,
     /// Whether they differ from the stored bytes.
     pub changed: bool,
+    /// The condition under which an ordinary file is stored. A file that a program made here, where
+    /// this mount saw none, must be absent; removing it before leaves the store as it is.
+    pub condition: Condition,
     /// If the kernel writes them: their state when they were stored or refused.
     pub stamp: Option<Stamp>,
     /// The reason why the store refused them as they are now, which was reported to a program.
@@ -321,6 +337,7 @@ impl Unstored {
         Self {
             bytes: bytes.into(),
             changed: false,
+            condition: Condition::Always,
             stamp: None,
             refused: None,
             modified,
@@ -351,7 +368,13 @@ impl Unstored {
         // The kernel does not say when it writes after a program set the time.
         let is_last = self.last_modified() == self.modified;
         let modified = (self.keep_modified && is_last).then_some(self.modified);
-        Written { bytes: self.bytes.clone(), base: self.base.clone(), modified }
+        let (bytes, base) = (self.bytes.clone(), self.base.clone());
+        Written { bytes, base, modified, condition: self.condition }
+    }
+
+    /// Whether a program made the file here, and it was not stored since.
+    pub fn is_new(&self) -> bool {
+        matches!(self.condition, Condition::Absent)
     }
 
     /// Returns the bytes of a new or truncated file.
@@ -415,6 +438,11 @@ impl Unstored {
         matches!(kind, Some(Kind::Invalid | Kind::Incomplete))
     }
 
+    /// Whether another program had given their name to a file when they were to be stored.
+    pub fn is_taken(&self) -> bool {
+        self.refused.as_ref().is_some_and(|error| error.errno() == libc::EEXIST)
+    }
+
     fn touch(&mut self) {
         self.changed = true;
         self.refused = None;
@@ -446,11 +474,13 @@ pub struct Written {
     pub base: Option<Base>,
     /// The modification time that a program set.
     pub modified: Option<SystemTime>,
+    /// The condition under which an ordinary file is stored.
+    pub condition: Condition,
 }
 
 impl From<Buffer> for Written {
     fn from(bytes: Buffer) -> Self {
-        Self { bytes: bytes.into(), base: None, modified: None }
+        Self { bytes: bytes.into(), base: None, modified: None, condition: Condition::Always }
     }
 }
 

@@ -30,8 +30,10 @@ pub mod views;
 pub mod zarr2;
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
+use crate::metadata::NodePath;
 use crate::vfs::core::Core;
 use attrs::Attrs;
 use chunk_names::ChunkNames;
@@ -110,6 +112,47 @@ impl Names {
             return Ok(());
         }
         self.core.hierarchy.check_is_no_array(path, relative)
+    }
+
+    /// Whether the store has, by now, something where the mount shows nothing: on a server, another
+    /// mount may have stored it since names were cached. Asks only where nobody has since `since`.
+    pub fn is_taken_since(&self, place: &Place, since: Instant) -> Result<bool> {
+        let hierarchy = &self.core.hierarchy;
+        match place {
+            _ if !self.core.is_remote() => Ok(false), // Looking up the name has asked.
+            Place::Ordinary(path, relative) => {
+                let mut keys = vec![hierarchy.ordinary_prefix(path)?.key(relative)?];
+                // A node of this name would hide the file.
+                let is_group = hierarchy.node(path)?.is_some_and(|node| node.array().is_none());
+                let child = path.child(relative).ok().filter(|_| is_group);
+                if let Some(child) = &child {
+                    let documents = hierarchy.dialect_of(child).document_keys(child)?;
+                    keys.extend(documents.into_iter().map(|(_, key)| key));
+                }
+                let found = hierarchy.store().read().stat_since(&keys, since)?;
+                let is_taken = found.iter().any(Option::is_some);
+                if let Some(child) = child.filter(|_| is_taken) {
+                    hierarchy.invalidate(&child);
+                }
+                Ok(is_taken)
+            }
+            Place::Chunk(path, coords) => {
+                let array = self.core.shown_array_at(path, coords.indices())?;
+                hierarchy.store().stat_since(&array.key(coords)?, since)?;
+                Ok(self.core.cache.stat(&array, coords)?.is_some())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Fails if another mount has stored a file where a directory is to be made.
+    pub fn check_is_no_file(&self, path: &NodePath, relative: &str) -> Result<()> {
+        let hierarchy = &self.core.hierarchy;
+        let key = hierarchy.ordinary_prefix(path)?.key(relative)?;
+        if self.core.is_remote() && hierarchy.store().stat_since(&key, Instant::now())?.is_some() {
+            return Err(Error::new(Kind::Exists, "another program has just made a file here"));
+        }
+        Ok(())
     }
 
     /// Keeps the directory of a file that is about to be removed.

@@ -105,7 +105,31 @@ impl OrdinaryFiles {
         let (Place::ChunkDir(path, _) | Place::OrdinaryDir(path, _)) = place else {
             return Ok(false);
         };
-        Ok(self.entries(path, place)?.next().transpose()?.is_some())
+        for found in self.entries(path, place)? {
+            match found?.1 {
+                Place::OrdinaryDir(path, relative) if self.core.is_remote() => {
+                    if self.is_directory(&path, &relative)? {
+                        return Ok(true);
+                    }
+                }
+                _ => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether `relative` is a directory beside a node, in a store whose directories are those of
+    /// its keys: some servers go on listing directories in which no key is left.
+    pub fn is_directory(&self, path: &NodePath, relative: &str) -> Result<bool> {
+        let Some(list) = self.core.hierarchy.store().list() else { return Ok(false) };
+        let prefix = self.core.hierarchy.ordinary_prefix(path)?.join(relative)?;
+        Ok(match list.list_dir(&prefix)?.next().transpose()? {
+            Some(Entry::Prefix(_)) if self.core.is_remote() => {
+                // An error may hide keys: a web server lists some of its directories only.
+                list.list_prefix(&prefix)?.next().is_some()
+            }
+            found => found.is_some(),
+        })
     }
 
     /// Returns the directory of the chunks with the first indices `indices`, if it has ordinary

@@ -299,8 +299,7 @@ impl Places {
         if let Some(stat) = store.stat(&prefix.key(&relative)?)? {
             return Ok(Some(Found::stored(Place::Ordinary(path.clone(), relative), stat)));
         }
-        let Some(list) = store.list() else { return Ok(None) };
-        let is_dir = list.list_dir(&prefix.join(&relative)?)?.next().transpose()?.is_some();
+        let is_dir = self.ordinary.is_directory(path, &relative)?;
         Ok(is_dir.then(|| Place::OrdinaryDir(path.clone(), relative).into()))
     }
 

@@ -10,4 +10,5 @@ mod names;
 mod opening;
 mod replaced;
 mod storing;
+mod taken;
 mod tree;

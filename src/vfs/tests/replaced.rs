@@ -25,19 +25,19 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// Where the hierarchy is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+pub(super) enum Kind {
     Memory,
     Directory,
     Server,
 }
 
-const KINDS: [Kind; 3] = [Kind::Memory, Kind::Directory, Kind::Server];
+pub(super) const KINDS: [Kind; 3] = [Kind::Memory, Kind::Directory, Kind::Server];
 
 /// A store, as the mount sees it, and as others do.
-struct Place {
+pub(super) struct Place {
     mine: Store,
     theirs: Store,
-    server: Option<Arc<MemoryServer>>,
+    pub(super) server: Option<Arc<MemoryServer>>,
     _dir: Option<tempfile::TempDir>,
 }
 
@@ -67,7 +67,7 @@ impl Place {
         }
     }
 
-    fn put(&self, key: &str, text: &str) {
+    pub(super) fn put(&self, key: &str, text: &str) {
         let (key, bytes) = (key_of(key), Bytes::copy_from_slice(text.as_bytes()));
         let write = self.theirs.write().expect("writable");
         write.set(&key, &[bytes.into()], Condition::Always).expect("set");
@@ -79,7 +79,7 @@ impl Place {
     }
 
     /// Everything that the store has, without what zarrfs keeps for itself.
-    fn values(&self) -> BTreeMap<String, Vec<u8>> {
+    pub(super) fn values(&self) -> BTreeMap<String, Vec<u8>> {
         let keys = self.theirs.list().expect("lists").list_prefix(&Prefix::root()).expect("listed");
         let keys = keys.map(|key| key.expect("a key")).filter(|key| !key.as_str().starts_with('.'));
         let value = |key: Key| {
@@ -133,16 +133,16 @@ fn length(document: &Value) -> u64 {
     document["shape"][0].as_u64().unwrap_or_default()
 }
 
-struct Pair {
-    place: Place,
-    mine: Arc<Vfs>,
+pub(super) struct Pair {
+    pub(super) place: Place,
+    pub(super) mine: Arc<Vfs>,
     is_sharded: bool,
     number: u64,
     attribute: u64,
 }
 
 impl Pair {
-    fn new(kind: Kind, is_sharded: bool, writeback: Writeback) -> Self {
+    pub(super) fn new(kind: Kind, is_sharded: bool, writeback: Writeback) -> Self {
         let place = Place::new(kind);
         place.put("zarr.json", GROUP);
         place.put("a/zarr.json", &array(0, 4, is_sharded));
@@ -156,7 +156,7 @@ impl Pair {
         pair
     }
 
-    fn find(&self, path: &str) -> Result<u64> {
+    pub(super) fn find(&self, path: &str) -> Result<u64> {
         path.split('/').try_fold(ROOT, |number, name| Ok(self.mine.lookup(number, name)?.number))
     }
 
