@@ -162,6 +162,7 @@ impl Error {
 
     /// Returns the error of a request. If the server gave no answer to it, that says nothing about
     /// the bytes.
+    #[must_use]
     pub fn by_server(self) -> Self {
         match self.kind {
             Kind::Os(libc::EIO | libc::ETIMEDOUT) => {

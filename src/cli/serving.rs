@@ -195,7 +195,7 @@ fn end(
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
         format!(
             "not everything is stored: {error}; lost, unless `zarrfs umount --rescue` has saved \
-             it: {}",
+             it; unstored: {}",
             rescue::named(&paths)
         )
     }))

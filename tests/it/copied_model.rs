@@ -27,7 +27,7 @@ use crate::support::{copy, sequences, zarrfs};
 /// Nodes that A and B may have; `d` is in the group `g`.
 const NAMES: [&str; 4] = ["a", "b", "g", "g/d"];
 
-/// A random sequence (SplitMix64).
+/// A random sequence (`SplitMix64`).
 struct Random(u64);
 
 impl Random {
@@ -574,20 +574,59 @@ fn check_elements(store: &Path, states: &[&Arrays]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the copy went well.
-fn try_pair(seed: u64) -> Result<bool, String> {
-    let mut random = Random(seed);
-    let dir = tempfile::tempdir().unwrap();
-    let at = |name: &str| dir.path().join(name);
-    let (store, mnt) = (at("store"), at("mnt"));
-    let a = any_hierarchy(&mut random);
-    let b = changed(&mut random, &a);
-    let (files_a, files_b) = (files_of(&mut random, &a), files_of(&mut random, &b));
-    write_files(&at("a"), &files_a);
-    write_files(&at("b"), &files_b);
-    fs::create_dir(&mnt).unwrap();
-    let deletes = random.in_100(30);
-    let is_remounted = random.in_100(60);
+/// A store, a mount of it and two hierarchies.
+struct Bed {
+    seed: u64,
+    dir: tempfile::TempDir,
+    /// The mode of write-back.
+    mode: &'static str,
+}
+
+impl Bed {
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn mount(&self) {
+        let mut command = zarrfs();
+        command.arg("mount").args(["--create", "--writeback", self.mode, "--log-file"]);
+        let places = ["log", "store", "mnt"].map(|name| self.at(name));
+        let (done, said) = run(command.args(places));
+        assert!(done, "seed {}: {said}", self.seed);
+    }
+
+    /// Unmounts, and returns what `umount` said if it failed.
+    fn unmount(&self) -> Option<String> {
+        let (done, said) = run(zarrfs().arg("umount").arg(self.at("mnt")));
+        (!done).then_some(said)
+    }
+
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        mounts.lines().any(|line| line.contains(self.at("mnt").to_str().unwrap()))
+    }
+
+    /// Unmounts whatever is not stored.
+    fn end(&self) -> Option<String> {
+        let said = self.unmount()?;
+        let detached = Command::new("umount").arg("-l").arg(self.at("mnt")).status();
+        assert!(detached.is_ok(), "seed {}: still mounted", self.seed);
+        std::thread::sleep(Duration::from_millis(300)); // The daemon ends.
+        Some(said)
+    }
+
+    /// Compares the store with a plain directory that has these files.
+    fn compare(&self, files: &[&BTreeMap<String, Vec<u8>>]) -> Result<(), String> {
+        for files in files {
+            write_files(&self.at("wanted"), files);
+        }
+        let (same, said) = run(zarrfs().arg("diff").arg(self.at("wanted")).arg(self.at("store")));
+        if same { Ok(()) } else { Err(said) }
+    }
+}
+
+/// The ways in which a program brings files.
+fn any_ways(random: &mut Random) -> Vec<How> {
     let mut how = vec![random.of(&[How::Truncate, How::Rename, How::Unlink, How::InPlace])];
     if random.in_100(30) {
         how.extend([How::Truncate, How::Rename, How::Unlink, How::InPlace]);
@@ -595,23 +634,30 @@ fn try_pair(seed: u64) -> Result<bool, String> {
     if random.in_100(15) {
         how.push(How::Program);
     }
+    how
+}
+
+/// Whether the copy went well.
+fn try_pair(seed: u64) -> Result<bool, String> {
+    let mut random = Random(seed);
+    let a = any_hierarchy(&mut random);
+    let b = changed(&mut random, &a);
+    let (files_a, files_b) = (files_of(&mut random, &a), files_of(&mut random, &b));
     let mode = random.of(&["sync", "delay", "all"]);
-    let is_plain = random.in_100(50);
+    let bed = Bed { seed, dir: tempfile::tempdir().unwrap(), mode };
+    write_files(&bed.at("a"), &files_a);
+    write_files(&bed.at("b"), &files_b);
+    fs::create_dir(bed.at("mnt")).unwrap();
+    let (deletes, is_remounted) = (random.in_100(30), random.in_100(60));
+    let (how, is_plain) = (any_ways(&mut random), random.in_100(50));
     if is_plain {
-        copy(&at("a"), &store);
+        copy(&bed.at("a"), &bed.at("store"));
     }
-    let mount = || {
-        let mut command = zarrfs();
-        command.arg("mount").args(["--create", "--writeback", mode, "--log-file"]);
-        let (done, said) = run(command.arg(at("log")).arg(&store).arg(&mnt));
-        assert!(done, "seed {seed}: {said}");
-    };
-    let umount = || run(zarrfs().arg("umount").arg(&mnt));
-    mount();
+    bed.mount();
     let mut copying = Copy {
         random: &mut random,
-        to: mnt.clone(),
-        source: at("a"),
+        to: bed.at("mnt"),
+        source: bed.at("a"),
         how,
         errors: Vec::new(),
         did: Vec::new(),
@@ -622,13 +668,12 @@ fn try_pair(seed: u64) -> Result<bool, String> {
     // The first copy is into an empty mount, or over nothing.
     let mut errors = std::mem::take(&mut copying.errors);
     if is_remounted && errors.is_empty() {
-        let (done, said) = umount();
-        if !done {
-            errors.push(said);
+        errors.extend(bed.unmount());
+        if !bed.is_mounted() {
+            bed.mount();
         }
-        mount_unless_mounted(&mnt, mount);
     }
-    copying.source = at("b");
+    copying.source = bed.at("b");
     if errors.is_empty() {
         let early = deletes && copying.random.in_100(50);
         if early {
@@ -641,38 +686,19 @@ fn try_pair(seed: u64) -> Result<bool, String> {
         errors.append(&mut copying.errors);
     }
     let did = copying.did.join("\n");
-    let (done, said) = umount();
-    if !done {
-        errors.push(said);
-        let detached = Command::new("umount").arg("-l").arg(&mnt).status();
-        assert!(detached.is_ok(), "seed {seed}: still mounted");
-        std::thread::sleep(Duration::from_millis(300)); // The daemon ends.
-    }
-    let context = || {
-        let log = fs::read_to_string(at("log")).unwrap_or_default();
-        format!("seed {seed}, {mode}, A {a:?}\nB {b:?}\n{did}\n{errors:?}\n{log}")
+    errors.extend(bed.end());
+    let context = |fault: String| {
+        let log = fs::read_to_string(bed.at("log")).unwrap_or_default();
+        format!("{fault}: {mode}, A {a:?}\nB {b:?}\n{did}\n{errors:?}\n{log}")
     };
     if !errors.is_empty() {
         eprintln!("seed {seed}: refused: {}", errors.first().map_or("", String::as_str));
-        check_elements(&store, &[&a, &b]).map_err(|fault| format!("{fault}: {}", context()))?;
+        check_elements(&bed.at("store"), &[&a, &b]).map_err(context)?;
         return Ok(false);
     }
     // What a plain directory would have.
-    write_files(&at("wanted"), &files_b);
-    if !deletes {
-        let mut all = files_a;
-        all.extend(files_b);
-        write_files(&at("wanted"), &all);
-    }
-    let (same, said) = run(zarrfs().arg("diff").arg(at("wanted")).arg(&store));
-    if same { Ok(true) } else { Err(format!("{said}{}", context())) }
-}
-
-fn mount_unless_mounted(mnt: &Path, mount: impl Fn()) {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    if !mounts.lines().any(|line| line.contains(mnt.to_str().unwrap())) {
-        mount();
-    }
+    let wanted = if deletes { vec![&files_b] } else { vec![&files_a, &files_b] };
+    bed.compare(&wanted).map_err(context).map(|()| true)
 }
 
 #[test]

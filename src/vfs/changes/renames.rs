@@ -209,14 +209,7 @@ impl Renames {
         let condition = if is_new { Condition::Absent } else { Condition::Always };
         moved.written.condition = condition;
         let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
-        let waits = self.contents.files.is_waiting_now(to)?;
-        if waits && !matches!(file.content, Content::Unstored(_)) {
-            // It is in the store as an ordinary file until now.
-            let bytes =
-                moved.written.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?;
-            self.contents.files.hold(&mut file, bytes)?;
-        }
-        let stays_unstored = waits
+        let stays_unstored = self.contents.files.is_made_to_wait(&mut file, &moved.written, to)?
             || !moved.is_stored
                 && matches!(to, Place::Ordinary(..))
                 && !self.contents.files.is_kept_as_file(Some(to));

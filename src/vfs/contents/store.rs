@@ -123,16 +123,9 @@ impl Files {
         }
         let (written, stamp) = (unstored.written(), unstored.bytes.stamp());
         let by = Writer { authors: file.authors.clone(), shown: file.shown.clone() };
-        let (is_empty, is_cut) = (written.bytes.is_empty(), unstored.is_cut);
+        let (is_empty, cut_by) = (written.bytes.is_empty(), unstored.cut_by.clone());
         let target = target.and_then(|target| target.ok_or_else(Error::not_found));
-        let stored = match &target {
-            Ok(target) if is_cut && target.chunk().is_some() => {
-                Err(Error::invalid("a write past the end of the chunk failed: nothing was stored"))
-            }
-            Ok(target) => self.store_as(target, written, &by),
-            Err(error) => Err(error.clone()),
-        };
-        let stored = stored.map_err(|error| {
+        let stored = self.store_whole(&target, written, cut_by, &by).map_err(|error| {
             // A shell closes a duplicate of the descriptor before it writes anything. If nothing is
             // ever written, `release` reports it.
             let may_follow =
@@ -153,14 +146,26 @@ impl Files {
             if reason == StoreReason::Everything && error.kind() == Kind::Invalid {
                 return Ok(());
             }
-            (unstored.refused, unstored.stamp) = (Some(error.clone()), stamp);
-            // Restart the delay before the next attempt, instead of trying and logging at every
-            // tick.
-            unstored.since = Instant::now();
+            unstored.note_refused(error, stamp);
         }
         self.settle_stored(file, target.as_ref().ok(), stored?, stamp);
         self.names.overlay.remove_file(&place, inode);
         Ok(())
+    }
+
+    /// Stores bytes, unless a write of a chunk failed with `cut_by` after them.
+    fn store_whole(
+        &self,
+        target: &Result<Target>,
+        written: Written,
+        cut_by: Option<Error>,
+        by: &Writer,
+    ) -> Result<Option<Version>> {
+        let target = target.as_ref().map_err(Error::clone)?;
+        if let Some(error) = cut_by.filter(|_| target.chunk().is_some()) {
+            return Err(Error::invalid(format!("after {}, nothing was stored", error.detail())));
+        }
+        self.store_as(target, written, by)
     }
 
     /// Whether a changed file is to be stored for this reason. `is_open` says whether the kernel

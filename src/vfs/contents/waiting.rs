@@ -11,10 +11,9 @@ use std::time::Instant;
 
 use super::files::Files;
 use super::store::StoreReason;
-use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::metadata::NodePath;
-use crate::vfs::names::file::{Content, File, Unstored};
+use crate::vfs::names::file::{Content, File, Unstored, Written};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::Place;
@@ -123,10 +122,15 @@ impl Files {
         first
     }
 
-    /// Gives a locked file these bytes, to be stored.
-    pub fn hold(&self, file: &mut File, bytes: Buffer) -> Result<()> {
-        self.reserve(bytes.len())?;
-        file.content = Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
-        Ok(())
+    /// Whether a locked file, whose bytes are `moved` to a place, waits there. One that was an
+    /// ordinary file of the store until now gets its bytes in memory.
+    pub fn is_made_to_wait(&self, file: &mut File, moved: &Written, to: &Place) -> Result<bool> {
+        let waits = self.is_waiting_now(to)?;
+        if waits && !matches!(file.content, Content::Unstored(_)) {
+            let bytes = moved.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?;
+            self.reserve(bytes.len())?;
+            file.content = Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
+        }
+        Ok(waits)
     }
 }

@@ -172,7 +172,7 @@ impl File {
             && unstored.base.is_none()
             && !unstored.bytes.is_empty()
         {
-            unstored.is_cut = true;
+            unstored.cut_by = Some(error.clone());
         }
     }
 
@@ -319,8 +319,8 @@ pub struct Unstored {
     pub keep_modified: bool,
     /// Whether a close or `fsync` came after the last write.
     pub settled: bool,
-    /// Whether a write past the longest file has failed, so that they are only its first part.
-    pub is_cut: bool,
+    /// The error of a write past the longest file, so that they are only its first part.
+    pub cut_by: Option<Error>,
     /// When they were loaded, or when storing them last failed.
     pub since: Instant,
     /// The chunk before a part of it was changed, `None` if it was written completely.
@@ -343,7 +343,7 @@ impl Unstored {
             modified,
             keep_modified: false,
             settled: false,
-            is_cut: false,
+            cut_by: None,
             since,
             base: None,
             written: Vec::new(),
@@ -426,10 +426,16 @@ impl Unstored {
         self.bytes.set_len(len)?;
         if len == 0 {
             self.base = None;
-            self.is_cut = false;
+            self.cut_by = None;
         }
         self.touch();
         Ok(())
+    }
+
+    /// Records why the store refused them, and restarts the delay before the next attempt, instead
+    /// of trying and logging at every tick.
+    pub fn note_refused(&mut self, error: &Error, stamp: Option<Stamp>) {
+        (self.refused, self.stamp, self.since) = (Some(error.clone()), stamp, Instant::now());
     }
 
     /// Whether they are no valid chunk or metadata file, as was reported at a close.

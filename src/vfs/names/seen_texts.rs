@@ -111,9 +111,8 @@ impl SeenTexts {
     pub fn known_array(&self, path: &NodePath, by: &Processes) -> Option<Arc<str>> {
         let seen = self.last_seen(&Place::Document(path.clone()), by)?;
         let has_copy = |group: NodePath| {
-            self.last_seen(&Place::Document(group), by).is_some_and(|above| {
-                above.at > seen.at && above.text.contains(CONSOLIDATED)
-            })
+            self.last_seen(&Place::Document(group), by)
+                .is_some_and(|above| above.at > seen.at && above.text.contains(CONSOLIDATED))
         };
         (!path.ancestors().into_iter().any(has_copy)).then_some(seen.text)
     }

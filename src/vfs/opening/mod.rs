@@ -293,6 +293,27 @@ impl Opener {
         Ok(())
     }
 
+    /// Returns the array that an open file is a chunk of; `None` if it is another file.
+    fn array_of_open(
+        &self,
+        inode: &Arc<Inode>,
+        place: &Place,
+        access: Access,
+    ) -> Result<Option<Arc<Array>>> {
+        let Place::Chunk(path, coords) = place else { return Ok(None) };
+        let array = self.core.shown_array_at(path, coords.indices())?;
+        // One that waits for another metadata file lies outside.
+        let is_inside = array.grid().contains(coords);
+        if is_inside {
+            array.check_readable(coords)?;
+        }
+        self.names.share(inode, OpenedAs::Chunk(Arc::clone(&array)))?;
+        if is_inside && access == Access::Read {
+            self.reader.before_chunk(path, &array, coords);
+        }
+        Ok(Some(array))
+    }
+
     /// Prepares the bytes of a file for an open, and decides what the kernel may do with its pages.
     pub fn open_content(
         &self,
@@ -300,21 +321,7 @@ impl Opener {
         place: &Place,
         access: Access,
     ) -> Result<Prepared> {
-        let array = match place {
-            Place::Chunk(path, coords) => Some(self.core.shown_array_at(path, coords.indices())?),
-            _ => None,
-        };
-        if let (Some(array), Place::Chunk(_, coords)) = (&array, place) {
-            if array.grid().contains(coords) {
-                array.check_readable(coords)?;
-            }
-            self.names.share(inode, OpenedAs::Chunk(Arc::clone(array)))?;
-        }
-        if let (Some(array), Place::Chunk(path, coords), Access::Read) = (&array, place, access)
-            && array.grid().contains(coords)
-        {
-            self.reader.before_chunk(path, array, coords);
-        }
+        let array = self.array_of_open(inode, place, access)?;
         let mut file = inode.file().lock();
         if inode.place().is_none() {
             // The file has lost its name meanwhile.
