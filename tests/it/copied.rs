@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Mount, errno, until};
+use crate::support::{Mount, errno, json_of, until, zarrfs};
 
 /// The metadata file of an array in chunks of two elements, which the mount encodes as it likes.
 fn array(dtype: &str, shape: &[u64], separator: &str) -> Value {
@@ -35,6 +35,27 @@ fn put(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 fn put_array(mount: &Mount, document: &Value) -> std::io::Result<()> {
     put(&mount.at("a/zarr.json"), document.to_string().as_bytes())
+}
+
+/// Shows: create-outside.
+#[test]
+fn a_chunk_that_waits_is_stored_when_another_program_gives_the_array_room() {
+    let mut mount = Mount::new(&["--create", "--metadata-ttl=0s", "--writeback-delay=2s"]);
+    mount.expect("no such chunk");
+    mount.expect("not JSON");
+    put_array(&mount, &array("int32", &[2], "/")).unwrap();
+    put(&mount.at("a/c/1"), &[1; 8]).unwrap();
+    let document = mount.store().join("a/zarr.json");
+    let mut grown = json_of(&document);
+    grown["shape"] = json!([4]);
+    // For a moment it is only half there.
+    fs::write(&document, "{").unwrap();
+    assert!(fs::read_dir(mount.at("a/c")).is_err());
+    fs::write(&document, grown.to_string()).unwrap();
+    let stored = mount.store().join("a/c/1");
+    until("the chunk that has waited is stored", || stored.exists());
+    assert_eq!(fs::read(mount.at("a/c/1")).unwrap(), [1; 8]);
+    assert_eq!(fs::read_to_string(mount.at(".zarrfs/unstored")).unwrap(), "");
 }
 
 /// Shows: write-past-end.
@@ -135,10 +156,14 @@ fn chunks_outside_of_the_grid_wait_for_the_metadata_file_that_has_them() {
         put(&mount.at("a/c/7/7"), &[5; 16]).unwrap();
         fs::remove_file(mount.at("a/c/7/7")).unwrap();
         // Only a chunk that is as long as the array says is stored.
-        mount.expect("c/0/2");
+        for part in ["c/0/2", "not everything is stored"] {
+            mount.expect(part);
+        }
         put(&mount.at("a/c/0/2"), &[6; 9]).unwrap();
         let grown = put_array(&mount, &array("int32", &[4, 6], "/"));
         assert_eq!(errno(grown), libc::EINVAL, "{mode}");
+        let umount = zarrfs().arg("umount").arg(mount.path()).output().unwrap();
+        assert!(!umount.status.success(), "{mode}: it is lost in silence");
         fs::remove_file(mount.at("a/c/0/2")).unwrap();
         mount.remount(&[]);
         assert_eq!(fs::read(mount.at("a/c/1/0")).unwrap(), [4; 16], "{mode}");

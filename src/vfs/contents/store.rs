@@ -142,8 +142,8 @@ impl Files {
         {
             self.names.overlay.remove_file(&place, inode);
         } else if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
-            // A program is still writing it, or got the error at its close.
-            if reason == StoreReason::Everything && error.kind() == Kind::Invalid {
+            // A program is still writing it, or gets the error at its close.
+            if reason == StoreReason::Everything && error.kind() == Kind::Invalid && writers > 0 {
                 return Ok(());
             }
             unstored.note_refused(error, stamp);
@@ -177,10 +177,17 @@ impl Files {
         reason: StoreReason,
         (writers, is_open): (u32, bool),
     ) -> bool {
+        let is_old = || unstored.since.elapsed() >= self.core.options.writeback_delay;
         let Place::Ordinary(_, relative) = place else {
-            // A program may still be writing it, and half of the file would be stored.
-            let is_half = reason == StoreReason::Everything && writers > 0 && !unstored.settled;
-            return reason != StoreReason::Aged && !is_half;
+            return match reason {
+                StoreReason::Closing | StoreReason::Asked => true,
+                // A program may still be writing it, and half of the file would be stored.
+                StoreReason::Everything => writers == 0 || unstored.settled,
+                // It has waited for the array that is there now.
+                StoreReason::Aged => {
+                    writers == 0 && unstored.settled && (unstored.refused.is_none() || is_old())
+                }
+            };
         };
         // TensorStore renames its lock files onto their keys or removes them, so they never need to
         // be stored.
@@ -193,7 +200,7 @@ impl Files {
                 StoreReason::Everything => true,
                 // Its name is taken, as was reported; the next `fsync` tries again.
                 StoreReason::Aged if unstored.is_taken() => false,
-                StoreReason::Aged => unstored.since.elapsed() >= self.core.options.writeback_delay,
+                StoreReason::Aged => is_old(),
             }
     }
 
@@ -337,14 +344,14 @@ impl Files {
             Place::StoredDocument(path, key) => {
                 self.documents.store_stored_document(path, key, &bytes)?;
                 self.documents.invalidate_document(path);
-                return self.store_waiting(path).map(|()| None);
+                return self.store_waiting(path, &by.authors).map(|()| None);
             }
             other => {
                 return Err(Error::new(Kind::NotPermitted, "read-only").at(other.shown()));
             }
         }
         self.names.seen_texts.note_written(place, &by.authors, &bytes);
-        place.node().map_or(Ok(()), |path| self.store_waiting(path))?;
+        place.node().map_or(Ok(()), |path| self.store_waiting(path, &by.authors))?;
         Ok(None)
     }
 

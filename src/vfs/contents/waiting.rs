@@ -13,6 +13,7 @@ use super::files::Files;
 use super::store::StoreReason;
 use crate::error::{Error, Result};
 use crate::metadata::NodePath;
+use crate::vfs::authors::Processes;
 use crate::vfs::names::file::{Content, File, Unstored, Written};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
@@ -102,9 +103,10 @@ impl Files {
         Ok(())
     }
 
-    /// Stores the chunks of the array at `path` that have waited for its metadata file. Tries all
-    /// before it returns the first error. The caller holds `tree_lock` exclusively.
-    pub(super) fn store_waiting(&self, path: &NodePath) -> Result<()> {
+    /// Stores the chunks of the array at `path` that have waited for its metadata file, which these
+    /// programs have written. Tries all before it returns the first error of a chunk that is from
+    /// them, too; the others are noted. The caller holds `tree_lock` exclusively.
+    pub(super) fn store_waiting(&self, path: &NodePath, by: &Processes) -> Result<()> {
         let mut first = Ok(());
         for inode in self.names.overlay.files() {
             let Some(place @ Place::Chunk(..)) = inode.place() else { continue };
@@ -114,8 +116,16 @@ impl Files {
             let mut file = inode.file().lock();
             // A writer stores it when it closes the file.
             if file.writers == 0 {
-                first = first.and(self.store_locked(&inode, &mut file, StoreReason::Asked));
+                let stored = self.store_locked(&inode, &mut file, StoreReason::Asked);
+                let is_theirs = by
+                    .known()
+                    .zip(file.authors.known())
+                    .is_none_or(|(one, other)| one.iter().any(|process| other.contains(process)));
                 drop(file);
+                match stored {
+                    Err(error) if !is_theirs => self.core.note("close", &error),
+                    stored => first = first.and(stored),
+                }
                 self.core.invalidate(inode.number());
             }
         }
