@@ -162,6 +162,8 @@ fn chunks_outside_of_the_grid_wait_for_the_metadata_file_that_has_them() {
         put(&mount.at("a/c/0/2"), &[6; 9]).unwrap();
         let grown = put_array(&mount, &array("int32", &[4, 6], "/"));
         assert_eq!(errno(grown), libc::EINVAL, "{mode}");
+        // That a reader comes and goes changes nothing.
+        assert_eq!(fs::read(mount.at("a/c/0/2")).unwrap().len(), 9, "{mode}");
         let umount = zarrfs().arg("umount").arg(mount.path()).output().unwrap();
         assert!(!umount.status.success(), "{mode}: it is lost in silence");
         fs::remove_file(mount.at("a/c/0/2")).unwrap();

@@ -346,9 +346,6 @@ impl Files {
         file.writers = file.writers.saturating_sub(u32::from(access != Access::Read));
         let refused =
             matches!(&file.content, Content::Unstored(unstored) if unstored.refused.is_some());
-        // Its close has kept it, because it waits; now its array may not be readable.
-        let was_kept =
-            matches!(&file.content, Content::Unstored(unstored) if unstored.settled) && !refused;
         let stores = access != Access::Read && file.writers == 0 && !refused;
         let stored =
             if stores { self.store_locked(inode, &mut file, StoreReason::Closing) } else { Ok(()) };
@@ -362,9 +359,7 @@ impl Files {
             }
         }
         let place = inode.place();
-        let waits = self.is_waiting(place.as_ref())
-            || was_kept && stored.is_err() && matches!(place, Some(Place::Chunk(..)));
-        if matches!(file.content, Content::Unstored(_)) && waits {
+        if self.is_kept_waiting(&file, place.as_ref()) {
             return;
         }
         match (&file.content, &place) {

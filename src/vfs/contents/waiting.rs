@@ -85,7 +85,7 @@ impl Files {
         let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
         match reason {
             // Its name keeps it.
-            StoreReason::Closing => {}
+            StoreReason::Closing => unstored.waits_since = Some(Instant::now()),
             StoreReason::Aged if writers == 0 && self.is_late(unstored) => {
                 unstored.refused = Some(error.clone());
                 return Err(error);
@@ -141,6 +141,16 @@ impl Files {
             self.reserve(bytes.len())?;
             file.content = Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
         }
+        if let Content::Unstored(unstored) = &mut file.content {
+            unstored.waits_since = waits.then(Instant::now);
+        }
         Ok(waits)
+    }
+
+    /// Whether the bytes of a file wait, or its close has kept them for that, whatever has become
+    /// of its array since.
+    pub fn is_kept_waiting(&self, file: &File, place: Option<&Place>) -> bool {
+        let Content::Unstored(unstored) = &file.content else { return false };
+        unstored.waits_since.is_some() || self.is_waiting(place)
     }
 }

@@ -321,6 +321,8 @@ pub struct Unstored {
     pub settled: bool,
     /// The error of a write past the longest file, so that they are only its first part.
     pub cut_by: Option<Error>,
+    /// When a close found no array that has such a chunk, since when it waits for one.
+    pub waits_since: Option<Instant>,
     /// When they were loaded, or when storing them last failed.
     pub since: Instant,
     /// The chunk before a part of it was changed, `None` if it was written completely.
@@ -344,6 +346,7 @@ impl Unstored {
             keep_modified: false,
             settled: false,
             cut_by: None,
+            waits_since: None,
             since,
             base: None,
             written: Vec::new(),
@@ -451,6 +454,7 @@ impl Unstored {
 
     fn touch(&mut self) {
         self.changed = true;
+        self.waits_since = None;
         self.refused = None;
         self.settled = false;
         self.keep_modified = false;
