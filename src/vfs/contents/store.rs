@@ -142,8 +142,10 @@ impl Files {
         {
             self.names.overlay.remove_file(&place, inode);
         } else if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
-            // A program is still writing it, or gets the error at its close.
-            if reason == StoreReason::Everything && error.kind() == Kind::Invalid && writers > 0 {
+            // A program is still writing it, or got the error at its close. No program gets that of
+            // a chunk that has waited.
+            let is_known = unstored.waits_since.is_none() && error.kind() == Kind::Invalid;
+            if reason == StoreReason::Everything && is_known {
                 return Ok(());
             }
             unstored.note_refused(error, stamp);
