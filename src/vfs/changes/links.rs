@@ -1,6 +1,7 @@
 //! Creates second names of files (link(2)).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::ordinary::is_lock_of_tensorstore;
 use super::renames::Renames;
@@ -75,6 +76,7 @@ impl Renames {
         inode.file().lock().content = Content::Unstored(Unstored {
             changed: true,
             condition: Condition::Absent,
+            waits_since: matches!(place, Place::Chunk(..)).then(Instant::now),
             ..Unstored::of(bytes)
         });
         let name = place.name().unwrap_or_default();

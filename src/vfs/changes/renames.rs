@@ -209,7 +209,7 @@ impl Renames {
         let condition = if is_new { Condition::Absent } else { Condition::Always };
         moved.written.condition = condition;
         let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
-        let stays_unstored = self.contents.files.is_made_to_wait(&mut file, &moved.written, to)?
+        let stays_unstored = self.contents.files.wait_at(&mut file, &moved.written, to)?
             || !moved.is_stored
                 && matches!(to, Place::Ordinary(..))
                 && !self.contents.files.is_kept_as_file(Some(to));

@@ -7,7 +7,8 @@
 //! program that is not known, so a metadata file is refused rather than chunks are misread.
 //!
 //! A program that goes on after its metadata file of another array was refused would store chunks
-//! of that other array. So for a minute none of its chunks is stored there.
+//! of that other array. So for a minute none of its chunks is stored there. Which programs know an
+//! array as it is, is remembered too, so that their chunks are compared with it only once.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -187,7 +187,8 @@ impl Files {
                 StoreReason::Everything => writers == 0 || unstored.settled,
                 // It has waited for the array that is there now.
                 StoreReason::Aged => {
-                    writers == 0 && unstored.settled && (unstored.refused.is_none() || is_old())
+                    let has_waited = writers == 0 && unstored.waits_since.is_some();
+                    has_waited && (unstored.refused.is_none() || is_old())
                 }
             };
         };

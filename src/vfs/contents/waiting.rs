@@ -132,9 +132,9 @@ impl Files {
         first
     }
 
-    /// Whether a locked file, whose bytes are `moved` to a place, waits there. One that was an
-    /// ordinary file of the store until now gets its bytes in memory.
-    pub fn is_made_to_wait(&self, file: &mut File, moved: &Written, to: &Place) -> Result<bool> {
+    /// Has a locked file wait if the place to which its bytes are `moved` is that of a chunk that
+    /// waits, and returns whether it does. An ordinary file of the store gets its bytes in memory.
+    pub fn wait_at(&self, file: &mut File, moved: &Written, to: &Place) -> Result<bool> {
         let waits = self.is_waiting_now(to)?;
         if waits && !matches!(file.content, Content::Unstored(_)) {
             let bytes = moved.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?;
