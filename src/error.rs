@@ -339,7 +339,8 @@ fn plain(text: &str) -> Option<String> {
 
 impl Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.subject {
+        // The root of a store has no name.
+        match self.subject.as_ref().filter(|subject| !subject.is_empty()) {
             Some(subject) => {
                 let subject = plain(subject).map_or(Cow::Borrowed(&**subject), Cow::Owned);
                 write!(f, "{subject}: {}", self.detail)

@@ -384,6 +384,19 @@ impl ChunkStore for Direct {
             None => Ok(self.prefix.clone()),
         };
         match (below, self.store.list()) {
+            // There is the metadata file, too.
+            (Ok(below), Some(list)) if below == self.prefix => {
+                let rank = self.grid.rank();
+                let is_chunk = |entry: &Entry| match entry {
+                    Entry::Key(name) => key_encoding::decode(self.encoding, name, rank)
+                        .is_some_and(|coords| coords.starts_with(prefix)),
+                    Entry::Prefix(name) => key_encoding::level_of(self.encoding, name, rank)
+                        .is_some_and(|first| {
+                            first.starts_with(prefix) || prefix.starts_with(&first)
+                        }),
+                };
+                list.may_have_entry(&below, &is_chunk)
+            }
             (Ok(below), Some(list)) => list.may_have(&below),
             _ => true,
         }

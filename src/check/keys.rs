@@ -123,6 +123,17 @@ impl<'k> Keys<'k> {
         self.find(Finding::new(code_of(error, Code::Unreadable), key, error.detail()));
     }
 
+    /// Reports a directory that cannot be listed.
+    fn report_list(&self, error: &Error, at: &str) {
+        let key = error.subject().unwrap_or(at).to_owned();
+        let code = match code_of(error, Code::Unreadable) {
+            // Anything may be there.
+            Code::Unknown => Code::Unseen,
+            code => code,
+        };
+        self.find(Finding::new(code, key, error.detail()));
+    }
+
     fn report_writer_files(&self, list: &dyn ListableStore, prefix: &Prefix) -> Result<()> {
         for file in list.writer_files(prefix)? {
             // Other names are those of files of the user.
@@ -196,7 +207,7 @@ impl<'k> Keys<'k> {
         let entries = match list.list_dir(prefix) {
             Ok(entries) => entries,
             Err(error) => {
-                self.report(&error, shown);
+                self.report_list(&error, shown);
                 return below;
             }
         };
@@ -205,7 +216,7 @@ impl<'k> Keys<'k> {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    self.report(&error, shown);
+                    self.report_list(&error, shown);
                     break;
                 }
             };

@@ -206,8 +206,9 @@ impl<'h> Nodes<'h> {
         self.unclear.insert(self.hierarchy.ordinary_prefix(path)?);
         let key = error.subject().unwrap_or(path.as_str()).to_owned();
         let code = match code_of(error, Code::Unreadable) {
-            // A limit of the walk: there may be nodes that nobody looks at.
-            Code::TooLarge => Code::Unseen,
+            // A limit of the walk, or a server that does not list a directory: there may be nodes
+            // that nobody looks at.
+            Code::TooLarge | Code::Unknown => Code::Unseen,
             code => code,
         };
         self.find(Finding::new(code, key, error.detail()));

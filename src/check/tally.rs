@@ -79,8 +79,7 @@ impl Watch for Tally<'_> {
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);
         }
-        let is_unread = matches!(finding.code.severity(), Severity::Damaged | Severity::Unchecked);
-        if is_unread || finding.code == Code::Unknown {
+        if matches!(finding.code.severity(), Severity::Damaged | Severity::Unchecked) {
             let mut places = self.places.lock();
             if places.len() < MOST_PLACES {
                 places.insert(finding.key.trim_matches('/').to_owned());

@@ -43,7 +43,11 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     for line in view.left_out().lines() {
         log::warn!("{shown}: left out: {line}");
     }
-    write(&view, step, get)
+    write(&view, step, get)?;
+    match hierarchy.store().omissions().around([path.as_str()]).in_words() {
+        Some(why) => Err(failed(format!("{shown}: the file is incomplete: {why}"))),
+        None => Ok(()),
+    }
 }
 
 fn write(view: &View, step: u64, get: &GetChunk<'_>) -> Result<(), Failure> {

@@ -414,6 +414,11 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Like [`Self::may_have`], for the entries directly below `prefix` that `is_wanted`.
+    fn may_have_entry(&self, prefix: &Prefix, _is_wanted: &dyn Fn(&Entry) -> bool) -> bool {
+        self.may_have(prefix)
+    }
+
     /// Whether the store has other states of the hierarchy below [`PRIVATE`], in the directories
     /// [`STATES`]. Listings of the root leave them out.
     fn has_states(&self) -> bool {

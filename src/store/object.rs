@@ -41,11 +41,14 @@ use super::pace::Pace;
 use super::remote::server::{Depth, Page, Report, Server, Start};
 use super::remote::{Limits, RemoteStore, ValueCache};
 use super::runner::Runner;
-use super::{ByteRange, Condition, Entry, Key, Prefix, Stat, Value, is_component, unique};
+use super::{
+    ByteRange, Condition, Entry, Key, Omissions, Prefix, Stat, Value, is_component, unique,
+};
 use crate::error::{Error, Kind, Result};
 use client::{Clients, FIRST};
 use failure::error_of;
 use hidden::Hidden;
+use listed::LeftOut;
 use place::{Place, Provider};
 use progress::Progress;
 use put::Quoting;
@@ -177,6 +180,10 @@ impl Server for ObjectServer {
         self.clients.signs.silence()
     }
 
+    fn omissions(&self) -> Omissions {
+        self.clients.left_out.omissions.clone()
+    }
+
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
         let (client, text) = (self.reader(), format!("{}{key}", self.root));
         let (hidden, root) = (Arc::clone(&self.hidden), self.root.clone());
@@ -243,7 +250,8 @@ impl Server for ObjectServer {
                 while let Some(done) = deleted.next().await {
                     progress.note();
                     match done {
-                        Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                        Ok(_) => {}
+                        Err(failure) if failure::is_absent(&failure) => {}
                         Err(failure) => return Err(failure),
                     }
                 }
@@ -255,6 +263,7 @@ impl Server for ObjectServer {
 
     fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
         let (client, hidden) = (self.reader(), Arc::clone(&self.hidden));
+        let left_out = self.clients.left_out.clone();
         let prefix = format!("{}{prefix}", self.root);
         let page_token = match start {
             Start::First => None,
@@ -268,29 +277,33 @@ impl Server for ObjectServer {
         let request = move |progress: Arc<Progress>| {
             progress.allow(put::longest(PAGE_LEN));
             let (client, prefix, options) = (Arc::clone(&client), prefix.clone(), options.clone());
-            let hidden = Arc::clone(&hidden);
+            let (hidden, left_out) = (Arc::clone(&hidden), left_out.clone());
             async move {
                 let listed = client.list_paginated(Some(&prefix), options).await?;
                 hidden.note_listed();
-                Ok(page_of(&prefix, depth, listed))
+                Ok(page_of(&prefix, depth, listed, &left_out))
             }
         };
         self.run(0, request, report);
     }
 }
 
-/// Returns the names in a part of a listing, without those that are no keys of Zarr.
-fn page_of(prefix: &str, depth: Depth, listed: PaginatedListResult) -> Page {
+/// Returns the names in a part of a listing, without those that are no keys, which it notes.
+fn page_of(prefix: &str, depth: Depth, listed: PaginatedListResult, left_out: &LeftOut) -> Page {
     let is_valid = |name: &str| match depth {
         Depth::Directory => is_component(name),
         Depth::All => Key::parse(name).is_ok(),
     };
     let name_of = |path: &Path| {
-        let name = path.as_ref().strip_prefix(prefix).filter(|name| is_valid(name));
-        if name.is_none() {
-            log::debug!("{path}: left out, since it is no key of Zarr");
+        let name = path.as_ref().strip_prefix(prefix);
+        if name.is_some_and(is_valid) {
+            return name.map(str::to_owned);
         }
-        name.map(str::to_owned)
+        // An object with the name of the prefix shows this as a directory.
+        if path.as_ref() != prefix.trim_end_matches('/') {
+            left_out.note(path.as_ref());
+        }
+        None
     };
     let prefixes = listed.result.common_prefixes.iter().filter_map(name_of);
     let prefixes: Vec<Entry> = prefixes.map(Entry::Prefix).collect();
@@ -365,7 +378,7 @@ impl Get<'_> {
         loop {
             let object = match self.client.head(self.path).await {
                 Ok(object) => object,
-                Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                Err(failure) if failure::is_absent(&failure) => return Ok(None),
                 Err(failure) => return Err(failure),
             };
             if object.size == 0 || len == 0 {
@@ -407,7 +420,7 @@ impl Get<'_> {
         let options = GetOptions { range: wanted, if_match, ..GetOptions::default() };
         let got = match self.client.get_opts(self.path, options).await {
             Ok(got) => got,
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(failure) if failure::is_absent(&failure) => return Ok(None),
             Err(failure) => return self.past_the_end(range, failure).await,
         };
         let (stat, expected) = (stat_of(&got.meta), got.range.end.saturating_sub(got.range.start));
@@ -459,7 +472,7 @@ impl Get<'_> {
             Ok(got) if got.meta.size <= first => {
                 Ok(Some(Value { bytes: Bytes::new(), stat: stat_of(&got.meta) }))
             }
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(missing) if failure::is_absent(&missing) => Ok(None),
             Ok(_) | Err(_) => Err(failure),
         }
     }

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::{
-    ByteRange, Entries, Expected, Key, Keys, ListableStore, Omissions, Prefix, ReadableStore,
-    Requests, Room, Stat, Store, Value,
+    ByteRange, Entries, Entry, Expected, Key, Keys, ListableStore, Omissions, Prefix,
+    ReadableStore, Requests, Room, Stat, Store, Value,
 };
 use crate::error::{Error, Result};
 
@@ -106,6 +106,10 @@ impl ListableStore for Within {
 
     fn may_have(&self, prefix: &Prefix) -> bool {
         self.ask(prefix, |list, prefix| list.may_have(prefix)).unwrap_or(true)
+    }
+
+    fn may_have_entry(&self, prefix: &Prefix, is_wanted: &dyn Fn(&Entry) -> bool) -> bool {
+        self.ask(prefix, |list, prefix| list.may_have_entry(prefix, is_wanted)).unwrap_or(true)
     }
 
     fn forget_below(&self, prefix: &Prefix) {

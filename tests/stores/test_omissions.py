@@ -17,7 +17,8 @@ FILES = {
     "g/a/zarr.json": json.dumps(ARRAY).encode(), "g/a/c/0": b"\1\2", "g/a/c/1": b"\3\4",
     "b/zarr.json": json.dumps(ARRAY).encode(), "b/c/0": b"\5\6", "b/c/1": b"\7\10",
 }
-FAULTS = ["hide", "refuse", "empty", "cut", "fail"]
+# A list may be answered by a page without names, and a value by "404 Not Found" of the bucket.
+FAULTS = ["hide", "refuse", "empty", "cut", "fail", "page", "bucket"]
 # Each request has each fault in a long run, every sixth one otherwise.
 STEP = 1 if os.environ.get("ZARRFS_LONG") else 6
 
@@ -109,6 +110,11 @@ class Server:
             body = b""
         elif fault == "cut" and body is not None:
             cut = len(body) // 2
+        elif fault == "page" and is_list:
+            error = b"<Error><Code>InternalError</Code></Error>"
+            body = error if self.form == "s3" else b"<html><head><title>Index of /s.zarr</title></head><body></body></html>"
+        elif fault == "bucket" and self.form == "s3":
+            status, body = 404, b"<Error><Code>NoSuchBucket</Code></Error>"
         if body is None:
             status, body = 404, b"" if not is_list else b"<Error><Code>NoSuchKey</Code></Error>"
         start, total = 0, len(body)
@@ -222,3 +228,29 @@ def test_a_bucket_that_may_not_be_listed_is_not_an_empty_hierarchy(tmp_path):
         assert zarrfs(server, "tree", server.url).returncode == 1
         done = zarrfs(server, "convert", f"{server.url}/b", tmp_path / "b.zarr")
         assert done.returncode == 0, "an array has no nodes below it"
+        done = zarrfs(server, "check", server.url)
+        assert done.returncode == 1 and "unseen" in done.stdout, "it has seen no node but the root"
+
+
+@pytest.mark.parametrize("key", ["ta\tb/zarr.json", "g//zarr.json", "g/../zarr.json"])
+def test_an_object_that_can_have_no_name_is_not_left_out_in_silence(tmp_path, key):
+    with Server("s3") as server:
+        server.files[key] = server.files["b/zarr.json"]
+        for command in ("tree", "info"):
+            done = zarrfs(server, command, server.url)
+            assert done.returncode == 1 and "left out" in done.stderr, (command, done)
+        copy = tmp_path / "t.zarr"
+        done = zarrfs(server, "convert", server.url, copy, "--verify")
+        assert done.returncode == 1 and "left out" in done.stderr
+        assert chunks(stored(copy)) == chunks(FILES), "what can be copied is"
+        assert zarrfs(server, "diff", server.url, copy).returncode == 2
+        done = zarrfs(server, "check", server.url)
+        assert done.returncode == 1 and "unseen" in done.stdout
+
+
+def test_a_web_server_whose_list_lacks_what_is_there_is_not_believed(tmp_path):
+    with Server("web", hidden=("zarr.json", "a")) as server:
+        for command, code in (("tree", 1), ("check", 1), ("convert", 1)):
+            target = [tmp_path / "t.zarr"] if command == "convert" else []
+            done = zarrfs(server, command, server.url, *target)
+            assert done.returncode == code, (command, done)

@@ -57,6 +57,71 @@ def test_a_chunk_is_one_put(proxy, mount, root, prefix):
     assert np.array_equal(stored(prefix, "plain"), want)
 
 
+# What `mv` is told, which copies then, and programs that must look again.
+REFUSED = [
+    "cannot move a group or an array in one step", "a program is writing the metadata file", "another program has changed",
+    "another program has stored the chunk",
+]
+
+
+def grown(prefix, name, shape, values):
+    """Another program makes an array longer, and writes the new elements."""
+    array = zarr.open_array(ObjectStore(servers.client(prefix)), path=name, mode="r+")
+    before = array.shape[0]
+    array.resize(shape)
+    array[before:] = values
+    return array
+
+
+def look(m):
+    """Has the mount remember everything."""
+    subprocess.run(f"ls -lR {m.path} && cat {m.path}/*/zarr.json {m.path}/*/c/*", shell=True, check=True, capture_output=True)
+
+
+def test_a_mount_with_an_old_view_loses_nothing_that_another_program_has_stored(mount, prefix):
+    root = zarr.open_group(ObjectStore(servers.client(prefix)), mode="w")
+    for name in ("moved", "longer", "part"):
+        root.create_array(name, shape=(8,), chunks=(2,), dtype="i4", fill_value=-1)[:] = np.arange(8)
+    with mount("--metadata-ttl", "1h") as m:
+        for said in REFUSED:
+            m.allow(said)
+        look(m)
+        whole = list(range(8)) + [80, 81, 82, 83]
+        for name in ("moved", "longer"):
+            grown(prefix, name, (12,), whole[8:])
+        zarr.open_array(ObjectStore(servers.client(prefix)), path="part", mode="r+")[0:2] = [70, 71]
+        # `mv` copies the array, since a bucket has no directories, and then removes it.
+        done = subprocess.run(["mv", m / "moved", m / "new"], capture_output=True, text=True)
+        assert done.returncode == 1 and "busy" in done.stderr, done
+        longer, part = (zarr.open_array(m / name, mode="r+") for name in ("longer", "part"))
+        with pytest.raises(OSError):
+            longer.append(np.array([90, 91, 92, 93], "i4"))
+        with pytest.raises(OSError):
+            part[1] = 1
+        # The program looks again.
+        longer, part = (zarr.open_array(m / name, mode="r+") for name in ("longer", "part"))
+        longer.append(np.array([90, 91], "i4"))
+        part[1] = 1
+    assert stored(prefix, "moved").tolist() == whole
+    assert stored(prefix, "longer").tolist() == whole + [90, 91]
+    assert stored(prefix, "part").tolist() == [70, 1, *range(2, 8)]
+
+
+def test_an_array_is_copied_within_a_bucket_of_zarr_2(mount, prefix):
+    root = zarr.open_group(ObjectStore(servers.client(prefix)), mode="w", zarr_format=2)
+    root.create_array("a", shape=(8, 4), chunks=(2, 2), dtype="i4")[:] = np.arange(32).reshape(8, 4)
+    with mount() as m:
+        m.allow(REFUSED[0])
+        m.allow(REFUSED[1])
+        subprocess.run(["cp", "-r", m / "a", m / "b"], check=True)
+        (m / "d").mkdir()
+        shutil.copy(m / "a/zarr.json", m / "d")
+        (m / "d/c").mkdir()
+        subprocess.run(["mv", m / "a", m / "e"], check=True)
+    for name in ("b", "e"):
+        assert np.array_equal(stored(prefix, name), np.arange(32).reshape(8, 4)), name
+
+
 def test_an_inner_chunk_changes_with_four_requests(proxy, mount, root, prefix):
     with mount() as m:
         (m / "sharded/c/3/0").write_bytes(np.full(100, 5, "i4").tobytes())

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::connection::Connector;
 use super::failure::{SILENCE, error_of};
+use super::listed::LeftOut;
 use super::place::{Place, Provider};
 use super::renewal::Credentials;
 use super::settings::{Client, Options, retries};
@@ -35,6 +36,8 @@ pub(super) struct Clients {
     pub credentials: Option<Arc<Credentials>>,
     /// The signs that the server works.
     pub signs: Arc<Signs>,
+    /// What lists leave out.
+    pub left_out: LeftOut,
 }
 
 impl fmt::Debug for Clients {
@@ -56,7 +59,12 @@ impl Clients {
             (provided.make)(connector, retries(most, time)).map_err(|error| error_of(&error))
         };
         let signs = Arc::<Signs>::default();
-        let connector = |read_timeout| Connector { read_timeout, signs: Arc::clone(&signs) };
+        let left_out = LeftOut::below(place.root.clone());
+        let connector = |read_timeout| Connector {
+            read_timeout,
+            signs: Arc::clone(&signs),
+            left_out: left_out.clone(),
+        };
         let reading = || connector(Some(SILENCE));
         Ok(Self {
             provider: place.provider,
@@ -66,6 +74,7 @@ impl Clients {
             name: provided.name,
             credentials: provided.credentials,
             signs,
+            left_out,
         })
     }
 }

@@ -16,9 +16,10 @@ use reqwest::redirect::Policy;
 use reqwest::{Method, StatusCode};
 
 use super::failure::{LONGEST_OBJECT, unusable};
-use super::listed;
+use super::listed::{self, LeftOut};
 use super::signs::Signs;
 use crate::error::Kind;
+use crate::store::Prefix;
 
 /// The longest answer to a request that is not one for a range, in bytes: a page of names.
 const LONGEST: usize = 16 << 20;
@@ -36,12 +37,15 @@ pub(super) struct Connector {
     pub read_timeout: Option<Duration>,
     /// The signs that the server works.
     pub signs: Arc<Signs>,
+    /// What lists leave out.
+    pub left_out: LeftOut,
 }
 
 impl Connector {
     /// Makes connections to a server that nobody watches.
     pub fn new(read_timeout: Duration) -> Self {
-        Self { read_timeout: Some(read_timeout), signs: Arc::default() }
+        let left_out = LeftOut::below(Prefix::root());
+        Self { read_timeout: Some(read_timeout), signs: Arc::default(), left_out }
     }
 }
 
@@ -64,7 +68,8 @@ impl HttpConnector for Connector {
             store: "HTTP",
             source: source.into(),
         })?;
-        Ok(HttpClient::new(Sender { client, signs: Arc::clone(&self.signs) }))
+        let (signs, left_out) = (Arc::clone(&self.signs), self.left_out.clone());
+        Ok(HttpClient::new(Sender { client, signs, left_out }))
     }
 }
 
@@ -73,6 +78,7 @@ impl HttpConnector for Connector {
 struct Sender {
     client: reqwest::Client,
     signs: Arc<Signs>,
+    left_out: LeftOut,
 }
 
 #[async_trait]
@@ -98,7 +104,9 @@ impl HttpService for Sender {
         let body = match status.is_success() {
             // The reader of a range knows its length.
             true if has_range => body,
-            true if is_list => listed::page(read(body, LONGEST, false).await?)?.into(),
+            true if is_list => {
+                listed::page(read(body, LONGEST, false).await?, &self.left_out)?.into()
+            }
             true => read(body, LONGEST, false).await?.into(),
             false => read(body, LONGEST_ERROR, true).await?.into(),
         };

@@ -31,7 +31,7 @@ pub(super) fn error_of(failure: &Failure) -> Error {
     let (status, reason) = reason_of(failure);
     let kind = match failure {
         _ if is_refusal(failure) => Kind::Os(libc::EACCES),
-        Failure::NotFound { .. } => Kind::NotFound,
+        Failure::NotFound { .. } if is_absent(failure) => Kind::NotFound,
         Failure::AlreadyExists { .. } => Kind::Exists,
         Failure::Precondition { .. } => Kind::Stale,
         Failure::InvalidPath { .. } => Kind::Invalid,
@@ -86,6 +86,26 @@ pub(super) fn is_refusal(failure: &Failure) -> bool {
     }
 }
 
+/// The codes of answers that say that an object is not there.
+const ABSENT: [&str; 5] =
+    ["NoSuchKey", "NoSuchVersion", "BlobNotFound", "ResourceNotFound", "NotFound"];
+
+/// Whether the server says that the object is not there. If its bucket is not there, or the answer
+/// is the page of a proxy, nothing is known of the object.
+pub(super) fn is_absent(failure: &Failure) -> bool {
+    let is_page = |body: &str| {
+        let start = body.trim_start().get(..5).unwrap_or_default().to_ascii_lowercase();
+        start == "<html" || start == "<!doc"
+    };
+    let says_so = |body: &str| match element(body, "Code") {
+        Some(code) => ABSENT.contains(&code),
+        // The answer to a request without a body has none.
+        None => !is_page(body),
+    };
+    matches!(failure, Failure::NotFound { .. })
+        && answer_in(&innermost(failure)).is_none_or(|(_, body)| says_so(body))
+}
+
 /// Whether the answer did not arrive, or not as a whole.
 pub(super) fn is_of_transfer(failure: &Failure) -> bool {
     matches!(failure, Failure::Generic { .. })
@@ -137,17 +157,12 @@ fn has_http_kind(failure: &Failure, kind: HttpErrorKind) -> bool {
 
 /// Returns the status that the server answered, if it did, and the reason in words.
 fn reason_of(failure: &Failure) -> (Option<u16>, String) {
-    let mut innermost: &dyn std::error::Error = failure;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    let text = innermost.to_string();
+    let text = innermost(failure);
     if text.contains("redirect without LOCATION") {
         let reason = "the bucket is in another region; name it with --bucket-region";
         return (None, reason.to_owned());
     }
-    if let Some((_, answer)) = text.split_once("status code: ") {
-        let (status, body) = answer.split_once(": ").unwrap_or((answer, ""));
+    if let Some((status, body)) = answer_in(&text) {
         let number = status.split(' ').next().and_then(|number| number.parse().ok());
         return (number, sentence(status, body));
     }
@@ -160,6 +175,21 @@ fn reason_of(failure: &Failure) -> (Option<u16>, String) {
         return (None, format!("no connection to the server: {reason}"));
     }
     (None, reason.to_owned())
+}
+
+/// Returns the text of the innermost error.
+fn innermost(failure: &Failure) -> String {
+    let mut innermost: &dyn std::error::Error = failure;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// Returns the status and the body of an answer that is an error.
+fn answer_in(text: &str) -> Option<(&str, &str)> {
+    let (_, answer) = text.split_once("status code: ")?;
+    Some(answer.split_once(": ").unwrap_or((answer, "")))
 }
 
 /// Returns what the server answered.
@@ -188,6 +218,28 @@ mod tests {
         let error = error_of(&Failure::Generic { store: "S3", source: source.into() });
         let want = "the server answered 503 Slow Down: NoSuchBucket: It is not there";
         assert_eq!((error.errno(), error.detail()), (libc::EIO, want));
+    }
+
+    #[test]
+    fn an_object_is_absent_only_if_the_server_says_that_of_the_object() {
+        let says_absent = |body: &str| {
+            let source = format!("Server returned non-2xx status code: 404 Not Found: {body}");
+            is_absent(&Failure::NotFound { path: "x/c/0".to_owned(), source: source.into() })
+        };
+        for code in ["NoSuchKey", "BlobNotFound"] {
+            assert!(says_absent(&format!(
+                "<?xml version=\"1.0\"?><Error><Code>{code}</Code></Error>"
+            )));
+        }
+        assert!(says_absent("") && says_absent("Not Found"));
+        for body in [
+            "<Error><Code>NoSuchBucket</Code></Error>",
+            "<Error><Code>ContainerNotFound</Code></Error>",
+            "<!DOCTYPE html><p>Nothing here",
+            "\n<HTML></HTML>",
+        ] {
+            assert!(!says_absent(body), "{body}");
+        }
     }
 
     #[test]

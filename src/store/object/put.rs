@@ -261,7 +261,7 @@ impl Put<'_> {
         let options = GetOptions { head: true, ..GetOptions::default() };
         match self.clients.reader.get_opts(self.path, options).await {
             Ok(found) => Ok(Some(found)),
-            Err(Failure::NotFound { .. }) => Ok(None),
+            Err(failure) if failure::is_absent(&failure) => Ok(None),
             Err(failure) => Err(failure),
         }
     }

@@ -32,7 +32,7 @@ use super::{
     ReadableStore, Requests, Room, Stat, Value,
 };
 use crate::bounded::{self, Bounded};
-use crate::error::{At, Result, Word};
+use crate::error::{At, Error, Kind, Result};
 use cached::Cached;
 pub use cached::ValueCache;
 use conditions::Puts;
@@ -113,6 +113,7 @@ impl RemoteStore {
         limits: Limits,
         cache: Option<ValueCache>,
     ) -> Result<Self> {
+        let omissions = server.omissions();
         let counted = Arc::new(Counted::new(server));
         let server: Arc<dyn Server> = Arc::<Counted>::clone(&counted);
         let names = NameCache::new(limits.ttl, server.proves_absence());
@@ -145,7 +146,7 @@ impl RemoteStore {
             rewriting: Mutex::default(),
             conflicts,
             permission,
-            omissions: Omissions::default(),
+            omissions,
         })
     }
 
@@ -181,12 +182,16 @@ impl RemoteStore {
         let entry = Entry::Key(key.name().to_owned());
         // If the list cannot be read, nothing says that the value is there.
         let page = wait(list).unwrap_or_default();
-        if page.entries.iter().any(|(listed, _)| *listed == entry) {
-            let why = "it is listed, but the server answers that it is not there";
-            self.omissions.note(key.as_str(), Word::Missing, why);
+        if !page.entries.iter().any(|(listed, _)| *listed == entry) {
+            self.names.keep_stat(key, Instant::now(), None);
+            return Ok(None);
         }
-        self.names.keep_stat(key, Instant::now(), None);
-        Ok(None)
+        // Another program may have stored it since.
+        let found = self.flights.read(std::slice::from_ref(range), |key| self.known_len(key))?;
+        found.into_iter().next().flatten().map(Some).ok_or_else(|| {
+            let detail = "it is listed, but the server answers that it is not there";
+            Error::new(Kind::Os(libc::EIO), detail).by_server().at(key)
+        })
     }
 
     fn is_absent(&self, key: &Key) -> bool {
@@ -382,12 +387,25 @@ impl ListableStore for RemoteStore {
         }
     }
 
+    fn may_have_entry(&self, prefix: &Prefix, is_wanted: &dyn Fn(&Entry) -> bool) -> bool {
+        match self.names.listing(prefix).filter(|listing| listing.next().is_none()) {
+            Some(listing) if self.names.holds() => {
+                listing.names().any(|(entry, _)| is_wanted(&entry))
+            }
+            _ => self.may_have(prefix),
+        }
+    }
+
     fn forget_below(&self, prefix: &Prefix) {
         self.names.forget_below(prefix);
         self.flights.forget_all();
     }
 
     fn list_dir(&self, prefix: &Prefix) -> Result<Entries> {
+        if self.names.contradicted(prefix).is_some() {
+            // It may be older than the file. If not, reading it again says so.
+            self.names.forget_listing(prefix);
+        }
         let mut listing = self.names.listing(prefix);
         if listing.is_none() && !matches!(self.names.prefix(prefix), Known::Absent) {
             self.visits.look_into(prefix, &*self.server, &self.names);

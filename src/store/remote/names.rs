@@ -40,6 +40,9 @@ fn is_often_hidden(name: &str) -> bool {
         || [",v", ",t"].iter().any(|end| name.ends_with(end))
 }
 
+/// The names of metadata files.
+const DOCUMENTS: [&str; 3] = ["zarr.json", ".zgroup", ".zarray"];
+
 /// Whether a key or a prefix is there, as far as that is known.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
@@ -321,6 +324,32 @@ impl NameCache {
                 above = directory.parent();
             }
         }
+    }
+
+    /// Returns a metadata file that was read directly below `prefix`, although the whole listing of
+    /// that does not have it.
+    pub(super) fn contradicted(&self, prefix: &Prefix) -> Option<Key> {
+        let mut tables = self.tables.lock();
+        let is_recent = |at: &Instant| at.elapsed() < self.ttl;
+        let listing = tables.recent(self.ttl, prefix).filter(|listing| listing.next().is_none());
+        let lacks = listing.map(|listing| {
+            DOCUMENTS.map(|name| {
+                let entry = Entry::Key(name.to_owned());
+                (name, matches!(listing.find(&entry), Known::Absent))
+            })
+        })?;
+        lacks.into_iter().filter(|(_, is_absent)| *is_absent).find_map(|(name, _)| {
+            let key = prefix.key(name).ok()?;
+            let (at, known) = tables.stats.peek(&key)?;
+            let is_hidden = !tables.proves_absence && is_often_hidden(name);
+            let is_there = matches!(known, Known::Present(_)) && is_recent(at) && !is_hidden;
+            is_there.then_some(key)
+        })
+    }
+
+    /// Forgets a listing.
+    pub(super) fn forget_listing(&self, prefix: &Prefix) {
+        drop(self.tables.lock().listings.remove(prefix));
     }
 
     /// Whether a recent listing has a value.

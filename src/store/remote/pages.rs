@@ -7,8 +7,8 @@ use super::listing::{Listed, Listing};
 use super::names::{Known, NameCache};
 use super::paging::Paging;
 use super::server::{Depth, Server, Start, wait};
-use crate::error::{At, Result};
-use crate::store::{Entry, Prefix};
+use crate::error::{At, Error, Kind, Result};
+use crate::store::{ByteRange, Entry, Prefix};
 
 /// Lists the entries directly below a prefix.
 pub(super) struct Directory {
@@ -60,8 +60,23 @@ impl Directory {
         } else {
             self.rest.extend(self.listing.add(page));
             self.names.keep(&self.prefix, &self.listing);
+            if self.next.is_none() {
+                self.check_has_document()?;
+            }
         }
         Ok(())
+    }
+
+    /// Fails if the server's list lacks a metadata file that is there: it may lack anything.
+    fn check_has_document(&self) -> Result<()> {
+        let Some(key) = self.names.contradicted(&self.prefix) else { return Ok(()) };
+        let first = ByteRange::Span { offset: 0, len: 1 };
+        if wait(|report| self.server.get(&key, Some(first), report))?.is_none() {
+            return Ok(());
+        }
+        self.names.forget_listing(&self.prefix);
+        let detail = format!("the server's list lacks {}, which is there", key.name());
+        Err(Error::new(Kind::Os(libc::EIO), detail).by_server().at(&self.prefix))
     }
 
     /// Whether a directory is known to be empty. Some servers list it in the one above.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::error::{Error, Kind, Result};
-use crate::store::{ByteRange, Condition, Entry, Key, Prefix, Stat, Value};
+use crate::store::{ByteRange, Condition, Entry, Key, Omissions, Prefix, Stat, Value};
 use crate::waiting;
 
 /// Receives the result of a request.
@@ -71,6 +71,11 @@ pub(crate) trait Server: Send + Sync + fmt::Debug {
     /// Returns how long it has shown no sign of its work while requests were under way.
     fn silence(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Returns the account of what its listings leave out.
+    fn omissions(&self) -> Omissions {
+        Omissions::default()
     }
 
     /// Ends all requests: those under way are not answered, and no more are made.
