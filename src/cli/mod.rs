@@ -40,6 +40,7 @@ mod print;
 mod processes;
 mod progress;
 mod references;
+mod refused;
 mod remote;
 mod repair;
 mod rescue;

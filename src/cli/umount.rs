@@ -17,7 +17,7 @@ use super::dead::{alive, is_dead};
 use super::failure::{Failure, failed};
 use super::processes::FileSystem;
 use super::stats::Stats;
-use super::{outputs, print, processes, rescue};
+use super::{outputs, print, processes, refused, rescue};
 use crate::sys;
 
 /// The longest time that the daemon may take to end after the mount has ended.
@@ -79,8 +79,26 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         // Its programs would lose a server that is given up, and go on without it.
         return Err(in_use(&mountpoint));
     }
-    let Err(error) = sync(&mountpoint, &daemon, args.rescue.is_some()) else {
-        now(&mountpoint, Busy::Refuse)?;
+    let refused = std::fs::read_to_string(mountpoint.join(".zarrfs/refused")).unwrap_or_default();
+    let synced = sync(&mountpoint, &daemon, args.rescue.is_some());
+    let ended = end(args, (&mountpoint, &daemon), synced);
+    if let (Ok(()) | Err(Failure::Rescued(_)), Some(sentence)) =
+        (&ended, refused::sentence(&refused))
+    {
+        print::error(&format!("zarrfs: {shown}: {sentence}"));
+    }
+    ended
+}
+
+/// Unmounts after a sync with this result.
+fn end(
+    args: &Umount,
+    (mountpoint, daemon): (&Path, &Daemon),
+    synced: std::io::Result<()>,
+) -> Result<(), Failure> {
+    let shown = args.mountpoint.display();
+    let Err(error) = synced else {
+        now(mountpoint, Busy::Refuse)?;
         return daemon.wait().map(drop);
     };
     let Some(dir) = &args.rescue else {
@@ -88,7 +106,7 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         let unstored = list.and_then(|text| rescue::Unstored::parse(&text));
         let unstored = unstored.map_err(|failure| unreadable_list(args, &error, &failure))?;
         if unstored.is_empty() {
-            return end_without_sync(&mountpoint, &daemon, &error);
+            return end_without_sync(mountpoint, daemon, &error);
         }
         let paths: Vec<String> = unstored.into_iter().map(|file| file.path).collect();
         let (named, remedy) = (rescue::named(&paths), remedy(&error));
@@ -97,8 +115,9 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
              {remedy}save these changes elsewhere with --rescue DIR"
         )));
     };
-    save_and_unmount(args, dir, (&mountpoint, &daemon), &error)
+    save_and_unmount(args, dir, (mountpoint, daemon), &error)
 }
+
 /// Saves in `dir` what could not be stored because of `error`, and unmounts.
 fn save_and_unmount(
     args: &Umount,

@@ -177,8 +177,8 @@ impl Filesystem for Fs {
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = name.to_owned();
-        let unlink = move |vfs: &Vfs| vfs.unlink(parent.0, utf8(&name)?);
+        let (name, by) = (name.to_owned(), Some(request.pid()).filter(|thread| *thread != 0));
+        let unlink = move |vfs: &Vfs| vfs.unlink_by(by, parent.0, utf8(&name)?);
         self.later("unlink", changing(request, unlink), move |done| reply!(reply, done, ok(() =>)));
     }
 
@@ -313,7 +313,7 @@ impl Filesystem for Fs {
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
@@ -322,12 +322,24 @@ impl Filesystem for Fs {
         if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             self.vfs.attr_writer().clear_privileges(ino.0);
         }
-        match self.now("write", |vfs| vfs.try_write(by, offset, data)) {
+        let is_append = flags.0 & libc::O_APPEND != 0;
+        let tried = if is_append {
+            Ok(false)
+        } else {
+            self.now("write", |vfs| vfs.try_write(by, offset, data))
+        };
+        match tried {
             Ok(true) => reply.written(written),
             Err(errno) => reply.error(errno),
             Ok(false) => {
                 let data = data.to_vec();
-                let write = changing(request, move |vfs: &Vfs| vfs.write(by, offset, &data));
+                let write = changing(request, move |vfs: &Vfs| {
+                    if is_append {
+                        vfs.append(by, offset, &data)
+                    } else {
+                        vfs.write(by, offset, &data)
+                    }
+                });
                 self.later("write", write, move |done| reply!(reply, done, written(() => written)));
             }
         }

@@ -140,8 +140,12 @@ pub fn mount(vfs: &Arc<Vfs>, place: Place<'_>, options: &MountOptions) -> Result
     let notifier = session.notifier();
     let session = session.spawn()?;
     let (stop, wakes) = mpsc::channel();
-    let wake = stop.clone();
+    let (wake, at_once) = (stop.clone(), notifier.clone());
     vfs.on_invalidate(Box::new(move |outdated| {
+        if let Outdated::AttributesAtOpen(_) = outdated {
+            // The kernel waits for nothing, since it has the inode and drops no pages.
+            return drop_in_kernel(&at_once, &outdated);
+        }
         // If the receiver is gone, the mount has ended and there is nothing to drop.
         let _ended = wake.send(Wake::Drop(outdated));
     }));
@@ -171,17 +175,23 @@ pub fn mount(vfs: &Arc<Vfs>, place: Place<'_>, options: &MountOptions) -> Result
 /// Has the kernel drop what is outdated, until the mount ends.
 fn notify(notifier: &Notifier, wakes: &mpsc::Receiver<Wake>) {
     while let Ok(Wake::Drop(outdated)) = wakes.recv() {
-        let dropped = match &outdated {
-            Outdated::Inode(number) => notifier.inval_inode(INodeNo(*number), 0, 0),
-            // A negative offset stands for no pages.
-            Outdated::Attributes(number) => notifier.inval_inode(INodeNo(*number), -1, 0),
-            Outdated::Name(directory, name) => {
-                notifier.inval_entry(INodeNo(*directory), OsStr::new(name))
-            }
-        };
-        if let Err(error) = dropped {
-            log::debug!("{outdated:?}: {error}"); // The kernel has forgotten it already.
+        drop_in_kernel(notifier, &outdated);
+    }
+}
+
+fn drop_in_kernel(notifier: &Notifier, outdated: &Outdated) {
+    let dropped = match outdated {
+        Outdated::Inode(number) => notifier.inval_inode(INodeNo(*number), 0, 0),
+        // A negative offset stands for no pages.
+        Outdated::Attributes(number) | Outdated::AttributesAtOpen(number) => {
+            notifier.inval_inode(INodeNo(*number), -1, 0)
         }
+        Outdated::Name(directory, name) => {
+            notifier.inval_entry(INodeNo(*directory), OsStr::new(name))
+        }
+    };
+    if let Err(error) = dropped {
+        log::debug!("{outdated:?}: {error}"); // The kernel has forgotten it already.
     }
 }
 

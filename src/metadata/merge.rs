@@ -602,13 +602,13 @@ fn put_shape(
 }
 
 /// Merges the new length of a dimension with the stored one; `before` is the length that the writer
-/// saw. If two programs have made it longer, it becomes the longer one. `None` if one has made it
-/// longer and one shorter: then nothing tells which they want.
+/// saw. If two programs have made it shorter, it becomes the shorter one. `None` if one has made it
+/// longer since another has changed it: a program that appends writes behind the length that it
+/// saw, where another one may have appended by now.
 fn merged_length(before: u64, new: u64, stored: u64) -> Option<u64> {
     match (new.cmp(&before), stored.cmp(&before)) {
         (Ordering::Equal, _) => Some(stored),
         (_, Ordering::Equal) => Some(new),
-        (Ordering::Greater, Ordering::Greater) => Some(new.max(stored)),
         (Ordering::Less, Ordering::Less) => Some(new.min(stored)),
         _ => None,
     }

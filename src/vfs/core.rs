@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::journal::Journal;
 use super::options::{Form, Options};
+use super::refused::RefusedFiles;
 use crate::array::{Array, Coords};
 use crate::budget::Budget;
 use crate::cache::ChunkCache;
@@ -43,6 +44,8 @@ pub enum Outdated {
     Inode(u64),
     /// The attributes of the inode with this number.
     Attributes(u64),
+    /// The same, of an inode that a program is opening: at once, so that it gets the length of now.
+    AttributesAtOpen(u64),
     /// A name in the directory with this inode number, and its inode if no program uses it.
     Name(u64, String),
 }
@@ -67,6 +70,7 @@ pub(in crate::vfs) struct Core {
     /// When the hierarchy was mounted.
     pub mounted: SystemTime,
     pub journal: Journal,
+    pub refused: RefusedFiles,
     /// Called with what the kernel must drop. Unset without a mount. A leaf lock.
     pub invalidate: Mutex<Option<Invalidate>>,
 }

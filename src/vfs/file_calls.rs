@@ -11,9 +11,12 @@ use super::contents::store::StoreReason;
 use super::names::attr::Attr;
 use super::names::file::{Write, slice};
 use super::names::inode::Inode;
+use super::names::place::Place;
 use super::opening::handles::{Handle, Source};
 use super::opening::passthrough::Passthrough;
 use super::reader::ChunkReader;
+use super::reader::open_view::OpenView;
+use super::view_writers::ViewWriters;
 use super::{ATTEMPTS, Vfs};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::Ownership;
@@ -108,12 +111,20 @@ impl Vfs {
             }
             return;
         }
+        if let (Access::Read, Some(Place::Chunk(path, coords))) =
+            (handle.access, handle.inode.place())
+        {
+            return self.contents.chunks.note_reader(&path, &coords, by.thread);
+        }
         let mut file = handle.inode.file().lock();
         // A program that truncates the file has not read it now.
         if handle.access != Access::Truncate
             && let (Some(text), Some(place)) = (&file.shown, handle.inode.place())
         {
             self.names.seen_texts.note(&place, by.thread, text);
+            if let Some(path) = place.node() {
+                self.contents.chunks.latest.note_looked(path, by.thread);
+            }
         }
         if !handle.may_write() {
             return;
@@ -190,9 +201,8 @@ impl Vfs {
         let write = Write { offset, data };
         let written = match handle.view() {
             Some(view) => {
-                let written =
-                    self.contents.view_writer.write_view(view, write, thread).at(handle.shown());
-                written.map(|is_filled| {
+                let written = self.contents.view_writer.write_view(view, write, thread);
+                self.note_refused(&handle, view, written).map(|is_filled| {
                     if is_filled {
                         // The write may have changed more bytes than the kernel wrote.
                         self.core.invalidate(handle.inode.number());
@@ -204,6 +214,24 @@ impl Vfs {
         written.inspect(|()| add_len(&self.opener.reports.written_len, data))
     }
 
+    /// Writes all of `data` at the end of an ordinary file, or nothing. `offset` is where the
+    /// kernel takes the end to be, by attributes that may be old. Other files have their lengths,
+    /// so there it counts.
+    pub fn append(&self, by: impl Into<HandleUse>, offset: u64, data: &[u8]) -> Result<()> {
+        let by = by.into();
+        let handle = self.opener.handles.get(by.handle)?;
+        if !matches!(handle.inode.place(), Some(Place::Ordinary(..))) {
+            return self.write(by, offset, data);
+        }
+        let at = self.contents.files.append(&handle.inode, Write { offset, data }, by.thread)?;
+        if at != offset {
+            // The kernel has put the bytes at another place of its pages.
+            self.core.invalidate(handle.inode.number());
+        }
+        add_len(&self.opener.reports.written_len, data);
+        Ok(())
+    }
+
     /// Like [`Self::write`], but returns `false` if anything must be read, decoded or waited for.
     pub fn try_write(&self, by: impl Into<HandleUse>, offset: u64, data: &[u8]) -> Result<bool> {
         let HandleUse { handle, thread } = by.into();
@@ -211,7 +239,8 @@ impl Vfs {
         let write = Write { offset, data };
         let is_written = match handle.view() {
             Some(view) => {
-                self.contents.view_writer.try_write_view(view, write, thread).at(handle.shown())?
+                let written = self.contents.view_writer.try_write_view(view, write, thread);
+                self.note_refused(&handle, view, written)?
             }
             None => self.contents.files.try_write_content(&handle.inode, write, thread)?,
         };
@@ -240,7 +269,7 @@ impl Vfs {
             return Ok(());
         }
         let stored = match handle.view() {
-            Some(view) => self.contents.view_writer.flush_view(view).at(handle.shown()),
+            Some(view) => self.flush_view(&handle, view),
             None => self.contents.files.store_content_and(
                 &handle.inode,
                 StoreReason::Closing,
@@ -254,6 +283,27 @@ impl Vfs {
         };
         self.drop_pages_of_others(&handle);
         stored
+    }
+
+    fn flush_view(&self, handle: &Handle, view: &OpenView) -> Result<()> {
+        let flushed = self.contents.view_writer.flush_view(view);
+        let has_refused = |writing: &Arc<ViewWriters>| writing.has_refused.load(Ordering::Relaxed);
+        if flushed.is_ok() && !view.writing.as_ref().is_some_and(has_refused) {
+            self.core.refused.forget(|| handle.shown());
+        }
+        self.note_refused(handle, view, flushed)
+    }
+
+    /// Notes that a write to a view was refused, and names the view in the error. A write that
+    /// failed for now may be repeated, or its chunks wait.
+    fn note_refused<T>(&self, handle: &Handle, view: &OpenView, done: Result<T>) -> Result<T> {
+        done.at(handle.shown()).inspect_err(|error| {
+            let kinds = [Kind::NotPermitted, Kind::Invalid, Kind::TooLarge, Kind::Unsupported];
+            if let Some(writing) = view.writing.as_ref().filter(|_| kinds.contains(&error.kind())) {
+                writing.has_refused.store(true, Ordering::Relaxed);
+                self.core.refused.note(handle.shown(), error);
+            }
+        })
     }
 
     /// Syncs a file to disk.

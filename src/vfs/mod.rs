@@ -34,6 +34,7 @@ mod names;
 mod opening;
 mod options;
 mod reader;
+mod refused;
 mod versions;
 mod view_writers;
 mod xattrs;
@@ -83,6 +84,7 @@ use opening::Opener;
 use opening::passthrough::Passthrough;
 pub use opening::unstored::{Change, Unstored};
 pub use options::{Form, ListedViews, Options, PassthroughOptions, Writeback};
+use refused::RefusedFiles;
 use versions::Versions;
 use xattrs::Xattrs;
 
@@ -131,6 +133,7 @@ impl Vfs {
             pool: OnceLock::new(),
             mounted: SystemTime::now(),
             journal: Journal::default(),
+            refused: RefusedFiles::default(),
             invalidate: Mutex::new(None),
         });
         let reader = Arc::new(Reader::new(Arc::clone(&core), Arc::clone(&backing_files)));
@@ -236,6 +239,12 @@ impl Vfs {
     /// Returns the latest errors as text, the oldest first.
     pub fn errors(&self) -> String {
         self.core.journal.text()
+    }
+
+    /// Returns the files that were refused when a program closed them, and were not stored since:
+    /// a JSON object in a line for each, with its path and the reason.
+    pub fn refused(&self) -> String {
+        self.core.refused.text()
     }
 
     /// Whether the tree has views of this format.

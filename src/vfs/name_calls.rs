@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::Vfs;
 use super::access::Caller;
+use super::authors::{Processes, Thread};
 use super::changes::renames::{check_has_bytes, check_is_no_chunk_of};
 use super::contents::store::StoreReason;
 use super::names::attr::Attr;
@@ -12,6 +13,7 @@ use super::names::place::{
 };
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::Wanted;
 use crate::store::{NewNode, Ownership, Replace};
 
 /// The bits of a mode with which an owner can make files in a directory: write and search.
@@ -63,7 +65,9 @@ impl Vfs {
         let parent = self.names.directory(parent)?;
         let place = self.names.places.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
-        self.directories.remove(&place)
+        self.directories.remove(&place)?;
+        self.core.refused.forget(|| place.shown());
+        Ok(())
     }
 
     /// Syncs the unstored files of a directory that are complete, and stores the directory itself
@@ -110,6 +114,11 @@ impl Vfs {
 
     /// Removes the file `name` from `parent`; a chunk is erased.
     pub fn unlink(&self, parent: u64, name: &str) -> Result<()> {
+        self.unlink_by(None, parent, name)
+    }
+
+    /// Like [`Self::unlink`], for a program.
+    pub fn unlink_by(&self, by: Thread, parent: u64, name: &str) -> Result<()> {
         let _tree = self.core.lock_tree(is_document_name(name))?;
         let parent = self.names.directory(parent)?;
         let place = self.names.places.resolve(&parent, name)?.ok_or_else(Error::not_found)?;
@@ -141,7 +150,42 @@ impl Vfs {
             }
             _ => return Err(Error::new(Kind::NotPermitted, "read-only").at(place.shown())),
         }
-        self.renames.unlink(&place).at(place.shown())
+        self.unlink_known(&place, by).at(place.shown())?;
+        self.core.refused.forget(|| place.shown());
+        Ok(())
+    }
+
+    /// Removes a file, unless another program has replaced or changed its node since `by` looked.
+    fn unlink_known(&self, place: &Place, by: Thread) -> Result<()> {
+        let of_node = match place {
+            Place::Chunk(path, _) | Place::Document(path) | Place::Attributes(path) => path,
+            _ => return self.renames.unlink(place),
+        };
+        self.contents.chunks.latest.check_removable(of_node, by)?;
+        let removed = self.check_known(place, by).and_then(|()| self.renames.unlink(place));
+        if removed.as_ref().is_err_and(|error| error.kind() == Kind::Busy) {
+            let mut program = Processes::default();
+            program.note(by);
+            self.contents.chunks.latest.note_kept(of_node, &program);
+        }
+        removed
+    }
+
+    /// Fails if a program removes a metadata file that another one has changed since it was read.
+    fn check_known(&self, place: &Place, by: Thread) -> Result<()> {
+        // In a directory, metadata are old for a moment at most, and `mv` is one step.
+        if matches!(place, Place::Chunk(..)) || !self.core.is_remote() {
+            return Ok(());
+        }
+        let mut program = Processes::default();
+        program.note(by);
+        if self.names.seen_texts.last(place, &program).is_none() {
+            return Ok(());
+        }
+        self.names.look_again(place, Instant::now())?;
+        // What cannot be shown can be removed.
+        let Ok(now) = self.names.zarr2.shown_at(place, Wanted::Text) else { return Ok(()) };
+        self.names.seen_texts.check_known(place, &program, &now)
     }
 
     /// Renames `name` in `parent` to `new_name` in `new_parent`: the bytes of a file are stored as
@@ -218,7 +262,9 @@ impl Vfs {
         }
         check_is_no_chunk_of(&from, &to).at(at.clone())?;
         self.names.touch(&to);
-        self.renames.rename(user, &from, &to, replace).at(at)
+        self.renames.rename(user, &from, &to, replace).at(at)?;
+        self.core.refused.forget(|| to.shown());
+        Ok(())
     }
 
     fn is_stored_dir(&self, number: u64) -> Result<bool> {

@@ -1,5 +1,7 @@
 //! What those share that have a view open for writing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parking_lot::Mutex;
 
 use super::authors::Processes;
@@ -15,6 +17,8 @@ pub(super) struct ViewWriters {
     filling: Mutex<()>,
     /// The end of the bytes that any writer has written since the last truncation. A leaf lock.
     end: Mutex<u64>,
+    /// Whether a write was refused since the last truncation, and will always be.
+    pub has_refused: AtomicBool,
     /// The processes that have written. A leaf lock.
     pub authors: Mutex<Processes>,
     /// The processes that opened it for writing or wrote to it. A leaf lock.
@@ -25,6 +29,7 @@ impl ViewWriters {
     /// Records a truncation.
     pub fn cut(&self) {
         *self.end.lock() = 0;
+        self.has_refused.store(false, Ordering::Relaxed);
     }
 
     /// Records a write from `offset` to `end`, after zeroing the bytes that it skips with `fill`.

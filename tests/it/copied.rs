@@ -113,6 +113,42 @@ fn a_program_whose_metadata_file_was_refused_stores_no_chunks_of_its_array() {
     put(&mount.at("a/c/1"), &[3; 8]).unwrap();
 }
 
+/// Programs such as `git` and `unzip` do not look at the error of `close`.
+///
+/// Shows: close-refused.
+#[test]
+fn unmounting_names_the_files_whose_bytes_were_discarded() {
+    let mut mount = Mount::new(&["--create"]);
+    for part in ["data_type cannot become", "3 bytes written", "of 16 bytes were written"] {
+        mount.expect(part);
+    }
+    put_array(&mount, &array("int32", &[4], "/")).unwrap();
+    let listed = || fs::read_to_string(mount.at(".zarrfs/refused")).unwrap();
+    let lines = |count: usize| until("it is listed", || listed().lines().count() == count);
+    // Those that were not stored later, by the same or another program, and not removed.
+    for (name, bytes) in [("a/c/0", vec![1; 3]), ("a/c/1", vec![1; 3]), ("a.raw", vec![1; 4])] {
+        put(&mount.at(name), &bytes).unwrap_err();
+    }
+    lines(3);
+    put(&mount.at("a/c/0"), &[1; 8]).unwrap();
+    put(&mount.at("a.raw"), &[1; 16]).unwrap();
+    put_array(&mount, &array("float32", &[4], "/")).unwrap_err();
+    lines(2);
+    put_array(&mount, &array("int32", &[4], "/")).unwrap();
+    lines(1);
+    put(&mount.at("a/c/1"), &[1; 8]).unwrap();
+    fs::remove_file(mount.at("a/c/1")).unwrap();
+    lines(0);
+    put_array(&mount, &array("float32", &[4], "/")).unwrap_err();
+    lines(1);
+    let said = zarrfs().arg("umount").arg(mount.path()).output().unwrap();
+    assert!(said.status.success(), "{said:?}");
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains("1 file was refused") && said.contains("a/zarr.json ("), "{said}");
+    mount.mount_again(&[]);
+    assert_eq!(listed(), "");
+}
+
 /// Shows: create-outside.
 #[test]
 fn files_become_chunks_of_the_array_that_replaces_one_without_chunks() {

@@ -198,6 +198,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 const ROOMS: &[&str] = &[
     "authors",
     "view_writers",
+    "refused",
     "access",
     "options",
     "journal",

@@ -138,7 +138,8 @@ fn errors_are_explained_in_words() {
     assert_eq!(
         names(&mount.at(".zarrfs")),
         BTreeSet::from(
-            ["errors", "stats", "stored", "unstored", "unstored-bytes", "views"].map(str::to_owned)
+            ["errors", "refused", "stats", "stored", "unstored", "unstored-bytes", "views"]
+                .map(str::to_owned)
         )
     );
     let stored = fs::read(mount.at(".zarrfs/stored/zarr.json")).unwrap();
@@ -943,6 +944,7 @@ fn every_paragraph_has_a_test() {
         "lengths",
         "logs",
         "nodes",
+        "outdated",
         "outside",
         "outside_model",
         "passthrough",
@@ -953,7 +955,11 @@ fn every_paragraph_has_a_test() {
         "views",
         "waits",
     ] {
-        let text = fs::read_to_string(root.join(format!("tests/it/{file}.rs"))).unwrap();
+        let path = match file {
+            "outdated" => "src/vfs/tests/outdated.rs".to_owned(), // It needs a server.
+            file => format!("tests/it/{file}.rs"),
+        };
+        let text = fs::read_to_string(root.join(path)).unwrap();
         shown.extend(
             text.lines()
                 .filter(|line| line.starts_with("/// Shows: "))

@@ -252,10 +252,10 @@ def test_pending_and_unstored_bytes_are_kept_from_other_users(shared, tmp_path):
             assert errors("other", [("read", m / "x/c/0")]) == ["EACCES"]
         (m / "home/.secret.Ab12Cd").write_bytes(SECRET)
         give(m / "home/.secret.Ab12Cd", 0o600)
-        reports = [m / ".zarrfs" / name for name in ("errors", "unstored", "unstored-bytes")]
-        assert SECRET in reports[2].read_bytes()
+        reports = [m / ".zarrfs" / name for name in ("errors", "refused", "unstored", "unstored-bytes")]
+        assert SECRET in reports[3].read_bytes()
         for user in ("owner", "member of the group", "other"):
-            assert errors(user, [("read", file) for file in reports]) == ["EACCES"] * 3, user
+            assert errors(user, [("read", file) for file in reports]) == ["EACCES"] * 4, user
         assert errors("other", [("read", m / ".zarrfs/stats"), ("read", m / "home/.secret.Ab12Cd")]) == ["ok", "EACCES"]
 
 

@@ -29,6 +29,7 @@ Files in MOUNTPOINT:
   t2m.npy, t2m.nc      array t2m as one file of another format (see --views)
   __root__.nc          the root group as one file of another format
   .zarrfs/errors       the latest errors in words; look here after an Input/output error
+  .zarrfs/refused      files that were refused when a program closed them, and why
   .zarrfs/stored/...   the metadata files as they are stored
   .zarrfs/stats        counters
   .zarrfs/unstored     changes that are not stored yet, and why

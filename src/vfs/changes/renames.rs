@@ -80,7 +80,7 @@ impl Renames {
         self.names.keep_parent(place)?;
         // The store may have no directory for the chunk any more as soon as it is erased.
         self.names.remember_chunk_dirs(place);
-        if !file.is_new() {
+        if !file.is_only_here() {
             self.erase(place).map_err(once)?;
         }
         self.contents.files.detach(&mut file, kept);
@@ -327,7 +327,7 @@ impl Renames {
             return Ok(Moved { written: bytes.into(), is_stored: true, was_written: false });
         };
         let is_stored = match self.names.attrs.of_stored(from) {
-            _ if unstored.is_new() => false,
+            _ if file.is_only_here() => false,
             Ok(_) => true,
             Err(error) if error.kind() == Kind::NotFound => false,
             Err(error) => return Err(error),

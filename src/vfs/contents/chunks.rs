@@ -18,14 +18,14 @@ use parking_lot::Mutex;
 use super::latest::Latest;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
-use crate::array::{Array, ChunkRef, Current};
-use crate::cache::{Due, NewChunk, PutChunk, Stored};
+use crate::array::{Array, ChunkRef, Coords, Current};
+use crate::cache::{Chunk, Due, NewChunk, PutChunk, Stored};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::{NodeKind, NodePath, merge};
 use crate::pool::Urgency;
-use crate::store::{Key, Room};
-use crate::vfs::authors::Processes;
+use crate::store::{Key, Room, Version};
+use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::core::{Core, Outdated};
 use crate::vfs::names::Names;
 use crate::vfs::names::file::Written;
@@ -67,6 +67,12 @@ impl ChunkWriter {
     ) -> Result<PutChunk> {
         self.latest.check_accepted(path, by)?;
         self.check_seen(path, &chunk.array, by)?;
+        let seen = self.names.seen_chunks.take(path, &chunk.coords, by, self.ttl());
+        if let Some(seen) = seen.filter(|_| written.base.is_none()) {
+            self.check_current(chunk, seen).inspect_err(|_| {
+                self.names.seen_chunks.put_back(path, &chunk.coords, by, seen);
+            })?;
+        }
         if !chunk.array.is_stored_decoded(&chunk.coords) {
             self.latest.note(path, &chunk.coords, by);
         }
@@ -96,6 +102,48 @@ impl ChunkWriter {
             self.latest.note_seen(by, array.id());
         }
         Ok(())
+    }
+
+    fn ttl(&self) -> Duration {
+        self.core.hierarchy.options().metadata_ttl
+    }
+
+    /// Notes that a program reads a chunk, which may be older than that of the server.
+    pub fn note_reader(&self, path: &NodePath, coords: &Coords, by: Thread) {
+        if !self.core.is_remote() || !self.core.hierarchy.store().is_writable() {
+            return;
+        }
+        // Opening the chunk has asked for it. If not, its reader gets the error.
+        let array = self.core.shown_array_at(path, coords.indices());
+        if let Ok(stat) = array.and_then(|array| array.stat(coords)) {
+            self.names.seen_chunks.note(path, coords, by, stat.map(|stat| stat.version));
+        }
+    }
+
+    /// Fails if a program writes a whole chunk after it has read an older one: it would undo what
+    /// another program has stored before.
+    fn check_current(&self, chunk: &ChunkRef, seen: Option<Version>) -> Result<()> {
+        let ChunkRef { array, coords } = chunk;
+        let is_seen = |chunk: &Chunk| Version::holds_of(seen, Some(chunk.stat.version));
+        let before = self.core.cache.peek(array, coords).filter(is_seen);
+        let stat = self.core.hierarchy.store().stat_since(&array.key(coords)?, Instant::now())?;
+        if Version::holds_of(seen, stat.map(|stat| stat.version)) {
+            return Ok(());
+        }
+        // The version is that of the whole shard.
+        let is_same = |before: &Chunk| {
+            let now = self.core.cache.get_fresh(array, coords, Some(Instant::now()));
+            now.map(|now| now.is_some_and(|now| now.bytes == before.bytes))
+        };
+        match before {
+            Some(before) if is_same(&before)? => Ok(()),
+            None if array.is_sharded() => Ok(()),
+            _ => {
+                let detail = "another program has stored the chunk since this one has read it: \
+                              read it again";
+                Err(Error::new(Kind::Stale, detail).at(array.key(coords)?))
+            }
+        }
     }
 
     /// Stores a chunk of `current`, or makes it pending if there is none.
@@ -152,6 +200,7 @@ impl ChunkWriter {
     /// program may store one meanwhile.
     pub fn erase_chunk(&self, path: &NodePath, chunk: &ChunkRef) -> Result<()> {
         let ChunkRef { array, coords } = chunk;
+        self.names.seen_chunks.forget(path, coords);
         let now = Instant::now();
         if !self.core.shown_array(path)?.grid().contains(coords) {
             // A program that has made the array smaller removes what lies outside.

@@ -324,7 +324,7 @@ impl DocumentWriter {
         let changes = self.core.hierarchy.changes();
         self.core.hierarchy.directories.touch(path);
         self.chunks.store_array(path)?;
-        let node = changes.existing(path)?;
+        let node = self.core.hierarchy.existing_unchanged(path)?;
         let raised = self.core.hierarchy.raise_stored(path, key, written)?;
         if node.is_bare() {
             if node.removed().is_some() && self.holds_chunks(&node)? {

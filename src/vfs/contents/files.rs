@@ -15,6 +15,7 @@ use crate::array::ChunkRef;
 use crate::buffer::Buffer;
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
+use crate::store::Condition;
 use crate::vfs::access::Access;
 use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::core::{ATTEMPTS, Core};
@@ -99,16 +100,42 @@ impl Files {
 
     pub fn write_content(&self, inode: &Inode, write: Write<'_>, by: Thread) -> Result<()> {
         // A thread that moves the node waits for this lock.
+        self.write_locked(inode, &mut inode.file().lock(), write, by)
+    }
+
+    /// Writes at the end of an ordinary file, and returns where that is. `write` has the place that
+    /// the kernel takes for it.
+    pub fn append(&self, inode: &Inode, write: Write<'_>, by: Thread) -> Result<u64> {
         let mut file = inode.file().lock();
-        let mut written = || {
+        let mut end = || {
             if let Some(open) = self.open_to_write(inode, &mut file, write)? {
-                return open.write(write.offset, write.data);
+                return Ok(open.stat()?.len);
             }
             let target = self.names.target_of(inode, &file)?;
-            let full_len = self.check_end(target.as_ref(), write)?;
             self.load(&mut file, target.as_ref())?;
+            Ok(file.content.len().unwrap_or(write.offset))
+        };
+        let offset = end().map_err(|error| error_in(inode, error))?;
+        self.write_locked(inode, &mut file, Write { offset, ..write }, by)?;
+        Ok(offset)
+    }
+
+    fn write_locked(
+        &self,
+        inode: &Inode,
+        file: &mut File,
+        write: Write<'_>,
+        by: Thread,
+    ) -> Result<()> {
+        let mut written = || {
+            if let Some(open) = self.open_to_write(inode, file, write)? {
+                return open.write(write.offset, write.data);
+            }
+            let target = self.names.target_of(inode, file)?;
+            let full_len = self.check_end(target.as_ref(), write)?;
+            self.load(file, target.as_ref())?;
             self.reserve(file.content.added_by(write))?;
-            self.put(&mut file, write, full_len)?;
+            self.put(file, write, full_len)?;
             file.note_author(by);
             Ok(())
         };
@@ -191,6 +218,7 @@ impl Files {
         if matches!(file.content, Content::Stored) {
             let target = target.ok_or_else(Error::not_found)?;
             let mut base = None;
+            let mut condition = Condition::Always;
             let bytes = if let Some((_, ChunkRef { array, coords })) = target.chunk() {
                 let chunk = self.core.cache.get(array, coords)?.ok_or_else(Error::not_found)?;
                 // Another program may have replaced the chunk since it was opened. The kernel's
@@ -201,13 +229,20 @@ impl Files {
                 file.is_shared |= !file.seen.is_some_and(|seen| seen.holds(chunk.stat.version));
                 base = Some(chunk.base());
                 chunk.bytes
+            } else if let Place::Ordinary(path, relative) = &target.place
+                && self.core.is_remote()
+            {
+                // It waits in memory, and another mount may store it meanwhile.
+                let value = self.stored.value_at(&self.stored.ordinary_key(path, relative)?)?;
+                condition = Condition::Unchanged(value.stat.version);
+                value.bytes.into()
             } else {
                 self.stored.stored_bytes(target)?
             };
             self.reserve(bytes.len())?;
             // Without memory for both, the chunk is stored as a whole.
             let base = base.filter(|base| self.reserve(base.bytes_len()).is_ok());
-            file.content = Content::Unstored(Unstored { base, ..Unstored::of(bytes) });
+            file.content = Content::Unstored(Unstored { base, condition, ..Unstored::of(bytes) });
         }
         Ok(())
     }
@@ -385,6 +420,9 @@ impl Files {
         {
             self.core.note("close", &error.clone().of_kind(Kind::Invalid));
         }
+        if let (Some(place), Some(error)) = (&place, discarded(&file, stored.err())) {
+            self.core.refused.note(place.shown(), &error);
+        }
         file.seen = None;
         self.memory.forget_unstored(&mut file);
         if let Some(place) = &place {
@@ -459,6 +497,15 @@ impl Files {
                 stored.unwrap_or_else(|error| log::debug!("{error}"));
             }
         }
+    }
+}
+
+/// Returns why the bytes of a file that was just closed are discarded: the error of this close, or
+/// of an earlier one. A file that lost its name keeps nothing back.
+fn discarded(file: &File, error: Option<Error>) -> Option<Error> {
+    match &file.content {
+        Content::Unstored(unstored) if unstored.changed => error.or(unstored.refused.clone()),
+        _ => None,
     }
 }
 

@@ -7,8 +7,11 @@
 //! program that is not known, so a metadata file is refused rather than chunks are misread.
 //!
 //! A program that goes on after its metadata file of another array was refused would store chunks
-//! of that other array. So for a minute none of its chunks is stored there. Which programs know an
-//! array as it is, is remembered too, so that their chunks are compared with it only once.
+//! of that other array. So for a minute none of its chunks is stored there. A program that removes
+//! an array goes on after the first file that it may not remove, because another program has
+//! replaced or changed the array: for a minute it removes nothing else there, unless it reads the
+//! metadata file. Which programs know an array as it is, is remembered too, so that their chunks
+//! are compared with it only once.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,9 +20,9 @@ use parking_lot::Mutex;
 
 use crate::array::{ArrayId, Coords};
 use crate::bounded::{Bounded, Limits};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::vfs::authors::Processes;
+use crate::vfs::authors::{Processes, Thread};
 
 /// How long the author of a chunk matters if it is another program.
 const RECENT: Duration = Duration::from_secs(60);
@@ -65,6 +68,8 @@ struct Known {
     arrays: Bounded<NodePath, Stored>,
     /// The process whose metadata file of an array was refused last, and when that was.
     refused: Vec<(NodePath, u32, Instant)>,
+    /// The processes that were refused a removal in a node, and when that was.
+    kept: Vec<(NodePath, u32, Instant)>,
     /// When a whole array was dropped.
     dropped: Option<Instant>,
     /// The processes that know an array as it is.
@@ -75,7 +80,8 @@ impl Default for Latest {
     fn default() -> Self {
         let arrays = Bounded::new(Limits::bytes(MAX_LEN));
         let seen = Bounded::new(Limits::entries(MOST_SEEN));
-        Self { known: Mutex::new(Known { arrays, refused: Vec::new(), dropped: None, seen }) }
+        let (refused, kept) = (Vec::new(), Vec::new());
+        Self { known: Mutex::new(Known { arrays, refused, kept, dropped: None, seen }) }
     }
 }
 
@@ -147,6 +153,45 @@ impl Latest {
         ))
     }
 
+    /// Records that these programs were refused a removal in the node at `path`.
+    pub fn note_kept(&self, path: &NodePath, by: &Processes) {
+        let Some(process) = only(by) else { return };
+        let mut known = self.known.lock();
+        known.kept.retain(|(_, _, since)| since.elapsed() < RECENT);
+        if known.kept.len() < MOST_REFUSED {
+            known.kept.push((path.clone(), process, Instant::now()));
+        }
+    }
+
+    /// Records that a program has read the metadata file of the node at `path`.
+    pub fn note_looked(&self, path: &NodePath, by: Thread) {
+        if self.known.lock().kept.is_empty() {
+            return;
+        }
+        let mut program = Processes::default();
+        program.note(by);
+        let process = only(&program);
+        self.known.lock().kept.retain(|(at, other, _)| at != path || Some(*other) != process);
+    }
+
+    /// Fails if a program was refused a removal in the node at `path` a moment ago.
+    pub fn check_removable(&self, path: &NodePath, by: Thread) -> Result<()> {
+        if self.known.lock().kept.is_empty() {
+            return Ok(());
+        }
+        let mut program = Processes::default();
+        program.note(by);
+        let is_kept = |(at, process, since): &(NodePath, u32, Instant)| {
+            at == path && only(&program) == Some(*process) && since.elapsed() < RECENT
+        };
+        if !self.known.lock().kept.iter().any(is_kept) {
+            return Ok(());
+        }
+        let detail = "another program has changed or replaced the node: this one removes nothing \
+                      here until it has read the metadata file again, or a minute has passed";
+        Err(Error::new(Kind::Busy, detail))
+    }
+
     /// Whether these programs are known to have seen the metadata of an array as it is.
     pub fn has_seen(&self, by: &Processes, array: ArrayId) -> bool {
         only(by).is_some_and(|process| self.known.lock().seen.get(&(process, array)).is_some())
@@ -185,6 +230,7 @@ impl Latest {
         let mut known = self.known.lock();
         known.arrays.retain(|at, _| at.relative_to(path).is_none());
         known.refused.retain(|(at, ..)| at.relative_to(path).is_none());
+        known.kept.retain(|(at, ..)| at.relative_to(path).is_none());
     }
 
     /// Forgets the chunks of an array.
@@ -237,6 +283,22 @@ mod tests {
         latest.note_refused(&path, &us);
         latest.forget(&path);
         assert!(latest.check_accepted(&path, &us).is_ok());
+    }
+
+    #[test]
+    fn a_program_that_was_refused_a_removal_removes_nothing_there_until_it_looks() {
+        let (latest, path) = (Latest::default(), NodePath::parse("g/a").expect("a path"));
+        let own = Some(std::process::id());
+        let is_removable = |by| latest.check_removable(&path, by).is_ok();
+        latest.note_kept(&path, &process(std::process::id()));
+        assert!(!is_removable(own) && is_removable(None));
+        let other = NodePath::parse("g/b").expect("a path");
+        assert!(latest.check_removable(&other, own).is_ok());
+        latest.note_looked(&other, own);
+        latest.note_looked(&path, None);
+        assert!(!is_removable(own));
+        latest.note_looked(&path, own);
+        assert!(is_removable(own));
     }
 
     #[test]

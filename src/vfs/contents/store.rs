@@ -116,10 +116,14 @@ impl Files {
         if self.is_kept_as_file(Some(&place)) {
             return self.store_as_file(inode, file, &place);
         }
-        if let Some(error) = unstored.refused.clone().filter(|_| unstored.is_taken())
-            && place.is_document()
-        {
-            return Err(error); // Its name was taken when it was to be stored, and is taken still.
+        let is_final = |error: &Error| {
+            // Its name was taken when it was to be stored, and is taken still. What it was made of
+            // has changed, which only a comparison with what the mount showed then can tell.
+            unstored.is_taken() && place.is_document()
+                || error.errno() == libc::ESTALE && matches!(place, Place::StoredDocument(..))
+        };
+        if let Some(error) = unstored.refused.clone().filter(is_final) {
+            return Err(error);
         }
         let (written, stamp) = (unstored.written(), unstored.bytes.stamp());
         let by = Writer { authors: file.authors.clone(), shown: file.shown.clone() };
@@ -312,6 +316,7 @@ impl Files {
             }
             None => self.store_file(&target.place, &written, by)?,
         };
+        self.core.refused.forget(|| target.place.shown());
         if let Some(key) = self.stored.key_of(target)? {
             self.unsynced.changed(key);
         }

@@ -12,7 +12,7 @@ use crate::cache::Chunk;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::NodePath;
-use crate::store::{ByteRange, Key, NewFile, Version};
+use crate::store::{ByteRange, Key, NewFile, Value, Version};
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
 use crate::vfs::names::file::{Written, slice};
@@ -43,6 +43,7 @@ impl StoredFiles {
 
     /// Returns all bytes of the stored file at `place`, as the store has it now.
     pub fn bytes_at(&self, place: &Place) -> Result<Buffer> {
+        self.names.look_again(place, Instant::now())?;
         let target = self.names.target(place.clone())?;
         match target.chunk() {
             Some((path, chunk)) => {
@@ -93,9 +94,13 @@ impl StoredFiles {
     }
 
     fn value_of(&self, key: &Key) -> Result<Buffer> {
+        Ok(self.value_at(key)?.bytes.into())
+    }
+
+    /// Returns the value of a file that is stored as it is.
+    pub fn value_at(&self, key: &Key) -> Result<Value> {
         let limit = self.core.hierarchy.options().max_chunk_len;
-        let value = self.core.hierarchy.store().get(key, limit)?.ok_or_else(Error::not_found)?;
-        Ok(value.bytes.into())
+        self.core.hierarchy.store().get(key, limit)?.ok_or_else(Error::not_found)
     }
 
     /// Returns the key of an ordinary file.
@@ -223,10 +228,18 @@ impl StoredFiles {
 /// Says what to do if the name of a new ordinary file is taken. Unlike other errors of this errno,
 /// it is logged: the program may have closed the file.
 pub(super) fn taken(error: Error) -> Error {
-    if error.kind() != Kind::Exists {
-        return error;
-    }
-    let detail = "another program has just made a file of this name, which stays: copy this one to \
-                  another name";
-    Error::new(Kind::Os(libc::EEXIST), detail)
+    let (errno, detail) = match error.kind() {
+        Kind::Exists => (
+            libc::EEXIST,
+            "another program has just made a file of this name, which stays: copy this one to \
+             another name",
+        ),
+        Kind::Stale => (
+            libc::EBUSY,
+            "another program has stored the file since this one was read, and that one stays: copy \
+             this one to another name",
+        ),
+        _ => return error,
+    };
+    Error::new(Kind::Os(errno), detail)
 }

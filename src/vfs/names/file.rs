@@ -195,6 +195,12 @@ impl File {
         matches!(&self.content, Content::Unstored(unstored) if unstored.is_new())
     }
 
+    /// Whether what the store has under its name is not it: it was made here and not stored since,
+    /// or another program has stored another one.
+    pub fn is_only_here(&self) -> bool {
+        self.is_new() || matches!(&self.content, Content::Unstored(unstored) if unstored.is_taken())
+    }
+
     /// Whether it has unstored changes.
     pub fn is_changed(&self) -> bool {
         matches!(&self.content, Content::Unstored(unstored) if unstored.changed)
@@ -249,6 +255,11 @@ impl Content {
             Self::Unstored(unstored) => unstored.condition,
             Self::Stored | Self::Detached(_) | Self::Open(_) => Condition::Always,
         }
+    }
+
+    /// Returns the length of bytes that are in memory.
+    pub fn len(&self) -> Option<u64> {
+        u64::try_from(self.held()?.len()).ok()
     }
 
     /// Returns how much memory a write needs for the bytes that it adds.
@@ -447,9 +458,14 @@ impl Unstored {
         matches!(kind, Some(Kind::Invalid | Kind::Incomplete))
     }
 
-    /// Whether another program had given their name to a file when they were to be stored.
+    /// Whether another program had stored a file of their name when they were to be stored.
     pub fn is_taken(&self) -> bool {
-        self.refused.as_ref().is_some_and(|error| error.errno() == libc::EEXIST)
+        let is_compared = matches!(self.condition, Condition::Unchanged(_));
+        self.refused.as_ref().is_some_and(|error| match error.errno() {
+            libc::EEXIST => true,
+            libc::EBUSY => is_compared,
+            _ => false,
+        })
     }
 
     fn touch(&mut self) {

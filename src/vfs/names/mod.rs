@@ -22,6 +22,7 @@ pub mod overlay;
 pub mod place;
 mod places;
 mod private;
+pub mod seen_chunks;
 pub mod seen_texts;
 mod shrink;
 pub mod target;
@@ -43,6 +44,7 @@ use overlay::{Overlay, Shown};
 use place::{CHUNKS, DOCUMENT, Place, ZMETADATA};
 use places::Places;
 use private::PrivateFiles;
+use seen_chunks::SeenChunks;
 use seen_texts::SeenTexts;
 use views::Views;
 use zarr2::Zarr2;
@@ -60,6 +62,7 @@ pub(in crate::vfs) struct Names {
     pub attrs: Attrs,
     /// The metadata files as programs have seen them.
     pub seen_texts: SeenTexts,
+    pub seen_chunks: SeenChunks,
 }
 
 impl Names {
@@ -78,8 +81,19 @@ impl Names {
             zarr2: Arc::clone(&zarr2),
             ordinary: Arc::clone(&ordinary),
         };
-        let seen_texts = SeenTexts::default();
-        Self { core, views, inodes, overlay, places, zarr2, ordinary, private, attrs, seen_texts }
+        Self {
+            core,
+            views,
+            inodes,
+            overlay,
+            places,
+            zarr2,
+            ordinary,
+            private,
+            attrs,
+            seen_texts: SeenTexts::default(),
+            seen_chunks: SeenChunks::default(),
+        }
     }
 
     /// Whether a place, or a name in it, is a metadata file that includes others.
@@ -143,6 +157,23 @@ impl Names {
             }
             _ => Ok(false),
         }
+    }
+
+    /// Forgets what was known of a file before `since`, if the store has another version by now.
+    pub fn look_again(&self, place: &Place, since: Instant) -> Result<()> {
+        let hierarchy = &self.core.hierarchy;
+        let key = match place {
+            Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
+                return hierarchy.node_since(path, since).map(drop);
+            }
+            _ if !self.core.is_remote() => return Ok(()), // A directory is asked each time.
+            Place::Ordinary(path, relative) => hierarchy.ordinary_prefix(path)?.key(relative)?,
+            Place::Chunk(path, coords) => {
+                self.core.shown_array_at(path, coords.indices())?.key(coords)?
+            }
+            _ => return Ok(()),
+        };
+        hierarchy.store().stat_since(&key, since).map(drop)
     }
 
     /// Fails if another mount has stored a file where a directory is to be made.

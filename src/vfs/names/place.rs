@@ -48,6 +48,8 @@ pub enum Report {
     Errors,
     /// Counters.
     Stats,
+    /// The files that were refused when a program closed them.
+    Refused,
     /// The unstored files, each with the error of the last attempt.
     Unstored,
     /// The unstored files with their bytes.
@@ -56,13 +58,15 @@ pub enum Report {
 
 impl Report {
     /// All reports.
-    pub const ALL: [Self; 4] = [Self::Errors, Self::Stats, Self::Unstored, Self::UnstoredBytes];
+    pub const ALL: [Self; 5] =
+        [Self::Errors, Self::Stats, Self::Refused, Self::Unstored, Self::UnstoredBytes];
 
     /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Errors => "errors",
             Self::Stats => "stats",
+            Self::Refused => "refused",
             Self::Unstored => "unstored",
             Self::UnstoredBytes => "unstored-bytes",
         }

@@ -40,7 +40,10 @@ impl PrivateFiles {
         if !self.core.options.has_others {
             return Ok(None);
         }
-        if let Place::Report(Report::Errors | Report::Unstored | Report::UnstoredBytes) = place {
+        if let Place::Report(
+            Report::Errors | Report::Refused | Report::Unstored | Report::UnstoredBytes,
+        ) = place
+        {
             // They name files in directories of all users, and have their bytes.
             return Ok(Some(Ownership::of_process(0o400)));
         }

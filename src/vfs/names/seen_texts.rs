@@ -17,6 +17,8 @@ use parking_lot::Mutex;
 
 use super::place::Place;
 use crate::bounded::{Bounded, Limits};
+use crate::error::{At, Error, Kind, Result};
+use crate::json;
 use crate::metadata::NodePath;
 use crate::sys;
 use crate::vfs::authors::{Processes, Thread};
@@ -31,7 +33,7 @@ const MAX_THREADS: usize = 64;
 const ENTRY_LEN: usize = 64;
 
 /// The member of a group's metadata file with copies of those below it.
-const CONSOLIDATED: &str = "\"consolidated_metadata\"";
+const COPIES: &str = "consolidated_metadata";
 
 /// The clock of `/proc` has ticks of at most this length.
 const TICK: Duration = Duration::from_millis(20);
@@ -42,6 +44,8 @@ struct Seen {
     thread: u32,
     at: Instant,
     text: Arc<str>,
+    /// Whether it has written the text. The file may then be shown in other words.
+    is_written: bool,
 }
 
 impl Seen {
@@ -68,8 +72,12 @@ impl Default for SeenTexts {
 }
 
 impl SeenTexts {
-    /// Notes that a thread has read a metadata file, or written it.
+    /// Notes that a thread has read a metadata file.
     pub fn note(&self, place: &Place, thread: Thread, text: &Arc<str>) {
+        self.put(place, thread, text, false);
+    }
+
+    fn put(&self, place: &Place, thread: Thread, text: &Arc<str>, is_written: bool) {
         let Some(thread) = thread else { return };
         let mut files = self.files.lock();
         if !files.contains(place) {
@@ -83,7 +91,7 @@ impl SeenTexts {
         if seen.len() >= MAX_THREADS {
             seen.remove(0);
         }
-        seen.push(Seen { thread, at: Instant::now(), text });
+        seen.push(Seen { thread, at: Instant::now(), text, is_written });
         let texts = seen.chunk_by(|one, next| Arc::ptr_eq(&one.text, &next.text));
         let texts: usize = texts.filter_map(|same| Some(same.first()?.text.len())).sum();
         let len = texts.saturating_add(seen.len().saturating_mul(ENTRY_LEN));
@@ -96,8 +104,23 @@ impl SeenTexts {
     pub fn note_written(&self, place: &Place, by: &Processes, written: &[u8]) {
         let text: Arc<str> = String::from_utf8_lossy(written).into();
         for process in by.known().unwrap_or_default() {
-            self.note(place, Some(*process), &text);
+            self.put(place, Some(*process), &text, true);
         }
+    }
+
+    /// Fails, once, if these programs have read another text of a metadata file than `now`: it
+    /// changed since, and they would remove what they do not know.
+    pub fn check_known(&self, place: &Place, by: &Processes, now: &Arc<str>) -> Result<()> {
+        let Some(seen) = self.last_seen(place, by) else { return Ok(()) };
+        if seen.is_written || is_same(&seen.text, now) {
+            return Ok(());
+        }
+        for process in by.known().unwrap_or_default() {
+            self.note(place, Some(*process), now);
+        }
+        let detail = "another program has changed it since this program has read it, so it is not \
+                      removed: look again before you remove it";
+        Err(Error::new(Kind::Busy, detail).at(place.shown()))
     }
 
     /// Returns the text of a metadata file that the programs which have written `by` saw last;
@@ -112,7 +135,7 @@ impl SeenTexts {
         let seen = self.last_seen(&Place::Document(path.clone()), by)?;
         let has_copy = |group: NodePath| {
             self.last_seen(&Place::Document(group), by)
-                .is_some_and(|above| above.at > seen.at && above.text.contains(CONSOLIDATED))
+                .is_some_and(|above| above.at > seen.at && above.text.contains(COPIES))
         };
         (!path.ancestors().into_iter().any(has_copy)).then_some(seen.text)
     }
@@ -159,6 +182,17 @@ impl SeenTexts {
     }
 }
 
+/// Whether two texts of a metadata file differ at most in the copies of those below it, which
+/// change when these are removed.
+fn is_same(one: &str, other: &str) -> bool {
+    let alone = |text: &str| {
+        let mut document = json::parse_object(text.as_bytes()).ok()?;
+        document.remove(COPIES);
+        Some(document)
+    };
+    one == other || alone(one).zip(alone(other)).is_some_and(|(one, other)| one == other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +236,19 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_has_read_another_text_is_told_so_once_before_it_removes_the_file() {
+        let (seen, own) = (SeenTexts::default(), std::process::id());
+        let place = Place::Document(NodePath::root());
+        let is_known = |now: &str| seen.check_known(&place, &authors(own), &now.into()).is_ok();
+        assert!(is_known("new"), "it has read nothing");
+        seen.note(&place, Some(own), &"old".into());
+        assert!(is_known("old") && !is_known("new") && is_known("new"));
+        seen.note_written(&place, &authors(own), b"in other words");
+        assert!(is_known("new"));
+        assert!(seen.check_known(&place, &Processes::default(), &"x".into()).is_ok());
+    }
+
+    #[test]
     fn a_copy_is_made_of_the_node_that_was_read_last_or_has_its_name() {
         let (seen, own) = (SeenTexts::default(), std::process::id());
         let path = |path: &str| NodePath::parse(path).expect("a path");
@@ -232,7 +279,7 @@ mod tests {
     fn a_number_that_a_later_process_has_got_tells_nothing() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("started");
         let at = Instant::now().checked_sub(Duration::from_secs(5)).expect("long ago");
-        let seen = |at| Seen { thread: child.id(), at, text: "".into() };
+        let seen = |at| Seen { thread: child.id(), at, text: "".into(), is_written: false };
         assert!(!seen(at).is_of(child.id()), "it did not run then");
         assert!(seen(Instant::now()).is_of(child.id()));
         child.kill().expect("killed");

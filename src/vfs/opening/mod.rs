@@ -8,6 +8,7 @@ pub mod unstored;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -18,7 +19,7 @@ use crate::metadata::NodePath;
 use crate::store::{FileUse, Key, Version};
 use crate::vfs::access::{Access, Opened, Pages, Prepared};
 use crate::vfs::contents::Contents;
-use crate::vfs::core::Core;
+use crate::vfs::core::{Core, Outdated};
 use crate::vfs::kernel::backing_files::BackingFiles;
 use crate::vfs::names::Names;
 use crate::vfs::names::file::{Content, File, OpenedAs};
@@ -100,6 +101,11 @@ impl Opener {
             self.abort_open(&inode, access);
         };
         let place = inode.place();
+        if access == Access::Write
+            && let Some(place) = place.as_ref().filter(|_| self.core.is_remote())
+        {
+            self.look_again(&inode, place).inspect_err(|_| self.abort_open(&inode, access))?;
+        }
         let opened = match &place {
             Some(Place::Report(report)) if access == Access::Read => {
                 self.reports.report(*report).map(|made| (Some(made), None))
@@ -147,6 +153,22 @@ impl Opener {
         let pages = if is_known { pages } else { Pages::None };
         let handle = self.handles.insert(Handle { inode, access, source });
         Ok(Opened { handle, pages, backing: backing.filter(|_| is_known) })
+    }
+
+    /// Forgets what is known of a file that a program opens to change a part of it: it must not put
+    /// old bytes beside its own, nor take an old length for the end.
+    fn look_again(&self, inode: &Inode, place: &Place) -> Result<()> {
+        match place {
+            Place::View(path, _) => self.core.hierarchy.changes().look_again(path),
+            Place::Chunk(..) => self.names.look_again(place, Instant::now()),
+            Place::Ordinary(..) => {
+                self.names.look_again(place, Instant::now())?;
+                self.core.outdate(Outdated::AttributesAtOpen(inode.number()));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+        .at(place.shown())
     }
 
     /// Opens a view. All opens of its inode show the same one.

@@ -214,6 +214,7 @@ impl Reports {
         Ok(match report {
             Report::Errors => self.core.journal.text().into(),
             Report::Stats => self.stats().into(),
+            Report::Refused => self.core.refused.text().into(),
             Report::Unstored => self.unstored_text().into(),
             Report::UnstoredBytes => self.unstored_bytes()?.into(),
         })

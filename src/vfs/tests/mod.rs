@@ -8,6 +8,7 @@ mod listing;
 mod model;
 mod names;
 mod opening;
+mod outdated;
 mod replaced;
 mod storing;
 mod taken;
