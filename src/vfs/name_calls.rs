@@ -157,9 +157,10 @@ impl Vfs {
 
     /// Removes a file, unless another program has replaced or changed its node since `by` looked.
     fn unlink_known(&self, place: &Place, by: Thread) -> Result<()> {
-        let of_node = match place {
-            Place::Chunk(path, _) | Place::Document(path) | Place::Attributes(path) => path,
-            _ => return self.renames.unlink(place),
+        let (Place::Chunk(of_node, _) | Place::Document(of_node) | Place::Attributes(of_node)) =
+            place
+        else {
+            return self.renames.unlink(place);
         };
         self.contents.chunks.latest.check_removable(of_node, by)?;
         let removed = self.check_known(place, by).and_then(|()| self.renames.unlink(place));

@@ -30,6 +30,7 @@ use crate::vfs::core::{Core, Outdated};
 use crate::vfs::names::Names;
 use crate::vfs::names::file::Written;
 use crate::vfs::names::place::Place;
+use crate::vfs::names::seen_chunks::SeenVersion;
 use crate::vfs::names::target::Target;
 use crate::vfs::options::Writeback;
 
@@ -110,19 +111,21 @@ impl ChunkWriter {
 
     /// Notes that a program reads a chunk, which may be older than that of the server.
     pub fn note_reader(&self, path: &NodePath, coords: &Coords, by: Thread) {
-        if !self.core.is_remote() || !self.core.hierarchy.store().is_writable() {
+        let may_be_old = self.core.is_remote() && !self.ttl().is_zero();
+        if !may_be_old || !self.core.hierarchy.store().is_writable() {
             return;
         }
         // Opening the chunk has asked for it. If not, its reader gets the error.
         let array = self.core.shown_array_at(path, coords.indices());
         if let Ok(stat) = array.and_then(|array| array.stat(coords)) {
-            self.names.seen_chunks.note(path, coords, by, stat.map(|stat| stat.version));
+            let seen = SeenVersion(stat.map(|stat| stat.version));
+            self.names.seen_chunks.note(path, coords, by, seen);
         }
     }
 
     /// Fails if a program writes a whole chunk after it has read an older one: it would undo what
     /// another program has stored before.
-    fn check_current(&self, chunk: &ChunkRef, seen: Option<Version>) -> Result<()> {
+    fn check_current(&self, chunk: &ChunkRef, SeenVersion(seen): SeenVersion) -> Result<()> {
         let ChunkRef { array, coords } = chunk;
         let is_seen = |chunk: &Chunk| Version::holds_of(seen, Some(chunk.stat.version));
         let before = self.core.cache.peek(array, coords).filter(is_seen);

@@ -234,7 +234,10 @@ impl Files {
             {
                 // It waits in memory, and another mount may store it meanwhile.
                 let value = self.stored.value_at(&self.stored.ordinary_key(path, relative)?)?;
-                condition = Condition::Unchanged(value.stat.version);
+                // A server may not know conditions.
+                if self.core.hierarchy.store().write()?.check_conditions().is_ok() {
+                    condition = Condition::Unchanged(value.stat.version);
+                }
                 value.bytes.into()
             } else {
                 self.stored.stored_bytes(target)?
@@ -242,7 +245,7 @@ impl Files {
             self.reserve(bytes.len())?;
             // Without memory for both, the chunk is stored as a whole.
             let base = base.filter(|base| self.reserve(base.bytes_len()).is_ok());
-            file.content = Content::Unstored(Unstored { base, condition, ..Unstored::of(bytes) });
+            file.content = Content::Unstored(Unstored { condition, base, ..Unstored::of(bytes) });
         }
         Ok(())
     }

@@ -116,13 +116,7 @@ impl Files {
         if self.is_kept_as_file(Some(&place)) {
             return self.store_as_file(inode, file, &place);
         }
-        let is_final = |error: &Error| {
-            // Its name was taken when it was to be stored, and is taken still. What it was made of
-            // has changed, which only a comparison with what the mount showed then can tell.
-            unstored.is_taken() && place.is_document()
-                || error.errno() == libc::ESTALE && matches!(place, Place::StoredDocument(..))
-        };
-        if let Some(error) = unstored.refused.clone().filter(is_final) {
+        if let Some(error) = refused_for_good(unstored, &place) {
             return Err(error);
         }
         let (written, stamp) = (unstored.written(), unstored.bytes.stamp());
@@ -379,6 +373,16 @@ impl Files {
             _ => None,
         })
     }
+}
+
+/// Returns why a metadata file can never be stored as it is.
+fn refused_for_good(unstored: &Unstored, place: &Place) -> Option<Error> {
+    let error = unstored.refused.as_ref()?;
+    // Its name was taken when it was to be stored, and is taken still.
+    let is_taken = unstored.is_taken() && place.is_document();
+    // What it was made of has changed: only the mount knew that, and has forgotten it.
+    let is_old = error.errno() == libc::ESTALE && matches!(place, Place::StoredDocument(..));
+    (is_taken || is_old).then(|| error.clone())
 }
 
 /// Whether the medium below the store failed, so that a retry may succeed.

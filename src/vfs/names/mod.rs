@@ -163,13 +163,19 @@ impl Names {
     pub fn look_again(&self, place: &Place, since: Instant) -> Result<()> {
         let hierarchy = &self.core.hierarchy;
         let key = match place {
-            Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
+            Place::Document(path)
+            | Place::Attributes(path)
+            | Place::Copies(path)
+            | Place::StoredDocument(path, _) => {
                 return hierarchy.node_since(path, since).map(drop);
             }
             _ if !self.core.is_remote() => return Ok(()), // A directory is asked each time.
             Place::Ordinary(path, relative) => hierarchy.ordinary_prefix(path)?.key(relative)?,
             Place::Chunk(path, coords) => {
-                self.core.shown_array_at(path, coords.indices())?.key(coords)?
+                match self.core.shown_array_at(path, coords.indices()) {
+                    Ok(array) => array.key(coords)?,
+                    Err(_) => return Ok(()), // It waits for its array.
+                }
             }
             _ => return Ok(()),
         };

@@ -22,8 +22,13 @@ const MOST: usize = 1 << 14;
 /// The most threads that are remembered for one chunk.
 const MOST_THREADS: usize = 16;
 
-/// A version that a thread has opened; `None` if there was no chunk.
-type Opened = (u32, Instant, Option<Version>);
+/// The version of a chunk that a program has opened; `None` if there was no chunk.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(test, derive(PartialEq))]
+pub struct SeenVersion(pub Option<Version>);
+
+/// A version that a thread has opened.
+type Opened = (u32, Instant, SeenVersion);
 
 /// The chunks that programs have opened to read them.
 #[derive(Debug)]
@@ -40,7 +45,7 @@ impl Default for SeenChunks {
 
 impl SeenChunks {
     /// Notes that a thread has opened a chunk with this version.
-    pub fn note(&self, path: &NodePath, coords: &Coords, by: Thread, version: Option<Version>) {
+    pub fn note(&self, path: &NodePath, coords: &Coords, by: Thread, version: SeenVersion) {
         let Some(thread) = by else { return };
         let key = (path.clone(), coords.clone());
         let mut chunks = self.chunks.lock();
@@ -54,13 +59,7 @@ impl SeenChunks {
     }
 
     /// Notes that these programs have opened a chunk with this version, and not again since.
-    pub fn put_back(
-        &self,
-        path: &NodePath,
-        coords: &Coords,
-        by: &Processes,
-        version: Option<Version>,
-    ) {
+    pub fn put_back(&self, path: &NodePath, coords: &Coords, by: &Processes, version: SeenVersion) {
         for process in by.known().unwrap_or_default() {
             self.note(path, coords, Some(*process), version);
         }
@@ -78,7 +77,7 @@ impl SeenChunks {
         coords: &Coords,
         by: &Processes,
         time: Duration,
-    ) -> Option<Option<Version>> {
+    ) -> Option<SeenVersion> {
         let processes = by.known()?;
         let seen = self.chunks.lock().remove(&(path.clone(), coords.clone()))?;
         // `/proc` is read without the lock.
@@ -101,20 +100,21 @@ mod tests {
         let (path, coords) = (NodePath::root(), Coords::new([1]));
         let mut us = Processes::default();
         us.note(Some(own));
+        let absent = SeenVersion(None);
         let minute = Duration::from_secs(60);
         let take = |by: &Processes, time| seen.take(&path, &coords, by, time);
         assert_eq!(take(&us, minute), None, "it has read nothing");
-        seen.note(&path, &coords, Some(own), None);
-        assert_eq!(take(&us, minute), Some(None));
+        seen.note(&path, &coords, Some(own), absent);
+        assert_eq!(take(&us, minute), Some(absent));
         assert_eq!(take(&us, minute), None, "once");
-        seen.note(&path, &coords, Some(own), None);
+        seen.note(&path, &coords, Some(own), absent);
         assert_eq!(take(&us, Duration::ZERO), None, "that was long ago");
-        seen.note(&path, &coords, Some(1), None);
+        seen.note(&path, &coords, Some(1), absent);
         assert_eq!(take(&us, minute), None, "another program");
-        seen.note(&path, &coords, None, None);
+        seen.note(&path, &coords, None, absent);
         assert_eq!(take(&Processes::default(), minute), None);
         for thread in 0..100 {
-            seen.note(&path, &coords, Some(thread), None);
+            seen.note(&path, &coords, Some(thread), absent);
         }
         assert_eq!(seen.chunks.lock().peek(&(path, coords)).map(Vec::len), Some(MOST_THREADS));
     }

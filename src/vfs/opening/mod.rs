@@ -101,11 +101,7 @@ impl Opener {
             self.abort_open(&inode, access);
         };
         let place = inode.place();
-        if access == Access::Write
-            && let Some(place) = place.as_ref().filter(|_| self.core.is_remote())
-        {
-            self.look_again(&inode, place).inspect_err(|_| self.abort_open(&inode, access))?;
-        }
+        self.look_again(&inode, place.as_ref(), access)?;
         let opened = match &place {
             Some(Place::Report(report)) if access == Access::Read => {
                 self.reports.report(*report).map(|made| (Some(made), None))
@@ -156,19 +152,23 @@ impl Opener {
     }
 
     /// Forgets what is known of a file that a program opens to change a part of it: it must not put
-    /// old bytes beside its own, nor take an old length for the end.
-    fn look_again(&self, inode: &Inode, place: &Place) -> Result<()> {
-        match place {
+    /// old bytes beside its own, nor take an old length for the end. A stored metadata file is
+    /// compared with the node that this mount knew when the program opened it.
+    fn look_again(&self, inode: &Arc<Inode>, place: Option<&Place>, access: Access) -> Result<()> {
+        let is_changed = access == Access::Write && self.core.is_remote();
+        let is_stored = matches!(place, Some(Place::StoredDocument(..)));
+        let Some(place) = place.filter(|_| is_changed || is_stored) else { return Ok(()) };
+        let looked = match place {
             Place::View(path, _) => self.core.hierarchy.changes().look_again(path),
-            Place::Chunk(..) => self.names.look_again(place, Instant::now()),
-            Place::Ordinary(..) => {
-                self.names.look_again(place, Instant::now())?;
-                self.core.outdate(Outdated::AttributesAtOpen(inode.number()));
-                Ok(())
+            Place::Chunk(..) | Place::Ordinary(..) | Place::StoredDocument(..) => {
+                self.names.look_again(place, Instant::now())
             }
             _ => Ok(()),
+        };
+        if matches!(place, Place::Ordinary(..)) {
+            self.core.outdate(Outdated::AttributesAtOpen(inode.number()));
         }
-        .at(place.shown())
+        looked.at(place.shown()).inspect_err(|_| self.abort_open(inode, access))
     }
 
     /// Opens a view. All opens of its inode show the same one.
