@@ -67,19 +67,6 @@ impl Hierarchy {
         self.node_since(path, since)?.ok_or_else(|| Error::not_found().at(path))
     }
 
-    /// Returns the node at `path` as the store has it now. Fails if its metadata file is another
-    /// one than this process has shown: a program that writes all of it again does not know that.
-    pub fn existing_unchanged(&self, path: &NodePath) -> Result<Arc<Node>> {
-        let shown = self.kept(path);
-        let node = self.existing_since(path, Instant::now())?;
-        let text = |node: &Node| node.document().map(|document| document.text.clone());
-        if shown.is_some_and(|shown| text(&shown) != text(&node)) {
-            let detail = "another program has changed it since it was read: read it again";
-            return Err(Error::new(Kind::Stale, detail).at(path));
-        }
-        Ok(node)
-    }
-
     /// Returns the array at `path` as the store had it at `since` or later, for chunks that were
     /// written for `written`. Fails with `ESTALE` if that is another array: only its shape, its
     /// attributes and the names of its dimensions may have changed.

@@ -116,6 +116,11 @@ impl Vfs {
         {
             return self.contents.chunks.note_reader(&path, &coords, by.thread);
         }
+        if let (Access::Read | Access::Write, Some(Place::StoredDocument(path, key))) =
+            (handle.access, handle.inode.place())
+        {
+            self.contents.documents.note_stored_reader(&path, &key, by.thread);
+        }
         let mut file = handle.inode.file().lock();
         // A program that truncates the file has not read it now.
         if handle.access != Access::Truncate

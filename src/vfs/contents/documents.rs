@@ -15,7 +15,7 @@ use crate::metadata::model::Group;
 use crate::metadata::shown::ShownChunks;
 use crate::metadata::{NodeKind, NodePath, merge, model};
 use crate::store::Key;
-use crate::vfs::authors::Processes;
+use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
 use crate::vfs::names::listing::Listings;
@@ -319,12 +319,29 @@ impl DocumentWriter {
         Ok(())
     }
 
+    /// Notes that a program has read a metadata file in the stored dialect.
+    pub fn note_stored_reader(&self, path: &NodePath, key: &Key, by: Thread) {
+        // Reading it reports an error.
+        let node = self.core.hierarchy.node(path).ok().flatten();
+        let document = node.as_ref().and_then(|node| node.document());
+        if let Some(document) = document.filter(|document| document.key == *key) {
+            let place = Place::StoredDocument(path.clone(), key.clone());
+            self.names.seen_texts.note(&place, by, &text_of(document));
+        }
+    }
+
     /// Stores `written` as the document of a node in the stored dialect.
-    pub fn store_stored_document(&self, path: &NodePath, key: &Key, written: &[u8]) -> Result<()> {
+    pub fn store_stored_document(
+        &self,
+        path: &NodePath,
+        key: &Key,
+        written: &[u8],
+        by: &Processes,
+    ) -> Result<()> {
         let changes = self.core.hierarchy.changes();
         self.core.hierarchy.directories.touch(path);
         self.chunks.store_array(path)?;
-        let node = self.core.hierarchy.existing_unchanged(path)?;
+        let node = changes.existing(path)?;
         let raised = self.core.hierarchy.raise_stored(path, key, written)?;
         if node.is_bare() {
             if node.removed().is_some() && self.holds_chunks(&node)? {
@@ -337,6 +354,11 @@ impl DocumentWriter {
             let detail = "the node has another metadata file";
             return Err(Error::new(Kind::Exists, detail));
         };
+        let place = Place::StoredDocument(path.clone(), key.clone());
+        if self.names.seen_texts.is_outdated(&place, by, &text_of(document)) {
+            let detail = "another program has changed it since this one has read it: read it again";
+            return Err(Error::new(Kind::Stale, detail).at(path));
+        }
         match (node.content(), raised.array()) {
             (Content::Array(old), Some(new)) => {
                 if !old.model().means_same(new.model()) && old.holds_chunks()? {
@@ -382,4 +404,9 @@ pub fn is_plain_group(node: &Node) -> bool {
 pub(super) fn is_array(written: &[u8]) -> bool {
     json::parse_object(written)
         .is_ok_and(|document| document.get("node_type").is_some_and(|kind| kind == "array"))
+}
+
+/// Returns the text of a stored metadata file.
+fn text_of(document: &Document) -> Arc<str> {
+    String::from_utf8_lossy(&document.text).into()
 }

@@ -344,8 +344,11 @@ impl Files {
                 self.documents.store_zarr2(place, shown, &bytes, &by.authors)?;
             }
             Place::StoredDocument(path, key) => {
-                self.documents.store_stored_document(path, key, &bytes)?;
+                self.documents.store_stored_document(path, key, &bytes, &by.authors)?;
                 self.documents.invalidate_document(path);
+                for process in by.authors.known().unwrap_or_default() {
+                    self.documents.note_stored_reader(path, key, Some(*process));
+                }
                 return self.store_waiting(path, &by.authors).map(|()| None);
             }
             other => {

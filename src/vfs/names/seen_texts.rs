@@ -108,11 +108,16 @@ impl SeenTexts {
         }
     }
 
+    /// Whether these programs have read another text of a metadata file than `now`.
+    pub fn is_outdated(&self, place: &Place, by: &Processes, now: &str) -> bool {
+        let seen = self.last_seen(place, by);
+        seen.is_some_and(|seen| !seen.is_written && !is_same(&seen.text, now))
+    }
+
     /// Fails, once, if these programs have read another text of a metadata file than `now`: it
     /// changed since, and they would remove what they do not know.
     pub fn check_known(&self, place: &Place, by: &Processes, now: &Arc<str>) -> Result<()> {
-        let Some(seen) = self.last_seen(place, by) else { return Ok(()) };
-        if seen.is_written || is_same(&seen.text, now) {
+        if !self.is_outdated(place, by, now) {
             return Ok(());
         }
         for process in by.known().unwrap_or_default() {

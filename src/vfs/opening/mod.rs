@@ -152,11 +152,12 @@ impl Opener {
     }
 
     /// Forgets what is known of a file that a program opens to change a part of it: it must not put
-    /// old bytes beside its own, nor take an old length for the end. A stored metadata file is
-    /// compared with the node that this mount knew when the program opened it.
+    /// old bytes beside its own, nor take an old length for the end. A program that
+    /// reads a stored metadata file gets that of the node as it is known then.
     fn look_again(&self, inode: &Arc<Inode>, place: Option<&Place>, access: Access) -> Result<()> {
         let is_changed = access == Access::Write && self.core.is_remote();
-        let is_stored = matches!(place, Some(Place::StoredDocument(..)));
+        let is_stored =
+            access != Access::Truncate && matches!(place, Some(Place::StoredDocument(..)));
         let Some(place) = place.filter(|_| is_changed || is_stored) else { return Ok(()) };
         let looked = match place {
             Place::View(path, _) => self.core.hierarchy.changes().look_again(path),
