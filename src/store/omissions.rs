@@ -3,9 +3,9 @@
 //!
 //! Each store has one account. A list notes there what it leaves out if that may be a node or a
 //! chunk, or hold one: a name that no key can have, an entry of an archive, a directory that the
-//! server does not list, a value that was listed and is not there. A list that *fails* is an error
-//! of its reader, not an omission. A command asks for the account when its walk has ended; with
-//! omissions its result is not whole, and its exit code says so. The first ones are logged.
+//! server does not list. A list that *fails* is an error of its reader, not an omission. A command
+//! asks for the account when its walk has ended; with omissions its result is not whole, and its
+//! exit code says so. The first ones are logged.
 
 use std::collections::BTreeMap;
 use std::fmt;

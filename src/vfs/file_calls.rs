@@ -111,10 +111,12 @@ impl Vfs {
             }
             return;
         }
-        if let (Access::Read, Some(Place::Chunk(path, coords))) =
-            (handle.access, handle.inode.place())
+        if handle.access != Access::Truncate
+            && matches!(handle.inode.place(), Some(Place::Chunk(..)))
+            && self.contents.chunks.shows_old_chunks()
         {
-            return self.contents.chunks.note_reader(&path, &coords, by.thread);
+            handle.reading.note_opener(by.thread);
+            self.note_reads(&handle);
         }
         if let (Access::Read | Access::Write, Some(Place::StoredDocument(path, key))) =
             (handle.access, handle.inode.place())
@@ -141,6 +143,16 @@ impl Vfs {
         }
     }
 
+    /// Notes the version of a chunk that a program reads, as soon as that is known.
+    fn note_reads(&self, handle: &Handle) {
+        let Some(by) = handle.reading.awaited() else { return };
+        let Some(Place::Chunk(path, coords)) = handle.inode.place() else { return };
+        let pages = handle.inode.file().lock().seen;
+        if self.contents.chunks.note_reader(&path, &coords, by, pages) {
+            handle.reading.note_done();
+        }
+    }
+
     /// Returns a reader of the chunks of nodes.
     pub fn chunks(&self) -> ChunkReader {
         self.reader.chunks()
@@ -164,7 +176,9 @@ impl Vfs {
                 if let Some(opener) = *drops {
                     handle.inode.file().lock().note_dropped(opener);
                 }
-                self.contents.files.read_content(&handle.inode, offset, len)
+                let read = self.contents.files.read_content(&handle.inode, offset, len);
+                self.note_reads(&handle);
+                read
             }
             Source::Made(made) => Ok(slice(made, offset, len)),
             Source::View(view) => {
@@ -187,7 +201,11 @@ impl Vfs {
                 if let Some(opener) = *drops {
                     handle.inode.file().try_lock()?.note_dropped(opener);
                 }
-                self.contents.files.try_read_content(&handle.inode, offset, len)
+                let read = self.contents.files.try_read_content(&handle.inode, offset, len);
+                if read.is_some() {
+                    self.note_reads(&handle);
+                }
+                read
             }
             Source::Made(made) => Some(slice(made, offset, len)),
             Source::View(view) => {

@@ -7,6 +7,7 @@ use super::access::Caller;
 use super::authors::{Processes, Thread};
 use super::changes::renames::{check_has_bytes, check_is_no_chunk_of};
 use super::contents::store::StoreReason;
+use super::core::once;
 use super::names::attr::Attr;
 use super::names::place::{
     DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, below_shown, check_writable,
@@ -160,16 +161,18 @@ impl Vfs {
         let (Place::Chunk(of_node, _) | Place::Document(of_node) | Place::Attributes(of_node)) =
             place
         else {
-            return self.renames.unlink(place);
+            return self.renames.unlink(place).map_err(once);
         };
         self.contents.chunks.latest.check_removable(of_node, by)?;
-        let removed = self.check_known(place, by).and_then(|()| self.renames.unlink(place));
-        if removed.as_ref().is_err_and(|error| error.kind() == Kind::Busy) {
+        let known = self.check_known(place, by);
+        let is_unknown = known.as_ref().is_err_and(|error| error.kind() == Kind::Busy);
+        let removed = known.and_then(|()| self.renames.unlink(place));
+        if is_unknown || removed.as_ref().is_err_and(|error| error.errno() == libc::ESTALE) {
             let mut program = Processes::default();
             program.note(by);
             self.contents.chunks.latest.note_kept(of_node, &program);
         }
-        removed
+        removed.map_err(once)
     }
 
     /// Fails if a program removes a metadata file that another one has changed since it was read.

@@ -30,14 +30,14 @@ impl RefusedFiles {
 
     /// Forgets a file that was stored or removed, and all below it.
     pub fn forget(&self, path: impl FnOnce() -> String) {
-        let mut files = self.files.lock();
-        if !files.is_empty() {
-            let path = path();
-            files.retain(|file, _| {
-                let rest = file.strip_prefix(&path);
-                !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            });
+        if self.files.lock().is_empty() {
+            return;
         }
+        let path = path();
+        self.files.lock().retain(|file, _| {
+            let rest = file.strip_prefix(&path);
+            !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
     }
 
     /// Returns the text of `.zarrfs/refused`: a JSON object in a line for each file.

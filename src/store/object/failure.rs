@@ -87,15 +87,16 @@ pub(super) fn is_refusal(failure: &Failure) -> bool {
 }
 
 /// The codes of answers that say that an object is not there.
-const ABSENT: [&str; 5] =
-    ["NoSuchKey", "NoSuchVersion", "BlobNotFound", "ResourceNotFound", "NotFound"];
+const ABSENT: [&str; 6] =
+    ["NoSuchKey", "NoSuchVersion", "BlobNotFound", "ResourceNotFound", "PathNotFound", "NotFound"];
 
 /// Whether the server says that the object is not there. If its bucket is not there, or the answer
 /// is the page of a proxy, nothing is known of the object.
 pub(super) fn is_absent(failure: &Failure) -> bool {
     let is_page = |body: &str| {
-        let start = body.trim_start().get(..5).unwrap_or_default().to_ascii_lowercase();
-        start == "<html" || start == "<!doc"
+        let start: String = body.chars().take(512).collect();
+        let start = start.to_ascii_lowercase();
+        start.contains("<html") || start.contains("<!doctype")
     };
     let says_so = |body: &str| match element(body, "Code") {
         Some(code) => ABSENT.contains(&code),
@@ -237,6 +238,7 @@ mod tests {
             "<Error><Code>ContainerNotFound</Code></Error>",
             "<!DOCTYPE html><p>Nothing here",
             "\n<HTML></HTML>",
+            "<?xml version=\"1.0\"?>\n<!DOCTYPE html PUBLIC \"x\">",
         ] {
             assert!(!says_absent(body), "{body}");
         }

@@ -43,6 +43,7 @@ use flights::Flights;
 use listing::Listing;
 use names::{Known, NameCache};
 use pages::Directory;
+use paging::Paging;
 use permission::Permission;
 use places::Places;
 use server::{Depth, Page, Server, Start, wait};
@@ -116,7 +117,8 @@ impl RemoteStore {
         let omissions = server.omissions();
         let counted = Arc::new(Counted::new(server));
         let server: Arc<dyn Server> = Arc::<Counted>::clone(&counted);
-        let names = NameCache::new(limits.ttl, server.proves_absence());
+        let mut names = NameCache::new(limits.ttl, server.proves_absence());
+        names.omissions = omissions.clone();
         let names = Arc::new(names);
         let visits = Arc::new(Visits::new());
         let with = |cache| {
@@ -176,13 +178,7 @@ impl RemoteStore {
         if let Some(found) = found.into_iter().next().flatten() {
             return Ok(Some(found));
         }
-        let list = |report| {
-            self.server.list(&key.parent(), Depth::Directory, Start::First, report);
-        };
-        let entry = Entry::Key(key.name().to_owned());
-        // If the list cannot be read, nothing says that the value is there.
-        let page = wait(list).unwrap_or_default();
-        if !page.entries.iter().any(|(listed, _)| *listed == entry) {
+        if !self.is_still_listed(key) {
             self.names.keep_stat(key, Instant::now(), None);
             return Ok(None);
         }
@@ -192,6 +188,26 @@ impl RemoteStore {
             let detail = "it is listed, but the server answers that it is not there";
             Error::new(Kind::Os(libc::EIO), detail).by_server().at(key)
         })
+    }
+
+    /// Whether the server lists a key now. If the list cannot be read, nothing says so.
+    fn is_still_listed(&self, key: &Key) -> bool {
+        let (mut start, mut paging) = (Start::First, Paging::default());
+        loop {
+            let from = start.clone();
+            let list = |report| {
+                self.server.list(&key.parent(), Depth::Directory, from, report);
+            };
+            let Ok(page) = wait(list) else { return false };
+            if page.entries.iter().any(|(listed, _)| *listed == Entry::Key(key.name().to_owned())) {
+                return true;
+            }
+            let Some(next) = page.next.clone() else { return false };
+            if paging.note(&start, &page).is_err() {
+                return false;
+            }
+            start = Start::Continue(next);
+        }
     }
 
     fn is_absent(&self, key: &Key) -> bool {

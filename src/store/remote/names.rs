@@ -13,7 +13,7 @@ use super::listing::{Change, Listing};
 use super::server::Page;
 use crate::bounded::{Bounded, Limits};
 use crate::resources;
-use crate::store::{Entry, Key, Prefix, Stat};
+use crate::store::{Entry, Key, Omissions, Prefix, Stat};
 
 /// Returns the memory of all listings, in bytes.
 fn most_len() -> u64 {
@@ -62,6 +62,8 @@ impl<T> From<Option<T>> for Known<T> {
 #[derive(Debug)]
 pub(super) struct NameCache {
     ttl: Duration,
+    /// What listings leave out.
+    pub(super) omissions: Omissions,
     /// A leaf lock.
     tables: Mutex<Tables>,
 }
@@ -130,7 +132,12 @@ impl NameCache {
             changes: VecDeque::new(),
             dropped: None,
         };
-        Self { ttl, tables: Mutex::new(tables) }
+        Self { ttl, omissions: Omissions::default(), tables: Mutex::new(tables) }
+    }
+
+    /// Whether a name that a listing does not have is not there.
+    pub(super) fn proves_absence(&self) -> bool {
+        self.tables.lock().proves_absence
     }
 
     /// Whether a listing still holds.

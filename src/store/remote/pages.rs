@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::listing::{Listed, Listing};
 use super::names::{Known, NameCache};
 use super::paging::Paging;
 use super::server::{Depth, Server, Start, wait};
-use crate::error::{At, Error, Kind, Result};
-use crate::store::{ByteRange, Entry, Prefix};
+use crate::error::{At, Error, Kind, Result, Word};
+use crate::store::{ByteRange, Entry, Key, Prefix};
 
 /// Lists the entries directly below a prefix.
 pub(super) struct Directory {
@@ -21,6 +22,8 @@ pub(super) struct Directory {
     paging: Paging,
     /// The names that come next.
     rest: VecDeque<Listed>,
+    /// Whether it was listed a second time.
+    is_second: bool,
 }
 
 impl Directory {
@@ -45,6 +48,7 @@ impl Directory {
             listing,
             next,
             paging: Paging::default(),
+            is_second: false,
         }
     }
 
@@ -60,22 +64,41 @@ impl Directory {
         } else {
             self.rest.extend(self.listing.add(page));
             self.names.keep(&self.prefix, &self.listing);
-            if self.next.is_none() {
-                self.check_has_document()?;
+            if self.next.is_none()
+                && let Some(key) = self.lacks_document()?
+            {
+                return self.doubt(&start, &key);
             }
         }
         Ok(())
     }
 
-    /// Fails if the server's list lacks a metadata file that is there: it may lack anything.
-    fn check_has_document(&self) -> Result<()> {
-        let Some(key) = self.names.contradicted(&self.prefix) else { return Ok(()) };
-        let first = ByteRange::Span { offset: 0, len: 1 };
-        if wait(|report| self.server.get(&key, Some(first), report))?.is_none() {
+    /// Returns a metadata file that is there, although the server's whole list lacks it.
+    fn lacks_document(&self) -> Result<Option<Key>> {
+        let Some(key) = self.names.contradicted(&self.prefix) else { return Ok(None) };
+        let (began, first) = (Instant::now(), ByteRange::Span { offset: 0, len: 1 });
+        if wait(|report| self.server.get(&key, Some(first), report))?.is_some() {
+            return Ok(Some(key));
+        }
+        self.names.keep_stat(&key, began, None);
+        Ok(None)
+    }
+
+    /// Lists once more, since another program may have made the node meanwhile. Then fails: the
+    /// list may lack anything. Web servers that hide metadata files may show all others.
+    fn doubt(&mut self, start: &Start, key: &Key) -> Result<()> {
+        let detail = format!("the server's list lacks {}, which is there", key.name());
+        if !self.names.proves_absence() {
+            self.names.omissions.note(self.prefix.as_str(), Word::Missing, &detail);
             return Ok(());
         }
         self.names.forget_listing(&self.prefix);
-        let detail = format!("the server's list lacks {}, which is there", key.name());
+        if *start == Start::First && !self.is_second {
+            self.is_second = true;
+            (self.listing, self.paging) = (Listing::new(), Paging::default());
+            (self.next, self.rest) = (Some(Start::First), VecDeque::new());
+            return self.read_next();
+        }
         Err(Error::new(Kind::Os(libc::EIO), detail).by_server().at(&self.prefix))
     }
 

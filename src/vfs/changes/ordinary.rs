@@ -48,6 +48,7 @@ impl Renames {
         place: &Place,
     ) -> Result<()> {
         if !file.is_new() {
+            self.names.check_is_ordinary(place)?;
             self.remove_file(place)?;
         }
         self.contents.files.note_change(place)?;

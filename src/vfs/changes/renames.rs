@@ -1,6 +1,7 @@
 //! Removes, renames and links files.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::MutexGuard;
 
@@ -15,7 +16,7 @@ use crate::vfs::contents::store::Writer;
 use crate::vfs::core::{ATTEMPTS, Core, once};
 use crate::vfs::names::Names;
 use crate::vfs::names::chunk_names::ChunkNames;
-use crate::vfs::names::file::{Content, File, OpenedAs, Written};
+use crate::vfs::names::file::{Content, File, OpenedAs, Unstored, Written};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::Place;
@@ -81,7 +82,7 @@ impl Renames {
         // The store may have no directory for the chunk any more as soon as it is erased.
         self.names.remember_chunk_dirs(place);
         if !file.is_only_here() {
-            self.erase(place).map_err(once)?;
+            self.erase(place)?;
         }
         self.contents.files.detach(&mut file, kept);
         self.names.inodes.unlink(place);
@@ -122,7 +123,7 @@ impl Renames {
         let limit = self.core.hierarchy.options().max_chunk_len;
         let bytes = moved.written.bytes.to_buffer(limit)?;
         self.contents.view_writer.replace_view(path, format, &bytes)?;
-        self.unlink_file(inode, from)
+        self.unlink_file(inode, from).map_err(once)
     }
 
     /// Refuses `RENAME_EXCHANGE` unless both are ordinary files in a directory.
@@ -323,11 +324,11 @@ impl Renames {
     /// Returns the bytes of a file that is to be renamed.
     fn bytes_to_move(&self, file: &File, from: &Place) -> Result<Moved> {
         let Content::Unstored(unstored) = &file.content else {
-            let bytes = self.contents.stored.bytes_at(from)?;
+            let bytes = self.contents.stored.bytes_now(from)?;
             return Ok(Moved { written: bytes.into(), is_stored: true, was_written: false });
         };
         let is_stored = match self.names.attrs.of_stored(from) {
-            _ if file.is_only_here() => false,
+            _ if file.is_only_here() || self.is_replaced(unstored, from)? => false,
             Ok(_) => true,
             Err(error) if error.kind() == Kind::NotFound => false,
             Err(error) => return Err(error),
@@ -340,7 +341,20 @@ impl Renames {
         })
     }
 
+    /// Whether another program has stored a file since a change of it was made here.
+    fn is_replaced(&self, unstored: &Unstored, place: &Place) -> Result<bool> {
+        let (Condition::Unchanged(version), Place::Ordinary(path, relative)) =
+            (unstored.condition, place)
+        else {
+            return Ok(false);
+        };
+        let key = self.contents.stored.ordinary_key(path, relative)?;
+        let now = self.core.hierarchy.store().stat_since(&key, Instant::now())?;
+        Ok(now.is_some_and(|now| !version.is_same(now.version)))
+    }
+
     fn erase(&self, place: &Place) -> Result<()> {
+        self.names.check_is_ordinary(place)?;
         if self.contents.files.has_no_key(place) {
             return Ok(());
         }

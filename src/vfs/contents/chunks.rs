@@ -25,7 +25,7 @@ use crate::hierarchy::Wanted;
 use crate::metadata::{NodeKind, NodePath, merge};
 use crate::pool::Urgency;
 use crate::store::{Key, Room, Version};
-use crate::vfs::authors::{Processes, Thread};
+use crate::vfs::authors::Processes;
 use crate::vfs::core::{Core, Outdated};
 use crate::vfs::names::Names;
 use crate::vfs::names::file::Written;
@@ -69,11 +69,25 @@ impl ChunkWriter {
         self.latest.check_accepted(path, by)?;
         self.check_seen(path, &chunk.array, by)?;
         let seen = self.names.seen_chunks.take(path, &chunk.coords, by, self.ttl());
-        if let Some(seen) = seen.filter(|_| written.base.is_none()) {
-            self.check_current(chunk, seen).inspect_err(|_| {
-                self.names.seen_chunks.put_back(path, &chunk.coords, by, seen);
-            })?;
-        }
+        let is_whole = written.base.is_none();
+        let checked =
+            seen.filter(|_| is_whole).map_or(Ok(()), |seen| self.check_current(chunk, seen));
+        let stored = checked.and_then(|()| self.store_known(path, chunk, written, by));
+        stored.inspect_err(|_| {
+            if let Some(seen) = seen {
+                // It has not read the chunk again since.
+                self.names.seen_chunks.note(path, &chunk.coords, by, seen);
+            }
+        })
+    }
+
+    fn store_known(
+        &self,
+        path: &NodePath,
+        chunk: &ChunkRef,
+        written: Written,
+        by: &Processes,
+    ) -> Result<PutChunk> {
         if !chunk.array.is_stored_decoded(&chunk.coords) {
             self.latest.note(path, &chunk.coords, by);
         }
@@ -109,28 +123,40 @@ impl ChunkWriter {
         self.core.hierarchy.options().metadata_ttl
     }
 
-    /// Notes that a program reads a chunk, which may be older than that of the server.
-    pub fn note_reader(&self, path: &NodePath, coords: &Coords, by: Thread) {
+    /// Whether programs may get chunks that are older than those of the server.
+    pub fn shows_old_chunks(&self) -> bool {
         let may_be_old = self.core.is_remote() && !self.ttl().is_zero();
-        if !may_be_old || !self.core.hierarchy.store().is_writable() {
-            return;
+        may_be_old && self.core.hierarchy.store().is_writable()
+    }
+
+    /// Notes that programs read a chunk, which may be older than that of the server. `pages` is the
+    /// version that the kernel has. Returns `false` if it is not known what they read.
+    pub fn note_reader(
+        &self,
+        path: &NodePath,
+        coords: &Coords,
+        by: &Processes,
+        pages: Option<Version>,
+    ) -> bool {
+        // Reading it reports an error.
+        let Ok(array) = self.core.shown_array_at(path, coords.indices()) else { return false };
+        if self.core.cache.is_pending(&array, coords) {
+            return true; // It is that of this mount.
         }
-        // Opening the chunk has asked for it. If not, its reader gets the error.
-        let array = self.core.shown_array_at(path, coords.indices());
-        if let Ok(stat) = array.and_then(|array| array.stat(coords)) {
-            let seen = SeenVersion(stat.map(|stat| stat.version));
-            self.names.seen_chunks.note(path, coords, by, seen);
-        }
+        let cached = || self.core.cache.peek(&array, coords).map(|chunk| chunk.stat.version);
+        let Some(version) = pages.or_else(cached) else { return false };
+        self.names.seen_chunks.note(path, coords, by, SeenVersion(version));
+        true
     }
 
     /// Fails if a program writes a whole chunk after it has read an older one: it would undo what
     /// another program has stored before.
     fn check_current(&self, chunk: &ChunkRef, SeenVersion(seen): SeenVersion) -> Result<()> {
         let ChunkRef { array, coords } = chunk;
-        let is_seen = |chunk: &Chunk| Version::holds_of(seen, Some(chunk.stat.version));
+        let is_seen = |chunk: &Chunk| seen.holds(chunk.stat.version);
         let before = self.core.cache.peek(array, coords).filter(is_seen);
         let stat = self.core.hierarchy.store().stat_since(&array.key(coords)?, Instant::now())?;
-        if Version::holds_of(seen, stat.map(|stat| stat.version)) {
+        if stat.is_some_and(|stat| seen.holds(stat.version)) {
             return Ok(());
         }
         // The version is that of the whole shard.

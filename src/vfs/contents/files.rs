@@ -234,9 +234,12 @@ impl Files {
             {
                 // It waits in memory, and another mount may store it meanwhile.
                 let value = self.stored.value_at(&self.stored.ordinary_key(path, relative)?)?;
-                // A server may not know conditions.
-                if self.core.hierarchy.store().write()?.check_conditions().is_ok() {
-                    condition = Condition::Unchanged(value.stat.version);
+                match self.core.hierarchy.store().write()?.check_conditions() {
+                    Err(error) if error.kind() == Kind::Unsupported => {}
+                    checked => {
+                        checked?;
+                        condition = Condition::Unchanged(value.stat.version);
+                    }
                 }
                 value.bytes.into()
             } else {

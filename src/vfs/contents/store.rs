@@ -346,6 +346,9 @@ impl Files {
             Place::StoredDocument(path, key) => {
                 self.documents.store_stored_document(path, key, &bytes, &by.authors)?;
                 self.documents.invalidate_document(path);
+                for place in [Place::Document(path.clone()), Place::Attributes(path.clone())] {
+                    self.names.seen_texts.note_changed(&place);
+                }
                 for process in by.authors.known().unwrap_or_default() {
                     self.documents.note_stored_reader(path, key, Some(*process));
                 }

@@ -41,9 +41,14 @@ impl StoredFiles {
         Ok(value.flatten().ok_or_else(Error::not_found)?.bytes)
     }
 
-    /// Returns all bytes of the stored file at `place`, as the store has it now.
-    pub fn bytes_at(&self, place: &Place) -> Result<Buffer> {
+    /// Like [`Self::bytes_at`], as a server has it now.
+    pub fn bytes_now(&self, place: &Place) -> Result<Buffer> {
         self.names.look_again(place, Instant::now())?;
+        self.bytes_at(place)
+    }
+
+    /// Returns all bytes of the stored file at `place`.
+    pub fn bytes_at(&self, place: &Place) -> Result<Buffer> {
         let target = self.names.target(place.clone())?;
         match target.chunk() {
             Some((path, chunk)) => {

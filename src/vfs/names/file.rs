@@ -441,6 +441,9 @@ impl Unstored {
         if len == 0 {
             self.base = None;
             self.cut_by = None;
+            if let Condition::Unchanged(_) = self.condition {
+                self.condition = Condition::Always; // It is written anew, whatever it was.
+            }
         }
         self.touch();
         Ok(())

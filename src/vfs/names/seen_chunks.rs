@@ -13,28 +13,27 @@ use crate::array::Coords;
 use crate::bounded::{Bounded, Limits};
 use crate::metadata::NodePath;
 use crate::store::Version;
-use crate::sys;
-use crate::vfs::authors::{Processes, Thread};
+use crate::vfs::authors::Processes;
 
 /// The most chunks that are remembered.
 const MOST: usize = 1 << 14;
 
-/// The most threads that are remembered for one chunk.
-const MOST_THREADS: usize = 16;
+/// The most processes that are remembered for one chunk.
+const MOST_PROCESSES: usize = 16;
 
-/// The version of a chunk that a program has opened; `None` if there was no chunk.
+/// The version of a chunk that a program has read.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(test, derive(PartialEq))]
-pub struct SeenVersion(pub Option<Version>);
+pub struct SeenVersion(pub Version);
 
-/// A version that a thread has opened.
-type Opened = (u32, Instant, SeenVersion);
+/// A version that a process has read.
+type Read = (u32, Instant, SeenVersion);
 
-/// The chunks that programs have opened to read them.
+/// The chunks that programs have read.
 #[derive(Debug)]
 pub struct SeenChunks {
     /// A leaf lock.
-    chunks: Mutex<Bounded<(NodePath, Coords), Vec<Opened>>>,
+    chunks: Mutex<Bounded<(NodePath, Coords), Vec<Read>>>,
 }
 
 impl Default for SeenChunks {
@@ -44,33 +43,26 @@ impl Default for SeenChunks {
 }
 
 impl SeenChunks {
-    /// Notes that a thread has opened a chunk with this version.
-    pub fn note(&self, path: &NodePath, coords: &Coords, by: Thread, version: SeenVersion) {
-        let Some(thread) = by else { return };
+    /// Notes that programs read this version of a chunk. A version that does not tell whether the
+    /// chunk changes is of no use.
+    pub fn note(&self, path: &NodePath, coords: &Coords, by: &Processes, version: SeenVersion) {
+        let Some(processes) = by.known().filter(|_| version.0.holds(version.0)) else { return };
         let key = (path.clone(), coords.clone());
         let mut chunks = self.chunks.lock();
         let mut seen = chunks.remove(&key).unwrap_or_default();
-        seen.retain(|(known, ..)| *known != thread);
-        if seen.len() >= MOST_THREADS {
-            seen.remove(0);
-        }
-        seen.push((thread, Instant::now(), version));
+        seen.retain(|(known, ..)| !processes.contains(known));
+        seen.extend(processes.iter().map(|process| (*process, Instant::now(), version)));
+        let surplus = seen.len().saturating_sub(MOST_PROCESSES);
+        seen.drain(..surplus);
         drop(chunks.put(key, seen, 1));
     }
 
-    /// Notes that these programs have opened a chunk with this version, and not again since.
-    pub fn put_back(&self, path: &NodePath, coords: &Coords, by: &Processes, version: SeenVersion) {
-        for process in by.known().unwrap_or_default() {
-            self.note(path, coords, Some(*process), version);
-        }
-    }
-
-    /// Forgets the programs that have opened a chunk, because this mount removes it.
+    /// Forgets the programs that have read a chunk, because this mount removes it.
     pub fn forget(&self, path: &NodePath, coords: &Coords) {
         self.chunks.lock().remove(&(path.clone(), coords.clone()));
     }
 
-    /// Returns the version that the programs which write a chunk have opened last, within `time`.
+    /// Returns the version that the programs which write a chunk have read last, within `time`.
     pub fn take(
         &self,
         path: &NodePath,
@@ -79,14 +71,13 @@ impl SeenChunks {
         time: Duration,
     ) -> Option<SeenVersion> {
         let processes = by.known()?;
-        let seen = self.chunks.lock().remove(&(path.clone(), coords.clone()))?;
-        // `/proc` is read without the lock.
-        let is_theirs = |thread: u32| {
-            let is_of = |process: &u32| *process == thread || sys::is_thread_of(*process, thread);
-            processes.iter().any(is_of)
-        };
-        let recent = seen.into_iter().rev().filter(|(_, at, _)| at.elapsed() < time);
-        recent.filter(|(thread, ..)| is_theirs(*thread)).map(|(.., version)| version).next()
+        let mut chunks = self.chunks.lock();
+        let seen = chunks.get_mut(&(path.clone(), coords.clone()))?;
+        let is_theirs =
+            |(process, at, _): &Read| processes.contains(process) && at.elapsed() < time;
+        let last = seen.iter().rev().find(|read| is_theirs(read)).map(|(.., version)| *version);
+        seen.retain(|(process, ..)| !processes.contains(process));
+        last
     }
 }
 
@@ -95,27 +86,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_is_compared_once_with_what_its_program_has_opened_last() {
-        let (seen, own) = (SeenChunks::default(), std::process::id());
+    fn a_chunk_is_compared_once_with_what_its_program_has_read_last() {
+        let seen = SeenChunks::default();
         let (path, coords) = (NodePath::root(), Coords::new([1]));
-        let mut us = Processes::default();
-        us.note(Some(own));
-        let absent = SeenVersion(None);
+        let process = |number: u32| {
+            let mut processes = Processes::default();
+            processes.note(Some(number));
+            processes
+        };
+        let (us, others) = (process(std::process::id()), process(1));
+        let version = |number| SeenVersion(Version::settled([number; 4]));
         let minute = Duration::from_secs(60);
         let take = |by: &Processes, time| seen.take(&path, &coords, by, time);
         assert_eq!(take(&us, minute), None, "it has read nothing");
-        seen.note(&path, &coords, Some(own), absent);
-        assert_eq!(take(&us, minute), Some(absent));
+        seen.note(&path, &coords, &us, version(1));
+        seen.note(&path, &coords, &others, version(1));
+        seen.note(&path, &coords, &us, version(2));
+        assert_eq!(take(&us, minute), Some(version(2)));
         assert_eq!(take(&us, minute), None, "once");
-        seen.note(&path, &coords, Some(own), absent);
+        assert_eq!(take(&others, minute), Some(version(1)), "another program has read it, too");
+        seen.note(&path, &coords, &us, version(1));
         assert_eq!(take(&us, Duration::ZERO), None, "that was long ago");
-        seen.note(&path, &coords, Some(1), absent);
-        assert_eq!(take(&us, minute), None, "another program");
-        seen.note(&path, &coords, None, absent);
+        seen.note(&path, &coords, &Processes::default(), version(1));
         assert_eq!(take(&Processes::default(), minute), None);
-        for thread in 0..100 {
-            seen.note(&path, &coords, Some(thread), absent);
-        }
-        assert_eq!(seen.chunks.lock().peek(&(path, coords)).map(Vec::len), Some(MOST_THREADS));
+        seen.note(&path, &coords, &us, version(1));
+        seen.forget(&path, &coords);
+        assert_eq!(take(&us, minute), None);
     }
 }

@@ -108,6 +108,15 @@ impl SeenTexts {
         }
     }
 
+    /// Notes that a program of this mount has changed a metadata file in another way than by
+    /// writing it: programs that have read it may still remove it.
+    pub fn note_changed(&self, place: &Place) {
+        let mut files = self.files.lock();
+        for seen in files.get_mut(place).into_iter().flatten() {
+            seen.is_written = true;
+        }
+    }
+
     /// Whether these programs have read another text of a metadata file than `now`.
     pub fn is_outdated(&self, place: &Place, by: &Processes, now: &str) -> bool {
         let seen = self.last_seen(place, by);

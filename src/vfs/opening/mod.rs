@@ -147,7 +147,7 @@ impl Opener {
         // length and pages may be wrong.
         let is_known = !matches!(source, Source::Made(_)) && Arc::ptr_eq(&inode, known);
         let pages = if is_known { pages } else { Pages::None };
-        let handle = self.handles.insert(Handle { inode, access, source });
+        let handle = self.handles.insert(Handle { inode, access, source, reading: Arc::default() });
         Ok(Opened { handle, pages, backing: backing.filter(|_| is_known) })
     }
 
@@ -158,7 +158,10 @@ impl Opener {
         let is_changed = access == Access::Write && self.core.is_remote();
         let is_stored =
             access != Access::Truncate && matches!(place, Some(Place::StoredDocument(..)));
-        let Some(place) = place.filter(|_| is_changed || is_stored) else { return Ok(()) };
+        let is_here = || !matches!(inode.file().lock().content, Content::Stored);
+        let Some(place) = place.filter(|_| (is_changed || is_stored) && !is_here()) else {
+            return Ok(());
+        };
         let looked = match place {
             Place::View(path, _) => self.core.hierarchy.changes().look_again(path),
             Place::Chunk(..) | Place::Ordinary(..) | Place::StoredDocument(..) => {
@@ -229,7 +232,12 @@ impl Opener {
         file.openers += 1;
         drop(file);
         let source = Source::Backing(Arc::clone(&backing));
-        let handle = self.handles.insert(Handle { inode: Arc::clone(known), access, source });
+        let handle = self.handles.insert(Handle {
+            inode: Arc::clone(known),
+            access,
+            source,
+            reading: Arc::default(),
+        });
         Ok(Some(Opened { handle, pages: Pages::Drop, backing: Some(backing) }))
     }
 
@@ -289,7 +297,7 @@ impl Opener {
 
     pub fn end(&self, handle: u64) {
         // Remove the handle only after its bytes are where `sync` finds them without it.
-        let Ok(Handle { inode, access, source }) = self.handles.get(handle) else { return };
+        let Ok(Handle { inode, access, source, .. }) = self.handles.get(handle) else { return };
         self.contents.files.release_content(&inode, access, |file| {
             if let Source::Backing(_) = source {
                 file.passthrough.end(access);
@@ -302,7 +310,7 @@ impl Opener {
     /// Has zarrfs receive what a handle reads and writes, because the kernel has refused to use its
     /// new file.
     pub fn refuse_passthrough(&self, handle: u64) -> Result<()> {
-        let Handle { inode, access, source } = self.handles.get(handle)?;
+        let Handle { inode, access, source, .. } = self.handles.get(handle)?;
         let Source::Backing(backing) = source else { return Ok(()) };
         if backing.new_file().is_none() {
             return Ok(());

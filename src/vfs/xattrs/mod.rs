@@ -214,6 +214,9 @@ impl Xattrs {
         let _alone = self.core.alone()?;
         let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
         self.core.hierarchy.changes().edit_like(path, Some(seen), &edit).map_err(once)?;
+        for place in [Place::Document(path.clone()), Place::Attributes(path.clone())] {
+            self.names.seen_texts.note_changed(&place);
+        }
         let place = Place::Document(path.clone());
         if let Some(key) = self.contents.stored.key_of(&self.names.target(place.clone())?)? {
             self.contents.unsynced.changed(key);
