@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The time after which `zarrfs umount` reports that it is still waiting.
 const NOTICE: Duration = Duration::from_secs(5);
 
+/// How long a mount may be in use before that is an error.
+const BUSY_FOR_A_MOMENT: Duration = Duration::from_millis(500);
+
 /// How often to look whether the server works.
 pub const LOOK_FOR_SIGNS: Duration = Duration::from_millis(250);
 
@@ -418,7 +421,17 @@ pub fn now(mountpoint: &Path, busy: Busy) -> Result<(), Failure> {
         Busy::Refuse => UnmountFlags::empty(),
         Busy::Detach => UnmountFlags::DETACH,
     };
-    match unmount(mountpoint, flags) {
+    let started = Instant::now();
+    let unmounted = loop {
+        match unmount(mountpoint, flags) {
+            // `zarrfs status` and file managers look into each mount for a moment.
+            Err(Errno::BUSY) if started.elapsed() < BUSY_FOR_A_MOMENT => {
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+            unmounted => break unmounted,
+        }
+    };
+    match unmounted {
         Ok(()) => return Ok(()),
         Err(Errno::BUSY) => return Err(in_use(mountpoint)),
         Err(Errno::PERM) => {}

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 
 use super::access::{Access, Opened};
-use super::authors::HandleUse;
+use super::authors::{HandleUse, Processes};
 use super::contents::store::StoreReason;
 use super::names::attr::Attr;
-use super::names::file::{Write, slice};
+use super::names::file::{Content, Write, slice};
 use super::names::inode::Inode;
 use super::names::place::Place;
 use super::opening::handles::{Handle, Source};
@@ -115,8 +115,14 @@ impl Vfs {
             && matches!(handle.inode.place(), Some(Place::Chunk(..)))
             && self.contents.chunks.shows_old_chunks()
         {
-            handle.reading.note_opener(by.thread);
-            self.note_reads(&handle);
+            let mut program = Processes::default();
+            program.note(by.thread);
+            // There is one opener.
+            let _set_before = handle.reader.set(program);
+            // The kernel may have its pages. One that may write need not read.
+            if handle.access == Access::Read {
+                self.note_reads(&handle);
+            }
         }
         if let (Access::Read | Access::Write, Some(Place::StoredDocument(path, key))) =
             (handle.access, handle.inode.place())
@@ -143,13 +149,19 @@ impl Vfs {
         }
     }
 
-    /// Notes the version of a chunk that a program reads, as soon as that is known.
+    /// Notes the version of a chunk that a program reads.
     fn note_reads(&self, handle: &Handle) {
-        let Some(by) = handle.reading.awaited() else { return };
+        let Some(by) = handle.reader.get() else { return };
         let Some(Place::Chunk(path, coords)) = handle.inode.place() else { return };
-        let pages = handle.inode.file().lock().seen;
-        if self.contents.chunks.note_reader(&path, &coords, by, pages) {
-            handle.reading.note_done();
+        let file = handle.inode.file().lock();
+        let pages = match (&handle.source, &file.passthrough.backing) {
+            (Source::Backing(_), Some((seen, _))) => seen.map(|(version, _)| version),
+            _ => file.seen,
+        };
+        let is_unstored = matches!(file.content, Content::Unstored(_));
+        drop(file);
+        if !is_unstored {
+            self.contents.chunks.note_reader(&path, &coords, by, pages);
         }
     }
 

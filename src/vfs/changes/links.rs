@@ -33,7 +33,7 @@ impl Renames {
                 unstored.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?
             }
             Content::Stored | Content::Detached(_) | Content::Open(_) => {
-                self.contents.stored.bytes_at(from)?
+                self.contents.stored.bytes_now(from)?
             }
         };
         drop(file);

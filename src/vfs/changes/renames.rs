@@ -81,7 +81,11 @@ impl Renames {
         self.names.keep_parent(place)?;
         // The store may have no directory for the chunk any more as soon as it is erased.
         self.names.remember_chunk_dirs(place);
-        if !file.is_only_here() {
+        let is_replaced = match &file.content {
+            Content::Unstored(unstored) => self.is_replaced(unstored, place)?,
+            _ => false,
+        };
+        if !file.is_only_here() && !is_replaced {
             self.erase(place)?;
         }
         self.contents.files.detach(&mut file, kept);

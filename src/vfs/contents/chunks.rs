@@ -69,16 +69,12 @@ impl ChunkWriter {
         self.latest.check_accepted(path, by)?;
         self.check_seen(path, &chunk.array, by)?;
         let seen = self.names.seen_chunks.take(path, &chunk.coords, by, self.ttl());
-        let is_whole = written.base.is_none();
-        let checked =
-            seen.filter(|_| is_whole).map_or(Ok(()), |seen| self.check_current(chunk, seen));
-        let stored = checked.and_then(|()| self.store_known(path, chunk, written, by));
-        stored.inspect_err(|_| {
-            if let Some(seen) = seen {
-                // It has not read the chunk again since.
-                self.names.seen_chunks.note(path, &chunk.coords, by, seen);
-            }
-        })
+        if let Some(seen) = seen.filter(|_| written.base.is_none()) {
+            self.check_current(path, chunk, seen)?;
+        }
+        let stored = self.store_known(path, chunk, written, by)?;
+        self.names.seen_chunks.forget(path, &chunk.coords);
+        Ok(stored)
     }
 
     fn store_known(
@@ -130,33 +126,38 @@ impl ChunkWriter {
     }
 
     /// Notes that programs read a chunk, which may be older than that of the server. `pages` is the
-    /// version that the kernel has. Returns `false` if it is not known what they read.
+    /// version that the kernel has.
     pub fn note_reader(
         &self,
         path: &NodePath,
         coords: &Coords,
         by: &Processes,
         pages: Option<Version>,
-    ) -> bool {
+    ) {
         // Reading it reports an error.
-        let Ok(array) = self.core.shown_array_at(path, coords.indices()) else { return false };
+        let Ok(array) = self.core.shown_array_at(path, coords.indices()) else { return };
         if self.core.cache.is_pending(&array, coords) {
-            return true; // It is that of this mount.
+            return self.names.seen_chunks.forget(path, coords); // It is that of this mount.
         }
         let cached = || self.core.cache.peek(&array, coords).map(|chunk| chunk.stat.version);
-        let Some(version) = pages.or_else(cached) else { return false };
-        self.names.seen_chunks.note(path, coords, by, SeenVersion(version));
-        true
+        let shows_fill = || {
+            let is_absent = array.stat(coords).is_ok_and(|stat| stat.is_none());
+            self.names.zarr2.shows_fill(path, &array) && is_absent
+        };
+        let version = pages.or_else(cached);
+        if version.is_some() || shows_fill() {
+            self.names.seen_chunks.note(path, coords, by, version);
+        }
     }
 
     /// Fails if a program writes a whole chunk after it has read an older one: it would undo what
     /// another program has stored before.
-    fn check_current(&self, chunk: &ChunkRef, SeenVersion(seen): SeenVersion) -> Result<()> {
+    fn check_current(&self, path: &NodePath, chunk: &ChunkRef, seen: SeenVersion) -> Result<()> {
         let ChunkRef { array, coords } = chunk;
-        let is_seen = |chunk: &Chunk| seen.holds(chunk.stat.version);
+        let is_seen = |it: &Chunk| seen.version.is_some_and(|seen| seen.holds(it.stat.version));
         let before = self.core.cache.peek(array, coords).filter(is_seen);
         let stat = self.core.hierarchy.store().stat_since(&array.key(coords)?, Instant::now())?;
-        if stat.is_some_and(|stat| seen.holds(stat.version)) {
+        if Version::holds_of(seen.version, stat.map(|stat| stat.version)) {
             return Ok(());
         }
         // The version is that of the whole shard.
@@ -168,6 +169,10 @@ impl ChunkWriter {
             Some(before) if is_same(&before)? => Ok(()),
             None if array.is_sharded() => Ok(()),
             _ => {
+                if stat.is_some() {
+                    // The program has not read it again since.
+                    self.names.seen_chunks.put_back(path, coords, seen);
+                }
                 let detail = "another program has stored the chunk since this one has read it: \
                               read it again";
                 Err(Error::new(Kind::Stale, detail).at(array.key(coords)?))
@@ -478,6 +483,7 @@ impl ChunkWriter {
             versions = self.stored.set_value_modified(&target, &key, modified).map(Some)?;
         }
         for Stored { coords, was, now, .. } in chunks {
+            self.names.seen_chunks.forget(path, coords);
             let place = Place::Chunk(path.clone(), coords.clone());
             let Some(inode) = self.names.inodes.known_at(&place) else { continue };
             let stored = now.map(|stat| stat.version);

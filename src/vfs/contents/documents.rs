@@ -72,7 +72,12 @@ impl DocumentWriter {
         let stored = self.store_by(&node, seen, written, by);
         match &stored {
             // The chunks before it are what it says.
-            Ok(()) => self.chunks.latest.forget(path),
+            Ok(()) => {
+                self.chunks.latest.forget(path);
+                for process in by.known().unwrap_or_default() {
+                    self.chunks.latest.note_looked(path, Some(*process));
+                }
+            }
             Err(error) if error.kind() == Kind::Invalid && self.is_another(&node, written) => {
                 self.chunks.latest.note_refused(path, by);
             }

@@ -238,7 +238,6 @@ impl Latest {
         let mut known = self.known.lock();
         known.arrays.remove(path);
         known.refused.retain(|(at, ..)| at != path);
-        known.kept.retain(|(at, ..)| at != path);
     }
 }
 

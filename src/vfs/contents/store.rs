@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::files::Files;
 use crate::cache::NewChunk;
 use crate::error::{At, Error, Kind, Result};
+use crate::hierarchy::Wanted;
 use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{Condition, FileUse, Ownership, Stamp, Version};
 use crate::vfs::authors::Processes;
@@ -344,10 +345,12 @@ impl Files {
                 self.documents.store_zarr2(place, shown, &bytes, &by.authors)?;
             }
             Place::StoredDocument(path, key) => {
+                let document = Place::Document(path.clone());
+                let before = self.names.zarr2.shown_at(&document, Wanted::Text);
                 self.documents.store_stored_document(path, key, &bytes, &by.authors)?;
                 self.documents.invalidate_document(path);
-                for place in [Place::Document(path.clone()), Place::Attributes(path.clone())] {
-                    self.names.seen_texts.note_changed(&place);
+                if let Ok(before) = before {
+                    self.names.seen_texts.note_changed(&document, &before);
                 }
                 for process in by.authors.known().unwrap_or_default() {
                     self.documents.note_stored_reader(path, key, Some(*process));

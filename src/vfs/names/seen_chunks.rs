@@ -21,19 +21,21 @@ const MOST: usize = 1 << 14;
 /// The most processes that are remembered for one chunk.
 const MOST_PROCESSES: usize = 16;
 
-/// The version of a chunk that a program has read.
+/// The version of a chunk that a process has read, and when.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(test, derive(PartialEq))]
-pub struct SeenVersion(pub Version);
-
-/// A version that a process has read.
-type Read = (u32, Instant, SeenVersion);
+pub struct SeenVersion {
+    process: u32,
+    at: Instant,
+    /// `None` if there was no chunk, and the mount showed the fill value.
+    pub version: Option<Version>,
+}
 
 /// The chunks that programs have read.
 #[derive(Debug)]
 pub struct SeenChunks {
     /// A leaf lock.
-    chunks: Mutex<Bounded<(NodePath, Coords), Vec<Read>>>,
+    chunks: Mutex<Bounded<(NodePath, Coords), Vec<SeenVersion>>>,
 }
 
 impl Default for SeenChunks {
@@ -45,19 +47,28 @@ impl Default for SeenChunks {
 impl SeenChunks {
     /// Notes that programs read this version of a chunk. A version that does not tell whether the
     /// chunk changes is of no use.
-    pub fn note(&self, path: &NodePath, coords: &Coords, by: &Processes, version: SeenVersion) {
-        let Some(processes) = by.known().filter(|_| version.0.holds(version.0)) else { return };
-        let key = (path.clone(), coords.clone());
-        let mut chunks = self.chunks.lock();
-        let mut seen = chunks.remove(&key).unwrap_or_default();
-        seen.retain(|(known, ..)| !processes.contains(known));
-        seen.extend(processes.iter().map(|process| (*process, Instant::now(), version)));
-        let surplus = seen.len().saturating_sub(MOST_PROCESSES);
-        seen.drain(..surplus);
-        drop(chunks.put(key, seen, 1));
+    pub fn note(&self, path: &NodePath, coords: &Coords, by: &Processes, version: Option<Version>) {
+        let is_usable = version.is_none_or(|it| it.holds(it) && !it.is_unstored());
+        for process in by.known().filter(|_| is_usable).unwrap_or_default() {
+            let seen = SeenVersion { process: *process, at: Instant::now(), version };
+            self.put_back(path, coords, seen);
+        }
     }
 
-    /// Forgets the programs that have read a chunk, because this mount removes it.
+    /// Notes again what [`Self::take`] has returned, since its program has not stored the chunk.
+    pub fn put_back(&self, path: &NodePath, coords: &Coords, seen: SeenVersion) {
+        let key = (path.clone(), coords.clone());
+        let mut chunks = self.chunks.lock();
+        let mut all = chunks.remove(&key).unwrap_or_default();
+        all.retain(|known| known.process != seen.process);
+        all.push(seen);
+        let surplus = all.len().saturating_sub(MOST_PROCESSES);
+        all.drain(..surplus);
+        drop(chunks.put(key, all, 1));
+    }
+
+    /// Forgets the programs that have read a chunk, because this mount changes it: they are as any
+    /// two programs on one file.
     pub fn forget(&self, path: &NodePath, coords: &Coords) {
         self.chunks.lock().remove(&(path.clone(), coords.clone()));
     }
@@ -72,12 +83,11 @@ impl SeenChunks {
     ) -> Option<SeenVersion> {
         let processes = by.known()?;
         let mut chunks = self.chunks.lock();
-        let seen = chunks.get_mut(&(path.clone(), coords.clone()))?;
-        let is_theirs =
-            |(process, at, _): &Read| processes.contains(process) && at.elapsed() < time;
-        let last = seen.iter().rev().find(|read| is_theirs(read)).map(|(.., version)| *version);
-        seen.retain(|(process, ..)| !processes.contains(process));
-        last
+        let all = chunks.get_mut(&(path.clone(), coords.clone()))?;
+        let is_theirs = |seen: &&SeenVersion| processes.contains(&seen.process);
+        let last = all.iter().rev().find(is_theirs).copied();
+        all.retain(|seen| !processes.contains(&seen.process));
+        last.filter(|seen| seen.at.elapsed() < time)
     }
 }
 
@@ -95,9 +105,9 @@ mod tests {
             processes
         };
         let (us, others) = (process(std::process::id()), process(1));
-        let version = |number| SeenVersion(Version::settled([number; 4]));
+        let version = |number| Some(Version::settled([number; 4]));
         let minute = Duration::from_secs(60);
-        let take = |by: &Processes, time| seen.take(&path, &coords, by, time);
+        let take = |by: &Processes, time| seen.take(&path, &coords, by, time).map(|it| it.version);
         assert_eq!(take(&us, minute), None, "it has read nothing");
         seen.note(&path, &coords, &us, version(1));
         seen.note(&path, &coords, &others, version(1));

@@ -108,11 +108,12 @@ impl SeenTexts {
         }
     }
 
-    /// Notes that a program of this mount has changed a metadata file in another way than by
-    /// writing it: programs that have read it may still remove it.
-    pub fn note_changed(&self, place: &Place) {
+    /// Notes that a program of this mount has changed a metadata file, which was `before`, in
+    /// another way than by writing it: programs that have read that may still remove it.
+    pub fn note_changed(&self, place: &Place, before: &str) {
         let mut files = self.files.lock();
-        for seen in files.get_mut(place).into_iter().flatten() {
+        let all = files.get_mut(place).into_iter().flatten();
+        for seen in all.filter(|seen| *seen.text == *before) {
             seen.is_written = true;
         }
     }

@@ -1,7 +1,7 @@
 //! The handles of open files.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::limits;
 use crate::metadata::NodePath;
 use crate::vfs::access::Access;
-use crate::vfs::authors::{Processes, Thread};
+use crate::vfs::authors::Processes;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 use crate::vfs::reader::open_view::OpenView;
@@ -26,34 +26,8 @@ pub(in crate::vfs) struct Handle {
     pub inode: Arc<Inode>,
     pub access: Access,
     pub source: Source,
-    pub reading: Arc<Reading>,
-}
-
-/// Whether it is known what a program reads of a chunk on a server.
-#[derive(Debug, Default)]
-pub(in crate::vfs) struct Reading {
-    /// The program that opened it.
-    by: OnceLock<Processes>,
-    is_done: AtomicBool,
-}
-
-impl Reading {
-    /// Notes the program that has opened it. The thread must wait for the answer.
-    pub fn note_opener(&self, by: Thread) {
-        let mut program = Processes::default();
-        program.note(by);
-        // There is one opener.
-        let _set_before = self.by.set(program);
-    }
-
-    /// Returns the program, until it is known what it reads.
-    pub fn awaited(&self) -> Option<&Processes> {
-        self.by.get().filter(|_| !self.is_done.load(Ordering::Relaxed))
-    }
-
-    pub fn note_done(&self) {
-        self.is_done.store(true, Ordering::Relaxed);
-    }
+    /// The program that reads a chunk of a server with it.
+    pub reader: Arc<OnceLock<Processes>>,
 }
 
 /// Where a handle reads from.

@@ -147,7 +147,7 @@ impl Opener {
         // length and pages may be wrong.
         let is_known = !matches!(source, Source::Made(_)) && Arc::ptr_eq(&inode, known);
         let pages = if is_known { pages } else { Pages::None };
-        let handle = self.handles.insert(Handle { inode, access, source, reading: Arc::default() });
+        let handle = self.handles.insert(Handle { inode, access, source, reader: Arc::default() });
         Ok(Opened { handle, pages, backing: backing.filter(|_| is_known) })
     }
 
@@ -236,7 +236,7 @@ impl Opener {
             inode: Arc::clone(known),
             access,
             source,
-            reading: Arc::default(),
+            reader: Arc::default(),
         });
         Ok(Some(Opened { handle, pages: Pages::Drop, backing: Some(backing) }))
     }

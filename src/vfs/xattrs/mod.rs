@@ -16,7 +16,7 @@ use super::core::{Core, once};
 use super::names::Names;
 use super::names::place::Place;
 use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::Node;
+use crate::hierarchy::{Node, Wanted};
 use crate::json as lenient;
 use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
@@ -212,12 +212,13 @@ impl Xattrs {
     fn edit_attribute(&self, seen: &Node, name: String, value: Option<Value>) -> Result<()> {
         let path = seen.path();
         let _alone = self.core.alone()?;
+        let before = self.core.hierarchy.shown().text_of(seen, Wanted::Text);
         let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
         self.core.hierarchy.changes().edit_like(path, Some(seen), &edit).map_err(once)?;
-        for place in [Place::Document(path.clone()), Place::Attributes(path.clone())] {
-            self.names.seen_texts.note_changed(&place);
-        }
         let place = Place::Document(path.clone());
+        if let Ok(before) = before {
+            self.names.seen_texts.note_changed(&place, &before);
+        }
         if let Some(key) = self.contents.stored.key_of(&self.names.target(place.clone())?)? {
             self.contents.unsynced.changed(key);
         }
