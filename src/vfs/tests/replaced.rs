@@ -139,6 +139,8 @@ pub(super) struct Pair {
     is_sharded: bool,
     number: u64,
     attribute: u64,
+    /// Whether the mount has made a directory where no node was.
+    is_made: bool,
 }
 
 impl Pair {
@@ -151,7 +153,7 @@ impl Pair {
             Hierarchy::open(place.mine.clone(), Some(Dialect::V3), options).expect("opens");
         let options = Options { writeback, writeback_delay: LONG, ..Options::default() };
         let mine = Arc::new(Vfs::new(hierarchy, options));
-        let pair = Self { place, mine, is_sharded, number: 0, attribute: 0 };
+        let pair = Self { place, mine, is_sharded, number: 0, attribute: 0, is_made: false };
         pair.shown("a").expect("it is cached");
         pair
     }
@@ -314,6 +316,7 @@ impl Pair {
         let after = self.place.values();
         let changes = changed(&before, &after);
         let context = format!("{step:?} {done:?}: {changes:?}\nstored {stored:?}\nshown {shown:?}");
+        self.is_made = (self.is_made || stored.is_none()) && !is_seen;
         if stored.is_none() {
             // Files may be made where no node is, and be written again.
             let is_of_others =
@@ -327,6 +330,11 @@ impl Pair {
             // A group may get files, but keeps what it has.
             let is_group = stored.is_some_and(|stored| stored["node_type"] == "group");
             let is_new = |key: &String| is_group && !before.contains_key(key);
+            // `rm -r` and `setxattr` of a directory that this mount has made change a node that
+            // another program has put there since (docs/reliability.md).
+            if self.is_made && matches!(step, Step::Remove | Step::Attribute(true)) {
+                return;
+            }
             assert!(changes.iter().all(is_new), "it was done to another node: {context}");
             return;
         }
