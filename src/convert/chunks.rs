@@ -19,7 +19,7 @@ use crate::cache::ChunkCache;
 use crate::error::{At, Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::parallel;
-use crate::store::{ByteRange, Key, Stat, Store, Value};
+use crate::store::{ByteRange, Condition, Key, Stat, Store, Value};
 
 /// The number of values to sync at a time.
 const SYNCED: usize = 4096;
@@ -103,6 +103,18 @@ fn stored_units<'w>(work: &Work<'w>, watch: &dyn Watch) -> Result<Units<'w>> {
     }
 }
 
+/// Says more of the error of a put on the condition that there is no such value.
+fn stored_by_another(error: Error) -> Error {
+    match error.kind() {
+        Kind::Exists | Kind::Stale => {
+            let detail = "another program has stored it during the copy, and it stays: copy to a \
+                          place where nothing else writes";
+            Error::new(Kind::Busy, detail)
+        }
+        _ => error,
+    }
+}
+
 struct Work<'w> {
     chunks: &'w Chunks,
     store: &'w Store,
@@ -155,7 +167,7 @@ impl Work<'_> {
                 // A shard keeps inner chunks that are not written to it.
                 self.store.write()?.erase_values(std::slice::from_ref(&key))?;
             }
-            if self.make(&inner).at(&key)? {
+            if self.make(&inner).map_err(stored_by_another).at(&key)? {
                 Copied::add(&self.copied.stored, 1);
                 self.sync_later(key)?;
             }
@@ -215,7 +227,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Stores these chunks of a stored value. Returns whether any had to be stored.
+    /// Stores these chunks of a stored value, which is not there. Returns whether any had to be
+    /// stored.
     fn make(&self, inner: &[Coords]) -> Result<bool> {
         match self.chunks.form {
             Form::Encoded => self.copy_encoded(inner),
@@ -253,7 +266,11 @@ impl Work<'_> {
             };
             // For elements of variable length only decoding tells the length.
             self.count(self.dest().chunk_len(coords)?.exactly().unwrap_or(value.stat.len));
-            changes.push(Change::set(coords.clone(), value.bytes));
+            changes.push(Change {
+                coords: coords.clone(),
+                value: Some(vec![value.bytes.into()]),
+                condition: Condition::Absent,
+            });
         }
         let any = !changes.is_empty();
         if any {
@@ -280,13 +297,13 @@ impl Work<'_> {
         for coords in inner {
             if let Some(decoded) = self.elements(coords)? {
                 self.count(u64::try_from(decoded.len()).unwrap_or(u64::MAX));
-                changes.push((coords.clone(), Some(decoded)));
+                changes.push((coords.clone(), Some(decoded), Condition::Absent));
             }
         }
         let any = !changes.is_empty();
         if any {
             self.watch.before_storing()?;
-            Current::made_here(self.dest()).write_chunks(changes, FillChunks::Store)?;
+            Current::made_here(self.dest()).write_chunks_if(changes, FillChunks::Store)?;
         }
         Ok(any)
     }

@@ -7,9 +7,18 @@ use super::*;
 use crate::array::FillChunks;
 use crate::error::Word;
 use crate::hierarchy::Options;
-use crate::metadata::Dialect;
+use crate::metadata::{Dialect, Policy, Shards};
 use crate::store::Store;
 use crate::store::directory::{DirectoryStore, Durability};
+
+const OPTIONS: CopyOptions = CopyOptions {
+    threads: 1,
+    verify: Verify::None,
+    state: TargetState::Fresh,
+    fill_chunks: FillChunks::Store,
+    target: Target::Directory,
+    cache_len: 1 << 20,
+};
 
 struct Silent;
 
@@ -41,22 +50,27 @@ fn replace(file: &Path, bytes: &[u8]) {
     fs::rename(&new, file).expect("renamed");
 }
 
+/// Makes an array of two chunks.
+fn array_of_two(dir: &Path) {
+    fs::create_dir_all(dir.join("c")).expect("made");
+    let document = r#"{"zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0, "codecs": [{"name": "bytes"}], "attributes": {}}"#;
+    fs::write(dir.join("zarr.json"), document).expect("written");
+    for index in 0..2 {
+        fs::write(dir.join(format!("c/{index}")), [1; 4]).expect("written");
+    }
+}
+
 /// Copies an array of two chunks. Before each survey but the first, replaces the chunk `c/1` by
 /// four elements of the next value in `values`. Returns that chunk of the copy, and whether the
 /// conversion reports that the array keeps changing.
 fn copied(values: &[u8]) -> (Vec<u8>, bool) {
     let place = tempfile::tempdir().expect("a directory");
     let (source_dir, dest_dir) = (place.path().join("source"), place.path().join("dest"));
-    fs::create_dir_all(source_dir.join("c")).expect("made");
+    array_of_two(&source_dir);
     fs::create_dir(&dest_dir).expect("made");
-    let document = r#"{"zarr_format": 3, "node_type": "array", "shape": [8], "data_type": "uint8",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": 0, "codecs": [{"name": "bytes"}], "attributes": {}}"#;
-    fs::write(source_dir.join("zarr.json"), document).expect("written");
-    for index in 0..2 {
-        fs::write(source_dir.join(format!("c/{index}")), [1; 4]).expect("written");
-    }
     let (source, dest) = (open(&source_dir, None), open(&dest_dir, Some(Dialect::V3)));
     let root = NodePath::root();
     let plan = plan(&source, &root, &dest, &Requested::default(), &|| false).expect("a plan");
@@ -69,16 +83,8 @@ fn copied(values: &[u8]) -> (Vec<u8>, bool) {
         }
         survey()
     };
-    let options = CopyOptions {
-        threads: 1,
-        verify: Verify::None,
-        state: TargetState::Fresh,
-        fill_chunks: FillChunks::Store,
-        target: Target::Directory,
-        cache_len: 1 << 20,
-    };
     let first = survey().expect("a survey");
-    let copied = run(&dest, &plan, &first, &options, &Silent, &survey_again).expect("copied");
+    let copied = run(&dest, &plan, &first, &OPTIONS, &Silent, &survey_again).expect("copied");
     let stored = fs::read(dest_dir.join("c/1")).expect("a chunk");
     (stored, !copied.changing.is_empty())
 }
@@ -124,4 +130,53 @@ fn a_continued_copy_knows_what_was_passed_over_before() {
 fn a_source_with_only_new_inode_numbers_is_not_reported_as_changing() {
     assert_eq!(copied(&[1, 1]), (vec![1; 4], false));
     assert_eq!(copied(&[2, 2]), (vec![2; 4], false));
+}
+
+/// Stores a chunk of another program just before the copy stores the first one.
+struct Preceded(std::path::PathBuf);
+
+impl Watch for Preceded {
+    fn begin(&self, _: &NodePath, _: u64) {}
+
+    fn advance(&self) {}
+
+    fn go_on_without(&self, _: &Error) -> bool {
+        false
+    }
+
+    fn before_storing(&self) -> Result<()> {
+        fs::create_dir_all(self.0.parent().expect("a chunk")).expect("made");
+        fs::write(&self.0, "theirs").expect("written");
+        Ok(())
+    }
+
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_copy_replaces_no_chunk_that_another_program_stores_meanwhile() {
+    let codecs = |text| Some(Policy::parse_codecs(text).expect("codecs"));
+    let shards = Some(Shards::Shape(vec![8]));
+    for requested in [
+        Requested::default(),
+        Requested { codecs: codecs("gzip"), ..Requested::default() },
+        Requested { shards, ..Requested::default() },
+    ] {
+        let place = tempfile::tempdir().expect("a directory");
+        let (source_dir, dest_dir) = (place.path().join("source"), place.path().join("dest"));
+        array_of_two(&source_dir);
+        fs::create_dir(&dest_dir).expect("made");
+        let (source, dest) = (open(&source_dir, None), open(&dest_dir, Some(Dialect::V3)));
+        let root = NodePath::root();
+        let plan = plan(&source, &root, &dest, &requested, &|| false).expect("a plan");
+        let survey = || Survey::of(&plan, &Silent);
+        let theirs = dest_dir.join("c/0");
+        let watch = Preceded(theirs.clone());
+        let first = survey().expect("a survey");
+        let refused = run(&dest, &plan, &first, &OPTIONS, &watch, &survey).expect_err("refused");
+        assert!(refused.to_string().contains("c/0: another program has stored it"), "{refused}");
+        assert_eq!(fs::read(theirs).expect("there"), b"theirs");
+    }
 }

@@ -59,6 +59,15 @@ struct NewIndex {
     shard_len: u64,
 }
 
+/// Returns the condition of a shard all of whose chunks are replaced, if that needs no index.
+fn condition_of_all(conditions: &[(usize, Condition)]) -> Option<Condition> {
+    if conditions.iter().all(|(_, it)| matches!(it, Condition::Always)) {
+        return Some(Condition::Always);
+    }
+    let are_new = conditions.iter().all(|(_, it)| matches!(it, Condition::Absent));
+    are_new.then_some(Condition::Absent)
+}
+
 impl Sharded {
     /// Applies `changes` once; [`Kind::Stale`] or [`Kind::Exists`] if another program changes a
     /// shard in the meantime.
@@ -108,10 +117,11 @@ impl Sharded {
                 (self.level.slot_of(&change.coords), Given { arrival, value: change.value })
             });
             let slots: Slots = given.collect();
-            let unconditional = conditions.iter().all(|(_, c)| matches!(c, Condition::Always));
-            if unconditional && self.replaces_all(&shard, &slots) {
+            if let Some(condition) = condition_of_all(&conditions)
+                && self.replaces_all(&shard, &slots)
+            {
                 let mut whole = self.changed_shard(&shard, slots, None)?;
-                whole.change.condition = Condition::Always;
+                whole.change.condition = condition;
                 planned.push(whole);
             } else {
                 partial.push((shard, slots, conditions));

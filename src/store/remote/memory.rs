@@ -37,6 +37,8 @@ pub(crate) struct MemoryServer {
     pub(crate) delay: Mutex<Duration>,
     /// Whether it ignores the conditions of puts.
     pub(crate) ignores_conditions: AtomicBool,
+    /// Whether no request reaches it.
+    pub(crate) is_away: AtomicBool,
     /// Whether it refuses to list keys.
     pub(crate) refuses_lists: AtomicBool,
     /// Whether it lists as web servers do: one directory at a time, without dotted names.
@@ -61,6 +63,7 @@ impl MemoryServer {
             page,
             delay: Mutex::default(),
             ignores_conditions: AtomicBool::new(false),
+            is_away: AtomicBool::new(false),
             refuses_lists: AtomicBool::new(false),
             is_web: AtomicBool::new(false),
             lacks_versions: AtomicBool::new(false),
@@ -98,6 +101,9 @@ impl MemoryServer {
 
     fn answer<T: Send + 'static>(&self, made: Made, answer: Result<T>, report: Report<T>) {
         self.made.lock().push(made);
+        let is_away = self.is_away.load(Ordering::Relaxed);
+        let away = || Err(Error::new(Kind::Os(libc::EIO), "the server is away"));
+        let answer = if is_away { away() } else { answer };
         let now = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
         self.most.fetch_max(now, Ordering::Relaxed);
         let (delay, under_way) = (*self.delay.lock(), Arc::clone(&self.under_way));
@@ -166,7 +172,11 @@ impl Server for MemoryServer {
         let is_ignored = self.ignores_conditions.load(Ordering::Relaxed);
         let condition = if is_ignored { Condition::Always } else { condition };
         let pieces: Vec<Piece> = bytes.into_iter().map(Piece::New).collect();
-        let put = self.store.set(key, &pieces, condition);
+        let put = if self.is_away.load(Ordering::Relaxed) {
+            Err(Error::new(Kind::Os(libc::EIO), "the server is away"))
+        } else {
+            self.store.set(key, &pieces, condition)
+        };
         self.answer(Made::Put(key.as_str().to_owned()), put, report);
     }
 

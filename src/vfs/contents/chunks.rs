@@ -19,7 +19,7 @@ use super::latest::Latest;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use crate::array::{Array, ChunkRef, Coords, Current};
-use crate::cache::{Chunk, Due, NewChunk, PutChunk, Stored};
+use crate::cache::{Base, Chunk, Due, NewChunk, PutChunk, Stored};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::{NodeKind, NodePath, merge};
@@ -68,13 +68,37 @@ impl ChunkWriter {
     ) -> Result<PutChunk> {
         self.latest.check_accepted(path, by)?;
         self.check_seen(path, &chunk.array, by)?;
-        let seen = self.names.seen_chunks.take(path, &chunk.coords, by, self.ttl());
-        if let Some(seen) = seen.filter(|_| written.base.is_none()) {
-            self.check_current(path, chunk, seen)?;
+        let seen_chunks = &self.names.seen_chunks;
+        let seen = seen_chunks.take(path, &chunk.coords, by, self.ttl());
+        let seen = seen.filter(|_| written.base.is_none());
+        let base = match seen {
+            Some(seen) => self.check_current(path, chunk, seen),
+            None => Ok(written.base.clone()),
+        };
+        let stored =
+            base.and_then(|base| self.store_known(path, chunk, Written { base, ..written }, by));
+        match (&stored, seen) {
+            (Ok(_), _) => seen_chunks.forget(path, &chunk.coords),
+            (Err(error), Some(seen)) if error.kind() != Kind::Stale => {
+                seen_chunks.put_back(path, &chunk.coords, seen.renewed());
+            }
+            (Err(_), _) => (),
         }
-        let stored = self.store_known(path, chunk, written, by)?;
-        self.names.seen_chunks.forget(path, &chunk.coords);
-        Ok(stored)
+        stored
+    }
+
+    /// Returns the chunk that the programs `by` have read before they wrote this one, which could
+    /// not be stored: if another program stores it before it is, their changes are merged.
+    pub fn base_seen(&self, path: &NodePath, chunk: &ChunkRef, by: &Processes) -> Option<Base> {
+        let seen = self.names.seen_chunks.take(path, &chunk.coords, by, self.ttl())?;
+        match seen.version {
+            None => Some(Base::Absent),
+            Some(version) => {
+                let before = self.core.cache.peek(&chunk.array, &chunk.coords)?;
+                let is_seen = version.holds(before.stat.version);
+                is_seen.then(|| Base::Stored(before.bytes, version))
+            }
+        }
     }
 
     fn store_known(
@@ -151,14 +175,30 @@ impl ChunkWriter {
     }
 
     /// Fails if a program writes a whole chunk after it has read an older one: it would undo what
-    /// another program has stored before.
-    fn check_current(&self, path: &NodePath, chunk: &ChunkRef, seen: SeenVersion) -> Result<()> {
+    /// another program has stored before. Returns the chunk that it has read, if the server can
+    /// compare that with its own when the chunk is stored.
+    fn check_current(
+        &self,
+        path: &NodePath,
+        chunk: &ChunkRef,
+        seen: SeenVersion,
+    ) -> Result<Option<Base>> {
         let ChunkRef { array, coords } = chunk;
         let is_seen = |it: &Chunk| seen.version.is_some_and(|seen| seen.holds(it.stat.version));
         let before = self.core.cache.peek(array, coords).filter(is_seen);
-        let stat = self.core.hierarchy.store().stat_since(&array.key(coords)?, Instant::now())?;
+        let store = self.core.hierarchy.store();
+        let stat = store.stat_since(&array.key(coords)?, Instant::now())?;
         if Version::holds_of(seen.version, stat.map(|stat| stat.version)) {
-            return Ok(());
+            let is_compared = match store.write()?.check_conditions() {
+                Err(error) if error.kind() != Kind::Unsupported => return Err(error),
+                checked => checked.is_ok(),
+            };
+            let base = match (stat, before) {
+                (None, _) => Some(Base::Absent),
+                (Some(stat), Some(before)) => Some(Base::Stored(before.bytes, stat.version)),
+                (Some(_), None) => None,
+            };
+            return Ok(base.filter(|_| is_compared));
         }
         // The version is that of the whole shard.
         let is_same = |before: &Chunk| {
@@ -166,8 +206,8 @@ impl ChunkWriter {
             now.map(|now| now.is_some_and(|now| now.bytes == before.bytes))
         };
         match before {
-            Some(before) if is_same(&before)? => Ok(()),
-            None if array.is_sharded() => Ok(()),
+            Some(before) if is_same(&before)? => Ok(None),
+            None if array.is_sharded() => Ok(None),
             _ => {
                 if stat.is_some() {
                     // The program has not read it again since.

@@ -55,6 +55,7 @@ impl Files {
             return Ok(false);
         }
         let Written { bytes, base, modified, .. } = unstored.written();
+        let base = base.or_else(|| self.chunks.base_seen(path, chunk, &file.authors));
         let limit = chunk.array.chunk_len(&chunk.coords)?.longest();
         let stamp = bytes.stamp();
         let new = NewChunk { bytes: Some(bytes.to_buffer(limit)?), base };

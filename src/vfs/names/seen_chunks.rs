@@ -31,6 +31,14 @@ pub struct SeenVersion {
     pub version: Option<Version>,
 }
 
+impl SeenVersion {
+    /// Returns the version as one that was read just now.
+    #[must_use]
+    pub fn renewed(self) -> Self {
+        Self { at: Instant::now(), ..self }
+    }
+}
+
 /// The chunks that programs have read.
 #[derive(Debug)]
 pub struct SeenChunks {

@@ -1,6 +1,8 @@
 //! Files that another program has changed since this mount showed them: a program that changes or
 //! removes them by what it saw loses nothing of the other one.
 
+use std::sync::atomic::Ordering;
+
 use super::replaced::{KINDS, Kind, Pair};
 use crate::error::Result;
 use crate::store::Replace;
@@ -169,6 +171,37 @@ fn a_whole_chunk_does_not_undo_what_another_mount_had_stored_before_its_program_
         replace(&pair, "a/c/0", "my").expect("stored");
         check(&pair, "a/c/0", "my");
     }
+}
+
+#[test]
+fn a_whole_chunk_keeps_what_another_program_stores_after_it_was_compared() {
+    let pair = Pair::new(Kind::Server, false, Writeback::All);
+    pair.place.put("a/c/0", "ol");
+    read(&pair, "a/c/0").expect("read");
+    let number = pair.find("a/c/0").expect("there");
+    let handle = pair.mine.open(number, Access::Truncate).expect("open").handle;
+    let by = HandleUse::by(handle, std::process::id());
+    pair.mine.note_opener(by);
+    pair.mine.write(by, 0, b"ml").expect("written");
+    pair.mine.flush(by).expect("compared with what is there, and to be stored later");
+    pair.mine.release(handle);
+    pair.place.put("a/c/0", "ot");
+    pair.mine.sync().expect("stored");
+    check(&pair, "a/c/0", "mt");
+}
+
+#[test]
+fn a_whole_chunk_that_could_not_be_compared_keeps_what_another_program_stores_before_it() {
+    let pair = Pair::new(Kind::Server, false, Writeback::Sync);
+    pair.place.put("a/c/0", "ol");
+    read(&pair, "a/c/0").expect("read");
+    let server = pair.place.server.as_ref().expect("a server");
+    server.is_away.store(true, Ordering::Relaxed);
+    assert_eq!(errno(replace(&pair, "a/c/0", "ml")), libc::EIO);
+    server.is_away.store(false, Ordering::Relaxed);
+    pair.place.put("a/c/0", "ot");
+    pair.mine.sync().expect("stored");
+    check(&pair, "a/c/0", "mt");
 }
 
 #[test]
