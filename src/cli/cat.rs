@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 
 use super::args::Cat;
 use super::failure::{Failure, failed};
-use super::{open, print, remote};
+use super::{open, print, remote, size};
 use crate::cache::ChunkCache;
 use crate::resources;
 use crate::view::cut::Cut;
@@ -46,7 +46,13 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     write(&view, step, get)?;
     match hierarchy.store().omissions().around([path.as_str()]).in_words() {
         Some(why) => Err(failed(format!("{shown}: the file is incomplete: {why}"))),
-        None => Ok(()),
+        None => match view.left_out().unread() {
+            0 => Ok(()),
+            unread => {
+                let nodes = size::counted(unread, "node");
+                Err(failed(format!("{shown}: the file is incomplete: {nodes} could not be read")))
+            }
+        },
     }
 }
 

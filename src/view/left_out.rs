@@ -1,7 +1,7 @@
 //! What a file lacks or has in another form, because its format cannot hold it: nodes below a
 //! group, and properties of nodes. `.zarrfs/views` and `zarrfs info` print the list.
 
-use crate::error::Error;
+use crate::error::{Error, Word};
 use crate::metadata::NodePath;
 
 /// The most nodes, and the most properties, that are named.
@@ -15,6 +15,7 @@ const MOST_NAMES: usize = 12;
 pub struct LeftOut {
     nodes: Vec<(String, String)>,
     count: usize,
+    unread: usize,
     properties: Vec<String>,
     property_count: usize,
 }
@@ -23,6 +24,9 @@ impl LeftOut {
     /// Adds a node of `group` to the nodes that the file of `root` lacks.
     pub fn add(&mut self, root: &NodePath, group: &NodePath, name: &str, why: &Error) {
         self.count = self.count.saturating_add(1);
+        if matches!(why.word(), Word::Refused | Word::Damaged | Word::Failed) {
+            self.unread = self.unread.saturating_add(1);
+        }
         if self.nodes.len() < MOST_NAMED {
             let name = match group.relative_to(root) {
                 Some(above) if !above.is_empty() => format!("{above}/{name}"),
@@ -59,6 +63,11 @@ impl LeftOut {
     /// Returns the number of nodes that are not named.
     pub fn more(&self) -> usize {
         self.count.saturating_sub(self.nodes.len())
+    }
+
+    /// Returns the number of nodes that could not be read: any format would lack them.
+    pub fn unread(&self) -> usize {
+        self.unread
     }
 
     /// Returns a line for each node, without line ends.

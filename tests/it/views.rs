@@ -471,6 +471,13 @@ fn a_view_that_cannot_exist_is_absent_and_the_reason_is_shown() {
     let group = mount.store().join("a").display().to_string();
     let (code, sentence) = said(&["cat", &group, "--as", "nc"]);
     assert!(code == 0 && sentence.contains("left out: b: netCDF has no type"), "{sentence}");
+    // A node that could not be read may be one that the format has.
+    let broken = mount.store().join("a/broken");
+    fs::create_dir(&broken).unwrap();
+    fs::write(broken.join("zarr.json"), "{").unwrap();
+    let (code, sentence) = said(&["cat", &group, "--as", "nc"]);
+    assert!(code == 1 && sentence.contains("incomplete: 1 node could not be read"), "{sentence}");
+    fs::remove_dir_all(&broken).unwrap();
     let output = zarrfs().args(["info", &group, "--json"]).output().unwrap();
     let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(facts["left_out"]["nc4"], json!("b: netCDF has no type for bfloat16"));

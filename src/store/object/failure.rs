@@ -80,7 +80,13 @@ pub(super) fn is_refusal(failure: &Failure) -> bool {
         _ if is_not_allowed(failure) => true,
         Failure::Generic { .. } => {
             let (status, reason) = reason_of(failure);
-            matches!(status, Some(401 | 403)) || status == Some(400) && is_expired(&reason)
+            match status {
+                Some(401 | 403) => true,
+                Some(400) => is_expired(&reason),
+                // `DeleteObjects` answers 200, and says for each key what became of it.
+                None => reason.contains("AccessDenied"),
+                Some(_) => false,
+            }
         }
         _ => false,
     }
