@@ -131,7 +131,9 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("started");
         assert_eq!(life_of(child.id()), Life::Alive);
         child.kill().expect("killed");
-        while life_of(child.id()) == Life::Alive {
+        // In between, the signal is not pending any more.
+        let status = format!("/proc/{}/status", child.id());
+        while !fs::read_to_string(&status).is_ok_and(|text| text.contains("State:\tZ")) {
             std::thread::yield_now();
         }
         assert_eq!(life_of(child.id()), Life::Killed, "not waited for yet");

@@ -186,6 +186,9 @@ impl Model {
             Step::Open(number) => self.open(*number),
             Step::Write { file, at, count } => self.write(*file, *at, *count),
             Step::Sync(file) => self.end(*file, Some),
+            // The last close of a view has everything stored that was written to it, and if that
+            // were one of the third program, the model would not know when.
+            Step::Close(file) if self.may_be_kept_view(*file) => self.end(*file, Some),
             Step::Close(file) => self.end(*file, |_| None),
             Step::Change { value, at, how, keeps_time } => {
                 let value = value % (CHUNKS / self.way.shard);
@@ -240,6 +243,11 @@ impl Model {
         // SAFETY: between fork and exec the child only makes system calls.
         let started = unsafe { program.pre_exec(inherit) }.spawn();
         self.kept.push_back(started.unwrap());
+    }
+
+    /// Whether a file is a view of which the third program may have a copy.
+    fn may_be_kept_view(&self, file: usize) -> bool {
+        !self.kept.is_empty() && self.open.get(file).is_some_and(|open| open.chunk.is_none())
     }
 
     fn write(&mut self, file: usize, at: usize, count: usize) {
