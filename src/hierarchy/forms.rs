@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use super::node::Node;
 use crate::array::{Array, Encoded};
 use crate::metadata::NodePath;
-use crate::metadata::model::{KeyEncoding, Levels, Separator};
+use crate::metadata::model::{self, KeyEncoding, Levels, Separator};
 use crate::metadata::shown::EncodedChunks;
 
 /// The form of a node's files. The default is that of the mount.
@@ -87,13 +87,20 @@ impl Forms {
     }
 
     /// Returns how the chunk files of the array at `path` are encoded, `None` if they are decoded.
-    pub fn encoded_chunks(&self, path: &NodePath) -> Option<Arc<EncodedChunks>> {
-        self.nodes.read().get(path).and_then(|form| form.encoded.clone())
+    /// The form of an array that another program has replaced by one with other chunks does not
+    /// count.
+    pub fn encoded_chunks(
+        &self,
+        path: &NodePath,
+        array: &model::Array,
+    ) -> Option<Arc<EncodedChunks>> {
+        let encoded = self.nodes.read().get(path)?.encoded.clone()?;
+        encoded.are_of(array).then_some(encoded)
     }
 
     /// Returns an array at `path` in the form that its chunk files show.
     pub fn shown_array(&self, path: &NodePath, array: &Arc<Array>) -> Arc<Array> {
-        self.array_in(array, self.encoded_chunks(path).map(|chunks| chunks.levels))
+        self.array_in(array, self.encoded_chunks(path, array.model()).map(|chunks| chunks.levels))
     }
 
     /// Returns an array with decoded chunks, or with encoded ones.

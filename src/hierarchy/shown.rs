@@ -99,7 +99,7 @@ impl ShownMetadata<'_> {
 
     /// Returns the form of the chunk files that the mount shows for the array of `node`.
     pub fn chunks_of(self, node: &Node, array: &Array) -> ShownChunks {
-        let files = match self.hierarchy.forms.encoded_chunks(node.path()) {
+        let files = match self.hierarchy.forms.encoded_chunks(node.path(), array.model()) {
             Some(chunks) => chunks.shown.clone(),
             None => ShownChunks::decoded(array.model(), array.chunk_shape()),
         };

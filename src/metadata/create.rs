@@ -86,7 +86,7 @@ impl Dialect {
                         let list = codecs::list(document.get("codecs")).map_err(invalid)?;
                         let chunk_shape = shown.chunk_shape.clone();
                         let shown = ShownChunks { chunk_shape, codecs: list, keys };
-                        Some(EncodedChunks { levels, shown })
+                        Some((levels, shown))
                     }
                     None => None,
                 };
@@ -108,6 +108,12 @@ impl Dialect {
             );
             return Err(Error::new(Kind::Internal, detail));
         }
+        let encoded = match (&node, encoded) {
+            (Node::Array(array), Some((levels, shown))) => {
+                Some(EncodedChunks::of(array, levels, shown))
+            }
+            _ => None,
+        };
         Ok(NewDocument { key, text, node, consolidated, encoded, keys })
     }
 

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::codecs::{self, plain};
-use super::model::{Array, Group, KeyEncoding, Levels, NodeKind};
+use super::model::{Array, Group, KeyEncoding, Levels, NodeKind, Runs};
 use super::{policy, rectilinear, v3};
 use crate::codec::CodecSpec;
 use crate::json::Object;
@@ -87,6 +87,37 @@ pub struct EncodedChunks {
     pub levels: Levels,
     /// Their shape and codecs.
     pub shown: ShownChunks,
+    /// How the array is stored whose chunks they are.
+    stored: Storage,
+}
+
+/// How the chunks of an array are stored.
+#[derive(Debug, Clone, PartialEq)]
+struct Storage {
+    chunk_shape: Vec<u64>,
+    rectilinear: Option<Vec<Runs>>,
+    codecs: Vec<CodecSpec>,
+}
+
+impl EncodedChunks {
+    /// Returns the chunk files of an array.
+    pub fn of(array: &Array, levels: Levels, shown: ShownChunks) -> Self {
+        let stored = Storage {
+            chunk_shape: array.chunk_shape.clone(),
+            rectilinear: array.rectilinear.clone(),
+            codecs: array.codecs.clone(),
+        };
+        Self { levels, shown, stored }
+    }
+
+    /// Whether an array has such chunk files. Another program may have replaced the array whose
+    /// files these are.
+    pub fn are_of(&self, array: &Array) -> bool {
+        let Storage { chunk_shape, rectilinear, codecs } = &self.stored;
+        *chunk_shape == array.chunk_shape
+            && *rectilinear == array.rectilinear
+            && *codecs == array.codecs
+    }
 }
 
 /// Returns the metadata file of an array with these chunk files.

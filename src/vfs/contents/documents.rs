@@ -213,9 +213,14 @@ impl DocumentWriter {
         let copy = || {
             let shown =
                 self.names.zarr2.shown_at(&Place::Document(source.clone()), Wanted::Text)?;
-            let is_decoded = hierarchy.forms.encoded_chunks(&source).is_none();
+            let is_decoded = |node: &Node| {
+                let array = node.array();
+                array.is_none_or(|array| {
+                    hierarchy.forms.encoded_chunks(&source, array.model()).is_none()
+                })
+            };
             match hierarchy.node(&source)? {
-                Some(node) if is_decoded && shown.as_bytes() == text => {
+                Some(node) if is_decoded(&node) && shown.as_bytes() == text => {
                     hierarchy.raise_copy(path, written, &node)
                 }
                 _ => Ok(None),

@@ -49,8 +49,10 @@ impl Contents {
         let below = self.core.hierarchy.walk_below(path, Bounds::COPIES);
         for node in std::iter::once(Ok(node)).chain(below) {
             let node = node?;
-            let is_encoded = self.core.hierarchy.forms.encoded_chunks(node.path()).is_some();
-            if node.array().is_some() && is_encoded != (shown == Shown::Stored) {
+            let Some(array) = node.array() else { continue };
+            let forms = &self.core.hierarchy.forms;
+            let is_encoded = forms.encoded_chunks(node.path(), array.model()).is_some();
+            if is_encoded != (shown == Shown::Stored) {
                 arrays.push((node.path().clone(), Self::chunks_shown(&node, shown)?));
             }
         }
@@ -84,7 +86,7 @@ impl Contents {
             return Err(Error::unsupported(detail).at(node.path()));
         }
         let shown = ShownChunks::encoded(array.model());
-        Ok(Some(Arc::new(EncodedChunks { levels: Levels::Maker, shown })))
+        Ok(Some(Arc::new(EncodedChunks::of(array.model(), Levels::Maker, shown))))
     }
 
     /// Returns the inodes of the metadata file and the chunks of an array.

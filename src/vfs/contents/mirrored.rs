@@ -74,7 +74,8 @@ impl DocumentWriter {
         }
         // No metadata of Zarr 3 can describe chunks with the headers of N5.
         if !array.model().codecs.iter().any(|codec| codec.name == "n5_default") {
-            let as_written = EncodedChunks { levels: Levels::Maker, shown: encoded.shown.clone() };
+            let shown = encoded.shown.clone();
+            let as_written = EncodedChunks::of(array.model(), Levels::Maker, shown);
             let files = ShownChunks { keys, ..ShownChunks::encoded(array.model()) };
             forms.push((form(Some(Arc::new(as_written))), files));
         }

@@ -42,7 +42,7 @@ pub(super) fn properties(core: &Core, place: Option<&Place>) -> Result<Vec<(Stri
                     add("dimension_names", json!(model.dimension_names));
                 }
                 add("lossy", json!(array.is_lossy()));
-                let is_encoded = core.hierarchy.forms.encoded_chunks(path).is_some();
+                let is_encoded = core.hierarchy.forms.encoded_chunks(path, model).is_some();
                 let shown = if is_encoded { Shown::Stored } else { Shown::Decoded };
                 all.push((SHOWN.to_owned(), shown.name().to_owned()));
             }
