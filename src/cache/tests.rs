@@ -311,7 +311,7 @@ fn concurrent_changes_of_parts_of_one_chunk_are_all_kept() {
                 let (cache, array, root) = (&cache, &array, &root);
                 scope.spawn(move || {
                     cache
-                        .change(root, array, &at(0), &Cover::Part(1), &mut |bytes| {
+                        .change(root, array, &at(0), (&Cover::Part(1), None), &mut |bytes| {
                             bytes[writer] = round;
                             Ok(())
                         })
@@ -333,7 +333,7 @@ fn put(cache: &ChunkCache, array: &Arc<Array>, range: std::ops::Range<usize>, by
         bytes[range.clone()].fill(byte);
         Ok(())
     };
-    cache.change(&NodePath::root(), array, &at(0), &cover, &mut change).expect("changed");
+    cache.change(&NodePath::root(), array, &at(0), (&cover, None), &mut change).expect("changed");
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn a_chunk_that_waits_is_changed_in_place_and_copied_only_where_others_have_its_
     // `try_change` must not copy, and the copy must not block the table.
     let shared = cache.get(&array, &at(3)).expect("read").expect("there");
     assert!(!cache.try_change(&array, &at(3), &cover, &mut change).expect("asked"));
-    cache.change(&NodePath::root(), &array, &at(3), &cover, &mut change).expect("changed");
+    cache.change(&NodePath::root(), &array, &at(3), (&cover, None), &mut change).expect("changed");
     assert_eq!(shared.bytes[0], 8, "who has read it saw the change");
     assert!(cache.try_change(&array, &at(3), &cover, &mut change).expect("changed"));
     assert_eq!(bytes(cache.get(&array, &at(3)).expect("read")).expect("there")[0], 10);

@@ -199,13 +199,14 @@ impl ChunkCache {
     /// Changes bytes of a chunk and makes it pending; a pending chunk changes in place. If `cover`
     /// is the whole chunk, its old bytes are never read. If it is a contiguous range, they are read
     /// when needed, otherwise at once. Bytes without a stored value have the fill value. The chunk
-    /// is complete once all of its bytes were changed.
+    /// is complete once all of its bytes were changed. A chunk that is read must have matched the
+    /// store at `since` or later; `None` accepts any time.
     pub fn change(
         &self,
         path: &NodePath,
         array: &Arc<Array>,
         coords: &Coords,
-        cover: &Cover,
+        (cover, since): (&Cover, Option<Instant>),
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
         let key = array.key(coords)?;
@@ -230,7 +231,7 @@ impl ChunkCache {
             let stored = match (before, cover) {
                 (PendingState::Bytes, _) => continue,
                 (PendingState::Nothing, Cover::Part(_)) => {
-                    self.get_fresh_in_form(array, coords, Some(Instant::now()))?
+                    self.get_fresh_in_form(array, coords, since)?
                 }
                 _ => None,
             };

@@ -47,6 +47,13 @@ pub struct Processes {
 }
 
 impl Processes {
+    /// Returns the process of a thread, as [`Self::note`] does.
+    pub fn of(thread: Thread) -> Self {
+        let mut processes = Self::default();
+        processes.note(thread);
+        processes
+    }
+
     /// Adds the process of a thread. The thread must wait for the answer, so that its process can
     /// be looked up. A mapping is written by the kernel, which names no thread.
     pub fn note(&mut self, thread: Thread) {

@@ -108,15 +108,21 @@ impl Vfs {
         if let Some(view) = handle.view() {
             if handle.may_write() {
                 view.note_user(by.thread);
+            } else if self.contents.chunks.shows_old_chunks() {
+                let program = Processes::of(by.thread);
+                for elements in view.view.elements() {
+                    self.names.seen_versions.note_array(&elements.path, &program);
+                }
             }
             return;
         }
-        if handle.access != Access::Truncate
-            && matches!(handle.inode.place(), Some(Place::Chunk(..)))
+        let place = handle.inode.place();
+        if handle.access == Access::Truncate {
+            self.contents.files.compare_with_read(&handle.inode, &Processes::of(by.thread));
+        } else if matches!(place, Some(Place::Chunk(..) | Place::Ordinary(..)))
             && self.contents.chunks.shows_old_chunks()
         {
-            let mut program = Processes::default();
-            program.note(by.thread);
+            let program = Processes::of(by.thread);
             // There is one opener.
             let _set_before = handle.reader.set(program);
             // The kernel may have its pages. One that may write need not read.
@@ -149,10 +155,10 @@ impl Vfs {
         }
     }
 
-    /// Notes the version of a chunk that a program reads.
+    /// Notes the version of a chunk or an ordinary file that a program reads.
     fn note_reads(&self, handle: &Handle) {
         let Some(by) = handle.reader.get() else { return };
-        let Some(Place::Chunk(path, coords)) = handle.inode.place() else { return };
+        let Some(place) = handle.inode.place() else { return };
         let file = handle.inode.file().lock();
         let pages = match (&handle.source, &file.passthrough.backing) {
             (Source::Backing(_), Some((seen, _))) => seen.map(|(version, _)| version),
@@ -160,8 +166,17 @@ impl Vfs {
         };
         let is_unstored = matches!(file.content, Content::Unstored(_));
         drop(file);
-        if !is_unstored {
-            self.contents.chunks.note_reader(&path, &coords, by, pages);
+        match place {
+            Place::Chunk(path, coords) if !is_unstored => {
+                self.contents.chunks.note_reader(&path, &coords, by, pages);
+            }
+            place @ Place::Ordinary(..) if !is_unstored => {
+                let version = pages.or_else(|| self.contents.stored.version_shown(&place));
+                if version.is_some() {
+                    self.names.seen_versions.note(&place, by, version);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -317,7 +332,7 @@ impl Vfs {
             ),
         };
         self.drop_pages_of_others(&handle);
-        stored
+        stored.and_then(|()| self.contents.files.check_unchanged(&handle.inode))
     }
 
     fn flush_view(&self, handle: &Handle, view: &OpenView) -> Result<()> {

@@ -161,6 +161,7 @@ impl Vfs {
         let (Place::Chunk(of_node, _) | Place::Document(of_node) | Place::Attributes(of_node)) =
             place
         else {
+            self.contents.files.check_removed(place, &Processes::of(by)).map_err(once)?;
             return self.renames.unlink(place).map_err(once);
         };
         self.contents.chunks.latest.check_removable(of_node, by)?;
@@ -178,11 +179,15 @@ impl Vfs {
     /// Fails if a program removes a metadata file that another one has changed since it was read.
     fn check_known(&self, place: &Place, by: Thread) -> Result<()> {
         // In a directory, metadata are old for a moment at most, and `mv` is one step.
-        if matches!(place, Place::Chunk(..)) || !self.core.is_remote() {
+        if !self.core.is_remote() {
             return Ok(());
         }
-        let mut program = Processes::default();
-        program.note(by);
+        let program = Processes::of(by);
+        if let Place::Chunk(path, _) = place {
+            let target = self.names.target(place.clone())?;
+            let Some((_, chunk)) = target.chunk() else { return Ok(()) };
+            return self.contents.chunks.check_removed(path, chunk, &program);
+        }
         if self.names.seen_texts.last(place, &program).is_none() {
             return Ok(());
         }

@@ -679,7 +679,7 @@ fn an_unreadable_node_hides_no_other_node() {
     assert_eq!(code, Some(0), "{error}");
     assert!(info.contains("\"d\""), "{info}");
     let (code, _, error) = run(&["cat", "--as", "h5", &source]);
-    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(code, Some(1), "{error}");
     let dest = path(dir, "copy.zarr");
     let (code, _, error) = run(&["convert", &source, &dest]);
     assert_eq!(code, Some(1), "{error}");

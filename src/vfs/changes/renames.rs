@@ -211,7 +211,11 @@ impl Renames {
         let stamp = moved.written.bytes.stamp();
         // It replaces only what programs have seen there.
         let is_new = replace == Replace::No || old.is_new();
-        let condition = if is_new { Condition::Absent } else { Condition::Always };
+        let condition = if is_new {
+            Condition::Absent
+        } else {
+            self.contents.files.condition_as_read(to, &file.makers()).map_err(once)?
+        };
         moved.written.condition = condition;
         let before = if moved.is_stored { self.value_at(to) } else { Before::Unknown };
         let stays_unstored = self.contents.files.wait_at(&mut file, &moved.written, to)?

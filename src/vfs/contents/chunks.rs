@@ -30,7 +30,7 @@ use crate::vfs::core::{Core, Outdated};
 use crate::vfs::names::Names;
 use crate::vfs::names::file::Written;
 use crate::vfs::names::place::Place;
-use crate::vfs::names::seen_chunks::SeenVersion;
+use crate::vfs::names::seen_versions::SeenVersion;
 use crate::vfs::names::target::Target;
 use crate::vfs::options::Writeback;
 
@@ -39,6 +39,10 @@ const LEAST_FREE: u64 = 1 << 20;
 
 /// How many threads store shards on a server.
 const REMOTE_THREADS: usize = 16;
+
+fn place_of(path: &NodePath, coords: &Coords) -> Place {
+    Place::Chunk(path.clone(), coords.clone())
+}
 
 /// Whether an error means that a server could not be reached.
 fn is_unreachable(error: &Error) -> bool {
@@ -68,9 +72,7 @@ impl ChunkWriter {
     ) -> Result<PutChunk> {
         self.latest.check_accepted(path, by)?;
         self.check_seen(path, &chunk.array, by)?;
-        let seen_chunks = &self.names.seen_chunks;
-        let seen = seen_chunks.take(path, &chunk.coords, by, self.ttl());
-        let seen = seen.filter(|_| written.base.is_none());
+        let seen = self.take_seen(path, chunk, by).filter(|_| written.base.is_none());
         let base = match seen {
             Some(seen) => self.check_current(path, chunk, seen),
             None => Ok(written.base.clone()),
@@ -78,19 +80,58 @@ impl ChunkWriter {
         let stored =
             base.and_then(|base| self.store_known(path, chunk, Written { base, ..written }, by));
         match (&stored, seen) {
-            (Ok(_), _) => seen_chunks.forget(path, &chunk.coords),
+            (Ok(_), _) => self.names.seen_versions.forget(&place_of(path, &chunk.coords)),
             (Err(error), Some(seen)) if error.kind() != Kind::Stale => {
-                seen_chunks.put_back(path, &chunk.coords, seen.renewed());
+                let place = place_of(path, &chunk.coords);
+                self.names.seen_versions.put_back(&place, seen.renewed());
             }
             (Err(_), _) => (),
         }
         stored
     }
 
+    /// Returns the version of a chunk that programs have read, as a file or in a view.
+    fn take_seen(&self, path: &NodePath, chunk: &ChunkRef, by: &Processes) -> Option<SeenVersion> {
+        let ChunkRef { array, coords } = chunk;
+        let seen = self.names.seen_versions.take(&place_of(path, coords), by, self.ttl());
+        seen.or_else(|| {
+            let in_view = || self.core.cache.peek(array, coords).map(|chunk| chunk.stat.version);
+            let version = self.has_read_array(path, by).then(in_view).flatten();
+            version.filter(|it| it.holds(*it) && !it.is_unstored()).map(SeenVersion::of)
+        })
+    }
+
+    /// Whether programs have read a view of an array, and may have got old chunks.
+    pub fn has_read_array(&self, path: &NodePath, by: &Processes) -> bool {
+        self.shows_old_chunks() && self.names.seen_versions.has_read_array(path, by, self.ttl())
+    }
+
+    /// Whether the cache has a chunk as programs have read it in a view, and the server can compare
+    /// it with its own when they store it.
+    pub fn is_cached_as_read(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        coords: &Coords,
+        by: &Processes,
+    ) -> bool {
+        self.has_read_array(path, by)
+            && self.core.cache.peek(array, coords).is_some()
+            && self.core.hierarchy.store().write().is_ok_and(|it| it.check_conditions().is_ok())
+    }
+
+    /// Fails if a program removes a chunk that has changed since it read it.
+    pub fn check_removed(&self, path: &NodePath, chunk: &ChunkRef, by: &Processes) -> Result<()> {
+        match self.take_seen(path, chunk, by) {
+            Some(seen) => self.check_current(path, chunk, seen).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the chunk that the programs `by` have read before they wrote this one, which could
     /// not be stored: if another program stores it before it is, their changes are merged.
     pub fn base_seen(&self, path: &NodePath, chunk: &ChunkRef, by: &Processes) -> Option<Base> {
-        let seen = self.names.seen_chunks.take(path, &chunk.coords, by, self.ttl())?;
+        let seen = self.take_seen(path, chunk, by)?;
         match seen.version {
             None => Some(Base::Absent),
             Some(version) => {
@@ -139,7 +180,7 @@ impl ChunkWriter {
         Ok(())
     }
 
-    fn ttl(&self) -> Duration {
+    pub fn ttl(&self) -> Duration {
         self.core.hierarchy.options().metadata_ttl
     }
 
@@ -161,7 +202,7 @@ impl ChunkWriter {
         // Reading it reports an error.
         let Ok(array) = self.core.shown_array_at(path, coords.indices()) else { return };
         if self.core.cache.is_pending(&array, coords) {
-            return self.names.seen_chunks.forget(path, coords); // It is that of this mount.
+            return self.names.seen_versions.forget(&place_of(path, coords)); // It is that of this mount.
         }
         let cached = || self.core.cache.peek(&array, coords).map(|chunk| chunk.stat.version);
         let shows_fill = || {
@@ -170,7 +211,7 @@ impl ChunkWriter {
         };
         let version = pages.or_else(cached);
         if version.is_some() || shows_fill() {
-            self.names.seen_chunks.note(path, coords, by, version);
+            self.names.seen_versions.note(&place_of(path, coords), by, version);
         }
     }
 
@@ -211,7 +252,7 @@ impl ChunkWriter {
             _ => {
                 if stat.is_some() {
                     // The program has not read it again since.
-                    self.names.seen_chunks.put_back(path, coords, seen);
+                    self.names.seen_versions.put_back(&place_of(path, coords), seen);
                 }
                 let detail = "another program has stored the chunk since this one has read it: \
                               read it again";
@@ -274,7 +315,7 @@ impl ChunkWriter {
     /// program may store one meanwhile.
     pub fn erase_chunk(&self, path: &NodePath, chunk: &ChunkRef) -> Result<()> {
         let ChunkRef { array, coords } = chunk;
-        self.names.seen_chunks.forget(path, coords);
+        self.names.seen_versions.forget(&place_of(path, coords));
         let now = Instant::now();
         if !self.core.shown_array(path)?.grid().contains(coords) {
             // A program that has made the array smaller removes what lies outside.
@@ -523,7 +564,7 @@ impl ChunkWriter {
             versions = self.stored.set_value_modified(&target, &key, modified).map(Some)?;
         }
         for Stored { coords, was, now, .. } in chunks {
-            self.names.seen_chunks.forget(path, coords);
+            self.names.seen_versions.forget(&place_of(path, coords));
             let place = Place::Chunk(path.clone(), coords.clone());
             let Some(inode) = self.names.inodes.known_at(&place) else { continue };
             let stored = now.map(|stat| stat.version);

@@ -8,6 +8,7 @@
 //! (`waiting`). Writes to views become changes of chunks (`view_writes`).
 
 pub mod chunks;
+mod compared;
 mod convert;
 pub mod documents;
 pub mod files;

@@ -108,6 +108,14 @@ impl StoredFiles {
         self.core.hierarchy.store().get(key, limit)?.ok_or_else(Error::not_found)
     }
 
+    /// Returns the version of an ordinary file that programs see.
+    pub fn version_shown(&self, place: &Place) -> Option<Version> {
+        let Place::Ordinary(path, relative) = place else { return None };
+        let key = self.ordinary_key(path, relative).ok()?;
+        let stat = self.core.hierarchy.store().stat(&key).ok()??;
+        Some(stat.version)
+    }
+
     /// Returns the key of an ordinary file.
     pub fn ordinary_key(&self, path: &NodePath, relative: &str) -> Result<Key> {
         self.core.hierarchy.ordinary_prefix(path)?.key(relative)

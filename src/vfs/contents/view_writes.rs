@@ -9,6 +9,7 @@
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::chunks::ChunkWriter;
 use super::files::Files;
@@ -17,7 +18,7 @@ use crate::array::region::Cover;
 use crate::cache::Due;
 use crate::error::{At, Error, Result};
 use crate::metadata::NodePath;
-use crate::vfs::authors::Thread;
+use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
 use crate::vfs::names::file::Write;
@@ -95,7 +96,7 @@ impl ViewWriter {
             write.offset,
             write.data,
             &get,
-            &mut self.change_in_view(open.moves, open.is_cut),
+            &mut self.change_in_view(open.moves, open.is_cut, by),
         )?;
         drop(shared);
         self.store_full_now_or_soon();
@@ -125,7 +126,7 @@ impl ViewWriter {
             let left = usize::try_from(zeroed.end.saturating_sub(offset)).unwrap_or(usize::MAX);
             let zeros = vec![0; left.min(ZEROS)];
             let shared = self.core.shared()?;
-            view.write_elements(offset, &zeros, &mut self.change_in_view(moves, true))?;
+            view.write_elements(offset, &zeros, &mut self.change_in_view(moves, true, None))?;
             drop(shared);
             self.store_full_now_or_soon();
             offset = Write { offset, data: &zeros }.end();
@@ -156,8 +157,9 @@ impl ViewWriter {
 
     /// Returns a function that changes chunks of a view, for a caller that prevents moves. After a
     /// truncation all bytes will probably be written, so a chunk is read only if that turns out
-    /// wrong.
-    fn change_in_view(&self, moves: u64, is_cut: bool) -> Box<ChangeChunk<'_>> {
+    /// wrong. What a program has not changed since it read the array stays as the store has it.
+    fn change_in_view(&self, moves: u64, is_cut: bool, by: Thread) -> Box<ChangeChunk<'_>> {
+        let program = Processes::of(by);
         Box::new(move |elements, coords, cover, change| {
             let current = self.core.array_of(elements, moves)?;
             let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
@@ -169,7 +171,15 @@ impl ViewWriter {
                 Cover::Range(len, _) if !is_cut => Cover::Part(len),
                 cover => cover,
             };
-            let changed = self.core.cache.change(&elements.path, &current, coords, &cover, change);
+            let path = &elements.path;
+            let (cover, since) = if self.chunks.is_cached_as_read(path, &current, coords, &program)
+            {
+                (Cover::Part(cover.part().unwrap_or(u64::MAX)), None)
+            } else {
+                (cover, Some(Instant::now()))
+            };
+            let to = (&cover, since);
+            let changed = self.core.cache.change(&elements.path, &current, coords, to, change);
             self.files.memory.unreserve(more);
             changed.at(&elements.path)
         })
@@ -237,7 +247,7 @@ impl ViewWriter {
             )));
         }
         let get = self.get_chunk(kept.moves);
-        kept.view.write(0, bytes, &get, &mut self.change_in_view(kept.moves, true))?;
+        kept.view.write(0, bytes, &get, &mut self.change_in_view(kept.moves, true, None))?;
         self.store_view(&kept.view)
     }
 }

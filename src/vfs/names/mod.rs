@@ -22,8 +22,8 @@ pub mod overlay;
 pub mod place;
 mod places;
 mod private;
-pub mod seen_chunks;
 pub mod seen_texts;
+pub mod seen_versions;
 mod shrink;
 pub mod target;
 mod unread;
@@ -44,8 +44,8 @@ use overlay::{Overlay, Shown};
 use place::{CHUNKS, DOCUMENT, Place, ZMETADATA};
 use places::Places;
 use private::PrivateFiles;
-use seen_chunks::SeenChunks;
 use seen_texts::SeenTexts;
+use seen_versions::SeenVersions;
 use views::Views;
 use zarr2::Zarr2;
 
@@ -62,7 +62,7 @@ pub(in crate::vfs) struct Names {
     pub attrs: Attrs,
     /// The metadata files as programs have seen them.
     pub seen_texts: SeenTexts,
-    pub seen_chunks: SeenChunks,
+    pub seen_versions: SeenVersions,
 }
 
 impl Names {
@@ -92,7 +92,7 @@ impl Names {
             private,
             attrs,
             seen_texts: SeenTexts::default(),
-            seen_chunks: SeenChunks::default(),
+            seen_versions: SeenVersions::default(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::replaced::{KINDS, Kind, Pair};
 use crate::error::Result;
-use crate::store::Replace;
+use crate::store::{Ownership, Replace};
 use crate::vfs::{Access, HandleUse, ROOT, Writeback};
 
 fn pair(kind: Kind) -> Pair {
@@ -97,8 +97,9 @@ fn a_changed_file_that_waits_does_not_replace_what_another_mount_has_stored_mean
     pair.mine.rename(ROOT, "log", ROOT, "other", Replace::No).expect("it gets another name");
     pair.mine.sync().expect("stored");
     check(&pair, "other", "OLD\n");
-    // A program that writes all of it again means to replace it.
+    // A program that writes all of it again means to replace it, unless it has read it before.
     pair.place.put("log", "theirs again");
+    assert_eq!(errno(replace(&pair, "log", "mine")), libc::EBUSY);
     replace(&pair, "log", "mine").expect("stored");
     check(&pair, "log", "mine");
 }
@@ -218,4 +219,76 @@ fn a_stored_metadata_file_is_not_replaced_by_what_an_older_one_became() {
         read(&pair, path).expect("read");
         replace(&pair, path, &mine).expect("it has read the new one");
     }
+}
+
+/// Makes a file with these bytes as this process.
+fn create(pair: &Pair, name: &str, text: &str) {
+    let owner = Ownership::of_process(0o644);
+    let made = pair.mine.create(ROOT, name, owner, Access::Truncate, true);
+    let handle = made.expect("made").1.handle;
+    let by = HandleUse::by(handle, std::process::id());
+    pair.mine.note_opener(by);
+    pair.mine.write(by, 0, text.as_bytes()).expect("written");
+    pair.mine.flush(by).expect("closed");
+    pair.mine.release(handle);
+}
+
+/// Shows: store-decides-outdated.
+#[test]
+fn an_edited_file_does_not_undo_what_another_mount_had_stored_before_its_program_read_it() {
+    let pair = pair(Kind::Server);
+    let by = Some(std::process::id());
+    pair.place.put("log", "theirs");
+    // An editor that writes into the file.
+    assert_eq!(errno(replace(&pair, "log", "OLD\n")), libc::EBUSY);
+    check(&pair, "log", "theirs");
+    pair.mine.unlink_by(by, ROOT, "log").expect("what it has written is given up");
+}
+
+#[test]
+fn a_file_that_takes_the_name_of_an_edited_one_does_not_undo_what_another_mount_has_stored() {
+    let pair = pair(Kind::Server);
+    create(&pair, "log.new", "OLD\n");
+    pair.place.put("log", "theirs");
+    let renamed = || pair.mine.rename(ROOT, "log.new", ROOT, "log", Replace::Yes);
+    assert_eq!(errno(renamed()), libc::EBUSY);
+    pair.mine.sync().expect("stored");
+    check(&pair, "log", "theirs");
+    // A program that has not read it means to replace it.
+    renamed().expect("renamed");
+    pair.mine.sync().expect("stored");
+    check(&pair, "log", "OLD\n");
+}
+
+/// Shows: store-decides-removal.
+#[test]
+fn a_program_removes_no_file_or_chunk_that_another_one_has_stored_since_it_was_read() {
+    let pair = pair(Kind::Server);
+    let by = Some(std::process::id());
+    let chunks = pair.find("a/c").expect("there");
+    for (parent, name, key) in [(ROOT, "log", "log"), (chunks, "0", "a/c/0")] {
+        pair.place.put(key, "ne");
+        assert_eq!(errno(pair.mine.unlink_by(by, parent, name)), libc::EBUSY, "{key}");
+        check(&pair, key, "ne");
+    }
+    pair.mine.unlink_by(by, ROOT, "log").expect("it was told");
+    assert!(!pair.place.values().contains_key("log"));
+}
+
+#[test]
+fn a_view_that_is_written_again_keeps_elements_that_another_mount_has_stored() {
+    let pair = pair(Kind::Server);
+    let seen = read(&pair, "a.raw").expect("read");
+    pair.place.put("a/c/0", "ot");
+    let mut changed = seen.clone();
+    changed[0] = b'm';
+    change(&pair, "a.raw", Access::Truncate, |by| pair.mine.write(by, 0, &changed))
+        .expect("stored");
+    check(&pair, "a/c/0", "mt");
+    // So does a chunk of a program that has read it in a view.
+    let pair = self::pair(Kind::Server);
+    read(&pair, "a.raw").expect("read");
+    pair.place.put("a/c/1", "ne");
+    assert_eq!(errno(replace(&pair, "a/c/1", "mi")), libc::ESTALE);
+    check(&pair, "a/c/1", "ne");
 }
