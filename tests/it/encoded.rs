@@ -214,3 +214,23 @@ fn chunks_have_the_names_of_the_metadata_until_the_next_mount() {
         }
     }
 }
+
+#[test]
+fn an_array_that_another_program_has_replaced_shows_its_own_chunks() {
+    let codecs = |endian: &str| json!([{"name": "bytes", "configuration": {"endian": endian}}]);
+    let mount = Mount::new(&["--create", "--metadata-ttl=0s"]);
+    create(&mount, &array(&codecs("big"))).unwrap();
+    let items = |first: i16| first..first + 8;
+    let big: Vec<u8> = items(0).flat_map(i16::to_be_bytes).collect();
+    fs::write(mount.at("a/c/0/0"), &big).unwrap();
+    assert_eq!(fs::read(mount.at("a/c/0/0")).unwrap(), big);
+    let little: Vec<u8> = items(100).flat_map(i16::to_le_bytes).collect();
+    let store = mount.store().join("a");
+    fs::write(store.join("zarr.json"), array(&codecs("little")).to_string()).unwrap();
+    fs::write(store.join("c/0/0"), &little).unwrap();
+    until("another array is shown", || {
+        json_of(&mount.at("a/zarr.json"))["codecs"] == codecs("little")
+    });
+    assert_eq!(fs::read(mount.at("a/c/0/0")).unwrap(), little);
+    assert_eq!(elements(&mount)[..8], items(100).collect::<Vec<i16>>());
+}

@@ -1,8 +1,8 @@
 //! Ordinary files of a server, compared with what the programs that change them have read.
 //!
 //! A mount shows such a file as it was up to `--metadata-ttl` ago. Editors read it, and write all
-//! of it again: into the file, or into another one that takes its name, or that gets it after the old
-//! one was removed. None of these may undo what another program has stored in between.
+//! of it again: into the file, or into another one that takes its name, or that gets the name after
+//! the old one was removed. None of these may undo what another program has stored in between.
 
 use std::time::Instant;
 
