@@ -103,7 +103,7 @@ fn stored_units<'w>(work: &Work<'w>, watch: &dyn Watch) -> Result<Units<'w>> {
     }
 }
 
-/// Says more of the error of a put on the condition that there is no such value.
+/// Returns the error for a value that is there, though the copy has not stored it.
 fn stored_by_another(error: Error) -> Error {
     match error.kind() {
         Kind::Exists | Kind::Stale => {

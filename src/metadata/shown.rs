@@ -87,7 +87,7 @@ pub struct EncodedChunks {
     pub levels: Levels,
     /// Their shape and codecs.
     pub shown: ShownChunks,
-    /// How the array is stored whose chunks they are.
+    /// How the array of these chunks is stored.
     stored: Storage,
 }
 

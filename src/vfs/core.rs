@@ -166,6 +166,14 @@ impl Core {
         Some(opened.map_or(aged, |opened| opened.max(aged)))
     }
 
+    /// Whether the store takes a value on the condition that it has not changed.
+    pub fn compares_puts(&self) -> Result<bool> {
+        match self.hierarchy.store().write()?.check_conditions() {
+            Err(error) if error.kind() != Kind::Unsupported => Err(error),
+            checked => Ok(checked.is_ok()),
+        }
+    }
+
     /// Returns the sum of the generations of the arrays of a view and of other arrays.
     pub fn generation_of(&self, view: &View, used: &[Arc<Array>]) -> u64 {
         let arrays = view.elements().map(|elements| &elements.array).chain(used);

@@ -116,12 +116,15 @@ impl Vfs {
             }
             return;
         }
-        let place = handle.inode.place();
+        let is_compared = || {
+            matches!(handle.inode.place(), Some(Place::Chunk(..) | Place::Ordinary(..)))
+                && self.contents.chunks.shows_old_chunks()
+        };
         if handle.access == Access::Truncate {
-            self.contents.files.compare_with_read(&handle.inode, &Processes::of(by.thread));
-        } else if matches!(place, Some(Place::Chunk(..) | Place::Ordinary(..)))
-            && self.contents.chunks.shows_old_chunks()
-        {
+            if is_compared() {
+                self.contents.files.compare_with_read(&handle.inode, &Processes::of(by.thread));
+            }
+        } else if is_compared() {
             let program = Processes::of(by.thread);
             // There is one opener.
             let _set_before = handle.reader.set(program);

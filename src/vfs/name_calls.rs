@@ -161,7 +161,9 @@ impl Vfs {
         let (Place::Chunk(of_node, _) | Place::Document(of_node) | Place::Attributes(of_node)) =
             place
         else {
-            self.contents.files.check_removed(place, &Processes::of(by)).map_err(once)?;
+            if self.contents.chunks.shows_old_chunks() {
+                self.contents.files.check_removed(place, &Processes::of(by)).map_err(once)?;
+            }
             return self.renames.unlink(place).map_err(once);
         };
         self.contents.chunks.latest.check_removable(of_node, by)?;

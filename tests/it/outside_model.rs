@@ -245,7 +245,7 @@ impl Model {
         self.kept.push_back(started.unwrap());
     }
 
-    /// Whether a file is a view of which the third program may have a copy.
+    /// Whether the third program may have a copy of an open file, which is a view.
     fn may_be_kept_view(&self, file: usize) -> bool {
         !self.kept.is_empty() && self.open.get(file).is_some_and(|open| open.chunk.is_none())
     }

@@ -59,7 +59,8 @@ struct NewIndex {
     shard_len: u64,
 }
 
-/// Returns the condition of a shard all of whose chunks are replaced, if that needs no index.
+/// Returns the condition under which a shard is replaced as a whole; `None` if its index must be
+/// read for that.
 fn condition_of_all(conditions: &[(usize, Condition)]) -> Option<Condition> {
     if conditions.iter().all(|(_, it)| matches!(it, Condition::Always)) {
         return Some(Condition::Always);

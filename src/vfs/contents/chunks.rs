@@ -18,19 +18,18 @@ use parking_lot::Mutex;
 use super::latest::Latest;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
-use crate::array::{Array, ChunkRef, Coords, Current};
-use crate::cache::{Base, Chunk, Due, NewChunk, PutChunk, Stored};
+use crate::array::{Array, ChunkRef, Current};
+use crate::cache::{Due, NewChunk, PutChunk, Stored};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Wanted;
 use crate::metadata::{NodeKind, NodePath, merge};
 use crate::pool::Urgency;
-use crate::store::{Key, Room, Version};
+use crate::store::{Key, Room};
 use crate::vfs::authors::Processes;
 use crate::vfs::core::{Core, Outdated};
 use crate::vfs::names::Names;
 use crate::vfs::names::file::Written;
 use crate::vfs::names::place::Place;
-use crate::vfs::names::seen_versions::SeenVersion;
 use crate::vfs::names::target::Target;
 use crate::vfs::options::Writeback;
 
@@ -39,10 +38,6 @@ const LEAST_FREE: u64 = 1 << 20;
 
 /// How many threads store shards on a server.
 const REMOTE_THREADS: usize = 16;
-
-fn place_of(path: &NodePath, coords: &Coords) -> Place {
-    Place::Chunk(path.clone(), coords.clone())
-}
 
 /// Whether an error means that a server could not be reached.
 fn is_unreachable(error: &Error) -> bool {
@@ -79,67 +74,15 @@ impl ChunkWriter {
         };
         let stored =
             base.and_then(|base| self.store_known(path, chunk, Written { base, ..written }, by));
+        let place = Place::Chunk(path.clone(), chunk.coords.clone());
         match (&stored, seen) {
-            (Ok(_), _) => self.names.seen_versions.forget(&place_of(path, &chunk.coords)),
+            (Ok(_), _) => self.names.seen_versions.forget(&place),
             (Err(error), Some(seen)) if error.kind() != Kind::Stale => {
-                let place = place_of(path, &chunk.coords);
                 self.names.seen_versions.put_back(&place, seen.renewed());
             }
             (Err(_), _) => (),
         }
         stored
-    }
-
-    /// Returns the version of a chunk that programs have read, as a file or in a view.
-    fn take_seen(&self, path: &NodePath, chunk: &ChunkRef, by: &Processes) -> Option<SeenVersion> {
-        let ChunkRef { array, coords } = chunk;
-        let seen = self.names.seen_versions.take(&place_of(path, coords), by, self.ttl());
-        seen.or_else(|| {
-            let in_view = || self.core.cache.peek(array, coords).map(|chunk| chunk.stat.version);
-            let version = self.has_read_array(path, by).then(in_view).flatten();
-            version.filter(|it| it.holds(*it) && !it.is_unstored()).map(SeenVersion::of)
-        })
-    }
-
-    /// Whether programs have read a view of an array, and may have got old chunks.
-    pub fn has_read_array(&self, path: &NodePath, by: &Processes) -> bool {
-        self.shows_old_chunks() && self.names.seen_versions.has_read_array(path, by, self.ttl())
-    }
-
-    /// Whether the cache has a chunk as programs have read it in a view, and the server can compare
-    /// it with its own when they store it.
-    pub fn is_cached_as_read(
-        &self,
-        path: &NodePath,
-        array: &Arc<Array>,
-        coords: &Coords,
-        by: &Processes,
-    ) -> bool {
-        self.has_read_array(path, by)
-            && self.core.cache.peek(array, coords).is_some()
-            && self.core.hierarchy.store().write().is_ok_and(|it| it.check_conditions().is_ok())
-    }
-
-    /// Fails if a program removes a chunk that has changed since it read it.
-    pub fn check_removed(&self, path: &NodePath, chunk: &ChunkRef, by: &Processes) -> Result<()> {
-        match self.take_seen(path, chunk, by) {
-            Some(seen) => self.check_current(path, chunk, seen).map(drop),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the chunk that the programs `by` have read before they wrote this one, which could
-    /// not be stored: if another program stores it before it is, their changes are merged.
-    pub fn base_seen(&self, path: &NodePath, chunk: &ChunkRef, by: &Processes) -> Option<Base> {
-        let seen = self.take_seen(path, chunk, by)?;
-        match seen.version {
-            None => Some(Base::Absent),
-            Some(version) => {
-                let before = self.core.cache.peek(&chunk.array, &chunk.coords)?;
-                let is_seen = version.holds(before.stat.version);
-                is_seen.then(|| Base::Stored(before.bytes, version))
-            }
-        }
     }
 
     fn store_known(
@@ -178,87 +121,6 @@ impl ChunkWriter {
             self.latest.note_seen(by, array.id());
         }
         Ok(())
-    }
-
-    pub fn ttl(&self) -> Duration {
-        self.core.hierarchy.options().metadata_ttl
-    }
-
-    /// Whether programs may get chunks that are older than those of the server.
-    pub fn shows_old_chunks(&self) -> bool {
-        let may_be_old = self.core.is_remote() && !self.ttl().is_zero();
-        may_be_old && self.core.hierarchy.store().is_writable()
-    }
-
-    /// Notes that programs read a chunk, which may be older than that of the server. `pages` is the
-    /// version that the kernel has.
-    pub fn note_reader(
-        &self,
-        path: &NodePath,
-        coords: &Coords,
-        by: &Processes,
-        pages: Option<Version>,
-    ) {
-        // Reading it reports an error.
-        let Ok(array) = self.core.shown_array_at(path, coords.indices()) else { return };
-        if self.core.cache.is_pending(&array, coords) {
-            return self.names.seen_versions.forget(&place_of(path, coords)); // It is that of this mount.
-        }
-        let cached = || self.core.cache.peek(&array, coords).map(|chunk| chunk.stat.version);
-        let shows_fill = || {
-            let is_absent = array.stat(coords).is_ok_and(|stat| stat.is_none());
-            self.names.zarr2.shows_fill(path, &array) && is_absent
-        };
-        let version = pages.or_else(cached);
-        if version.is_some() || shows_fill() {
-            self.names.seen_versions.note(&place_of(path, coords), by, version);
-        }
-    }
-
-    /// Fails if a program writes a whole chunk after it has read an older one: it would undo what
-    /// another program has stored before. Returns the chunk that it has read, if the server can
-    /// compare that with its own when the chunk is stored.
-    fn check_current(
-        &self,
-        path: &NodePath,
-        chunk: &ChunkRef,
-        seen: SeenVersion,
-    ) -> Result<Option<Base>> {
-        let ChunkRef { array, coords } = chunk;
-        let is_seen = |it: &Chunk| seen.version.is_some_and(|seen| seen.holds(it.stat.version));
-        let before = self.core.cache.peek(array, coords).filter(is_seen);
-        let store = self.core.hierarchy.store();
-        let stat = store.stat_since(&array.key(coords)?, Instant::now())?;
-        if Version::holds_of(seen.version, stat.map(|stat| stat.version)) {
-            let is_compared = match store.write()?.check_conditions() {
-                Err(error) if error.kind() != Kind::Unsupported => return Err(error),
-                checked => checked.is_ok(),
-            };
-            let base = match (stat, before) {
-                (None, _) => Some(Base::Absent),
-                (Some(stat), Some(before)) => Some(Base::Stored(before.bytes, stat.version)),
-                (Some(_), None) => None,
-            };
-            return Ok(base.filter(|_| is_compared));
-        }
-        // The version is that of the whole shard.
-        let is_same = |before: &Chunk| {
-            let now = self.core.cache.get_fresh(array, coords, Some(Instant::now()));
-            now.map(|now| now.is_some_and(|now| now.bytes == before.bytes))
-        };
-        match before {
-            Some(before) if is_same(&before)? => Ok(None),
-            None if array.is_sharded() => Ok(None),
-            _ => {
-                if stat.is_some() {
-                    // The program has not read it again since.
-                    self.names.seen_versions.put_back(&place_of(path, coords), seen);
-                }
-                let detail = "another program has stored the chunk since this one has read it: \
-                              read it again";
-                Err(Error::new(Kind::Stale, detail).at(array.key(coords)?))
-            }
-        }
     }
 
     /// Stores a chunk of `current`, or makes it pending if there is none.
@@ -315,7 +177,7 @@ impl ChunkWriter {
     /// program may store one meanwhile.
     pub fn erase_chunk(&self, path: &NodePath, chunk: &ChunkRef) -> Result<()> {
         let ChunkRef { array, coords } = chunk;
-        self.names.seen_versions.forget(&place_of(path, coords));
+        self.names.seen_versions.forget(&Place::Chunk(path.clone(), coords.clone()));
         let now = Instant::now();
         if !self.core.shown_array(path)?.grid().contains(coords) {
             // A program that has made the array smaller removes what lies outside.
@@ -564,8 +426,8 @@ impl ChunkWriter {
             versions = self.stored.set_value_modified(&target, &key, modified).map(Some)?;
         }
         for Stored { coords, was, now, .. } in chunks {
-            self.names.seen_versions.forget(&place_of(path, coords));
             let place = Place::Chunk(path.clone(), coords.clone());
+            self.names.seen_versions.forget(&place);
             let Some(inode) = self.names.inodes.known_at(&place) else { continue };
             let stored = now.map(|stat| stat.version);
             let now = match versions {

@@ -1,18 +1,169 @@
-//! Ordinary files of a server, compared with what the programs that change them have read.
+//! Chunks and ordinary files of a server, compared with what the programs that change them have
+//! read.
 //!
-//! A mount shows such a file as it was up to `--metadata-ttl` ago. Editors read it, and write all
-//! of it again: into the file, or into another one that takes its name, or that gets the name after
-//! the old one was removed. None of these may undo what another program has stored in between.
+//! A mount shows such a file as it was up to `--metadata-ttl` ago. A program that changes an
+//! element or a line reads the file, and writes all of it again: into the file, or into another one
+//! that takes its name, or that gets the name after the old one was removed. None of these may undo
+//! what another program has stored in between. The server decides at the put, and a request before it
+//! tells the program of a change that was there already.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use super::chunks::ChunkWriter;
 use super::files::Files;
+use crate::array::{Array, ChunkRef, Coords};
+use crate::cache::{Base, Chunk};
 use crate::error::{At, Error, Kind, Result};
+use crate::metadata::NodePath;
 use crate::store::{Condition, Version};
 use crate::vfs::authors::Processes;
 use crate::vfs::names::file::Content;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
+use crate::vfs::names::seen_versions::SeenVersion;
+
+fn place_of(path: &NodePath, coords: &Coords) -> Place {
+    Place::Chunk(path.clone(), coords.clone())
+}
+
+impl ChunkWriter {
+    /// Returns the version of a chunk that programs have read, as a file or in a view.
+    pub(super) fn take_seen(
+        &self,
+        path: &NodePath,
+        chunk: &ChunkRef,
+        by: &Processes,
+    ) -> Option<SeenVersion> {
+        let ChunkRef { array, coords } = chunk;
+        let seen = self.names.seen_versions.take(&place_of(path, coords), by, self.ttl());
+        seen.or_else(|| {
+            let in_view = || self.core.cache.peek(array, coords).map(|chunk| chunk.stat.version);
+            let version = self.has_read_array(path, by).then(in_view).flatten();
+            version.filter(|it| it.holds(*it) && !it.is_unstored()).map(SeenVersion::of)
+        })
+    }
+
+    /// Whether programs have read a view of an array, and may have got old chunks.
+    fn has_read_array(&self, path: &NodePath, by: &Processes) -> bool {
+        self.shows_old_chunks() && self.names.seen_versions.has_read_array(path, by, self.ttl())
+    }
+
+    /// Whether the cache has a chunk as programs have read it in a view, and the server can compare
+    /// it with its own when they store it.
+    pub fn is_cached_as_read(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        coords: &Coords,
+        by: &Processes,
+    ) -> bool {
+        self.has_read_array(path, by)
+            && self.core.cache.peek(array, coords).is_some()
+            && self.core.compares_puts().is_ok_and(|does| does)
+    }
+
+    /// Fails if a program removes a chunk that has changed since it read it.
+    pub fn check_removed(&self, path: &NodePath, chunk: &ChunkRef, by: &Processes) -> Result<()> {
+        match self.take_seen(path, chunk, by) {
+            Some(seen) => self.check_current(path, chunk, seen).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the chunk that the programs `by` have read before they wrote this one, which could
+    /// not be stored: if another program stores it before it is, their changes are merged.
+    pub fn base_seen(&self, path: &NodePath, chunk: &ChunkRef, by: &Processes) -> Option<Base> {
+        let seen = self.take_seen(path, chunk, by)?;
+        match seen.version {
+            None => Some(Base::Absent),
+            Some(version) => {
+                let before = self.core.cache.peek(&chunk.array, &chunk.coords)?;
+                let is_seen = version.holds(before.stat.version);
+                is_seen.then(|| Base::Stored(before.bytes, version))
+            }
+        }
+    }
+
+    fn ttl(&self) -> Duration {
+        self.core.hierarchy.options().metadata_ttl
+    }
+
+    /// Whether programs may get chunks that are older than those of the server.
+    pub fn shows_old_chunks(&self) -> bool {
+        let may_be_old = self.core.is_remote() && !self.ttl().is_zero();
+        may_be_old && self.core.hierarchy.store().is_writable()
+    }
+
+    /// Notes that programs read a chunk, which may be older than that of the server. `pages` is the
+    /// version that the kernel has.
+    pub fn note_reader(
+        &self,
+        path: &NodePath,
+        coords: &Coords,
+        by: &Processes,
+        pages: Option<Version>,
+    ) {
+        // Reading it reports an error.
+        let Ok(array) = self.core.shown_array_at(path, coords.indices()) else { return };
+        if self.core.cache.is_pending(&array, coords) {
+            // It is that of this mount.
+            return self.names.seen_versions.forget(&place_of(path, coords));
+        }
+        let cached = || self.core.cache.peek(&array, coords).map(|chunk| chunk.stat.version);
+        let shows_fill = || {
+            let is_absent = array.stat(coords).is_ok_and(|stat| stat.is_none());
+            self.names.zarr2.shows_fill(path, &array) && is_absent
+        };
+        let version = pages.or_else(cached);
+        if version.is_some() || shows_fill() {
+            self.names.seen_versions.note(&place_of(path, coords), by, version);
+        }
+    }
+
+    /// Fails if a program writes a whole chunk after it has read an older one: it would undo what
+    /// another program has stored before. Returns the chunk that it has read, if the server can
+    /// compare that with its own when the chunk is stored.
+    pub(super) fn check_current(
+        &self,
+        path: &NodePath,
+        chunk: &ChunkRef,
+        seen: SeenVersion,
+    ) -> Result<Option<Base>> {
+        let ChunkRef { array, coords } = chunk;
+        let is_seen = |it: &Chunk| seen.version.is_some_and(|seen| seen.holds(it.stat.version));
+        let before = self.core.cache.peek(array, coords).filter(is_seen);
+        let store = self.core.hierarchy.store();
+        let stat = store.stat_since(&array.key(coords)?, Instant::now())?;
+        if Version::holds_of(seen.version, stat.map(|stat| stat.version)) {
+            let is_compared = self.core.compares_puts()?;
+            let base = match (stat, before) {
+                (None, _) => Some(Base::Absent),
+                (Some(stat), Some(before)) => Some(Base::Stored(before.bytes, stat.version)),
+                (Some(_), None) => None,
+            };
+            return Ok(base.filter(|_| is_compared));
+        }
+        // The version is that of the whole shard.
+        let is_same = |before: &Chunk| {
+            let now = self.core.cache.get_fresh(array, coords, Some(Instant::now()));
+            now.map(|now| now.is_some_and(|now| now.bytes == before.bytes))
+        };
+        match before {
+            Some(before) if is_same(&before)? => Ok(None),
+            None if array.is_sharded() => Ok(None),
+            _ => {
+                if stat.is_some() {
+                    // The program has not read it again since.
+                    self.names.seen_versions.put_back(&place_of(path, coords), seen);
+                }
+                let detail = "another program has stored the chunk since this one has read it: \
+                              read it again";
+                Err(Error::new(Kind::Stale, detail).at(array.key(coords)?))
+            }
+        }
+    }
+}
 
 impl Files {
     /// Returns the condition under which programs replace the file at `place`: if they have read
@@ -21,18 +172,18 @@ impl Files {
         let Some(read) = self.take_read(place, by) else { return Ok(Condition::Always) };
         Ok(match self.check_is(place, read)? {
             None => Condition::Absent,
-            Some(_) if !self.can_compare()? => Condition::Always,
+            Some(_) if !self.core.compares_puts()? => Condition::Always,
             Some(now) => Condition::Unchanged(now),
         })
     }
 
-    /// Has a file that programs have truncated stored under the condition that it is as they have
-    /// read it.
+    /// Gives a file that programs have truncated the condition that the server still has what they
+    /// have read.
     pub fn compare_with_read(&self, inode: &Inode, by: &Processes) {
         let Some(read) = inode.place().and_then(|place| self.take_read(&place, by)) else { return };
         if let Content::Unstored(unstored) = &mut inode.file().lock().content
             && matches!(unstored.condition, Condition::Always)
-            && self.can_compare().unwrap_or(true)
+            && self.core.compares_puts().unwrap_or(true)
         {
             unstored.condition = Condition::Unchanged(read);
         }
@@ -48,10 +199,10 @@ impl Files {
 
     /// Fails if a changed file that waits can no longer take the place of the one that is stored.
     pub fn check_unchanged(&self, inode: &Inode) -> Result<()> {
-        let Some(place @ Place::Ordinary(..)) = inode.place().filter(|_| self.core.is_remote())
-        else {
+        if !self.core.is_remote() {
             return Ok(());
-        };
+        }
+        let Some(place @ Place::Ordinary(..)) = inode.place() else { return Ok(()) };
         let read = match &inode.file().lock().content {
             Content::Unstored(unstored) if unstored.changed => unstored.condition,
             _ => Condition::Always,
@@ -81,13 +232,5 @@ impl Files {
             return Err(Error::new(Kind::Stale, detail).at(place.shown()));
         }
         Ok(now.map(|now| now.version))
-    }
-
-    /// Whether the server compares a file when it is stored.
-    fn can_compare(&self) -> Result<bool> {
-        match self.core.hierarchy.store().write()?.check_conditions() {
-            Err(error) if error.kind() != Kind::Unsupported => Err(error),
-            checked => Ok(checked.is_ok()),
-        }
     }
 }

@@ -234,12 +234,8 @@ impl Files {
             {
                 // It waits in memory, and another mount may store it meanwhile.
                 let value = self.stored.value_at(&self.stored.ordinary_key(path, relative)?)?;
-                match self.core.hierarchy.store().write()?.check_conditions() {
-                    Err(error) if error.kind() == Kind::Unsupported => {}
-                    checked => {
-                        checked?;
-                        condition = Condition::Unchanged(value.stat.version);
-                    }
+                if self.core.compares_puts()? {
+                    condition = Condition::Unchanged(value.stat.version);
                 }
                 value.bytes.into()
             } else {

@@ -159,7 +159,9 @@ impl ViewWriter {
     /// truncation all bytes will probably be written, so a chunk is read only if that turns out
     /// wrong. What a program has not changed since it read the array stays as the store has it.
     fn change_in_view(&self, moves: u64, is_cut: bool, by: Thread) -> Box<ChangeChunk<'_>> {
-        let program = Processes::of(by);
+        // `/proc` is read only where it matters.
+        let by = by.filter(|_| self.chunks.shows_old_chunks());
+        let program = by.map_or_else(Processes::default, |thread| Processes::of(Some(thread)));
         Box::new(move |elements, coords, cover, change| {
             let current = self.core.array_of(elements, moves)?;
             let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
@@ -174,6 +176,7 @@ impl ViewWriter {
             let path = &elements.path;
             let (cover, since) = if self.chunks.is_cached_as_read(path, &current, coords, &program)
             {
+                // What it has read is the base of its change.
                 (Cover::Part(cover.part().unwrap_or(u64::MAX)), None)
             } else {
                 (cover, Some(Instant::now()))

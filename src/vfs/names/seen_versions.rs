@@ -35,7 +35,7 @@ pub struct SeenVersion {
 }
 
 impl SeenVersion {
-    /// Returns a version that some process has read, in a moment that does not count.
+    /// Returns a version that is compared at once, so that its process and time do not count.
     pub fn of(version: Version) -> Self {
         Self { process: 0, at: Instant::now(), version: Some(version) }
     }
