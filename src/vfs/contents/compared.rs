@@ -4,8 +4,8 @@
 //! A mount shows such a file as it was up to `--metadata-ttl` ago. A program that changes an
 //! element or a line reads the file, and writes all of it again: into the file, or into another one
 //! that takes its name, or that gets the name after the old one was removed. None of these may undo
-//! what another program has stored in between. The server decides at the put, and a request before it
-//! tells the program of a change that was there already.
+//! what another program has stored in between. The server decides at the put, and a request before
+//! it tells the program of a change that was there already.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
