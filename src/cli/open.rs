@@ -481,9 +481,15 @@ fn node_in_directory(
     let mut root = path.to_owned();
     let mut names: Vec<String> = Vec::new();
     loop {
-        if root.is_dir() {
+        // A directory above may have other hierarchies in it, which are none of this command's
+        // business: one may lie in a mount that does not answer.
+        let is_folder_above = |store: &Store| {
+            !names.is_empty() && from.is_none() && matches!(declared(store), Ok(None))
+        };
+        let found = root.is_dir().then(|| store(&root, access.durability())).transpose()?;
+        if let Some(found) = found.filter(|store| !is_folder_above(store)) {
             let opened = hierarchy(
-                access.to(store(&root, access.durability())?),
+                access.to(found),
                 &Source::of_directory(&root),
                 from.cloned(),
                 Options::default(),
@@ -505,13 +511,13 @@ fn node_in_directory(
             }
         }
         let Some(name) = root.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
-            return Err(failed(format!("{}: no such directory, group or array", path.display())));
+            return Err(nothing_at(path));
         };
         names.push(name);
         root = match root.parent() {
             Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
             Some(parent) => parent.to_owned(),
-            None => return Err(failed(format!("{}: no such directory", path.display()))),
+            None => return Err(nothing_at(path)),
         };
     }
 }
@@ -556,9 +562,7 @@ fn explain_missing(
 ) -> Failure {
     let shown = path.display();
     if path.is_file() {
-        return failed(format!(
-            "{shown}: not a directory; name the directory of a hierarchy, a group or an array"
-        ));
+        return nothing_at(path);
     }
     if node.is_root() {
         let dialect = hierarchy.dialect().name();
@@ -576,9 +580,20 @@ fn explain_missing(
     let group = hierarchy.existing(&NodePath::root());
     // Any directory is a group of Zarr 3, even without a metadata file.
     if !path.exists() && group.is_ok_and(|group| group.document().is_none()) {
-        return failed(format!("{shown}: no such directory, group or array"));
+        return nothing_at(path);
     }
     no_node(&shown.to_string(), node, &root.display())
+}
+
+/// Returns the error for a path that lies in no hierarchy.
+fn nothing_at(path: &Path) -> Failure {
+    let shown = path.display();
+    if path.exists() && !path.is_dir() {
+        return failed(format!(
+            "{shown}: not a directory; name the directory of a hierarchy, a group or an array"
+        ));
+    }
+    failed(format!("{shown}: no such directory, group or array"))
 }
 
 fn no_node(shown: &str, node: &NodePath, root: &dyn Display) -> Failure {
