@@ -1,5 +1,5 @@
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -63,14 +63,20 @@ fn array_of_two(dir: &Path) {
     }
 }
 
+/// Makes an array of two chunks, and a directory for a copy of it.
+fn places() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let place = tempfile::tempdir().expect("a directory");
+    let (source, dest) = (place.path().join("source"), place.path().join("dest"));
+    array_of_two(&source);
+    fs::create_dir(&dest).expect("made");
+    (place, source, dest)
+}
+
 /// Copies an array of two chunks. Before each survey but the first, replaces the chunk `c/1` by
 /// four elements of the next value in `values`. Returns that chunk of the copy, and whether the
 /// conversion reports that the array keeps changing.
 fn copied(values: &[u8]) -> (Vec<u8>, bool) {
-    let place = tempfile::tempdir().expect("a directory");
-    let (source_dir, dest_dir) = (place.path().join("source"), place.path().join("dest"));
-    array_of_two(&source_dir);
-    fs::create_dir(&dest_dir).expect("made");
+    let (_place, source_dir, dest_dir) = places();
     let (source, dest) = (open(&source_dir, None), open(&dest_dir, Some(Dialect::V3)));
     let root = NodePath::root();
     let plan = plan(&source, &root, &dest, &Requested::default(), &|| false).expect("a plan");
@@ -133,7 +139,7 @@ fn a_source_with_only_new_inode_numbers_is_not_reported_as_changing() {
 }
 
 /// Stores a chunk of another program just before the copy stores the first one.
-struct Preceded(std::path::PathBuf);
+struct Preceded(PathBuf);
 
 impl Watch for Preceded {
     fn begin(&self, _: &NodePath, _: u64) {}
@@ -164,10 +170,7 @@ fn a_copy_replaces_no_chunk_that_another_program_stores_meanwhile() {
         Requested { codecs: codecs("gzip"), ..Requested::default() },
         Requested { shards, ..Requested::default() },
     ] {
-        let place = tempfile::tempdir().expect("a directory");
-        let (source_dir, dest_dir) = (place.path().join("source"), place.path().join("dest"));
-        array_of_two(&source_dir);
-        fs::create_dir(&dest_dir).expect("made");
+        let (_place, source_dir, dest_dir) = places();
         let (source, dest) = (open(&source_dir, None), open(&dest_dir, Some(Dialect::V3)));
         let root = NodePath::root();
         let plan = plan(&source, &root, &dest, &requested, &|| false).expect("a plan");
