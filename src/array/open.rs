@@ -20,6 +20,7 @@ use super::sharded::Sharded;
 use crate::admission;
 use crate::buffer::{Buffer, reserve};
 use crate::codec::{Elements, vlen};
+use crate::dtype::FillValue;
 use crate::error::{Error, Result};
 use crate::metadata::{chunk_shapes, model};
 use crate::parallel;
@@ -470,11 +471,20 @@ impl Array {
 
     /// Returns a chunk of only the fill value.
     pub fn fill_chunk(&self, coords: &Coords) -> Result<Buffer> {
+        self.chunk_filled_with(coords, &self.model.fill)
+    }
+
+    /// Returns a chunk of only zeros.
+    pub fn zero_chunk(&self, coords: &Coords) -> Result<Buffer> {
+        self.chunk_filled_with(coords, &FillValue::UNDEFINED)
+    }
+
+    fn chunk_filled_with(&self, coords: &Coords, fill: &FillValue) -> Result<Buffer> {
         self.check_readable(coords)?;
         if self.is_encoded() {
             return Ok(Vec::new().into());
         }
-        let item = self.model.fill.item(&self.model.dtype);
+        let item = fill.item(&self.model.dtype);
         let len = match self.chunk_len(coords)? {
             ChunkLen::Exactly(len) => usize::try_from(len)
                 .map_err(|_| Error::too_large("the chunk does not fit into memory"))?,

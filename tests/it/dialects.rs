@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -157,6 +158,46 @@ fn a_missing_chunk_without_a_fill_value_opens_by_name() {
     assert_eq!(fs::read(mount.at("a/1.0")).unwrap(), [0; 12]);
     assert_eq!(names(&mount.at("a")), set(&[".zarray", ".zattrs"]));
     assert_eq!(errno(fs::read(mount.at("a/2.0"))), libc::ENOENT);
+}
+
+/// Shows: as-zarr2-zeros.
+#[test]
+fn a_removed_chunk_is_zero_if_only_the_shown_fill_value_is_null() {
+    for options in [&["--as", "zarr2"][..], &["--as", "zarr2", "--writeback=all"]] {
+        let mut mount = Mount::of(
+            |store| {
+                let document = array(&json!({"fill_value": 0x0707, "dimension_names": ["y", "x"]}));
+                fs::create_dir_all(store.join("a")).unwrap();
+                fs::write(store.join("zarr.json"), r#"{"zarr_format":3,"node_type":"group"}"#)
+                    .unwrap();
+                fs::write(store.join("a/zarr.json"), document).unwrap();
+            },
+            options,
+        );
+        assert_eq!(json_of(&mount.at("a/.zarray"))["fill_value"], Value::Null);
+        fs::write(mount.at("a/0.0"), [9; 12]).unwrap();
+        fs::write(mount.at("a/0.1"), [9; 12]).unwrap();
+        fs::remove_file(mount.at("a/0.0")).unwrap();
+        let shown = |mount: &Mount, name: &str| fs::read(mount.at(name)).unwrap();
+        assert_eq!(shown(&mount, "a/0.0"), [0; 12], "{options:?}");
+        assert_eq!(shown(&mount, "a/1.0"), [7; 12], "a chunk that was never stored");
+        mount.remount(options);
+        assert_eq!(shown(&mount, "a/0.0"), [0; 12], "{options:?}");
+        // In any order, all files of an array can be removed, and then its directory.
+        for first in [".zarray", "0.1"] {
+            let copy = mount.at(&format!("copy{first}"));
+            let copied = Command::new("cp").arg("-r").arg(mount.at("a")).arg(&copy).status();
+            assert!(copied.unwrap().success());
+            fs::remove_file(copy.join(first)).unwrap();
+            fs::remove_dir_all(&copy).unwrap();
+            assert!(!copy.exists(), "{options:?} {first}");
+        }
+        fs::remove_file(mount.at("a/0.1")).unwrap();
+        fs::remove_dir_all(mount.at("a")).unwrap();
+        assert_eq!(names(&mount.path()), set(&[".zgroup", ".zmetadata"]), "{options:?}");
+        mount.remount(&[]);
+        assert_eq!(names(&mount.path()), set(&["zarr.json"]), "{options:?}");
+    }
 }
 
 /// Shows: read-lossy.

@@ -150,7 +150,7 @@ impl Directories {
     }
 
     fn holds_chunks(&self, place: &Place, path: &NodePath, prefix: &[u64]) -> Result<bool> {
-        Ok(self.names.places.has_chunks(&self.core.shown_array(path)?, prefix)?
+        Ok(self.contents.chunks.has_kept_chunks(path, prefix)?
             || self.names.ordinary.are_in(place)?)
     }
 
@@ -190,6 +190,7 @@ impl Directories {
             self.names.zarr2.forget(path);
             self.names.seen_texts.forget_below(path);
             self.contents.chunks.latest.forget_below(path);
+            self.contents.chunks.zeroed.forget_below(path);
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = place {
@@ -376,6 +377,7 @@ impl Directories {
         self.names.overlay.replace(moved);
         self.names.seen_texts.forget_below(path);
         self.contents.chunks.latest.forget_below(path);
+        self.contents.chunks.zeroed.forget_below(path);
         self.names.inodes.replace(moved);
         drop(files);
         self.core.hierarchy.changes().consolidate_moved(renamed);

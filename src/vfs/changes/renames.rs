@@ -367,6 +367,7 @@ impl Renames {
             return Ok(());
         }
         if let Place::Document(path) = place {
+            self.contents.chunks.erase_zeroed(path)?;
             if let Some(key) = self.core.hierarchy.changes().remove_document(path)? {
                 self.contents.unsynced.changed(key);
             }

@@ -18,7 +18,9 @@ use parking_lot::Mutex;
 use super::latest::Latest;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
+use super::zeroed::ZeroedChunks;
 use crate::array::{Array, ChunkRef, Current};
+use crate::buffer::Buffer;
 use crate::cache::{Due, NewChunk, PutChunk, Stored};
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Wanted;
@@ -52,6 +54,7 @@ pub(in crate::vfs) struct ChunkWriter {
     pub unsynced: Arc<Unsynced>,
     /// The programs that stored chunks in the last minute.
     pub latest: Latest,
+    pub zeroed: ZeroedChunks,
     /// How many threads store in the background.
     pub storing: Arc<AtomicUsize>,
 }
@@ -174,10 +177,22 @@ impl ChunkWriter {
     }
 
     /// Erases a chunk, now or later. If there is no chunk, nothing becomes pending, because another
-    /// program may store one meanwhile.
+    /// program may store one meanwhile. A chunk becomes zeros if programs take a missing one for
+    /// zeros, and the store does not.
     pub fn erase_chunk(&self, path: &NodePath, chunk: &ChunkRef) -> Result<()> {
+        let place = Place::Chunk(path.clone(), chunk.coords.clone());
+        self.names.seen_versions.forget(&place);
+        self.store_removal(path, chunk, || self.zeros_after_removal(path, chunk))
+    }
+
+    /// Erases a chunk, or stores what `shown` returns if it shows how programs take its removal.
+    pub(super) fn store_removal(
+        &self,
+        path: &NodePath,
+        chunk: &ChunkRef,
+        shown: impl FnOnce() -> Result<Option<Buffer>>,
+    ) -> Result<()> {
         let ChunkRef { array, coords } = chunk;
-        self.names.seen_versions.forget(&Place::Chunk(path.clone(), coords.clone()));
         let now = Instant::now();
         if !self.core.shown_array(path)?.grid().contains(coords) {
             // A program that has made the array smaller removes what lies outside.
@@ -188,13 +203,13 @@ impl ChunkWriter {
         if !self.defers(array) {
             let current = self.core.hierarchy.array_since(path, array, now)?;
             let chunk = ChunkRef::new(&current, coords);
-            return self.change_now(path, &chunk, &current, None.into(), None).map(drop);
+            return self.change_now(path, &chunk, &current, shown()?.into(), None).map(drop);
         }
         // In this order, because a pending chunk may be stored in between.
         if !self.core.cache.is_pending(array, coords) && array.stat(coords)?.is_none() {
             return Ok(());
         }
-        self.defer_chunk(path, chunk, None.into(), None).map(drop)
+        self.defer_chunk(path, chunk, shown()?.into(), None).map(drop)
     }
 
     fn defer_chunk(

@@ -23,6 +23,7 @@ pub mod unsynced;
 pub mod view_writes;
 mod waiting;
 mod zarr2;
+mod zeroed;
 
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ use memory::UnstoredMemory;
 use stored::StoredFiles;
 use unsynced::Unsynced;
 use view_writes::ViewWriter;
+use zeroed::ZeroedChunks;
 
 /// All that reads, changes and stores the bytes of files.
 #[derive(Clone)]
@@ -68,6 +70,7 @@ impl Contents {
             stored: Arc::clone(&stored),
             unsynced: Arc::clone(&unsynced),
             latest: Latest::default(),
+            zeroed: ZeroedChunks::default(),
             storing: Arc::default(),
         });
         let documents = Arc::new(DocumentWriter {

@@ -137,7 +137,8 @@ impl Zarr2 {
         }
         let Ok(Some(node)) = self.core.hierarchy.node(path) else { return false };
         let context = self.extras_of(&node);
-        if context.is_null && self.is_being_made(path) {
+        // Without a metadata file, the chunks that are left are files like others.
+        if node.is_bare() || context.is_null && self.is_being_made(path) {
             return false;
         }
         !array.is_encoded()
