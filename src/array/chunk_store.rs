@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
@@ -106,7 +106,8 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     fn grid(&self) -> &Grid;
 
     /// Returns the bytes of each range; `None` for a chunk that is not stored. The length in the
-    /// stat is the chunk's; time and version are those of the stored value that contains it.
+    /// stat is the chunk's; the version is that of the stored value that contains it, and so is the
+    /// time, unless another one is known for the chunk.
     fn get_partial_values(&self, ranges: &[(Coords, ByteRange)]) -> Result<Vec<Option<Value>>>;
 
     /// Notes that these ranges will be read soon, as
@@ -140,6 +141,16 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     fn erases_unchanged(&self) -> bool {
         true
     }
+
+    /// Notes the modification times that a program has set for stored chunks. Returns the time that
+    /// the stored value with them gets; `None` if it has other chunks, whose times were not set.
+    fn set_modified(&self, times: &[(Coords, SystemTime)]) -> Result<Option<SystemTime>> {
+        Ok(times.iter().map(|(_, modified)| *modified).max())
+    }
+
+    /// Notes that the version of the stored value with this chunk has become `after` because its
+    /// time was set.
+    fn renew(&self, _coords: &Coords, _before: Version, _after: Version) {}
 
     /// Makes a file the encoded chunk at `coords`, as
     /// [`WritableStore::set_file`](crate::store::WritableStore::set_file) does.

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -313,6 +314,12 @@ impl Array {
     /// Returns the stat of an encoded chunk; `None` if it is not stored.
     pub fn stat(&self, coords: &Coords) -> Result<Option<Stat>> {
         Ok(self.chunks.stat(std::slice::from_ref(coords))?.pop().flatten())
+    }
+
+    /// Notes the modification times that a program has set for stored chunks. Returns the time that
+    /// the stored value with them gets; `None` if it has other chunks, whose times were not set.
+    pub fn set_modified(&self, times: &[(Coords, SystemTime)]) -> Result<Option<SystemTime>> {
+        self.chunks.set_modified(times)
     }
 
     /// Whether the store has any chunk of it now.

@@ -7,6 +7,7 @@
 //! and if the store can copy ranges, without reading them.
 
 mod change;
+mod times;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -403,6 +404,10 @@ impl ChunkStore for Sharded {
         for attempt in 0..ATTEMPTS {
             wanted = self.try_get(ranges, &wanted, freshness, &mut values)?;
             if wanted.is_empty() {
+                let found = ranges.iter().zip(&mut values);
+                self.set_own_times(found.filter_map(|((coords, _), value)| {
+                    value.as_mut().map(|value| (coords, &mut value.stat))
+                }));
                 return Ok(values);
             }
             if began.elapsed() > LONGEST {
@@ -464,16 +469,40 @@ impl ChunkStore for Sharded {
         let indexes = self.indexes_now(shards)?;
         let stat = |coords: &Coords| {
             let shard = self.level.shard_of(coords);
-            let Some(Some(loaded)) = indexes.get(&shard) else { return Ok(None) };
+            let loaded = indexes.get(&shard)?.as_ref()?;
             let slot = self.level.slot_of(coords);
             if !loaded.index.is_present(slot) {
-                return Ok(None);
+                return None;
             }
             // List a damaged entry, so that reading it reports the damage.
             let len = loaded.span(slot).ok().flatten().map_or(0, |span| span.len);
-            Ok(Some(Stat { len, ..loaded.stat }))
+            Some(Stat { len, ..loaded.stat })
         };
-        coords.iter().map(stat).collect()
+        let mut stats: Vec<Option<Stat>> = coords.iter().map(stat).collect();
+        let found = coords.iter().zip(&mut stats);
+        self.set_own_times(found.filter_map(|(coords, stat)| Some((coords, stat.as_mut()?))));
+        Ok(stats)
+    }
+
+    fn set_modified(&self, times: &[(Coords, SystemTime)]) -> Result<Option<SystemTime>> {
+        let mut by_shard: BTreeMap<Coords, Vec<(usize, SystemTime)>> = BTreeMap::new();
+        for (coords, modified) in times {
+            let shard = by_shard.entry(self.level.shard_of(coords)).or_default();
+            shard.push((self.level.slot_of(coords), *modified));
+        }
+        let mut of_shards = Vec::new();
+        for (shard, set) in by_shard {
+            if let Some(latest) = self.set_times(&shard, set)? {
+                of_shards.push((shard, latest));
+            }
+        }
+        if of_shards.is_empty() { Ok(None) } else { self.below.set_modified(&of_shards) }
+    }
+
+    fn renew(&self, coords: &Coords, before: Version, after: Version) {
+        let shard = self.level.shard_of(coords);
+        self.renew_times(&shard, before, after);
+        self.below.renew(&shard, before, after);
     }
 
     fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {

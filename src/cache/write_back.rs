@@ -175,8 +175,9 @@ impl ChunkCache {
                 self.changed(array);
             }
             self.changed_in_other_forms(array, &coords);
-            if self.pending.done(ChunkAt { key, coords: &coords }, &pending, base) {
-                stored.push(Stored { coords, was, now, modified: pending.modified });
+            let done = self.pending.done(ChunkAt { key, coords: &coords }, &pending, base);
+            if let Some(PendingChunk { modified, .. }) = done {
+                stored.push(Stored { coords, was, now, modified });
             }
         }
         Ok((stored, left))

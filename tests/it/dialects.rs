@@ -164,7 +164,7 @@ fn a_missing_chunk_without_a_fill_value_opens_by_name() {
 #[test]
 fn a_removed_chunk_is_zero_if_only_the_shown_fill_value_is_null() {
     for options in [&["--as", "zarr2"][..], &["--as", "zarr2", "--writeback=all"]] {
-        let mut mount = Mount::of(
+        let mount = Mount::of(
             |store| {
                 let document = array(&json!({"fill_value": 0x0707, "dimension_names": ["y", "x"]}));
                 fs::create_dir_all(store.join("a")).unwrap();

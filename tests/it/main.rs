@@ -51,6 +51,7 @@ mod sources;
 mod status;
 mod support;
 mod sweeps;
+mod times;
 mod unmount;
 mod values;
 mod views;

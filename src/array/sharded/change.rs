@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::times::Changed;
 use super::{Loaded, Sharded};
 use crate::array::chunk_store::Change;
 use crate::array::coords::Coords;
@@ -50,6 +51,7 @@ struct Planned {
     change: Change,
     /// `None` if the shard is erased.
     index: Option<NewIndex>,
+    changed: Changed,
 }
 
 struct NewIndex {
@@ -85,16 +87,19 @@ impl Sharded {
         if planned.is_empty() {
             return Ok(vec![None; asked.len()]);
         }
-        let (changes, indexes): (Vec<Change>, Vec<Option<NewIndex>>) =
-            planned.into_iter().map(|planned| (planned.change, planned.index)).unzip();
-        let shards: Vec<Coords> = changes.iter().map(|change| change.coords.clone()).collect();
-        let stored: BTreeMap<Coords, Option<Stat>> =
-            shards.iter().cloned().zip(self.below.update(changes)?).collect();
-        for (shard, index) in shards.iter().zip(indexes) {
-            if let (Some(new), Some(Some(stat))) = (index, stored.get(shard)) {
-                let stat = Stat { len: new.shard_len, ..*stat };
-                self.keep(shard, &Arc::new(Loaded { index: new.index, stat, at: new.at }));
+        let (mut changes, mut rest) = (Vec::new(), Vec::new());
+        for Planned { change, index, changed } in planned {
+            rest.push((change.coords.clone(), index, changed));
+            changes.push(change);
+        }
+        let mut stored: BTreeMap<Coords, Option<Stat>> = BTreeMap::new();
+        for ((shard, index, changed), stat) in rest.into_iter().zip(self.below.update(changes)?) {
+            self.keep_times(&shard, changed, stat);
+            if let (Some(new), Some(stat)) = (index, stat) {
+                let stat = Stat { len: new.shard_len, ..stat };
+                self.keep(&shard, &Arc::new(Loaded { index: new.index, stat, at: new.at }));
             }
+            stored.insert(shard, stat);
         }
         let stat_of = |(shard, len): (Coords, Option<u64>)| {
             let stat = stored.get(&shard).copied().flatten()?;
@@ -184,6 +189,8 @@ impl Sharded {
         old: Option<&Loaded>,
     ) -> Result<Planned> {
         let mut parts = Parts { kept: BTreeMap::new(), new: Vec::new() };
+        let slots = changes.iter().map(|(slot, given)| (*slot, given.value.is_some())).collect();
+        let changed = Changed { old: old.map(|old| old.stat), slots };
         if let Some(old) = old {
             parts.kept = self.kept(old, &changes).map_err(|e| e.at_key_of(self, shard))?;
         }
@@ -200,7 +207,7 @@ impl Sharded {
         // Where a shard cannot be erased on a condition, one without inner chunks is stored.
         if parts.kept.is_empty() && parts.new.is_empty() && self.below.erases_unchanged() {
             let change = Change { coords: shard.clone(), value: None, condition };
-            return Ok(Planned { change, index: None });
+            return Ok(Planned { change, index: None, changed });
         }
         let (index, mut pieces) = self.lay_out(parts)?;
         let encoded_index = self.level.encode_index(&index, old.map(|old| &old.at))?;
@@ -210,7 +217,7 @@ impl Sharded {
         let at = self.level.index_at(index_len, shard_len);
         let value = Some(self.wrap(shard, merge_kept(pieces), old)?);
         let change = Change { coords: shard.clone(), value, condition };
-        Ok(Planned { change, index: Some(NewIndex { index, at, shard_len }) })
+        Ok(Planned { change, index: Some(NewIndex { index, at, shard_len }), changed })
     }
 
     /// Lays out a new shard: returns its index, and the inner chunks one after another.

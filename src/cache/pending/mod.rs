@@ -436,13 +436,18 @@ impl PendingChunks {
         }
     }
 
-    fn remove(&self, key: &Key, coords: &Coords, is_it: impl Fn(&PendingChunk) -> bool) -> bool {
+    fn remove(
+        &self,
+        key: &Key,
+        coords: &Coords,
+        is_it: impl Fn(&PendingChunk) -> bool,
+    ) -> Option<PendingChunk> {
         let mut table = self.table.lock();
         let gone = table.remove(key, coords, is_it);
         self.memory.shrink(gone.as_ref().map_or(0, PendingChunk::cost));
         self.recount(&table);
         drop(table);
-        gone.is_some()
+        gone
     }
 
     /// Drops the pending chunks in the value of `key`.

@@ -83,14 +83,14 @@ impl PendingChunks {
         }
     }
 
-    /// Records that the chunk `known` was stored as `base`. Returns `true` if it has not changed
-    /// since, so that it is no longer pending.
+    /// Records that the chunk `known` was stored as `base`. If its bytes have not changed since, it
+    /// is no longer pending, and this returns it with the time that programs have set until now.
     pub(in crate::cache) fn done(
         &self,
         chunk: ChunkAt<'_>,
         known: &PendingChunk,
         base: Base,
-    ) -> bool {
+    ) -> Option<PendingChunk> {
         let ChunkAt { key, coords } = chunk;
         let (version, begun) = (known.stat.version, known.begun);
         // The store works again, so an earlier failure is obsolete.

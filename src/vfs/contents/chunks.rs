@@ -19,7 +19,7 @@ use super::latest::Latest;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use super::zeroed::ZeroedChunks;
-use crate::array::{Array, ChunkRef, Current};
+use crate::array::{Array, ChunkRef, Coords, Current};
 use crate::buffer::Buffer;
 use crate::cache::{Due, NewChunk, PutChunk, Stored};
 use crate::error::{At, Error, Kind, Result};
@@ -432,12 +432,15 @@ impl ChunkWriter {
     /// Updates the state of the stored chunks: the kernel's pages show them if they read as they
     /// were written.
     fn settle_stored(&self, path: &NodePath, array: &Arc<Array>, chunks: &[Stored]) -> Result<()> {
-        let modified = chunks.iter().filter_map(|chunk| chunk.modified).max();
+        let stored = chunks.iter().filter(|chunk| chunk.now.is_some());
+        let times: Vec<(Coords, SystemTime)> =
+            stored.filter_map(|chunk| Some((chunk.coords.clone(), chunk.modified?))).collect();
         let mut versions = None;
-        let stored = chunks.iter().find(|chunk| chunk.now.is_some());
-        if let (Some(modified), Some(chunk)) = (modified, stored) {
-            let target = self.names.target(Place::Chunk(path.clone(), chunk.coords.clone()))?;
-            let key = array.key(&chunk.coords)?;
+        if let Some((first, _)) = times.first()
+            && let Some(modified) = array.set_modified(&times)?
+        {
+            let target = self.names.target(Place::Chunk(path.clone(), first.clone()))?;
+            let key = array.key(first)?;
             versions = self.stored.set_value_modified(&target, &key, modified).map(Some)?;
         }
         for Stored { coords, was, now, .. } in chunks {

@@ -318,10 +318,13 @@ impl Files {
         }
         match modified {
             Some(modified) if version.is_some() && !self.chunks.is_pending(target)? => {
-                let versions = self.stored.set_stored_modified(target, modified)?;
+                let Some((before, after)) = self.stored.set_stored_modified(target, modified)?
+                else {
+                    return Ok(version);
+                };
                 // If another program stored a value in between, that is not what was written.
-                let is_ours = |before| version.is_some_and(|version| version.holds(before));
-                Ok(versions.filter(|(before, _)| is_ours(*before)).map(|(_, after)| after))
+                let is_ours = version.is_some_and(|version| version.holds(before));
+                Ok(is_ours.then_some(after))
             }
             _ => Ok(version),
         }

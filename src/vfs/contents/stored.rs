@@ -159,20 +159,23 @@ impl StoredFiles {
         Err(Error::too_large(format!("{len} bytes: the limit of the file is {limit}")))
     }
 
-    /// Sets the modification time of a stored file; for an inner chunk, that of its shard. Returns
-    /// the versions before and after, or `None` if the file has no stored value of its own.
+    /// Sets the modification time of a stored file. A shard gets it if programs have set the times
+    /// of all of its chunks; otherwise only this mount knows it. Returns the versions of the stored
+    /// value before and after, or `None` if its time was not set.
     pub fn set_stored_modified(
         &self,
         target: &Target,
         modified: SystemTime,
     ) -> Result<Option<Versions>> {
         let Some(key) = self.key_of(target)? else { return Ok(None) };
-        if let Some((_, chunk)) = target.chunk()
-            && self.core.cache.set_modified(&key, &chunk.coords, modified)
-        {
+        let Some((_, ChunkRef { array, coords })) = target.chunk() else {
+            return self.set_value_modified(target, &key, modified).map(Some);
+        };
+        if self.core.cache.set_modified(&key, coords, modified) {
             return Ok(None);
         }
-        self.set_value_modified(target, &key, modified).map(Some)
+        let of_value = array.set_modified(&[(coords.clone(), modified)])?;
+        of_value.map(|modified| self.set_value_modified(target, &key, modified)).transpose()
     }
 
     /// Whether a new file has become the stored value of `key`, and is so still.
@@ -191,6 +194,7 @@ impl StoredFiles {
         let (before, after) = self.core.hierarchy.store().write()?.set_modified(key, modified)?;
         if let Some((_, chunk)) = target.chunk() {
             self.core.cache.set_version(&chunk.array, &chunk.coords, before, after);
+            chunk.array.chunks().renew(&chunk.coords, before, after);
         }
         if let Place::Document(path) | Place::Attributes(path) = &target.place {
             self.core.hierarchy.invalidate(path);
