@@ -21,7 +21,6 @@ use super::sharded::Sharded;
 use crate::admission;
 use crate::buffer::{Buffer, reserve};
 use crate::codec::{Elements, vlen};
-use crate::dtype::FillValue;
 use crate::error::{Error, Result};
 use crate::metadata::{chunk_shapes, model};
 use crate::parallel;
@@ -478,26 +477,21 @@ impl Array {
 
     /// Returns a chunk of only the fill value.
     pub fn fill_chunk(&self, coords: &Coords) -> Result<Buffer> {
-        self.chunk_filled_with(coords, &self.model.fill)
+        self.chunk_of(coords, &self.model.fill.item(&self.model.dtype))
     }
 
-    /// Returns a chunk of only zeros.
-    pub fn zero_chunk(&self, coords: &Coords) -> Result<Buffer> {
-        self.chunk_filled_with(coords, &FillValue::UNDEFINED)
-    }
-
-    fn chunk_filled_with(&self, coords: &Coords, fill: &FillValue) -> Result<Buffer> {
+    /// Returns a chunk of only this element.
+    pub fn chunk_of(&self, coords: &Coords, item: &[u8]) -> Result<Buffer> {
         self.check_readable(coords)?;
         if self.is_encoded() {
             return Ok(Vec::new().into());
         }
-        let item = fill.item(&self.model.dtype);
         let len = match self.chunk_len(coords)? {
             ChunkLen::Exactly(len) => usize::try_from(len)
                 .map_err(|_| Error::too_large("the chunk does not fit into memory"))?,
             ChunkLen::UpTo(limit) => {
                 let form = vlen::Form::new(&self.elements(coords)?)?;
-                return form.filled(&item, limit).map(Buffer::from);
+                return form.filled(item, limit).map(Buffer::from);
             }
         };
         if item.iter().all(|byte| *byte == 0) {
@@ -505,7 +499,7 @@ impl Array {
         }
         let mut bytes = reserve(len)?;
         while bytes.len() < len {
-            bytes.extend_from_slice(&item);
+            bytes.extend_from_slice(item);
         }
         Ok(bytes.into())
     }

@@ -541,14 +541,15 @@ fn put_v2_attribute(
         let new = value.map(decoded).transpose()?;
         return match new {
             Some(new) if new == fill => Ok(()),
-            Some(new) if meaning.may_refill => {
-                changed.push((FILL.to_owned(), None));
-                text.set(&["fill_value"], &v2::stored_fill(document, &new)?)
-            }
+            // The program that sets it may have the array open, and leave out chunks of zeros.
             new if !fill.is_defined() => {
                 let value = new.map(|new| v2::fill_to_json(&new, &dtype, &Endian::Little));
                 changed.push((FILL.to_owned(), value.transpose()?));
                 Ok(())
+            }
+            Some(new) if meaning.may_refill => {
+                changed.push((FILL.to_owned(), None));
+                text.set(&["fill_value"], &v2::stored_fill(document, &new)?)
             }
             _ => Err(Error::invalid(
                 "_FillValue cannot change: it is the fill value of an array in Zarr 2, so \

@@ -28,9 +28,9 @@ pub struct Documents {
     pub document: String,
     /// `.zattrs`.
     pub attributes: String,
-    /// Whether chunks that are not stored must be shown, because the fill value of the metadata
-    /// file differs or is null.
-    pub shows_fill: bool,
+    /// The elements that programs take a missing chunk for, if chunks that are not stored must be
+    /// shown: the fill value of the metadata file is null, or another than that of the array.
+    pub missing: Option<Vec<u8>>,
 }
 
 /// Returns the metadata files of a group.
@@ -38,7 +38,7 @@ pub fn group(group: &Group) -> Documents {
     Documents {
         document: v2::group_document(),
         attributes: print(&Value::Object(unversioned(group.attributes.clone()))),
-        shows_fill: false,
+        missing: None,
     }
 }
 
@@ -61,7 +61,8 @@ pub fn array(array: &Array, chunks: &ShownChunks, extras: ArrayExtras) -> Result
     if extras.is_null && fill.item(&array.dtype).iter().all(|byte| *byte == 0) {
         fill = FillValue::UNDEFINED;
     }
-    let shows_fill = fill != array.fill || !fill.is_defined();
+    let is_missing = fill != array.fill || !fill.is_defined();
+    let missing = is_missing.then(|| fill.item(&array.dtype).into_owned());
     let value = match fill_to_json(&fill, &array.dtype, &Endian::Little) {
         Ok(_) if dtype != array.dtype => {
             let fill = FillValue::from_item(&fill.item(&array.dtype));
@@ -90,7 +91,7 @@ pub fn array(array: &Array, chunks: &ShownChunks, extras: ArrayExtras) -> Result
     Ok(Documents {
         document: print(&document),
         attributes: print(&Value::Object(attributes)),
-        shows_fill,
+        missing,
     })
 }
 
@@ -285,7 +286,7 @@ mod tests {
         ] {
             let model = v3(&more);
             let documents = array(&model, &decoded(&model), EXTRAS).expect("shown");
-            assert!(!documents.shows_fill, "{more}");
+            assert_eq!(documents.missing, None, "{more}");
             let again = to_v3(NodeKind::Array, &documents.document, Some(&documents.attributes));
             let again = lowered(&again.expect("understood"));
             let expected = Array {
@@ -302,12 +303,14 @@ mod tests {
         let names = json!(["y", "x"]);
         let model = v3(&json!({"dimension_names": names}));
         let documents = array(&model, &decoded(&model), EXTRAS).expect("shown");
-        assert!(documents.shows_fill && documents.document.contains("\"fill_value\": null"));
+        assert_eq!(documents.missing, Some(vec![0; 2]));
+        assert!(documents.document.contains("\"fill_value\": null"));
         assert!(documents.attributes.contains("_ARRAY_DIMENSIONS"));
         let other = json!({"dimension_names": names, "attributes": {"_FillValue": -1}});
         let other = v3(&other);
         let documents = array(&other, &decoded(&other), EXTRAS).expect("shown");
-        assert!(documents.shows_fill && documents.document.contains("\"fill_value\": -1"));
+        assert_eq!(documents.missing, Some(vec![0xff; 2]));
+        assert!(documents.document.contains("\"fill_value\": -1"));
         assert!(!documents.attributes.contains("_FillValue"));
     }
 

@@ -126,20 +126,6 @@ impl Vfs {
         self.core.hierarchy.store().write()?;
         match &place {
             place if place.is_dir() => return Err(Error::new(Kind::IsDirectory, "is a directory")),
-            Place::Chunk(path, coords)
-                if self.names.zarr2.shows_fill(path, &*self.core.shown_array(path)?) =>
-            {
-                // A chunk that is only shown as the fill value cannot be removed.
-                if self.core.cache.stat(&*self.core.shown_array(path)?, coords)?.is_none()
-                    && self
-                        .names
-                        .overlay
-                        .get(&place.parent(), &place.name().unwrap_or_default())
-                        .is_none()
-                {
-                    return Err(Error::not_found());
-                }
-            }
             Place::Chunk(..)
             | Place::Ordinary(..)
             | Place::Document(_)
@@ -152,6 +138,13 @@ impl Vfs {
             _ => return Err(Error::new(Kind::NotPermitted, "read-only").at(place.shown())),
         }
         self.unlink_known(&place, by).at(place.shown())?;
+        if let Place::Chunk(path, coords) = &place
+            && self.names.zarr2.shows_fill(path, &*self.core.shown_array(path)?)
+        {
+            // The program may create it again, and then it must not be there.
+            let by = Some(Processes::of(by));
+            self.names.zarr2.removed_chunks.note(path, coords, by);
+        }
         self.core.refused.forget(|| place.shown());
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -160,7 +161,7 @@ fn a_missing_chunk_without_a_fill_value_opens_by_name() {
     assert_eq!(errno(fs::read(mount.at("a/2.0"))), libc::ENOENT);
 }
 
-/// Shows: as-zarr2-zeros.
+/// Shows: as-zarr2-removed.
 #[test]
 fn a_removed_chunk_is_zero_if_only_the_shown_fill_value_is_null() {
     for options in [&["--as", "zarr2"][..], &["--as", "zarr2", "--writeback=all"]] {
@@ -178,8 +179,10 @@ fn a_removed_chunk_is_zero_if_only_the_shown_fill_value_is_null() {
         fs::write(mount.at("a/0.0"), [9; 12]).unwrap();
         fs::write(mount.at("a/0.1"), [9; 12]).unwrap();
         fs::remove_file(mount.at("a/0.0")).unwrap();
+        // The program that removed it may create it again.
+        assert_eq!(errno(fs::read(mount.at("a/0.0"))), libc::ENOENT, "{options:?}");
+        assert!(!names(&mount.at("a")).contains("0.0"), "{options:?}");
         let shown = |mount: &Mount, name: &str| fs::read(mount.at(name)).unwrap();
-        assert_eq!(shown(&mount, "a/0.0"), [0; 12], "{options:?}");
         assert_eq!(shown(&mount, "a/1.0"), [7; 12], "a chunk that was never stored");
         mount.remount(options);
         assert_eq!(shown(&mount, "a/0.0"), [0; 12], "{options:?}");
@@ -188,6 +191,7 @@ fn a_removed_chunk_is_zero_if_only_the_shown_fill_value_is_null() {
             let copy = mount.at(&format!("copy{first}"));
             let copied = Command::new("cp").arg("-r").arg(mount.at("a")).arg(&copy).status();
             assert!(copied.unwrap().success());
+            rustix::fs::syncfs(fs::File::open(mount.path()).unwrap()).unwrap();
             fs::remove_file(copy.join(first)).unwrap();
             fs::remove_dir_all(&copy).unwrap();
             assert!(!copy.exists(), "{options:?} {first}");
@@ -197,6 +201,61 @@ fn a_removed_chunk_is_zero_if_only_the_shown_fill_value_is_null() {
         assert_eq!(names(&mount.path()), set(&[".zgroup", ".zmetadata"]), "{options:?}");
         mount.remount(&[]);
         assert_eq!(names(&mount.path()), set(&["zarr.json"]), "{options:?}");
+    }
+}
+
+fn store_of_masked(store: &std::path::Path) {
+    let attributes = json!({"_FillValue": -1});
+    let document = array(&json!({"dimension_names": ["y", "x"], "attributes": attributes}));
+    fs::create_dir_all(store.join("a")).unwrap();
+    fs::write(store.join("zarr.json"), r#"{"zarr_format":3,"node_type":"group"}"#).unwrap();
+    fs::write(store.join("a/zarr.json"), document).unwrap();
+}
+
+/// Shows: as-zarr2-removed, as-zarr2-fill.
+#[test]
+fn a_removed_chunk_has_the_masked_value_that_is_shown() {
+    let mount = Mount::of(store_of_masked, &["--as", "zarr2"]);
+    assert_eq!(json_of(&mount.at("a/.zarray"))["fill_value"], json!(-1));
+    fs::write(mount.at("a/0.0"), [9; 12]).unwrap();
+    fs::remove_file(mount.at("a/0.0")).unwrap();
+    assert!(names(&mount.at("a")).contains("0.1"), "a copy without it would have -1 in place of 0");
+    mount.remount(&["--as", "zarr2"]);
+    assert_eq!(fs::read(mount.at("a/0.0")).unwrap(), [255; 12]);
+    assert_eq!(fs::read(mount.at("a/0.1")).unwrap(), [0; 12]);
+    let removed = Command::new("rm").arg("-r").arg(mount.at("a")).output().unwrap();
+    assert!(removed.status.success(), "{removed:?}");
+    assert_eq!(names(&mount.path()), set(&[".zgroup", ".zmetadata"]));
+}
+
+/// Shows: as-zarr2-removed, as-zarr2-fill.
+#[test]
+fn a_missing_chunk_that_is_shown_can_be_written_and_replaced() {
+    let null = |store: &std::path::Path| {
+        fs::create_dir_all(store.join("a")).unwrap();
+        fs::write(store.join(".zgroup"), r#"{"zarr_format":2}"#).unwrap();
+        fs::write(store.join("a/.zarray"), zarray(&json!({"fill_value": null}))).unwrap();
+    };
+    for make in [store_of_masked as fn(&std::path::Path), null] {
+        for options in [&["--as", "zarr2"][..], &["--as", "zarr2", "--writeback=all"]] {
+            let mount = Mount::of(make, options);
+            let chunk = mount.at("a/0.0");
+            assert_eq!(fs::metadata(&chunk).unwrap().mtime(), 0);
+            let mut file = fs::File::options().read(true).write(true).open(&chunk).unwrap();
+            file.write_all(&[7]).unwrap();
+            drop(file);
+            let expected = [[7].as_slice(), &[0; 11]].concat();
+            assert_eq!(fs::read(&chunk).unwrap(), expected, "{options:?}");
+            fs::remove_file(&chunk).unwrap();
+            fs::File::create_new(&chunk).unwrap().write_all(&[8; 12]).unwrap();
+            assert_eq!(fs::read(&chunk).unwrap(), [8; 12], "{options:?}");
+            // One that was never stored can be replaced, too.
+            fs::remove_file(mount.at("a/0.1")).unwrap();
+            fs::File::create_new(mount.at("a/0.1")).unwrap().write_all(&[6; 12]).unwrap();
+            mount.remount(options);
+            assert_eq!(fs::read(&chunk).unwrap(), [8; 12], "{options:?}");
+            assert_eq!(fs::read(mount.at("a/0.1")).unwrap(), [6; 12], "{options:?}");
+        }
     }
 }
 

@@ -190,7 +190,7 @@ impl Directories {
             self.names.zarr2.forget(path);
             self.names.seen_texts.forget_below(path);
             self.contents.chunks.latest.forget_below(path);
-            self.contents.chunks.zeroed.forget_below(path);
+            self.names.zarr2.removed_chunks.forget_below(path);
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = place {
@@ -377,7 +377,7 @@ impl Directories {
         self.names.overlay.replace(moved);
         self.names.seen_texts.forget_below(path);
         self.contents.chunks.latest.forget_below(path);
-        self.contents.chunks.zeroed.forget_below(path);
+        self.names.zarr2.removed_chunks.forget_below(path);
         self.names.inodes.replace(moved);
         drop(files);
         self.core.hierarchy.changes().consolidate_moved(renamed);

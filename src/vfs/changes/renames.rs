@@ -367,7 +367,7 @@ impl Renames {
             return Ok(());
         }
         if let Place::Document(path) = place {
-            self.contents.chunks.erase_zeroed(path)?;
+            self.contents.chunks.erase_removed(path)?;
             if let Some(key) = self.core.hierarchy.changes().remove_document(path)? {
                 self.contents.unsynced.changed(key);
             }

@@ -18,7 +18,6 @@ use parking_lot::Mutex;
 use super::latest::Latest;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
-use super::zeroed::ZeroedChunks;
 use crate::array::{Array, ChunkRef, Coords, Current};
 use crate::buffer::Buffer;
 use crate::cache::{Due, NewChunk, PutChunk, Stored};
@@ -54,7 +53,6 @@ pub(in crate::vfs) struct ChunkWriter {
     pub unsynced: Arc<Unsynced>,
     /// The programs that stored chunks in the last minute.
     pub latest: Latest,
-    pub zeroed: ZeroedChunks,
     /// How many threads store in the background.
     pub storing: Arc<AtomicUsize>,
 }
@@ -79,7 +77,10 @@ impl ChunkWriter {
             base.and_then(|base| self.store_known(path, chunk, Written { base, ..written }, by));
         let place = Place::Chunk(path.clone(), chunk.coords.clone());
         match (&stored, seen) {
-            (Ok(_), _) => self.names.seen_versions.forget(&place),
+            (Ok(_), _) => {
+                self.names.seen_versions.forget(&place);
+                self.names.zarr2.removed_chunks.forget(path, &chunk.coords);
+            }
             (Err(error), Some(seen)) if error.kind() != Kind::Stale => {
                 self.names.seen_versions.put_back(&place, seen.renewed());
             }
@@ -177,12 +178,12 @@ impl ChunkWriter {
     }
 
     /// Erases a chunk, now or later. If there is no chunk, nothing becomes pending, because another
-    /// program may store one meanwhile. A chunk becomes zeros if programs take a missing one for
-    /// zeros, and the store does not.
+    /// program may store one meanwhile. If programs take a missing chunk for another value than the
+    /// store does, the chunk gets that value.
     pub fn erase_chunk(&self, path: &NodePath, chunk: &ChunkRef) -> Result<()> {
         let place = Place::Chunk(path.clone(), chunk.coords.clone());
         self.names.seen_versions.forget(&place);
-        self.store_removal(path, chunk, || self.zeros_after_removal(path, chunk))
+        self.store_removal(path, chunk, || self.bytes_after_removal(path, chunk))
     }
 
     /// Erases a chunk, or stores what `shown` returns if it shows how programs take its removal.
@@ -205,11 +206,15 @@ impl ChunkWriter {
             let chunk = ChunkRef::new(&current, coords);
             return self.change_now(path, &chunk, &current, shown()?.into(), None).map(drop);
         }
+        let bytes = shown()?;
         // In this order, because a pending chunk may be stored in between.
-        if !self.core.cache.is_pending(array, coords) && array.stat(coords)?.is_none() {
+        if bytes.is_none()
+            && !self.core.cache.is_pending(array, coords)
+            && array.stat(coords)?.is_none()
+        {
             return Ok(());
         }
-        self.defer_chunk(path, chunk, shown()?.into(), None).map(drop)
+        self.defer_chunk(path, chunk, bytes.into(), None).map(drop)
     }
 
     fn defer_chunk(

@@ -13,7 +13,7 @@ use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use crate::array::ChunkRef;
 use crate::buffer::Buffer;
-use crate::cache::Due;
+use crate::cache::{Base, Chunk, Due};
 use crate::error::{At, Error, Kind, Result};
 use crate::store::Condition;
 use crate::vfs::access::Access;
@@ -219,16 +219,18 @@ impl Files {
             let target = target.ok_or_else(Error::not_found)?;
             let mut base = None;
             let mut condition = Condition::Always;
-            let bytes = if let Some((_, ChunkRef { array, coords })) = target.chunk() {
-                let chunk = self.core.cache.get(array, coords)?.ok_or_else(Error::not_found)?;
+            let bytes = if let Some((path, chunk_ref)) = target.chunk() {
+                let ChunkRef { array, coords } = chunk_ref;
+                let chunk = self.core.cache.get(array, coords)?;
                 // Another program may have replaced the chunk since it was opened. The kernel's
                 // old pages must then not count as pages of the version that is stored later.
                 // They are not dropped here: the kernel locks the page that is being written
                 // until this request is answered. If the daemon were killed while it waits for
                 // that page, the writing program would hang.
-                file.is_shared |= !file.seen.is_some_and(|seen| seen.holds(chunk.stat.version));
-                base = Some(chunk.base());
-                chunk.bytes
+                let now = chunk.as_ref().map(|chunk| chunk.stat.version);
+                file.is_shared |= !now.zip(file.seen).is_some_and(|(now, seen)| seen.holds(now));
+                base = Some(chunk.as_ref().map_or(Base::Absent, Chunk::base));
+                self.stored.bytes_of(path, chunk_ref, chunk)?
             } else if let Place::Ordinary(path, relative) = &target.place
                 && self.core.is_remote()
             {

@@ -17,13 +17,13 @@ pub mod latest;
 pub mod memory;
 mod mirrored;
 pub mod ordinary;
+mod removed;
 pub mod store;
 pub mod stored;
 pub mod unsynced;
 pub mod view_writes;
 mod waiting;
 mod zarr2;
-mod zeroed;
 
 use std::sync::Arc;
 
@@ -38,7 +38,6 @@ use memory::UnstoredMemory;
 use stored::StoredFiles;
 use unsynced::Unsynced;
 use view_writes::ViewWriter;
-use zeroed::ZeroedChunks;
 
 /// All that reads, changes and stores the bytes of files.
 #[derive(Clone)]
@@ -70,7 +69,6 @@ impl Contents {
             stored: Arc::clone(&stored),
             unsynced: Arc::clone(&unsynced),
             latest: Latest::default(),
-            zeroed: ZeroedChunks::default(),
             storing: Arc::default(),
         });
         let documents = Arc::new(DocumentWriter {

@@ -65,7 +65,12 @@ impl StoredFiles {
     }
 
     /// Returns the bytes of a chunk that was looked up.
-    fn bytes_of(&self, path: &NodePath, chunk: &ChunkRef, found: Option<Chunk>) -> Result<Buffer> {
+    pub fn bytes_of(
+        &self,
+        path: &NodePath,
+        chunk: &ChunkRef,
+        found: Option<Chunk>,
+    ) -> Result<Buffer> {
         let ChunkRef { array, coords } = chunk;
         match found {
             Some(chunk) => Ok(chunk.bytes),

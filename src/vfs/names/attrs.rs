@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use super::attr::Attr;
 use super::file::Content;
@@ -222,6 +223,8 @@ impl Attrs {
             Err(error) if error.kind() == Kind::NotFound && self.zarr2.shows_fill(path, &array) => {
                 let len = array.fill_chunk(coords)?.len();
                 let len = u64::try_from(len).unwrap_or(u64::MAX);
+                // It was never changed: `cp -u` and `rsync -u` store a chunk in its place.
+                let attr = attr.modified_at(SystemTime::UNIX_EPOCH);
                 return Ok(Attr { len, blocks: 0, may_change: true, ..attr });
             }
             found => found?,

@@ -27,7 +27,7 @@ impl Listings {
         let mut own = self.names.overlay.list(directory);
         own.retain(|(_, shown)| self.names.places.is_current(shown).unwrap_or(true));
         let names: HashSet<String> = own.iter().map(|(name, _)| name.clone()).collect();
-        let stored = self.stored_names(directory)?;
+        let stored = self.without_removed(directory, self.stored_names(directory)?);
         let stored = stored
             .filter(move |found| found.as_ref().map_or(true, |(name, _)| !names.contains(name)));
         let own = own.into_iter().map(|(name, shown)| Ok((name, shown.place().clone())));
@@ -40,6 +40,16 @@ impl Listings {
             Form::View(_) => Box::new(self.groups_in(path)?.into_iter()),
         };
         Ok(Box::new(names.chain(self.listed_views(path)?.into_iter().map(Ok))))
+    }
+
+    /// Leaves out chunks that a program has removed, and must not find.
+    fn without_removed(&self, directory: &Place, names: DirEntries) -> DirEntries {
+        let hidden = directory.node().map(|path| self.names.zarr2.removed_chunks.hidden(path));
+        let Some(hidden) = hidden.filter(|hidden| !hidden.is_empty()) else { return names };
+        Box::new(names.filter(move |found| match found {
+            Ok((_, Place::Chunk(_, coords))) => !hidden.contains(coords),
+            _ => true,
+        }))
     }
 
     /// Gives the chunks in the directory of an array the names that its metadata file shows.
@@ -76,7 +86,9 @@ impl Listings {
             let chunks = self.entries(&Place::ChunkDir(path.clone(), Vec::new()))?;
             return Ok(Box::new(others.chain(chunks)));
         }
-        Ok(Box::new(others.chain(self.all_chunks(path, &array, chunk_names)?)))
+        let chunks = self.all_chunks(path, &array, chunk_names)?;
+        let chunks = self.without_removed(&Place::Node(path.clone()), chunks);
+        Ok(Box::new(others.chain(chunks)))
     }
 
     /// Lists all chunks of an array.

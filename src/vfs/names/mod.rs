@@ -22,6 +22,7 @@ pub mod overlay;
 pub mod place;
 mod places;
 mod private;
+pub mod removed_chunks;
 pub mod seen_texts;
 pub mod seen_versions;
 mod shrink;

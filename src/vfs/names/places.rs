@@ -69,8 +69,12 @@ impl Places {
                 found => Ok(found),
             },
             Named::As(parent, alias) => match self.find_in_zarr3(&parent, &alias)? {
-                None if self.is_bare(directory)? => self.find_in_zarr3(directory, name),
-                None => Ok(self.zarr2.unlisted_chunk(&parent, &alias)?.map(Found::from)),
+                None => {
+                    let is_bare = self.is_bare(directory)?;
+                    let own = if is_bare { self.find_in_zarr3(directory, name)? } else { None };
+                    let unlisted = || self.zarr2.unlisted_chunk(&parent, &alias);
+                    own.map_or_else(|| Ok(unlisted()?.map(Found::from)), |own| Ok(Some(own)))
+                }
                 found => Ok(found),
             },
             Named::Beside(place) => Ok(self.zarr2.beside(place)?.map(Found::from)),
@@ -242,6 +246,9 @@ impl Places {
             }
             return Ok(if indices.len() == array.grid().rank() {
                 let coords = Coords::new(indices);
+                if self.zarr2.removed_chunks.is_hidden(path, &coords) {
+                    return Ok(None);
+                }
                 let stat = self.core.cache.stat(&array, &coords)?;
                 stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat))
             } else {

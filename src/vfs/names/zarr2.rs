@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::chunk_names::Named;
 use super::overlay::Overlay;
 use super::place::{CHUNKS, DOCUMENT, DirEntries, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
+use super::removed_chunks::RemovedChunks;
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Node, Sources, Text, TextCache, Wanted, check_len};
@@ -45,6 +46,7 @@ pub(in crate::vfs) struct Zarr2 {
     spelled: Mutex<HashMap<NodePath, Spelled>>,
     /// Groups whose consolidated metadata were written before their metadata file. A leaf lock.
     pub wants_copies: Mutex<HashSet<NodePath>>,
+    pub removed_chunks: RemovedChunks,
     /// The consolidated metadata that are shown.
     copies: TextCache,
 }
@@ -70,6 +72,7 @@ impl Zarr2 {
             early_attributes: Mutex::default(),
             spelled: Mutex::default(),
             wants_copies: Mutex::default(),
+            removed_chunks: RemovedChunks::default(),
             copies: TextCache::default(),
         }
     }
@@ -106,49 +109,64 @@ impl Zarr2 {
             },
             _ => return Ok(None),
         };
-        let Some(node) = self.core.hierarchy.node(path)?.filter(|node| !node.is_bare()) else {
-            return Ok(None);
-        };
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
         let Some(array) = self.core.hierarchy.forms.shown_array_of(&node) else { return Ok(None) };
         let grid = array.grid();
-        if !self.shows_fill(path, &array) {
+        // `rm -r` has listed the chunks, and may have removed the metadata file first.
+        let is_found = match self.missing(path, &array) {
+            Some(fill) => !node.is_bare() || is_another(&fill, &array),
+            None => false,
+        };
+        if !is_found {
             return Ok(None);
         }
         Ok(if indices.len() == grid.rank() {
             let coords = Coords::new(indices);
-            grid.contains(&coords).then(|| Place::Chunk(path.clone(), coords))
+            let is_there = grid.contains(&coords) && !self.removed_chunks.is_hidden(path, &coords);
+            is_there.then(|| Place::Chunk(path.clone(), coords))
         } else {
             grid.contains_prefix(&indices).then(|| Place::ChunkDir(path.clone(), indices))
         })
     }
 
-    /// Whether chunks that are not stored are also listed: without them, a copy would have zeros in
-    /// place of the fill value.
+    /// Whether chunks that are not stored are also listed: without them, a copy would have another
+    /// value in their place.
     pub fn lists_fill(&self, path: &NodePath, array: &Array) -> bool {
-        let model = array.model();
-        let is_zero = model.fill.item(&model.dtype).iter().all(|byte| *byte == 0);
-        !is_zero && self.shows_fill(path, array)
+        self.other_fill(path, array).is_some()
+    }
+
+    /// Returns the elements that programs take a missing chunk for, if the array has others. A fill
+    /// value of null is zero to them.
+    pub fn other_fill(&self, path: &NodePath, array: &Array) -> Option<Vec<u8>> {
+        // Without a metadata file, the chunks that are left are files like others.
+        let is_there = || {
+            let node = self.core.hierarchy.node(path);
+            node.is_ok_and(|node| node.is_some_and(|node| !node.is_bare()))
+        };
+        self.missing(path, array).filter(|fill| is_another(fill, array) && is_there())
     }
 
     /// Whether chunks that are not stored can be opened.
     pub fn shows_fill(&self, path: &NodePath, array: &Array) -> bool {
+        self.missing(path, array).is_some()
+    }
+
+    /// Returns the elements that programs take a missing chunk for, if such chunks can be opened.
+    fn missing(&self, path: &NodePath, array: &Array) -> Option<Vec<u8>> {
         if self.core.form_of(path) == Form::Zarr3 {
-            return false;
+            return None;
         }
-        let Ok(Some(node)) = self.core.hierarchy.node(path) else { return false };
+        let node = self.core.hierarchy.node(path).ok()??;
         let context = self.extras_of(&node);
-        // Without a metadata file, the chunks that are left are files like others.
-        if node.is_bare() || context.is_null && self.is_being_made(path) {
-            return false;
+        let is_bare = node.is_bare() && node.removed().is_none();
+        if is_bare || context.is_null && self.is_being_made(path) {
+            return None;
         }
-        !array.is_encoded()
-            && array.not_understood().is_none()
-            && zarr2::array(
-                array.model(),
-                &self.core.hierarchy.shown().chunks_of(&node, array),
-                context,
-            )
-            .is_ok_and(|shown| shown.shows_fill)
+        if array.is_encoded() || array.not_understood().is_some() {
+            return None;
+        }
+        let chunks = self.core.hierarchy.shown().chunks_of(&node, array);
+        zarr2::array(array.model(), &chunks, context).ok()?.missing
     }
 
     /// Whether the program that made an array without a fill value still runs. It may be creating
@@ -424,4 +442,10 @@ fn compressor_of(document: &str) -> Option<Value> {
 /// Whether this name belongs to a metadata file of Zarr 2.
 pub fn is_name_of_zarr2(name: &str) -> bool {
     [ZARRAY, ZGROUP, ZATTRS, ZMETADATA].contains(&name)
+}
+
+/// Whether an array has another fill value.
+fn is_another(fill: &[u8], array: &Array) -> bool {
+    let model = array.model();
+    *fill != *model.fill.item(&model.dtype)
 }
