@@ -44,6 +44,33 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
     }
 }
 
+// SAFETY: all take the lock as `lock_shared` and `lock_exclusive` do.
+unsafe impl lock_api::RawRwLockTimed for RawRwLock {
+    type Duration = Duration;
+    type Instant = Instant;
+
+    /// Waits until it is free: a model has no clock.
+    fn try_lock_shared_for(&self, _: Duration) -> bool {
+        lock_api::RawRwLock::lock_shared(self);
+        true
+    }
+
+    fn try_lock_shared_until(&self, _: Instant) -> bool {
+        lock_api::RawRwLock::lock_shared(self);
+        true
+    }
+
+    fn try_lock_exclusive_for(&self, _: Duration) -> bool {
+        lock_api::RawRwLock::lock_exclusive(self);
+        true
+    }
+
+    fn try_lock_exclusive_until(&self, _: Instant) -> bool {
+        lock_api::RawRwLock::lock_exclusive(self);
+        true
+    }
+}
+
 /// A lock for one thread at a time.
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 /// The right to use what a [`Mutex`] has.

@@ -326,10 +326,11 @@ impl ChunkWriter {
         let since = if self.core.is_remote() { since } else { Instant::now() };
         let changed = || self.unsynced.changed(key.clone());
         let fill = self.core.options.fill_chunks;
-        let stored = self
-            .core
-            .hierarchy
-            .array_since(&path, &written, since)
+        let array = self.core.hierarchy.array_since(&path, &written, since);
+        if array.is_err() && self.core.cache.pending_array(key).is_none() {
+            return Ok(()); // Another thread has stored them, and then moved or removed the array.
+        }
+        let stored = array
             .and_then(|array| Ok((self.core.cache.store(key, &array, fill, changed)?, array)))
             .and_then(|((chunks, unread), array)| {
                 self.settle_stored(&path, &array, &chunks)?;
