@@ -170,7 +170,8 @@ impl<'s> Source<'s> {
         for name in self.hierarchy.child_names(self.path())? {
             let node = self.path().child(&name).and_then(|path| self.hierarchy.child_node(&path));
             let node = match node {
-                Ok(Some(node)) if !node.is_bare() => node,
+                // One that may not be searched can be any node.
+                Ok(Some(node)) if !node.is_bare() || node.is_closed() => node,
                 Ok(_) => continue,
                 Err(error) if is_lasting(&error) => {
                     found.left_out.push((name, error));

@@ -546,6 +546,29 @@ fn mounted_by_user(args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
 }
 
+#[test]
+fn a_file_of_a_group_says_that_a_node_in_it_may_not_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let group = dir.path().join("g");
+    for node in ["seen", "closed"] {
+        let words = ["create", "--shape", "2", "--chunks", "2", "--dtype", "int8"];
+        let made = zarrfs().args(words).arg(group.join(node)).output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+    }
+    fs::write(group.join("zarr.json"), r#"{"zarr_format":3,"node_type":"group"}"#).unwrap();
+    let mode = PermissionsExt::from_mode;
+    for closed in ["closed", "closed/zarr.json"] {
+        let path = group.join(closed);
+        let before = fs::metadata(&path).unwrap().permissions();
+        fs::set_permissions(&path, mode(0)).unwrap();
+        let done = unprivileged().args(["cat", "--as", "h5"]).arg(&group).output().unwrap();
+        fs::set_permissions(&path, before).unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{closed}: {said}");
+        assert!(said.contains("left out: closed: ") && said.contains("incomplete"), "{said}");
+    }
+}
+
 /// Shows: read-only.
 #[test]
 fn a_store_that_the_user_may_not_write_is_mounted_read_only() {

@@ -139,6 +139,44 @@ fn a_chunk_that_is_a_link_to_nothing_is_listed_as_missing() {
 }
 
 #[test]
+fn a_directory_of_chunks_that_is_a_link_to_nothing_is_listed_as_missing() {
+    let case = Case::new();
+    fs::remove_dir_all(case.source().join("a/c")).unwrap();
+    symlink("nowhere", case.source().join("a/c")).unwrap();
+    let [tree, convert, diff] =
+        [&["tree", "--sizes", "S"][..], &["convert", "S", "T"], &["diff", "S", "T"]]
+            .map(|words| case.run(words));
+    assert_eq!([tree.0, convert.0, diff.0], [1, 1, 2], "{tree:?} {convert:?} {diff:?}");
+    assert!(convert.1.contains("a/c: a link that leads to nothing"), "{convert:?}");
+}
+
+#[test]
+fn a_file_of_an_archive_that_has_the_name_of_a_directory_is_listed() {
+    let case = Case::new();
+    array(&case.source().join("zzz"));
+    let zip = case.place.path().join("s.zip");
+    let zip = zip.to_str().unwrap();
+    assert_eq!(case.run(&["convert", "S", zip]).0, 0);
+    let mut bytes = fs::read(zip).unwrap();
+    for at in 0..bytes.len() - 7 {
+        if &bytes[at..at + 7] == b"zzz/c/0" {
+            bytes[at..at + 7].copy_from_slice(b"a/c/1/0");
+        }
+    }
+    fs::write(zip, bytes).unwrap();
+    for (words, expected) in [
+        (&["tree", zip][..], 1),
+        (&["info", zip], 1),
+        (&["convert", zip, "T"], 1),
+        (&["diff", zip, "T"], 2),
+    ] {
+        let (code, printed) = case.run(words);
+        let said = "a/c/1: this entry of the archive is not listed";
+        assert!(code == expected && printed.contains(said), "{words:?} {code}: {printed}");
+    }
+}
+
+#[test]
 fn names_that_the_target_cannot_hold_are_found_before_the_first_chunk_is_copied() {
     for format in ["d2020-10", "d2020-09", "d2019-06", "d2019-05"] {
         let case = Case::new();

@@ -41,6 +41,20 @@ pub(super) struct Found {
     is_circle: bool,
 }
 
+/// The reason why a link is not shown.
+const LEADS_TO_NOTHING: &str = "a link that leads to nothing in the store, so its value is missing";
+
+/// Notes a directory that is a link, and is not there: all that was below it is missing.
+fn note_link_to_nothing(root: &Root, prefix: &Prefix) {
+    let path = prefix.as_str().trim_end_matches('/');
+    let Ok(key) = Key::parse(path) else { return };
+    let Ok(Some(dir)) = open_dir(root, &key.parent()) else { return };
+    let stat = statat(&dir, key.name(), AtFlags::SYMLINK_NOFOLLOW);
+    if stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink) {
+        root.omissions.note(path, Word::Missing, LEADS_TO_NOTHING);
+    }
+}
+
 /// What a name leads to.
 struct Target {
     /// Its type; unknown if it cannot be opened.
@@ -55,10 +69,14 @@ impl Listing {
     /// Returns `None` if there is no such directory. A program that replaces a directory removes it
     /// for a moment, and a list must not be empty for that, so it is looked for twice.
     pub(super) fn open(root: &Arc<Root>, prefix: &Prefix) -> Result<Option<Self>> {
-        match Self::open_once(root, prefix)? {
-            Some(listing) => Ok(Some(listing)),
-            None => Self::open_once(root, prefix),
+        if let Some(listing) = Self::open_once(root, prefix)? {
+            return Ok(Some(listing));
         }
+        let listing = Self::open_once(root, prefix)?;
+        if listing.is_none() {
+            note_link_to_nothing(root, prefix);
+        }
+        Ok(listing)
     }
 
     fn open_once(root: &Arc<Root>, prefix: &Prefix) -> Result<Option<Self>> {
@@ -119,8 +137,7 @@ impl Listing {
     fn note_link(&self, name: &str, error: Option<Error>) {
         let place = format!("{}{name}", self.prefix);
         let Some(error) = error else {
-            let why = "a link that leads to nothing in the store, so its value is missing";
-            return self.root.omissions.note(&place, Word::Missing, why);
+            return self.root.omissions.note(&place, Word::Missing, LEADS_TO_NOTHING);
         };
         // If it leads to a file, reading that as a value reports the error.
         let leads_to = open_dir(&self.root, &self.prefix).ok().flatten();

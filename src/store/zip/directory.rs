@@ -74,7 +74,12 @@ pub(super) fn read(archive: &Archive, limits: &Limits, omissions: &Omissions) ->
         (builder, names, _) = read(again, Some(omissions))?;
     }
     names.report(archive);
-    builder.finish(stat, start)
+    let table = builder.finish(stat, start)?;
+    for name in table.not_listed() {
+        let why = "this entry of the archive is not listed: a directory has the same name";
+        omissions.note(name, Word::Unsupported, why);
+    }
+    Ok(table)
 }
 
 /// Adds all entries. Returns them, what separates their names, and how many are left out.

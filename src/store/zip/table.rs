@@ -161,6 +161,15 @@ impl Table {
         }
     }
 
+    /// Returns the names of the values that are not listed.
+    pub(super) fn not_listed(&self) -> impl Iterator<Item = &str> {
+        (1..).zip(&self.rows).filter_map(|(next, row)| {
+            let name = self.name(row);
+            let is_hidden = !name.ends_with(b"/") && self.is_directory(name, next);
+            is_hidden.then(|| text(name))
+        })
+    }
+
     /// Returns the names of the directories and values directly below a prefix.
     pub(super) fn entries(self: &Arc<Self>, prefix: String) -> impl Iterator<Item = Entry> + use<> {
         let (table, mut at) = (Arc::clone(self), self.first_from(prefix.as_bytes()));
