@@ -228,9 +228,10 @@ impl Files {
                 // until this request is answered. If the daemon were killed while it waits for
                 // that page, the writing program would hang.
                 let now = chunk.as_ref().map(|chunk| chunk.stat.version);
-                file.is_shared |= !now.zip(file.seen).is_some_and(|(now, seen)| seen.holds(now));
                 base = Some(chunk.as_ref().map_or(Base::Absent, Chunk::base));
-                self.stored.bytes_of(path, chunk_ref, chunk)?
+                let bytes = self.stored.bytes_of(path, chunk_ref, chunk)?;
+                file.is_shared |= !now.zip(file.seen).is_some_and(|(now, seen)| seen.holds(now));
+                bytes
             } else if let Place::Ordinary(path, relative) = &target.place
                 && self.core.is_remote()
             {

@@ -61,7 +61,8 @@ impl ChunkWriter {
             }
         }
         self.names.zarr2.removed_chunks.forget_below(path);
-        Ok(())
+        // Afterwards there is no array that the chunks could be erased from.
+        self.store_array(path)
     }
 
     /// Whether a chunk that was removed is as it was then: a program may have stored it again.
