@@ -137,13 +137,17 @@ impl Vfs {
             }
             _ => return Err(Error::new(Kind::NotPermitted, "read-only").at(place.shown())),
         }
+        let hidden = match &place {
+            Place::Chunk(path, coords) => {
+                let is_shown = self.names.zarr2.shows_fill(path, &*self.core.shown_array(path)?);
+                is_shown.then_some((path, coords))
+            }
+            _ => None,
+        };
         self.unlink_known(&place, by).at(place.shown())?;
-        if let Place::Chunk(path, coords) = &place
-            && self.names.zarr2.shows_fill(path, &*self.core.shown_array(path)?)
-        {
+        if let Some((path, coords)) = hidden {
             // The program may create it again, and then it must not be there.
-            let by = Some(Processes::of(by));
-            self.names.zarr2.removed_chunks.note(path, coords, by);
+            self.names.zarr2.removed_chunks.note(path, coords, Some(Processes::of(by)));
         }
         self.core.refused.forget(|| place.shown());
         Ok(())

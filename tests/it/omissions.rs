@@ -153,27 +153,8 @@ fn a_directory_of_chunks_that_is_a_link_to_nothing_is_listed_as_missing() {
 #[test]
 fn a_file_of_an_archive_that_has_the_name_of_a_directory_is_listed() {
     let case = Case::new();
-    array(&case.source().join("zzz"));
-    let zip = case.place.path().join("s.zip");
-    let zip = zip.to_str().unwrap();
-    assert_eq!(case.run(&["convert", "S", zip]).0, 0);
-    let mut bytes = fs::read(zip).unwrap();
-    for at in 0..bytes.len() - 7 {
-        if &bytes[at..at + 7] == b"zzz/c/0" {
-            bytes[at..at + 7].copy_from_slice(b"a/c/1/0");
-        }
-    }
-    fs::write(zip, bytes).unwrap();
-    for (words, expected) in [
-        (&["tree", zip][..], 1),
-        (&["info", zip], 1),
-        (&["convert", zip, "T"], 1),
-        (&["diff", zip, "T"], 2),
-    ] {
-        let (code, printed) = case.run(words);
-        let said = "a/c/1: this entry of the archive is not listed";
-        assert!(code == expected && printed.contains(said), "{words:?} {code}: {printed}");
-    }
+    let zip = archive_with_renamed(&case, b"zzz/c/0", b"a/c/1/0");
+    check_said_of(&case, &zip, "a/c/1: this entry of the archive is not listed");
 }
 
 #[test]
@@ -217,28 +198,38 @@ fn an_encoded_chunk_of_another_length_is_never_copied() {
 #[test]
 fn entries_that_an_archive_has_and_no_key_can_name_are_listed() {
     let case = Case::new();
+    let zip = archive_with_renamed(&case, b"zzz/", b"../z");
+    check_said_of(&case, &zip, "this entry of the archive is left out");
+    assert_eq!(fs::read(case.copy().join("a/c/1")).unwrap(), [3, 4]);
+}
+
+/// Returns an archive of the source with the array `zzz`, in which names have another start.
+fn archive_with_renamed(case: &Case, before: &[u8], after: &[u8]) -> String {
     array(&case.source().join("zzz"));
-    let zip = case.place.path().join("s.zip");
-    let zip = zip.to_str().unwrap();
-    assert_eq!(case.run(&["convert", "S", zip]).0, 0);
-    let mut bytes = fs::read(zip).unwrap();
-    for at in 0..bytes.len() - 4 {
-        if &bytes[at..at + 4] == b"zzz/" {
-            bytes[at..at + 4].copy_from_slice(b"../z");
+    let zip = case.place.path().join("s.zip").to_str().unwrap().to_owned();
+    assert_eq!(case.run(&["convert", "S", &zip]).0, 0);
+    let mut bytes = fs::read(&zip).unwrap();
+    for at in 0..bytes.len() - before.len() {
+        if bytes[at..].starts_with(before) {
+            bytes[at..at + before.len()].copy_from_slice(after);
         }
     }
-    fs::write(zip, bytes).unwrap();
-    let said = "this entry of the archive is left out";
+    fs::write(&zip, bytes).unwrap();
+    zip
+}
+
+/// Checks that every command says what it has not seen in an archive.
+fn check_said_of(case: &Case, zip: &str, said: &str) {
     for (words, expected) in [
         (&["tree", zip][..], 1),
         (&["info", zip], 1),
         (&["convert", zip, "T"], 1),
         (&["diff", zip, "T"], 2),
+        (&["check", zip], 1),
     ] {
         let (code, printed) = case.run(words);
         assert!(code == expected && printed.contains(said), "{words:?} {code}: {printed}");
     }
-    assert_eq!(fs::read(case.copy().join("a/c/1")).unwrap(), [3, 4]);
 }
 
 #[test]

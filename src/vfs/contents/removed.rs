@@ -34,8 +34,9 @@ impl ChunkWriter {
     pub fn has_kept_chunks(&self, path: &NodePath, prefix: &[u64]) -> Result<bool> {
         let array = self.core.shown_array(path)?;
         let removed = self.names.zarr2.removed_chunks.of(path);
-        if removed.is_empty() {
-            return self.names.places.has_chunks(&array, prefix);
+        let has_chunks = self.names.places.has_chunks(&array, prefix)?;
+        if removed.is_empty() || !has_chunks {
+            return Ok(has_chunks);
         }
         for coords in self.core.cache.list_prefix(&array, prefix)? {
             let chunk = ChunkRef::new(&array, &coords?);

@@ -12,6 +12,9 @@ use crate::array::Coords;
 use crate::metadata::NodePath;
 use crate::vfs::authors::Processes;
 
+/// The most chunks of an array that are remembered. Another one is a file again at once.
+const MOST: usize = 1 << 20;
+
 /// The chunks of an array, and the program that removed each, if it must not find it.
 type Removed = HashMap<Coords, Option<Processes>>;
 
@@ -26,7 +29,11 @@ impl RemovedChunks {
     /// Notes that a chunk was removed; by a program that must not find it, if `by` is known.
     pub fn note(&self, path: &NodePath, coords: &Coords, by: Option<Processes>) {
         let mut arrays = self.arrays.lock();
-        let known = arrays.entry(path.clone()).or_default().entry(coords.clone()).or_default();
+        let removed = arrays.entry(path.clone()).or_default();
+        if removed.len() >= MOST && !removed.contains_key(coords) {
+            return;
+        }
+        let known = removed.entry(coords.clone()).or_default();
         if by.is_some() {
             *known = by;
         }
@@ -57,7 +64,13 @@ impl RemovedChunks {
     /// Returns those whose names lead to nothing.
     pub fn hidden(&self, path: &NodePath) -> HashSet<Coords> {
         let removed = self.arrays.lock().get(path).cloned().unwrap_or_default();
-        let is_hidden = |by: &Option<Processes>| by.as_ref().is_some_and(Processes::may_live);
+        // Most were removed by one program, which is looked up once.
+        let mut live: HashMap<Vec<u32>, bool> = HashMap::new();
+        let mut may_live = |by: &Processes| match by.known() {
+            Some(known) => *live.entry(known.to_vec()).or_insert_with(|| by.may_live()),
+            None => true,
+        };
+        let mut is_hidden = |by: &Option<Processes>| by.as_ref().is_some_and(&mut may_live);
         removed.into_iter().filter(|(_, by)| is_hidden(by)).map(|(coords, _)| coords).collect()
     }
 
