@@ -61,8 +61,8 @@ pub fn array(array: &Array, chunks: &ShownChunks, extras: ArrayExtras) -> Result
     if extras.is_null && fill.item(&array.dtype).iter().all(|byte| *byte == 0) {
         fill = FillValue::UNDEFINED;
     }
-    let is_missing = fill != array.fill || !fill.is_defined();
-    let missing = is_missing.then(|| fill.item(&array.dtype).into_owned());
+    let is_other = fill != array.fill || !fill.is_defined();
+    let missing = is_other.then(|| fill.item(&array.dtype).into_owned());
     let value = match fill_to_json(&fill, &array.dtype, &Endian::Little) {
         Ok(_) if dtype != array.dtype => {
             let fill = FillValue::from_item(&fill.item(&array.dtype));

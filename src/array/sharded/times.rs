@@ -3,8 +3,8 @@
 //! Programs like `rsync` and `cp -u` compare times to find what is up to date. If one chunk of a
 //! shard is changed, the others therefore keep the time that they had, and the time that a program
 //! sets for a chunk is not that of the others. This is known as long as the array is open and
-//! nobody else changes the shard. Then its chunks have the time of the shard, which is the one that
-//! programs have set only if they have set the time of each of its chunks.
+//! nobody else changes the shard. Afterwards its chunks have the time of the shard, which is one
+//! that programs have set only if they have set the time of each of its chunks.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -186,12 +186,12 @@ impl ChunkWriter {
         self.store_removal(path, chunk, || self.bytes_after_removal(path, chunk))
     }
 
-    /// Erases a chunk, or stores what `shown` returns if it shows how programs take its removal.
+    /// Erases a chunk, or stores the bytes that `instead` returns.
     pub(super) fn store_removal(
         &self,
         path: &NodePath,
         chunk: &ChunkRef,
-        shown: impl FnOnce() -> Result<Option<Buffer>>,
+        instead: impl FnOnce() -> Result<Option<Buffer>>,
     ) -> Result<()> {
         let ChunkRef { array, coords } = chunk;
         let now = Instant::now();
@@ -204,9 +204,9 @@ impl ChunkWriter {
         if !self.defers(array) {
             let current = self.core.hierarchy.array_since(path, array, now)?;
             let chunk = ChunkRef::new(&current, coords);
-            return self.change_now(path, &chunk, &current, shown()?.into(), None).map(drop);
+            return self.change_now(path, &chunk, &current, instead()?.into(), None).map(drop);
         }
-        let bytes = shown()?;
+        let bytes = instead()?;
         // In this order, because a pending chunk may be stored in between.
         if bytes.is_none()
             && !self.core.cache.is_pending(array, coords)

@@ -1,7 +1,7 @@
 //! The chunks that programs have removed from arrays that show missing chunks.
 //!
 //! Such a chunk is a file again at once, of the fill value. But a program that replaces a file may
-//! remove it first, and then creates it with `O_EXCL` (`tar x`, `mv`, `git checkout`). So the name
+//! first remove it and then create it with `O_EXCL` (`tar x`, `mv`, `git checkout`). So the name
 //! leads to nothing as long as the program that removed it runs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
