@@ -161,11 +161,14 @@ def detach(path):
 
 
 def is_alive(pid):
+    """Whether a thread of the process is left: with the last one, its open files are closed."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
-    return stat.rsplit(")", 1)[1].split()[0] != "Z"
+    fields = stat.rsplit(")", 1)[1].split()
+    state, threads = fields[0], int(fields[17])
+    return state != "Z" or threads > 1
 
 
 def wait_until(condition, seconds=PATIENCE):
