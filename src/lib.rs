@@ -16,11 +16,11 @@
 //! | [`pool`] | threads, and the tasks that wait for them |
 //! | [`admission`] | the memory that decoding and encoding take while they go on |
 //! | [`parallel`] | work on chunks that several processors share |
-//! | [`dtype`] | data types and fill values |
 //! | [`store`] | from keys to bytes: the abstract store interface, directory and memory |
 //! | [`backing`] | files that the kernel reads directly (passthrough) |
 //! | [`shard`] | the index of a shard and its assembly |
 //! | [`json`] | metadata files as they are stored, also if they are not strict JSON |
+//! | [`dtype`] | data types and fill values |
 //! | [`codec`] | codecs, and pipelines that bind them to one chunk shape |
 //! | [`metadata`] | dialects: from metadata files to one model and back |
 //! | [`array`](mod@array) | from coordinates to decoded chunks |

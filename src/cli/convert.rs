@@ -186,6 +186,14 @@ fn copy(
              only versions 0.4 and 0.5: programs that read the copy may not find the image"
         ));
     }
+    for job in plan.jobs() {
+        let Some(unused) = &job.unused_fill else { continue };
+        print::error(&format!(
+            "zarrfs: {}: its attribute _FillValue is {unused}, but programs that mask values use the \
+             fill_value of the array in Zarr 2: the copy has only that",
+            job.path
+        ));
+    }
     let claim = Claim {
         arguments: arguments(args, requested)?,
         session: session(),

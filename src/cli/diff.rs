@@ -12,6 +12,7 @@ use super::progress::{Bar, SharedLines};
 use super::{open, print, remote, size};
 use crate::diff::{self, Difference, Largest, Options, Side, Summary, ValueDifference, Watch};
 use crate::error::Error;
+use crate::json;
 use crate::printable::{escaped, escaped_json, shortened};
 use crate::resources;
 
@@ -163,7 +164,7 @@ impl Watch for Printer {
 
 fn as_text(path: &str, difference: &Difference) -> String {
     let shown = |value: &Option<Value>| match value {
-        Some(value) => shortened(&value.to_string(), MAX_VALUE_LEN).into_owned(),
+        Some(value) => shortened(&json::compact(value), MAX_VALUE_LEN).into_owned(),
         None => "missing".to_owned(),
     };
     match difference {

@@ -5,15 +5,18 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::watch::stopped;
 use crate::array::{Array, FillChunks, Grid};
 use crate::codec::CodecSpec;
 use crate::dtype::FillValue;
 use crate::error::{Error, Kind, Result, Word};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Raised, Wanted};
+use crate::json::parse_object;
 use crate::metadata::model;
 use crate::metadata::wanted::{self, with_chunks, without_names};
-use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, shown};
+use crate::metadata::{Dialect, FILL, NodeKind, NodePath, Policy, Shards, masked_value, shown};
 use crate::resources;
 use crate::store::{Key, Store};
 
@@ -42,6 +45,8 @@ pub struct Job {
     pub consolidated: bool,
     /// The chunks of an array.
     pub chunks: Option<Chunks>,
+    /// The attribute `_FillValue` of an array of Zarr 2 that the copy does not have.
+    pub unused_fill: Option<Value>,
 }
 
 impl Job {
@@ -402,14 +407,15 @@ impl Planner<'_> {
                 let consolidated = self.source.copies().shows_consolidated(node)?;
                 let group = with_own_attributes(node, &shown::group(group, None))?;
                 let raised = self.dest.raise(&path, group.as_bytes())?;
-                Ok(Job { path, raised, consolidated, chunks: None })
+                Ok(Job { path, raised, consolidated, chunks: None, unused_fill: None })
             }
             Content::Array(array) => {
                 if let Some(error) = array.not_understood() {
                     return Err(error.clone());
                 }
                 let (raised, chunks) = self.array(node, array, &path)?;
-                Ok(Job { path, raised, consolidated: false, chunks: Some(chunks) })
+                let unused_fill = unused_fill(node, array, &raised);
+                Ok(Job { path, raised, consolidated: false, chunks: Some(chunks), unused_fill })
             }
         }
     }
@@ -448,6 +454,7 @@ impl Planner<'_> {
                     continue;
                 }
             };
+            let raised = self.dest.with_stored_details(path, raised, node)?;
             let Some(dest) = raised.array() else { continue };
             let chunks = Chunks::new(self.source, source, dest, self.dest)?;
             // Encoding again with a lossy codec may change values that it encoded before.
@@ -484,6 +491,22 @@ impl Planner<'_> {
         };
         shards.iter().flat_map(with).collect()
     }
+}
+
+/// Returns the attribute `_FillValue` of an array that xarray does not look at, because Zarr 2 has
+/// the masked value in another place, if the copy cannot have it.
+fn unused_fill(node: &Node, array: &Array, raised: &Raised) -> Option<Value> {
+    let of = |text: &[u8]| {
+        let document = parse_object(text).ok()?;
+        document.get("attributes")?.get(FILL).cloned()
+    };
+    let stored = of(&node.document()?.text)?;
+    let dtype = &array.model().dtype;
+    let is_kept = [of(raised.text().as_bytes()), array.model().attributes.get(FILL).cloned()]
+        .into_iter()
+        .flatten()
+        .any(|kept| kept == stored || masked_value(&kept, dtype) == masked_value(&stored, dtype));
+    (!is_kept).then_some(stored)
 }
 
 /// Returns the metadata file `shown` of a node with its attributes as stored.

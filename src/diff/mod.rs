@@ -14,8 +14,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::array::Array;
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Wanted};
+use crate::json::parse_object;
 use crate::metadata::{NodeKind, NodePath, shown_attribute};
 pub use options::{Difference, Largest, Options, Summary, ValueDifference, Watch};
 
@@ -198,5 +199,5 @@ fn for_people(
 /// depend on the version of Zarr.
 fn shown(hierarchy: &Hierarchy, node: &Node) -> Result<Map<String, Value>> {
     let text = hierarchy.shown().text_of(node, Wanted::Text)?;
-    serde_json::from_str(&text).map_err(|error| Error::new(Kind::Internal, error.to_string()))
+    parse_object(text.as_bytes())
 }

@@ -14,6 +14,7 @@ use super::narrow::Narrow;
 use super::number::{float_bits, float_text, integer};
 use super::types::{DType, Field};
 use crate::error::{Error, Result};
+use crate::json;
 
 /// The value of elements that are not stored: the bits of one element, or undefined (null in the
 /// metadata file).
@@ -124,7 +125,7 @@ fn item(value: &Value, dtype: &DType) -> Option<Vec<u8>> {
         DType::Utf32(len) => utf32(value, *len),
         DType::Struct(fields) => structure(value, dtype, fields),
         DType::String | DType::VariableBytes if is_zero(value) => Some(Vec::new()),
-        DType::String => value.as_str().map(|text| text.as_bytes().to_vec()),
+        DType::String => value.as_str().map(|text| json::plain(text).as_bytes().to_vec()),
         DType::VariableBytes => match value {
             Value::String(text) => base64(text),
             Value::Array(items) => bytes_of_list(items),
@@ -186,7 +187,7 @@ fn narrow_json(bits: u64, number: &Narrow) -> Value {
 
 /// Returns the code points of a string, in four bytes each, padded with NUL.
 fn utf32(value: &Value, len: u32) -> Option<Vec<u8>> {
-    let text = if is_zero(value) { "" } else { value.as_str()? };
+    let text = json::plain(if is_zero(value) { "" } else { value.as_str()? });
     let len = usize::try_from(len).ok()?;
     if text.chars().count() > len {
         return None;

@@ -119,6 +119,12 @@ impl Hinted<'_> {
         Ok(false)
     }
 
+    /// Whether consolidated metadata of a group above have a node at `path`, or below it.
+    pub fn is_copied(self, path: &NodePath) -> Result<bool> {
+        let (Some(parent), Some(name)) = (path.parent(), path.name()) else { return Ok(false) };
+        Ok(self.copied_names(&path.ancestors(), &parent)?.contains(name))
+    }
+
     /// Whether a node has a metadata file. Reading the node would ask for the groups above it.
     fn has_document(self, path: &NodePath) -> Result<bool> {
         let documents = self.hierarchy.dialect_of(path).document_keys(path)?;

@@ -9,7 +9,7 @@ use super::nodes::Hierarchy;
 use crate::error::{At, Error, Result, Word};
 use crate::limits;
 use crate::metadata::NodePath;
-use crate::store::{Entry, Key, ListableStore, PRIVATE};
+use crate::store::{Entry, FileKind, Key, ListableStore, PRIVATE};
 
 /// An entry directly below a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,7 +147,35 @@ impl Hierarchy {
     /// Returns the node at `path`, one of the child names; `None` if it is no node. A directory
     /// that this process may not search may be one.
     pub fn child_node(&self, path: &NodePath) -> Result<Option<Arc<Node>>> {
-        Ok(self.node(path)?.filter(is_node))
+        let Some(node) = self.node(path)? else { return Ok(None) };
+        if is_node(&node) {
+            return Ok(Some(node));
+        }
+        self.note_lost(path)?;
+        Ok(None)
+    }
+
+    /// Notes a directory that would be a node if its metadata file were there.
+    fn note_lost(&self, path: &NodePath) -> Result<()> {
+        let note = |word, why: &str| self.store().omissions().note(path.as_str(), word, why);
+        if let Some(files) = self.store().files() {
+            for (_, key) in self.dialect_of(path).document_keys(path)? {
+                let found = files.file_stat(key.as_str()).ok().flatten();
+                if found.is_some_and(|found| found.kind == FileKind::Directory) {
+                    let why = format!("{} is a directory and not its metadata file", key.name());
+                    note(Word::Damaged, &why);
+                    return Ok(());
+                }
+            }
+        }
+        if self.hinted().is_copied(path)? {
+            note(
+                Word::Missing,
+                "its metadata file is gone, and only the consolidated metadata of a group above \
+                 have a copy, which zarr-python reads",
+            );
+        }
+        Ok(())
     }
 
     /// Like [`Self::child_node`], as the store has it at `since` or later.

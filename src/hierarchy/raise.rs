@@ -7,9 +7,12 @@ use super::nodes::Hierarchy;
 use super::texts::Wanted;
 use crate::array::Array;
 use crate::error::{Error, Kind, Result};
+use crate::json::foreign;
 use crate::metadata::model::KeyEncoding;
 use crate::metadata::shown::EncodedChunks;
-use crate::metadata::{Dialect, NewDocument, NodePath, Policy, Shards, join, model, split, wanted};
+use crate::metadata::{
+    Dialect, NewDocument, NodeKind, NodePath, Policy, Shards, join, model, split, wanted,
+};
 use crate::store::Key;
 
 /// A document for a new node, with the parsed content.
@@ -146,6 +149,43 @@ impl Hierarchy {
             return Ok(None);
         };
         self.raise_with(path, written, &Policy { codecs, shards }).map(Some)
+    }
+
+    /// Returns `raised`, a copy of the array `source`, with the fill value and the attributes as
+    /// `source` stores them, if both are in Zarr 2. There, they may say what no other dialect can:
+    /// a fill value of null, and a `_FillValue` that xarray does not look at.
+    pub fn with_stored_details(
+        &self,
+        path: &NodePath,
+        raised: Raised,
+        source: &Node,
+    ) -> Result<Raised> {
+        let both = [self.dialect_of(source.path()), self.dialect()];
+        let (Some(document), Some(old), Some(new)) =
+            (source.document(), source.array(), raised.array())
+        else {
+            return Ok(raised);
+        };
+        let stored = std::str::from_utf8(&document.text).map(foreign::shown);
+        let Some(stored) = stored.ok().filter(|_| both.iter().all(|it| **it == Dialect::V2)) else {
+            return Ok(raised);
+        };
+        let text = wanted::with_members_of(raised.text(), &stored, &["fill_value", "attributes"])?;
+        let Ok(node) = self.dialect().check_stored(Some(NodeKind::Array), text.as_bytes()) else {
+            return Ok(raised);
+        };
+        let model::Node::Array(kept) = &node else { return Ok(raised) };
+        let (old, new) = (old.model(), new.model());
+        let means_same = kept.dtype == new.dtype
+            && kept.codecs == new.codecs
+            && kept.fill == old.fill
+            && kept.dimension_names == old.dimension_names
+            && kept.attributes == old.attributes;
+        if !means_same {
+            return Ok(raised);
+        }
+        let content = self.bind_new(path, node.clone())?;
+        Ok(Raised { document: NewDocument { text, node, ..raised.document }, content })
     }
 
     /// Checks a document in the stored dialect, which a user wrote to `key`.

@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::node::{Content, Node};
 use super::nodes::Hierarchy;
 use super::texts::{Sources, Text, Wanted};
 use super::walk::Bounds;
 use crate::array::Array;
 use crate::error::{At, Error, Kind, Result};
+use crate::json;
 use crate::metadata::model::Group;
 use crate::metadata::shown::{self, Copies, ShownChunks};
 use crate::metadata::{DIMENSIONS, Dialect, NodePath, axes_of};
@@ -135,7 +134,7 @@ impl ShownMetadata<'_> {
                 Content::Array(_) => copies.push(relative, &self.text_of(&child, Wanted::Text)?),
                 Content::NotUnderstood(..) => {
                     let text = self.text_of(&child, Wanted::Text)?;
-                    if serde_json::from_str::<Value>(&text).is_ok() {
+                    if json::check(text.as_bytes()).is_ok() {
                         copies.push(relative, &text);
                     }
                 }

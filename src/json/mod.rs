@@ -1,12 +1,14 @@
 //! Parses metadata files as they are stored, which are not always strict JSON.
 //!
 //! Python writes the bare words `NaN`, `Infinity` and `-Infinity`, for which JSON has no number,
-//! and also integers of any length and lone surrogates; some editors add a byte order mark. This
-//! parser accepts all of these, while `serde_json` rejects such a file. A bare word becomes a
-//! string, so that every value can be shown as strict JSON; the stored file keeps the word, since
-//! [`Text`] changes only the members that an edit names.
+//! and also integers of any length and halves of surrogate pairs; some editors add a byte order
+//! mark. This parser accepts all of these, while `serde_json` rejects such a file. A bare word
+//! becomes a string, so that every value can be shown as strict JSON; the stored file keeps the
+//! word, since [`Text`] changes only the members that an edit names.
 
 pub mod foreign;
+mod halves;
+mod print;
 mod same;
 mod text;
 
@@ -15,6 +17,8 @@ use serde_json::{Map, Number, Value};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::resources;
+pub use halves::plain;
+pub use print::{compact, pretty, pretty_object, quoted};
 pub use same::same;
 pub use text::{Change, NewValue, Text};
 
@@ -65,7 +69,7 @@ pub fn parse_within(text: &[u8], max_len: u64, max_values: usize) -> Result<Valu
 /// for its values. `what` names it in messages.
 pub fn parse_value(text: &[u8], what: &'static str, max_len: u64) -> Result<Value> {
     let (text, start) = decode_as(what, text, max_len)?;
-    Scanner { what, ..Scanner::new(text, start) }.document()
+    Scanner { what, keeps_halves: false, ..Scanner::new(text, start) }.document()
 }
 
 /// Parses a metadata file, which must be an object, and returns its members.
@@ -98,7 +102,7 @@ pub fn describe(value: &Value) -> String {
         Value::Array(items) => format!("a list of {}", items.len()),
         Value::String(text) if text.chars().count() > 80 => "a long string".to_owned(),
         Value::Number(number) if number.as_str().len() > 40 => "a long number".to_owned(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => compact(value),
     }
 }
 
@@ -143,6 +147,8 @@ struct Scanner<'t> {
     object: usize,
     /// The number of values that a member of an object counts as.
     member: usize,
+    /// Whether half of a surrogate pair stays what it is. If not, it becomes U+FFFD.
+    keeps_halves: bool,
 }
 
 impl<'t> Scanner<'t> {
@@ -156,6 +162,7 @@ impl<'t> Scanner<'t> {
             max_values: limits::VALUES.get_usize(),
             object: VALUES_OF_OBJECT,
             member: VALUES_OF_MEMBER,
+            keeps_halves: true,
         }
     }
 
@@ -422,20 +429,19 @@ impl<'t> Scanner<'t> {
                     }
                     return Ok(string);
                 }
-                Some(b'\\') => string.push(self.escape()?),
+                Some(b'\\') => self.escape(&mut string)?,
                 Some(_) => return Err(self.error("a control character inside a string")),
                 None => return Err(self.error("a string does not end")),
             }
         }
     }
 
-    /// Returns the character of an escape. Half of a surrogate pair, which Python may write,
-    /// becomes U+FFFD.
-    fn escape(&mut self) -> Result<char> {
+    /// Appends the character of an escape, or the half of a surrogate pair.
+    fn escape(&mut self, string: &mut String) -> Result<()> {
         self.at += 1;
         let kind = self.peek();
         self.at += usize::from(kind.is_some());
-        Ok(match kind {
+        string.push(match kind {
             Some(plain @ (b'"' | b'\\' | b'/')) => char::from(plain),
             Some(b'b') => '\u{8}',
             Some(b'f') => '\u{c}',
@@ -444,16 +450,21 @@ impl<'t> Scanner<'t> {
             Some(b't') => '\t',
             Some(b'u') => {
                 let unit = self.unit()?;
-                if let Some(whole) = char::from_u32(unit) {
-                    return Ok(whole);
+                match char::from_u32(unit).or_else(|| self.low_surrogate(unit)) {
+                    Some(whole) => whole,
+                    None if self.keeps_halves => {
+                        halves::push(string, unit);
+                        return Ok(());
+                    }
+                    None => char::REPLACEMENT_CHARACTER,
                 }
-                self.low_surrogate(unit).unwrap_or(char::REPLACEMENT_CHARACTER)
             }
             Some(_) | None => {
                 self.at = self.at.saturating_sub(usize::from(kind.is_some()));
                 return Err(self.error("an unknown escape"));
             }
-        })
+        });
+        Ok(())
     }
 
     /// Returns the character of the pair that `high` begins, if its second half is next.

@@ -29,7 +29,9 @@ fn the_last_of_several_members_counts() {
 fn a_byte_order_mark_and_odd_strings_are_taken() {
     let value =
         parse("\u{feff}{\"\\u00e9\\/\": \"\\ud83d\\ude00 \\ud800 \\udc00x\\n\"}".as_bytes());
-    assert_eq!(value.expect("taken"), json!({"é/": "😀 \u{fffd} \u{fffd}x\n"}));
+    let value = value.expect("taken");
+    assert_eq!(compact(&value), "{\"é/\":\"😀 \\ud800 \\udc00x\\n\"}");
+    assert_eq!(plain(value["é/"].as_str().expect("a string")), "😀 \u{fffd} \u{fffd}x\n");
 }
 
 #[test]

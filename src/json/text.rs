@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{Scanner, check, decode, describe, max_text_len};
+use super::{Scanner, check, compact, decode, describe, max_text_len, quoted};
 use crate::error::{Error, Kind, Result};
 
 /// The string of a metadata file, whose members can be set and removed in place.
@@ -85,7 +85,7 @@ impl Text {
             let lines = self.has_lines(&object) || (members.is_empty() && layout.indent.is_some());
             let Some(member) = members.iter().rev().find(|member| member.key == *name) else {
                 let text = layout.print(below, value, depth, lines);
-                let name = Value::String((*name).to_owned());
+                let name = quoted(name);
                 let member = format!("{name}{}{text}", layout.colon);
                 self.insert(&object, &members, &[member], depth, &layout);
                 return Ok(());
@@ -172,7 +172,7 @@ impl Text {
             let Some(Some(value)) = wanted.get(name) else { continue };
             if known.insert((*name).to_owned()) {
                 let text = layout.print(&[], *value, depth, lines);
-                printed.push(format!("{}{}{text}", Value::from(*name), layout.colon));
+                printed.push(format!("{}{}{text}", quoted(name), layout.colon));
             }
         }
         if !printed.is_empty() {
@@ -208,7 +208,7 @@ impl Text {
         self.remove(&[name])?;
         let object = self.root();
         let members = self.members(&object)?;
-        let name = Value::String(name.to_owned());
+        let name = quoted(name);
         if let Some(last) = members.last() {
             let end = last.value.end;
             self.0.replace_range(end..end, &format!(",{name}:{value}"));
@@ -235,7 +235,7 @@ impl Text {
             .get(index)
             .cloned()
             .ok_or_else(|| Error::invalid(format!("`{}` has no item {index}", path.join("/"))))?;
-        self.0.replace_range(span, &value.to_string());
+        self.0.replace_range(span, &compact(value));
         Ok(())
     }
 
@@ -422,7 +422,7 @@ impl Layout {
         for (at, name) in below.iter().enumerate() {
             text.push('{');
             self.line(&mut text, depth + at + 1, indent);
-            text.push_str(&Value::String((*name).to_owned()).to_string());
+            text.push_str(&quoted(name));
             text.push_str(self.colon);
         }
         match value {
@@ -502,7 +502,7 @@ impl Layout {
                 for (at, (key, member)) in members.iter().enumerate() {
                     text.push_str(if at == 0 { "" } else { comma });
                     line(text, depth + 1);
-                    text.push_str(&Value::String(key.clone()).to_string());
+                    text.push_str(&quoted(key));
                     text.push_str(self.colon);
                     self.print_into(text, member, depth + 1, indent);
                 }
@@ -524,7 +524,7 @@ impl Layout {
             | Value::Number(_)
             | Value::String(_)
             | Value::Array(_)
-            | Value::Object(_) => text.push_str(&value.to_string()),
+            | Value::Object(_) => text.push_str(&compact(value)),
         }
     }
 }

@@ -10,8 +10,7 @@ use super::codecs::{self, plain};
 use super::model::{Array, Group, KeyEncoding, Levels, NodeKind, Runs};
 use super::{policy, rectilinear, v3};
 use crate::codec::CodecSpec;
-use crate::json::Object;
-use crate::json::parse;
+use crate::json::{self, Object, parse};
 
 /// The most bytes of copies to indent. Each further copy is on one line.
 const MAX_INDENTED_LEN: usize = 4 << 20;
@@ -148,7 +147,11 @@ pub fn array(array: &Array, files: &ShownChunks) -> String {
     if codecs::is_plain(&files.codecs, &array.dtype) {
         member("storage_transformers", json!([]));
     }
-    with_member(&print(&Value::Object(document)), "attributes", &printed(&array.attributes))
+    with_member(
+        &print(&Value::Object(document)),
+        "attributes",
+        &json::pretty_object(&array.attributes),
+    )
 }
 
 /// Returns the metadata file of a group, with copies of the metadata files shown below it if the
@@ -169,7 +172,7 @@ pub fn group(group: &Group, copies: Option<&Copies>) -> String {
         );
         text = replaced(&text, "consolidated_metadata", &whole);
     }
-    with_member(&text, "attributes", &printed(&group.attributes))
+    with_member(&text, "attributes", &json::pretty_object(&group.attributes))
 }
 
 /// Returns the metadata file of an unsupported node: the stored one, as strict JSON if possible.
@@ -212,7 +215,7 @@ impl Copies {
         let line = format!("\n{:indent$}", "", indent = self.indent);
         self.text.push_str(if self.is_empty() { "" } else { "," });
         self.text.push_str(&line);
-        self.text.push_str(&Value::from(name).to_string());
+        self.text.push_str(&json::quoted(name));
         self.text.push_str(": ");
         let is_indented = self.len() < MAX_INDENTED_LEN;
         // A string in strict JSON never contains the end of a line.
@@ -234,13 +237,9 @@ impl Copies {
 }
 
 fn print(document: &Value) -> String {
-    format!("{document:#}\n")
-}
-
-/// Prints an object without copying it, since a copy may take far more memory than the string.
-fn printed(object: &Object) -> String {
-    // Writing to memory does not fail.
-    serde_json::to_string_pretty(object).unwrap_or_default()
+    let mut text = json::pretty(document);
+    text.push('\n');
+    text
 }
 
 /// Replaces the null in the member `name` of `document` with `value`.

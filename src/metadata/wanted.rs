@@ -16,8 +16,7 @@ use crate::codec::CodecSpec;
 use crate::codec::table::{self, CodecKind};
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Kind, Result};
-use crate::json::Object;
-use crate::json::{NewValue, Text, parse, parse_object};
+use crate::json::{self, NewValue, Object, Text, foreign, parse, parse_object};
 
 /// The most bytes of a decoded chunk by default.
 const CHUNK_LEN: u64 = 1 << 20;
@@ -88,7 +87,7 @@ impl NewArray {
         if !self.dimension_names.is_empty() {
             member("dimension_names", json!(self.dimension_names));
         }
-        Ok(format!("{:#}\n", Value::Object(document)))
+        Ok(json::pretty_object(&document) + "\n")
     }
 
     /// Returns the data type. NumPy's names may omit the byte order (`f4` means `<f4`), which the
@@ -146,7 +145,7 @@ pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
         ));
     }
     document.insert("chunk_grid".to_owned(), grid(chunk_shape));
-    Ok(format!("{:#}\n", Value::Object(document)))
+    Ok(json::pretty_object(&document) + "\n")
 }
 
 /// Returns the shown metadata file of an array, without names of its dimensions.
@@ -220,7 +219,11 @@ pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
 /// file has strings in place of the bare NaN that Python writes.
 pub fn with_stored_attributes(shown: &str, stored: &[u8]) -> Result<String> {
     let mut text = Text::parse(shown.as_bytes())?;
-    let Ok(stored) = Text::parse(stored) else { return Ok(text.into_string()) };
+    // JSON is UTF-8, and bytes that are not have the meaning that readers gave them.
+    let Ok(stored) = std::str::from_utf8(stored) else { return Ok(text.into_string()) };
+    let Ok(stored) = Text::parse(foreign::shown(stored).as_bytes()) else {
+        return Ok(text.into_string());
+    };
     let document = parse_object(shown.as_bytes())?;
     // The last of several members with the same name counts.
     let texts = |path: &[&str]| Ok::<_, Error>(HashMap::<_, _>::from_iter(stored.texts(path)?));
@@ -236,6 +239,19 @@ pub fn with_stored_attributes(shown: &str, stored: &[u8]) -> Result<String> {
     }
     let changes = spelled.iter().map(|(name, raw)| (name.as_str(), Some(NewValue::Text(raw))));
     text.edit(&["attributes"], &changes.collect::<Vec<_>>())?;
+    Ok(text.into_string())
+}
+
+/// Returns a metadata file with these members as another one, of the same dialect, spells them. A
+/// member that the other one lacks is removed.
+pub fn with_members_of(text: &str, other: &str, names: &[&str]) -> Result<String> {
+    let (mut text, other) = (Text::parse(text.as_bytes())?, Text::parse(other.as_bytes())?);
+    for name in names {
+        match other.member(&[name])? {
+            Some(value) => text.set_text(&[name], &Text::parse(value.as_bytes())?)?,
+            None => text.remove(&[name])?,
+        }
+    }
     Ok(text.into_string())
 }
 

@@ -19,7 +19,7 @@ use super::{shown, v2};
 use crate::codec::CodecSpec;
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Kind, Result};
-use crate::json::Object;
+use crate::json::{self, Object};
 
 /// The metadata files of a node in Zarr 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,7 +179,7 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
             };
             let files = ShownChunks { keys, ..ShownChunks::decoded(&array, &array.chunk_shape) };
             let text = shown::array(&array, &files);
-            let mut text = crate::json::Text::parse(text.as_bytes())?;
+            let mut text = json::Text::parse(text.as_bytes())?;
             if array.codecs != [plain(&array.dtype)] {
                 let codecs: Value = array.codecs.iter().map(CodecSpec::to_json).collect();
                 text.set(&["codecs"], &codecs)?;
@@ -200,14 +200,14 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
 /// Returns the stored attributes of a Zarr 2 node as strict JSON. `joined` is its metadata file
 /// with the attributes in it.
 pub fn stored_attributes(joined: &[u8]) -> Option<String> {
-    let document = crate::json::parse_object(joined).ok()?;
+    let document = json::parse_object(joined).ok()?;
     let attributes = document.get("attributes").cloned().unwrap_or_else(|| json!({}));
     attributes.is_object().then(|| print(&attributes))
 }
 
 /// Returns the stored metadata file of a Zarr 2 node as strict JSON, without its attributes.
 pub fn stored_document(joined: &[u8]) -> Option<String> {
-    let mut document = crate::json::parse_object(joined).ok()?;
+    let mut document = json::parse_object(joined).ok()?;
     document.shift_remove("attributes");
     Some(print(&Value::Object(document)))
 }
@@ -240,7 +240,9 @@ pub fn no_copies() -> Copies {
 }
 
 fn print(document: &Value) -> String {
-    format!("{document:#}\n")
+    let mut text = json::pretty(document);
+    text.push('\n');
+    text
 }
 
 #[cfg(test)]

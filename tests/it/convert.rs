@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::json;
 use zarrfs::array::{Array, Coords};
 use zarrfs::hierarchy::{Content, Hierarchy, Options};
 use zarrfs::metadata::NodePath;
 use zarrfs::store::Store;
 use zarrfs::store::directory::{DirectoryStore, Durability};
 
-use crate::support::{Mount, copy, said, until, zarrfs};
+use crate::support::{Mount, copy, json_of, said, until, zarrfs};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name).join("store")
@@ -253,6 +254,92 @@ fn attributes_are_copied_as_they_are_spelled() {
         bare += usize::from(text.contains("NaN") && !text.contains("fill_value"));
     }
     assert!(bare > 0, "no attribute is NaN");
+}
+
+#[test]
+fn names_in_any_encoding_reach_every_dialect_and_stay_different() {
+    // Half of a surrogate pair, which Python writes, and Latin-1, as programs before Unicode wrote.
+    let group: &[u8] = b"{\"a\\udc00\": 1, \"a\\udc01\": \"\\ud800\", \"n\xe4me\": \"\xb5m\"}";
+    let array = json!({"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "<i4",
+        "compressor": null, "fill_value": 0, "order": "C", "filters": null});
+    for format in ["v2", "v3", "n5", "d2020-10", "d2019-05"] {
+        let dir = tempfile::tempdir().unwrap();
+        let [source, copy] = ["s", "t"].map(|name| dir.path().join(name));
+        fs::create_dir_all(source.join("x")).unwrap();
+        fs::write(source.join(".zgroup"), "{\"zarr_format\": 2}").unwrap();
+        fs::write(source.join(".zattrs"), group).unwrap();
+        fs::write(source.join("x/.zarray"), array.to_string()).unwrap();
+        fs::write(source.join("x/.zattrs"), b"{\"units\": \"\xb0C\"}").unwrap();
+        convert(&source, &copy, &["--format", format]);
+        let texts: Vec<String> = walk(&copy)
+            .into_iter()
+            .map(|file| String::from_utf8(fs::read(file).unwrap()).expect("UTF-8"))
+            .collect();
+        for part in ["\"a\\udc00\"", "\"a\\udc01\"", "\"\\ud800\"", "\"näme\"", "\"µm\"", "\"°C\""]
+        {
+            assert!(texts.iter().any(|text| text.contains(part)), "{format} {part}: {texts:?}");
+        }
+        let paths = [&source, &copy].map(|path| path.to_str().unwrap());
+        let (code, text) = said(&["diff", paths[0], paths[1]]);
+        assert_eq!(code, 0, "{format}: {text}");
+    }
+}
+
+#[test]
+fn a_copy_in_zarr_2_keeps_fill_values_and_attributes_that_no_other_dialect_can_say() {
+    let json2 = json!([{"id": "json2", "encoding": "utf-8", "allow_nan": true, "strict": true,
+        "check_circular": true, "ensure_ascii": true, "indent": null, "separators": [",", ":"],
+        "skipkeys": false, "sort_keys": true}]);
+    let none = json!(null);
+    let cases = [
+        ("null", json!([4]), json!("<i4"), none.clone(), &none, json!({})),
+        ("objects", json!([4]), json!("|O"), none.clone(), &json2, json!({})),
+        ("scalar", json!([]), json!("<i4"), json!(3), &none, json!({})),
+        (
+            "named",
+            json!([4]),
+            json!("<i4"),
+            json!(7),
+            &none,
+            json!({"_FillValue": -1, "_ARRAY_DIMENSIONS": ["x"]}),
+        ),
+        (
+            "zero",
+            json!([4]),
+            json!("<i4"),
+            json!(0),
+            &none,
+            json!({"_FillValue": -1, "_ARRAY_DIMENSIONS": ["x"]}),
+        ),
+        ("plain", json!([4]), json!(">f4"), json!("NaN"), &none, json!({"_FillValue": -1})),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let [source, copy, other] = ["s", "t", "u"].map(|name| dir.path().join(name));
+    fs::create_dir_all(&source).unwrap();
+    fs::write(source.join(".zgroup"), "{\"zarr_format\": 2}").unwrap();
+    for (name, shape, dtype, fill, filters, attributes) in &cases {
+        let at = source.join(name);
+        fs::create_dir_all(&at).unwrap();
+        let document = json!({"zarr_format": 2, "shape": shape, "chunks": shape, "dtype": dtype,
+            "compressor": null, "fill_value": fill, "order": "C", "filters": filters});
+        fs::write(at.join(".zarray"), document.to_string()).unwrap();
+        fs::write(at.join(".zattrs"), attributes.to_string()).unwrap();
+    }
+    convert(&source, &copy, &["--format", "v2"]);
+    for (name, _, _, fill, _, attributes) in &cases {
+        assert_eq!(&json_of(&copy.join(name).join(".zarray"))["fill_value"], fill, "{name}");
+        let found = copy.join(name).join(".zattrs");
+        let found = if found.exists() { json_of(&found) } else { json!({}) };
+        assert_eq!(&found, attributes, "{name}");
+    }
+    // What another dialect cannot say is announced.
+    let paths = [&source, &other].map(|path| path.to_str().unwrap());
+    let (code, text) = said(&["convert", paths[0], paths[1]]);
+    assert_eq!(code, 0, "{text}");
+    for name in ["named", "zero"] {
+        assert!(text.contains(&format!("/{name}: its attribute _FillValue is -1")), "{text}");
+    }
+    assert_eq!(text.matches("_FillValue").count(), 2, "{text}");
 }
 
 /// An array `x` of so many chunks of one element each along two dimensions, all stored; its

@@ -16,11 +16,11 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("pool", &[]),
     ("admission", &["resources"]),
     ("parallel", &["error", "waiting", "admission"]),
-    ("dtype", &["error"]),
     ("store", &["error", "limits", "bounded", "buffer", "resources", "pool", "sys", "waiting"]),
     ("backing", &["error", "budget", "buffer", "resources", "store", "sys"]),
     ("shard", &["error"]),
     ("json", &["error", "limits", "resources"]),
+    ("dtype", &["error", "json"]),
     ("codec", &["error", "limits", "buffer", "admission", "parallel", "dtype", "shard", "json"]),
     ("metadata", &["error", "limits", "resources", "dtype", "store", "json", "codec"]),
     (

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::support::zarrfs;
+use crate::support::{Mount, errno, said, zarrfs};
 
 const GROUP: &str = r#"{"zarr_format": 3, "node_type": "group", "attributes": {}}"#;
 const ARRAY: &str = r#"{"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "uint8",
@@ -132,10 +132,61 @@ fn a_chunk_that_is_a_link_to_nothing_is_listed_as_missing() {
     let case = Case::new();
     fs::remove_file(case.source().join("a/c/1")).unwrap();
     symlink("../../.git/annex/x", case.source().join("a/c/1")).unwrap();
-    for (words, expected) in [(["convert", "S", "T"], 1), (["diff", "S", "T"], 2)] {
-        let (code, printed) = case.run(&words);
+    for (words, expected) in [
+        (&["convert", "S", "T"][..], 1),
+        (&["convert", "S", "T", "--keep-going"], 1),
+        (&["diff", "S", "T"], 2),
+    ] {
+        let (code, printed) = case.run(words);
         assert!(code == expected && printed.contains("a/c/1: a link that leads"), "{printed}");
     }
+}
+
+#[test]
+fn a_chunk_that_is_a_link_to_nothing_is_never_read_as_the_fill_value() {
+    let make = |store: &Path| {
+        array(store);
+        fs::remove_file(store.join("c/1")).unwrap();
+        symlink("../.git/annex/x", store.join("c/1")).unwrap();
+    };
+    let mut mount = Mount::of(make, &[]);
+    mount.expect("leads to nothing");
+    let (code, printed) = said(&["cat", mount.store().to_str().unwrap(), "--as", "raw"]);
+    assert!(code == 1 && printed.contains("c/1: a link that leads to nothing"), "{printed}");
+    assert_eq!(errno(fs::read(mount.at("__root__.raw"))), libc::EIO);
+    assert!(mount.errors().contains("leads to nothing"), "{}", mount.errors());
+    fs::write(mount.at("c/1"), [5, 6]).unwrap();
+    assert_eq!(fs::read(mount.at("__root__.raw")).unwrap(), [1, 2, 5, 6]);
+}
+
+#[test]
+fn a_node_whose_metadata_file_is_gone_or_a_directory_is_listed() {
+    let copies = |names: &[&str]| {
+        let array: serde_json::Value = serde_json::from_str(ARRAY).unwrap();
+        let all: serde_json::Map<_, _> =
+            names.iter().map(|name| ((*name).to_owned(), array.clone())).collect();
+        let mut group: serde_json::Value = serde_json::from_str(GROUP).unwrap();
+        group["consolidated_metadata"] =
+            serde_json::json!({"kind": "inline", "must_understand": false, "metadata": all});
+        group.to_string()
+    };
+    for why in ["b: its metadata file is gone", "b: zarr.json is a directory"] {
+        let case = Case::new();
+        let at = case.source().join("b");
+        array(&at);
+        fs::write(case.source().join("zarr.json"), copies(&["a", "b"])).unwrap();
+        assert_eq!(case.run(&["tree", "S"]).0, 0);
+        fs::remove_file(at.join("zarr.json")).unwrap();
+        if why.ends_with("directory") {
+            fs::create_dir(at.join("zarr.json")).unwrap();
+        }
+        check_said_of(&case, "S", 3, why);
+    }
+    // A copy of what has been removed with all that it had hides nothing.
+    let case = Case::new();
+    fs::write(case.source().join("zarr.json"), copies(&["a", "b"])).unwrap();
+    assert_eq!(case.run(&["tree", "S"]).0, 0);
+    assert_eq!(case.run(&["convert", "S", "T"]).0, 0);
 }
 
 #[test]
@@ -154,7 +205,7 @@ fn a_directory_of_chunks_that_is_a_link_to_nothing_is_listed_as_missing() {
 fn a_file_of_an_archive_that_has_the_name_of_a_directory_is_listed() {
     let case = Case::new();
     let zip = archive_with_renamed(&case, b"zzz/c/0", b"a/c/1/0");
-    check_said_of(&case, &zip, "a/c/1: this entry of the archive is not listed");
+    check_said_of(&case, &zip, 1, "a/c/1: this entry of the archive is not listed");
 }
 
 #[test]
@@ -199,7 +250,7 @@ fn an_encoded_chunk_of_another_length_is_never_copied() {
 fn entries_that_an_archive_has_and_no_key_can_name_are_listed() {
     let case = Case::new();
     let zip = archive_with_renamed(&case, b"zzz/", b"../z");
-    check_said_of(&case, &zip, "this entry of the archive is left out");
+    check_said_of(&case, &zip, 1, "this entry of the archive is left out");
     assert_eq!(fs::read(case.copy().join("a/c/1")).unwrap(), [3, 4]);
 }
 
@@ -219,13 +270,14 @@ fn archive_with_renamed(case: &Case, before: &[u8], after: &[u8]) -> String {
 }
 
 /// Checks that every command says what it has not seen in an archive.
-fn check_said_of(case: &Case, zip: &str, said: &str) {
+/// `check` ends with `checked`.
+fn check_said_of(case: &Case, zip: &str, checked: i32, said: &str) {
     for (words, expected) in [
         (&["tree", zip][..], 1),
         (&["info", zip], 1),
         (&["convert", zip, "T"], 1),
         (&["diff", zip, "T"], 2),
-        (&["check", zip], 1),
+        (&["check", zip], checked),
     ] {
         let (code, printed) = case.run(words);
         assert!(code == expected && printed.contains(said), "{words:?} {code}: {printed}");
@@ -274,8 +326,11 @@ fn links_that_may_be_nodes_are_listed_if_they_lead_nowhere_or_out() {
         symlink(target, case.source().join(name)).unwrap();
         let (codes, printed) = codes(&case);
         assert_eq!(codes, [1, 1, 2], "{name} {target}: {printed}");
-        // Each of the three says it once.
-        assert_eq!(printed.matches(&format!("warn: {name}: ")).count(), 3, "{printed}");
+        // Each of the three says it once; of a metadata file, `convert` says so as of any other
+        // that cannot be read.
+        let warnings = if name == "b" { 3 } else { 2 };
+        assert_eq!(printed.matches(&format!("warn: {name}: ")).count(), warnings, "{printed}");
+        assert!(name == "b" || printed.contains("/b: cannot be read: "), "{printed}");
         let (code, checked) = case.run(&["check", "S"]);
         assert!(code == 1 && checked.contains(&format!(" {name}: ")), "{checked}");
         assert_eq!(checked.matches(&format!(" {name}: ")).count(), 1, "{checked}");

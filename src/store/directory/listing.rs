@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::circles::Root;
 use super::names::{LOCK_SUFFIX, is_session};
-use super::opening::{check_root, kind_of, open_at, open_by, open_dir};
+use super::opening::{LEADS_TO_NOTHING, check_root, kind_of, open_at, open_by, open_dir};
 use crate::error::{At, Error, Result, Word};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 use crate::sys::Dir;
@@ -40,9 +40,6 @@ pub(super) struct Found {
     /// Whether it is one of its own parents.
     is_circle: bool,
 }
-
-/// The reason why a link is not shown.
-const LEADS_TO_NOTHING: &str = "a link that leads to nothing in the store, so its value is missing";
 
 /// Notes a directory that is a link, and is not there: all that was below it is missing.
 fn note_link_to_nothing(root: &Root, prefix: &Prefix) {

@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 
-use rustix::fs::{FileType, OFlags, fstat};
+use rustix::fs::{AtFlags, FileType, OFlags, fstat, statat};
 use rustix::io::Errno;
 
 use super::circles::{self, Root};
@@ -14,6 +14,10 @@ use crate::error::{At, Error, Fault, Kind, Result};
 use crate::store::{Key, Prefix};
 use crate::sys::{self, Links};
 
+/// The reason why a link to a value or a directory that is not there cannot be read.
+pub(super) const LEADS_TO_NOTHING: &str =
+    "a link that leads to nothing in the store, so its value is missing";
+
 /// Opens `path` below the root; `None` if it or one of its directories does not exist.
 pub(super) fn open_at(root: &Root, path: &str, flags: OFlags) -> Result<Option<OwnedFd>> {
     Ok(open_by(root, path, flags)?.map(|(fd, _)| fd))
@@ -21,6 +25,12 @@ pub(super) fn open_at(root: &Root, path: &str, flags: OFlags) -> Result<Option<O
 
 /// Like [`open_at`], and returns whether the path contains a symbolic link.
 pub(super) fn open_by(root: &Root, path: &str, flags: OFlags) -> Result<Option<(OwnedFd, bool)>> {
+    let (opened, has_link) = open_or_miss(root, path, flags)?;
+    Ok(opened.map(|fd| (fd, has_link)))
+}
+
+/// Like [`open_by`], and returns also for a path that does not exist whether it contains a link.
+fn open_or_miss(root: &Root, path: &str, flags: OFlags) -> Result<(Option<OwnedFd>, bool)> {
     let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
     let name = c_name(path)?;
     let mut opened = sys::open_beneath(root, &name, flags, Links::Refuse);
@@ -30,8 +40,8 @@ pub(super) fn open_by(root: &Root, path: &str, flags: OFlags) -> Result<Option<(
         opened = root.follow(path, flags, Last::Followed)?;
     }
     match opened {
-        Ok(fd) => Ok(Some((fd, has_link))),
-        Err(Errno::NOENT | Errno::NOTDIR) => check_root(root).map(|()| None),
+        Ok(fd) => Ok((Some(fd), has_link)),
+        Err(Errno::NOENT | Errno::NOTDIR) => check_root(root).map(|()| (None, has_link)),
         Err(Errno::XDEV) => {
             Err(Error::fault(Fault::Outside, "a symbolic link that leads out of the store"))
         }
@@ -49,24 +59,44 @@ pub(super) fn open_dir(root: &Root, prefix: &Prefix) -> Result<Option<OwnedFd>> 
 }
 
 /// Opens the regular file of `key`. `None` if there is none, if `key` is a directory, and for files
-/// of writers, which are no values.
+/// of writers, which are no values. To read a link that leads to nothing is an error, so that
+/// nobody takes it for a value that is not stored.
 pub(super) fn open_file(root: &Root, key: &Key, flags: OFlags) -> Result<Option<(File, Metadata)>> {
     if is_lock(key) {
         return Ok(None);
     }
-    let opened = match open_at(root, key.as_str(), flags) {
+    let (opened, has_link) = match open_or_miss(root, key.as_str(), flags) {
         // No file has such a path. Programs make directories that are nearly as deep as possible,
         // and the path of a metadata file in them may be too long.
-        Err(error) if error.errno() == libc::ENAMETOOLONG => None,
+        Err(error) if error.errno() == libc::ENAMETOOLONG => (None, false),
         opened => opened.at(key)?,
     };
-    let Some(fd) = opened else { return Ok(None) };
+    let Some(fd) = opened else {
+        let is_read = !flags.contains(OFlags::PATH);
+        if is_read && has_link && has_link_to_nothing(root, key) {
+            return Err(Error::fault(Fault::Absent, LEADS_TO_NOTHING).at(key));
+        }
+        return Ok(None);
+    };
     let file = File::from(fd);
     let metadata = file.metadata()?;
     match kind_of(&metadata) {
         FileType::RegularFile => Ok(Some((file, metadata))),
         FileType::Directory => Ok(None),
         _ => Err(not_a_file().at(key)),
+    }
+}
+
+/// Whether a file, or a directory above it, is a link that leads to nothing.
+fn has_link_to_nothing(root: &Root, key: &Key) -> bool {
+    let mut path = key.as_str();
+    loop {
+        let kind = |flags| statat(root, path, flags).map(|stat| kind_in(stat.st_mode));
+        if kind(AtFlags::SYMLINK_NOFOLLOW) == Ok(FileType::Symlink) {
+            return kind(AtFlags::empty()) == Err(Errno::NOENT);
+        }
+        let Some((above, _)) = path.rsplit_once('/') else { return false };
+        path = above;
     }
 }
 
@@ -85,5 +115,9 @@ pub(super) fn not_a_file() -> Error {
 
 /// Returns the type of a file.
 pub(super) fn kind_of(metadata: &Metadata) -> FileType {
-    FileType::from_raw_mode(metadata.mode())
+    kind_in(metadata.mode())
+}
+
+fn kind_in(mode: u32) -> FileType {
+    FileType::from_raw_mode(mode)
 }

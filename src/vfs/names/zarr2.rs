@@ -23,6 +23,7 @@ use super::removed_chunks::RemovedChunks;
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Node, Sources, Text, TextCache, Wanted, check_len};
+use crate::json;
 use crate::metadata::shown::Copies;
 use crate::metadata::zarr2::{ArrayExtras, Documents};
 use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath, zarr2};
@@ -287,7 +288,7 @@ impl Zarr2 {
         if let Some((written, shown)) = spelled
             && compressor_of(&documents.document) == Some(shown)
         {
-            let mut text = crate::json::Text::parse(documents.document.as_bytes())?;
+            let mut text = json::Text::parse(documents.document.as_bytes())?;
             text.set(&[COMPRESSOR], &written)?;
             documents.document = text.into_string();
         }
@@ -400,10 +401,10 @@ impl Zarr2 {
             };
             let name = if node.kind() == NodeKind::Array { ZARRAY } else { ZGROUP };
             for (name, text) in [(name, document), (ZATTRS, attributes)] {
-                if let Ok(value) = serde_json::from_str::<Value>(&text)
+                if let Ok(value) = json::parse(text.as_bytes())
                     && (name != ZATTRS || value.as_object().is_some_and(|all| !all.is_empty()))
                 {
-                    copies.push(&format!("{above}{name}"), &format!("{value:#}"));
+                    copies.push(&format!("{above}{name}"), &json::pretty(&value));
                 }
             }
             check_len(copies.len(), group.path())?;
@@ -413,7 +414,7 @@ impl Zarr2 {
 
     /// Remembers what the metadata file of an array has in a form that is not stored.
     pub fn note_written(&self, path: &NodePath, written: &str, by: &Processes) {
-        let document = crate::json::parse_object(written.as_bytes()).unwrap_or_default();
+        let document = json::parse_object(written.as_bytes()).unwrap_or_default();
         let is_null = document.get("fill_value").is_none_or(Value::is_null);
         let lacks_fill = is_null && document.contains_key("shape");
         let compressor = document.get(COMPRESSOR).and_then(|written| {
@@ -435,7 +436,7 @@ impl Zarr2 {
 
 /// Returns the compressor that a metadata file names.
 fn compressor_of(document: &str) -> Option<Value> {
-    let mut document = crate::json::parse_object(document.as_bytes()).ok()?;
+    let mut document = json::parse_object(document.as_bytes()).ok()?;
     document.shift_remove(COMPRESSOR).filter(|compressor| !compressor.is_null())
 }
 

@@ -133,7 +133,7 @@ impl Xattrs {
                     continue;
                 }
                 let name = format!("{ATTRS}{name}");
-                if is_listed(&name, value.to_string().len()) {
+                if is_listed(&name, lenient::compact(value).len()) {
                     len = len.saturating_add(name.len());
                     names.push(name);
                 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::codec::CodecSpec;
 use crate::error::Result;
 use crate::hierarchy::Content;
+use crate::json;
 use crate::vfs::contents::forms::Shown;
 use crate::vfs::core::Core;
 use crate::vfs::names::place::Place;
@@ -66,5 +67,5 @@ pub(super) fn properties(core: &Core, place: Option<&Place>) -> Result<Vec<(Stri
 
 /// Returns a string as it is, and any other value as JSON.
 fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| json::compact(value), |text| json::plain(text).into_owned())
 }

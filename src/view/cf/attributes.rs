@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::exact::is_double;
 use super::names::{clean, distinct};
 use crate::dtype::{DType, FillValue, integer};
-use crate::json::Object;
+use crate::json::{self, Object};
 use crate::metadata::{FILL, masked_value};
 
 /// Attributes whose values have the type of the array, by the CF conventions.
@@ -167,7 +167,7 @@ fn elements(name: &str, value: &Value, dtype: &DType) -> Option<Values> {
 /// Returns the values of an attribute by their JSON types, and their form if no format has one for
 /// them. Objects and lists of mixed types become strings of JSON.
 fn values(value: &Value) -> (Values, Option<&'static str>) {
-    let json = |what| (Values::Text(value.to_string()), Some(what));
+    let json = |what| (Values::Text(json::compact(value)), Some(what));
     let plain = |values| (values, None);
     match value {
         Value::Null => plain(Values::Null),
@@ -175,7 +175,7 @@ fn values(value: &Value) -> (Values, Option<&'static str>) {
             Some(number) => plain(number),
             // Readers stop at a NUL.
             None if text.contains('\0') => json("a string with a NUL, as JSON"),
-            None => plain(Values::Text(text.clone())),
+            None => plain(Values::Text(json::plain(text).into_owned())),
         },
         Value::Bool(_) | Value::Number(_) => match numbers(&[value], Many::No) {
             Some(number) => plain(number),
@@ -183,7 +183,7 @@ fn values(value: &Value) -> (Values, Option<&'static str>) {
         },
         Value::Array(items) => {
             let texts: Option<Vec<String>> =
-                items.iter().map(|item| item.as_str().map(ToOwned::to_owned)).collect();
+                items.iter().map(|item| Some(json::plain(item.as_str()?).into_owned())).collect();
             let items: Vec<&Value> = items.iter().collect();
             match (numbers(&items, Many::Yes), texts) {
                 _ if items.is_empty() => plain(Values::Nothing),
