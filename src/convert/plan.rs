@@ -53,7 +53,8 @@ impl Job {
     /// Returns its path if it has OME-Zarr metadata of a version that belongs to another version of
     /// Zarr than that of the target.
     pub fn other_ome(&self, dest: &Hierarchy) -> Option<&NodePath> {
-        dest.dialect().has_other_ome(self.raised.text()).then_some(&self.path)
+        let is_group = self.chunks.is_none();
+        (is_group && dest.dialect().has_other_ome(self.raised.text())).then_some(&self.path)
     }
 }
 
@@ -454,7 +455,12 @@ impl Planner<'_> {
                     continue;
                 }
             };
-            let raised = self.dest.with_stored_details(path, raised, node)?;
+            let both = [self.source.dialect_of(node.path()), self.dest.dialect()];
+            let raised = if both.into_iter().all(is_v2) {
+                self.dest.with_stored_details(path, raised, node)?
+            } else {
+                raised
+            };
             let Some(dest) = raised.array() else { continue };
             let chunks = Chunks::new(self.source, source, dest, self.dest)?;
             // Encoding again with a lossy codec may change values that it encoded before.

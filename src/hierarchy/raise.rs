@@ -151,25 +151,22 @@ impl Hierarchy {
         self.raise_with(path, written, &Policy { codecs, shards }).map(Some)
     }
 
-    /// Returns `raised`, a copy of the array `source`, with the fill value and the attributes as
-    /// `source` stores them, if both are in Zarr 2. There, they may say what no other dialect can:
-    /// a fill value of null, and a `_FillValue` that xarray does not look at.
+    /// Returns `raised`, a copy of the array `source` of the same dialect, with the fill value and
+    /// the attributes as `source` stores them. In Zarr 2 they may say what no other dialect can: a
+    /// fill value of null, and a `_FillValue` that xarray does not look at.
     pub fn with_stored_details(
         &self,
         path: &NodePath,
         raised: Raised,
         source: &Node,
     ) -> Result<Raised> {
-        let both = [self.dialect_of(source.path()), self.dialect()];
         let (Some(document), Some(old), Some(new)) =
             (source.document(), source.array(), raised.array())
         else {
             return Ok(raised);
         };
         let stored = std::str::from_utf8(&document.text).map(foreign::shown);
-        let Some(stored) = stored.ok().filter(|_| both.iter().all(|it| **it == Dialect::V2)) else {
-            return Ok(raised);
-        };
+        let Ok(stored) = stored else { return Ok(raised) };
         let text = wanted::with_members_of(raised.text(), &stored, &["fill_value", "attributes"])?;
         let Ok(node) = self.dialect().check_stored(Some(NodeKind::Array), text.as_bytes()) else {
             return Ok(raised);

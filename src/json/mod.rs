@@ -19,7 +19,7 @@ use crate::limits;
 use crate::resources;
 pub use halves::plain;
 pub use print::{compact, pretty, pretty_object, quoted};
-pub use same::same;
+pub use same::{same, same_and_of_one_type};
 pub use text::{Change, NewValue, Text};
 
 /// A JSON object that keeps the order of its members.

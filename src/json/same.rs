@@ -7,24 +7,42 @@ use serde_json::Value;
 /// If one of two numbers has a fraction or an exponent, they are equal if they are the same double:
 /// a library that rewrites a metadata file reads its numbers as doubles.
 pub fn same(one: &Value, other: &Value) -> bool {
+    compare(one, other, same_number)
+}
+
+/// Like [`same`], but an integer never equals a number with a fraction or an exponent: Python
+/// reads these as two types, and the type of `scale_factor` decides that of xarray's elements.
+pub fn same_and_of_one_type(one: &Value, other: &Value) -> bool {
+    compare(one, other, |one, other| {
+        is_integer(one) == is_integer(other) && same_number(one, other)
+    })
+}
+
+fn compare(one: &Value, other: &Value, numbers: fn(&str, &str) -> bool) -> bool {
     match (one, other) {
-        (Value::Number(one), Value::Number(other)) => same_number(one.as_str(), other.as_str()),
+        (Value::Number(one), Value::Number(other)) => numbers(one.as_str(), other.as_str()),
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+            let mut pairs = one.iter().zip(other);
+            one.len() == other.len() && pairs.all(|(one, other)| compare(one, other, numbers))
         }
         (Value::Object(one), Value::Object(other)) => {
-            one.len() == other.len()
-                && one.iter().all(|(key, one)| other.get(key).is_some_and(|other| same(one, other)))
+            let is_in_other = |(key, one): (&String, &Value)| {
+                other.get(key).is_some_and(|other| compare(one, other, numbers))
+            };
+            one.len() == other.len() && one.iter().all(is_in_other)
         }
         (one, other) => one == other,
     }
+}
+
+fn is_integer(number: &str) -> bool {
+    !number.contains(['.', 'e', 'E'])
 }
 
 fn same_number(one: &str, other: &str) -> bool {
     if one == other {
         return true;
     }
-    let is_integer = |text: &str| !text.contains(['.', 'e', 'E']);
     if is_integer(one) && is_integer(other) {
         return false;
     }

@@ -22,7 +22,7 @@ use crate::codec::CodecSpec;
 use crate::dtype::{FillValue, integer};
 use crate::error::{Error, Kind, Result};
 use crate::json::Object;
-use crate::json::{self, Change, NewValue, Text, describe, same};
+use crate::json::{self, Change, NewValue, Text, describe, same, same_and_of_one_type};
 
 /// The changes of a metadata file. Nothing by default.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -311,7 +311,9 @@ fn members(base: &Object, new: &Object) -> Result<Vec<(String, Option<Value>)>> 
 fn changes(base: &Object, new: &Object) -> Vec<(String, Option<Value>)> {
     let set = new
         .iter()
-        .filter(|(name, value)| !base.get(*name).is_some_and(|base| same(base, value)))
+        .filter(|(name, value)| {
+            !base.get(*name).is_some_and(|base| same_and_of_one_type(base, value))
+        })
         .map(|(name, value)| (name.clone(), Some(value.clone())));
     let removed = base.keys().filter(|name| !new.contains_key(*name));
     set.chain(removed.map(|name| (name.clone(), None))).collect()

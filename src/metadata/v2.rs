@@ -137,7 +137,7 @@ pub(super) fn shown_attributes(
     if is_named {
         mask(&mut attributes, fill, dtype);
     }
-    (names, conventions::ome_to_v3(attributes))
+    (names, attributes)
 }
 
 /// Returns the type and the fill value of an array, from its metadata file.

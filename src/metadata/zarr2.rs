@@ -136,7 +136,7 @@ fn in_numpy(dtype: &DType) -> DType {
 
 /// Returns the fill value and the attributes as xarray writes them in Zarr 2.
 fn masked(array: &Array, names_none: bool) -> (FillValue, Object) {
-    let mut attributes = unversioned(array.attributes.clone());
+    let mut attributes = array.attributes.clone();
     let names: Option<Vec<&str>> = array.dimension_names.iter().map(Option::as_deref).collect();
     let is_named = !array.dimension_names.is_empty() || (array.shape.is_empty() && names_none);
     let Some(names) = names.filter(|_| is_named) else {
@@ -151,7 +151,7 @@ fn masked(array: &Array, names_none: bool) -> (FillValue, Object) {
     (masked.unwrap_or(FillValue::UNDEFINED), attributes)
 }
 
-/// Converts attributes to OME-Zarr 0.4.
+/// Converts the attributes of a group to OME-Zarr 0.4.
 fn unversioned(mut attributes: Object) -> Object {
     let Some(members) = attributes.get(OME).and_then(conventions::ome_to_v2) else {
         return attributes;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Mount, errno, json_of, names, set_xattr};
+use crate::support::{Mount, errno, json_of, names, said, set_xattr};
 
 fn set(names: &[&str]) -> std::collections::BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -327,4 +327,39 @@ fn consolidated_metadata_shown_as_zarr2_follow_every_change_of_the_mount_at_once
     assert_eq!(json_of(&mount.at(".zmetadata"))["metadata"]["h/b/.zarray"]["shape"], json!([2, 2]));
     fs::remove_dir_all(mount.at("h/b")).unwrap();
     assert_eq!(all(), (root(&[]), none.clone(), none));
+}
+
+#[test]
+fn arrays_without_dimensions_can_be_copied_as_zarr_2_whatever_their_attributes_say() {
+    for format in ["v2", "v3", "d2020-10"] {
+        let source = tempfile::tempdir().unwrap();
+        for (name, attributes) in [("bare", "{}"), ("named", "{\"_ARRAY_DIMENSIONS\": []}")] {
+            let at = source.path().join(name);
+            fs::create_dir(&at).unwrap();
+            let document = r#"{"zarr_format": 2, "shape": [], "chunks": [], "dtype": "<i4",
+                "compressor": null, "fill_value": 3, "order": "C", "filters": null}"#;
+            fs::write(at.join(".zarray"), document).unwrap();
+            fs::write(at.join(".zattrs"), attributes).unwrap();
+            fs::write(at.join("0"), [1, 0, 0, 0]).unwrap();
+        }
+        let mount = Mount::new(&["--create", "--as", "zarr2", "--format", format]);
+        for _ in 0..2 {
+            let copied =
+                Command::new("cp").arg("-rT").arg(source.path()).arg(mount.at("t")).output();
+            let copied = copied.unwrap();
+            assert!(copied.status.success(), "{format}: {copied:?}");
+        }
+        for name in ["bare", "named"] {
+            assert_eq!(
+                fs::read(mount.at(&format!("t/{name}/0"))).unwrap(),
+                [1, 0, 0, 0],
+                "{format}"
+            );
+        }
+        mount.unmount();
+        let [one, two] =
+            [source.path(), &mount.store().join("t")].map(|it| it.display().to_string());
+        let (code, text) = said(&["diff", &one, &two]);
+        assert_eq!(code, 0, "{format}: {text}");
+    }
 }

@@ -38,13 +38,6 @@ const DROPPED: [&str; 13] = [
 /// group that it must describe.
 pub(super) fn group(text: &mut Text, document: &Object) -> Result<Group> {
     node(text, document)?;
-    let attributes = conventions::ome_to_v3(attributes_in(text)?);
-    Ok(Group { attributes, consolidated: false })
-}
-
-fn node(text: &mut Text, document: &Object) -> Result<()> {
-    put(text, document, "zarr_format", &json!(2))?;
-    DROPPED.iter().try_for_each(|name| text.remove(&[name]))?;
     let attributes = attributes_in(text)?;
     if let Some(members) = attributes.get(OME).and_then(conventions::ome_to_v2)
         && members.keys().all(|name| !attributes.contains_key(name))
@@ -60,6 +53,13 @@ fn node(text: &mut Text, document: &Object) -> Result<()> {
             }
         }
     }
+    let attributes = conventions::ome_to_v3(attributes_in(text)?);
+    Ok(Group { attributes, consolidated: false })
+}
+
+fn node(text: &mut Text, document: &Object) -> Result<()> {
+    put(text, document, "zarr_format", &json!(2))?;
+    DROPPED.iter().try_for_each(|name| text.remove(&[name]))?;
     Ok(())
 }
 

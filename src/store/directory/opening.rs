@@ -59,8 +59,8 @@ pub(super) fn open_dir(root: &Root, prefix: &Prefix) -> Result<Option<OwnedFd>> 
 }
 
 /// Opens the regular file of `key`. `None` if there is none, if `key` is a directory, and for files
-/// of writers, which are no values. To read a link that leads to nothing is an error, so that
-/// nobody takes it for a value that is not stored.
+/// of writers, which are no values. A link that leads to nothing is an error, so that nobody takes
+/// it for a value that is not stored.
 pub(super) fn open_file(root: &Root, key: &Key, flags: OFlags) -> Result<Option<(File, Metadata)>> {
     if is_lock(key) {
         return Ok(None);
@@ -72,8 +72,7 @@ pub(super) fn open_file(root: &Root, key: &Key, flags: OFlags) -> Result<Option<
         opened => opened.at(key)?,
     };
     let Some(fd) = opened else {
-        let is_read = !flags.contains(OFlags::PATH);
-        if is_read && has_link && has_link_to_nothing(root, key) {
+        if has_link && has_link_to_nothing(root, key) {
             return Err(Error::fault(Fault::Absent, LEADS_TO_NOTHING).at(key));
         }
         return Ok(None);

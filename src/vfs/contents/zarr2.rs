@@ -73,8 +73,11 @@ impl DocumentWriter {
         let now = zarr2::to_v3(kind, &known.document, Some(&known.attributes))?;
         let seen = Seen { before: Some(&base), now: Some(&now), written: Some(&written) };
         self.store_compared(path, seen, new.as_bytes(), &Processes::default())?;
-        if let Place::Document(_) = place {
-            self.names.zarr2.note_written(path, &written, by);
+        match place {
+            Place::Document(_) => {
+                self.names.zarr2.note_written(path, &written, Some(&known.attributes), None);
+            }
+            _ => self.names.zarr2.note_attributes(path, &written),
         }
         Ok(())
     }
@@ -93,14 +96,15 @@ impl DocumentWriter {
         let beside = Place::Attributes(path.clone());
         let is_beside = !self.names.zarr2.removed_files.lock().contains(&beside);
         let kept = removed.as_ref().filter(|_| is_beside).map(|removed| &*removed.attributes);
-        let document = zarr2::to_v3(kind, written, early.as_deref().or(kept))?;
+        let attributes = early.as_deref().or(kept);
+        let document = zarr2::to_v3(kind, written, attributes)?;
         let base = removed.as_ref().filter(|_| node.kind() == kind).and_then(|removed| {
             zarr2::to_v3(kind, &removed.document, Some(&removed.attributes)).ok()
         });
         let now = base.as_deref();
         let seen = Seen { before: now, now, written: Some(written) };
         self.store_compared(path, seen, document.as_bytes(), &Processes::default())?;
-        self.names.zarr2.note_written(path, written, by);
+        self.names.zarr2.note_written(path, written, attributes, Some(by));
         self.names.zarr2.early_attributes.lock().remove(path);
         self.names.zarr2.removed_files.lock().retain(|place| place.node() != Some(path));
         let is_wanted = self.names.zarr2.wants_copies.lock().remove(path);

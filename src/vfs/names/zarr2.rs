@@ -57,8 +57,10 @@ pub(in crate::vfs) struct Zarr2 {
 struct Spelled {
     /// Whether there is no fill value.
     lacks_fill: bool,
-    /// The programs that wrote it.
-    makers: Processes,
+    /// Whether it has no dimensions, and its attributes do not say so.
+    lacks_names: bool,
+    /// The programs that made it, if it was made in this mount.
+    makers: Option<Processes>,
     /// The compressor as it was written, and as it reads back: blosc may choose a shuffle.
     compressor: Option<(Value, Value)>,
 }
@@ -173,7 +175,7 @@ impl Zarr2 {
     /// Whether the program that made an array without a fill value still runs. It may be creating
     /// the chunks, as `cp -r` and `unzip` do: a name that it has not yet created must not exist.
     fn is_being_made(&self, path: &NodePath) -> bool {
-        let makers = self.spelled.lock().get(path).map(|it| it.makers.clone());
+        let makers = self.spelled.lock().get(path).and_then(|it| it.makers.clone());
         makers.is_some_and(|makers| makers.may_live())
     }
 
@@ -320,11 +322,19 @@ impl Zarr2 {
             text.windows(DIMENSIONS.len()).any(|window| window == DIMENSIONS.as_bytes())
         };
         let stored = node.stored().or(node.removed());
+        let (lacks_fill, lacks_names) = match self.spelled.lock().get(node.path()) {
+            Some(spelled) => (spelled.lacks_fill, spelled.lacks_names),
+            None => (false, false),
+        };
         ArrayExtras {
-            is_null: self.spelled.lock().get(node.path()).is_some_and(|it| it.lacks_fill),
-            // Other dialects cannot say it, and xarray needs it.
-            names_none: *self.core.hierarchy.dialect_of(node.path()) != Dialect::V2
-                || stored.is_none_or(|document| says_none(&document.text)),
+            is_null: lacks_fill,
+            // Other dialects cannot say it, and xarray needs it, unless a program has just written
+            // the array without it.
+            names_none: if *self.core.hierarchy.dialect_of(node.path()) == Dialect::V2 {
+                stored.is_none_or(|document| says_none(&document.text))
+            } else {
+                !lacks_names
+            },
         }
     }
 
@@ -412,9 +422,19 @@ impl Zarr2 {
         Ok(copies)
     }
 
-    /// Remembers what the metadata file of an array has in a form that is not stored.
-    pub fn note_written(&self, path: &NodePath, written: &str, by: &Processes) {
+    /// Remembers what the metadata file of an array has in a form that is not stored. `attributes`
+    /// are those that it has now, and `makers` are the programs that make it by this file; `None`
+    /// if it was there before.
+    pub fn note_written(
+        &self,
+        path: &NodePath,
+        written: &str,
+        attributes: Option<&str>,
+        makers: Option<&Processes>,
+    ) {
         let document = json::parse_object(written.as_bytes()).unwrap_or_default();
+        let is_scalar = document.get("shape").and_then(Value::as_array).is_some_and(Vec::is_empty);
+        let lacks_names = is_scalar && !attributes.is_some_and(names_dimensions);
         let is_null = document.get("fill_value").is_none_or(Value::is_null);
         let lacks_fill = is_null && document.contains_key("shape");
         let compressor = document.get(COMPRESSOR).and_then(|written| {
@@ -423,15 +443,29 @@ impl Zarr2 {
             (shown != *written).then(|| (written.clone(), shown))
         });
         let mut spelled = self.spelled.lock();
-        if lacks_fill || compressor.is_some() {
-            let makers = by.clone();
-            spelled.insert(path.clone(), Spelled { lacks_fill, makers, compressor });
+        if lacks_fill || lacks_names || compressor.is_some() {
+            let known = || spelled.get(path).and_then(|known| known.makers.clone());
+            let makers = makers.cloned().or_else(known);
+            let written = Spelled { lacks_fill, lacks_names, makers, compressor };
+            spelled.insert(path.clone(), written);
         } else {
             spelled.remove(path);
         }
         drop(spelled);
         self.copies.forget();
     }
+
+    /// Remembers that the attributes of an array now say which dimensions it has.
+    pub fn note_attributes(&self, path: &NodePath, written: &str) {
+        if let Some(spelled) = self.spelled.lock().get_mut(path) {
+            spelled.lacks_names &= !names_dimensions(written);
+        }
+    }
+}
+
+/// Whether attributes say which dimensions the array has.
+fn names_dimensions(attributes: &str) -> bool {
+    attributes.contains(DIMENSIONS)
 }
 
 /// Returns the compressor that a metadata file names.
