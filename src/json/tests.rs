@@ -238,6 +238,16 @@ fn values_are_the_same_by_meaning() {
     }
 }
 
+#[test]
+fn an_integer_and_a_number_with_a_fraction_are_of_two_types() {
+    let of_one_type = |one: &str, other: &str| {
+        let parsed = [one, other].map(|text| parse(text.as_bytes()).expect("JSON"));
+        same_and_of_one_type(&parsed[0], &parsed[1])
+    };
+    assert!(of_one_type("[1.0, 1]", "[1.00, 1]") && of_one_type("1e2", "100.0"));
+    assert!(!of_one_type("1", "1.0") && !of_one_type(r#"{"a": [1e2]}"#, r#"{"a": [100]}"#));
+}
+
 /// Any value, including the words that Python writes bare.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![

@@ -342,6 +342,22 @@ fn a_copy_in_zarr_2_keeps_fill_values_and_attributes_that_no_other_dialect_can_s
     assert_eq!(text.matches("_FillValue").count(), 2, "{text}");
 }
 
+#[test]
+fn a_fill_value_gets_the_spelling_of_the_target() {
+    for spelled in [json!("0x616263"), json!([97, 98, 99]), json!("YWJj")] {
+        let dir = tempfile::tempdir().unwrap();
+        let [source, copy] = ["s", "t"].map(|name| dir.path().join(name));
+        fs::create_dir(&source).unwrap();
+        let document = json!({"zarr_format": 3, "node_type": "array", "shape": [4],
+            "data_type": "r24", "fill_value": spelled, "codecs": [{"name": "bytes"}],
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+            "chunk_key_encoding": {"name": "default"}, "attributes": {}});
+        fs::write(source.join("zarr.json"), document.to_string()).unwrap();
+        convert(&source, &copy, &["--format", "v2"]);
+        assert_eq!(json_of(&copy.join(".zarray"))["fill_value"], "YWJj", "{spelled}");
+    }
+}
+
 /// An array `x` of so many chunks of one element each along two dimensions, all stored; its
 /// directory.
 fn many(place: &Path, along: usize) -> PathBuf {

@@ -363,3 +363,46 @@ fn arrays_without_dimensions_can_be_copied_as_zarr_2_whatever_their_attributes_s
         assert_eq!(code, 0, "{format}: {text}");
     }
 }
+
+#[test]
+fn a_missing_chunk_reads_as_shown_after_a_program_has_rewritten_the_metadata_file() {
+    for writeback in ["sync", "delay"] {
+        let make = |store: &std::path::Path| {
+            let more = json!({"fill_value": 7, "dimension_names": ["y", "x"]});
+            fs::write(store.join("zarr.json"), array(&more)).unwrap();
+        };
+        let mount = Mount::of(make, &["--as", "zarr2", "--writeback", writeback]);
+        let before = fs::read(mount.at("1.1")).unwrap();
+        assert_eq!(before, [7_i16; 6].map(i16::to_le_bytes).concat());
+        // As libraries do that append: with the fill value that was shown, which is null.
+        let mut document = json_of(&mount.at(".zarray"));
+        assert_eq!(document["fill_value"], Value::Null);
+        document["shape"] = json!([6, 4]);
+        fs::write(mount.at(".zarray"), document.to_string()).unwrap();
+        for name in ["0.0", "1.0", "1.1"] {
+            assert_eq!(fs::read(mount.at(name)).unwrap(), before, "{writeback} {name}");
+        }
+    }
+}
+
+#[test]
+fn attributes_of_an_array_that_have_the_names_of_those_of_images_stay_as_they_are() {
+    for (name, value) in
+        [("labels", json!(["cat", "dog"])), ("image-label", json!({"version": "0.4"}))]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let stores = ["s", "t", "u"].map(|it| dir.path().join(it));
+        fs::create_dir(&stores[0]).unwrap();
+        let document = json!({"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "|u1",
+            "compressor": null, "fill_value": 0, "order": "C", "filters": null});
+        let mut attributes = json!({});
+        attributes[name] = value;
+        fs::write(stores[0].join(".zarray"), document.to_string()).unwrap();
+        fs::write(stores[0].join(".zattrs"), attributes.to_string()).unwrap();
+        let paths = stores.each_ref().map(|it| it.to_str().unwrap());
+        assert_eq!(said(&["convert", paths[0], paths[1]]).0, 0);
+        assert_eq!(json_of(&stores[1].join("zarr.json"))["attributes"], attributes);
+        assert_eq!(said(&["convert", paths[1], paths[2], "--format", "v2"]).0, 0);
+        assert_eq!(json_of(&stores[2].join(".zattrs")), attributes);
+    }
+}

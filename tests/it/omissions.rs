@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Mount, errno, said, zarrfs};
+use crate::support::{Mount, errno, names, said, zarrfs};
 
 const GROUP: &str = r#"{"zarr_format": 3, "node_type": "group", "attributes": {}}"#;
 const ARRAY: &str = r#"{"zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "uint8",
@@ -155,8 +155,40 @@ fn a_chunk_that_is_a_link_to_nothing_is_never_read_as_the_fill_value() {
     assert!(code == 1 && printed.contains("c/1: a link that leads to nothing"), "{printed}");
     assert_eq!(errno(fs::read(mount.at("__root__.raw"))), libc::EIO);
     assert!(mount.errors().contains("leads to nothing"), "{}", mount.errors());
-    fs::write(mount.at("c/1"), [5, 6]).unwrap();
+    assert_eq!(errno(fs::read(mount.at("c/1"))), libc::EIO);
+    // A copy of the directory fails for the chunk, and does not leave it out.
+    assert!(names(&mount.at("c")).contains("1"));
+    fs::remove_file(mount.store().join("c/1")).unwrap();
+    fs::write(mount.store().join("c/1"), [5, 6]).unwrap();
     assert_eq!(fs::read(mount.at("__root__.raw")).unwrap(), [1, 2, 5, 6]);
+}
+
+#[test]
+fn a_directory_with_chunks_of_a_shard_that_cannot_be_read_is_not_listed_as_whole() {
+    let make = |store: &Path| {
+        let sharded = ARRAY.replace("\"chunk_shape\": [2]", "\"chunk_shape\": [4]").replace(
+            r#"[{"name": "bytes"}]"#,
+            r#"[{"name": "sharding_indexed", "configuration": {"chunk_shape": [2],
+                "codecs": [{"name": "bytes"}],
+                "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}},
+                    {"name": "crc32c"}]}}]"#,
+        );
+        fs::create_dir_all(store.join("c")).unwrap();
+        fs::write(store.join("zarr.json"), sharded).unwrap();
+    };
+    let hide: [fn(&Path); 3] = [
+        |shard| fs::write(shard, [0; 100]).unwrap(),
+        |shard| symlink("nowhere", shard).unwrap(),
+        |shard| symlink("/etc/hostname", shard).unwrap(),
+    ];
+    for hide in hide {
+        let mut mount = Mount::of(make, &[]);
+        mount.expect("c/0");
+        hide(&mount.store().join("c/0"));
+        let listed: Vec<_> = fs::read_dir(mount.at("c")).unwrap().collect();
+        assert!(listed.iter().any(Result::is_err), "{listed:?}");
+        assert_eq!(errno(fs::read(mount.at("c/1"))), libc::EIO);
+    }
 }
 
 #[test]

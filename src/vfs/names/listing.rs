@@ -81,8 +81,8 @@ impl Listings {
     }
 
     /// Returns the name at `position` of an open directory, without `.` and `..`; `None` at the
-    /// end. Skips names that are unreadable because stored data are damaged, and records the error;
-    /// other errors are returned at the end.
+    /// end. If some names cannot be read, all others come first, and then the first error, so that
+    /// no copy lacks them in silence.
     pub fn readdir(&self, dir: &DirHandle, position: usize) -> Result<Option<Arc<Listed>>> {
         let many = self.open_dirs() > MANY_DIRS;
         let most = if many { MIN_LISTED } else { MAX_LISTED };
@@ -95,11 +95,7 @@ impl Listings {
                 Some(Ok(found)) => found,
                 Some(Err(error)) if read.errors < MAX_ERRORS => {
                     read.errors += 1;
-                    if error.kind() == Kind::Corrupt {
-                        self.core.note("readdir", &error);
-                    } else {
-                        read.failed.get_or_insert(error);
-                    }
+                    read.failed.get_or_insert(error);
                     continue;
                 }
                 Some(Err(error)) => return Err(error),
