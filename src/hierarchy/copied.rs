@@ -85,11 +85,7 @@ impl CopiedNodes {
         }
         // The next one is as new as those further up, or newer.
         for group in path.ancestors().into_iter().rev() {
-            let known = self.get(&group);
-            let copies = match known.filter(|known| known.checked.elapsed() < ttl) {
-                Some(copies) => copies,
-                None => self.read(documents, &group, node)?,
-            };
+            let copies = self.current(documents, &group, ttl, node)?;
             let text = path.relative_to(&group).and_then(|path| copies.texts.get(path));
             if let (Some((kind, text)), Some(stat)) = (text, copies.stat) {
                 let attributes = documents.dialect.attributes_key(path)?;
@@ -117,11 +113,7 @@ impl CopiedNodes {
         node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
     ) -> Result<BTreeSet<String>> {
         let Some(below) = path.relative_to(group) else { return Ok(BTreeSet::new()) };
-        let known = self.get(group).filter(|known| known.checked.elapsed() < ttl);
-        let copies = match known {
-            Some(copies) => copies,
-            None => self.read(documents, group, node)?,
-        };
+        let copies = self.current(documents, group, ttl, node)?;
         let name = |text: &String| {
             let rest = if below.is_empty() {
                 text.as_str()
@@ -131,6 +123,33 @@ impl CopiedNodes {
             rest.split('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
         };
         Ok(copies.texts.keys().filter_map(name).collect())
+    }
+
+    /// Whether `group` has a copy of the metadata file of `path`, which may be the group itself.
+    pub fn has(
+        &self,
+        documents: &DocumentStore,
+        group: &NodePath,
+        path: &NodePath,
+        ttl: Duration,
+        node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
+    ) -> Result<bool> {
+        let Some(relative) = path.relative_to(group) else { return Ok(false) };
+        Ok(self.current(documents, group, ttl, node)?.texts.contains_key(relative))
+    }
+
+    /// Returns the copies that a group has, at most `ttl` old.
+    fn current(
+        &self,
+        documents: &DocumentStore,
+        group: &NodePath,
+        ttl: Duration,
+        node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
+    ) -> Result<Arc<Copies>> {
+        match self.get(group).filter(|known| known.checked.elapsed() < ttl) {
+            Some(copies) => Ok(copies),
+            None => self.read(documents, group, node),
+        }
     }
 
     /// Reads the copies that a group has, unless those that are known are current.

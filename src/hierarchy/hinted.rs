@@ -125,6 +125,19 @@ impl Hinted<'_> {
         Ok(self.copied_names(&path.ancestors(), &parent)?.contains(name))
     }
 
+    /// Whether consolidated metadata have a copy of the metadata file of `path`.
+    pub fn has_copy(self, path: &NodePath) -> Result<bool> {
+        let hierarchy = self.hierarchy;
+        let (ttl, node) =
+            (hierarchy.options.metadata_ttl, |group: &NodePath| hierarchy.node(group));
+        for group in groups_down_to(path) {
+            if hierarchy.copied.has(&hierarchy.documents, &group, path, ttl, &node)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether a node has a metadata file. Reading the node would ask for the groups above it.
     fn has_document(self, path: &NodePath) -> Result<bool> {
         let documents = self.hierarchy.dialect_of(path).document_keys(path)?;

@@ -11,6 +11,10 @@ use crate::limits;
 use crate::metadata::NodePath;
 use crate::store::{Entry, FileKind, Key, ListableStore, PRIVATE};
 
+/// Why a node, or what its attributes say, is not shown.
+const ONLY_A_COPY: &str = "its metadata file is gone, and only consolidated metadata have a copy, \
+                           which zarr-python reads";
+
 /// An entry directly below a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Member {
@@ -88,6 +92,12 @@ impl Hierarchy {
     /// Returns the sorted names directly below a group that may be nodes.
     pub fn child_names(&self, path: &NodePath) -> Result<Vec<String>> {
         let Some(list) = self.store().list() else { return self.hinted().names(path) };
+        let is_implicit =
+            |node: &Arc<Node>| !node.is_bare() && node.stored().or(node.removed()).is_none();
+        // A group that is there only because of what lies below it may have lost its metadata file.
+        if self.node(path)?.filter(is_implicit).is_some() && self.hinted().has_copy(path)? {
+            self.store().omissions().note(path.as_str(), Word::Missing, ONLY_A_COPY);
+        }
         let mut names = self.listed_names(path, list)?;
         if !list.proves_absence() {
             names.extend(self.hinted().hidden_names(path, &names)?);
@@ -169,11 +179,7 @@ impl Hierarchy {
             }
         }
         if self.hinted().is_copied(path)? {
-            note(
-                Word::Missing,
-                "its metadata file is gone, and only the consolidated metadata of a group above \
-                 have a copy, which zarr-python reads",
-            );
+            note(Word::Missing, ONLY_A_COPY);
         }
         Ok(())
     }

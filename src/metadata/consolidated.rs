@@ -183,13 +183,14 @@ impl Dialect {
                 let copies: HashMap<String, &str> =
                     text.texts(&["metadata"])?.into_iter().collect();
                 let node = |(name, copy): (&String, &&str)| {
-                    let (path, file) = name.rsplit_once('/')?;
+                    let (path, file) = name.rsplit_once('/').unwrap_or(("", name));
                     let kind = match file {
                         v2::ZARRAY => NodeKind::Array,
                         v2::ZGROUP => NodeKind::Group,
                         _ => return None,
                     };
-                    let attributes = copies.get(&format!("{path}/{}", v2::ZATTRS)).copied();
+                    let attributes = format!("{path}/{}", v2::ZATTRS);
+                    let attributes = copies.get(attributes.trim_start_matches('/')).copied();
                     Some(join(copy, attributes).map(|text| (path.to_owned(), kind, text)))
                 };
                 copies.iter().filter_map(node).collect()

@@ -222,6 +222,38 @@ fn a_node_whose_metadata_file_is_gone_or_a_directory_is_listed() {
 }
 
 #[test]
+fn a_group_of_zarr_2_that_lost_its_metadata_file_is_listed_if_there_is_a_copy() {
+    for lost in ["", "h/"] {
+        let case = Case::new();
+        let source = case.source();
+        fs::remove_dir_all(&source).unwrap();
+        fs::create_dir_all(source.join("h/a")).unwrap();
+        let zarray = r#"{"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "|u1",
+            "fill_value": 0, "order": "C", "compressor": null, "filters": null}"#;
+        let [zgroup, zattrs] = [r#"{"zarr_format": 2}"#, r#"{"title": "t"}"#];
+        let mut copies = Vec::new();
+        for (key, text) in [
+            (".zgroup", zgroup),
+            (".zattrs", zattrs),
+            ("h/.zgroup", zgroup),
+            ("h/.zattrs", zattrs),
+            ("h/a/.zarray", zarray),
+        ] {
+            fs::write(source.join(key), text).unwrap();
+            copies.push(format!("\"{key}\": {text}"));
+        }
+        let copies = copies.join(", ");
+        let copies = format!(r#"{{"zarr_consolidated_format": 1, "metadata": {{{copies}}}}}"#);
+        fs::write(source.join(".zmetadata"), copies).unwrap();
+        assert_eq!(case.run(&["tree", "S"]).0, 0);
+        fs::remove_file(source.join(format!("{lost}.zgroup"))).unwrap();
+        let (code, printed) = case.run(&["convert", "S", "T"]);
+        assert!(code == 1 && printed.contains("its metadata file is gone"), "{lost}: {printed}");
+        assert_eq!(case.run(&["diff", "S", "T"]).0, 2);
+    }
+}
+
+#[test]
 fn a_directory_of_chunks_that_is_a_link_to_nothing_is_listed_as_missing() {
     let case = Case::new();
     fs::remove_dir_all(case.source().join("a/c")).unwrap();
