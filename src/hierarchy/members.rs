@@ -95,7 +95,7 @@ impl Hierarchy {
         let is_implicit =
             |node: &Arc<Node>| !node.is_bare() && node.stored().or(node.removed()).is_none();
         // A group that is there only because of what lies below it may have lost its metadata file.
-        if self.node(path)?.filter(is_implicit).is_some() && self.hinted().has_copy(path)? {
+        if self.node(path)?.as_ref().is_some_and(is_implicit) && self.hinted().has_copy(path)? {
             self.store().omissions().note(path.as_str(), Word::Missing, ONLY_A_COPY);
         }
         let mut names = self.listed_names(path, list)?;

@@ -167,7 +167,10 @@ impl Hierarchy {
         };
         let stored = std::str::from_utf8(&document.text).map(foreign::shown);
         let Ok(stored) = stored else { return Ok(raised) };
-        let text = wanted::with_members_of(raised.text(), &stored, &["fill_value", "attributes"])?;
+        let says_more = !old.model().fill.is_defined() || !new.model().fill.is_defined();
+        let fill = says_more.then_some("fill_value");
+        let members: Vec<&str> = fill.into_iter().chain(["attributes"]).collect();
+        let text = wanted::with_members_of(raised.text(), &stored, &members)?;
         let Ok(node) = self.dialect().check_stored(Some(NodeKind::Array), text.as_bytes()) else {
             return Ok(raised);
         };

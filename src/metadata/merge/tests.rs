@@ -261,9 +261,12 @@ fn a_group_takes_attributes_and_nothing_else() {
     let stored = r#"{"zarr_format": 3, "node_type": "group", "attributes": {"a": 1.0}}"#;
     let node = Dialect::V3.lower(None, stored.as_bytes()).node.expect("a group");
     let base = base(&node);
-    let new = r#"{"zarr_format": 3, "node_type": "group", "attributes": {"a": 1, "b": 2}, "consolidated_metadata": {}}"#;
+    let new = r#"{"zarr_format": 3, "node_type": "group", "attributes": {"a": 1.00, "b": 2}, "consolidated_metadata": {}}"#;
     let edit = diff(&base, new.as_bytes(), &node, &ShownChunks::default()).expect("an edit");
     assert_eq!(edit, Edit::attribute("b", Some(json!(2))));
+    let integer = new.replace("1.00, \"b\": 2", "1");
+    let edit = diff(&base, integer.as_bytes(), &node, &ShownChunks::default()).expect("an edit");
+    assert_eq!(edit, Edit::attribute("a", Some(json!(1))));
     let array = r#"{"zarr_format": 3, "node_type": "array"}"#;
     assert!(diff(&base, array.as_bytes(), &node, &ShownChunks::default()).is_err());
 }
