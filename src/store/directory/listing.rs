@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::circles::Root;
 use super::names::{LOCK_SUFFIX, is_session};
-use super::opening::{LEADS_TO_NOTHING, check_root, kind_of, open_at, open_by, open_dir};
+use super::opening::{LEADS_TO_NOTHING, check_root, kind_of, open_at, open_dir, open_or_miss};
 use crate::error::{At, Error, Result, Word};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 use crate::sys::Dir;
@@ -66,25 +66,26 @@ impl Listing {
     /// Returns `None` if there is no such directory. A program that replaces a directory removes it
     /// for a moment, and a list must not be empty for that, so it is looked for twice.
     pub(super) fn open(root: &Arc<Root>, prefix: &Prefix) -> Result<Option<Self>> {
-        if let Some(listing) = Self::open_once(root, prefix)? {
+        if let (Some(listing), _) = Self::open_once(root, prefix)? {
             return Ok(Some(listing));
         }
-        let listing = Self::open_once(root, prefix)?;
-        if listing.is_none() {
+        let (listing, is_linked) = Self::open_once(root, prefix)?;
+        if listing.is_none() && is_linked {
             note_link_to_nothing(root, prefix);
         }
         Ok(listing)
     }
 
-    fn open_once(root: &Arc<Root>, prefix: &Prefix) -> Result<Option<Self>> {
+    /// Also returns whether the path of the directory contains a link.
+    fn open_once(root: &Arc<Root>, prefix: &Prefix) -> Result<(Option<Self>, bool)> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let opened = open_by(root, prefix.as_str(), flags).at(prefix)?;
-        let Some((fd, is_linked)) = opened else { return Ok(None) };
+        let (opened, is_linked) = open_or_miss(root, prefix.as_str(), flags).at(prefix)?;
+        let Some(fd) = opened else { return Ok((None, is_linked)) };
         if prefix.is_root() {
             check_root(root)?;
         }
         let (root, prefix, dir) = (Arc::clone(root), prefix.clone(), Dir::new(fd)?);
-        Ok(Some(Self { root, prefix, dir, is_linked }))
+        Ok((Some(Self { root, prefix, dir, is_linked }), is_linked))
     }
 
     /// Returns the entries that the store shows.

@@ -30,7 +30,11 @@ pub(super) fn open_by(root: &Root, path: &str, flags: OFlags) -> Result<Option<(
 }
 
 /// Like [`open_by`], and returns also for a path that does not exist whether it contains a link.
-fn open_or_miss(root: &Root, path: &str, flags: OFlags) -> Result<(Option<OwnedFd>, bool)> {
+pub(super) fn open_or_miss(
+    root: &Root,
+    path: &str,
+    flags: OFlags,
+) -> Result<(Option<OwnedFd>, bool)> {
     let path = if path.is_empty() { "." } else { path.trim_end_matches('/') };
     let name = c_name(path)?;
     let mut opened = sys::open_beneath(root, &name, flags, Links::Refuse);
