@@ -23,6 +23,7 @@ use crate::convert::{
 };
 use crate::error::{Error, Kind, Word};
 use crate::hierarchy::{Hierarchy, Options};
+use crate::json;
 use crate::metadata::{Dialect, NodePath, Shards};
 use crate::printable::escaped;
 use crate::resources;
@@ -189,9 +190,10 @@ fn copy(
     for job in plan.jobs() {
         let Some(unused) = &job.unused_fill else { continue };
         print::error(&format!(
-            "zarrfs: {}: its attribute _FillValue is {unused}, but programs that mask values use the \
-             fill_value of the array in Zarr 2: the copy has only that",
-            job.path
+            "zarrfs: {}: the copy does not have its attribute _FillValue, {}: in Zarr 2, programs mask \
+             the fill_value of the array and do not look at this attribute",
+            job.path,
+            json::compact(unused)
         ));
     }
     let claim = Claim {

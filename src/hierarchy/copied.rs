@@ -36,7 +36,7 @@ pub(super) struct CopiedNodes {
 
 /// The copies in the consolidated metadata of a group.
 #[derive(Debug)]
-struct Copies {
+pub(super) struct Copies {
     /// When the store was asked last whether these are current.
     checked: Instant,
     /// The stat of the value that has them; `None` if there is none.
@@ -47,6 +47,28 @@ struct Copies {
 
 /// Metadata files by path.
 type Texts = HashMap<String, (NodeKind, Bytes)>;
+
+impl Copies {
+    /// Returns the names directly below a path from the group of nodes that have copies, and of
+    /// those above such nodes.
+    pub fn names_below(&self, path: &str) -> BTreeSet<String> {
+        let name = |text: &String| {
+            let rest = if path.is_empty() {
+                text.as_str()
+            } else {
+                text.strip_prefix(path)?.strip_prefix('/')?
+            };
+            rest.split('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
+        };
+        self.texts.keys().filter_map(name).collect()
+    }
+
+    /// Whether there is a copy of the metadata file at a path from the group, which is empty for
+    /// that of the group.
+    pub fn has(&self, path: &str) -> bool {
+        self.texts.contains_key(path)
+    }
+}
 
 impl CopiedNodes {
     /// Returns none, which will be read if `is_used` is true.
@@ -102,44 +124,8 @@ impl CopiedNodes {
         Ok(None)
     }
 
-    /// Returns the names directly below `path` of nodes that have copies in `group`, and of those
-    /// above such nodes.
-    pub fn names_below(
-        &self,
-        documents: &DocumentStore,
-        group: &NodePath,
-        path: &NodePath,
-        ttl: Duration,
-        node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
-    ) -> Result<BTreeSet<String>> {
-        let Some(below) = path.relative_to(group) else { return Ok(BTreeSet::new()) };
-        let copies = self.current(documents, group, ttl, node)?;
-        let name = |text: &String| {
-            let rest = if below.is_empty() {
-                text.as_str()
-            } else {
-                text.strip_prefix(below)?.strip_prefix('/')?
-            };
-            rest.split('/').next().filter(|name| !name.is_empty()).map(str::to_owned)
-        };
-        Ok(copies.texts.keys().filter_map(name).collect())
-    }
-
-    /// Whether `group` has a copy of the metadata file of `path`, which may be the group itself.
-    pub fn has(
-        &self,
-        documents: &DocumentStore,
-        group: &NodePath,
-        path: &NodePath,
-        ttl: Duration,
-        node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
-    ) -> Result<bool> {
-        let Some(relative) = path.relative_to(group) else { return Ok(false) };
-        Ok(self.current(documents, group, ttl, node)?.texts.contains_key(relative))
-    }
-
     /// Returns the copies that a group has, at most `ttl` old.
-    fn current(
+    pub fn current(
         &self,
         documents: &DocumentStore,
         group: &NodePath,

@@ -2,7 +2,9 @@
 //! that attributes name.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
+use super::copied::Copies;
 use super::nodes::Hierarchy;
 use crate::error::{Result, Word};
 use crate::json;
@@ -127,15 +129,21 @@ impl Hinted<'_> {
 
     /// Whether consolidated metadata have a copy of the metadata file of `path`.
     pub fn has_copy(self, path: &NodePath) -> Result<bool> {
-        let hierarchy = self.hierarchy;
-        let (ttl, node) =
-            (hierarchy.options.metadata_ttl, |group: &NodePath| hierarchy.node(group));
         for group in groups_down_to(path) {
-            if hierarchy.copied.has(&hierarchy.documents, &group, path, ttl, &node)? {
+            if let Some(relative) = path.relative_to(&group)
+                && self.copies_in(&group)?.has(relative)
+            {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    fn copies_in(self, group: &NodePath) -> Result<Arc<Copies>> {
+        let hierarchy = self.hierarchy;
+        let node = |group: &NodePath| hierarchy.node(group);
+        let ttl = hierarchy.options.metadata_ttl;
+        hierarchy.copied.current(&hierarchy.documents, group, ttl, &node)
     }
 
     /// Whether a node has a metadata file. Reading the node would ask for the groups above it.
@@ -160,17 +168,11 @@ impl Hinted<'_> {
 
     /// Returns the names below `path` in the consolidated metadata of these groups.
     fn copied_names(self, groups: &[NodePath], path: &NodePath) -> Result<BTreeSet<String>> {
-        let (ttl, node) =
-            (self.hierarchy.options.metadata_ttl, |group: &NodePath| self.hierarchy.node(group));
         let mut names = BTreeSet::new();
         for group in groups {
-            names.extend(self.hierarchy.copied.names_below(
-                &self.hierarchy.documents,
-                group,
-                path,
-                ttl,
-                &node,
-            )?);
+            if let Some(below) = path.relative_to(group) {
+                names.extend(self.copies_in(group)?.names_below(below));
+            }
         }
         Ok(names)
     }

@@ -94,9 +94,8 @@ impl Hierarchy {
         let Some(list) = self.store().list() else { return self.hinted().names(path) };
         let is_implicit =
             |node: &Arc<Node>| !node.is_bare() && node.stored().or(node.removed()).is_none();
-        // A group that is there only because of what lies below it may have lost its metadata file.
-        if self.node(path)?.as_ref().is_some_and(is_implicit) && self.hinted().has_copy(path)? {
-            self.store().omissions().note(path.as_str(), Word::Missing, ONLY_A_COPY);
+        if self.node(path)?.as_ref().is_some_and(is_implicit) {
+            self.note_lost_attributes(path)?;
         }
         let mut names = self.listed_names(path, list)?;
         if !list.proves_absence() {
@@ -163,6 +162,20 @@ impl Hierarchy {
         }
         self.note_lost(path)?;
         Ok(None)
+    }
+
+    /// Notes a group that is there only because of what lies below it, if its metadata file was
+    /// there before: its attributes are not shown.
+    fn note_lost_attributes(&self, path: &NodePath) -> Result<()> {
+        let note = |why: &str| self.store().omissions().note(path.as_str(), Word::Missing, why);
+        if self.hinted().has_copy(path)? {
+            note(ONLY_A_COPY);
+        } else if let Some(key) = self.dialect_of(path).attributes_key(path)?
+            && self.store().stat(&key)?.is_some()
+        {
+            note(&format!("its metadata file is gone, so its attributes in {key} are not shown"));
+        }
+        Ok(())
     }
 
     /// Notes a directory that would be a node if its metadata file were there.

@@ -236,7 +236,8 @@ impl Copies {
     }
 }
 
-fn print(document: &Value) -> String {
+/// Prints a metadata file.
+pub(super) fn print(document: &Value) -> String {
     let mut text = json::pretty(document);
     text.push('\n');
     text

@@ -16,7 +16,7 @@ use crate::codec::CodecSpec;
 use crate::codec::table::{self, CodecKind};
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Kind, Result};
-use crate::json::{self, NewValue, Object, Text, foreign, parse, parse_object};
+use crate::json::{NewValue, Object, Text, foreign, parse, parse_object};
 
 /// The most bytes of a decoded chunk by default.
 const CHUNK_LEN: u64 = 1 << 20;
@@ -87,7 +87,7 @@ impl NewArray {
         if !self.dimension_names.is_empty() {
             member("dimension_names", json!(self.dimension_names));
         }
-        Ok(json::pretty_object(&document) + "\n")
+        Ok(shown::print(&Value::Object(document)))
     }
 
     /// Returns the data type. NumPy's names may omit the byte order (`f4` means `<f4`), which the
@@ -145,7 +145,7 @@ pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
         ));
     }
     document.insert("chunk_grid".to_owned(), grid(chunk_shape));
-    Ok(json::pretty_object(&document) + "\n")
+    Ok(shown::print(&Value::Object(document)))
 }
 
 /// Returns the shown metadata file of an array, without names of its dimensions.

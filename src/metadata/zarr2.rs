@@ -12,7 +12,7 @@ use super::conventions::{self, DIMENSIONS, FILL, OME};
 use super::create::v2_chain;
 use super::joined::join;
 use super::model::{Array, Group, KeyEncoding, Node, NodeKind, Separator};
-use super::shown::{Copies, ShownChunks};
+use super::shown::{Copies, ShownChunks, print};
 use super::types::{Endian, numpy_type};
 use super::v2::fill_to_json;
 use super::{shown, v2};
@@ -237,12 +237,6 @@ pub fn consolidated(copies: &Copies) -> String {
 /// Returns an empty list of copies.
 pub fn no_copies() -> Copies {
     Copies::new(2)
-}
-
-fn print(document: &Value) -> String {
-    let mut text = json::pretty(document);
-    text.push('\n');
-    text
 }
 
 #[cfg(test)]

@@ -222,8 +222,8 @@ fn a_node_whose_metadata_file_is_gone_or_a_directory_is_listed() {
 }
 
 #[test]
-fn a_group_of_zarr_2_that_lost_its_metadata_file_is_listed_if_there_is_a_copy() {
-    for lost in ["", "h/"] {
+fn a_group_of_zarr_2_that_lost_its_metadata_file_is_listed_if_something_says_so() {
+    for (lost, has_copies) in [("", true), ("h/", true), ("", false), ("h/", false)] {
         let case = Case::new();
         let source = case.source();
         fs::remove_dir_all(&source).unwrap();
@@ -244,7 +244,9 @@ fn a_group_of_zarr_2_that_lost_its_metadata_file_is_listed_if_there_is_a_copy() 
         }
         let copies = copies.join(", ");
         let copies = format!(r#"{{"zarr_consolidated_format": 1, "metadata": {{{copies}}}}}"#);
-        fs::write(source.join(".zmetadata"), copies).unwrap();
+        if has_copies {
+            fs::write(source.join(".zmetadata"), copies).unwrap();
+        }
         assert_eq!(case.run(&["tree", "S"]).0, 0);
         fs::remove_file(source.join(format!("{lost}.zgroup"))).unwrap();
         let (code, printed) = case.run(&["convert", "S", "T"]);

@@ -11,7 +11,9 @@ use rustix::io::Errno;
 
 use super::circles::Root;
 use super::names::{LOCK_SUFFIX, is_session};
-use super::opening::{LEADS_TO_NOTHING, check_root, kind_of, open_at, open_dir, open_or_miss};
+use super::opening::{
+    LEADS_TO_NOTHING, check_root, kind_of, leads_to_nothing, open_at, open_dir, open_or_miss,
+};
 use crate::error::{At, Error, Result, Word};
 use crate::store::{Entry, Key, PRIVATE, Prefix};
 use crate::sys::Dir;
@@ -41,17 +43,6 @@ pub(super) struct Found {
     is_circle: bool,
 }
 
-/// Notes a directory that is a link, and is not there: all that was below it is missing.
-fn note_link_to_nothing(root: &Root, prefix: &Prefix) {
-    let path = prefix.as_str().trim_end_matches('/');
-    let Ok(key) = Key::parse(path) else { return };
-    let Ok(Some(dir)) = open_dir(root, &key.parent()) else { return };
-    let stat = statat(&dir, key.name(), AtFlags::SYMLINK_NOFOLLOW);
-    if stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink) {
-        root.omissions.note(path, Word::Missing, LEADS_TO_NOTHING);
-    }
-}
-
 /// What a name leads to.
 struct Target {
     /// Its type; unknown if it cannot be opened.
@@ -64,14 +55,16 @@ struct Target {
 
 impl Listing {
     /// Returns `None` if there is no such directory. A program that replaces a directory removes it
-    /// for a moment, and a list must not be empty for that, so it is looked for twice.
+    /// for a moment, and a list must not be empty for that, so it is looked for twice. All that was
+    /// below a link to nothing is missing.
     pub(super) fn open(root: &Arc<Root>, prefix: &Prefix) -> Result<Option<Self>> {
         if let (Some(listing), _) = Self::open_once(root, prefix)? {
             return Ok(Some(listing));
         }
         let (listing, is_linked) = Self::open_once(root, prefix)?;
-        if listing.is_none() && is_linked {
-            note_link_to_nothing(root, prefix);
+        let path = prefix.as_str().trim_end_matches('/');
+        if listing.is_none() && is_linked && leads_to_nothing(root, path) {
+            root.omissions.note(path, Word::Missing, LEADS_TO_NOTHING);
         }
         Ok(listing)
     }

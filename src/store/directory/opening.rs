@@ -76,7 +76,7 @@ pub(super) fn open_file(root: &Root, key: &Key, flags: OFlags) -> Result<Option<
         opened => opened.at(key)?,
     };
     let Some(fd) = opened else {
-        if has_link && has_link_to_nothing(root, key) {
+        if has_link && leads_to_nothing(root, key.as_str()) {
             return Err(Error::fault(Fault::Absent, LEADS_TO_NOTHING).at(key));
         }
         return Ok(None);
@@ -90,13 +90,12 @@ pub(super) fn open_file(root: &Root, key: &Key, flags: OFlags) -> Result<Option<
     }
 }
 
-/// Whether a file, or a directory above it, is a link that leads to nothing.
-fn has_link_to_nothing(root: &Root, key: &Key) -> bool {
-    let mut path = key.as_str();
+/// Whether a path that was not found is a link that leads to nothing, or a directory above it is.
+pub(super) fn leads_to_nothing(root: &Root, mut path: &str) -> bool {
     loop {
-        let kind = |flags| statat(root, path, flags).map(|stat| kind_in(stat.st_mode));
-        if kind(AtFlags::SYMLINK_NOFOLLOW) == Ok(FileType::Symlink) {
-            return kind(AtFlags::empty()) == Err(Errno::NOENT);
+        let own = statat(root, path, AtFlags::SYMLINK_NOFOLLOW);
+        if own.is_ok_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Symlink) {
+            return statat(root, path, AtFlags::empty()).err() == Some(Errno::NOENT);
         }
         let Some((above, _)) = path.rsplit_once('/') else { return false };
         path = above;
@@ -118,9 +117,5 @@ pub(super) fn not_a_file() -> Error {
 
 /// Returns the type of a file.
 pub(super) fn kind_of(metadata: &Metadata) -> FileType {
-    kind_in(metadata.mode())
-}
-
-fn kind_in(mode: u32) -> FileType {
-    FileType::from_raw_mode(mode)
+    FileType::from_raw_mode(metadata.mode())
 }

@@ -172,8 +172,9 @@ impl Zarr2 {
         zarr2::array(array.model(), &chunks, context).ok()?.missing
     }
 
-    /// Whether the program that made an array without a fill value still runs. It may be creating
-    /// the chunks, as `cp -r` and `unzip` do: a name that it has not yet created must not exist.
+    /// Whether the program that made an array whose fill value is null, or is shown as null, still
+    /// runs. It may be creating the chunks, as `cp -r` and `unzip` do: a name that it has not yet
+    /// created must not exist.
     fn is_being_made(&self, path: &NodePath) -> bool {
         let makers = self.spelled.lock().get(path).and_then(|it| it.makers.clone());
         makers.is_some_and(|makers| makers.may_live())
