@@ -96,7 +96,11 @@ impl Changes<'_> {
         check_is_not_private(path)?;
         for above in path.ancestors() {
             if !above.is_root() && self.node(&above)?.is_none() {
-                self.make_directory(&above)?;
+                match self.make_directory(&above) {
+                    // Another program has made the group since; an array refuses what comes next.
+                    Err(error) if error.kind() == Kind::Exists => {}
+                    made => made?,
+                }
             }
         }
         path.name().map_or(Ok(()), |name| self.hierarchy.check_name(name))
