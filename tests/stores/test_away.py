@@ -113,9 +113,10 @@ def test_a_long_value_on_a_slow_line_is_waited_for(proxy, mount, prefix, tmp_pat
     group.create_array("a", shape=(length,), chunks=(length,), dtype="u1", compressors=None)
     values = np.random.default_rng(1).integers(0, 256, length, dtype="u1")
     with mount("--writeback", "all", "--writeback-delay", "1h") as m:
+        # It is so long that it may be stored at once.
+        proxy.faults = [Fault(lambda request: request.method == "PUT" and "/a/c/" in request.path, takes=0.12)]
         (m / "a/c/0").write_bytes(values.tobytes())
         assert len((m / ".zarrfs/unstored").read_text().splitlines()) == 1
-        proxy.faults = [Fault(lambda request: request.method == "PUT" and "/a/c/" in request.path, takes=0.12)]
         began = time.monotonic()
         if way == "signal":
             os.kill(m.pid, signal.SIGTERM)
