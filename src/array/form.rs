@@ -109,9 +109,6 @@ impl Array {
     /// outside of its own: a program may have made the array smaller and left the chunk. `None` if
     /// the chunk lies inside, or the grid cannot reach it.
     pub fn reaching(&self, indices: &[u64]) -> Option<Arc<Self>> {
-        if let Form::Encoded(form) = &self.form {
-            return Some(form.decoded.upgrade()?.reaching(indices)?.encoded(form.how));
-        }
         let is_outside =
             indices.len() <= self.grid().rank() && !self.grid().contains_prefix(indices);
         if !is_outside || !self.grid().is_regular() {
@@ -126,7 +123,11 @@ impl Array {
         let prefix = self.prefix.clone();
         let array =
             Self::open(model, &self.store, prefix, self.max_chunk_len, ShardLayout::default());
-        array.ok().map(Arc::new)
+        let array = Arc::new(array.ok()?);
+        Some(match &self.form {
+            Form::Encoded(form) => array.encoded(form.how),
+            Form::Decoded { .. } => array,
+        })
     }
 
     /// Whether its chunks are encoded.

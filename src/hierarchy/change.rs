@@ -80,6 +80,14 @@ impl Changes<'_> {
         Ok(())
     }
 
+    /// Makes a group whose document was removed a directory that was just made: it becomes a group
+    /// again, or the node whose document a program creates in it.
+    pub fn await_metadata(self, path: &NodePath) {
+        self.hierarchy.directories.touch(path);
+        self.hierarchy.directories.insert(Node::bare(path.clone(), None));
+        self.hierarchy.invalidate(path);
+    }
+
     /// Fails if another program has made an array of the group in which something is made.
     fn check_parent_is_no_array(self, path: &NodePath) -> Result<()> {
         let Some(parent) = path.parent() else { return Ok(()) };

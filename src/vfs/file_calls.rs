@@ -87,6 +87,7 @@ impl Vfs {
         access: Access,
         exclusive: bool,
     ) -> Result<(Attr, Opened)> {
+        self.give_way_to_file(parent, name)?;
         let create = || {
             let _shared = self.core.shared()?;
             let parent = self.names.current_directory(parent)?;

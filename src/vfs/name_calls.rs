@@ -9,9 +9,9 @@ use super::changes::renames::{check_has_bytes, check_is_no_chunk_of};
 use super::contents::store::StoreReason;
 use super::core::once;
 use super::names::attr::Attr;
-use super::names::place::{
-    DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, below_shown, check_writable,
-};
+use super::names::place::{DOCUMENT, Place, below_shown, check_writable};
+use super::names::zarr2::is_name_of_zarr2;
+use super::options::Form;
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Wanted;
@@ -47,6 +47,29 @@ impl Vfs {
         let place = self.names.places.for_new(&parent, name)?;
         self.new_files.make(&place, node, owner)?;
         self.names.lookup_place(&place)
+    }
+
+    /// Removes the metadata file of an empty group of Zarr 3 if a program creates one of Zarr 2
+    /// there, so that the group becomes one of Zarr 2. The caller has locked the tree exclusively.
+    fn give_way_to_zarr2(&self, directory: &Place, name: &str) -> Result<()> {
+        match self.names.places.gives_way(directory, name)? {
+            Some(path) => {
+                self.renames.unlink(&Place::Document(path.clone()))?;
+                self.core.hierarchy.changes().await_metadata(&path);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Like [`Self::give_way_to_zarr2`], for a program that opens a file of this name.
+    pub(super) fn give_way_to_file(&self, parent: u64, name: &str) -> Result<()> {
+        let is_of_other_form = self.core.options.form == Form::Zarr3 && is_name_of_zarr2(name);
+        if !is_of_other_form || !self.core.hierarchy.store().is_writable() {
+            return Ok(());
+        }
+        let _alone = self.core.alone()?;
+        self.give_way_to_zarr2(&self.names.current_directory(parent)?, name)
     }
 
     /// Returns the place of a directory that may get the name `name`, if nothing has it.
@@ -259,7 +282,12 @@ impl Vfs {
                 return Err(Error::new(Kind::IsDirectory, "is a directory"));
             }
             Some(place) => place,
-            None => self.names.places.for_new(&new_parent, new_name)?,
+            None => {
+                if !matches!(from, Place::Document(_)) {
+                    self.give_way_to_zarr2(&new_parent, new_name)?;
+                }
+                self.names.places.for_new(&new_parent, new_name)?
+            }
         };
         check_writable(Some(&to))?;
         if replace == Replace::No && self.names.is_taken_since(&to, since)? {
@@ -305,6 +333,7 @@ impl Vfs {
         if self.names.places.resolve(&new_parent, new_name)?.is_some() {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
+        self.give_way_to_zarr2(&new_parent, new_name)?;
         let to = self.names.places.for_new(&new_parent, new_name)?;
         check_writable(Some(&to))?;
         if self.names.is_taken_since(&to, since)? {
@@ -318,5 +347,5 @@ impl Vfs {
 
 /// Whether this name belongs to a metadata file.
 fn is_document_name(name: &str) -> bool {
-    [DOCUMENT, ZARRAY, ZGROUP, ZATTRS, ZMETADATA].contains(&name)
+    name == DOCUMENT || is_name_of_zarr2(name)
 }

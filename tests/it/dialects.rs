@@ -406,3 +406,67 @@ fn attributes_of_an_array_that_have_the_names_of_those_of_images_stay_as_they_ar
         assert_eq!(json_of(&stores[2].join(".zattrs")), attributes);
     }
 }
+
+/// A group of Zarr 3 with nothing in its metadata file becomes one of Zarr 2 in the mount if a
+/// program writes that: after a pause, at the root, by a rename, and with its attributes alone.
+#[test]
+fn a_program_may_write_zarr_2_into_an_empty_group_of_zarr_3() {
+    let group = r#"{"zarr_format":2}"#;
+    for (at, way) in [("g", "create"), (".", "create"), ("g", "rename"), ("g", "attributes")] {
+        let mount = Mount::new(&["--create"]);
+        if at == "g" {
+            fs::create_dir(mount.at("g")).unwrap();
+            fs::write(mount.at("g/zarr.json"), r#"{"zarr_format":3,"node_type":"group"}"#).unwrap();
+        }
+        let node = mount.at(at);
+        let put = |name: &str, text: &str| match way {
+            "rename" => {
+                fs::write(node.join("new.tmp"), text).unwrap();
+                fs::rename(node.join("new.tmp"), node.join(name)).unwrap();
+            }
+            _ => fs::File::create_new(node.join(name)).unwrap().write_all(text.as_bytes()).unwrap(),
+        };
+        put(".zattrs", r#"{"title":"hello"}"#);
+        if way != "attributes" {
+            put(".zgroup", group);
+            assert!(names(&node).is_superset(&set(&[".zattrs", ".zgroup"])), "{at} {way}");
+            assert!(!node.join("zarr.json").exists(), "{at} {way}");
+        }
+        fs::create_dir(node.join("a")).unwrap();
+        fs::write(node.join("a/.zarray"), zarray(&json!({}))).unwrap();
+        fs::write(node.join("a/0.0"), [7; 12]).unwrap();
+        mount.unmount();
+        let stored = mount.store().join(at);
+        assert_eq!(json_of(&stored.join("zarr.json"))["attributes"], json!({"title": "hello"}));
+        assert_eq!(names(&stored), set(&["a", "zarr.json"]), "{at} {way}");
+        assert_eq!(names(&stored.join("a")), set(&["c", "zarr.json"]), "{at} {way}");
+    }
+}
+
+/// As an ordinary file it would change nothing, and its program would not know.
+#[test]
+fn metadata_of_zarr_2_are_refused_in_a_node_of_zarr_3_that_has_content() {
+    let mut mount = Mount::new(&["--create"]);
+    let group = r#"{"zarr_format":3,"node_type":"group","attributes":{"day":1}}"#;
+    for (node, document) in [("g", group), ("g/a", &array(&json!({})))] {
+        fs::create_dir(mount.at(node)).unwrap();
+        fs::write(mount.at(node).join("zarr.json"), document).unwrap();
+    }
+    mount.remount(&[]);
+    mount.expect("this node has the metadata file of Zarr 3");
+    let before = mount.stored();
+    for node in ["g", "g/a"] {
+        for name in [".zgroup", ".zarray", ".zattrs", ".zmetadata"] {
+            let file = mount.at(node).join(name);
+            assert_eq!(errno(fs::File::create_new(&file)), libc::EPERM, "{node} {name}");
+            let scratch = mount.at(node).join("new.tmp");
+            fs::write(&scratch, "{}").unwrap();
+            assert_eq!(errno(fs::rename(&scratch, &file)), libc::EPERM, "{node} {name}");
+            assert_eq!(errno(fs::hard_link(&scratch, &file)), libc::EPERM, "{node} {name}");
+            fs::remove_file(&scratch).unwrap();
+        }
+    }
+    assert!(mount.errors().contains("this node has the metadata file of Zarr 3"));
+    mount.unmount();
+    assert_eq!(mount.stored(), before);
+}

@@ -234,3 +234,35 @@ fn an_array_that_another_program_has_replaced_shows_its_own_chunks() {
     assert_eq!(fs::read(mount.at("a/c/0/0")).unwrap(), little);
     assert_eq!(elements(&mount)[..8], items(100).collect::<Vec<i16>>());
 }
+
+/// `rsync` looks for each new shard before it copies the metadata file that has it.
+#[test]
+fn a_shard_that_the_array_does_not_have_yet_is_missing_and_can_be_copied() {
+    let sharded = |rows: u64| {
+        let mut document = array(&json!([{"name": "sharding_indexed", "configuration": {
+            "chunk_shape": [1, 2], "index_location": "end",
+            "codecs": [{"name": "bytes", "configuration": {"endian": "big"}}],
+            "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        }}]));
+        document["shape"] = json!([rows, 4]);
+        document
+    };
+    for options in [&["--create"][..], &["--create", "--shards", "[4,8]"]] {
+        let mount = Mount::new(options);
+        create(&mount, &sharded(4)).unwrap();
+        for shard in 2..12 {
+            let looked = fs::metadata(mount.at("a/c").join(shard.to_string()).join("0"));
+            assert_eq!(errno(looked), libc::ENOENT, "{options:?} {shard}");
+        }
+        let index = |slot: u64| [slot * 4, 4].map(u64::to_le_bytes).concat();
+        let mut shard: Vec<u8> = (0..8_i16).flat_map(i16::to_be_bytes).collect();
+        shard.extend((0..4).flat_map(index));
+        fs::create_dir_all(mount.at("a/c/5")).unwrap();
+        fs::write(mount.at("a/c/5/0"), &shard).unwrap();
+        write(&mount.at("a/zarr.json"), sharded(12).to_string().as_bytes()).unwrap();
+        assert_eq!(fs::read(mount.at("a/c/5/0")).unwrap(), shard, "{options:?}");
+        mount.remount(&[]);
+        // Two rows of the shard, with two inner chunks of two elements each.
+        assert_eq!(elements(&mount)[40..], [0, 1, 2, 3, 4, 5, 6, 7], "{options:?}");
+    }
+}

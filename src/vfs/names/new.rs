@@ -1,10 +1,10 @@
 //! The places of new files, and why some names cannot be created.
 
 use super::place::{
-    CHUNKS, CONTROL, DOCUMENT, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA, below, below_shown,
-    new_chunk,
+    CHUNKS, CONTROL, DOCUMENT, Place, ZARRAY, ZGROUP, below, below_shown, new_chunk,
 };
 use super::places::Places;
+use super::zarr2::is_name_of_zarr2;
 use crate::array::parse_index;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Content as NodeContent;
@@ -79,42 +79,71 @@ impl Places {
     }
 
     /// Gives a directory that is no node yet the form of the metadata file that a program creates
-    /// in it.
+    /// in it. Refuses one of Zarr 2 in a node of Zarr 3: it would be an ordinary file, and the node
+    /// would stay as it is.
     fn choose_form(&self, path: &NodePath, name: &str) -> Result<()> {
-        let is_zarr2 = match name {
-            ZARRAY | ZGROUP | ZATTRS | ZMETADATA => true,
-            DOCUMENT => false,
-            _ => return Ok(()),
-        };
-        if self.core.options.form != Form::Zarr3
+        let is_zarr2 = is_name_of_zarr2(name);
+        if !(is_zarr2 || name == DOCUMENT)
+            || self.core.options.form != Form::Zarr3
             || self.core.hierarchy.forms.is_zarr2(path) == is_zarr2
+            || is_zarr2 && self.is_of_another_format(path)?
         {
             return Ok(());
         }
-        if self.core.hierarchy.existing(path)?.is_bare()
-            && !(is_zarr2 && self.is_of_another_format(path)?)
-        {
+        if self.core.hierarchy.existing(path)?.is_bare() {
             self.core.hierarchy.forms.change(path, |form| form.is_zarr2 = is_zarr2);
+            return Ok(());
+        }
+        let why = "this node has the metadata file of Zarr 3: remove the node first, or mount with \
+                   --as zarr2";
+        if is_zarr2 && !self.has_metadata_of_zarr2(path)? {
+            return refused(&Place::Node(path.clone()), name, why).map(drop);
         }
         Ok(())
+    }
+
+    /// Returns the group of Zarr 3 in whose directory a program creates a metadata file of Zarr 2,
+    /// if the group has nothing that could be lost: it may become one of Zarr 2.
+    pub fn gives_way(&self, directory: &Place, name: &str) -> Result<Option<NodePath>> {
+        let (Place::Node(path), name) = self.translated(directory, name)? else { return Ok(None) };
+        if !is_name_of_zarr2(&name)
+            || self.core.form_of(&path) != Form::Zarr3
+            || self.is_of_another_format(&path)?
+            || self.has_metadata_of_zarr2(&path)?
+        {
+            return Ok(None);
+        }
+        let node = self.core.hierarchy.existing(&path)?;
+        let is_empty = match node.content() {
+            NodeContent::Group(group) => group.attributes.is_empty() && !group.consolidated,
+            _ => false,
+        };
+        Ok((is_empty && node.document().is_some()).then_some(path))
     }
 
     /// Whether a directory or one above it holds ordinary files with the names of Zarr 2 metadata,
     /// which belong to a hierarchy that the store does not know.
     pub fn is_of_another_format(&self, path: &NodePath) -> Result<bool> {
         for path in path.ancestors().iter().chain([path]) {
-            let directory = Place::Node(path.clone());
-            for name in [ZARRAY, ZGROUP] {
-                if self.core.hierarchy.dialect_of(path).is_reserved(path, name) {
-                    continue;
-                }
-                let is_here = self.overlay.get(&directory, name).is_some();
-                let key = self.core.hierarchy.ordinary_prefix(path)?.key(name)?;
-                // Only a stray file beside the root's own document hides nothing.
-                if !path.is_root() && (is_here || self.core.hierarchy.store().stat(&key)?.is_some())
-                {
-                    return Ok(true);
-                }
+            // Only a stray file beside the root's own document hides nothing.
+            if !path.is_root() && self.has_metadata_of_zarr2(path)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the directory holds ordinary files with the names of Zarr 2 metadata.
+    fn has_metadata_of_zarr2(&self, path: &NodePath) -> Result<bool> {
+        let directory = Place::Node(path.clone());
+        for name in [ZARRAY, ZGROUP] {
+            if self.core.hierarchy.dialect_of(path).is_reserved(path, name) {
+                continue;
+            }
+            let is_here = self.overlay.get(&directory, name).is_some();
+            let key = self.core.hierarchy.ordinary_prefix(path)?.key(name)?;
+            if is_here || self.core.hierarchy.store().stat(&key)?.is_some() {
+                return Ok(true);
             }
         }
         Ok(false)
