@@ -407,7 +407,7 @@ fn attributes_of_an_array_that_have_the_names_of_those_of_images_stay_as_they_ar
     }
 }
 
-/// A group of Zarr 3 with nothing in its metadata file becomes one of Zarr 2 in the mount if a
+/// Shows: zarr2-nodes. A group of Zarr 3 with nothing in its metadata file becomes one of Zarr 2 in the mount if a
 /// program writes that: after a pause, at the root, by a rename, and with its attributes alone.
 #[test]
 fn a_program_may_write_zarr_2_into_an_empty_group_of_zarr_3() {
@@ -443,7 +443,7 @@ fn a_program_may_write_zarr_2_into_an_empty_group_of_zarr_3() {
     }
 }
 
-/// As an ordinary file it would change nothing, and its program would not know.
+/// Shows: zarr2-nodes. As an ordinary file it would change nothing, and its program would not know.
 #[test]
 fn metadata_of_zarr_2_are_refused_in_a_node_of_zarr_3_that_has_content() {
     let mut mount = Mount::new(&["--create"]);
