@@ -21,6 +21,29 @@ pub fn base64_decode(text: &str) -> Option<Vec<u8>> {
     LENIENT.decode(digits).ok()
 }
 
+/// Decodes base64 as `base64.standard_b64decode` of Python does: characters outside of the alphabet
+/// are dropped, and the text ends with its padding. `None` if Python raises an exception.
+pub fn base64_decode_as_python(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() {
+        return None;
+    }
+    let mut digits = String::with_capacity(text.len());
+    let mut padding = 0;
+    for character in text.chars() {
+        let place = digits.len() % 4;
+        if character == '=' && place >= 2 {
+            padding += 1;
+            if place + padding == 4 {
+                return LENIENT.decode(digits).ok();
+            }
+        } else if character.is_ascii_alphanumeric() || matches!(character, '+' | '/') {
+            digits.push(character);
+            padding = 0;
+        }
+    }
+    if digits.len().is_multiple_of(4) { LENIENT.decode(digits).ok() } else { None }
+}
+
 /// Encodes bytes as base64, padded.
 pub fn base64_encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
@@ -56,6 +79,34 @@ mod tests {
     fn unused_bits_and_superfluous_padding_are_ignored() {
         for (text, bytes) in [("Zh==", "f"), ("Zm9", "fo"), ("Zg=", "f"), ("Zm9v=", "foo")] {
             assert_eq!(base64_decode(text).as_deref(), Some(bytes.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn python_drops_other_characters_and_demands_the_padding() {
+        // What base64.standard_b64decode of Python 3.11 returns; None where it raises.
+        let cases: [(&str, Option<&[u8]>); 18] = [
+            ("", Some(b"")),
+            ("ab", None),
+            ("abc", None),
+            ("abcd", Some(b"i\xb7\x1d")),
+            ("abcde", None),
+            ("YWI=", Some(b"ab")),
+            ("YWI", None),
+            ("a*bcd", Some(b"i\xb7\x1d")),
+            (" Y W I = ", Some(b"ab")),
+            ("YQ==YQ==", Some(b"a")),
+            ("YQ=", None),
+            ("YQ=x=", Some(b"a\x0c")),
+            ("YQ=xYg==", None),
+            ("YR==", Some(b"a")),
+            ("=", Some(b"")),
+            ("a===", None),
+            ("=abcd", Some(b"i\xb7\x1d")),
+            ("YWI\u{e9}=", None),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(base64_decode_as_python(text).as_deref(), bytes, "{text:?}");
         }
     }
 }

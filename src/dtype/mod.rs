@@ -12,7 +12,7 @@ mod number;
 mod time;
 mod types;
 
-pub use base64::{base64_decode, base64_encode};
+pub use base64::{base64_decode, base64_decode_as_python, base64_encode};
 pub use element::Element;
 pub use fill::FillValue;
 pub use narrow::Narrow;

@@ -12,16 +12,19 @@
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html>
 
+mod fill;
+
 use serde_json::{Value, json};
 
+pub(super) use self::fill::{fill_to_json, fill_value};
 use super::codecs::{self, Elements};
 use super::conventions;
 use super::members::{attributes, check_size, chunk_lengths, lengths, required, separator};
 use super::model::{Array, Group, KeyEncoding, Lowered, Node, NodeKind, Separator};
-use super::types::{Endian, component_orders, data_type};
+use super::types::{Endian, data_type};
 use crate::codec::CodecSpec;
 use crate::codec::table::{self, CodecKind};
-use crate::dtype::{DType, FillValue, base64_encode, integer};
+use crate::dtype::{DType, FillValue, integer};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::json::{self, describe};
@@ -231,57 +234,6 @@ fn numcodec(value: &Value) -> Result<CodecSpec> {
     let mut configuration = value.as_object().cloned().unwrap_or_default();
     configuration.shift_remove("id");
     Ok(CodecSpec::new(id, configuration).renamed(codecs::draft_name(id)?))
-}
-
-/// Returns the fill value. A string of base64 is a stored element, in the array's byte order.
-pub(super) fn fill_value(document: &Object, dtype: &DType, endian: &Endian) -> Result<FillValue> {
-    let value = document.get("fill_value").unwrap_or(&Value::Null);
-    match (dtype, value) {
-        (DType::Struct(_) | DType::Complex(_), Value::String(_)) => {
-            let fill = FillValue::parse(value, dtype)?;
-            Ok(fill.byte_swapped(&component_orders(dtype, endian)))
-        }
-        // The string has the bytes themselves, not base64.
-        (DType::VariableBytes, Value::String(text)) => Ok(FillValue::from_item(text.as_bytes())),
-        // An object that is not a string means that there is no fill value.
-        (DType::String, Value::Bool(_) | Value::Object(_) | Value::Array(_)) => {
-            Ok(FillValue::UNDEFINED)
-        }
-        _ => FillValue::parse(value, dtype),
-    }
-}
-
-/// Returns the fill value as Zarr 2 writes it: bytes in base64, an element as it is stored.
-pub(super) fn fill_to_json(fill: &FillValue, dtype: &DType, endian: &Endian) -> Result<Value> {
-    if !fill.is_defined() {
-        return Ok(Value::Null);
-    }
-    let item = fill.item(dtype);
-    let value = match dtype {
-        DType::Raw(_) | DType::Bytes(_) => Value::from(base64_encode(&item)),
-        DType::Struct(_) => {
-            let stored = fill.clone().byte_swapped(&component_orders(dtype, endian));
-            Value::from(base64_encode(&stored.item(dtype)))
-        }
-        // zarr-python 2 writes 0, and reads it as a number. zarr-python 3 cannot open such arrays.
-        DType::VariableBytes if item.is_empty() => json!(""),
-        DType::VariableBytes => Value::from(String::from_utf8_lossy(&item)),
-        DType::Time(_) => match fill.to_json(dtype) {
-            Value::String(_) => json!(i64::MIN),
-            count => count,
-        },
-        _ => fill.to_json(dtype),
-    };
-    let parts = value.as_array().map_or(std::slice::from_ref(&value), Vec::as_slice);
-    let is_float = matches!(dtype, DType::Float(_) | DType::Complex(_));
-    let is_bits = |part: &&Value| part.as_str().is_some_and(|text| text.starts_with("0x"));
-    match parts.iter().find(is_bits).filter(|_| is_float) {
-        Some(bits) => Err(Error::invalid(format!(
-            "fill_value {bits} is a NaN with a payload, which readers of Zarr 2 do not accept: \
-             use \"NaN\""
-        ))),
-        None => Ok(value),
-    }
 }
 
 /// Sets the attribute `_FillValue` as in Zarr 3, to the masked value: the fill value, or without

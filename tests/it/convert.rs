@@ -361,6 +361,26 @@ fn a_fill_value_gets_the_spelling_of_the_target() {
     }
 }
 
+#[test]
+fn a_fill_value_of_bytes_is_the_same_in_both_versions() {
+    // zarr-python 3.1.6 writes these for b"\0f", b"abcd", b"", b"ab" and b"\xff\xfe" in either version.
+    for fill in ["AGY=", "YWJjZA==", "", "YWI=", "//4="] {
+        let dir = tempfile::tempdir().unwrap();
+        let [v3, v2, back] = ["v3", "v2", "back"].map(|name| dir.path().join(name));
+        fs::create_dir(&v3).unwrap();
+        let document = json!({"zarr_format": 3, "node_type": "array", "shape": [4],
+            "data_type": "variable_length_bytes", "fill_value": fill,
+            "codecs": [{"name": "vlen-bytes"}], "attributes": {},
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+            "chunk_key_encoding": {"name": "default"}});
+        fs::write(v3.join("zarr.json"), document.to_string()).unwrap();
+        convert(&v3, &v2, &["--format", "v2"]);
+        assert_eq!(json_of(&v2.join(".zarray"))["fill_value"], fill);
+        convert(&v2, &back, &["--format", "v3"]);
+        assert_eq!(json_of(&back.join("zarr.json"))["fill_value"], fill);
+    }
+}
+
 /// An array `x` of so many chunks of one element each along two dimensions, all stored; its
 /// directory.
 fn many(place: &Path, along: usize) -> PathBuf {
