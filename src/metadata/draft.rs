@@ -72,9 +72,14 @@ fn array(era: Era, document: &Object) -> Result<Array> {
     let (codecs, chunk_shape) = sharded(document, inner, inner_shape)?;
     check_size(&chunk_shape, &dtype, "a chunk")?;
     Ok(Array {
-        fill: match object {
-            Some(_) => v2::fill_value(document, &dtype, &Endian::Little)?,
-            None => FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), &dtype)?,
+        fill: match (&object, &dtype) {
+            // Only zarr-python 2 writes these, with fill values as in Zarr 2.
+            (Some(_), _) | (None, DType::Bytes(_)) => {
+                v2::fill_value(document, &dtype, &Endian::Little)?
+            }
+            (None, _) => {
+                FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), &dtype)?
+            }
         },
         dtype,
         chunk_shape,
