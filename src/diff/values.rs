@@ -298,17 +298,7 @@ impl Comparison<'_> {
             },
             (Element::Float(one), Element::Float(two)) => self.floats(one, two),
             (Element::Complex(real, imaginary), Element::Complex(real_two, imaginary_two)) => {
-                let parts = [(real, real_two), (imaginary, imaginary_two)];
-                let is_nan = |one: f64, two: f64| one.is_nan() || two.is_nan();
-                let is_equal = parts.into_iter().all(|(one, two)| is_equal(one, two))
-                    || (is_nan(real, imaginary) && is_nan(real_two, imaginary_two));
-                let limit = self.limit(real_two.hypot(imaginary_two));
-                let near = (real - real_two).hypot(imaginary - imaginary_two);
-                if is_equal || (near.is_finite() && near <= limit) {
-                    return Compared::Equal;
-                }
-                let distance = (real - real_two).hypot(imaginary - imaginary_two);
-                Compared::Different((!distance.is_nan()).then_some(Largest::Float(distance)))
+                self.complex([(real, real_two), (imaginary, imaginary_two)])
             }
             _ => {
                 let [one, two] =
@@ -323,6 +313,21 @@ impl Comparison<'_> {
             return Compared::Equal;
         }
         let distance = (one - two).abs();
+        Compared::Different((!distance.is_nan()).then_some(Largest::Float(distance)))
+    }
+
+    /// Compares complex numbers by their real and their imaginary parts. NaN equals NaN in each.
+    fn complex(&self, parts: [(f64, f64); 2]) -> Compared {
+        if parts.into_iter().all(|(one, two)| is_equal(one, two)) {
+            return Compared::Equal;
+        }
+        let [real, imaginary] =
+            parts.map(|(one, two)| if is_equal(one, two) { 0.0 } else { one - two });
+        let sizes = parts.map(|(_, two)| if two.is_finite() { two } else { 0.0 });
+        let (distance, [size_real, size_imaginary]) = (real.hypot(imaginary), sizes);
+        if distance.is_finite() && distance <= self.limit(size_real.hypot(size_imaginary)) {
+            return Compared::Equal;
+        }
         Compared::Different((!distance.is_nan()).then_some(Largest::Float(distance)))
     }
 

@@ -114,6 +114,39 @@ fn diff_tells_raw_bytes_from_fields_that_are_arrays() {
 }
 
 #[test]
+fn diff_compares_the_parts_of_complex_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str, number: [f64; 2]| {
+        let array = dir.path().join(name);
+        write(
+            &array.join(".zarray"),
+            &zarray(&json!("<c16"), &json!({"shape": [1], "chunks": [1]})),
+        );
+        fs::write(array.join("0"), number.map(f64::to_le_bytes).concat()).unwrap();
+        array.to_str().unwrap().to_owned()
+    };
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    for (one, two, more, code) in [
+        ([nan, 2.0], [nan, 3.0], None, 1),
+        ([2.0, nan], [3.0, nan], None, 1),
+        ([nan, 2.0], [2.0, nan], None, 1),
+        ([nan, nan], [nan, 0.0], None, 1),
+        ([nan, 2.0], [-nan, 2.0], None, 0),
+        ([inf, nan], [inf, nan], None, 0),
+        ([nan, 2.0], [nan, 3.0], Some("--tolerance=1"), 0),
+        ([nan, 2.0], [nan, 4.0], Some("--tolerance=1"), 1),
+        ([inf, 2.0], [1.0, 2.0], Some("--tolerance=1"), 1),
+        ([1.0, 2.0], [1.5, 2.5], Some("--tolerance=1"), 0),
+    ] {
+        let paths = [at("one", one), at("two", two)];
+        let [first, second] = paths.each_ref().map(String::as_str);
+        let args: Vec<&str> = ["diff", first, second].into_iter().chain(more).collect();
+        let (found, said) = crate::support::said(&args);
+        assert_eq!(found, code, "{one:?} {two:?} {more:?}: {said}");
+    }
+}
+
+#[test]
 fn objects_that_are_written_back_unchanged_stay_as_they_are() {
     let list = json!([1, "1", null, {"x": [1, 2]}, [], 1.5, true, "", "|O", [8]]);
     let make = |store: &Path| {
