@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::node::{Content, Node};
 use super::nodes::Hierarchy;
 use super::texts::Wanted;
 use crate::array::Array;
+use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
-use crate::json::foreign;
+use crate::json::{foreign, parse_object};
 use crate::metadata::model::KeyEncoding;
 use crate::metadata::shown::EncodedChunks;
 use crate::metadata::{
@@ -153,7 +156,8 @@ impl Hierarchy {
 
     /// Returns `raised`, a copy of the array `source` of the same dialect, with the fill value and
     /// the attributes as `source` stores them. In Zarr 2 they may say what no other dialect can: a
-    /// fill value of null, and a `_FillValue` that xarray does not look at.
+    /// fill value of null, a number as the fill value of strings, which some programs read as its
+    /// digits, and a `_FillValue` that xarray does not look at.
     pub fn with_stored_details(
         &self,
         path: &NodePath,
@@ -167,7 +171,11 @@ impl Hierarchy {
         };
         let stored = std::str::from_utf8(&document.text).map(foreign::shown);
         let Ok(stored) = stored else { return Ok(raised) };
-        let says_more = !old.model().fill.is_defined() || !new.model().fill.is_defined();
+        let is_number_of_strings = old.model().dtype == DType::String
+            && parse_object(stored.as_bytes())?.get("fill_value").is_some_and(Value::is_number);
+        let says_more = !old.model().fill.is_defined()
+            || !new.model().fill.is_defined()
+            || is_number_of_strings;
         let fill = says_more.then_some("fill_value");
         let members: Vec<&str> = fill.into_iter().chain(["attributes"]).collect();
         let text = wanted::with_members_of(raised.text(), &stored, &members)?;

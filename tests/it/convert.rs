@@ -290,7 +290,7 @@ fn a_copy_in_zarr_2_keeps_fill_values_and_attributes_that_no_other_dialect_can_s
     let json2 = json!([{"id": "json2", "encoding": "utf-8", "allow_nan": true, "strict": true,
         "check_circular": true, "ensure_ascii": true, "indent": null, "separators": [",", ":"],
         "skipkeys": false, "sort_keys": true}]);
-    let none = json!(null);
+    let (none, strings) = (json!(null), json!([{"id": "vlen-utf8"}]));
     let cases = [
         ("null", json!([4]), json!("<i4"), none.clone(), &none, json!({})),
         ("objects", json!([4]), json!("|O"), none.clone(), &json2, json!({})),
@@ -312,6 +312,8 @@ fn a_copy_in_zarr_2_keeps_fill_values_and_attributes_that_no_other_dialect_can_s
             json!({"_FillValue": -1, "_ARRAY_DIMENSIONS": ["x"]}),
         ),
         ("plain", json!([4]), json!(">f4"), json!("NaN"), &none, json!({"_FillValue": -1})),
+        // zarr-python 3 reads it as "0".
+        ("strings", json!([4]), json!("|O"), json!(0), &strings, json!({})),
     ];
     let dir = tempfile::tempdir().unwrap();
     let [source, copy, other] = ["s", "t", "u"].map(|name| dir.path().join(name));
