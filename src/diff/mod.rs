@@ -17,7 +17,7 @@ use crate::array::Array;
 use crate::error::Result;
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Wanted};
 use crate::json::parse_object;
-use crate::metadata::{NodeKind, NodePath, shown_attribute};
+use crate::metadata::{FILL, NodeKind, NodePath, masks_nothing, shown_attribute};
 pub use options::{Difference, Largest, Options, Summary, ValueDifference, Watch};
 
 /// A hierarchy, or a node in one.
@@ -134,10 +134,7 @@ fn compare(
         return Ok(None);
     }
     let (shown_one, shown_two) = (shown(one, node_one)?, shown(two, node_two)?);
-    let attributes = |document: &Map<String, Value>| {
-        document.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default()
-    };
-    let (of_one, of_two) = (attributes(&shown_one), attributes(&shown_two));
+    let [of_one, of_two] = attributes(nodes, [&shown_one, &shown_two]);
     json::compare(
         "attributes",
         &Value::Object(of_one),
@@ -177,6 +174,32 @@ fn compare(
     }
     let elements = model_one.shape.iter().fold(1_u64, |all, len| all.saturating_mul(*len));
     Ok(Some(elements))
+}
+
+/// Returns the attributes of two nodes that can differ, from their metadata files.
+fn attributes(
+    nodes: [(&Hierarchy, &Node); 2],
+    shown: [&Map<String, Value>; 2],
+) -> [Map<String, Value>; 2] {
+    let [(one, node_one), (two, node_two)] = nodes;
+    let [mut of_one, mut of_two] = shown.map(|document| {
+        document.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default()
+    });
+    if one.dialect_of(node_one.path()) != two.dialect_of(node_two.path()) {
+        drop_idle_fill(&mut of_one, &of_two, node_one);
+        drop_idle_fill(&mut of_two, &of_one, node_two);
+    }
+    [of_one, of_two]
+}
+
+/// Removes a `_FillValue` that only one of two nodes has, if it masks nothing. In Zarr 2, an array
+/// whose dimensions have names gets one if its fill value is NaN.
+fn drop_idle_fill(more: &mut Map<String, Value>, less: &Map<String, Value>, node: &Node) {
+    if let (Some(array), Some(value), None) = (node.array(), more.get(FILL), less.get(FILL))
+        && masks_nothing(value, &array.model().dtype)
+    {
+        more.shift_remove(FILL);
+    }
 }
 
 /// Returns the values of an attribute of two nodes as people should see them.

@@ -125,6 +125,11 @@ pub(super) fn is_masked_by_itself(fill: &FillValue, dtype: &DType) -> bool {
     }
 }
 
+/// Whether a `_FillValue` attribute means the same to xarray as none at all.
+pub fn masks_nothing(value: &Value, dtype: &DType) -> bool {
+    decoded_fill(value, dtype).is_some_and(|fill| is_masked_by_itself(&fill, dtype))
+}
+
 fn as_double(bytes: &[u8], len: u8) -> Option<f64> {
     let value = FillValue::from_item(bytes).to_json(&DType::Float(len));
     match value.as_str() {

@@ -43,7 +43,7 @@ mod types;
 mod v2;
 mod v3;
 
-pub use conventions::{DIMENSIONS, FILL, axes_of, decoded_fill as masked_value};
+pub use conventions::{DIMENSIONS, FILL, axes_of, decoded_fill as masked_value, masks_nothing};
 pub use create::NewDocument;
 pub use detect::{declared, detect, draft_root_marker, states_version};
 pub use dialect::{Child, Dialect};

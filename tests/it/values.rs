@@ -147,6 +147,34 @@ fn diff_compares_the_parts_of_complex_numbers() {
 }
 
 #[test]
+fn a_copy_in_zarr_2_whose_fill_value_masks_nothing_equals_its_source() {
+    for (more, names) in [(json!({}), json!(["x"])), (json!({"shape": []}), json!([]))] {
+        let dir = tempfile::tempdir().unwrap();
+        let [source, copy] = ["a", "b"].map(|name| dir.path().join(name));
+        let shape = more.get("shape").cloned().unwrap_or_else(|| json!([2]));
+        let document = json!({"zarr_format": 3, "node_type": "array", "shape": shape,
+            "data_type": "float32", "fill_value": "NaN", "dimension_names": names,
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": shape}},
+            "chunk_key_encoding": {"name": "default"}, "attributes": {}});
+        write(&source.join("zarr.json"), &document.to_string());
+        let [one, two] = [&source, &copy].map(|path| path.to_str().unwrap());
+        let (code, said) = crate::support::said(&["convert", one, two, "--format", "v2"]);
+        assert_eq!(code, 0, "{said}");
+        let (code, said) = crate::support::said(&["diff", one, two]);
+        assert_eq!(code, 0, "{said}");
+        // Of two arrays in one version of Zarr, one states it.
+        let mut stated = document.clone();
+        stated["attributes"] = json!({"_FillValue": "AAAAAAAA+H8="});
+        write(&copy.join("zarr.json"), &stated.to_string());
+        fs::remove_file(copy.join(".zarray")).unwrap();
+        fs::remove_file(copy.join(".zattrs")).unwrap();
+        let (code, said) = crate::support::said(&["diff", one, two]);
+        assert_eq!(code, 1, "{said}");
+    }
+}
+
+#[test]
 fn objects_that_are_written_back_unchanged_stay_as_they_are() {
     let list = json!([1, "1", null, {"x": [1, 2]}, [], 1.5, true, "", "|O", [8]]);
     let make = |store: &Path| {
