@@ -128,7 +128,9 @@ fn select(index: Index, len: u64) -> Option<Selected> {
             (from, until.map_or(Some(len), place)?, true)
         }
     };
-    let count = end.checked_sub(start).filter(|count| *count > 0 && end <= len)?;
+    // Only a dimension without elements has an empty range.
+    let is_selected = |count: &u64| (*count > 0 || len == 0) && end <= len;
+    let count = end.checked_sub(start).filter(is_selected)?;
     Some(Selected { start, len: count, is_kept })
 }
 
@@ -491,4 +493,25 @@ fn document(source: &Array, selected: &[Selected]) -> String {
     }
     model.attributes.shift_remove(GEO_TRANSFORM);
     shown::array(&model, &ShownChunks::decoded(&model, &model.chunk_shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_a_dimension_without_elements_is_empty() {
+        let selected = |text: &str, shape: &[u64]| -> Result<Vec<(u64, u64)>> {
+            let selected = Region::parse(text)?.of(shape)?;
+            Ok(selected.iter().map(|one| (one.start, one.len)).collect())
+        };
+        for text in [":", "0:", ":0", "0:0", ":,1:3"] {
+            let found = selected(text, &[0, 4]).expect("a region");
+            assert_eq!(found.first(), Some(&(0, 0)), "{text}");
+        }
+        assert_eq!(selected("2,:", &[4, 0]).expect("a region"), [(2, 1), (0, 0)]);
+        for text in ["0", "-1", "0:1", "1:", "-1:", ":,2:2"] {
+            assert!(selected(text, &[0, 4]).is_err(), "{text}");
+        }
+    }
 }

@@ -113,6 +113,20 @@ def test_a_region_of_an_image_keeps_its_place(tmp_path):
         assert 'Name="green"' in file.ome_metadata and 'Name="red"' not in file.ome_metadata
 
 
+def test_a_region_of_an_array_without_elements_has_none(tmp_path):
+    values = np.empty((4, 0, 3), "f4")
+    zarr.create_array(tmp_path / "s", shape=values.shape, chunks=(2, 1, 3), dtype="f4")
+    for text, index in [
+        (":", np.s_[:]),
+        ("1", np.s_[1]),
+        ("1:3,:", np.s_[1:3, :]),
+        (":,0:0,-1", np.s_[:, 0:0, -1]),
+        ("-2:,:0,1:", np.s_[-2:, :0, 1:]),
+    ]:
+        found = np.load(io.BytesIO(region(tmp_path / "s", "npy", text)))
+        assert_same(found, values[index])
+
+
 @pytest.mark.parametrize(
     "text, sentence",
     [
