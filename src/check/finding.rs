@@ -75,7 +75,8 @@ codes! {
     Metadata = "metadata", Damaged;
     /// Consolidated metadata differ from the metadata file of a node.
     StaleCopy = "stale-copy", Damaged;
-    /// A file or directory cannot be read, because the disk fails, or it is no file.
+    /// A file or directory cannot be read, because the disk fails, it is no file, or an archive has
+    /// two names for it.
     Unreadable = "unreadable", Damaged;
     /// The file of a chunk or shard is empty.
     Empty = "empty", Damaged;

@@ -123,6 +123,13 @@ impl<'k> Keys<'k> {
         self.find(Finding::new(code_of(error, Code::Unreadable), key, error.detail()));
     }
 
+    /// Reports a key whose value this check does not read, if the store has another name for the
+    /// value. Returns whether that is so.
+    fn is_misnamed(&self, key: &Key) -> bool {
+        let checked = self.hierarchy.store().read().check_name(key);
+        checked.inspect_err(|error| self.report(error, key.as_str())).is_err()
+    }
+
     /// Reports a directory that cannot be listed.
     fn report_list(&self, error: &Error, at: &str) {
         let key = error.subject().unwrap_or(at).to_owned();
@@ -290,7 +297,7 @@ impl<'k> Keys<'k> {
         if self.nodes.documents.contains(key) || self.is_entry_point(key) {
             return;
         }
-        if self.report_leftover(key) {
+        if self.is_misnamed(key) || self.report_leftover(key) {
             return;
         }
         if dialect.may_be_of_other(key) && self.report_other(key, prefix) {
@@ -446,6 +453,9 @@ impl<'k> Keys<'k> {
                 continue;
             };
             if !grid.contains(&coords) {
+                if self.is_misnamed(&key) {
+                    continue;
+                }
                 let reason = format!("the array has the shape {:?}", array.model().shape);
                 self.find(Finding::new(Code::OutsideGrid, &key, reason));
                 continue;
@@ -453,6 +463,9 @@ impl<'k> Keys<'k> {
             if rank == 0
                 && let Some(other) = scalar.replace(key.clone())
             {
+                if self.is_misnamed(&key) {
+                    continue;
+                }
                 let reason = format!("names the same chunk as {other}");
                 self.find(Finding::new(Code::OtherSpelling, &key, reason));
                 continue;
@@ -481,7 +494,7 @@ impl<'k> Keys<'k> {
             return self.report_inner_node(key, target);
         }
         // A key in an array below this one is classified with the keys of that array.
-        if self.nodes.innermost_below(prefix, key).is_some() {
+        if self.nodes.innermost_below(prefix, key).is_some() || self.is_misnamed(key) {
             return;
         }
         if is_private {

@@ -76,6 +76,10 @@ impl ReadableStore for Described {
         Ok(stats.map(|(stat, key)| stat.or_else(|| Some(self.copy(key)?.1))).collect())
     }
 
+    fn check_name(&self, key: &Key) -> Result<()> {
+        self.store.read().check_name(key)
+    }
+
     fn open(&self, key: &Key) -> Result<Option<(std::os::fd::OwnedFd, Stat)>> {
         self.store.read().open(key)
     }

@@ -245,6 +245,12 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
         self.stat(keys)
     }
 
+    /// Fails if the store has the name of a value twice, and the two differ. Each read of the value
+    /// does that, too.
+    fn check_name(&self, _key: &Key) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether a value with this stat has an entity tag (`ETag`); `None` if the store has no tags.
     fn has_tag(&self, _stat: &Stat, _tag: &str) -> Option<bool> {
         None

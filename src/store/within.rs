@@ -74,6 +74,10 @@ impl ReadableStore for Within {
         self.store.read().stat_since(&self.keys(keys)?, since)
     }
 
+    fn check_name(&self, key: &Key) -> Result<()> {
+        self.store.read().check_name(&self.key(key)?)
+    }
+
     fn room(&self) -> Result<Option<Room>> {
         self.store.read().room()
     }

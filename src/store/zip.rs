@@ -1,9 +1,10 @@
 //! A zip archive as a store that cannot be written, over the store that holds the archive.
 //!
 //! Entries are values, and directories are prefixes. `directory` reads the names of all entries
-//! when the archive is opened, in two reads at most; a `table` keeps them. Reads of entries become
-//! reads of parts of the archive (`reading`), all of one call in one call of the store below, so
-//! that a store on a server can join them and make them at the same time.
+//! when the archive is opened, in two reads at most; a `table` keeps them. If entries have one name,
+//! `shadowed` looks at those that no reader gets. Reads of entries become reads of parts of the
+//! archive (`reading`), all of one call in one call of the store below, so that a store on a server
+//! can join them and make them at the same time.
 //!
 //! The version and the time of every entry are those of the archive. Another program may replace
 //! the archive. Each read checks the version of the bytes that it got against the one of the table.
@@ -18,6 +19,7 @@ mod directory;
 mod entry;
 mod names;
 mod reading;
+mod shadowed;
 mod table;
 mod writer;
 
@@ -205,6 +207,18 @@ impl ReadableStore for ZipStore {
         let stat_of =
             |key: &Key| table.find(key.as_str()).map(|row| table.stat_of(row, table.stat));
         Ok(keys.iter().map(stat_of).collect())
+    }
+
+    fn check_name(&self, key: &Key) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            let (opened, table) = self.table()?;
+            let Some(row) = table.find(key.as_str()) else { return Ok(()) };
+            if table.check_header(&self.archive, row)?.is_some() {
+                return Ok(());
+            }
+            self.drop_outdated(&opened);
+        }
+        Err(Archive::replaced())
     }
 
     fn room(&self) -> Result<Option<Room>> {

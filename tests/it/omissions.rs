@@ -320,6 +320,37 @@ fn entries_that_an_archive_has_and_no_key_can_name_are_listed() {
     assert_eq!(fs::read(case.copy().join("a/c/1")).unwrap(), [3, 4]);
 }
 
+/// Returns an archive of the source whose directory has another name for an entry than its local
+/// header.
+fn archive_with_misnamed(case: &Case, local: &[u8], in_directory: &[u8]) -> String {
+    let zip = case.place.path().join("s.zip").to_str().unwrap().to_owned();
+    assert_eq!(case.run(&["convert", "S", &zip]).0, 0);
+    let mut bytes = fs::read(&zip).unwrap();
+    let last = bytes.windows(local.len()).rposition(|part| part == local).unwrap();
+    bytes[last..last + local.len()].copy_from_slice(in_directory);
+    fs::write(&zip, bytes).unwrap();
+    zip
+}
+
+#[test]
+fn an_entry_that_an_archive_has_under_the_name_of_another_is_listed() {
+    let case = Case::new();
+    let zip = archive_with_misnamed(&case, b"a/c/0", b"a/c/1");
+    check_said_of(&case, &zip, 1, "a/c/0: this entry of the archive is damaged");
+    assert_eq!(fs::read(case.copy().join("a/c/1")).unwrap(), [3, 4]);
+}
+
+#[test]
+fn check_finds_entries_of_an_archive_under_names_that_no_reader_looks_for() {
+    for name in ["a/q/1", "a/c/9", "q/c/1", "a.c/1"] {
+        let case = Case::new();
+        let zip = archive_with_misnamed(&case, b"a/c/1", name.as_bytes());
+        let (code, printed) = case.run(&["check", &zip]);
+        let said = format!("{name}: its local header has another name than the directory");
+        assert!(code == 3 && printed.contains(&said), "{code}: {printed}");
+    }
+}
+
 /// Returns an archive of the source with the array `zzz`, in which names have another start.
 fn archive_with_renamed(case: &Case, before: &[u8], after: &[u8]) -> String {
     array(&case.source().join("zzz"));

@@ -20,6 +20,7 @@ use rawzip::{
 use super::archive::{Archive, Limits};
 use super::entry::Method;
 use super::names::{Named, Raw};
+use super::shadowed;
 use super::table::{Builder, Lens, Record, Table};
 use crate::error::{Error, Kind, Result, Word};
 use crate::store::{ByteRange, Omissions, Stat};
@@ -74,7 +75,10 @@ pub(super) fn read(archive: &Archive, limits: &Limits, omissions: &Omissions) ->
         (builder, names, _) = read(again, Some(omissions))?;
     }
     names.report(archive);
-    let table = builder.finish(stat, start)?;
+    let (table, shadowed) = builder.finish(stat, start)?;
+    if !shadowed.is_empty() {
+        shadowed::note_misnamed(archive, &table, &shadowed, omissions)?;
+    }
     for name in table.not_listed() {
         let why = "this entry of the archive is not listed: a directory has the same name";
         omissions.note(name, Word::Unsupported, why);

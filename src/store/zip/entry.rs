@@ -88,6 +88,15 @@ pub(super) fn header_len(
     Ok(u32::from(name_len).saturating_add(u32::from(extra_len)).saturating_add(30))
 }
 
+/// Returns the name in the local header that `bytes` begin with, as far as they have it; `None` if
+/// they do not begin with one.
+pub(super) fn local_name(bytes: &[u8]) -> Option<&[u8]> {
+    let (fixed, rest) = bytes.split_first_chunk::<30>()?;
+    let [b'P', b'K', 3, 4, .., n0, n1, _, _] = *fixed else { return None };
+    let len = usize::from(u16::from_le_bytes([n0, n1]));
+    rest.get(..len.min(rest.len()))
+}
+
 /// Returns the bytes of an entry from those in the archive.
 pub(super) fn decode(method: Method, encoded: &Bytes, lens: Lens, crc: u32) -> Result<Bytes> {
     let wrong = |found: &dyn fmt::Display| {

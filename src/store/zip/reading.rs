@@ -15,7 +15,7 @@ use crate::store::{ByteRange, Stat, Value};
 
 /// The longest extra field in a local header that the first read brings, in bytes: usual programs
 /// write up to 50.
-const MOST_EXTRA: u64 = 128;
+pub(super) const MOST_EXTRA: u64 = 128;
 
 /// A range this close to the start of its entry is read together with the header.
 const NEAR: u64 = 64 << 10;
@@ -101,6 +101,22 @@ impl Table {
         Err(Error::corrupt("an entry of the zip archive ends past its directory"))
     }
 
+    /// Reads the local header of an entry. Fails if it is not that of the entry; `None` if the
+    /// archive is not the one of this table.
+    pub(super) fn check_header(&self, archive: &Archive, row: &Row) -> Result<Option<()>> {
+        let mut parts = Parts::default();
+        if row.header_len().is_none() && !self.fetch(archive, &[self.header(row)], &mut parts)? {
+            return Ok(None);
+        }
+        self.header_len(row, &parts).at(self.shown(row)).map(|_| Some(()))
+    }
+
+    /// Returns the part of the archive that has the local header of an entry.
+    fn header(&self, row: &Row) -> Span {
+        let name_len = u64::try_from(self.name(row).len()).unwrap_or(u64::MAX);
+        (row.header_offset, FIXED_LEN.saturating_add(name_len).saturating_add(MOST_EXTRA))
+    }
+
     /// Returns the stat of an entry: it is of the archive, but for its length.
     pub(super) fn stat_of(&self, row: &Row, archive: Stat) -> Stat {
         Stat { len: self.lens(row).decoded, ..archive }
@@ -131,9 +147,7 @@ impl Table {
         let Wanted { row, offset, len } = *wanted;
         if check_form(row).is_err() {
             // The header of the entry decides whether it is so, or the directory is damaged.
-            let name_len = u64::try_from(self.name(row).len()).unwrap_or(u64::MAX);
-            let header_len = FIXED_LEN.saturating_add(name_len).saturating_add(MOST_EXTRA);
-            return Ok(vec![(row.header_offset, header_len)]);
+            return Ok(vec![self.header(row)]);
         }
         if len == 0 || self.has_decoded(wanted) {
             return Ok(Vec::new());
@@ -149,9 +163,8 @@ impl Table {
         if let Some(header_len) = row.header_len() {
             return Ok(vec![(at.saturating_add(header_len).saturating_add(offset), len)]);
         }
-        let name_len = u64::try_from(self.name(row).len()).unwrap_or(u64::MAX);
-        let more = name_len.saturating_add(MOST_EXTRA);
-        let header_len = FIXED_LEN.saturating_add(more);
+        let (_, header_len) = self.header(row);
+        let more = header_len.saturating_sub(FIXED_LEN);
         if offset <= NEAR {
             return Ok(vec![(at, header_len.saturating_add(offset).saturating_add(len))]);
         }

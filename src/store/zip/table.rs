@@ -74,6 +74,16 @@ impl Row {
     }
 }
 
+/// An entry whose name a later one has, too.
+#[derive(Debug)]
+pub(super) struct Shadowed {
+    pub(super) header_offset: u64,
+    name_at: u32,
+}
+
+/// The most of these to keep.
+const MOST_SHADOWED: usize = 4096;
+
 /// The entries of an archive.
 pub(super) struct Table {
     names: Vec<u8>,
@@ -107,6 +117,11 @@ impl Table {
     /// Returns the name of an entry.
     pub(super) fn name(&self, row: &Row) -> &[u8] {
         name_at(&self.names, row.name_at)
+    }
+
+    /// Returns the name of an entry that a later one shadows.
+    pub(super) fn shadowed_name(&self, entry: &Shadowed) -> &[u8] {
+        name_at(&self.names, entry.name_at)
     }
 
     /// Returns the lengths of an entry.
@@ -274,21 +289,27 @@ impl Builder {
 
     /// Returns the table of an archive whose directory begins at `end`. Fails if two entries
     /// overlap, or if one reaches into the directory. Of entries with the same name, the last one
-    /// counts.
-    pub(super) fn finish(self, stat: Stat, end: u64) -> Result<Table> {
+    /// counts; also returns the others, unless their names in the archive have other bytes.
+    pub(super) fn finish(self, stat: Stat, end: u64) -> Result<(Table, Vec<Shadowed>)> {
         let Self { names, mut rows, long } = self;
         rows.sort_unstable_by(|one, other| {
             let by_name = name_at(&names, one.name_at).cmp(name_at(&names, other.name_at));
             // Names lie in the order of the directory.
             by_name.then(other.name_at.cmp(&one.name_at))
         });
+        let mut shadowed = Vec::new();
         rows.dedup_by(|next, first| {
-            name_at(&names, next.name_at) == name_at(&names, first.name_at)
+            let is_shadowed = name_at(&names, next.name_at) == name_at(&names, first.name_at);
+            if is_shadowed && !next.is_renamed && shadowed.len() < MOST_SHADOWED {
+                let Row { header_offset, name_at, .. } = *next;
+                shadowed.push(Shadowed { header_offset, name_at });
+            }
+            is_shadowed
         });
         let decoded = Mutex::new(Bounded::new(bounded::Limits::bytes(MOST_DECODED)));
         let table = Table { names, rows, long, stat, end, decoded, decoding: Mutex::default() };
         table.check_apart()?;
-        Ok(table)
+        Ok((table, shadowed))
     }
 }
 

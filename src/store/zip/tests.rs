@@ -309,6 +309,45 @@ fn a_name_is_listed_once_if_it_is_a_file_and_a_directory() {
 }
 
 #[test]
+fn an_entry_whose_name_became_that_of_another_is_an_omission() {
+    let misnamed =
+        |local: &str, name: &str| Made { local_name: local.into(), ..stored(name, b"data") };
+    let many = (0..50).map(|at| stored(&format!("a/{at}"), b"x"));
+    let made: Vec<_> = many
+        .chain([misnamed("x/c/1", "x/c/3"), stored("x/c/2", b"2"), stored("x/c/3", b"3")])
+        .chain([stored("zarr.json", b"old"), stored("zarr.json", b"new")])
+        .collect();
+    let (store, _, counting) = open_in(zip(&made), Limits::DEFAULT).expect("opened");
+    let calls = counting.take();
+    assert_eq!((calls.gets, calls.ranges), (2, 3), "only entries of one name are looked at");
+    let all = store.omissions().around([]).omissions;
+    let shown: Vec<_> = all.iter().map(ToString::to_string).collect();
+    let sentence = "x/c/1: this entry of the archive is damaged: it has the name \"x/c/3\" in the \
+                    directory and \"x/c/1\" in its local header";
+    assert_eq!(shown, [sentence]);
+    assert_eq!(get(&store, "x/c/3").as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+fn a_name_is_compared_without_the_bytes_of_the_entry() {
+    let made = [
+        stored("zarr.json", b"{}"),
+        Made { local_name: b"x/c/1".to_vec(), ..deflated("x/a/1", &noise(100_000)) },
+        Made { local_name: b"x/c/2".to_vec(), ..stored("x/a/2", b"") },
+    ];
+    let (store, _, counting) = open_in(zip(&made), Limits::DEFAULT).expect("opened");
+    let check = |name: &str| store.read().check_name(&key(name));
+    counting.take();
+    assert_eq!(check("zarr.json").and(check("missing")), Ok(()));
+    for name in ["x/a/1", "x/a/2"] {
+        let error = check(name).expect_err("another name");
+        let sentence = format!("{name}: its local header has another name than the directory");
+        assert_eq!(error.to_string(), sentence);
+    }
+    assert!(counting.take().read_len < 1000);
+}
+
+#[test]
 fn an_archive_of_a_directory_may_be_opened_within_it() {
     let (below, _) = CountingStore::new();
     put(&below, zip(&[stored("x.zarr/", b""), stored("x.zarr/zarr.json", b"{}")]));
