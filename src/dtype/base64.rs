@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn python_drops_other_characters_and_demands_the_padding() {
-        // What base64.standard_b64decode of Python 3.11 returns; None where it raises.
+        // What base64.standard_b64decode of Python 3.11 returns, or None if it raises.
         let cases: [(&str, Option<&[u8]>); 18] = [
             ("", Some(b"")),
             ("ab", None),

@@ -8,7 +8,6 @@ use super::node::{Content, Node};
 use super::nodes::Hierarchy;
 use super::texts::Wanted;
 use crate::array::Array;
-use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::json::{foreign, parse_object};
 use crate::metadata::model::KeyEncoding;
@@ -171,7 +170,7 @@ impl Hierarchy {
         };
         let stored = std::str::from_utf8(&document.text).map(foreign::shown);
         let Ok(stored) = stored else { return Ok(raised) };
-        let is_number_of_strings = old.model().dtype == DType::String
+        let is_number_of_strings = old.model().dtype.name() == "string"
             && parse_object(stored.as_bytes())?.get("fill_value").is_some_and(Value::is_number);
         let says_more = !old.model().fill.is_defined()
             || !new.model().fill.is_defined()

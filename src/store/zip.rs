@@ -1,10 +1,10 @@
 //! A zip archive as a store that cannot be written, over the store that holds the archive.
 //!
 //! Entries are values, and directories are prefixes. `directory` reads the names of all entries
-//! when the archive is opened, in two reads at most; a `table` keeps them. If entries have one name,
-//! `shadowed` looks at those that no reader gets. Reads of entries become reads of parts of the
-//! archive (`reading`), all of one call in one call of the store below, so that a store on a server
-//! can join them and make them at the same time.
+//! when the archive is opened, in two reads at most; a `table` keeps them. `shadowed` looks at the
+//! entries whose names later ones have, too. Reads of entries become reads of parts of the archive
+//! (`reading`), all of one call in one call of the store below, so that a store on a server can
+//! join them and make them at the same time.
 //!
 //! The version and the time of every entry are those of the archive. Another program may replace
 //! the archive. Each read checks the version of the bytes that it got against the one of the table.

@@ -88,8 +88,8 @@ pub(super) fn header_len(
     Ok(u32::from(name_len).saturating_add(u32::from(extra_len)).saturating_add(30))
 }
 
-/// Returns the name in the local header that `bytes` begin with, as far as they have it; `None` if
-/// they do not begin with one.
+/// Returns the name in the local header that `bytes` begin with, or its start if they end too
+/// early; `None` if they do not begin with a header.
 pub(super) fn local_name(bytes: &[u8]) -> Option<&[u8]> {
     let (fixed, rest) = bytes.split_first_chunk::<30>()?;
     let [b'P', b'K', 3, 4, .., n0, n1, _, _] = *fixed else { return None };
