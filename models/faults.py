@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Fault:
-    """What is replaced in a file below src; ON stands for whether the fault is switched on."""
+    """What is replaced in a file; ON stands for whether the fault is switched on."""
 
     name: str
     says: str
@@ -32,7 +32,7 @@ FAULTS = [
         "stored-is-forgotten",
         "A chunk that was written again while it was stored is no longer pending.",
         ("shard-writers", "truncate-unlink"),
-        "cache/pending/storing.rs",
+        "crates/hierarchy/src/cache/pending/storing.rs",
         "self.remove(key, coords, |pending| pending.stat.version.is_same(version))",
         "self.remove(key, coords, |pending| ON || pending.stat.version.is_same(version))",
     ),
@@ -40,7 +40,7 @@ FAULTS = [
         "loaded-again",
         "A program that writes to a chunk reads the stored one, although another has written to it.",
         ("chunk-writers",),
-        "vfs/contents/files.rs",
+        "src/vfs/contents/files.rs",
         "        if matches!(file.content, Content::Stored) {\n            let target = target.ok_or_else(Error::not_found)?;\n",
         "        let is_here = matches!(file.content, Content::Unstored(_));\n"
         "        if matches!(file.content, Content::Stored) || (ON && is_here) {\n"
@@ -50,7 +50,7 @@ FAULTS = [
         "late-slot",
         "A chunk that was read before a write is cached after it.",
         ("views", "prefetch"),
-        "cache/reading.rs",
+        "crates/hierarchy/src/cache/reading.rs",
         "            *chunk = Some(read.clone());\n            drop(chunk);\n",
         "            if ON {\n                drop(chunk);\n                let late = self.slots.slot(array, coords);\n"
         "                *late.chunk.lock() = Some(read.clone());\n            } else {\n"
@@ -60,7 +60,7 @@ FAULTS = [
         "edited-is-another",
         "Chunks that were written before an edit of the attributes count as those of another array.",
         ("edited-views",),
-        "cache/pending/mod.rs",
+        "crates/hierarchy/src/cache/pending/mod.rs",
         "            !array.has_chunks_of(&shard.array) && !array.is_other_form_of(&shard.array)\n",
         "            (ON && !std::ptr::eq(array, &*shard.array))\n"
         "                || !array.has_chunks_of(&shard.array) && !array.is_other_form_of(&shard.array)\n",
@@ -69,7 +69,7 @@ FAULTS = [
         "replaced-is-not-given-back",
         "The memory of a pending chunk that is written again is not given back.",
         ("shard-writers", "truncate-unlink"),
-        "cache/pending/mod.rs",
+        "crates/hierarchy/src/cache/pending/mod.rs",
         "        self.memory.shrink(old.as_ref().map_or(0, PendingChunk::cost));\n        self.recount(table);\n",
         "        if !ON {\n            self.memory.shrink(old.as_ref().map_or(0, PendingChunk::cost));\n        }\n"
         "        self.recount(table);\n",
@@ -78,7 +78,7 @@ FAULTS = [
         "limit-in-two-steps",
         "A limit is checked in one step, and the memory is drawn in another.",
         ("budget",),
-        "budget.rs",
+        "crates/base/src/budget.rs",
         "    sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()",
         "    if ON {\n        let fits = fits(sum.load(Ordering::Relaxed)).is_some();\n"
         "        if fits {\n            sum.fetch_add(more, Ordering::Relaxed);\n        }\n        return fits;\n    }\n"
@@ -88,7 +88,7 @@ FAULTS = [
         "given-back-in-two-steps",
         "Threads that share a lease give memory back at the same time.",
         ("small-memory",),
-        "budget.rs",
+        "crates/base/src/budget.rs",
         "        let rest = |len: u64| Some(len.saturating_sub(less));\n",
         "        if ON {\n            let len = self.len();\n            self.len.store(len.saturating_sub(less), Ordering::Relaxed);\n"
         "            return self.budget.take_back(self.purpose, len.min(less));\n        }\n"
@@ -98,7 +98,7 @@ FAULTS = [
         "one-more-prefetches",
         "One thread more than allowed reads ahead.",
         ("pool",),
-        "pool.rs",
+        "crates/base/src/pool.rs",
         "if queue.busy_prefetching < self.most_ahead",
         "if queue.busy_prefetching < self.most_ahead + usize::from(ON)",
     ),
@@ -106,7 +106,7 @@ FAULTS = [
         "moved-reads-as-nothing",
         "A view of an array that has moved reads on.",
         ("moved-views",),
-        "vfs/core.rs",
+        "src/vfs/core.rs",
         "        if !self.hierarchy.has_moved_since(&elements.path, moves) {\n",
         "        if ON {\n            return Ok(Arc::clone(&elements.array));\n        }\n"
         "        if !self.hierarchy.has_moved_since(&elements.path, moves) {\n",
@@ -115,7 +115,7 @@ FAULTS = [
         "removed-while-read",
         "The bytes of a file that is removed while it is read are those that are left in the store.",
         ("handles", "names"),
-        "vfs/contents/files.rs",
+        "src/vfs/contents/files.rs",
         "        kept.map_or(read, Ok)\n",
         "        kept.filter(|_| !ON).map_or(read, Ok)\n",
     ),
@@ -123,7 +123,7 @@ FAULTS = [
         "names-are-missed",
         "A name that a change of the tree hides for a moment is not looked up again.",
         ("new-nodes",),
-        "vfs/core.rs",
+        "src/vfs/core.rs",
         "        epoch.is_some() && self.epoch() == epoch\n",
         "        ON || epoch.is_some() && self.epoch() == epoch\n",
     ),
@@ -131,7 +131,7 @@ FAULTS = [
         "never-forgotten",
         "An inode that a thread uses while the kernel forgets it is never dropped.",
         ("names",),
-        "vfs/names/inode.rs",
+        "src/vfs/names/inode.rs",
         "        for number in std::mem::take(&mut table.unclaimed) {\n            table.drop_unknown(number);\n",
         "        for number in std::mem::take(&mut table.unclaimed) {\n            if ON {\n                continue;\n            }\n"
         "            table.drop_unknown(number);\n",
@@ -140,7 +140,7 @@ FAULTS = [
         "locks-in-another-order",
         "Two files are locked in the order of a rename.",
         ("opposite-renames",),
-        "vfs/changes/renames.rs",
+        "src/vfs/changes/renames.rs",
         "    if one.number() < other.number() {\n",
         "    if ON || one.number() < other.number() {\n",
     ),
@@ -148,7 +148,7 @@ FAULTS = [
         "renamed-from-elsewhere",
         "A file is renamed although another thread has just renamed or replaced it.",
         ("renames",),
-        "vfs/changes/renames.rs",
+        "src/vfs/changes/renames.rs",
         "    if !inode.is_at(from) {\n        return Err(Error::not_found());\n",
         "    if ON {\n        return Ok(());\n    }\n    if !inode.is_at(from) {\n        return Err(Error::not_found());\n",
     ),
@@ -156,7 +156,7 @@ FAULTS = [
         "moved-beside-a-write",
         "A group moves while a file below it is written.",
         ("moves",),
-        "vfs/changes/directories.rs",
+        "src/vfs/changes/directories.rs",
         "        let files: Vec<_> = below.iter().map(|inode| inode.file().lock()).collect();\n",
         "        let files: Vec<_> = below.iter().filter(|_| !ON).map(|inode| inode.file().lock()).collect();\n",
     ),
@@ -164,7 +164,7 @@ FAULTS = [
         "linked-without-the-old-name",
         "Another name of a file takes the place of the one before.",
         ("links",),
-        "vfs/names/inode.rs",
+        "src/vfs/names/inode.rs",
         "        table.detach_at(place);\n        inode.places.write().push(place.clone());\n",
         "        table.detach_at(place);\n        if ON {\n            inode.places.write().clear();\n        }\n"
         "        inode.places.write().push(place.clone());\n",
@@ -173,7 +173,7 @@ FAULTS = [
 
 SWITCH = '''
 /// Whether a fault is switched on.
-pub(crate) fn is_at_fault(name: &str) -> bool {
+pub fn is_at_fault(name: &str) -> bool {
     std::env::var("ZARRFS_FAULT").is_ok_and(|fault| fault == name)
 }
 '''
@@ -188,13 +188,14 @@ def copy(to):
     models = set(re.findall(r'Model { name: "([a-z-]+)"', (ROOT / "models/src/programs/mod.rs").read_text()))
     if without := models - {model for fault in FAULTS for model in fault.models}:
         fail(f"no fault names these models: {', '.join(sorted(without))}")
-    needed = ["Cargo.toml", "benches", "models", "packaging", "src"]
+    needed = ["Cargo.toml", "benches", "crates", "models", "packaging", "src"]
     listed = subprocess.run(["git", "ls-files", "-z", *needed], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     texts = {name: (ROOT / name).read_bytes() for name in listed.split("\0") if name and (ROOT / name).exists()}
-    texts["src/lib.rs"] += SWITCH.encode()
+    texts["crates/base/src/lib.rs"] += SWITCH.encode()
     for fault in FAULTS:
-        name = f"src/{fault.file}"
-        new = re.sub(r"\bON\b", f'crate::is_at_fault("{fault.name}")', fault.new)
+        name = fault.file
+        base = "crate" if name.startswith("crates/base/") else "zarrfs_base"
+        new = re.sub(r"\bON\b", f'{base}::is_at_fault("{fault.name}")', fault.new)
         if (count := texts.get(name, b"").count(fault.old.encode())) != 1:
             fail(f"{name}: the place of {fault.name} is there {count} times: mend FAULTS")
         texts[name] = texts[name].replace(fault.old.encode(), new.encode())
@@ -203,7 +204,7 @@ def copy(to):
         if not target.exists() or target.read_bytes() != texts[name]:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(texts[name])
-    for directory in ("src", "models/src"):
+    for directory in ("crates", "src", "models/src"):
         for path in (to / directory).rglob("*.rs"):
             if str(path.relative_to(to)) not in texts:
                 path.unlink()

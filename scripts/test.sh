@@ -191,7 +191,7 @@ installing=$!
 
 export TMPDIR=$work
 say "cargo fmt"
-cargo fmt --check
+cargo fmt --all --check
 say "cargo clippy"
 run cargo clippy --locked -q --all-targets -- -D warnings
 say "cargo doc"
@@ -221,6 +221,8 @@ say "unit tests"
 if command -v cargo-nextest > /dev/null; then
     # Two for each processor, since many tests wait for a mount or for a disk.
     run cargo nextest run --locked -j $(($(nproc) * 2))
+    say "examples of the documentation"
+    run cargo test --locked -q --doc
 else
     run cargo test --locked
 fi

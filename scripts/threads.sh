@@ -30,14 +30,14 @@ code=0
 build() { cargo +nightly "$1" --locked -q -Zbuild-std --target "$host" "${@:2}"; }
 if [ "${UNIT_TESTS:-}" != none ]; then
     # shellcheck disable=SC2086
-    build test --lib -- ${UNIT_TESTS:-} || code=1
+    build test --workspace --lib -- ${UNIT_TESTS:-} || code=1
 fi
 if [ -n "$put_race" ]; then
-    git ls-files -z Cargo.toml Cargo.lock benches packaging src | xargs -0 cp --parents -t "$work"
+    git ls-files -z Cargo.toml Cargo.lock benches crates packaging src | xargs -0 cp --parents -t "$work"
     printf '%s\n' '#[allow(unsafe_code)]' 'pub(crate) fn race() {' '    static mut COUNT: u64 = 0;' \
-        '    unsafe { COUNT = COUNT.wrapping_add(1) };' '}' >> "$work/src/lib.rs"
-    sed -i 's/^    fn add(&self, purpose: Purpose, more: u64) {$/&\n        crate::race();/' "$work/src/budget.rs"
-    grep -q 'crate::race' "$work/src/budget.rs" || { echo "scripts/threads.sh: no place for the race in src/budget.rs" >&2; exit 1; }
+        '    unsafe { COUNT = COUNT.wrapping_add(1) };' '}' >> "$work/crates/base/src/lib.rs"
+    sed -i 's/^    fn add(&self, purpose: Purpose, more: u64) {$/&\n        crate::race();/' "$work/crates/base/src/budget.rs"
+    grep -q 'crate::race' "$work/crates/base/src/budget.rs" || { echo "scripts/threads.sh: no place for the race in crates/base/src/budget.rs" >&2; exit 1; }
     (cd "$work" && build build)
 else
     build build

@@ -1,5 +1,15 @@
 //! zarrfs mounts a Zarr hierarchy as a file system.
 //!
+//! Four members of the workspace have what other programs can use, too. This crate exports their
+//! modules beside its own:
+//!
+//! | member | modules |
+//! | ------ | ------- |
+//! | `zarrfs-base` | up to [`parallel`] |
+//! | `zarrfs-codec` | [`shard`], [`json`], [`dtype`] and [`codec`] |
+//! | `zarrfs-store` | [`store`] and [`backing`] |
+//! | `zarrfs-hierarchy` | [`metadata`], [`array`](mod@array), [`hierarchy`], [`cache`], [`stats`] |
+//!
 //! The modules form a line: each imports only those before it (`tests/it/layering.rs`):
 //!
 //! | module | contents |
@@ -52,38 +62,31 @@
     )
 )]
 
-pub mod admission;
-pub mod array;
-pub mod backing;
-pub mod bounded;
-pub mod budget;
-pub mod buffer;
-pub mod cache;
 pub mod check;
 pub mod cli;
-pub mod codec;
 pub mod convert;
 pub mod dap;
 pub mod diff;
-pub mod dtype;
-pub mod error;
 pub mod fuse;
-pub mod hierarchy;
-pub mod json;
-pub mod limits;
-pub mod metadata;
-pub mod parallel;
 pub mod picture;
-pub mod pool;
-pub mod printable;
 pub mod raster;
-pub mod resources;
 #[cfg(feature = "serve")]
 pub mod serve;
-pub mod shard;
-pub mod stats;
-pub mod store;
-pub mod sys;
 pub mod vfs;
 pub mod view;
-pub mod waiting;
+
+#[cfg(test)]
+#[cfg(feature = "remote")]
+#[path = "../crates/store/testing/server.rs"]
+#[expect(dead_code, reason = "tests of the store use the rest")]
+mod memory_server;
+
+pub use zarrfs_base::{
+    admission, bounded, budget, buffer, error, limits, parallel, pool, printable, resources, sys,
+    waiting,
+};
+pub use zarrfs_codec as codec;
+pub use zarrfs_codec::{dtype, json, shard};
+pub use zarrfs_hierarchy::{array, cache, hierarchy, metadata, stats};
+pub use zarrfs_store as store;
+pub use zarrfs_store::backing;

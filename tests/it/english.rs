@@ -212,18 +212,9 @@ fn no_help_has_a_phrase_that_must_be_read_twice() {
     }
 }
 
-/// The Rust files in a directory.
-fn sources(directory: PathBuf) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut open = vec![directory];
-    while let Some(path) = open.pop() {
-        if path.is_dir() {
-            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    found
+/// The Rust files of all members.
+fn sources() -> Vec<PathBuf> {
+    crate::sources::files().into_iter().map(|(path, _)| path).collect()
 }
 
 /// The text of a line of comment, without its slashes.
@@ -263,7 +254,7 @@ fn the_comments_of_a_source_are_found() {
 fn no_comment_has_a_phrase_that_must_be_read_twice() {
     let mut wrong = Vec::new();
     let mut count = 0;
-    for path in sources(root().join("src")) {
+    for path in sources() {
         let source = fs::read_to_string(&path).unwrap();
         let name = path.strip_prefix(root()).unwrap().display();
         for (number, text) in comments(&source) {
@@ -345,7 +336,7 @@ mod tests { "seven" }"#;
 fn no_message_has_a_phrase_that_must_be_read_twice() {
     let mut wrong = Vec::new();
     let mut count = 0;
-    for path in sources(root().join("src")) {
+    for path in sources() {
         let is_of_tests = ["tests", "tests.rs", "suite.rs", "fixtures.rs", "random.rs"];
         if path.iter().any(|name| is_of_tests.iter().any(|of| name == *of)) {
             continue;

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
 
 use crate::sources;
 
@@ -194,14 +193,15 @@ pub fn graph(sources: &[(String, String)]) -> Graph {
 
 /// The source files without tests, by name below `src`.
 pub fn code() -> Vec<(String, String)> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
-    sources::find(&src, &mut files);
-    let name = |file: &Path| file.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
     let is_test = |name: &str| {
-        name.contains("tests") || name.ends_with("suite.rs") || name.ends_with("fixtures.rs")
+        name.contains("tests")
+            || ["suite.rs", "fixtures.rs", "testing.rs"].iter().any(|end| name.ends_with(end))
     };
-    let named = files.iter().map(|file| (name(file), file));
+    let named = sources::files().into_iter().map(|(file, name)| (name[4..].to_owned(), file));
     let code = named.filter(|(name, _)| !is_test(name));
-    code.map(|(name, file)| (name, fs::read_to_string(file).unwrap())).collect()
+    code.map(|(name, file)| {
+        let text = fs::read_to_string(&file).unwrap();
+        (name, sources::in_program(&file, &text))
+    })
+    .collect()
 }

@@ -293,7 +293,7 @@ fn every_module_names_only_those_before_it() {
     let mut wrong = Vec::new();
     for (file, at, line) in code() {
         let module = module_of(&file);
-        if matches!(module, "lib" | "main") {
+        if matches!(module, "lib" | "main" | "testing") {
             continue;
         }
         let (_, allowed) = MAY_NAME
@@ -317,7 +317,7 @@ fn the_table_of_modules_has_each_one_after_those_that_it_may_name() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
     let text = std::fs::read_to_string(path).expect("src/lib.rs");
     let rows = text.lines().filter_map(|line| line.strip_prefix("//! | ")?.split('`').nth(1));
-    let rows: Vec<&str> = rows.collect();
+    let rows: Vec<&str> = rows.filter(|row| !row.starts_with("zarrfs-")).collect();
     let place = |name: &str| rows.iter().position(|row| *row == name);
     for (name, allowed) in MAY_NAME {
         let own = place(name).unwrap_or_else(|| panic!("src/lib.rs has no row for {name}"));

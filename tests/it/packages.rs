@@ -26,7 +26,9 @@ fn metadata() -> Value {
     command.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]);
     let output = command.current_dir(root()).output().unwrap();
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    metadata["packages"][0]["metadata"].clone()
+    let packages = metadata["packages"].as_array().expect("packages");
+    let program = packages.iter().find(|package| package["name"] == "zarrfs").expect("zarrfs");
+    program["metadata"].clone()
 }
 
 /// The files of a package in its table: the place in the installed system, and the source, which is

@@ -1,34 +1,106 @@
-//! The sources of the library without tests and comments, for tests of how they are written.
+//! The sources of all members without tests and comments, for tests of how they are written.
+//!
+//! A source has the name of its module in the program, which exports those of all members:
+//! `src/store/key.rs` for `crates/store/src/key.rs`, and `src/dtype/fill.rs` for
+//! `crates/codec/src/dtype/fill.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A file below `src`, and its lines of code with their numbers.
+/// A file of a member, and its lines of code with their numbers.
 pub struct Source {
-    /// The path from the root of the repository.
+    /// The name: `src/`, and the path of the module.
     pub name: String,
     /// The lines that are neither comments nor part of a test module.
     pub lines: Vec<(usize, String)>,
 }
 
+/// The members whose root is a module of the program, and those whose modules are.
+pub const MEMBERS: [(&str, Option<&str>); 4] =
+    [("base", None), ("codec", Some("codec")), ("store", Some("store")), ("hierarchy", None)];
+
+/// The modules that the program exports beside the root of their member, which is a module, too.
+pub const BESIDE: [(&str, &str); 4] =
+    [("store", "backing"), ("codec", "dtype"), ("codec", "json"), ("codec", "shard")];
+
+/// The directory of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The directory of the sources of each member, and the module that its root is.
+pub fn members() -> Vec<(PathBuf, Option<&'static str>)> {
+    let of_member =
+        |(name, module): (&str, _)| (root().join("crates").join(name).join("src"), module);
+    [(root().join("src"), None)].into_iter().chain(MEMBERS.map(of_member)).collect()
+}
+
+/// The module of the program that `module` of a member is, both as paths of files below `src`.
+pub fn module_of_program(of_root: Option<&str>, module: &str) -> String {
+    let first = module.split(['/', '.']).next().unwrap_or_default();
+    match of_root {
+        Some(own) if module == "lib.rs" => format!("{own}/mod.rs"),
+        Some(own) if !BESIDE.contains(&(own, first)) => format!("{own}/{module}"),
+        _ => module.to_owned(),
+    }
+}
+
+/// Every file of Rust below the sources of the members, with its name in the program.
+pub fn files() -> Vec<(PathBuf, String)> {
+    let mut named = Vec::new();
+    for (src, of_root) in members() {
+        let mut files = Vec::new();
+        find(&src, &mut files);
+        // The roots of members without a module only declare theirs.
+        files.retain(|file| {
+            of_root.is_some() || src == root().join("src") || *file != src.join("lib.rs")
+        });
+        named.extend(files.into_iter().map(|file| {
+            let below = file.strip_prefix(&src).unwrap().to_str().unwrap();
+            let name = format!("src/{}", module_of_program(of_root, below));
+            (file, name)
+        }));
+    }
+    named.sort();
+    named
+}
+
+/// The text of a source with the paths that it would have if all members were one.
+pub fn in_program(file: &Path, text: &str) -> String {
+    let member = members().into_iter().find(|(src, _)| file.starts_with(src));
+    let own = member.and_then(|(_, of_root)| of_root);
+    let mut text = match own {
+        Some(own) => text.replace("crate::", &format!("crate::{own}::")),
+        None => text.to_owned(),
+    };
+    for (name, of_root) in MEMBERS {
+        let root = of_root.map_or("crate::".to_owned(), |own| format!("crate::{own}::"));
+        text = text.replace(&format!("zarrfs_{name}::"), &root);
+    }
+    for (of_root, module) in BESIDE {
+        text = text.replace(&format!("crate::{of_root}::{module}"), &format!("crate::{module}"));
+    }
+    text
+}
+
 /// Every source file that is compiled without `cfg(test)`, ordered by name.
 pub fn all() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (mut files, mut of_tests) = (Vec::new(), Vec::new());
-    find(&root.join("src"), &mut files);
-    files.sort();
+    let mut of_tests = Vec::new();
+    let names: std::collections::BTreeMap<PathBuf, String> = files().into_iter().collect();
     let texts: Vec<(PathBuf, String)> =
-        files.into_iter().map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect();
+        names.keys().map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect();
     for (file, text) in &texts {
         of_tests.extend(test_modules(text).into_iter().map(|module| below(file).join(module)));
     }
     let is_of_tests =
         |file: &Path| of_tests.iter().any(|module| file.with_extension("").starts_with(module));
-    let name = |file: &Path| file.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
     texts
         .iter()
         .filter(|(file, _)| !is_of_tests(file))
-        .map(|(file, text)| Source { name: name(file), lines: code(text) })
+        .map(|(file, text)| Source {
+            name: names[file].clone(),
+            lines: code(&in_program(file, text)),
+        })
         .collect()
 }
 

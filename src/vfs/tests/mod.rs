@@ -9,6 +9,7 @@ mod model;
 mod names;
 mod opening;
 mod outdated;
+#[cfg(feature = "remote")]
 mod replaced;
 mod storing;
 mod taken;

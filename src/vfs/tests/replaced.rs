@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::hierarchy::{self, Hierarchy};
 use crate::json::parse_object;
+use crate::memory_server::{Made, MemoryServer};
 use crate::metadata::Dialect;
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::memory::MemoryStore;
-use crate::store::remote::memory::{Made, MemoryServer};
 use crate::store::{ByteRange, Condition, Key, Ownership, Prefix, Presence, Store};
 use crate::vfs::{Access, Options, ROOT, Vfs, Writeback};
 

@@ -1,0 +1,319 @@
+//! Creates, changes and removes nodes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::atomic::Atomic;
+use super::consolidated::Copies;
+use super::documents::{Replaced, Taken, steps_to_erase};
+use super::guard::array_made;
+use super::intent::{Documents, Intent};
+use super::names::check_is_not_private;
+use super::node::{Content, Document, Node, NodeState};
+use super::nodes::Hierarchy;
+use super::raise::Raised;
+use crate::metadata::merge::Edit;
+use crate::metadata::{NodeKind, NodePath};
+use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_store::Key;
+
+/// Changes that programs ask for. Each is complete or has no effect, and follows from what the
+/// store has had since the change began (`hierarchy::guard`).
+#[derive(Debug, Clone, Copy)]
+pub struct Changes<'h> {
+    pub(super) hierarchy: &'h Hierarchy,
+    since: Instant,
+}
+
+impl Hierarchy {
+    /// Returns the changes that programs can ask for from now on.
+    pub fn changes(&self) -> Changes<'_> {
+        Changes { hierarchy: self, since: Instant::now() }
+    }
+}
+
+impl<'h> Changes<'h> {
+    /// Returns the node at `path` as the store has it now.
+    pub(super) fn node(self, path: &NodePath) -> Result<Option<Arc<Node>>> {
+        self.hierarchy.node_since(path, self.since)
+    }
+
+    /// Returns the node at `path` as the store has it now; its absence is an error.
+    pub fn existing(self, path: &NodePath) -> Result<Arc<Node>> {
+        self.hierarchy.existing_since(path, self.since)
+    }
+
+    /// Returns when the change began.
+    pub(super) fn since(self) -> Instant {
+        self.since
+    }
+
+    pub(super) fn atomic(self) -> Atomic<'h> {
+        self.hierarchy.atomic_since(self.since)
+    }
+
+    pub(super) fn copies(self) -> Copies<'h> {
+        self.hierarchy.copies_since(self.since)
+    }
+}
+
+impl Changes<'_> {
+    /// Makes a directory. It becomes a group after a while, or the node whose document a program
+    /// creates in it.
+    pub fn make_directory(self, path: &NodePath) -> Result<()> {
+        self.hierarchy.check_new_name(path)?;
+        // Most file systems limit names to 255 bytes, including the dialect's prefix or suffix.
+        for (_, key) in self.hierarchy.dialect().document_keys(path)? {
+            if key.name().len() > 255 || path.name().is_some_and(|name| name.len() > 255) {
+                let detail = "the name is too long for the store";
+                return Err(Error::new(Kind::Os(libc::ENAMETOOLONG), detail).at(path));
+            }
+        }
+        if self.node(path)?.is_some_and(|node| !node.is_bare()) {
+            let detail = "another program has just made a node here";
+            return Err(Error::new(Kind::Exists, detail).at(path));
+        }
+        self.check_parent_is_no_array(path)?;
+        self.hierarchy.directories.touch(path);
+        self.hierarchy.directories.insert(Node::bare(path.clone(), None));
+        self.hierarchy.invalidate(path);
+        Ok(())
+    }
+
+    /// Makes a group whose document was removed a directory that was just made: it becomes a group
+    /// again, or the node whose document a program creates in it.
+    pub fn await_metadata(self, path: &NodePath) {
+        self.hierarchy.directories.touch(path);
+        self.hierarchy.directories.insert(Node::bare(path.clone(), None));
+        self.hierarchy.invalidate(path);
+    }
+
+    /// Fails if another program has made an array of the group in which something is made.
+    fn check_parent_is_no_array(self, path: &NodePath) -> Result<()> {
+        let Some(parent) = path.parent() else { return Ok(()) };
+        if self.node(&parent)?.is_some_and(|node| node.kind() == NodeKind::Array && !node.is_bare())
+        {
+            return Err(array_made(&parent));
+        }
+        Ok(())
+    }
+
+    /// Makes the missing directories above a new node, which become groups with it. Refuses a name
+    /// that the dialect does not allow.
+    pub fn make_directories(self, path: &NodePath) -> Result<()> {
+        check_is_not_private(path)?;
+        for above in path.ancestors() {
+            if !above.is_root() && self.node(&above)?.is_none() {
+                match self.make_directory(&above) {
+                    // Another program has made the group since; an array refuses what comes next.
+                    Err(error) if error.kind() == Kind::Exists => {}
+                    made => made?,
+                }
+            }
+        }
+        path.name().map_or(Ok(()), |name| self.hierarchy.check_name(name))
+    }
+
+    /// Stores the document of a new node, or another one of a node that keeps its chunks.
+    /// `replaced` is the document that must still be stored; without it there must be none.
+    pub fn put_document(
+        self,
+        path: &NodePath,
+        raised: &Raised,
+        replaced: Option<&Document>,
+    ) -> Result<Key> {
+        if replaced.is_none() {
+            self.check_is_new(path, raised.key())?;
+            self.hierarchy.check_directories(path)?;
+        }
+        self.store_groups_above(path)?;
+        let text = self.hierarchy.text_to_store(path, raised)?;
+        let replaces = Replaced::of(replaced);
+        let planned = self.hierarchy.documents.plan(path, raised.key(), &text, replaces)?;
+        let consolidated = raised.is_consolidated().then_some(true);
+        self.atomic().set_atomically(path, planned, consolidated)?;
+        if let (None, Some(list)) = (replaced, self.hierarchy.store().list()) {
+            // Programs create directories of chunks next.
+            list.expect_names(&self.hierarchy.dialect().chunk_prefix(path)?);
+        }
+        Ok(raised.key().clone())
+    }
+
+    /// Fails if another program has made a node at `path`. The put itself fails for a node with the
+    /// same `key`.
+    pub(super) fn check_is_new(self, path: &NodePath, key: &Key) -> Result<()> {
+        let keys = self.hierarchy.dialect().document_keys(path)?;
+        if keys.iter().all(|(_, other)| other == key) {
+            return Ok(());
+        }
+        match self.node(path)? {
+            Some(node) if node.document().is_some_and(|document| document.key != *key) => {
+                let detail = "another program has just made a node here";
+                Err(Error::new(Kind::Exists, detail).at(path))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Stores a document that was removed from `node` again, after applying `edit`.
+    pub fn restore(self, node: &Node, removed: &Document, edit: &Edit) -> Result<()> {
+        let (path, key) = (&node.path, &removed.key);
+        let text = String::from_utf8_lossy(&removed.text);
+        let mut edited = self.hierarchy.dialect().edit(node.kind(), &text, edit).at(key)?;
+        let had = matches!(&node.content, Content::Group(group) if group.consolidated);
+        if edit.consolidated.unwrap_or(had) {
+            // Nodes below it may have changed since it was removed.
+            edited = self
+                .hierarchy
+                .dialect()
+                .consolidate(&edited, &self.copies().documents_below(path)?)
+                .at(key)?;
+        }
+        self.store_groups_above(path)?;
+        self.check_is_new(path, key)?;
+        let planned = self.hierarchy.documents.plan(path, key, &edited, Replaced::of(None))?;
+        self.atomic().set_atomically(path, planned, None)
+    }
+
+    /// Erases the document of a node. This mount remembers its content until the directory is
+    /// removed. Fails if it is another node than the one that programs have seen here.
+    pub fn remove_document(self, path: &NodePath) -> Result<Option<Key>> {
+        let seen = self.hierarchy.kept(path);
+        let node = self.existing(path)?;
+        if seen.is_some_and(|seen| !node.is_like(&seen)) {
+            return Err(Error::new(
+                Kind::Stale,
+                "another program has replaced the node: look again before you remove it",
+            )
+            .at(path));
+        }
+        let key = match &node.state {
+            NodeState::Stored(document) => Some(document.key.clone()),
+            NodeState::Unreadable(key) => Some(key.clone()),
+            NodeState::Implicit | NodeState::Bare(_) | NodeState::Removed(_) => None,
+        };
+        if key.is_some() {
+            // A group above it without a document is a group only because of this node.
+            path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
+        }
+        let steps = match (&key, node.document()) {
+            (Some(_), Some(document)) => steps_to_erase(document)?,
+            _ => Vec::new(),
+        };
+        let intent = Intent::Documents(Documents {
+            path: path.clone(),
+            steps,
+            consolidated: None,
+            stage: None,
+        });
+        self.atomic().atomically(&intent, false, |taken| {
+            // Do this first, because it may need free space in the store.
+            self.copies().update_consolidated(path, None)?;
+            match (&key, node.document()) {
+                (Some(_), Some(document)) => self.hierarchy.documents.erase(document, taken),
+                (Some(key), None) => {
+                    self.hierarchy.store().write()?.erase_values(std::slice::from_ref(key))
+                }
+                (None, _) => Ok(()),
+            }
+        })?;
+        let state = NodeState::Removed(node.document().cloned());
+        let content = node.content.clone();
+        self.hierarchy.directories.insert(Node { path: path.clone(), state, content });
+        self.note_in_store(path)?;
+        self.hierarchy.invalidate(path);
+        Ok(key)
+    }
+
+    /// Forgets what is cached of the keys at and below `path`, because what the store has there now
+    /// decides over a removal.
+    pub fn look_again(self, path: &NodePath) -> Result<()> {
+        if let Some(list) = self.hierarchy.store().list() {
+            list.forget_below(&self.hierarchy.dialect_of(path).children_prefix(path)?);
+            list.forget_below(&self.hierarchy.dialect_of(path).chunk_prefix(path)?);
+            self.hierarchy.invalidate(path);
+        }
+        Ok(())
+    }
+
+    /// Removes the directory `path`, which looks empty, with everything that the store still has
+    /// below it: chunks outside the grid, and files that are never shown.
+    pub fn remove_directory(self, path: &NodePath) -> Result<()> {
+        let write = self.hierarchy.store().write()?;
+        let chunks = self.hierarchy.dialect().chunk_prefix(path)?;
+        let nodes = self.hierarchy.dialect().children_prefix(path)?;
+        path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
+        let node = self.existing(path)?;
+        if !node.is_bare() && !self.is_directory_as_group(path)? {
+            let detail = "another program has just made a node here";
+            return Err(Error::new(Kind::NotEmpty, detail).at(path));
+        }
+        let remove = |taken: &Taken| -> Result<()> {
+            // Programs that read only the copies must not find a node whose chunks are missing.
+            self.copies().update_consolidated(path, None)?;
+            if let Some(document) = node.stored() {
+                self.hierarchy.documents.erase(document, taken)?;
+            }
+            write.erase_prefix(&chunks)?;
+            if nodes != chunks {
+                write.erase_prefix(&nodes)?;
+            }
+            Ok(())
+        };
+        let removed = if node.stored().is_some() || self.atomic().holds_values(path)? {
+            self.atomic().atomically(&Intent::Remove(path.clone()), true, remove)
+        } else {
+            remove(&Taken::default())
+        };
+        removed.inspect_err(|_| self.restore_directory(&node))?;
+        drop(self.hierarchy.directories.take_below(path));
+        self.hierarchy.directories.forget_groups_below(path);
+        self.hierarchy.forms.forget_below(path);
+        self.hierarchy.invalidate_below(path);
+        Ok(())
+    }
+
+    /// Keeps the directory `path` from becoming a group by itself.
+    pub fn keep_plain_directory(self, path: &NodePath) -> Result<()> {
+        let content = self.existing(path)?.remembered();
+        self.hierarchy.directories.insert(Node {
+            path: path.clone(),
+            state: NodeState::Removed(None),
+            content,
+        });
+        self.note_in_store(path)?;
+        self.hierarchy.invalidate(path);
+        Ok(())
+    }
+
+    /// Forgets the directories below `path`, because they now belong to an array.
+    pub fn forget_directories(self, path: &NodePath) {
+        drop(self.hierarchy.directories.take_below(path));
+        self.hierarchy.invalidate_below(path);
+    }
+
+    /// Restores a directory that looked empty, after its removal or replacement failed.
+    pub(super) fn restore_directory(self, node: &Node) {
+        let state = match &node.state {
+            NodeState::Removed(document) => NodeState::Removed(document.clone()),
+            NodeState::Bare(None) => NodeState::Bare(None),
+            // Best effort: otherwise it becomes a group after a while.
+            NodeState::Bare(Some(document)) | NodeState::Stored(document) => {
+                NodeState::Bare(self.put_back_document(document, &node.path).ok())
+            }
+            NodeState::Unreadable(_) | NodeState::Implicit => return,
+        };
+        let (path, content) = (node.path.clone(), node.content.clone());
+        self.hierarchy.invalidate(&path);
+        self.hierarchy.directories.insert(Node { path, state, content });
+    }
+
+    fn put_back_document(self, document: &Document, path: &NodePath) -> Result<Document> {
+        if self.hierarchy.documents.is_current(document)? {
+            return Ok(document.clone());
+        }
+        let document = self.put_group(path)?;
+        self.copies().update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
+        Ok(document)
+    }
+}

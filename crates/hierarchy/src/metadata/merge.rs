@@ -1,0 +1,653 @@
+//! A program changes metadata by rewriting the shown metadata file. This module applies its changes
+//! to the stored one.
+//!
+//! It compares the written metadata file with the one last shown, and applies the differences,
+//! member by member and attribute by attribute; everything else keeps its stored spelling. A change
+//! that would alter the meaning of stored chunks fails.
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value, json};
+
+use super::codecs::{self, Elements};
+use super::conventions::{self, DIMENSIONS, FILL, OME};
+use super::dialect::Dialect;
+use super::members::{dimension_names, lengths, may_be_ignored, named};
+use super::model::{Array, Node, NodeKind};
+use super::policy;
+use super::shown::ShownChunks;
+use super::types::{Endian, data_type};
+use super::{draft, n5, rectilinear, skim, v2, v3};
+use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_codec::CodecSpec;
+use zarrfs_codec::dtype::{FillValue, integer};
+use zarrfs_codec::json::Object;
+use zarrfs_codec::json::{self, Change, NewValue, Text, describe, same, same_and_of_one_type};
+
+/// The changes of a metadata file. Nothing by default.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Edit {
+    /// Attributes to set, or to remove if there is no value.
+    pub attributes: Vec<(String, Option<Value>)>,
+    /// The new shape of an array, of the same rank.
+    pub shape: Option<Vec<u64>>,
+    /// The shape that the writer saw; empty if any stored shape becomes the new one.
+    pub shape_before: Vec<u64>,
+    /// The new names of an array's dimensions; an empty list removes them.
+    pub dimension_names: Option<Vec<Option<String>>>,
+    /// Whether a group gets consolidated metadata, which zarrfs generates from the stored metadata.
+    pub consolidated: Option<bool>,
+    /// Other members to set or to remove.
+    pub members: Vec<(String, Option<Value>)>,
+    /// Whether the array has no chunks yet, so that its fill value may change.
+    pub has_no_chunks: bool,
+}
+
+impl Edit {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the edit of a single attribute.
+    pub fn attribute(name: &str, value: Option<Value>) -> Self {
+        Self { attributes: vec![(name.to_owned(), value)], ..Self::default() }
+    }
+}
+
+/// Members of shown metadata files that are compared separately, or that have no meaning.
+const COMPARED: [&str; 13] = [
+    "zarr_format",
+    "node_type",
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "fill_value",
+    "codecs",
+    "attributes",
+    "dimension_names",
+    "storage_transformers",
+    "consolidated_metadata",
+    v3::NUMPY_DTYPE,
+];
+
+/// Returns the changes in `new`, which a program wrote, against `base`, the metadata file last
+/// shown for `node`, which has these chunk `files` if it is an array.
+///
+/// Compares the meaning of members, because a library omits defaults, adds empty members and spells
+/// numbers its own way. Consolidated metadata only request that zarrfs generates them; their
+/// contents are ignored.
+pub fn diff(base: &str, new: &[u8], node: &Node, files: &ShownChunks) -> Result<Edit> {
+    let base = json::parse_object(base.as_bytes()).map_err(|error| as_invalid(&error))?;
+    let new = json::parse_object(new).map_err(|error| as_invalid(&error))?;
+    let mut edit = Edit { attributes: attributes(&base, &new)?, ..Edit::default() };
+    let format = new.get("zarr_format").and_then(Value::as_number);
+    if format.and_then(|number| integer(number.as_str())) != Some(3) {
+        return refused("zarr_format", new.get("zarr_format"), "it must be 3 in this mount");
+    }
+    let kind = match node {
+        Node::Group(_) => "group",
+        Node::Array(_) => "array",
+    };
+    if new.get("node_type").is_some_and(|found| found != kind) {
+        let advice = "remove the node and create it again";
+        return refused("node_type", new.get("node_type"), advice);
+    }
+    if let Node::Group(group) = node {
+        let member = "consolidated_metadata";
+        let kept = match (base.get(member), new.get(member)) {
+            (Some(base), Some(new)) => same(base, new),
+            (None, None) => true,
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        let wanted = v3::is_consolidated(&new);
+        let had = group.consolidated || v3::is_consolidated(&base);
+        edit.consolidated = (!kept && (wanted || had)).then_some(wanted);
+    }
+    if let Node::Array(array) = node {
+        check_unchanged(&base, &new, array, files)?;
+        if let Some((before, now)) = shape(&base, &new, array)? {
+            (edit.shape_before, edit.shape) = (before, Some(now));
+        }
+        edit.dimension_names = names(&base, &new, array)?;
+    }
+    edit.members = members(&base, &new)?;
+    Ok(edit)
+}
+
+/// Whether chunks of the array that one metadata file describes are chunks of that in the other:
+/// they have the same elements, lengths and number of dimensions. True if one of the two is not
+/// understood.
+pub fn have_like_chunks(one: &[u8], other: &[u8]) -> bool {
+    let (Ok(Node::Array(one)), Ok(Node::Array(other))) =
+        (v3::lower(one).node, v3::lower(other).node)
+    else {
+        return true;
+    };
+    let of = |array: &Array| (array.dtype.clone(), array.chunk_shape.clone(), array.shape.len());
+    of(&one) == of(&other) && one.rectilinear.is_some() == other.rectilinear.is_some()
+}
+
+/// Whether two metadata files, as the mount shows them, may describe one node at two times: its
+/// kind, and of an array all that gives its chunks their meaning, and the number of dimensions, are
+/// the same.
+pub fn describe_one_node(one: &[u8], other: &[u8]) -> bool {
+    // A program spells values in its own way: `""` for bytes of zeros.
+    let array = |text| match v3::lower(text).node {
+        Ok(Node::Array(array)) => Some(array),
+        Ok(Node::Group(_)) | Err(_) => None,
+    };
+    if let (Some(one), Some(other)) = (array(one), array(other)) {
+        return one.means_same(&other);
+    }
+    let (Ok(one), Ok(other)) = (json::parse_object(one), json::parse_object(other)) else {
+        return false;
+    };
+    let are_same = |member: &str| match (one.get(member), other.get(member)) {
+        (Some(one), Some(other)) => same(one, other),
+        (None, None) => true,
+        (None, Some(_)) | (Some(_), None) => false,
+    };
+    let rank = |document: &Object| document.get("shape").and_then(Value::as_array).map(Vec::len);
+    let members = [
+        "node_type",
+        "data_type",
+        "fill_value",
+        "chunk_grid",
+        "chunk_key_encoding",
+        "codecs",
+        "storage_transformers",
+    ];
+    members.into_iter().all(are_same) && rank(&one) == rank(&other)
+}
+
+fn as_invalid(error: &Error) -> Error {
+    Error::invalid(error.detail().to_owned())
+}
+
+fn refused<T>(member: &str, value: Option<&Value>, advice: &str) -> Result<T> {
+    let Some(value) = value else {
+        return Err(Error::invalid(format!("{member} cannot be left out: {advice}")));
+    };
+    let text = value.to_string();
+    // A short object is printed completely, so that the user sees which number is wrong.
+    let value = if value.is_object() && text.len() <= 200 { text } else { describe(value) };
+    Err(Error::invalid(format!("{member} cannot become {value}: {advice}")))
+}
+
+/// Fails for changes that would give the stored chunks another meaning.
+fn check_unchanged(base: &Object, new: &Object, array: &Array, files: &ShownChunks) -> Result<()> {
+    let unless = |member: &str, means_same: bool, advice: &str| {
+        let kept = match (base.get(member), new.get(member)) {
+            (Some(base), Some(new)) => same(base, new),
+            (None, None) => true,
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        if kept || means_same { Ok(()) } else { refused(member, new.get(member), advice) }
+    };
+    let convert = "chunks that are stored would be misread; remove the array and create it again, or make a \
+                   changed copy with `zarrfs convert`";
+    let dtype = new.get("data_type").and_then(|value| data_type(value).ok());
+    unless("data_type", dtype.is_some_and(|(dtype, _)| dtype == array.dtype), convert)?;
+    unless("chunk_grid", is_grid(new.get("chunk_grid"), array, &files.chunk_shape), convert)?;
+    unless(
+        "chunk_key_encoding",
+        v3::key_encoding(new.get("chunk_key_encoding"), &Value::Null)
+            .is_ok_and(|keys| keys == files.keys),
+        "names of chunks stay as they are; remove the array and create it again",
+    )?;
+    unless(
+        "codecs",
+        new.get("codecs").is_some_and(|codecs| are_codecs(codecs, array, files)),
+        &format!(
+            "the chunk files have the codecs {}; remove the array and create it again, or make a \
+             changed copy with `zarrfs convert`",
+            describe(&files.codecs.iter().map(CodecSpec::to_json).collect())
+        ),
+    )?;
+    unless(
+        "fill_value",
+        new.get("fill_value").is_some_and(|fill| is_fill(fill, array)),
+        "missing chunks would change their values; create a new array",
+    )?;
+    let transformers = new.get("storage_transformers").unwrap_or(&Value::Null);
+    let none = transformers.is_null() || transformers.as_array().is_some_and(Vec::is_empty);
+    unless("storage_transformers", none, "no storage transformer is supported")
+}
+
+/// Whether `grid` is that of the shown chunk files.
+fn is_grid(grid: Option<&Value>, array: &Array, shown_chunk_shape: &[u64]) -> bool {
+    match (grid.and_then(named), &array.rectilinear) {
+        (Some(("regular", found)), None) => {
+            let chunk_shape = found.get("chunk_shape").and_then(|lens| lengths(lens, "").ok());
+            chunk_shape.is_some_and(|lens| lens == shown_chunk_shape)
+        }
+        (Some((rectilinear::NAME, found)), Some(runs)) => {
+            rectilinear::parse(found, array.shape.len()).is_ok_and(|found| found == *runs)
+        }
+        _ => false,
+    }
+}
+
+/// Whether `codecs` are those of the shown chunk files.
+fn are_codecs(codecs: &Value, array: &Array, files: &ShownChunks) -> bool {
+    let elements =
+        Elements { rank: array.shape.len(), dtype: array.dtype.clone(), endian: Endian::Little };
+    let canonical = |list| {
+        let list = codecs::canonical(codecs::named(list), &elements)?;
+        Ok(list.into_iter().map(policy::completed).collect::<Vec<_>>())
+    };
+    let new = codecs::list(Some(codecs)).and_then(canonical);
+    let shown = canonical(files.codecs.clone());
+    let is_plain = |list: &[CodecSpec]| codecs::is_plain(list, &array.dtype);
+    codecs.is_array()
+        && new.is_ok_and(|new| {
+            shown.is_ok_and(|shown| new == shown || (is_plain(&new) && is_plain(&shown)))
+        })
+}
+
+fn is_fill(value: &Value, array: &Array) -> bool {
+    let fill = FillValue::parse(value, &array.dtype);
+    fill.is_ok_and(|fill| fill.item(&array.dtype) == array.fill.item(&array.dtype))
+}
+
+/// Returns the shape that a writer saw and its new one, if they differ.
+fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<(Vec<u64>, Vec<u64>)>> {
+    let of = |document: &Object| {
+        lengths(document.get("shape").unwrap_or(&Value::Null), "shape")
+            .map_err(|error| as_invalid(&error))
+    };
+    let found = of(new)?;
+    if found.len() != array.shape.len() {
+        return refused("shape", new.get("shape"), "the number of dimensions cannot change");
+    }
+    let before = of(base)?;
+    Ok((found != before).then_some((before, found)))
+}
+
+/// Returns the new names of dimensions if they change. A list of nulls counts as no list.
+fn names(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<Option<String>>>> {
+    let of = |document: &Object| -> Result<Vec<Option<String>>> {
+        let value = document.get("dimension_names").unwrap_or(&Value::Null);
+        let names =
+            dimension_names(value, array.shape.len()).map_err(|error| as_invalid(&error))?;
+        Ok(if names.iter().all(Option::is_none) { Vec::new() } else { names })
+    };
+    let found = of(new)?;
+    // An array without dimensions may have an empty list of names or none.
+    let says = |document: &Object| document.get("dimension_names").is_some_and(Value::is_array);
+    let says_none = array.shape.is_empty() && says(new) && !says(base);
+    Ok((says_none || found != of(base)?).then_some(found))
+}
+
+fn attributes(base: &Object, new: &Object) -> Result<Vec<(String, Option<Value>)>> {
+    let none = Map::new();
+    let members = |document: &Object| match document.get("attributes") {
+        None | Some(Value::Null) => Ok(none.clone()),
+        Some(Value::Object(members)) => Ok(members.clone()),
+        Some(other) => refused("attributes", Some(other), "an object is needed"),
+    };
+    Ok(changes(&members(base)?, &members(new)?))
+}
+
+/// Returns changes of members that neither Zarr nor the mount knows. They must be ignorable.
+fn members(base: &Object, new: &Object) -> Result<Vec<(String, Option<Value>)>> {
+    let other = |document: &Object| -> Object {
+        let unknown = |(name, _): &(&String, &Value)| !COMPARED.contains(&name.as_str());
+        document.iter().filter(unknown).map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    let changes = changes(&other(base), &other(new));
+    let strange = changes.iter().find(|(_, value)| !value.as_ref().is_none_or(may_be_ignored));
+    match strange {
+        Some((name, _)) => Err(Error::invalid(format!(
+            "member {name:?} is not known: it needs \"must_understand\": false"
+        ))),
+        None => Ok(changes),
+    }
+}
+
+/// Returns the members to set and to remove to change `base` to `new`.
+fn changes(base: &Object, new: &Object) -> Vec<(String, Option<Value>)> {
+    let set = new
+        .iter()
+        .filter(|(name, value)| {
+            !base.get(*name).is_some_and(|base| same_and_of_one_type(base, value))
+        })
+        .map(|(name, value)| (name.clone(), Some(value.clone())));
+    let removed = base.keys().filter(|name| !new.contains_key(*name));
+    set.chain(removed.map(|name| (name.clone(), None))).collect()
+}
+
+impl Dialect {
+    /// Applies `edit` to a stored metadata file, in the spelling of the dialect. All other bytes
+    /// stay. Fails if the result could not be read.
+    pub fn edit(&self, kind: NodeKind, stored: &str, edit: &Edit) -> Result<String> {
+        let mut text = Text::parse(stored.as_bytes())?;
+        let document = json::parse_object(&skim::without_copies(stored.as_bytes()))?;
+        self.apply(&mut text, &document, kind, edit)?;
+        let edited = text.into_string();
+        if self.lower(Some(kind), stored.as_bytes()).node.is_ok() {
+            self.lower(Some(kind), edited.as_bytes()).node.map_err(|error| as_invalid(&error))?;
+        }
+        Ok(edited)
+    }
+
+    /// Edits `text`, the string of `document`.
+    fn apply(&self, text: &mut Text, document: &Object, kind: NodeKind, edit: &Edit) -> Result<()> {
+        if kind == NodeKind::Array {
+            self.check_names(document, edit)?;
+        }
+        self.put_attributes(text, document, kind, edit)?;
+        if let Some(shape) = &edit.shape {
+            match self {
+                Self::N5 => {
+                    let reversed = |shape: &[u64]| shape.iter().rev().copied().collect::<Vec<_>>();
+                    let (before, new) = (reversed(&edit.shape_before), reversed(shape));
+                    put_shape(text, document, "dimensions", &before, &new)?;
+                }
+                _ => put_shape(text, document, "shape", &edit.shape_before, shape)?,
+            }
+        }
+        if let Some(names) = &edit.dimension_names {
+            let attribute: Option<&[&str]> = match self {
+                Self::Draft(_) if document.contains_key("dimension_names") => None,
+                Self::Draft(_) | Self::V2 => Some(&["attributes", DIMENSIONS]),
+                Self::N5 => Some(&[DIMENSIONS]),
+                Self::V3 | Self::D2023_02 => None,
+            };
+            if rank_of(document) == Some(0) {
+                put(text, attribute.unwrap_or(&["dimension_names"]), Some(&json!([])))?;
+            } else if let Some(path) = attribute {
+                put(text, path, all_named(names)?.as_ref())?;
+            } else {
+                let value = (!names.is_empty()).then(|| json!(names));
+                put(text, &["dimension_names"], value.as_ref())?;
+            }
+        }
+        if let Some((name, _)) = edit.members.first().filter(|_| *self == Self::N5) {
+            return Err(Error::invalid(format!("N5 cannot store the member {name:?}")));
+        }
+        text.edit(&[], &changes_of(&edit.members))?;
+        if edit.consolidated == Some(false) {
+            text.remove(&["consolidated_metadata"])?;
+        }
+        Ok(())
+    }
+
+    /// Fails if the names of dimensions and the attribute `_ARRAY_DIMENSIONS` would need the same
+    /// place with different contents. Nothing may be lost of either.
+    fn check_names(&self, document: &Object, edit: &Edit) -> Result<()> {
+        let (attributes, lengths) = match self {
+            Self::V3 | Self::D2023_02 => return Ok(()),
+            Self::Draft(_) if document.contains_key("dimension_names") => return Ok(()),
+            Self::N5 => (Some(document), "dimensions"),
+            Self::Draft(_) | Self::V2 => {
+                (document.get("attributes").and_then(Value::as_object), "shape")
+            }
+        };
+        let rank = document.get(lengths).and_then(Value::as_array).map_or(0, Vec::len);
+        let stored = attributes.and_then(|attributes| attributes.get(DIMENSIONS));
+        let names_in = |value: &Value| conventions::names_of(value, rank);
+        let written = edit.attributes.iter().rfind(|(name, _)| name == DIMENSIONS);
+        let names = match &edit.dimension_names {
+            Some(names) => Some(names.clone()).filter(|names| !names.is_empty()),
+            None => stored.and_then(names_in),
+        };
+        let attribute = match written {
+            Some((_, value)) => value.as_ref(),
+            None => stored.filter(|value| names_in(value).is_none()),
+        };
+        match (names, attribute) {
+            (Some(names), Some(value)) if names_in(value).as_ref() != Some(&names) => {
+                Err(Error::invalid(format!(
+                    "the attribute {DIMENSIONS} cannot be {}: this dialect keeps the names of dimensions {} in it; \
+                     change dimension_names instead",
+                    describe(value),
+                    json!(names)
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Changes the attributes in one pass: a metadata file of some megabytes may have thousands.
+    fn put_attributes(
+        &self,
+        text: &mut Text,
+        document: &Object,
+        kind: NodeKind,
+        edit: &Edit,
+    ) -> Result<()> {
+        let is_array = kind == NodeKind::Array;
+        let attributes = &edit.attributes;
+        match self {
+            Self::V2 => {
+                let is_named = is_array && is_named(document, edit);
+                if is_named && !self::is_named(document, &Edit::default()) {
+                    keep_unmasked(text, document, edit)?;
+                }
+                let meaning = Conventions { is_named, may_refill: edit.has_no_chunks };
+                let mut changed = Vec::with_capacity(attributes.len());
+                for (name, value) in attributes {
+                    put_v2_attribute(text, &mut changed, document, meaning, name, value.as_ref())?;
+                }
+                text.edit(&["attributes"], &changes_of(&changed))
+            }
+            Self::N5 => {
+                attributes.iter().try_for_each(|(name, _)| check_n5_attribute(name))?;
+                text.edit(&[], &changes_of(attributes))
+            }
+            Self::V3 | Self::D2023_02 | Self::Draft(_) => {
+                if is_array && matches!(self, Self::Draft(_)) {
+                    let check = |(name, value): &Changed| {
+                        check_draft_attribute(document, name, value.as_ref())
+                    };
+                    attributes.iter().try_for_each(check)?;
+                }
+                text.edit(&["attributes"], &changes_of(attributes))
+            }
+        }
+    }
+}
+
+/// A member to set, or to remove if there is no value.
+type Changed = (String, Option<Value>);
+
+/// Returns changes of the text of a metadata file.
+fn changes_of(members: &[Changed]) -> Vec<Change<'_>> {
+    let members = members.iter();
+    members.map(|(name, value)| (name.as_str(), value.as_ref().map(NewValue::Value))).collect()
+}
+
+fn rank_of(document: &Object) -> Option<usize> {
+    document.get("shape").and_then(Value::as_array).map(Vec::len)
+}
+
+/// Whether the dimensions of an array have names after the edit.
+fn is_named(document: &Object, edit: &Edit) -> bool {
+    let rank = rank_of(document);
+    let stored = || {
+        let written = edit.attributes.iter().rfind(|(name, _)| name == DIMENSIONS);
+        let names = match written {
+            Some((_, value)) => value.as_ref(),
+            None => document.get("attributes").and_then(|attributes| attributes.get(DIMENSIONS)),
+        };
+        names.zip(rank).is_some_and(|(names, rank)| conventions::names_of(names, rank).is_some())
+    };
+    edit.dimension_names.as_ref().map_or_else(stored, |names| !names.is_empty() || rank == Some(0))
+}
+
+/// Keeps elements that equal the fill value from being masked because the dimensions get names, in
+/// an array that has no `_FillValue`.
+fn keep_unmasked(text: &mut Text, document: &Object, edit: &Edit) -> Result<()> {
+    let stored = document.get("attributes").and_then(|attributes| attributes.get(FILL));
+    let written = edit.attributes.iter().any(|(name, value)| name == FILL && value.is_some());
+    let Ok((dtype, fill)) = v2::masked_by(document) else { return Ok(()) };
+    let is_harmless = !fill.is_defined() || conventions::is_masked_by_itself(&fill, &dtype);
+    if written || stored.is_some() || is_harmless {
+        return Ok(());
+    }
+    if fill.item(&dtype).iter().all(|byte| *byte == 0) {
+        // Missing chunks still read as zero.
+        return text.set(&["fill_value"], &Value::Null);
+    }
+    Err(Error::invalid(format!(
+        "dimensions cannot get names in Zarr 2 while the fill value is {}: xarray would mask the elements that \
+         equal it; set _FillValue, too, if they are missing data",
+        fill.to_json(&dtype)
+    )))
+}
+
+/// The conventions for attributes of an array.
+#[derive(Debug, Clone, Copy)]
+struct Conventions {
+    /// Whether the dimensions of the array have names: then xarray masks its fill value.
+    is_named: bool,
+    /// Whether the fill value may change.
+    may_refill: bool,
+}
+
+/// Adds the changes that set an attribute of Zarr 3 in the form of Zarr 2 ("conventions").
+fn put_v2_attribute(
+    text: &mut Text,
+    changed: &mut Vec<Changed>,
+    document: &Object,
+    meaning: Conventions,
+    name: &str,
+    value: Option<&Value>,
+) -> Result<()> {
+    let has_ome = document.get("attributes").is_some_and(|stored| stored.get(OME).is_some());
+    if name == OME && !has_ome {
+        let new = value.map(conventions::ome_to_v2);
+        // Attributes that are not OME-Zarr 0.5 stay unchanged.
+        if let Some(members) = new.unwrap_or_else(|| Some(Object::new())) {
+            let gone = conventions::ome_members().iter().filter(|old| !members.contains_key(**old));
+            changed.extend(gone.map(|old| ((*old).to_owned(), None)));
+            changed.extend(members.into_iter().map(|(name, value)| (name, Some(value))));
+            return Ok(());
+        }
+    }
+    if name == FILL && meaning.is_named {
+        let (dtype, fill) = v2::masked_by(document)?;
+        let decoded = |value: &Value| {
+            conventions::decoded_fill(value, &dtype).ok_or_else(|| {
+                Error::invalid(format!(
+                    "_FillValue {} is not a valid {} in the form of xarray: in Zarr 3, numbers of \
+                     floats are the base64 of 8 bytes",
+                    describe(value),
+                    dtype.name()
+                ))
+            })
+        };
+        let new = value.map(decoded).transpose()?;
+        return match new {
+            Some(new) if new == fill => Ok(()),
+            // The program that sets it may have the array open, and leave out chunks of zeros.
+            new if !fill.is_defined() => {
+                let value = new.map(|new| v2::fill_to_json(&new, &dtype, &Endian::Little));
+                changed.push((FILL.to_owned(), value.transpose()?));
+                Ok(())
+            }
+            Some(new) if meaning.may_refill => {
+                changed.push((FILL.to_owned(), None));
+                text.set(&["fill_value"], &v2::stored_fill(document, &new)?)
+            }
+            _ => Err(Error::invalid(
+                "_FillValue cannot change: it is the fill value of an array in Zarr 2, so \
+                 missing chunks would change their values",
+            )),
+        };
+    }
+    changed.push((name.to_owned(), value.cloned()));
+    Ok(())
+}
+
+/// Fails for an attribute with a name that N5 uses: attributes are beside the members of N5.
+fn check_n5_attribute(name: &str) -> Result<()> {
+    if n5::MEMBERS.contains(&name) {
+        return Err(Error::invalid(format!(
+            "the attribute {name:?} is a member of N5 itself: give it another name"
+        )));
+    }
+    Ok(())
+}
+
+fn put(text: &mut Text, path: &[&str], value: Option<&Value>) -> Result<()> {
+    match value {
+        Some(value) => text.set(path, value),
+        None => text.remove(path),
+    }
+}
+
+/// Sets the lengths that change. `before` is the shape that the writer saw.
+fn put_shape(
+    text: &mut Text,
+    document: &Object,
+    member: &str,
+    before: &[u64],
+    shape: &[u64],
+) -> Result<()> {
+    let stored = lengths(document.get(member).unwrap_or(&Value::Null), member)?;
+    if stored.len() != shape.len() {
+        return Err(Error::invalid(format!(
+            "shape cannot become {shape:?}: the number of dimensions cannot change"
+        )));
+    }
+    for (index, (old, new)) in stored.iter().zip(shape).enumerate() {
+        let new = merged_length(*before.get(index).unwrap_or(old), *new, *old)
+            .ok_or_else(|| changed_by_others(before, &stored))?;
+        if *old != new {
+            text.set_item(&[member], index, &json!(new))?;
+        }
+    }
+    Ok(())
+}
+
+/// Merges the new length of a dimension with the stored one; `before` is the length that the writer
+/// saw. If two programs have made it shorter, it becomes the shorter one. `None` if one has made it
+/// longer since another has changed it: a program that appends writes behind the length that it
+/// saw, where another one may have appended by now.
+fn merged_length(before: u64, new: u64, stored: u64) -> Option<u64> {
+    match (new.cmp(&before), stored.cmp(&before)) {
+        (Ordering::Equal, _) => Some(stored),
+        (_, Ordering::Equal) => Some(new),
+        (Ordering::Less, Ordering::Less) => Some(new.min(stored)),
+        _ => None,
+    }
+}
+
+/// Returns the error of a writer that does not know the stored shape.
+fn changed_by_others(before: &[u64], stored: &[u64]) -> Error {
+    let detail = format!(
+        "another program has changed the shape from {before:?} to {stored:?} since the metadata \
+         was read: open the array again"
+    );
+    Error::new(Kind::Os(libc::ESTALE), detail)
+}
+
+/// Returns the attribute with the names of dimensions. Fails if only some have names.
+fn all_named(names: &[Option<String>]) -> Result<Option<Value>> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let all: Option<Vec<_>> = names.iter().map(Option::as_deref).collect();
+    all.map(|all| Some(json!(all))).ok_or_else(|| {
+        Error::invalid("dimension_names need a name for every dimension in this dialect")
+    })
+}
+
+/// Fails for an attribute that would add filters to existing chunks, or remove theirs.
+fn check_draft_attribute(document: &Object, name: &str, value: Option<&Value>) -> Result<()> {
+    let stored = document.get("attributes").and_then(|attributes| attributes.get(name));
+    let filters = stored.is_some_and(draft::are_filters) || value.is_some_and(draft::are_filters);
+    if name == draft::FILTERS && filters {
+        return Err(Error::invalid(
+            "the attribute \"filters\" holds the codecs of arrays in the 2020 draft: it cannot be set",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Moves and empties directories of any depth.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, OFlags, renameat, unlinkat};
+use rustix::io::Errno;
+
+use zarrfs_base::error::{Error, Result};
+use zarrfs_base::sys::{self, Dir, Links};
+
+/// The most nested directories to keep open.
+const MAX_LEVELS: usize = 64;
+
+/// Opens a directory, but no link to one.
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
+
+/// Renames `name`, as a whole if possible. If the new name is a directory that is not empty, moves
+/// the entries one by one.
+pub(super) fn move_tree(dir: &OwnedFd, name: &CStr, to_dir: &OwnedFd, to: &CStr) -> Result<()> {
+    move_level(dir, name, to_dir, to, 0)
+}
+
+fn move_level(dir: &OwnedFd, name: &CStr, to_dir: &OwnedFd, to: &CStr, level: usize) -> Result<()> {
+    match renameat(dir, name, to_dir, to) {
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+        renamed => return Ok(renamed?),
+    }
+    if level >= MAX_LEVELS {
+        return Err(Error::too_large(format!(
+            "directories nested more than {MAX_LEVELS} deep, in two places"
+        )));
+    }
+    let below = sys::open_beneath(dir, name, DIRECTORY, Links::Refuse)?;
+    let to_below = sys::open_beneath(to_dir, to, DIRECTORY, Links::Refuse)?;
+    let mut names = Vec::new();
+    for entry in Dir::new(below.try_clone()?)? {
+        names.push(entry?.file_name().to_owned());
+    }
+    for entry in names {
+        move_level(&below, &entry, &to_below, &entry, level + 1)?;
+    }
+    Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Whether a directory, or one below it, has a name that is not UTF-8. Directories that lie too
+/// deep to be looked at count as such.
+pub(super) fn has_names_without_key(fd: OwnedFd) -> Result<bool> {
+    let mut levels = vec![Level::new(fd, CString::default())?];
+    loop {
+        let count = levels.len();
+        let Some(level) = levels.last_mut() else { return Ok(false) };
+        let Some(entry) = level.entries.next() else {
+            levels.pop();
+            continue;
+        };
+        let name = entry?.file_name().to_owned();
+        if name.to_str().is_err() {
+            return Ok(true);
+        }
+        match sys::open_beneath(&level.dir, &name, DIRECTORY, Links::Refuse) {
+            Ok(_) if count >= MAX_LEVELS => return Ok(true),
+            Ok(below) => levels.push(Level::new(below, name)?),
+            Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Removes everything in a directory.
+pub(super) fn empty(fd: OwnedFd) -> Result<()> {
+    let top = fd;
+    let mut number = 0_u64;
+    loop {
+        let before = number;
+        empty_levels(&top, &mut number)?;
+        if number == before {
+            return Ok(());
+        }
+    }
+}
+
+/// A directory that is being walked or emptied.
+struct Level {
+    entries: Dir,
+    dir: OwnedFd,
+    /// Its name in its parent.
+    name: CString,
+}
+
+impl Level {
+    fn new(dir: OwnedFd, name: CString) -> Result<Self> {
+        let again = sys::open_beneath(&dir, c".", DIRECTORY, Links::Refuse)?;
+        Ok(Self { entries: Dir::new(again)?, dir, name })
+    }
+}
+
+/// Removes everything in `top`. Directories that lie too deep are moved into `top` under numbered
+/// names, for the next pass.
+fn empty_levels(top: &OwnedFd, number: &mut u64) -> Result<()> {
+    let mut levels = vec![Level::new(top.try_clone()?, CString::default())?];
+    loop {
+        let count = levels.len();
+        let Some(level) = levels.last_mut() else { return Ok(()) };
+        let Some(entry) = level.entries.next() else {
+            let name = std::mem::take(&mut level.name);
+            levels.pop();
+            if let Some(above) = levels.last() {
+                unlinkat(&above.dir, &name, AtFlags::REMOVEDIR)?;
+            }
+            continue;
+        };
+        let name = entry?.file_name().to_owned();
+        match sys::open_beneath(&level.dir, &name, DIRECTORY, Links::Refuse) {
+            Ok(_) if count >= MAX_LEVELS => put_up(level, &name, top, number)?,
+            Ok(below) => levels.push(Level::new(below, name)?),
+            Err(_) => unlinkat(&level.dir, &name, AtFlags::empty())?,
+        }
+    }
+}
+
+fn put_up(level: &Level, name: &CStr, top: &OwnedFd, number: &mut u64) -> Result<()> {
+    loop {
+        *number = number.saturating_add(1);
+        let new = CString::new(format!(".zarrfs-deep-{number}"))
+            .map_err(|_| Error::invalid("the name contains a NUL byte"))?;
+        match renameat(&level.dir, name, top, &new) {
+            // The name is taken.
+            Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
+            renamed => return Ok(renamed?),
+        }
+    }
+}

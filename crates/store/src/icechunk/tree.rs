@@ -1,0 +1,404 @@
+//! The keys of a snapshot: a `zarr.json` for each node, and the chunks of its arrays
+//! (`t2m/c/0/3`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::file::{self, Id, max_len, unpack};
+use super::manifest::Manifest;
+use super::snapshot::{ArrayOfSnapshot, Snapshot};
+use crate::refs::{Reference, Target, version_of};
+use crate::{ByteRange, Entry, Key, Store, Value};
+use zarrfs_base::bounded::{Bounded, Limits};
+use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::resources;
+
+/// The name of a node's metadata file.
+pub(super) const DOCUMENT: &str = "zarr.json";
+
+/// The first component of a chunk's key, below the array.
+const CHUNKS: &str = "c";
+
+/// Returns the most bytes of the manifests in memory.
+fn manifests_len() -> u64 {
+    resources::within_memory(256 << 20, 8)
+}
+
+/// How many manifests are read at the same time, and how many bytes of each at first: a longer one
+/// is then read by itself.
+const TOGETHER: usize = 32;
+fn first_len() -> u64 {
+    resources::within_memory(8 << 20, 256)
+}
+
+/// The most bytes of the lists of manifests of arrays in memory, or one.
+const ARRAYS_LEN: u64 = 64 << 20;
+
+/// The manifests of a repository that were read.
+#[derive(Debug)]
+pub(super) struct Manifests {
+    own: Store,
+    /// A leaf lock.
+    slots: Mutex<Bounded<Id, Arc<Slot>>>,
+}
+
+/// The place of a manifest in memory. Its lock is held while one thread reads the manifest.
+type Slot = Mutex<Option<Arc<Manifest>>>;
+
+impl Manifests {
+    /// Returns the manifests of the repository in `own`.
+    pub fn new(own: Store) -> Self {
+        Self { own, slots: Mutex::new(Bounded::new(Limits::bytes(manifests_len()))) }
+    }
+
+    /// Returns a manifest that was read already, unless it is being read.
+    fn known(&self, id: Id) -> Option<Arc<Manifest>> {
+        let slot = self.slots.lock().peek(&id).cloned()?;
+        let manifest = slot.try_lock()?;
+        manifest.clone()
+    }
+
+    /// Calls `visit` with each of these manifests. Only a few are in memory beside those that are
+    /// kept: an array may have any number.
+    fn each(
+        &self,
+        ids: impl IntoIterator<Item = Id>,
+        mut visit: impl FnMut(Id, &Manifest) -> Result<()>,
+    ) -> Result<()> {
+        let mut left: BTreeSet<Id> = ids.into_iter().collect();
+        while !left.is_empty() {
+            let ids: Vec<Id> = left.iter().copied().take(TOGETHER).collect();
+            for (id, manifest) in self.get(&ids)? {
+                left.remove(&id);
+                visit(id, &manifest).at(format!("manifests/{id}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns some of these manifests, at least the first, whose IDs are sorted. Reads those that
+    /// are not in memory with one call of the store.
+    fn get(&self, ids: &[Id]) -> Result<Vec<(Id, Arc<Manifest>)>> {
+        let slots: Vec<(Id, Arc<Slot>)> = {
+            let mut table = self.slots.lock();
+            ids.iter().map(|id| (*id, Arc::clone(table.get_or_insert(*id, Arc::default)))).collect()
+        };
+        // All threads lock them in the order of their IDs.
+        let mut held: Vec<(Id, MutexGuard<'_, Option<Arc<Manifest>>>)> =
+            slots.iter().map(|(id, slot)| (*id, slot.lock())).collect();
+        let missing = held.iter().filter(|(_, manifest)| manifest.is_none());
+        let ranges: Vec<(Key, ByteRange)> = missing
+            .map(|(id, _)| {
+                Ok((Key::parse(&format!("manifests/{id}"))?, ByteRange::first(first_len())))
+            })
+            .collect::<Result<_>>()?;
+        let mut values = match ranges.as_slice() {
+            [] => Vec::new(),
+            ranges => self.own.read().get_partial_values(ranges)?,
+        }
+        .into_iter();
+        let (mut keys, mut len) = (ranges.iter(), 0_u64);
+        let limit = manifests_len();
+        for (id, slot) in held.iter_mut().filter(|(_, manifest)| manifest.is_none()) {
+            let (value, key) = (values.next().flatten(), keys.next().map(|(key, _)| key));
+            // A few bytes can be decompressed as many.
+            if len > limit {
+                break;
+            }
+            let key = key.ok_or_else(Error::not_found)?;
+            let manifest = self.whole(*id, key, value)?;
+            len = len.saturating_add(manifest.len());
+            **slot = Some(Arc::new(manifest));
+        }
+        let manifest = |(id, slot): &(Id, MutexGuard<'_, Option<Arc<Manifest>>>)| {
+            slot.as_ref().map(|manifest| (*id, Arc::clone(manifest)))
+        };
+        let found: Vec<(Id, Arc<Manifest>)> = held.iter().filter_map(manifest).collect();
+        drop(held);
+        self.note_lens(&found);
+        Ok(found)
+    }
+
+    /// Returns the manifest `id`, which `key` names and whose first bytes are `value`.
+    fn whole(&self, id: Id, key: &Key, value: Option<Value>) -> Result<Manifest> {
+        let mut value = value.ok_or_else(|| missing_file(key))?;
+        if value.stat.len > first_len() {
+            value = self.own.get(key, max_len())?.ok_or_else(|| missing_file(key))?;
+        }
+        Manifest::parse(unpack(&value.bytes, file::Kind::Manifest).at(key)?, id).at(key)
+    }
+
+    fn note_lens(&self, found: &[(Id, Arc<Manifest>)]) {
+        let mut evicted = Vec::new();
+        let mut slots = self.slots.lock();
+        for (id, manifest) in found {
+            evicted.extend(slots.set_len(id, manifest.len()));
+        }
+        drop(slots);
+        drop(evicted);
+    }
+}
+
+/// Returns the error that a file of the repository is missing.
+pub(super) fn missing_file(key: &Key) -> Error {
+    let detail = "this file of the Icechunk repository is missing; it may have been removed as \
+                  garbage because no branch or tag needs it";
+    Error::corrupt(detail).at(key)
+}
+
+/// The value that a key names.
+#[derive(Debug, PartialEq, Eq)]
+enum Named<'k> {
+    /// The metadata file of a node.
+    Document(&'k str),
+    /// A chunk of an array, or the first indices of some.
+    Chunk(&'k str, Vec<u32>),
+    /// Nothing.
+    Other,
+}
+
+fn parse(key: &str) -> Named<'_> {
+    if key == DOCUMENT {
+        return Named::Document("");
+    }
+    if let Some(path) = key.strip_suffix(DOCUMENT).and_then(|it| it.strip_suffix('/')) {
+        return Named::Document(path);
+    }
+    let (mut rest, mut indices) = (key, Vec::new());
+    loop {
+        let (above, name) = rest.rsplit_once('/').unwrap_or(("", rest));
+        if name == CHUNKS {
+            indices.reverse();
+            return Named::Chunk(above, indices);
+        }
+        match name.parse::<u32>() {
+            // There is one spelling of each index.
+            Ok(index) if !above.is_empty() && index.to_string() == name => indices.push(index),
+            _ => return Named::Other,
+        }
+        rest = above;
+    }
+}
+
+/// A snapshot, with the manifests of its repository.
+#[derive(Debug)]
+pub(super) struct Tree {
+    snapshot: Snapshot,
+    manifests: Arc<Manifests>,
+    /// Arrays by their paths, with their lists of manifests. A leaf lock.
+    arrays: Mutex<Bounded<String, Arc<ArrayOfSnapshot>>>,
+}
+
+/// A chunk that is asked for.
+struct Wanted {
+    array: Arc<ArrayOfSnapshot>,
+    indices: Vec<u32>,
+}
+
+impl Wanted {
+    /// Returns the manifests that may have the chunk.
+    fn manifests(&self) -> impl Iterator<Item = Id> {
+        let of_chunk = self.array.manifests.iter().filter(|it| it.may_have(&self.indices));
+        of_chunk.map(|manifest| manifest.id)
+    }
+}
+
+impl Tree {
+    /// Returns the tree of a snapshot.
+    pub fn new(snapshot: Snapshot, manifests: Arc<Manifests>) -> Self {
+        let arrays =
+            Mutex::new(Bounded::new(Limits::bytes(resources::within_memory(ARRAYS_LEN, 16))));
+        Self { snapshot, manifests, arrays }
+    }
+
+    /// Returns the snapshot.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    fn document(&self, path: &str) -> Result<Option<Reference>> {
+        let Some(text) = self.snapshot.document(path)? else { return Ok(None) };
+        let len = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        let version = version_of(&text, 0, len);
+        let target = Target::Inline(text);
+        Ok(Some(Reference { target, version, modified: self.snapshot.time }))
+    }
+
+    /// Returns the array at a path.
+    fn array(&self, path: &str) -> Result<Option<Arc<ArrayOfSnapshot>>> {
+        let path = path.to_owned();
+        if let Some(array) = self.arrays.lock().get(&path) {
+            return Ok(Some(Arc::clone(array)));
+        }
+        let Some(array) = self.snapshot.array(&path)?.map(Arc::new) else { return Ok(None) };
+        let evicted = self.arrays.lock().put(path, Arc::clone(&array), array.len());
+        drop(evicted);
+        Ok(Some(array))
+    }
+
+    /// Returns the reference of a chunk in a manifest.
+    fn chunk(&self, wanted: &Wanted, manifest: &Manifest) -> Result<Option<Reference>> {
+        match manifest.chunks(wanted.array.id)? {
+            Some(chunks) => chunks.find(&wanted.indices, self.snapshot.time),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the chunks that some of `keys` mean, with the indices of these.
+    fn wanted(&self, keys: &[&str]) -> Result<BTreeMap<usize, Wanted>> {
+        let mut wanted = BTreeMap::new();
+        for (at, key) in keys.iter().enumerate() {
+            let Named::Chunk(path, indices) = parse(key) else { continue };
+            let array = self.array(path)?;
+            if let Some(array) = array.filter(|array| array.rank == indices.len()) {
+                wanted.insert(at, Wanted { array, indices });
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Returns the reference of each key.
+    pub fn find(&self, keys: &[&str]) -> Result<Vec<Option<Reference>>> {
+        let wanted = self.wanted(keys)?;
+        let mut of_manifest: BTreeMap<Id, Vec<usize>> = BTreeMap::new();
+        for (at, wanted) in &wanted {
+            wanted.manifests().for_each(|id| of_manifest.entry(id).or_default().push(*at));
+        }
+        let mut chunks: BTreeMap<usize, Reference> = BTreeMap::new();
+        self.manifests.each(of_manifest.keys().copied(), |id, manifest| {
+            for at in of_manifest.get(&id).into_iter().flatten() {
+                if let Some(wanted) = wanted.get(at).filter(|_| !chunks.contains_key(at)) {
+                    chunks.extend(self.chunk(wanted, manifest)?.map(|found| (*at, found)));
+                }
+            }
+            Ok(())
+        })?;
+        let find = |(at, key): (usize, &&str)| match parse(key) {
+            Named::Document(path) => self.document(path).at(key),
+            Named::Chunk(..) => Ok(chunks.remove(&at)),
+            Named::Other => Ok(None),
+        };
+        keys.iter().enumerate().map(find).collect()
+    }
+
+    /// Returns the references of the keys that are in memory.
+    pub fn known(&self, key: &str) -> Option<Reference> {
+        // An error is reported when the value is read.
+        match parse(key) {
+            Named::Document(path) => self.document(path).ok()?,
+            Named::Chunk(..) => {
+                let chunk = self.wanted(&[key]).ok()?.remove(&0)?;
+                let mut known = chunk.manifests().filter_map(|id| self.manifests.known(id));
+                known.find_map(|manifest| self.chunk(&chunk, &manifest).ok()?)
+            }
+            Named::Other => None,
+        }
+    }
+
+    /// Lists the entries directly below a path; none if there is nothing.
+    pub fn list(&self, path: &str) -> Result<Vec<Entry>> {
+        if let Named::Chunk(above, first) = parse(path)
+            && let Some(array) = self.array(above)?
+        {
+            return self.chunks_below(&array, &first);
+        }
+        let mut entries = Vec::new();
+        if self.snapshot.document(path)?.is_some() {
+            entries.push(Entry::Key(DOCUMENT.to_owned()));
+        }
+        if let Some(array) = self.array(path)? {
+            if array.rank > 0 {
+                let any = !array.manifests.is_empty();
+                entries.extend(any.then(|| Entry::Prefix(CHUNKS.to_owned())));
+            } else {
+                let chunk = if path.is_empty() { CHUNKS } else { &format!("{path}/{CHUNKS}") };
+                let found = self.find(&[chunk])?.pop().flatten();
+                entries.extend(found.map(|_| Entry::Key(CHUNKS.to_owned())));
+            }
+            return Ok(entries);
+        }
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let children = self.snapshot.children(&prefix);
+        entries.extend(children.map(|name| Entry::Prefix(name.to_owned())));
+        Ok(entries)
+    }
+
+    /// Lists the next indices of chunks that begin with `first`.
+    fn chunks_below(&self, array: &ArrayOfSnapshot, first: &[u32]) -> Result<Vec<Entry>> {
+        if first.len() >= array.rank {
+            return Ok(Vec::new());
+        }
+        let of_prefix = array.manifests.iter().filter(|manifest| manifest.may_have(first));
+        let mut found = BTreeMap::new();
+        self.manifests.each(of_prefix.map(|manifest| manifest.id), |_, manifest| {
+            if let Some(chunks) = manifest.chunks(array.id)? {
+                found.extend(chunks.next_indices(first)?);
+            }
+            Ok(())
+        })?;
+        let is_last = first.len().saturating_add(1) == array.rank;
+        // A chunk with more or fewer indices than the array has dimensions is none.
+        let found = found.into_iter().filter(|(_, ends_here)| *ends_here == is_last);
+        let entry = |(index, _): (u32, bool)| {
+            if is_last { Entry::Key(index.to_string()) } else { Entry::Prefix(index.to_string()) }
+        };
+        Ok(found.map(entry).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Condition;
+    use crate::counting::CountingStore;
+
+    #[test]
+    fn manifests_are_read_a_few_at_a_time() {
+        let mut file = "ICE🧊CHUNK".as_bytes().to_vec();
+        file.resize(36, b' ');
+        // Version, kind and compression; the position of the root, its vtable with one field, and
+        // how far before the root that is. The field, the ID of the manifest, follows.
+        file.extend([2, 2, 0, 12, 0, 0, 0, 6, 0, 16, 0, 4, 0, 0, 0, 8, 0, 0, 0]);
+        let (own, counting) = CountingStore::new();
+        let ids: Vec<Id> = (0..40).map(|number| Id([number; 12])).collect();
+        for id in &ids {
+            let key = Key::parse(&format!("manifests/{id}")).expect("valid");
+            let pieces = [bytes::Bytes::from([&file[..], &id.0].concat()).into()];
+            own.write().expect("writable").set(&key, &pieces, Condition::Always).expect("set");
+        }
+        let manifests = Manifests::new(own);
+        counting.take();
+        for gets in [2, 0] {
+            let mut visited = Vec::new();
+            let visit = |id: Id, _: &Manifest| {
+                visited.push(id);
+                Ok(())
+            };
+            manifests.each(ids.iter().copied().rev(), visit).expect("read");
+            assert_eq!((visited, counting.take().gets), (ids.clone(), gets));
+        }
+    }
+
+    #[test]
+    fn a_key_means_a_metadata_file_or_a_chunk() {
+        assert_eq!(parse("zarr.json"), Named::Document(""));
+        assert_eq!(parse("a/b/zarr.json"), Named::Document("a/b"));
+        assert_eq!(parse("c"), Named::Chunk("", vec![]));
+        assert_eq!(parse("a/c/0/12"), Named::Chunk("a", vec![0, 12]));
+        assert_eq!(parse("a/c/c/7"), Named::Chunk("a/c", vec![7]));
+        for other in [
+            "a",
+            "a/0",
+            "a/c/01",
+            "a/c/+1",
+            "a/c/-1",
+            "a/c/4294967296",
+            "a/zarr.jsonx",
+            "xzarr.json",
+        ] {
+            assert_eq!(parse(other), Named::Other, "{other}");
+        }
+    }
+}
