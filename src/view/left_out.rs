@@ -1,5 +1,5 @@
-//! What a file lacks or has in another form, because its format cannot hold it: nodes below a
-//! group, and properties of nodes. `.zarrfs/views` and `zarrfs info` print the list.
+//! The list of what a file lacks or has in another form, because its format cannot hold it: nodes
+//! below a group, and properties of nodes. `.zarrfs/views` and `zarrfs info` print the list.
 
 use crate::error::{Error, Word};
 use crate::metadata::NodePath;

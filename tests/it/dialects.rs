@@ -453,7 +453,7 @@ fn metadata_of_zarr_2_are_refused_in_a_node_of_zarr_3_that_has_content() {
         fs::write(mount.at(node).join("zarr.json"), document).unwrap();
     }
     mount.remount(&[]);
-    mount.expect("this node has the metadata file of Zarr 3");
+    mount.expect("this mount shows the node as Zarr 3");
     let before = mount.stored();
     for node in ["g", "g/a"] {
         for name in [".zgroup", ".zarray", ".zattrs", ".zmetadata"] {
@@ -466,7 +466,7 @@ fn metadata_of_zarr_2_are_refused_in_a_node_of_zarr_3_that_has_content() {
             fs::remove_file(&scratch).unwrap();
         }
     }
-    assert!(mount.errors().contains("this node has the metadata file of Zarr 3"));
+    assert!(mount.errors().contains("this mount shows the node as Zarr 3"));
     mount.unmount();
     assert_eq!(mount.stored(), before);
 }

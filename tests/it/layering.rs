@@ -43,7 +43,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ),
     (
         "hierarchy",
-        &["error", "limits", "json", "bounded", "resources", "store", "metadata", "array"],
+        &["error", "limits", "json", "dtype", "bounded", "resources", "store", "metadata", "array"],
     ),
     (
         "cache",

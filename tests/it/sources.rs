@@ -15,11 +15,11 @@ pub struct Source {
     pub lines: Vec<(usize, String)>,
 }
 
-/// The members whose root is a module of the program, and those whose modules are.
+/// The members. The program exports the root of some as a module, and the modules of the others.
 pub const MEMBERS: [(&str, Option<&str>); 4] =
     [("base", None), ("codec", Some("codec")), ("store", Some("store")), ("hierarchy", None)];
 
-/// The modules that the program exports beside the root of their member, which is a module, too.
+/// Modules of the former that the program exports beside the root, with the name of that.
 pub const BESIDE: [(&str, &str); 4] =
     [("store", "backing"), ("codec", "dtype"), ("codec", "json"), ("codec", "shard")];
 
@@ -28,14 +28,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The directory of the sources of each member, and the module that its root is.
+/// The directory with the sources of each member, and its root if that is a module.
 pub fn members() -> Vec<(PathBuf, Option<&'static str>)> {
     let of_member =
         |(name, module): (&str, _)| (root().join("crates").join(name).join("src"), module);
     [(root().join("src"), None)].into_iter().chain(MEMBERS.map(of_member)).collect()
 }
 
-/// The module of the program that `module` of a member is, both as paths of files below `src`.
+/// The path below `src` that a file of a member would have if all members were one.
 pub fn module_of_program(of_root: Option<&str>, module: &str) -> String {
     let first = module.split(['/', '.']).next().unwrap_or_default();
     match of_root {
@@ -65,7 +65,7 @@ pub fn files() -> Vec<(PathBuf, String)> {
     named
 }
 
-/// The text of a source with the paths that it would have if all members were one.
+/// The text of a source as it would be if all members were one.
 pub fn in_program(file: &Path, text: &str) -> String {
     let member = members().into_iter().find(|(src, _)| file.starts_with(src));
     let own = member.and_then(|(_, of_root)| of_root);

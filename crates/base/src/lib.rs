@@ -1,4 +1,4 @@
-//! What the parts of zarrfs share. Nothing here knows Zarr.
+//! The parts that all members of zarrfs share. Nothing here knows Zarr.
 //!
 //! The modules form a line: each imports only those before it (`tests/it/layering.rs`):
 //!

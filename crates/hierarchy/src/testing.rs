@@ -1,8 +1,8 @@
-//! What several tests need.
+//! Helpers of several tests.
 
 use std::fmt::Debug;
 
-/// Returns values that have no `==` in a form that an assertion can compare.
+/// Returns values without `==` as text, which an assertion can compare.
 pub(crate) fn text(values: &impl Debug) -> String {
     format!("{values:?}")
 }

@@ -81,7 +81,7 @@ mod xml;
 pub mod zip;
 
 #[cfg(test)]
-extern crate self as zarrfs_store; // What is in testing/ names it so, here and in other crates.
+extern crate self as zarrfs_store; // The files in testing/ use this name, here and in other crates.
 
 use std::fmt;
 use std::os::fd::OwnedFd;

@@ -1,5 +1,5 @@
-//! What the store gets if a program removes a chunk of an array whose shown fill value is another
-//! than the stored one.
+//! The chunk that the store gets if a program removes one of an array whose shown fill value is
+//! another than the stored one.
 //!
 //! To that program, a missing chunk has the fill value that `.zarray` shows: zarr-python removes a
 //! chunk that equals it, instead of storing it. The store would then have another value there, so

@@ -157,7 +157,8 @@ impl ViewWriter {
 
     /// Returns a function that changes chunks of a view, for a caller that prevents moves. After a
     /// truncation all bytes will probably be written, so a chunk is read only if that turns out
-    /// wrong. What a program has not changed since it read the array stays as the store has it.
+    /// wrong. Elements that a program has not changed since it read the array stay as they are
+    /// stored.
     fn change_in_view(&self, moves: u64, is_cut: bool, by: Thread) -> Box<ChangeChunk<'_>> {
         // `/proc` is read only where it matters.
         let by = by.filter(|_| self.chunks.shows_old_chunks());

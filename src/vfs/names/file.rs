@@ -166,7 +166,7 @@ impl File {
     /// Records a write that failed.
     pub fn note_failed_write(&mut self, error: &Error) {
         self.has_failed_write = true;
-        // What was changed before in a chunk that was there is complete by itself.
+        // Changes of a stored chunk before it are complete by themselves.
         if let Content::Unstored(unstored) = &mut self.content
             && error.kind() == Kind::TooLarge
             && unstored.base.is_none()

@@ -94,16 +94,16 @@ impl Places {
             self.core.hierarchy.forms.change(path, |form| form.is_zarr2 = is_zarr2);
             return Ok(());
         }
-        let why = "this node has the metadata file of Zarr 3: remove the node first, or mount with \
-                   --as zarr2";
+        let why = "this mount shows the node as Zarr 3: write zarr.json, remove the node first, or \
+                   mount with --as zarr2";
         if is_zarr2 && !self.has_metadata_of_zarr2(path)? {
             return refused(&Place::Node(path.clone()), name, why).map(drop);
         }
         Ok(())
     }
 
-    /// Returns the group of Zarr 3 in whose directory a program creates a metadata file of Zarr 2,
-    /// if the group has nothing that could be lost: it may become one of Zarr 2.
+    /// Returns the group that becomes one of Zarr 2 if a program creates this file in its
+    /// directory: one of Zarr 3 without attributes, which loses nothing.
     pub fn gives_way(&self, directory: &Place, name: &str) -> Result<Option<NodePath>> {
         let (Place::Node(path), name) = self.translated(directory, name)? else { return Ok(None) };
         if !is_name_of_zarr2(&name)

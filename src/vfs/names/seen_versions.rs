@@ -2,8 +2,8 @@
 //!
 //! A mount shows a file of a server as it was up to `--metadata-ttl` ago. A program that changes
 //! one element or one line reads the whole file and writes all of it again, so with an old file it
-//! would undo what another program has stored before. What a program writes or removes that has
-//! read the file within that time is therefore compared with the store, once.
+//! would undo what another program has stored before. If a program writes or removes a file that it
+//! has read within that time, the file is therefore compared with the store, once.
 
 use std::time::{Duration, Instant};
 

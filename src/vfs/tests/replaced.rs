@@ -301,7 +301,7 @@ impl Pair {
         }
     }
 
-    /// What the mount does, and what may change by it.
+    /// Takes a step in the mount, and notes which changes it may make.
     fn mine(&mut self, step: &Step) {
         let before = self.place.values();
         let (stored, shown) = (self.place.text("a/zarr.json"), self.shown("a").ok());

@@ -175,7 +175,7 @@ impl Xattrs {
                 r#"not JSON: a string needs quotes, in addition to those that setfattr removes: -v '"\"K\""'"#;
             Error::invalid(detail).at(format!("{path}: {name}"))
         })?;
-        // What the program sees, and what the store has now.
+        // The node as the program sees it, and as it is stored now.
         let seen = self.core.hierarchy.existing(&path)?;
         let node = self.core.hierarchy.changes().existing(&path)?;
         let is_there = node.attributes().is_some_and(|all| all.contains_key(&attribute));

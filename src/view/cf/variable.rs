@@ -71,7 +71,7 @@ pub(crate) struct Variable<'s> {
     pub data: Data,
     /// The array.
     pub source: Source<'s>,
-    /// What the variable has in another form than the array.
+    /// The properties that the variable has in another form than the array.
     pub changes: Vec<String>,
 }
 

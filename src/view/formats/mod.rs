@@ -37,7 +37,7 @@ pub enum Nodes {
     All,
 }
 
-/// What a format says about a node, beside the elements.
+/// How much a format says about a node, beside the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Says {
     /// Attributes and names. Its file lists those that it has in another form or not at all.

@@ -1,7 +1,7 @@
 //! System calls that need more than one line, or that neither the standard library nor rustix has:
 //! the only unsafe code here. Callers use rustix directly for the others.
 //!
-//! Callers are the directory store, the files of passthrough, `vfs::authors` and the command.
+//! The directory store, passthrough, `vfs::authors` and the command call it.
 #![expect(unsafe_code, reason = "this module is where it is allowed")]
 
 mod append;

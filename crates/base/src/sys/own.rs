@@ -2,9 +2,9 @@
 //!
 //! A path is opened name by name. Each directory on the way must belong to this user or to root,
 //! and others may write to it only if its sticky bit keeps them from renaming what is not theirs. A
-//! symbolic link is followed only if it belongs to this user or to root. What was checked is then
-//! held by its descriptor, and everything below it is opened, made and removed through that, so it
-//! does not matter what becomes of the path.
+//! symbolic link is followed only if it belongs to this user or to root. The directory is then held
+//! by its descriptor, and everything below it is opened, made and removed through that, so it does
+//! not matter what becomes of the path.
 //!
 //! A directory of ours is marked with a file that only zarrfs makes. One without the mark is
 //! the user's own, and nothing in it is touched.

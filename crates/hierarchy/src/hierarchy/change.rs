@@ -80,8 +80,8 @@ impl Changes<'_> {
         Ok(())
     }
 
-    /// Makes a group whose document was removed a directory that was just made: it becomes a group
-    /// again, or the node whose document a program creates in it.
+    /// Takes the directory of a group whose document was removed for one that was just made. It
+    /// becomes a group again after a while, or the node whose document a program creates in it.
     pub fn await_metadata(self, path: &NodePath) {
         self.hierarchy.directories.touch(path);
         self.hierarchy.directories.insert(Node::bare(path.clone(), None));

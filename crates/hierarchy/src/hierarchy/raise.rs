@@ -14,6 +14,7 @@ use crate::metadata::{
     Dialect, NewDocument, NodeKind, NodePath, Policy, Shards, join, model, split, wanted,
 };
 use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_codec::dtype::DType;
 use zarrfs_codec::json::{foreign, parse_object};
 use zarrfs_store::Key;
 
@@ -170,7 +171,7 @@ impl Hierarchy {
         };
         let stored = std::str::from_utf8(&document.text).map(foreign::shown);
         let Ok(stored) = stored else { return Ok(raised) };
-        let is_number_of_strings = old.model().dtype.name() == "string"
+        let is_number_of_strings = old.model().dtype == DType::String
             && parse_object(stored.as_bytes())?.get("fill_value").is_some_and(Value::is_number);
         let says_more = !old.model().fill.is_defined()
             || !new.model().fill.is_defined()

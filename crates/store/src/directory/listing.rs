@@ -43,7 +43,7 @@ pub(super) struct Found {
     is_circle: bool,
 }
 
-/// What a name leads to.
+/// The file or directory to which a name leads.
 struct Target {
     /// Its type; unknown if it cannot be opened.
     kind: FileType,

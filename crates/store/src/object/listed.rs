@@ -27,7 +27,7 @@ pub(super) fn is_request(query: &str) -> bool {
 /// The first elements of pages of S3 and Google, and of Azure.
 const PAGES: [&str; 2] = ["ListBucketResult", "EnumerationResults"];
 
-/// What the lists below the root of a store leave out.
+/// The names that lists below the root of a store leave out.
 #[derive(Debug, Clone)]
 pub(super) struct LeftOut {
     root: Prefix,

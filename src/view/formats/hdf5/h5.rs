@@ -18,7 +18,7 @@ use crate::view::left_out::LeftOut;
 use crate::view::parts::View;
 use crate::view::source::{Children, Source};
 
-/// What a file does not have, and the node that it is of.
+/// The list of properties that a file lacks, and its node.
 struct Lacks<'p> {
     top: &'p NodePath,
     list: LeftOut,

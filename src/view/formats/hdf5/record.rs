@@ -24,7 +24,7 @@ pub(super) enum Piece {
     Whole,
 }
 
-/// What the values in the heap are to readers.
+/// The values in the heap, as readers take them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Values {
     /// Strings in UTF-8.

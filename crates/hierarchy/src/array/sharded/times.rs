@@ -57,7 +57,7 @@ impl Times {
     }
 }
 
-/// What was changed in a shard.
+/// A change of a shard.
 #[derive(Debug)]
 pub(super) struct Changed {
     /// The stat of the shard before, `None` if all of its chunks were replaced.
