@@ -48,6 +48,9 @@ DESELECTED = {
         test_store/*::test_set[*-zarr.json]
         test_store/*::test_set_many
     """,
+    "writes the metadata of a Zarr 2 array into an array of Zarr 3, which the mount refuses": """
+        test_api.py::test_v2_and_v3_exist_at_same_path[local]
+    """,
     "expects consolidated metadata that are not true any more: the mount keeps them true": """
         test_metadata/test_consolidated.py::TestConsolidated::test_use_consolidated_false[3]
         test_metadata/test_consolidated.py::TestConsolidated::test_use_consolidated_for_children_members
