@@ -266,6 +266,27 @@ impl Text {
         Ok(())
     }
 
+    /// Sorts the members of the object at `path` by the keys of their names. Does nothing if there
+    /// is no object.
+    pub fn sort_members<K: Ord>(&mut self, path: &[&str], key: impl Fn(&str) -> K) -> Result<()> {
+        let Some(object) = self.find(path)?.filter(|span| self.slice(span).starts_with('{')) else {
+            return Ok(());
+        };
+        let members = self.members(&object)?;
+        let mut sorted: Vec<&Member> = members.iter().collect();
+        sorted.sort_by_cached_key(|member| key(&member.key));
+        let mut text = String::with_capacity(self.0.len());
+        let mut from = 0;
+        for (place, member) in members.iter().zip(sorted) {
+            text.push_str(self.slice(&(from..place.key_start)));
+            text.push_str(self.slice(&(member.key_start..member.value.end)));
+            from = place.value.end;
+        }
+        text.push_str(self.slice(&(from..self.0.len())));
+        self.0 = text;
+        Ok(())
+    }
+
     /// Returns the place of the value at `path`.
     fn find(&self, path: &[&str]) -> Result<Option<Range<usize>>> {
         let mut object = self.root();

@@ -14,6 +14,10 @@
 //! group without a metadata file is copied as an empty group, because zarr-python fails if a group
 //! is missing.
 //!
+//! zarr-python 3 loses members of a group whose copies are not all together among those of their
+//! depth (`ConsolidatedMetadata._flat_to_nested`), so copies that were added are sorted where that
+//! is needed.
+//!
 //! In the drafts, metadata files contain no copies: a group's own file only records the request, in
 //! a member that no reader uses. Instead, zarr-python 2 stores copies of all metadata files of a
 //! hierarchy in one value, `meta/root/consolidated/.zmetadata`; if it exists, zarrfs keeps it up to
@@ -305,7 +309,13 @@ impl Dialect {
         if text.member(&["metadata"])?.is_none_or(|copies| copies == "null") {
             text.set(&["metadata"], &json!({}))?;
         }
-        text.edit(&["metadata"], &changes_of(&new))
+        text.edit(&["metadata"], &changes_of(&new))?;
+        match self {
+            Self::V2 => keep_groups_together(text, &["metadata"], |name| {
+                name.rsplit_once('/').map_or("", |(path, _)| path)
+            }),
+            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(()),
+        }
     }
 
     /// Returns the names that copies of the node at `path` may have.
@@ -358,7 +368,35 @@ fn set_copies(text: &mut Text, documents: &[(String, String)]) -> Result<()> {
         known.insert(relative.clone());
         new.push((relative.clone(), copy));
     }
-    text.edit(&METADATA, &changes_of(&new))
+    text.edit(&METADATA, &changes_of(&new))?;
+    keep_groups_together(text, &METADATA, |name| name)
+}
+
+/// Sorts the copies at `at` if those of a group's members are not all together. `path_of` returns
+/// the path of the node from the name of a copy.
+fn keep_groups_together(text: &mut Text, at: &[&str], path_of: fn(&str) -> &str) -> Result<()> {
+    let copies = text.texts(at)?;
+    if are_groups_together(copies.iter().map(|(name, _)| path_of(name))) {
+        return Ok(());
+    }
+    drop(copies);
+    text.sort_members(at, |name| name.split('/').map(str::to_owned).collect::<Vec<_>>())
+}
+
+/// Whether the members of each group follow one another among the paths of their depth.
+fn are_groups_together<'p>(paths: impl Iterator<Item = &'p str>) -> bool {
+    let (mut seen, mut groups) = (HashSet::new(), HashSet::new());
+    let mut last: HashMap<usize, &str> = HashMap::new();
+    for path in paths {
+        let Some((group, _)) = path.rsplit_once('/').filter(|_| seen.insert(path)) else {
+            continue;
+        };
+        let before = last.insert(group.matches('/').count(), group);
+        if before != Some(group) && !groups.insert(group) {
+            return false;
+        }
+    }
+    true
 }
 
 fn changes_of(copies: &[(String, Text)]) -> Vec<Change<'_>> {

@@ -180,3 +180,41 @@ fn copies_that_no_library_could_read_are_refused() {
     assert_eq!(error.kind(), zarrfs_base::error::Kind::TooLarge);
     assert!(Dialect::V3.consolidate(GROUP, &[("a".to_owned(), "{".to_owned())]).is_err());
 }
+
+#[test]
+fn copies_of_the_members_of_a_group_stay_together_among_those_of_their_depth() {
+    let names = |text: &str, at: &[&str]| -> Vec<String> {
+        let text = Text::parse(text.as_bytes()).expect("JSON");
+        text.texts(at).expect("copies").into_iter().map(|(name, _)| name).collect()
+    };
+    // As zarr-python writes them: one depth after the other.
+    let group = r#"{"consolidated_metadata": {"kind": "inline", "metadata": {
+        "m": {}, "d": {}, "m/c": {}, "d/c": {}}}}"#;
+    let set = |text: &str, relative: &str| {
+        let set = Dialect::V3.set_consolidated(text, relative, Some("{}")).expect("set");
+        set.expect("it has consolidated metadata")
+    };
+    let last = set(group, "d/new");
+    assert_eq!(names(&last, &METADATA), ["m", "d", "m/c", "d/c", "d/new"], "it is right already");
+    let sorted = set(&last, "m/new");
+    assert_eq!(names(&sorted, &METADATA), ["d", "d/c", "d/new", "m", "m/c", "m/new"]);
+    assert!(
+        sorted.contains(
+            r#""metadata": {
+        "d": {}, "d/c": {}, "d/new": {}, "m""#
+        ),
+        "{sorted}"
+    );
+
+    let text = r#"{"metadata": {"d/.zgroup": {}, "d/c/.zarray": {}, "m/.zgroup": {},
+        "m/c/.zarray": {}}, "zarr_consolidated_format": 1}"#;
+    let path = NodePath::parse("d/new").expect("a path");
+    let key = Key::parse("d/new/.zarray").expect("a key");
+    let document = r#"{"zarr_format": 2, "attributes": {"a": 1}}"#;
+    let set = Dialect::V2.set_shared_copy(text, &NodePath::root(), &path, &key, Some(document));
+    let names = names(&set.expect("set"), &["metadata"]);
+    let new: Vec<_> = names.iter().map(String::as_str).filter(|name| name.contains('c')).collect();
+    assert_eq!(new, ["d/c/.zarray", "m/c/.zarray"]);
+    let at = |name: &str| names.iter().position(|found| found == name);
+    assert!(at("d/new/.zarray") > at("d/c/.zarray") && at("d/new/.zarray") < at("m/c/.zarray"));
+}
