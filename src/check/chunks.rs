@@ -128,6 +128,12 @@ impl Reader<'_> {
             let repair = Repair::Compact(place(&unit));
             self.find(&unit, Code::ShardUnused, reason, Some(repair));
         }
+        if unit.level == 0
+            && self.sample.is_none()
+            && let Err(error) = array.check_shard(&unit.coords)
+        {
+            self.report(&unit, code_of(&error, Code::Unreadable), &error);
+        }
         let is_inside = |slot: &usize| chunks.grid().contains(&chunks.in_slot(&unit.coords, *slot));
         let (inside, beyond): (Vec<usize>, Vec<usize>) = present.into_iter().partition(is_inside);
         if !beyond.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::chunks::code_of;
 use super::finding::{Code, Finding, Repair};
-use super::names::{is_like_chunk, leftover_of};
+use super::names::leftover_of;
 use super::nodes::Nodes;
 use super::options::Watch;
 use super::queue::{Queue, Unit};
@@ -17,6 +17,7 @@ use super::unlisted::{asked, keys_of};
 use crate::array::decode_key;
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
+use crate::hierarchy::is_like_chunk;
 use crate::limits;
 use crate::metadata::NodePath;
 use crate::store::directory::is_lock_of_key;

@@ -1,10 +1,7 @@
-//! Names of files that programs leave behind when they are killed, and names that look like chunks.
+//! Names of files that programs leave behind when they are killed.
 
-use crate::array::parse_index;
-
-/// The names of metadata files.
-const METADATA: [&str; 6] =
-    ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "attributes.json"];
+use crate::hierarchy::is_like_chunk;
+use crate::metadata::DOCUMENT_NAMES;
 
 /// The length of a UUID in hexadecimal digits.
 const UUID_LEN: usize = 32;
@@ -24,8 +21,9 @@ pub fn leftover_of(name: &str) -> Option<&'static str> {
         let (stem, uuid) = stem.rsplit_once('.')?;
         let is_uuid = uuid.len() == UUID_LEN && uuid.bytes().all(|byte| byte.is_ascii_hexdigit());
         // zarr-python 3 replaces the suffix of the name.
-        let is_cut =
-            METADATA.iter().any(|name| name.rsplit_once('.').is_some_and(|(cut, _)| cut == stem));
+        let is_cut = DOCUMENT_NAMES
+            .iter()
+            .any(|name| name.rsplit_once('.').is_some_and(|(cut, _)| cut == stem));
         return (is_uuid && (is_cut || is_ours(stem))).then_some("zarr-python");
     }
     let (stem, random) = name.strip_prefix('.')?.rsplit_once('.')?;
@@ -35,13 +33,7 @@ pub fn leftover_of(name: &str) -> Option<&'static str> {
 
 /// Whether a name is that of a metadata file or of a chunk.
 fn is_ours(name: &str) -> bool {
-    METADATA.contains(&name) || name == "c" || is_like_chunk(name)
-}
-
-/// Whether a name is like the last part of the key of a chunk: `0`, `0.12`, `c.0.1`, `c0`.
-pub fn is_like_chunk(name: &str) -> bool {
-    let rest = name.strip_prefix("c.").or_else(|| name.strip_prefix('c')).unwrap_or(name);
-    rest.split('.').all(|part| parse_index(part).is_some())
+    DOCUMENT_NAMES.contains(&name) || name == "c" || is_like_chunk(name)
 }
 
 #[cfg(test)]
@@ -60,16 +52,6 @@ mod tests {
         for name in ["zarr.json", "0.0", ".zattrs", ".zarray", "notes.txt", ".config.backup", ".x"]
         {
             assert_eq!(leftover_of(name), None, "{name}");
-        }
-    }
-
-    #[test]
-    fn names_of_chunks_have_indices_and_nothing_else() {
-        for name in ["0", "12", "0.0", "c.0.1", "c0", "c12"] {
-            assert!(is_like_chunk(name), "{name}");
-        }
-        for name in ["c", "zarr.json", "0.x", "01", "data", "1.", ""] {
-            assert!(!is_like_chunk(name), "{name}");
         }
     }
 }

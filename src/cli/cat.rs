@@ -6,6 +6,7 @@ use super::args::Cat;
 use super::failure::{Failure, failed};
 use super::{open, print, remote, size};
 use crate::cache::ChunkCache;
+use crate::hierarchy::Seen;
 use crate::resources;
 use crate::view::cut::Cut;
 use crate::view::{Elements, GetChunk, Source, View};
@@ -44,7 +45,8 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
         log::warn!("{shown}: left out: {line}");
     }
     write(&view, step, get)?;
-    match hierarchy.store().omissions().around([path.as_str()]).in_words() {
+    let seen = if cut.is_some() { Seen::Metadata } else { Seen::Values };
+    match hierarchy.not_seen(&[path], seen)?.in_words() {
         Some(why) => Err(failed(format!("{shown}: the file is incomplete: {why}"))),
         None => match view.left_out().unread() {
             0 => Ok(()),

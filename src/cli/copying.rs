@@ -17,6 +17,7 @@ use super::progress::Bar;
 use super::{print, remote, size};
 use crate::convert::{Mark, Plan, Watch};
 use crate::error::{Error, Result as Done, Word};
+use crate::hierarchy::Seen;
 use crate::metadata::NodePath;
 use crate::store::{NotSeen, Omissions};
 
@@ -199,8 +200,7 @@ pub fn left_behind(
     if tops.is_empty() {
         tops.push(source.path.clone());
     }
-    let omissions = source.hierarchy.store().omissions();
-    let not_seen = omissions.around(tops.iter().map(NodePath::as_str));
+    let not_seen = source.hierarchy.not_seen(&tops, Seen::Values)?;
     let unread = watch.unread.lock();
     // The record of an interrupted copy may have them, too.
     let others = not_seen.omissions.into_iter();

@@ -13,7 +13,7 @@ use crate::array::Array;
 use crate::cache::ChunkCache;
 use crate::codec::CodecSpec;
 use crate::dtype::to_float;
-use crate::hierarchy::{Content, Hierarchy, Node};
+use crate::hierarchy::{Content, Hierarchy, Node, Seen};
 use crate::json::Object;
 use crate::view::{Elements, FORMATS, GetChunk, Source, View};
 
@@ -52,7 +52,7 @@ pub fn facts(hierarchy: &Hierarchy, node: &Node, typed: &Path) -> Result<Object,
         Content::Array(array) => array_facts(array, &mut add)?,
     }
     view_facts(hierarchy, node, &mut add);
-    let not_seen = hierarchy.store().omissions().around([node.path().as_str()]);
+    let not_seen = hierarchy.not_seen(std::slice::from_ref(node.path()), Seen::Metadata)?;
     if !not_seen.is_nothing() {
         let lines: Vec<String> = not_seen.omissions.iter().map(ToString::to_string).collect();
         add("not_seen", json!(lines));

@@ -17,7 +17,7 @@ use super::terminal::{Style, Terminal};
 use super::wording::for_people;
 use super::{open, print, remote};
 use crate::array::Coords;
-use crate::hierarchy::{Hierarchy, Node};
+use crate::hierarchy::{Hierarchy, Node, Seen};
 use crate::json::Object;
 use crate::metadata::{NodeKind, NodePath, shown_attributes};
 use crate::printable::escaped;
@@ -26,7 +26,7 @@ use crate::printable::escaped;
 pub fn run(args: &Info) -> Result<(), Failure> {
     let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref(), &args.remote)?;
     describe_node(args, &hierarchy, &path)?;
-    match hierarchy.store().omissions().around([path.as_str()]).in_words() {
+    match hierarchy.not_seen(&[path], Seen::Metadata)?.in_words() {
         None => Ok(()),
         Some(why) => {
             Err(failed(format!("{}: not all is known of it: {why}", remote::typed(&args.source))))

@@ -25,15 +25,11 @@ use super::mounted;
 use super::open;
 use super::print;
 use crate::error::{At, Error, Kind};
-use crate::metadata::Dialect;
+use crate::metadata::{DOCUMENT_NAMES, Dialect};
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::zip::{Limits, Writer, Zip64, ZipStore};
 use crate::store::{ByteRange, Key, PRIVATE, Prefix, Store, WritableStore as _};
 use crate::sys::OwnDirectory;
-
-/// The names of metadata files, which come before all chunks.
-const METADATA: [&str; 6] =
-    ["zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata", "attributes.json"];
 
 /// The most bytes of a value to hold in memory.
 const PART_LEN: u64 = 8 << 20;
@@ -261,7 +257,7 @@ fn keys(store: &Store) -> Result<Vec<Key>, Error> {
 }
 
 fn in_archive(one: &Key, other: &Key) -> Ordering {
-    let rank = |key: &Key| METADATA.iter().position(|name| *name == key.name());
+    let rank = |key: &Key| DOCUMENT_NAMES.iter().position(|name| *name == key.name());
     let depth = |key: &Key| key.as_str().bytes().filter(|byte| *byte == b'/').count();
     match (rank(one), rank(other)) {
         (Some(first), Some(second)) => depth(one)

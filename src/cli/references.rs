@@ -11,7 +11,7 @@ use clap::CommandFactory as _;
 
 use super::failure::{Failure, failed};
 use super::remote::{self, Remote};
-use crate::metadata::NodePath;
+use crate::metadata::{DOCUMENT_NAMES, NodePath};
 use crate::resources;
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::refs::{Places, Spelling};
@@ -106,8 +106,7 @@ fn is_repository(dir: &Path) -> bool {
 
 /// Whether a file begins like references of kerchunk.
 fn is_in_json(path: &Path) -> bool {
-    let documents = ["zarr.json", ".zmetadata", ".zgroup", ".zarray", ".zattrs", "attributes.json"];
-    if path.file_name().is_some_and(|name| documents.iter().any(|it| name == *it)) {
+    if path.file_name().is_some_and(|name| DOCUMENT_NAMES.iter().any(|it| name == *it)) {
         return false;
     }
     // Opening a FIFO would block.

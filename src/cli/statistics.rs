@@ -96,8 +96,8 @@ pub fn facts(array: &Array, summary: &Summary, sample: Option<Sample>, packing: 
         }
         Some(Range::Floats(low, high)) => {
             let suffix = if is_complex(dtype) { "_absolute" } else { "" };
-            add(&format!("minimum{suffix}"), float(low, dtype));
-            add(&format!("maximum{suffix}"), float(high, dtype));
+            add(&format!("minimum{suffix}"), wide(low));
+            add(&format!("maximum{suffix}"), wide(high));
         }
         Some(Range::Lens(low, high)) => {
             add("shortest", json!(low));

@@ -13,7 +13,7 @@ use super::stored::{self, Stored};
 use super::terminal::{Style, Terminal};
 use super::{open, print, remote};
 use crate::error::{Error, Result as Found, Word};
-use crate::hierarchy::{Content, Hierarchy, Node, Visited};
+use crate::hierarchy::{Content, Hierarchy, Node, Seen, Visited};
 use crate::metadata::{NodeKind, NodePath};
 use crate::printable::escaped;
 
@@ -54,7 +54,7 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
         let _next = lines.print(&total)?;
     }
     lines.flush()?;
-    let not_seen = hierarchy.store().omissions().around([path.as_str()]);
+    let not_seen = hierarchy.not_seen(&[path], Seen::Metadata)?;
     let why = if drawn.is_whole { not_seen.in_words() } else { Some(drawn.why) };
     let why = why.or(look.unlisted).or_else(|| damage_of(&node).map(ToString::to_string));
     match why {

@@ -86,6 +86,9 @@ pub fn copy(
     if !watch.is_stopped() && options.state == TargetState::Doubtful && !needs_fill {
         work.erase_stale(watch)?;
     }
+    if options.verify == Verify::All {
+        work.check_shards(watch)?;
+    }
     if watch.is_stopped() {
         return Err(stopped());
     }
@@ -175,6 +178,24 @@ impl Work<'_> {
         if self.options.verify == Verify::All {
             for coords in &inner {
                 self.verify(coords)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the shards of the source with the checksums that their store has of them.
+    fn check_shards(&self, watch: &dyn Watch) -> Result<()> {
+        let Some(shards) = self.source().levels().first().filter(|_| self.source().is_sharded())
+        else {
+            return Ok(());
+        };
+        for shard in Arc::clone(shards).list()? {
+            if watch.is_stopped() {
+                break;
+            }
+            match shard.and_then(|shard| self.source().check_shard(&shard)) {
+                Err(error) if self.can_lack(&error) && watch.go_on_without(&error) => {}
+                checked => checked?,
             }
         }
         Ok(())

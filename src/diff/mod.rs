@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::array::Array;
 use crate::error::Result;
-use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Wanted};
+use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Seen, Wanted};
 use crate::json::parse_object;
 use crate::metadata::{FILL, NodeKind, NodePath, masks_nothing, shown_attribute};
 pub use options::{Difference, Largest, Options, Summary, ValueDifference, Watch};
@@ -77,8 +77,7 @@ fn not_seen(side: Side<'_>, options: &Options) -> Result<Option<String>> {
     } else {
         options.only.iter().map(|only| side.top.join(only.as_str())).collect::<Result<_>>()?
     };
-    let omissions = side.hierarchy.store().omissions();
-    Ok(omissions.around(tops.iter().map(NodePath::as_str)).in_words())
+    Ok(side.hierarchy.not_seen(&tops, Seen::Values)?.in_words())
 }
 
 /// Returns the chosen paths relative to the top, whose own path is empty.

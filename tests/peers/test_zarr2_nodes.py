@@ -207,3 +207,16 @@ def test_another_file_is_not_lost_when_it_gets_the_name_of_consolidated_metadata
         with pytest.raises(OSError):
             (m / "d/.zmetadata").mkdir()
         assert sorted(os.listdir(m / "d")) == ["other", "precious"]
+
+
+def test_a_scalar_whose_value_is_the_fill_value_keeps_it_when_it_is_moved_and_copied(mount, tmp_path):
+    with mount(tmp_path / "new", "--create", "--as", "zarr2", copy=False) as m:
+        for name, compressors in {"plain": None, "encoded": numcodecs.GZip()}.items():
+            options = {"dtype": "u1", "fill_value": 7, "zarr_format": 2, "compressors": compressors}
+            zarr.create_array(m / name, shape=(), chunks=(), **options)
+            os.rename(m / name, m / f"{name}-moved")
+            subprocess.run(["cp", "-r", m / f"{name}-moved", m / f"{name}-copied"], check=True)
+    for name in ("plain", "encoded"):
+        for which in ("moved", "copied"):
+            found = zarr.open_array(tmp_path / f"new/{name}-{which}", mode="r")
+            assert (found[()], found.fill_value) == (7, 7), f"{name}-{which}"

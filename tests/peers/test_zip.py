@@ -358,6 +358,37 @@ def test_conversions_to_archives_that_cannot_be_made_are_refused(tmp_path):
     assert os.listdir(tmp_path) == ["there.zip"]
 
 
+@pytest.mark.parametrize("bit", [1, 2, 32, 128])
+def test_a_wrong_bit_in_the_name_of_a_chunk_is_no_missing_chunk(tmp_path, bit):
+    zarr.create_array(tmp_path / "source/a", data=np.arange(1, 5), chunks=(2,))
+    run("convert", tmp_path / "source", tmp_path / "a.zip")
+    archive = bytearray((tmp_path / "a.zip").read_bytes())
+    archive[archive.rfind(b"a/c/0") + 2] ^= bit
+    (tmp_path / "a.zip").write_bytes(archive)
+    for words, code in {
+        ("check", "a.zip"): 3,
+        ("convert", "a.zip", "copy"): 1,
+        ("diff", "a.zip", "a.zip"): 2,
+        ("cat", "a.zip/a", "--as", "npy"): 1,
+    }.items():
+        done = subprocess.run([BIN, *words], cwd=tmp_path, capture_output=True, timeout=PATIENCE)
+        said = done.stdout + done.stderr
+        assert done.returncode == code and b"local header" in said, f"{words}: {done}"
+
+
+def test_a_wrong_bit_in_a_shard_without_checksums_is_found(tmp_path):
+    numbers = np.arange(64, dtype="i4").reshape(8, 8)
+    shards = {"chunks": (2, 2), "shards": (4, 4), "compressors": None}
+    zarr.create_array(tmp_path / "source", data=numbers, **shards)
+    run("convert", tmp_path / "source", tmp_path / "a.zip")
+    run("check", tmp_path / "a.zip")
+    archive = (tmp_path / "a.zip").read_bytes()
+    (tmp_path / "a.zip").write_bytes(archive.replace(numbers[:2, :2].tobytes(), bytes(15) + b"\1"))
+    for words, code in {("check", "a.zip"): 3, ("convert", "a.zip", "copy", "--verify"): 1}.items():
+        done = subprocess.run([BIN, *words], cwd=tmp_path, capture_output=True, timeout=PATIENCE)
+        assert done.returncode == code and b"CRC-32" in done.stdout + done.stderr, f"{words}: {done}"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_conversion_leaves_nothing(tmp_path, number):
     source = tmp_path / "source.zarr"

@@ -80,6 +80,14 @@ impl ReadableStore for Described {
         self.store.read().check_name(key)
     }
 
+    fn check_value(&self, key: &Key) -> Result<()> {
+        self.store.read().check_value(key)
+    }
+
+    fn note_misnamed(&self, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
+        self.store.read().note_misnamed(wanted)
+    }
+
     fn open(&self, key: &Key) -> Result<Option<(std::os::fd::OwnedFd, Stat)>> {
         self.store.read().open(key)
     }

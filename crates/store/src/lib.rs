@@ -279,6 +279,19 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Fails if the store has a checksum of a value, and the bytes have another one. A read of the
+    /// whole value does that, too.
+    fn check_value(&self, _key: &Key) -> Result<()> {
+        Ok(())
+    }
+
+    /// Notes, among the omissions of the store, values that were not read yet and have a second
+    /// name that differs from their key, like [`Self::check_name`]. Looks only at keys that are
+    /// `wanted`.
+    fn note_misnamed(&self, _wanted: &dyn Fn(&str) -> bool) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether a value with this stat has an entity tag (`ETag`); `None` if the store has no tags.
     fn has_tag(&self, _stat: &Stat, _tag: &str) -> Option<bool> {
         None

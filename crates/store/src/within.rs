@@ -78,6 +78,16 @@ impl ReadableStore for Within {
         self.store.read().check_name(&self.key(key)?)
     }
 
+    fn check_value(&self, key: &Key) -> Result<()> {
+        self.store.read().check_value(&self.key(key)?)
+    }
+
+    fn note_misnamed(&self, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
+        let start = self.prefix.as_str();
+        let is_wanted = |name: &str| wanted(name.strip_prefix(start).unwrap_or(name));
+        self.store.read().note_misnamed(&is_wanted)
+    }
+
     fn room(&self) -> Result<Option<Room>> {
         self.store.read().room()
     }

@@ -1,8 +1,8 @@
 //! A zip archive as a store that cannot be written, over the store that holds the archive.
 //!
 //! Entries are values, and directories are prefixes. `directory` reads the names of all entries
-//! when the archive is opened, in two reads at most; a `table` keeps them. `shadowed` looks at the
-//! entries whose names later ones have, too. Reads of entries become reads of parts of the archive
+//! when the archive is opened, in two reads at most; a `table` keeps them. `misnamed` finds entries
+//! that have another name in the directory. Reads of entries become reads of parts of the archive
 //! (`reading`), all of one call in one call of the store below, so that a store on a server can
 //! join them and make them at the same time.
 //!
@@ -17,9 +17,9 @@
 mod archive;
 mod directory;
 mod entry;
+mod misnamed;
 mod names;
 mod reading;
-mod shadowed;
 mod table;
 mod writer;
 
@@ -27,20 +27,41 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use libdeflater::Crc;
 use parking_lot::Mutex;
 
 use super::{
     ByteRange, Entries, Entry, Expected, Key, Keys, ListableStore, Omissions, Prefix,
-    ReadableStore, Requests, Room, Stat, Store, Value,
+    ReadableStore, Requests, Room, Stat, Store, Value, Version,
 };
 use archive::Archive;
 pub use archive::Limits;
 use table::Table;
 pub use writer::{Writer, Zip64};
-use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_base::error::{At, Error, Kind, Result};
 
 /// How often a read begins again because the archive was replaced meanwhile.
 const ATTEMPTS: usize = 8;
+
+/// The most bytes of an entry to read at a time for its checksum.
+const PIECE: u64 = 8 << 20;
+
+/// The bytes of an entry, one piece after another.
+struct Pieces {
+    crc: Crc,
+    version: Option<Version>,
+}
+
+impl Pieces {
+    fn add(&mut self, piece: &Value) -> Result<()> {
+        let version = *self.version.get_or_insert(piece.stat.version);
+        if !version.is_same(piece.stat.version) {
+            return Err(Archive::replaced());
+        }
+        self.crc.update(&piece.bytes);
+        Ok(())
+    }
+}
 
 /// One state of the archive: its table, as soon as a thread has read it. Others wait for that.
 #[derive(Debug, Default)]
@@ -214,6 +235,32 @@ impl ReadableStore for ZipStore {
             let (opened, table) = self.table()?;
             let Some(row) = table.find(key.as_str()) else { return Ok(()) };
             if table.check_header(&self.archive, row)?.is_some() {
+                return Ok(());
+            }
+            self.drop_outdated(&opened);
+        }
+        Err(Archive::replaced())
+    }
+
+    fn check_value(&self, key: &Key) -> Result<()> {
+        let (_, table) = self.table()?;
+        let Some(row) = table.find(key.as_str()) else { return Ok(()) };
+        let len = table.lens(row).decoded;
+        // A read of a whole entry, or of a part of a compressed one, compares the checksum.
+        let step = if row.is_compressed() { u64::MAX } else { PIECE };
+        let mut pieces = Pieces { crc: Crc::new(), version: None };
+        for offset in (0..len).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+            let range = ByteRange::Span { offset, len: step.min(len.saturating_sub(offset)) };
+            let values = self.get_partial_values(&[(key.clone(), range)])?;
+            pieces.add(&values.into_iter().next().flatten().ok_or_else(Archive::gone)?)?;
+        }
+        entry::check_crc(pieces.crc.sum(), row.crc).at(key)
+    }
+
+    fn note_misnamed(&self, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            let (opened, table) = self.table()?;
+            if misnamed::note_unread(&self.archive, &table, wanted, &self.omissions)?.is_some() {
                 return Ok(());
             }
             self.drop_outdated(&opened);

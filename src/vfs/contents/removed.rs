@@ -23,7 +23,7 @@ impl ChunkWriter {
     ) -> Result<Option<Buffer>> {
         let ChunkRef { array, coords } = chunk;
         let fill = self.names.zarr2.other_fill(path, array);
-        let bytes = fill.map(|fill| array.chunk_of(coords, &fill)).transpose()?;
+        let bytes = fill.map(|fill| array.file_of(coords, &fill)).transpose()?;
         if bytes.is_some() {
             self.names.zarr2.removed_chunks.note(path, coords, None);
         }
@@ -71,6 +71,6 @@ impl ChunkWriter {
         let ChunkRef { array, coords } = chunk;
         let Some(stored) = self.core.cache.get(array, coords)? else { return Ok(true) };
         let Some(fill) = self.names.zarr2.other_fill(path, array) else { return Ok(false) };
-        Ok(*stored.bytes == *array.chunk_of(coords, &fill)?)
+        Ok(*stored.bytes == *array.file_of(coords, &fill)?)
     }
 }

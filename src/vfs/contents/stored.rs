@@ -74,7 +74,7 @@ impl StoredFiles {
         let ChunkRef { array, coords } = chunk;
         match found {
             Some(chunk) => Ok(chunk.bytes),
-            None if self.names.zarr2.shows_fill(path, array) => array.fill_chunk(coords),
+            None if self.names.zarr2.shows_fill(path, array) => array.fill_file(coords),
             None => Err(Error::not_found()),
         }
     }

@@ -221,7 +221,7 @@ impl Attrs {
         let stat = stored.map_or_else(|| self.core.stat_chunk(&array, coords), |stat| Ok(*stat));
         let stat = match stat {
             Err(error) if error.kind() == Kind::NotFound && self.zarr2.shows_fill(path, &array) => {
-                let len = array.fill_chunk(coords)?.len();
+                let len = array.fill_file(coords)?.len();
                 let len = u64::try_from(len).unwrap_or(u64::MAX);
                 // It was never changed: `cp -u` and `rsync -u` store a chunk in its place.
                 let attr = attr.modified_at(SystemTime::UNIX_EPOCH);

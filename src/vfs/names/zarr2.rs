@@ -23,7 +23,7 @@ use super::removed_chunks::RemovedChunks;
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Node, Sources, Text, TextCache, Wanted, check_len};
-use crate::json;
+use crate::json::{self, Object};
 use crate::metadata::shown::Copies;
 use crate::metadata::zarr2::{ArrayExtras, Documents};
 use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath, zarr2};
@@ -165,7 +165,7 @@ impl Zarr2 {
         if is_bare || context.is_null && self.is_being_made(path) {
             return None;
         }
-        if array.is_encoded() || array.not_understood().is_some() {
+        if array.not_understood().is_some() || !array.can_fill() {
             return None;
         }
         let chunks = self.core.hierarchy.shown().chunks_of(&node, array);
@@ -322,6 +322,14 @@ impl Zarr2 {
         let says_none = |text: &[u8]| {
             text.windows(DIMENSIONS.len()).any(|window| window == DIMENSIONS.as_bytes())
         };
+        // Only an array without dimensions has a list without names.
+        let is_scalar = || node.array().is_some_and(|array| array.model().shape.is_empty());
+        let lists_names = |text: &[u8]| {
+            let document = is_scalar().then(|| json::parse_object(text).unwrap_or_default());
+            let names =
+                |document: Object| document.get("dimension_names").is_some_and(Value::is_array);
+            document.is_none_or(names)
+        };
         let stored = node.stored().or(node.removed());
         let (lacks_fill, lacks_names) = match self.spelled.lock().get(node.path()) {
             Some(spelled) => (spelled.lacks_fill, spelled.lacks_names),
@@ -329,12 +337,12 @@ impl Zarr2 {
         };
         ArrayExtras {
             is_null: lacks_fill,
-            // Other dialects cannot say it, and xarray needs it, unless a program has just written
-            // the array without it.
-            names_none: if *self.core.hierarchy.dialect_of(node.path()) == Dialect::V2 {
-                stored.is_none_or(|document| says_none(&document.text))
-            } else {
-                !lacks_names
+            names_none: match self.core.hierarchy.dialect_of(node.path()) {
+                Dialect::V2 => stored.is_none_or(|document| says_none(&document.text)),
+                Dialect::V3 => !lacks_names && stored.is_none_or(|it| lists_names(&it.text)),
+                // They cannot say it, and xarray needs it, unless a program has just written the
+                // array without it.
+                Dialect::D2023_02 | Dialect::Draft(_) | Dialect::N5 => !lacks_names,
             },
         }
     }

@@ -192,6 +192,19 @@ impl Array {
         matches!(&self.form, Form::Encoded(form) if form.how.is_trusted)
     }
 
+    /// Returns the decoded form, if the chunks of this one are encoded.
+    pub(super) fn decoded_form(&self) -> Option<Arc<Self>> {
+        match &self.form {
+            Form::Encoded(form) => form.decoded.upgrade(),
+            Form::Decoded { .. } => None,
+        }
+    }
+
+    /// Whether [`Self::file_of`] makes chunk files. A shard of only the fill value has none.
+    pub fn can_fill(&self) -> bool {
+        self.decoded_form().map_or(!self.is_encoded(), |decoded| decoded.grid() == self.grid())
+    }
+
     /// Whether the bytes of chunk files are stored as they are, each in a value of its own.
     pub fn stores_as_written(&self) -> bool {
         self.is_encoded() && self.chunks.depth() == 0

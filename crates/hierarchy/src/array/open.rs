@@ -430,6 +430,12 @@ impl Array {
         fill == FillChunks::Skip && self.is_fill(coords, decoded)
     }
 
+    /// Fails if the store has a checksum of a shard that its bytes do not have. A read of some of
+    /// its chunks compares none.
+    pub fn check_shard(&self, shard: &Coords) -> Result<()> {
+        self.store.read().check_value(&self.key_of_level(0, shard)?)
+    }
+
     /// Returns how many chunks of the grid share the stored value of the chunk at `coords`: 1, or
     /// those of its shard.
     pub fn chunks_beside(&self, coords: &Coords) -> u64 {
@@ -475,12 +481,27 @@ impl Array {
         pipeline.encode_over(decoded, &extent, old)
     }
 
-    /// Returns a chunk of only the fill value.
+    /// Returns the chunk file of a chunk of only this element: encoded if those of the array are.
+    pub fn file_of(&self, coords: &Coords, item: &[u8]) -> Result<Buffer> {
+        match self.decoded_form() {
+            Some(decoded) => {
+                decoded.encode(coords, decoded.chunk_of(coords, item)?).map(Buffer::from)
+            }
+            None => self.chunk_of(coords, item),
+        }
+    }
+
+    /// Returns the chunk file of a chunk of only the fill value.
+    pub fn fill_file(&self, coords: &Coords) -> Result<Buffer> {
+        self.file_of(coords, &self.model.fill.item(&self.model.dtype))
+    }
+
+    /// Returns a chunk of only the fill value, no bytes if chunks are encoded.
     pub fn fill_chunk(&self, coords: &Coords) -> Result<Buffer> {
         self.chunk_of(coords, &self.model.fill.item(&self.model.dtype))
     }
 
-    /// Returns a chunk of only this element.
+    /// Returns a chunk of only this element, no bytes if chunks are encoded.
     pub fn chunk_of(&self, coords: &Coords, item: &[u8]) -> Result<Buffer> {
         self.check_readable(coords)?;
         if self.is_encoded() {

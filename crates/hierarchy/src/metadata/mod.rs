@@ -43,6 +43,10 @@ mod types;
 mod v2;
 mod v3;
 
+/// The names of metadata files, but for those of the drafts, which have the names of their nodes.
+pub const DOCUMENT_NAMES: [&str; 6] =
+    [v3::DOCUMENT, v2::ZGROUP, v2::ZARRAY, v2::ZATTRS, v2::ZMETADATA, n5::DOCUMENT];
+
 pub use conventions::{DIMENSIONS, FILL, axes_of, decoded_fill as masked_value, masks_nothing};
 pub use create::NewDocument;
 pub use detect::{declared, detect, draft_root_marker, states_version};

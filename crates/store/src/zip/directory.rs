@@ -19,8 +19,8 @@ use rawzip::{
 
 use super::archive::{Archive, Limits};
 use super::entry::Method;
+use super::misnamed;
 use super::names::{Named, Raw};
-use super::shadowed;
 use super::table::{Builder, Lens, Record, Table};
 use crate::{ByteRange, Omissions, Stat};
 use zarrfs_base::error::{Error, Kind, Result, Word};
@@ -77,7 +77,7 @@ pub(super) fn read(archive: &Archive, limits: &Limits, omissions: &Omissions) ->
     names.report(archive);
     let (table, shadowed) = builder.finish(stat, start)?;
     if !shadowed.is_empty() {
-        shadowed::note_misnamed(archive, &table, &shadowed, omissions)?;
+        misnamed::note_shadowed(archive, &table, &shadowed, omissions)?;
     }
     for name in table.not_listed() {
         let why = "this entry of the archive is not listed: a directory has the same name";
@@ -206,7 +206,7 @@ fn add(
         crc: entry.crc32(),
         method,
         is_encrypted: entry.flags().is_encrypted(),
-        is_renamed: name.as_bytes() != bytes,
+        spelling: raw.spelling(&name),
     };
     if method == Method::STORED && !record.is_encrypted && record.lens.stored != record.lens.decoded
     {

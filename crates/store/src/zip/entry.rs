@@ -11,6 +11,7 @@ use std::fmt;
 use bytes::Bytes;
 use libdeflater::{DecompressionError, Decompressor, crc32};
 
+use super::names::{Spelling, is_name_of};
 use super::table::Lens;
 use zarrfs_base::error::{Error, Fault, Kind, Result};
 
@@ -59,12 +60,13 @@ impl fmt::Display for Method {
 }
 
 /// Returns the length of the local header that `bytes` begin with. Fails if it is not that of an
-/// entry with this method, encrypted or not, and, if the name in the archive is known, this name.
+/// entry with this method, encrypted or not, and a name that stands for `key`.
 pub(super) fn header_len(
     bytes: &[u8],
     method: Method,
     is_encrypted: bool,
-    name: Option<&[u8]>,
+    key: &[u8],
+    spelling: Spelling,
 ) -> Result<u32> {
     let other = |what: &str| Error::corrupt(format!("its local header {what}"));
     let Some((fixed, rest)) = bytes.split_first_chunk::<30>() else {
@@ -80,9 +82,12 @@ pub(super) fn header_len(
         return Err(other("says otherwise than the directory whether it is encrypted"));
     }
     let (name_len, extra_len) = (u16::from_le_bytes([n0, n1]), u16::from_le_bytes([e0, e1]));
-    if let Some(name) = name
-        && rest.get(..usize::from(name_len)) != Some(name)
-    {
+    let is_same = rest.get(..usize::from(name_len)).is_some_and(|local| match spelling {
+        Spelling::Same => local == key,
+        Spelling::Other => is_name_of(local, key),
+        Spelling::InExtra => true,
+    });
+    if !is_same {
         return Err(other("has another name than the directory"));
     }
     Ok(u32::from(name_len).saturating_add(u32::from(extra_len)).saturating_add(30))
@@ -135,13 +140,17 @@ pub(super) fn decode(method: Method, encoded: &Bytes, lens: Lens, crc: u32) -> R
     if decoded.len() != whole(lens.decoded) {
         return Err(wrong(&format!("{} bytes", decoded.len())));
     }
-    if crc32(&decoded) != crc {
-        return Err(Error::fault(
-            Fault::Checksum,
-            format!("CRC-32 {:08x}, the directory of the archive has {crc:08x}", crc32(&decoded)),
-        ));
-    }
+    check_crc(crc32(&decoded), crc)?;
     Ok(decoded)
+}
+
+/// Fails unless the bytes of an entry have the checksum `wanted`.
+pub(super) fn check_crc(found: u32, wanted: u32) -> Result<()> {
+    if found == wanted {
+        return Ok(());
+    }
+    let detail = format!("CRC-32 {found:08x}, the directory of the archive has {wanted:08x}");
+    Err(Error::fault(Fault::Checksum, detail))
 }
 
 /// Returns an empty buffer for this many bytes.

@@ -32,6 +32,18 @@ pub(super) struct Raw<'a> {
     pub(super) has_backslashes: bool,
 }
 
+/// How the key of an entry follows from its name in the archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spelling {
+    /// It has the same bytes.
+    Same,
+    /// It has other bytes, which stand for the key.
+    Other,
+    /// It is in an extra field, which has a checksum of the name. The local header need not have
+    /// that field.
+    InExtra,
+}
+
 /// What an entry is, by its name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Named<'a> {
@@ -62,11 +74,20 @@ impl<'a> Raw<'a> {
         if is_valid { Named::Key(name) } else { Named::Invalid }
     }
 
+    /// Returns what the bytes of the name say of the key, which is `key`.
+    pub(super) fn spelling(self, key: &str) -> Spelling {
+        match self.bytes == key.as_bytes() {
+            true => Spelling::Same,
+            false if self.in_extra().is_some() => Spelling::InExtra,
+            false => Spelling::Other,
+        }
+    }
+
     fn text(self) -> Option<Cow<'a, str>> {
         if self.is_utf8 || self.bytes.is_ascii() {
             return std::str::from_utf8(self.bytes).ok().map(Cow::Borrowed);
         }
-        if let Some(name) = self.extra.and_then(|extra| in_extra(extra, self.bytes)) {
+        if let Some(name) = self.in_extra() {
             return Some(Cow::Borrowed(name));
         }
         let valid = std::str::from_utf8(self.bytes).ok().map(Cow::Borrowed);
@@ -76,6 +97,23 @@ impl<'a> Raw<'a> {
             }),
         )
     }
+
+    /// Returns the name in the extra field, if it was made for these bytes, which have no other
+    /// encoding.
+    fn in_extra(self) -> Option<&'a str> {
+        let extra = self.extra.filter(|_| !self.is_utf8 && !self.bytes.is_ascii())?;
+        in_extra(extra, self.bytes)
+    }
+}
+
+/// Whether the name in a local header may stand for `key`. What the header says of its encoding
+/// and of its maker may differ from what the directory says.
+pub(super) fn is_name_of(local: &[u8], key: &[u8]) -> bool {
+    let kinds = [(false, false), (false, true), (true, false), (true, true)];
+    kinds.into_iter().any(|(is_utf8, has_backslashes)| {
+        let raw = Raw { bytes: local, is_utf8, extra: None, is_dos: false, has_backslashes };
+        matches!(raw.named(), Named::Key(name) if name.as_bytes() == key)
+    })
 }
 
 /// Returns the name in an extra field of Info-ZIP, if it was made for `bytes`.

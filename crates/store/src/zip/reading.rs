@@ -111,6 +111,20 @@ impl Table {
         self.header_len(row, &parts).at(self.shown(row)).map(|_| Some(()))
     }
 
+    /// Reads the local headers of entries, each with what follows it; `None` if the archive is not
+    /// the one of this table.
+    pub(super) fn headers(&self, archive: &Archive, rows: &[&Row]) -> Result<Option<Vec<Bytes>>> {
+        let spans: Vec<Span> = rows.iter().map(|row| self.header(row)).collect();
+        let mut parts = Parts::default();
+        let is_same = self.fetch(archive, &spans, &mut parts)?;
+        Ok(is_same.then(|| parts.parts.into_iter().map(|(_, bytes)| bytes).collect()))
+    }
+
+    /// Fails unless `bytes` begin with the local header of an entry. Returns its length.
+    pub(super) fn check_local(&self, row: &Row, bytes: &[u8]) -> Result<u32> {
+        header_len(bytes, row.method, row.is_encrypted, self.name(row), row.spelling)
+    }
+
     /// Returns the part of the archive that has the local header of an entry.
     fn header(&self, row: &Row) -> Span {
         let name_len = u64::try_from(self.name(row).len()).unwrap_or(u64::MAX);
@@ -222,8 +236,7 @@ impl Table {
             return Ok(Some(len));
         }
         let Some(bytes) = parts.from(row.header_offset) else { return Ok(None) };
-        let name = (!row.is_renamed).then(|| self.name(row));
-        let len = header_len(&bytes, row.method, row.is_encrypted, name)?;
+        let len = self.check_local(row, &bytes)?;
         row.set_header_len(len);
         Ok(Some(u64::from(len)))
     }

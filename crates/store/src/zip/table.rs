@@ -13,6 +13,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::entry::{FIXED_LEN, Method};
+use super::names::Spelling;
 use crate::{Entry, Key, Stat};
 use zarrfs_base::bounded::{self, Bounded};
 use zarrfs_base::error::{Error, Kind, Result};
@@ -39,8 +40,7 @@ pub(super) struct Record {
     pub(super) crc: u32,
     pub(super) method: Method,
     pub(super) is_encrypted: bool,
-    /// Whether its name in the archive has other bytes than its key.
-    pub(super) is_renamed: bool,
+    pub(super) spelling: Spelling,
 }
 
 /// An entry in the table.
@@ -56,7 +56,7 @@ pub(super) struct Row {
     header_len: AtomicU32,
     pub(super) method: Method,
     pub(super) is_encrypted: bool,
-    pub(super) is_renamed: bool,
+    pub(super) spelling: Spelling,
 }
 
 impl Row {
@@ -66,6 +66,11 @@ impl Row {
             0 => None,
             len => Some(u64::from(len)),
         }
+    }
+
+    /// Whether its bytes are compressed.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.method != Method::STORED
     }
 
     /// Notes the length of its local header.
@@ -117,6 +122,11 @@ impl Table {
     /// Returns the name of an entry.
     pub(super) fn name(&self, row: &Row) -> &[u8] {
         name_at(&self.names, row.name_at)
+    }
+
+    /// Returns the entries, by name.
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
     }
 
     /// Returns the name of an entry that a later one shadows.
@@ -282,7 +292,7 @@ impl Builder {
             header_len: AtomicU32::new(0),
             method: record.method,
             is_encrypted: record.is_encrypted,
-            is_renamed: record.is_renamed,
+            spelling: record.spelling,
         });
         Ok(())
     }
@@ -300,7 +310,7 @@ impl Builder {
         let mut shadowed = Vec::new();
         rows.dedup_by(|next, first| {
             let is_shadowed = name_at(&names, next.name_at) == name_at(&names, first.name_at);
-            if is_shadowed && !next.is_renamed && shadowed.len() < MOST_SHADOWED {
+            if is_shadowed && next.spelling == Spelling::Same && shadowed.len() < MOST_SHADOWED {
                 let Row { header_offset, name_at, .. } = *next;
                 shadowed.push(Shadowed { header_offset, name_at });
             }
@@ -335,7 +345,7 @@ impl Table {
                     text(self.name(row))
                 )));
             }
-            let name_len = if row.is_renamed { 0 } else { self.name(row).len() };
+            let name_len = if row.spelling == Spelling::Same { self.name(row).len() } else { 0 };
             let name_len = u64::try_from(name_len).unwrap_or(u64::MAX);
             let least = self.lens(row).stored.saturating_add(name_len).saturating_add(FIXED_LEN);
             let until = row.header_offset.saturating_add(least);

@@ -329,6 +329,28 @@ fn an_entry_whose_name_became_that_of_another_is_an_omission() {
 }
 
 #[test]
+fn an_entry_that_nobody_read_and_whose_name_changed_is_an_omission() {
+    let local = |local: &[u8], made: Made| Made { local_name: local.to_vec(), ..made };
+    let made = [
+        stored("zarr.json", b"{}"),
+        local(b"x/c/1", stored("x/a/1", b"1")),
+        // One wrong bit makes the name one of code page 437.
+        Made { name: b"x/\xe3/2".to_vec(), ..stored("x/c/2", b"2") },
+        local(b"x\\d", Made { name: b"x\\d".to_vec(), creator: 0, ..stored("x/d", b"d") }),
+        stored("notes/x", b"x"),
+    ];
+    let (store, _, counting) = open_in(zip(&made), Limits::DEFAULT).expect("opened");
+    assert!(get(&store, "zarr.json").is_some());
+    counting.take();
+    store.read().note_misnamed(&|name| !name.starts_with("notes")).expect("looked");
+    let calls = counting.take();
+    assert_eq!(calls.gets, 1, "all at once");
+    let all = store.omissions().around([]).omissions;
+    let places: Vec<_> = all.iter().map(|omission| omission.place.as_str()).collect();
+    assert_eq!(places, ["x/c/1", "x/c/2"], "{all:?}");
+}
+
+#[test]
 fn a_name_is_compared_without_the_bytes_of_the_entry() {
     let made = [
         stored("zarr.json", b"{}"),
