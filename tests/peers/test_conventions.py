@@ -14,6 +14,7 @@ import zarr
 
 from mounts import changed, files
 from sources import empty
+from test_convert import run
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 FORMATS = {"v2": 2, "v3": 3}
@@ -253,3 +254,14 @@ def test_ome_zarr_that_is_written_is_stored_as_the_version_of_the_format(mount, 
         zarr.create_group(m / "image", zarr_format=PRESENTATIONS[presentation], attributes=SHOWN[presentation])
         assert attributes(m / "image", PRESENTATIONS[presentation]) == SHOWN[presentation]
     assert attributes(m.store / "image", FORMATS[dialect]) == STORED[dialect]
+
+
+@pytest.mark.parametrize(("dtype", "fill"), [("f4", 1e20), ("f4", -9999.9), ("f4", 9.969209968386869e36), ("f2", 0.1), ("c8", 1)])
+@pytest.mark.parametrize("number", [2, 3])
+def test_masked_values_of_any_float_stay_masked_in_a_copy_of_the_other_format(tmp_path, dtype, fill, number):
+    fill = np.dtype(dtype).type(fill)
+    data = xr.Dataset({"v": ("x", np.array([0, np.nan, 3, 4], dtype))})
+    data.to_zarr(tmp_path / "source", zarr_format=number, encoding={"v": {"_FillValue": fill}}, consolidated=False)
+    run("convert", tmp_path / "source", tmp_path / "copy", "--format", {2: "v3", 3: "v2"}[number])
+    one, other = (xr.open_zarr(tmp_path / name, consolidated=False)["v"].values for name in ("source", "copy"))
+    assert np.isnan(one[1]) and np.array_equal(one, other, equal_nan=True)

@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import errno
 import itertools
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -38,6 +39,7 @@ from new_nodes import (
     ramp,
     stored_codecs,
 )
+from torture import LONG
 
 NONE, SHARDS, TWO = ("--codecs", "none"), ("--codecs", "zstd", "--shards", "64K"), ("--codecs", "gzip,crc32c")
 POLICIES = [("v3", ()), ("v3", NONE), ("v3", SHARDS), ("v3", TWO), ("d2020-10", ()), ("d2020-10", SHARDS)]
@@ -572,3 +574,77 @@ def test_a_stored_document_makes_an_array_of_any_pipeline_with_decoded_chunk_fil
     assert zarr.open_array(m.store / "g/x", mode="r").metadata.to_dict() == as_written
     assert_same(read_zarr(m.store, "g/x"), values)
     assert_same(open_ts(m.store, "g/x").read().result(), values)
+
+
+def make_each(barrier, directories):
+    """Makes directories, each when another process makes its own."""
+    for directory in directories:
+        barrier.wait()
+        directory.mkdir(parents=True, exist_ok=True)
+
+
+@of_zarrfs
+@pytest.mark.parametrize("maker", ["store", "other mount"])
+def test_what_is_made_below_a_directory_that_another_program_makes_at_that_moment_is_below_it(mount, tmp_path, maker):
+    with contextlib.ExitStack() as stack:
+        m = stack.enter_context(mount(tmp_path / "store", "--create", copy=False))
+        other = m.store if maker == "store" else stack.enter_context(mount(tmp_path / "store", copy=False))
+        names = [f"g{number}" for number in range(5000 if LONG else 500)]
+        barrier = multiprocessing.Barrier(2)
+        makers = [
+            multiprocessing.Process(target=make_each, args=(barrier, [other / name for name in names])),
+            multiprocessing.Process(target=make_each, args=(barrier, [m / name / "s/a" for name in names])),
+        ]
+        for process in makers:
+            process.start()
+        for process in makers:
+            process.join()
+            assert process.exitcode == 0
+    assert [name for name in names if not (tmp_path / "store" / name / "s/a").is_dir()] == []
+    assert sorted(os.listdir(tmp_path / "store")) == sorted([*names, "zarr.json"])
+
+
+@of_zarrfs
+@pytest.mark.parametrize("maker", ["zarr-python", "other mount"])
+def test_attributes_of_a_directory_that_another_program_makes_a_group_are_stored(mount, tmp_path, maker):
+    with mount(tmp_path / "store", "--create", copy=False) as m:
+        (m / "g").mkdir()
+        os.setxattr(m / "g", "user.attrs.k", b"5")
+        if maker == "zarr-python":
+            zarr.open_group(tmp_path / "store/g", mode="w-", attributes={"theirs": 1})
+        else:
+            with mount(tmp_path / "store", copy=False) as other:
+                (other / "g/s").mkdir(parents=True, exist_ok=True)
+    attributes = dict(zarr.open_group(tmp_path / "store/g", mode="r").attrs)
+    assert attributes == ({"theirs": 1, "k": 5} if maker == "zarr-python" else {"k": 5})
+
+
+@of_zarrfs
+@pytest.mark.parametrize("number", [2, 3])
+def test_consolidated_metadata_with_a_new_array_are_whole_for_zarr_python(mount, tmp_path, number):
+    root = zarr.create_group(tmp_path / "store", zarr_format=number)
+    for name in "dm":
+        root.create_group(name).create_array("c", shape=(2,), dtype="i4")
+        root[name].create_group("below").create_array("x", shape=(2,), dtype="i4")
+    zarr.consolidate_metadata(tmp_path / "store", zarr_format=number)
+    with mount(tmp_path / "store", "--as", {2: "zarr2", 3: "zarr"}[number], copy=False) as m:
+        for name in "dm":
+            zarr.create_array(m / name / "new", shape=(2,), dtype="i4", zarr_format=number)
+            zarr.create_array(m / name / "below/new", shape=(2,), dtype="i4", zarr_format=number)
+    found = zarr.open_consolidated(tmp_path / "store", zarr_format=number)
+    for name in "dm":
+        assert sorted(found[name].array_keys()) == ["c", "new"]
+        assert sorted(found[name]["below"].array_keys()) == ["new", "x"]
+
+
+@of_zarrfs
+@pytest.mark.parametrize("dialect", ["v2", "v3"])
+def test_a_copy_of_a_group_with_consolidated_metadata_has_them_too(new, dialect):
+    with new(dialect) as m:
+        data = xr.Dataset({"a": ("x", np.arange(3.0))})
+        data.to_zarr(m / "g", zarr_format=3, consolidated=True)
+        for name in ("one", "two"):
+            subprocess.run(["cp", "-r", m / "g", m / name], check=True)
+            assert zarr.open_consolidated(m / name)["a"].shape == (3,)
+    for name in ("one", "two"):
+        assert zarr.open_consolidated(m.store / name, zarr_format=int(dialect[1:]))["a"].shape == (3,)

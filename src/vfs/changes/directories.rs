@@ -7,6 +7,7 @@ use crate::array::parse_index;
 use crate::cache::Due;
 use crate::error::{At, Error, Kind, Result};
 use crate::hierarchy::Content;
+use crate::metadata::merge::Edit;
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{Entry, Key, NewNode, Ownership, PRIVATE};
@@ -72,6 +73,7 @@ impl Directories {
         };
         let node = self.core.hierarchy.existing(path)?;
         match node.content() {
+            Content::Group(_) if matches!(directory, Place::OrdinaryDir(..)) => {}
             Content::Group(_) => return self.make_in_group(directory, path, name, owner),
             Content::Array(_) if matches!(directory, Place::StoredDir(_)) => {
                 return Err(Error::new(Kind::NotPermitted, "an array cannot contain nodes"));
@@ -441,7 +443,28 @@ impl Directories {
                 first = first.and(self.store_as_group(&path));
             }
         }
+        first.and(self.store_late_attributes())
+    }
+
+    /// Stores attributes that programs gave directories before another program made these groups.
+    fn store_late_attributes(&self) -> Result<()> {
+        let mut first = Ok(());
+        for (path, edit) in self.core.hierarchy.directories.take_late_attributes() {
+            let _alone = self.core.alone()?;
+            let stored = self.store_attributes(&path, &edit).map_err(|error| error.at(&path));
+            first = first.and(stored.inspect_err(|error| self.core.note("setxattr", error)));
+        }
         first
+    }
+
+    fn store_attributes(&self, path: &NodePath, edit: &Edit) -> Result<()> {
+        if self.core.hierarchy.existing(path)?.kind() == NodeKind::Array {
+            let detail = "another program has made the directory an array: the attributes that it \
+                          had are not stored";
+            return Err(Error::new(Kind::Stale, detail));
+        }
+        self.core.hierarchy.changes().edit(path, edit)?;
+        self.note_documents(path)
     }
 
     /// Whether a program has a file below a directory open for writing.

@@ -216,7 +216,13 @@ impl Places {
                 if found.is_some() {
                     return Ok(Some(Place::Node(child).into()));
                 }
-                self.find_ordinary(path, directory, name)
+                let found = self.find_ordinary(path, directory, name)?;
+                // Another program may have made the directory since the node was looked for.
+                let is_dir = matches!(&found, Some(Found { place: Place::OrdinaryDir(..), .. }));
+                if is_dir && self.core.hierarchy.changes().node(&child)?.is_some() {
+                    return Ok(Some(Place::Node(child).into()));
+                }
+                Ok(found)
             }
         }
     }

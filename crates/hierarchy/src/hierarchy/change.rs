@@ -34,7 +34,7 @@ impl Hierarchy {
 
 impl<'h> Changes<'h> {
     /// Returns the node at `path` as the store has it now.
-    pub(super) fn node(self, path: &NodePath) -> Result<Option<Arc<Node>>> {
+    pub fn node(self, path: &NodePath) -> Result<Option<Arc<Node>>> {
         self.hierarchy.node_since(path, self.since)
     }
 

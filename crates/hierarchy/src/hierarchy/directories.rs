@@ -36,12 +36,15 @@ pub struct Directories {
     known: Mutex<BTreeMap<NodePath, Known>>,
     /// The directories that became groups by themselves. A leaf lock.
     groups: Mutex<Bounded<NodePath, ()>>,
+    /// The attributes that programs gave directories before another program made these nodes. A
+    /// leaf lock.
+    late_attributes: Mutex<BTreeMap<NodePath, Edit>>,
 }
 
 impl Default for Directories {
     fn default() -> Self {
         let groups = Mutex::new(Bounded::new(Limits::entries(MOST_GROUPS)));
-        Self { known: Mutex::default(), groups }
+        Self { known: Mutex::default(), groups, late_attributes: Mutex::default() }
     }
 }
 
@@ -120,6 +123,22 @@ impl Directories {
         let set = |(name, value): (&String, &Value)| (name.clone(), Some(value.clone()));
         let attributes = attributes.into_iter().flatten().map(set).collect();
         Edit { attributes, ..Edit::default() }
+    }
+
+    /// Removes the directory at `path`, because another program has made it a node. Attributes that
+    /// programs gave it are kept for [`Self::take_late_attributes`].
+    pub(super) fn remove_for_other(&self, path: &NodePath) {
+        let edit = self.attributes(path);
+        if !edit.is_empty() {
+            drop(self.late_attributes.lock().insert(path.clone(), edit));
+        }
+        self.remove(path);
+    }
+
+    /// Returns the attributes that programs gave directories before others made these nodes, and
+    /// forgets them.
+    pub fn take_late_attributes(&self) -> BTreeMap<NodePath, Edit> {
+        std::mem::take(&mut *self.late_attributes.lock())
     }
 
     /// Notes that the store has the directory at `path`.

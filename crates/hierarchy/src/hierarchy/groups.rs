@@ -21,7 +21,8 @@ impl Changes<'_> {
         self.hierarchy.directories.note_became_group(path);
         let stored = self.existing(path)?.stored().cloned();
         if let Some(document) = stored {
-            self.hierarchy.forget_unstored(path);
+            self.hierarchy.directories.remove_for_other(path);
+            self.hierarchy.invalidate(path);
             self.copies()
                 .update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
             return Ok(document.key);
@@ -61,6 +62,7 @@ impl Changes<'_> {
         match self.hierarchy.documents.set(path, &key, &text, Replaced::Absent) {
             Err(error) if error.kind() == Kind::Exists => {
                 // Another program created a node here.
+                self.hierarchy.directories.remove_for_other(path);
                 self.hierarchy
                     .documents
                     .get(self.hierarchy.dialect(), path, &key)?

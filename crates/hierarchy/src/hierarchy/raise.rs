@@ -129,7 +129,9 @@ impl Hierarchy {
             Content::Array(array) if array.not_understood().is_some() => return Ok(None),
             Content::Array(_) => !source.path().is_root(),
             // A copy of consolidated metadata would be outdated.
-            Content::Group(group) => !source.path().is_root() && !group.consolidated,
+            Content::Group(_) => {
+                !source.path().is_root() && !self.copies().shows_consolidated(source)?
+            }
             Content::NotUnderstood(..) => return Ok(None),
         };
         if may_equal && is_exact(&self.shown().text_of(source, Wanted::Text)?) {

@@ -140,7 +140,7 @@ impl NodeReader<'_> {
             };
             if known.as_ref().is_some_and(|known| known.is_made()) {
                 // Another program created a node here.
-                hierarchy.directories.remove(path);
+                hierarchy.directories.remove_for_other(path);
             }
             let state = NodeState::Stored(document);
             return Ok(Some(Arc::new(Node { path: path.clone(), state, content })));

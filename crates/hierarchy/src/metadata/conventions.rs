@@ -9,7 +9,7 @@
 
 use serde_json::{Value, json};
 
-use zarrfs_codec::dtype::{DType, FillValue, base64_decode, base64_encode};
+use zarrfs_codec::dtype::{DType, FillValue, base64_decode, base64_encode, half_value};
 use zarrfs_codec::json::Object;
 
 /// The attribute in which xarray and GDAL keep the names of dimensions.
@@ -130,14 +130,16 @@ pub fn masks_nothing(value: &Value, dtype: &DType) -> bool {
     decoded_fill(value, dtype).is_some_and(|fill| is_masked_by_itself(&fill, dtype))
 }
 
+/// Returns exactly this float, with which xarray compares elements: not the double of its shortest
+/// decimal number.
 fn as_double(bytes: &[u8], len: u8) -> Option<f64> {
-    let value = FillValue::from_item(bytes).to_json(&DType::Float(len));
-    match value.as_str() {
-        Some("Infinity") => Some(f64::INFINITY),
-        Some("-Infinity") => Some(f64::NEG_INFINITY),
-        Some(_) => Some(f64::NAN),
-        None => value.as_number()?.as_str().parse().ok(),
-    }
+    let double = match len {
+        2 => half_value(u16::from_le_bytes(bytes.try_into().ok()?)),
+        4 => f32::from_le_bytes(bytes.try_into().ok()?).into(),
+        8 => f64::from_le_bytes(bytes.try_into().ok()?),
+        _ => return None,
+    };
+    Some(if double.is_nan() { f64::NAN } else { double })
 }
 
 /// Converts attributes of OME-Zarr 0.4 to 0.5; leaves any others unchanged.
@@ -257,6 +259,9 @@ mod tests {
         for (value, dtype, coded) in [
             (json!("NaN"), DType::Float(4), json!("AAAAAAAA+H8=")),
             (json!(-999.5), DType::Float(8), json!("AAAAAAA8j8A=")),
+            (json!(1e20), DType::Float(4), json!("AAAAgB2vFUQ=")),
+            (json!(1e20), DType::Float(8), json!("QIy1eB2vFUQ=")),
+            (json!(-20832), DType::Float(2), json!("AAAAAABY1MA=")),
             (json!(-7), DType::Int(2), json!(-7)),
             (json!("x"), DType::String, json!("x")),
             (json!("YWIA"), DType::Bytes(3), json!("YWI=")),

@@ -58,7 +58,7 @@ impl NewArray {
             )));
         }
         let fill = match &self.fill {
-            Some(text) => FillValue::parse(&worded(text), &dtype)
+            Some(text) => fill_of(&worded(text), &dtype)
                 .map_err(|error| Error::invalid(error.detail().to_owned()))?,
             None => FillValue::UNDEFINED,
         };
@@ -312,6 +312,24 @@ fn chunk_shape(shape: &[u64], dtype: &DType) -> Vec<u64> {
             _ => return chunk,
         }
     }
+}
+
+/// Returns the fill value that a user asks for. Fails for a number that is too large for the type:
+/// metadata files may have one, which readers take for infinity.
+fn fill_of(written: &Value, dtype: &DType) -> Result<FillValue> {
+    let fill = FillValue::parse(written, dtype)?;
+    let is_beyond = |(one, other): (&Value, &Value)| one.is_number() && !other.is_number();
+    let read = fill.to_json(dtype);
+    let parts = written.as_array().zip(read.as_array());
+    let is_too_large = is_beyond((written, &read))
+        || parts.is_some_and(|(one, other)| one.iter().zip(other).any(is_beyond));
+    if is_too_large && matches!(dtype, DType::Float(_) | DType::Complex(_) | DType::Narrow(_)) {
+        return Err(Error::invalid(format!(
+            "fill_value {written} is too large for {}: write Infinity if that is meant",
+            dtype.name()
+        )));
+    }
+    Ok(fill)
 }
 
 #[cfg(test)]

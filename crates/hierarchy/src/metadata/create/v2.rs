@@ -185,6 +185,12 @@ fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
             text.remove(&["attributes", FILL])?;
             Ok(masked)
         }
+        // xarray takes a list for several values, so it must be the fill value. Missing chunks then
+        // read as it.
+        Some(masked) if is_zero && matches!(array.dtype, DType::Complex(_)) => {
+            text.remove(&["attributes", FILL])?;
+            Ok(masked)
+        }
         Some(masked) if is_zero => {
             let value = fill_to_json(&masked, &array.dtype, &Endian::Little)?;
             text.set(&["attributes", FILL], &value)?;
