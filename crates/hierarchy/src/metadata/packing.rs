@@ -133,18 +133,13 @@ impl Packing {
     }
 }
 
-/// Returns the sign of integers if it is not that of their type.
+/// Returns the sign of integers if it is not that of their type. Like xarray, it takes no other
+/// spelling.
 fn sign(dtype: &DType, attributes: &Object) -> Option<Sign> {
-    let text = attributes.get("_Unsigned")?;
-    let is_unsigned = match text {
-        Value::String(text) => text == "true",
-        Value::Bool(truth) => *truth,
-        _ => return None,
-    };
     let count = |len: u8| 1_i128 << (8 * u32::from(len));
-    match (dtype, is_unsigned) {
-        (DType::Int(len), true) => Some(Sign::Unsigned(count(*len))),
-        (DType::Uint(len), false) => Some(Sign::Signed(count(*len))),
+    match (dtype, attributes.get("_Unsigned")?.as_str()?) {
+        (DType::Int(len), "true") => Some(Sign::Unsigned(count(*len))),
+        (DType::Uint(len), "false") => Some(Sign::Signed(count(*len))),
         _ => None,
     }
 }
@@ -215,6 +210,7 @@ mod tests {
             (DType::Int(1), json!({"_Unsigned": "true"}), int(-1), Some(int(255))),
             (DType::Int(1), json!({"_Unsigned": "true", "_FillValue": -1}), int(-1), None),
             (DType::Uint(1), json!({"_Unsigned": "false"}), int(255), Some(int(-1))),
+            (DType::Uint(1), json!({"_Unsigned": "True"}), int(255), Some(int(255))),
             (DType::Int(4), json!({"_FillValue": "x", "scale_factor": "y"}), int(7), Some(int(7))),
             (DType::Bool, json!({"_FillValue": true}), int(1), Some(int(1))),
         ] {
