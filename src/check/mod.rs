@@ -118,6 +118,10 @@ fn missing_in(targets: &[Arc<Target>]) -> u64 {
 
 /// Reports what the walks did not see, unless a finding says it already.
 fn report_unseen(hierarchy: &Hierarchy, nodes: &Nodes<'_>, tally: &Tally<'_>) {
+    // The names of values were compared, those of empty directories were not.
+    if let Err(error) = hierarchy.store().read().note_misnamed(&|_| false) {
+        log::warn!("{error}");
+    }
     let tops = nodes.tops.iter().map(NodePath::as_str);
     let not_seen = hierarchy.store().omissions().around(tops);
     for Omission { place, word, why } in not_seen.omissions {

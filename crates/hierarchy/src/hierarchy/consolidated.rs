@@ -83,7 +83,35 @@ impl Copies<'_> {
                 self.update_shared_copy(&copies, group, path, document)?;
             }
         }
-        Ok(())
+        match document.map(|_| self.gone_since(path)).transpose()?.flatten() {
+            Some(gone) => self.update_consolidated(&gone, None),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the outermost node of those above `path` that another program has moved or removed,
+    /// or `path` itself, which was stored just now, if it is gone. The change of the copies by that
+    /// program came before the one for the new node.
+    fn gone_since(self, path: &NodePath) -> Result<Option<NodePath>> {
+        let Some(files) = self.hierarchy.store().files() else { return Ok(None) };
+        if path.is_root() || !self.has_copies_above(path)? {
+            return Ok(None);
+        }
+        for (_, key) in self.hierarchy.dialect_of(path).document_keys(path)? {
+            if files.file_stat(key.as_str())?.is_some() {
+                return Ok(None);
+            }
+        }
+        let mut gone = path.clone();
+        for above in path.ancestors().into_iter().filter(|above| !above.is_root()) {
+            let directory = self.hierarchy.ordinary_prefix(&above)?;
+            if above.as_str().len() < gone.as_str().len()
+                && files.file_stat(directory.as_str().trim_end_matches('/'))?.is_none()
+            {
+                gone = above;
+            }
+        }
+        Ok(Some(gone))
     }
 
     /// Updates copies that a library stored under a key of their own.

@@ -8,7 +8,7 @@
 use super::archive::Archive;
 use super::entry::{FIXED_LEN, local_name};
 use super::reading::MOST_EXTRA;
-use super::table::{Row, Shadowed, Table};
+use super::table::{Row, Shadowed, Table, text};
 use crate::{Key, Omissions};
 use zarrfs_base::error::{Error, Result, Word};
 
@@ -45,7 +45,7 @@ pub(super) fn note_shadowed(
     Ok(())
 }
 
-/// Notes those of the entries with a `wanted` name whose local headers were not read yet, and have
+/// Notes those of the entries with a `wanted` name, and of empty directories, whose local headers were not read yet, and have
 /// another name. `None` if the archive is not the one of this table.
 pub(super) fn note_unread(
     archive: &Archive,
@@ -53,12 +53,17 @@ pub(super) fn note_unread(
     wanted: &dyn Fn(&str) -> bool,
     omissions: &Omissions,
 ) -> Result<Option<()>> {
-    let is_unread = |row: &&Row| {
-        let name = std::str::from_utf8(table.name(row)).unwrap_or_default();
-        row.header_len().is_none() && !name.ends_with('/') && wanted(name)
+    let is_unread = |(row, next): &(&Row, Option<&Row>)| {
+        let name = table.name(row);
+        // A directory with something in it has a right name.
+        let is_empty = || !next.is_some_and(|next| table.name(next).starts_with(name));
+        row.header_len().is_none()
+            && if name.ends_with(b"/") { is_empty() } else { wanted(text(name)) }
     };
     let most = if archive.below.read().is_remote() { MOST_REMOTE } else { usize::MAX };
-    let mut unread: Vec<&Row> = table.rows().iter().filter(is_unread).take(most).collect();
+    let following = table.rows().iter().skip(1).map(Some).chain([None]);
+    let unread = table.rows().iter().zip(following).filter(is_unread).take(most);
+    let mut unread: Vec<&Row> = unread.map(|(row, _)| row).collect();
     unread.sort_unstable_by_key(|row| row.header_offset);
     for rows in unread.chunks(BATCH) {
         let Some(headers) = table.headers(archive, rows)? else { return Ok(None) };

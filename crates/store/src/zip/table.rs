@@ -241,7 +241,7 @@ impl Table {
 }
 
 /// Names are made from strings.
-fn text(name: &[u8]) -> &str {
+pub(super) fn text(name: &[u8]) -> &str {
     std::str::from_utf8(name).unwrap_or_default()
 }
 

@@ -338,6 +338,8 @@ fn an_entry_that_nobody_read_and_whose_name_changed_is_an_omission() {
         Made { name: b"x/\xe3/2".to_vec(), ..stored("x/c/2", b"2") },
         local(b"x\\d", Made { name: b"x\\d".to_vec(), creator: 0, ..stored("x/d", b"d") }),
         stored("notes/x", b"x"),
+        stored("x/", b""),
+        local(b"x/c/", stored("y/c/", b"")),
     ];
     let (store, _, counting) = open_in(zip(&made), Limits::DEFAULT).expect("opened");
     assert!(get(&store, "zarr.json").is_some());
@@ -347,7 +349,7 @@ fn an_entry_that_nobody_read_and_whose_name_changed_is_an_omission() {
     assert_eq!(calls.gets, 1, "all at once");
     let all = store.omissions().around([]).omissions;
     let places: Vec<_> = all.iter().map(|omission| omission.place.as_str()).collect();
-    assert_eq!(places, ["x/c/1", "x/c/2"], "{all:?}");
+    assert_eq!(places, ["x/c/1", "x/c/2", "y/c/"], "{all:?}");
 }
 
 #[test]
