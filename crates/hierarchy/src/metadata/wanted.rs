@@ -75,8 +75,10 @@ impl NewArray {
         member("codecs", json!([super::codecs::plain(&dtype).to_json()]));
         let mut attributes = self.attributes.clone();
         let is_zero = fill.item(&dtype).iter().all(|byte| *byte == 0);
+        // A scalar of Zarr 2 is stored with names, of which it has none.
+        let is_named = !self.dimension_names.is_empty() || self.shape.is_empty();
         if self.masks_fill
-            && !self.dimension_names.is_empty()
+            && is_named
             && !is_zero
             && !attributes.contains_key(FILL)
             && let Some(coded) = coded_fill(&fill, &dtype)
