@@ -75,7 +75,7 @@ impl NewArray {
         member("codecs", json!([super::codecs::plain(&dtype).to_json()]));
         let mut attributes = self.attributes.clone();
         let is_zero = fill.item(&dtype).iter().all(|byte| *byte == 0);
-        // A scalar of Zarr 2 is stored with names, of which it has none.
+        // A scalar of Zarr 2 is stored with an empty list of names.
         let is_named = !self.dimension_names.is_empty() || self.shape.is_empty();
         if self.masks_fill
             && is_named

@@ -45,8 +45,8 @@ pub(super) fn note_shadowed(
     Ok(())
 }
 
-/// Notes those of the entries with a `wanted` name, and of empty directories, whose local headers were not read yet, and have
-/// another name. `None` if the archive is not the one of this table.
+/// Notes those of the entries with a `wanted` name, and of empty directories, whose local headers
+/// were not read yet, and have another name. `None` if the archive is not the one of this table.
 pub(super) fn note_unread(
     archive: &Archive,
     table: &Table,
