@@ -167,9 +167,16 @@ impl Vfs {
         &self.core.hierarchy
     }
 
-    /// Returns how long the kernel may cache an entry with these attributes.
+    /// Returns how long the kernel may cache an entry with these attributes. The kernel opens a file
+    /// with several names by its number: if another program has removed the name, that would be the
+    /// file under another name. So the kernel looks such names up each time.
     pub fn ttl(&self, attr: &Attr) -> Duration {
-        if attr.may_change { Duration::ZERO } else { self.core.hierarchy.options().metadata_ttl }
+        let has_names = attr.links > 1 && attr.kind != FileKind::Directory;
+        if attr.may_change || has_names {
+            Duration::ZERO
+        } else {
+            self.core.hierarchy.options().metadata_ttl
+        }
     }
 
     /// Calls `invalidate` with what the kernel must drop. It is called while a request is answered,

@@ -739,3 +739,36 @@ def test_a_copied_directory_keeps_its_time_whatever_its_files_are_called(m, stor
     assert wait_until((store / "d/a.tmp").exists)
     for at in (m.path, store):
         assert os.stat(at / "d").st_mtime == 978307200
+
+
+@pytest.mark.parametrize("ttl", ["0s", "1s"])
+@pytest.mark.parametrize("is_held", [False, True])
+@pytest.mark.parametrize("gone", ["removed", "renamed", "replaced"])
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_a_name_of_a_linked_file_that_another_program_takes_leads_to_no_other_name(mount, tmp_path, gone, is_held, ttl, name):
+    other = {"first": "second", "second": "first"}[name]
+    with mount(tmp_path / "store", "--create", "--metadata-ttl", ttl, copy=False) as m:
+        (m / "first").write_text("one")
+        os.link(m / "first", m / "second")
+        held = os.open(m / name, os.O_RDONLY) if is_held else None
+        if gone == "removed":
+            os.unlink(m.store / name)
+        elif gone == "renamed":
+            os.rename(m.store / name, m.store / "third")
+        else:
+            (m.store / "new").write_text("of another program")
+            os.rename(m.store / "new", m.store / name)
+        if is_held:
+            with open(m / other, "a") as file:
+                file.write("+two")
+        fd = os.open(m / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(fd, b"mine")
+        os.fsync(fd)
+        os.close(fd)
+        text = "one+two" if is_held else "one"
+        assert ((m / other).read_text(), (m / name).read_text()) == (text, "mine")
+        (m / other).write_text("last")
+        if is_held:
+            assert os.pread(held, 9, 0) == b"last", "it is that file still"
+            os.close(held)
+    assert ((m.store / other).read_text(), (m.store / name).read_text()) == ("last", "mine")

@@ -56,6 +56,7 @@ impl Renames {
         self.contents.files.note_change(to)?;
         if let Some(id) = self.names.ordinary.id(to)? {
             self.names.inodes.link(inode, to, id);
+            self.names.forget_names(&from);
         }
         Ok(())
     }
@@ -68,7 +69,7 @@ impl Renames {
             self.contents.files.make_file(place, &new, &created)?;
             return self.contents.files.note_change(place);
         }
-        let inode = self.names.inodes.at(place);
+        let inode = self.names.inode_of_new(place);
         if let Err(error) = self.contents.files.reserve(bytes.len()) {
             self.names.inodes.release(inode);
             return Err(error);

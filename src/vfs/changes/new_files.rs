@@ -73,7 +73,7 @@ impl NewFiles {
         } else {
             owner
         };
-        let inode = self.names.inodes.at(&place);
+        let inode = self.names.inode_of_new(&place);
         self.make_unstored(&inode, &place, owner)?;
         let created = self.open_and_look_up(&inode, Access::Truncate);
         if created.is_err() {
@@ -127,7 +127,7 @@ impl NewFiles {
         let (files, path) = self.in_store(place)?;
         let created = files.create(&path, owner).at(place.shown())?;
         self.contents.files.note_change(place)?;
-        let inode = self.names.inodes.at(place);
+        let inode = self.names.inode_of_new(place);
         // Its creator may write to it whatever the mode says.
         inode.file().lock().content = Content::Open(Arc::new(created));
         let opened = self.open_and_look_up(&inode, access);

@@ -79,6 +79,15 @@ impl Names {
         }
     }
 
+    /// Returns the inode for a file that was just made at `place`. A file with several names that
+    /// had this one, before another program removed it, keeps its inode.
+    pub fn inode_of_new(&self, place: &Place) -> Arc<Inode> {
+        if self.inodes.known_at(place).is_some_and(|known| known.is_linked()) {
+            self.inodes.unlink(place);
+        }
+        self.inodes.at(place)
+    }
+
     /// Whether a file with several names, which was not found by one of them, has another name. A
     /// name that leads to no file or to another one is forgotten: a thread or another program has
     /// just removed it.
