@@ -167,9 +167,9 @@ impl Vfs {
         &self.core.hierarchy
     }
 
-    /// Returns how long the kernel may cache an entry with these attributes. The kernel opens a file
-    /// with several names by its number: if another program has removed the name, that would be the
-    /// file under another name. So the kernel looks such names up each time.
+    /// Returns how long the kernel may cache an entry with these attributes. It opens a file with
+    /// several names by its number: if another program has removed the name, that would be the file
+    /// under another name. So it looks such names up each time.
     pub fn ttl(&self, attr: &Attr) -> Duration {
         let has_names = attr.links > 1 && attr.kind != FileKind::Directory;
         if attr.may_change || has_names {
