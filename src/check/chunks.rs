@@ -130,6 +130,7 @@ impl Reader<'_> {
         }
         if unit.level == 0
             && self.sample.is_none()
+            && array.has_checked_shards()
             && let Err(error) = array.check_shard(&unit.coords)
         {
             self.report(&unit, code_of(&error, Code::Unreadable), &error);

@@ -185,8 +185,8 @@ impl Work<'_> {
 
     /// Compares the shards of the source with the checksums that their store has of them.
     fn check_shards(&self, watch: &dyn Watch) -> Result<()> {
-        let Some(shards) = self.source().levels().first().filter(|_| self.source().is_sharded())
-        else {
+        let shards = self.source().levels().first();
+        let Some(shards) = shards.filter(|_| self.source().has_checked_shards()) else {
             return Ok(());
         };
         for shard in Arc::clone(shards).list()? {

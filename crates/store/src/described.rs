@@ -80,6 +80,10 @@ impl ReadableStore for Described {
         self.store.read().check_name(key)
     }
 
+    fn has_checksums(&self) -> bool {
+        self.store.read().has_checksums()
+    }
+
     fn check_value(&self, key: &Key) -> Result<()> {
         self.store.read().check_value(key)
     }

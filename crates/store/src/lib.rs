@@ -279,8 +279,13 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Fails if the store has a checksum of a value, and the bytes have another one. A read of the
-    /// whole value does that, too.
+    /// Whether the store has checksums of its values.
+    fn has_checksums(&self) -> bool {
+        false
+    }
+
+    /// Fails if the bytes of a value have another checksum than the store has of them. A read of
+    /// the whole value does that, too.
     fn check_value(&self, _key: &Key) -> Result<()> {
         Ok(())
     }

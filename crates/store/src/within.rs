@@ -78,6 +78,10 @@ impl ReadableStore for Within {
         self.store.read().check_name(&self.key(key)?)
     }
 
+    fn has_checksums(&self) -> bool {
+        self.store.read().has_checksums()
+    }
+
     fn check_value(&self, key: &Key) -> Result<()> {
         self.store.read().check_value(&self.key(key)?)
     }

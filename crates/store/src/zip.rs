@@ -242,6 +242,10 @@ impl ReadableStore for ZipStore {
         Err(Archive::replaced())
     }
 
+    fn has_checksums(&self) -> bool {
+        true
+    }
+
     fn check_value(&self, key: &Key) -> Result<()> {
         let (_, table) = self.table()?;
         let Some(row) = table.find(key.as_str()) else { return Ok(()) };

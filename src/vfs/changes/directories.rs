@@ -458,7 +458,9 @@ impl Directories {
     }
 
     fn store_attributes(&self, path: &NodePath, edit: &Edit) -> Result<()> {
-        if self.core.hierarchy.existing(path)?.kind() == NodeKind::Array {
+        // A program may have removed it since.
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(()) };
+        if node.kind() == NodeKind::Array {
             let detail = "another program has made the directory an array: the attributes that it \
                           had are not stored";
             return Err(Error::new(Kind::Stale, detail));

@@ -23,7 +23,7 @@ use super::removed_chunks::RemovedChunks;
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Node, Sources, Text, TextCache, Wanted, check_len};
-use crate::json::{self, Object};
+use crate::json;
 use crate::metadata::shown::Copies;
 use crate::metadata::zarr2::{ArrayExtras, Documents};
 use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath, zarr2};
@@ -322,14 +322,12 @@ impl Zarr2 {
         let says_none = |text: &[u8]| {
             text.windows(DIMENSIONS.len()).any(|window| window == DIMENSIONS.as_bytes())
         };
-        // Only an array without dimensions has a list without names.
-        let is_scalar = || node.array().is_some_and(|array| array.model().shape.is_empty());
         let lists_names = |text: &[u8]| {
-            let document = is_scalar().then(|| json::parse_object(text).unwrap_or_default());
-            let names =
-                |document: Object| document.get("dimension_names").is_some_and(Value::is_array);
-            document.is_none_or(names)
+            let document = json::parse_object(text).unwrap_or_default();
+            document.get("dimension_names").is_some_and(Value::is_array)
         };
+        // Only an array without dimensions can have a list without names.
+        let is_scalar = node.array().is_some_and(|array| array.model().shape.is_empty());
         let stored = node.stored().or(node.removed());
         let (lacks_fill, lacks_names) = match self.spelled.lock().get(node.path()) {
             Some(spelled) => (spelled.lacks_fill, spelled.lacks_names),
@@ -339,7 +337,7 @@ impl Zarr2 {
             is_null: lacks_fill,
             names_none: match self.core.hierarchy.dialect_of(node.path()) {
                 Dialect::V2 => stored.is_none_or(|document| says_none(&document.text)),
-                Dialect::V3 => !lacks_names && stored.is_none_or(|it| lists_names(&it.text)),
+                Dialect::V3 => is_scalar && stored.is_none_or(|it| lists_names(&it.text)),
                 // They cannot say it, and xarray needs it, unless a program has just written the
                 // array without it.
                 Dialect::D2023_02 | Dialect::Draft(_) | Dialect::N5 => !lacks_names,

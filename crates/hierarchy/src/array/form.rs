@@ -155,10 +155,7 @@ impl Array {
 
     /// Returns the other forms of the same open array that were opened so far.
     pub fn other_forms(&self) -> Vec<Arc<Self>> {
-        let decoded = match &self.form {
-            Form::Encoded(form) => form.decoded.upgrade(),
-            Form::Decoded { .. } => None,
-        };
+        let decoded = self.decoded_form();
         let Form::Decoded { by_maker, by_mount } =
             decoded.as_ref().map_or(&self.form, |decoded| &decoded.form)
         else {

@@ -430,8 +430,13 @@ impl Array {
         fill == FillChunks::Skip && self.is_fill(coords, decoded)
     }
 
-    /// Fails if the store has a checksum of a shard that its bytes do not have. A read of some of
-    /// its chunks compares none.
+    /// Whether the store has checksums of shards, which a read of some of their chunks does not
+    /// compare.
+    pub fn has_checked_shards(&self) -> bool {
+        self.is_sharded() && self.store.read().has_checksums()
+    }
+
+    /// Fails if a shard has another checksum than the store has of it.
     pub fn check_shard(&self, shard: &Coords) -> Result<()> {
         self.store.read().check_value(&self.key_of_level(0, shard)?)
     }

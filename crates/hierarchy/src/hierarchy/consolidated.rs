@@ -89,29 +89,26 @@ impl Copies<'_> {
         }
     }
 
-    /// Returns the outermost node of those above `path` that another program has moved or removed,
-    /// or `path` itself, which was stored just now, if it is gone. The change of the copies by that
-    /// program came before the one for the new node.
+    /// Returns the outermost of the nodes at and above `path` that are gone, if the one at `path`,
+    /// which was stored just now, is: another program has moved or removed it, and changed the
+    /// copies before they got the new node. Only a store of files is asked.
     fn gone_since(self, path: &NodePath) -> Result<Option<NodePath>> {
-        let Some(files) = self.hierarchy.store().files() else { return Ok(None) };
-        if path.is_root() || !self.has_copies_above(path)? {
+        if self.hierarchy.store().files().is_none() || !self.has_copies_above(path)? {
             return Ok(None);
         }
-        for (_, key) in self.hierarchy.dialect_of(path).document_keys(path)? {
-            if files.file_stat(key.as_str())?.is_some() {
-                return Ok(None);
+        let now = self.hierarchy.copies();
+        let is_gone = |path: &NodePath| -> Result<bool> {
+            Ok(now.node(path)?.is_none_or(|node| node.is_bare() && node.stored().is_none()))
+        };
+        if !is_gone(path)? {
+            return Ok(None);
+        }
+        for above in path.ancestors() {
+            if !above.is_root() && is_gone(&above)? {
+                return Ok(Some(above));
             }
         }
-        let mut gone = path.clone();
-        for above in path.ancestors().into_iter().filter(|above| !above.is_root()) {
-            let directory = self.hierarchy.ordinary_prefix(&above)?;
-            if above.as_str().len() < gone.as_str().len()
-                && files.file_stat(directory.as_str().trim_end_matches('/'))?.is_none()
-            {
-                gone = above;
-            }
-        }
-        Ok(Some(gone))
+        Ok(Some(path.clone()))
     }
 
     /// Updates copies that a library stored under a key of their own.

@@ -1,4 +1,4 @@
-//! What a command did not see of a hierarchy, at its end.
+//! The places of a hierarchy that a command did not see, as it says at its end.
 
 use super::nodes::Hierarchy;
 use crate::array::parse_index;
@@ -6,7 +6,7 @@ use crate::metadata::{DOCUMENT_NAMES, NodePath};
 use zarrfs_base::error::Result;
 use zarrfs_store::NotSeen;
 
-/// What a command has read.
+/// How much a command has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// Metadata only.

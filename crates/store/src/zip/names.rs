@@ -106,8 +106,8 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Whether the name in a local header may stand for `key`. What the header says of its encoding
-/// and of its maker may differ from what the directory says.
+/// Whether the name in a local header may stand for `key`. The header may say otherwise than the
+/// directory which encoding the name has, and who made the entry.
 pub(super) fn is_name_of(local: &[u8], key: &[u8]) -> bool {
     let kinds = [(false, false), (false, true), (true, false), (true, true)];
     kinds.into_iter().any(|(is_utf8, has_backslashes)| {
