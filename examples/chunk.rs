@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use zarrfs_base::error::{Error, Result};
 use zarrfs_hierarchy::array::Coords;
-use zarrfs_hierarchy::hierarchy::{Hierarchy, Options};
+use zarrfs_hierarchy::hierarchy::{Hierarchy, HierarchyOptions};
 use zarrfs_hierarchy::metadata::NodePath;
-use zarrfs_store::remote::Limits;
+use zarrfs_store::remote::RemoteLimits;
 use zarrfs_store::{Store, object};
 
 fn main() -> Result<()> {
@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     let [url, path, indices @ ..] = words.as_slice() else {
         return Err(Error::invalid("usage: chunk URL ARRAY [INDEX..]"));
     };
-    let options = object::Options {
+    let options = object::ObjectOptions {
         anonymous: false,
         endpoint: std::env::var("AWS_ENDPOINT_URL").ok(),
         region: std::env::var("AWS_REGION").ok(),
@@ -31,9 +31,9 @@ fn main() -> Result<()> {
         profile: None,
         retry_for: Duration::from_secs(60),
     };
-    let server = object::connect(url, &options, Limits::DEFAULT, None)?;
+    let server = object::connect(url, &options, RemoteLimits::DEFAULT, None)?;
     let store = Store::new(Arc::new(server)).read_only();
-    let hierarchy = Hierarchy::open(store, None, Options::default())?;
+    let hierarchy = Hierarchy::open(store, None, HierarchyOptions::default())?;
     let node = hierarchy.existing(&NodePath::parse(path)?)?;
     let array = node.array().ok_or_else(|| Error::invalid("not an array"))?;
     let index = |text: &String| text.parse().map_err(|_| Error::invalid("an index is a number"));

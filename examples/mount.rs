@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zarrfs::error::{Error, Result};
-use zarrfs::fuse::{ModeChanges, MountEntry, MountOptions, Others, Owner, Place, mount};
-use zarrfs::hierarchy::{Hierarchy, Options};
+use zarrfs::fuse::{ModeChanges, MountEntry, MountOptions, MountPlace, MountUsers, Owner, mount};
+use zarrfs::hierarchy::{Hierarchy, HierarchyOptions};
 use zarrfs::store::Store;
 use zarrfs::store::directory::{DirectoryStore, Durability};
 use zarrfs::vfs::{self, Vfs};
@@ -20,14 +20,15 @@ fn main() -> Result<()> {
         return Err(Error::invalid("usage: mount DIRECTORY MOUNTPOINT"));
     };
     let directory = DirectoryStore::open(Path::new(source), Durability::Synced)?;
-    let hierarchy = Hierarchy::open(Store::new(Arc::new(directory)), None, Options::default())?;
-    let vfs = Arc::new(Vfs::new(hierarchy, vfs::Options::default()));
+    let hierarchy =
+        Hierarchy::open(Store::new(Arc::new(directory)), None, HierarchyOptions::default())?;
+    let vfs = Arc::new(Vfs::new(hierarchy, vfs::VfsOptions::default()));
     let options = MountOptions {
         entry: MountEntry {
             source: source.clone(),
             subtype: "zarrfs".to_owned(),
             read_only: false,
-            others: Others::Nobody,
+            others: MountUsers::Nobody,
         },
         direct_io: false,
         event_loops: 2,
@@ -43,6 +44,6 @@ fn main() -> Result<()> {
         },
         read_log: None,
     };
-    mount(&vfs, Place::Directory(Path::new(mountpoint)), &options)?.wait()?;
+    mount(&vfs, MountPlace::Directory(Path::new(mountpoint)), &options)?.wait()?;
     vfs.sync()
 }

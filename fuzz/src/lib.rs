@@ -19,8 +19,10 @@ use zarrfs::cli;
 use zarrfs::hierarchy::{self, Content, Hierarchy};
 use zarrfs::metadata::NodePath;
 use zarrfs::store::memory::MemoryStore;
-use zarrfs::store::{Condition, Entry, Key, Prefix, Store, http, icechunk, kerchunk, refs, zip};
-use zarrfs::vfs::{Access, Options, Ownership, ROOT, Vfs};
+use zarrfs::store::{
+    Condition, Key, Prefix, Store, StoreEntry, http, icechunk, kerchunk, refs, zip,
+};
+use zarrfs::vfs::{Access, Ownership, ROOT, Vfs, VfsOptions};
 use zarrfs::view::FORMATS;
 
 /// A function for any bytes.
@@ -75,17 +77,17 @@ fn store(values: &[(&str, &[u8])]) -> Store {
     store
 }
 
-fn options() -> hierarchy::Options {
-    hierarchy::Options {
+fn options() -> hierarchy::HierarchyOptions {
+    hierarchy::HierarchyOptions {
         max_chunk_len: MAX_CHUNK_LEN,
         metadata_ttl: Duration::ZERO,
-        ..hierarchy::Options::default()
+        ..hierarchy::HierarchyOptions::default()
     }
 }
 
 fn tree(store: Store) -> Option<Vfs> {
     let hierarchy = Hierarchy::open(store, None, options()).ok()?;
-    let options = Options { cache_len: 8 << 20, dirty_limit: 8 << 20, ..Options::default() };
+    let options = VfsOptions { cache_len: 8 << 20, dirty_limit: 8 << 20, ..VfsOptions::default() };
     Some(Vfs::new(hierarchy, options))
 }
 
@@ -113,9 +115,9 @@ fn read_all(store: &Store, reading: Reading) {
     if reading == Reading::Checked
         && let Ok(hierarchy) = Hierarchy::open(store.clone(), None, options())
     {
-        let all = check::Options {
+        let all = check::CheckOptions {
             only: vec![NodePath::root()],
-            chunks: check::Chunks::Count(MOST_NAMES as u64),
+            chunks: check::WhichChunks::Count(MOST_NAMES as u64),
             expects_all: false,
             jobs: 1,
         };
@@ -126,7 +128,7 @@ fn read_all(store: &Store, reading: Reading) {
 /// Takes no notice of findings.
 struct Silent;
 
-impl check::Watch for Silent {
+impl check::CheckWatch for Silent {
     fn find(&self, _: check::Finding) {}
     fn expect(&self, _: u64) {}
     fn advance(&self) {}
@@ -248,9 +250,9 @@ pub fn consolidated(data: &[u8]) {
     let group: &[u8] = br#"{"zarr_format":2}"#;
     for values in [vec![("zarr.json", data)], vec![(".zgroup", group), (".zmetadata", data)]] {
         let store = store(&values).read_only();
-        let copies = hierarchy::Options { reads_copies: true, ..options() };
+        let copies = hierarchy::HierarchyOptions { reads_copies: true, ..options() };
         if let Ok(hierarchy) = Hierarchy::open(store.clone(), None, copies) {
-            let vfs = Vfs::new(hierarchy, Options::default());
+            let vfs = Vfs::new(hierarchy, VfsOptions::default());
             read_below(&vfs, ROOT, MOST_LEVELS, Reading::Checked);
         }
         read_all(&store, Reading::Checked);
@@ -417,7 +419,11 @@ pub fn views(data: &[u8]) {
 
 /// An archive with any bytes.
 pub fn zip_archive(data: &[u8]) {
-    let limits = zip::Limits { value: MAX_CHUNK_LEN, directory: 1 << 20, ..zip::Limits::DEFAULT };
+    let limits = zip::ArchiveLimits {
+        value: MAX_CHUNK_LEN,
+        directory: 1 << 20,
+        ..zip::ArchiveLimits::DEFAULT
+    };
     let below = store(&[("x.zip", data)]);
     if let Ok(archive) = zip::ZipStore::open(below, key("x.zip"), limits) {
         let store = Store::reading(Arc::new(archive));
@@ -429,7 +435,7 @@ pub fn zip_archive(data: &[u8]) {
 /// References with any bytes. What they lead to is in the same store.
 pub fn kerchunk_references(data: &[u8]) {
     let below = store(&[("x.json", data), ("data/a.nc", &[7; 4096])]);
-    let places = refs::Places::new(below.clone(), refs::Spelling::Plain);
+    let places = refs::SourceStores::new(below.clone(), refs::Spelling::Plain);
     if let Ok((store, _)) = kerchunk::open(&below, &key("x.json"), Prefix::root(), places, 64 << 20)
     {
         list_all(&store, &Prefix::root(), MOST_LEVELS);
@@ -491,7 +497,7 @@ pub fn icechunk_repository(data: &[u8]) {
 pub fn web_list(data: &[u8]) {
     for page in ["http://host/x.zarr/", "http://host/a%20b/x.zarr/?token=1"] {
         for entry in http::index::names(page, data).unwrap_or_default() {
-            let (Entry::Key(name) | Entry::Prefix(name)) = &entry;
+            let (StoreEntry::Key(name) | StoreEntry::Prefix(name)) = &entry;
             let is_below = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
             assert!(is_below, "{entry:?} is not directly below the page");
         }
@@ -515,12 +521,12 @@ fn list_all(store: &Store, prefix: &Prefix, levels: usize) {
     let Ok(entries) = list.list_dir(prefix) else { return };
     for entry in entries.take(MOST_NAMES).flatten() {
         match entry {
-            Entry::Key(name) => {
+            StoreEntry::Key(name) => {
                 if let Ok(key) = prefix.key(&name) {
                     drop(store.get(&key, MAX_CHUNK_LEN));
                 }
             }
-            Entry::Prefix(name) => {
+            StoreEntry::Prefix(name) => {
                 if let Ok(below) = prefix.join(&name)
                     && levels > 0
                 {

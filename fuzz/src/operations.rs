@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use zarrfs::hierarchy::Hierarchy;
-use zarrfs::vfs::{Access, Options, Ownership, Presence, ROOT, Replace, Vfs, Writeback};
+use zarrfs::vfs::{Access, Ownership, Presence, ROOT, Replace, Vfs, VfsOptions, Writeback};
 
 use super::{BYTES, GROUP, Reading, array, options, read_all, sharded, store};
 
@@ -116,11 +116,11 @@ pub fn operations(data: &[u8]) {
     let store = store(&values);
     let hierarchy = Hierarchy::open(store.clone(), None, options()).expect("a hierarchy");
     let is_even = data.len().is_multiple_of(2);
-    let options = Options {
+    let options = VfsOptions {
         dirty_limit: 1 << 16,
         writeback: if is_even { Writeback::Delay } else { Writeback::Sync },
         writeback_delay: Duration::ZERO,
-        ..Options::default()
+        ..VfsOptions::default()
     };
     let vfs = Vfs::new(hierarchy, options);
     let mut program = Program { vfs, numbers: vec![ROOT], handles: Vec::new() };

@@ -13,7 +13,7 @@ use scheduled::hierarchy::{self, Hierarchy};
 use scheduled::store::directory::{DirectoryStore, Durability};
 use scheduled::store::memory::MemoryStore;
 use scheduled::store::{Condition, Key, Store};
-use scheduled::vfs::{Access, Options, Ownership, ROOT, Replace, Vfs};
+use scheduled::vfs::{Access, Ownership, ROOT, Replace, Vfs, VfsOptions};
 
 const GROUP: &str = r#"{"zarr_format":3,"node_type":"group"}"#;
 const BYTES: &str = r#"{"name":"bytes","configuration":{"endian":"little"}}"#;
@@ -75,8 +75,8 @@ pub struct Mount {
 }
 
 /// Pending chunks are due at once.
-pub fn options() -> Options {
-    Options { writeback_delay: Duration::ZERO, ..Options::default() }
+pub fn options() -> VfsOptions {
+    VfsOptions { writeback_delay: Duration::ZERO, ..VfsOptions::default() }
 }
 
 /// Stores a value as another program would.
@@ -99,7 +99,8 @@ pub fn remove_directories() {
 /// for an hour: the seed chooses.
 fn tree(store: &Store, options: Options) -> Arc<Vfs> {
     let metadata_ttl = Duration::from_secs(if one_of_two() { 0 } else { 3600 });
-    let of_hierarchy = hierarchy::Options { metadata_ttl, ..hierarchy::Options::default() };
+    let of_hierarchy =
+        hierarchy::HierarchyOptions { metadata_ttl, ..hierarchy::HierarchyOptions::default() };
     let hierarchy = Hierarchy::open(store.clone(), None, of_hierarchy).expect("a hierarchy");
     Arc::new(Vfs::new(hierarchy, options))
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::finding::{Code, Finding, Place, Repair, Severity};
-use super::options::{Sample, Watch};
-use super::queue::{Opened, Queue, Unit, Work};
+use super::finding::{Code, Finding, FindingPlace, Repair, Severity};
+use super::options::{CheckWatch, ChunkSample};
+use super::queue::{CheckUnit, NextWork, Queue, ShardChunks};
 use crate::array::ChunkStore;
 use crate::error::{Error, Fault, Word};
 use crate::shard::Usage;
-use crate::store::{Entry, Store};
+use crate::store::{Store, StoreEntry};
 
 /// The number of unused bytes in a shard that is not worth reporting: writers may align chunks.
 const SLACK: u64 = 64;
@@ -28,27 +28,27 @@ pub struct Counters {
 }
 
 /// The state that all threads share.
-pub struct Reader<'c> {
+pub struct CheckReader<'c> {
     pub queue: &'c Queue,
     pub counters: &'c Counters,
-    pub watch: &'c dyn Watch,
+    pub watch: &'c dyn CheckWatch,
     pub store: &'c Store,
-    pub sample: Option<Sample>,
+    pub sample: Option<ChunkSample>,
     pub expects_all: bool,
 }
 
-impl Reader<'_> {
+impl CheckReader<'_> {
     /// Takes work from the queue and checks it, until none is left.
     pub fn work(&self) {
         while let Some(work) = self.queue.next() {
             match work {
                 _ if self.watch.is_stopped() => {
                     // Take the rest of the shard, too, so that the queue drops it.
-                    if let Work::Part(part) = work {
+                    if let NextWork::Part(part) = work {
                         while !part.take().is_empty() {}
                     }
                 }
-                Work::Units(units) => {
+                NextWork::Units(units) => {
                     for unit in units {
                         if self.watch.is_stopped() {
                             break;
@@ -57,7 +57,7 @@ impl Reader<'_> {
                         self.watch.advance();
                     }
                 }
-                Work::Part(part) => {
+                NextWork::Part(part) => {
                     for slot in part.take() {
                         if self.watch.is_stopped() {
                             break;
@@ -65,7 +65,7 @@ impl Reader<'_> {
                         let (shard, level) = (&part.shard, part.shard.level.saturating_add(1));
                         let Some(chunks) = shard.target.array.levels().get(level) else { break };
                         let coords = chunks.in_slot(&shard.coords, *slot);
-                        self.check(Unit { target: Arc::clone(&shard.target), level, coords });
+                        self.check(CheckUnit { target: Arc::clone(&shard.target), level, coords });
                     }
                 }
             }
@@ -73,7 +73,7 @@ impl Reader<'_> {
         }
     }
 
-    fn check(&self, unit: Unit) {
+    fn check(&self, unit: CheckUnit) {
         let levels = unit.target.array.levels().len();
         if unit.target.array.not_understood().is_some() {
             count(&self.counters.unknown, 1);
@@ -85,7 +85,7 @@ impl Reader<'_> {
     }
 
     /// Returns how the bytes of a shard are used. Reports a shard that cannot be read.
-    fn usage_of(&self, unit: &Unit, chunks: &dyn ChunkStore) -> Option<Usage> {
+    fn usage_of(&self, unit: &CheckUnit, chunks: &dyn ChunkStore) -> Option<Usage> {
         match chunks.shard_usage(&unit.coords) {
             Ok(Some(usage)) => Some(usage),
             Ok(None) if unit.level == 0 && self.is_listed(unit) => {
@@ -106,7 +106,7 @@ impl Reader<'_> {
         }
     }
 
-    fn check_shard(&self, unit: Unit) {
+    fn check_shard(&self, unit: CheckUnit) {
         let array = Arc::clone(&unit.target.array);
         let Some(chunks) = array.levels().get(unit.level.saturating_add(1)) else { return };
         let Some(usage) = self.usage_of(&unit, chunks.as_ref()) else { return };
@@ -115,7 +115,7 @@ impl Reader<'_> {
             let inner = chunks.in_slot(&unit.coords, slot);
             if chunks.grid().contains(&inner) {
                 let level = unit.level.saturating_add(1);
-                let damaged = Unit { target: Arc::clone(&unit.target), level, coords: inner };
+                let damaged = CheckUnit { target: Arc::clone(&unit.target), level, coords: inner };
                 self.report(&damaged, Code::ShardRange, &error);
             }
         }
@@ -160,12 +160,12 @@ impl Reader<'_> {
         };
         count(&self.counters.skipped, all.saturating_sub(len(&chosen)));
         if !chosen.is_empty() {
-            self.queue.open(Opened::new(unit, chosen));
+            self.queue.open(ShardChunks::new(unit, chosen));
         }
     }
 
     /// Reports a key that the store lists and cannot open.
-    fn report_dangling(&self, unit: &Unit) {
+    fn report_dangling(&self, unit: &CheckUnit) {
         if unit.level.saturating_add(1) < unit.target.array.levels().len() {
             unit.target.note_unread(unit.level, &unit.coords);
         }
@@ -174,17 +174,19 @@ impl Reader<'_> {
     }
 
     /// Whether the store lists the key of a chunk that it cannot open.
-    fn is_listed(&self, unit: &Unit) -> bool {
+    fn is_listed(&self, unit: &CheckUnit) -> bool {
         let Ok(key) = unit.target.array.key(&unit.coords) else { return false };
         let Some(list) = self.store.list() else { return false };
         let entries = list.list_dir(&key.parent());
         entries.is_ok_and(|mut entries| {
-            entries.any(|entry| entry.is_ok_and(|entry| entry == Entry::Key(key.name().to_owned())))
+            entries.any(|entry| {
+                entry.is_ok_and(|entry| entry == StoreEntry::Key(key.name().to_owned()))
+            })
         })
     }
 
     /// Reports the chunks of a shard that are not among the `present` slots.
-    fn report_missing(&self, unit: &Unit, present: &[usize]) {
+    fn report_missing(&self, unit: &CheckUnit, present: &[usize]) {
         let level = unit.level.saturating_add(1);
         let Some(chunks) = unit.target.array.levels().get(level) else { return };
         for slot in 0..chunks.slots_in_shard() {
@@ -195,7 +197,7 @@ impl Reader<'_> {
         }
     }
 
-    fn check_chunk(&self, unit: &Unit) {
+    fn check_chunk(&self, unit: &CheckUnit) {
         let array = &unit.target.array;
         if unit.level == 0 {
             count(&unit.target.chunk_count, 1);
@@ -233,7 +235,7 @@ impl Reader<'_> {
     }
 
     /// Reports a damaged chunk or shard.
-    fn report(&self, unit: &Unit, code: Code, error: &Error) {
+    fn report(&self, unit: &CheckUnit, code: Code, error: &Error) {
         let is_of_codecs = matches!(code, Code::Length | Code::Undecodable);
         if let Some(key) = unit.target.lacks_codecs.as_ref().filter(|_| is_of_codecs) {
             // The chunk is probably good: it must not be moved away.
@@ -262,7 +264,7 @@ impl Reader<'_> {
         self.find(unit, code, reason, repair);
     }
 
-    fn find(&self, unit: &Unit, code: Code, reason: String, repair: Option<Repair>) {
+    fn find(&self, unit: &CheckUnit, code: Code, reason: String, repair: Option<Repair>) {
         let key = unit.target.array.key_of_level(unit.level, &unit.coords);
         let key = key.map_or_else(|_| unit.coords.to_string(), |key| key.to_string());
         self.watch.find(Finding { repair, ..Finding::new(code, key, reason) });
@@ -285,15 +287,15 @@ pub fn code_of(error: &Error, damage: Code) -> Code {
 }
 
 /// Whether the file of a chunk or shard has no bytes.
-fn is_empty(unit: &Unit) -> bool {
+fn is_empty(unit: &CheckUnit) -> bool {
     let direct = unit.target.array.levels().first().filter(|_| unit.level == 0);
     let stat = direct.and_then(|direct| direct.stat(std::slice::from_ref(&unit.coords)).ok());
     stat.is_some_and(|stats| stats.iter().flatten().any(|stat| stat.len == 0))
 }
 
-fn place(unit: &Unit) -> Place {
-    let Unit { target, level, coords } = unit;
-    Place { array: Arc::clone(&target.array), level: *level, coords: coords.clone() }
+fn place(unit: &CheckUnit) -> FindingPlace {
+    let CheckUnit { target, level, coords } = unit;
+    FindingPlace { array: Arc::clone(&target.array), level: *level, coords: coords.clone() }
 }
 
 fn count(counter: &AtomicU64, more: u64) {

@@ -172,14 +172,14 @@ pub enum Repair {
     /// Rebuild the consolidated metadata of a group.
     Consolidate(NodePath),
     /// Rewrite a shard without its unused bytes.
-    Compact(Place),
+    Compact(FindingPlace),
     /// Move a damaged chunk or shard out of the store.
-    Quarantine(Place),
+    Quarantine(FindingPlace),
 }
 
 /// A chunk, or a shard.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct FindingPlace {
     /// Its array.
     pub array: Arc<Array>,
     /// The number of levels of shards that contain it.

@@ -8,11 +8,11 @@ use super::chunks::code_of;
 use super::finding::{Code, Finding, Repair};
 use super::names::leftover_of;
 use super::nodes::Nodes;
-use super::options::Watch;
-use super::queue::{Queue, Unit};
-use super::seen::{Seen, coords_of};
+use super::options::CheckWatch;
+use super::queue::{CheckUnit, Queue};
+use super::seen::{StoredBits, coords_of};
 use super::spelling::spelled_otherwise;
-use super::target::Target;
+use super::target::CheckedArray;
 use super::unlisted::{asked, keys_of};
 use crate::array::decode_key;
 use crate::error::{Error, Kind, Result};
@@ -20,7 +20,7 @@ use crate::hierarchy::{Hierarchy, is_like_chunk};
 use crate::limits;
 use crate::metadata::NodePath;
 use crate::store::directory::is_lock_of_key;
-use crate::store::{Entry, Key, ListableStore, PRIVATE, Prefix};
+use crate::store::{Key, ListableStore, PRIVATE, Prefix, StoreEntry};
 
 /// The deepest nesting of directories to list.
 const MAX_DEPTH: usize = 256;
@@ -32,13 +32,13 @@ const MOST_NAMES: usize = 1 << 20;
 const MOST_POSSIBLE: u64 = 1 << 30;
 
 /// Lists and classifies the keys of a hierarchy.
-pub struct Keys<'k> {
+pub struct KeyCheck<'k> {
     hierarchy: &'k Hierarchy,
     nodes: &'k Nodes<'k>,
     expects_all: bool,
     /// Whether the keys of chunks are listed.
     lists_chunks: bool,
-    watch: &'k dyn Watch,
+    watch: &'k dyn CheckWatch,
     /// The files that may be chunks of nodes that are not understood.
     pub unclear: AtomicU64,
 }
@@ -50,13 +50,13 @@ enum Around {
     Unclear,
 }
 
-impl<'k> Keys<'k> {
+impl<'k> KeyCheck<'k> {
     pub fn new(
         hierarchy: &'k Hierarchy,
         nodes: &'k Nodes<'k>,
         expects_all: bool,
         lists_chunks: bool,
-        watch: &'k dyn Watch,
+        watch: &'k dyn CheckWatch,
     ) -> Self {
         let unclear = AtomicU64::new(0);
         Self { hierarchy, nodes, expects_all, lists_chunks, watch, unclear }
@@ -86,7 +86,7 @@ impl<'k> Keys<'k> {
         if !self.lists_chunks {
             return;
         }
-        let is_below = |target: &&Arc<Target>| target.path.relative_to(path).is_some();
+        let is_below = |target: &&Arc<CheckedArray>| target.path.relative_to(path).is_some();
         for target in self.nodes.targets.values().filter(is_below) {
             let shown = if target.path.is_root() { "/" } else { target.path.as_str() };
             match asked(target.array.prefix(), target, self.hierarchy.store()) {
@@ -229,11 +229,11 @@ impl<'k> Keys<'k> {
             };
             self.compare_case(prefix, entry.name(), &mut by_case);
             match entry {
-                Entry::Prefix(name) if prefix.is_root() && name == PRIVATE => {
+                StoreEntry::Prefix(name) if prefix.is_root() && name == PRIVATE => {
                     self.list_private(list);
                 }
-                Entry::Prefix(name) => below.push(name),
-                Entry::Key(name) => match prefix.key(&name) {
+                StoreEntry::Prefix(name) => below.push(name),
+                StoreEntry::Key(name) => match prefix.key(&name) {
                     Ok(key) => self.classify(&key, prefix, around),
                     Err(error) => self.report(&error, shown),
                 },
@@ -406,7 +406,7 @@ impl<'k> Keys<'k> {
     fn list_array(
         &self,
         list: &dyn ListableStore,
-        target: &Arc<Target>,
+        target: &Arc<CheckedArray>,
         queue: &Queue,
     ) -> Result<()> {
         let keys = list.list_known(target.array.prefix(), "");
@@ -423,7 +423,7 @@ impl<'k> Keys<'k> {
     fn add_keys(
         &self,
         keys: impl Iterator<Item = Result<Key>>,
-        target: &Arc<Target>,
+        target: &Arc<CheckedArray>,
         queue: &Queue,
     ) -> Result<()> {
         let array = &target.array;
@@ -432,7 +432,7 @@ impl<'k> Keys<'k> {
         let (prefix, encoding) = (array.prefix(), array.model().key_encoding);
         let possible = grid.counts().iter().fold(1_u64, |all, n| all.saturating_mul(*n));
         let counts_missing = self.expects_all && possible <= MOST_POSSIBLE;
-        let mut seen = counts_missing.then(|| Seen::new(possible)).transpose()?;
+        let mut seen = counts_missing.then(|| StoredBits::new(possible)).transpose()?;
         let mut scalar: Option<Key> = None;
         let mut lister = queue.lister();
         for key in keys {
@@ -474,7 +474,7 @@ impl<'k> Keys<'k> {
                 seen.add(&coords, grid.counts());
             }
             target.value_count.fetch_add(1, Ordering::Relaxed);
-            lister.add(Unit { target: Arc::clone(target), level: 0, coords });
+            lister.add(CheckUnit { target: Arc::clone(target), level: 0, coords });
             self.watch.expect(1);
         }
         drop(lister);
@@ -486,7 +486,7 @@ impl<'k> Keys<'k> {
     }
 
     /// Classifies a key in an array that is not the key of a chunk.
-    fn classify_in_array(&self, key: &Key, text: &str, target: &Target) {
+    fn classify_in_array(&self, key: &Key, text: &str, target: &CheckedArray) {
         let (prefix, rank) = (target.array.prefix(), target.array.levels().first());
         let rank = rank.map_or(0, |direct| direct.grid().rank());
         let is_private = prefix.is_root() && text.starts_with(&format!("{PRIVATE}/"));
@@ -528,7 +528,7 @@ impl<'k> Keys<'k> {
 
     /// Reports the metadata file of a node that lies below the array `target`, and below no other
     /// array in it.
-    fn report_inner_node(&self, key: &Key, target: &Target) {
+    fn report_inner_node(&self, key: &Key, target: &CheckedArray) {
         let (prefix, above) = (target.array.prefix(), key.parent());
         let directory = above.as_key();
         let is_of_other =
@@ -538,12 +538,12 @@ impl<'k> Keys<'k> {
         }
     }
 
-    fn report_node_in(&self, key: &Key, target: &Target) {
+    fn report_node_in(&self, key: &Key, target: &CheckedArray) {
         let reason = format!("a node below the array {}", target.path);
         self.find(Finding::new(Code::NodeInArray, key, reason));
     }
 
-    fn report_missing(&self, target: &Target, seen: Option<&Seen>, possible: u64) {
+    fn report_missing(&self, target: &CheckedArray, seen: Option<&StoredBits>, possible: u64) {
         let Some(direct) = target.array.levels().first() else { return };
         let Some(seen) = seen else {
             let stored = target.value_count.load(Ordering::Relaxed);

@@ -27,15 +27,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use chunks::{Counters, Reader};
-pub use finding::{Code, Finding, Place, Repair, Severity};
-use keys::Keys;
+use chunks::{CheckReader, Counters};
+pub use finding::{Code, Finding, FindingPlace, Repair, Severity};
+use keys::KeyCheck;
 use nodes::Nodes;
-pub use options::{Chunks, Options, Summary, Unchecked, Watch};
-use options::{Sample, digest};
+pub use options::{CheckOptions, CheckSummary, CheckWatch, Unchecked, WhichChunks};
+use options::{ChunkSample, digest};
 use queue::Queue;
 use tally::Tally;
-use target::Target;
+use target::CheckedArray;
 
 use crate::error::{Result, Word};
 use crate::hierarchy::Hierarchy;
@@ -44,24 +44,29 @@ use crate::parallel;
 use crate::store::Omission;
 
 /// Checks the nodes in `options` and everything below them.
-pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Result<Summary> {
+pub fn run(
+    hierarchy: &Hierarchy,
+    options: &CheckOptions,
+    watch: &dyn CheckWatch,
+) -> Result<CheckSummary> {
     let tally = Tally::new(watch, hierarchy.store().omissions());
-    let watch: &dyn Watch = &tally;
+    let watch: &dyn CheckWatch = &tally;
     let nodes = Nodes::read(hierarchy, &options.only, watch)?;
-    let mut summary = Summary { groups: nodes.groups, arrays: nodes.arrays, ..Summary::default() };
-    let targets: Vec<Arc<Target>> = nodes.targets.values().cloned().collect();
+    let mut summary =
+        CheckSummary { groups: nodes.groups, arrays: nodes.arrays, ..CheckSummary::default() };
+    let targets: Vec<Arc<CheckedArray>> = nodes.targets.values().cloned().collect();
     if watch.is_stopped() {
         return Ok(summary);
     }
-    let lists_chunks = options.chunks != Chunks::None;
-    let keys = Keys::new(hierarchy, &nodes, options.expects_all, lists_chunks, watch);
+    let lists_chunks = options.chunks != WhichChunks::None;
+    let keys = KeyCheck::new(hierarchy, &nodes, options.expects_all, lists_chunks, watch);
     let sample = match options.chunks {
-        Chunks::All | Chunks::None => None,
-        Chunks::PerMillion(part) => Some(Sample::of(part, 1_000_000)),
-        Chunks::Count(count) => sample_of_count(count, &targets, watch),
+        WhichChunks::All | WhichChunks::None => None,
+        WhichChunks::PerMillion(part) => Some(ChunkSample::of(part, 1_000_000)),
+        WhichChunks::Count(count) => sample_of_count(count, &targets, watch),
     };
     let (queue, counters) = (Queue::default(), Counters::default());
-    let reader = Reader {
+    let reader = CheckReader {
         queue: &queue,
         counters: &counters,
         watch,
@@ -82,7 +87,7 @@ pub fn run(hierarchy: &Hierarchy, options: &Options, watch: &dyn Watch) -> Resul
         queue.complete();
     });
     report_unseen(hierarchy, &nodes, &tally);
-    let sum = |counter: fn(&Target) -> &AtomicU64| {
+    let sum = |counter: fn(&CheckedArray) -> &AtomicU64| {
         let counts = targets.iter().map(|target| counter(target).load(Ordering::Relaxed));
         counts.fold(0, u64::saturating_add)
     };
@@ -105,7 +110,7 @@ fn load(counter: &AtomicU64) -> u64 {
 }
 
 /// Returns how many chunks are not stored.
-fn missing_in(targets: &[Arc<Target>]) -> u64 {
+fn missing_in(targets: &[Arc<CheckedArray>]) -> u64 {
     let listed = targets.iter().filter(|target| {
         target.array.not_understood().is_none() && !target.is_unlisted.load(Ordering::Relaxed)
     });
@@ -144,7 +149,11 @@ fn report_unseen(hierarchy: &Hierarchy, nodes: &Nodes<'_>, tally: &Tally<'_>) {
 
 /// Returns a sample of `count` chunks; `None` if there are no more, or if the user stopped the
 /// check.
-fn sample_of_count(count: u64, targets: &[Arc<Target>], watch: &dyn Watch) -> Option<Sample> {
+fn sample_of_count(
+    count: u64,
+    targets: &[Arc<CheckedArray>],
+    watch: &dyn CheckWatch,
+) -> Option<ChunkSample> {
     let most = usize::try_from(count).unwrap_or(usize::MAX);
     // The smallest digests so far.
     let mut chosen: BinaryHeap<u64> = BinaryHeap::new();
@@ -166,5 +175,5 @@ fn sample_of_count(count: u64, targets: &[Arc<Target>], watch: &dyn Watch) -> Op
             }
         }
     }
-    (all > count).then(|| Sample { threshold: chosen.peek().copied().unwrap_or_default() })
+    (all > count).then(|| ChunkSample { threshold: chosen.peek().copied().unwrap_or_default() })
 }

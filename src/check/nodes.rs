@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::chunks::code_of;
 use super::conventions;
 use super::finding::{Code, Finding, Repair};
-use super::options::Watch;
-use super::target::Target;
+use super::options::CheckWatch;
+use super::target::CheckedArray;
 use crate::array::Array;
 use crate::convert::difference_of_copy;
 use crate::error::{Error, Result};
@@ -21,11 +21,11 @@ use crate::store::{Key, Prefix};
 /// The nodes of a hierarchy.
 pub struct Nodes<'h> {
     hierarchy: &'h Hierarchy,
-    watch: &'h dyn Watch,
+    watch: &'h dyn CheckWatch,
     /// The nodes below which everything is checked.
     pub tops: Vec<NodePath>,
     /// The arrays by the prefix of their chunks, in order.
-    pub targets: BTreeMap<Prefix, Arc<Target>>,
+    pub targets: BTreeMap<Prefix, Arc<CheckedArray>>,
     /// All nodes, by the prefix of their ordinary files.
     pub by_prefix: HashMap<Prefix, NodePath>,
     /// The prefixes of nodes that zarrfs does not understand: any file may belong to them.
@@ -38,7 +38,11 @@ pub struct Nodes<'h> {
 
 impl<'h> Nodes<'h> {
     /// Reads the nodes in `only` and those below them; all nodes if it is empty.
-    pub fn read(hierarchy: &'h Hierarchy, only: &[NodePath], watch: &'h dyn Watch) -> Result<Self> {
+    pub fn read(
+        hierarchy: &'h Hierarchy,
+        only: &[NodePath],
+        watch: &'h dyn CheckWatch,
+    ) -> Result<Self> {
         let mut tops = only.to_vec();
         if tops.is_empty() {
             tops.push(NodePath::root());
@@ -80,7 +84,7 @@ impl<'h> Nodes<'h> {
     }
 
     /// Returns the arrays below the array at a prefix, in order.
-    pub fn targets_below(&self, prefix: &Prefix) -> impl Iterator<Item = &Arc<Target>> {
+    pub fn targets_below(&self, prefix: &Prefix) -> impl Iterator<Item = &Arc<CheckedArray>> {
         let after = (Bound::Excluded(prefix.clone()), Bound::Unbounded);
         let above = prefix.clone();
         let is_below = move |(below, _): &(&Prefix, _)| below.as_str().starts_with(above.as_str());
@@ -88,7 +92,7 @@ impl<'h> Nodes<'h> {
     }
 
     /// Returns the innermost array around a key, below the array at `outer`.
-    pub fn innermost_below(&self, outer: &Prefix, key: &Key) -> Option<&Arc<Target>> {
+    pub fn innermost_below(&self, outer: &Prefix, key: &Key) -> Option<&Arc<CheckedArray>> {
         let mut above = key.parent();
         while above != *outer {
             if let Some(found) = self.targets.get(&above) {
@@ -141,7 +145,7 @@ impl<'h> Nodes<'h> {
                 self.report_metadata(&key(), error);
                 match self.without_attributes(path, error)? {
                     Some(array) => {
-                        let target = Arc::new(Target::new(path.clone(), array, None));
+                        let target = Arc::new(CheckedArray::new(path.clone(), array, None));
                         self.targets.insert(prefix, target);
                     }
                     None => drop(self.unclear.insert(prefix)),
@@ -152,7 +156,7 @@ impl<'h> Nodes<'h> {
                     self.report_metadata(&key(), error);
                 }
                 let lacks_codecs = self.report_departure(node);
-                let target = Target::new(path.clone(), Arc::clone(array), lacks_codecs);
+                let target = CheckedArray::new(path.clone(), Arc::clone(array), lacks_codecs);
                 self.targets.insert(prefix, Arc::new(target));
             }
             Content::Group(_) => drop(self.report_departure(node)),

@@ -8,7 +8,7 @@ use crate::metadata::NodePath;
 
 /// Which chunks to decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Chunks {
+pub enum WhichChunks {
     /// All.
     All,
     /// None. The keys of chunks are not listed either.
@@ -21,18 +21,18 @@ pub enum Chunks {
 
 /// A sample of all chunks, chosen by a digest of their paths and coordinates.
 #[derive(Debug, Clone, Copy)]
-pub struct Sample {
+pub struct ChunkSample {
     /// The greatest digest of a chunk in it.
     pub threshold: u64,
 }
 
 /// What to check.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct CheckOptions {
     /// The nodes to check, with everything below them.
     pub only: Vec<NodePath>,
     /// The chunks to decode.
-    pub chunks: Chunks,
+    pub chunks: WhichChunks,
     /// Whether to report missing chunks.
     pub expects_all: bool,
     /// The number of threads.
@@ -40,7 +40,7 @@ pub struct Options {
 }
 
 /// Receives the findings and the progress of a check, and may stop it.
-pub trait Watch: Sync {
+pub trait CheckWatch: Sync {
     /// Reports a finding.
     fn find(&self, finding: Finding);
     /// Reports that this many more values will be checked.
@@ -53,7 +53,7 @@ pub trait Watch: Sync {
 
 /// Counts of what a check has read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct CheckSummary {
     /// The groups, including implicit ones.
     pub groups: u64,
     /// The arrays.
@@ -96,7 +96,7 @@ pub struct Unchecked {
     pub limited: u64,
 }
 
-impl Summary {
+impl CheckSummary {
     /// Returns how much was not checked, with the word for each reason.
     pub fn not_checked(&self) -> Vec<(u64, &'static str)> {
         let Unchecked { unknown, unseen, unsupported, refused, missing, limited } = self.unchecked;
@@ -124,7 +124,7 @@ impl Summary {
     }
 }
 
-impl Sample {
+impl ChunkSample {
     /// Returns a sample of `part` chunks in `whole`.
     pub fn of(part: u64, whole: u64) -> Self {
         let share = u128::from(u64::MAX) * u128::from(part.min(whole)) / u128::from(whole.max(1));

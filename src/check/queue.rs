@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::target::Target;
+use super::target::CheckedArray;
 use crate::array::Coords;
 
 /// The most values to list in advance.
@@ -27,16 +27,16 @@ const SHARE: usize = 16;
 
 /// A stored value, or a shard in one: the chunk at `coords` of a level of an array.
 #[derive(Debug, Clone)]
-pub struct Unit {
-    pub target: Arc<Target>,
+pub struct CheckUnit {
+    pub target: Arc<CheckedArray>,
     pub level: usize,
     pub coords: Coords,
 }
 
 /// The chunks of a shard.
 #[derive(Debug)]
-pub struct Opened {
-    pub shard: Unit,
+pub struct ShardChunks {
+    pub shard: CheckUnit,
     /// The slots of the chunks to read.
     slots: Vec<usize>,
     next: AtomicUsize,
@@ -44,8 +44,8 @@ pub struct Opened {
     batch: usize,
 }
 
-impl Opened {
-    pub fn new(shard: Unit, slots: Vec<usize>) -> Self {
+impl ShardChunks {
+    pub fn new(shard: CheckUnit, slots: Vec<usize>) -> Self {
         let is_innermost = shard.level.saturating_add(2) >= shard.target.array.levels().len();
         let batch = if is_innermost { BATCH } else { 1 };
         Self { shard, slots, next: AtomicUsize::new(0), batch }
@@ -65,18 +65,18 @@ impl Opened {
 
 /// The next work of a thread.
 #[derive(Debug)]
-pub enum Work {
+pub enum NextWork {
     /// Check some values.
-    Units(Vec<Unit>),
+    Units(Vec<CheckUnit>),
     /// Check some chunks of a shard.
-    Part(Arc<Opened>),
+    Part(Arc<ShardChunks>),
 }
 
 /// A queue of work for several threads.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// A leaf lock.
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
@@ -84,12 +84,12 @@ pub struct Queue {
 #[derive(Debug)]
 pub struct Lister<'q> {
     queue: &'q Queue,
-    units: Vec<Unit>,
+    units: Vec<CheckUnit>,
 }
 
 impl Lister<'_> {
     /// Adds a value. Waits while the queue is full.
-    pub fn add(&mut self, unit: Unit) {
+    pub fn add(&mut self, unit: CheckUnit) {
         self.units.push(unit);
         if self.units.len() >= MOST_AT_ONCE {
             self.queue.list(&mut self.units);
@@ -104,9 +104,9 @@ impl Drop for Lister<'_> {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    listed: VecDeque<Unit>,
-    opened: Vec<Arc<Opened>>,
+struct QueueState {
+    listed: VecDeque<CheckUnit>,
+    opened: Vec<Arc<ShardChunks>>,
     active_count: usize,
     is_complete: bool,
 }
@@ -117,7 +117,7 @@ impl Queue {
         Lister { queue: self, units: Vec::with_capacity(MOST_AT_ONCE) }
     }
 
-    fn list(&self, units: &mut Vec<Unit>) {
+    fn list(&self, units: &mut Vec<CheckUnit>) {
         let mut state = self.state.lock();
         while state.listed.len() >= LISTED {
             self.changed.wait(&mut state);
@@ -133,21 +133,21 @@ impl Queue {
     }
 
     /// Adds the chunks of a shard.
-    pub fn open(&self, opened: Opened) {
+    pub fn open(&self, opened: ShardChunks) {
         self.state.lock().opened.push(Arc::new(opened));
         self.changed.notify_all();
     }
 
     /// Waits for the next work, and returns it; `None` if there will be no more. Call
     /// [`Self::done`] when it is done.
-    pub fn next(&self) -> Option<Work> {
+    pub fn next(&self) -> Option<NextWork> {
         let mut state = self.state.lock();
         loop {
             while state.opened.last().is_some_and(|opened| opened.is_taken()) {
                 state.opened.pop();
             }
             let work = match state.opened.last() {
-                Some(opened) => Some(Work::Part(Arc::clone(opened))),
+                Some(opened) => Some(NextWork::Part(Arc::clone(opened))),
                 None if state.listed.is_empty() => None,
                 None => {
                     let was_full = state.listed.len() >= LISTED;
@@ -156,7 +156,7 @@ impl Queue {
                     if was_full && state.listed.len() < LISTED {
                         self.changed.notify_all();
                     }
-                    Some(Work::Units(units))
+                    Some(NextWork::Units(units))
                 }
             };
             if work.is_some() {

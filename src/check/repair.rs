@@ -9,9 +9,9 @@ use std::fmt;
 use std::thread;
 use std::time::Duration;
 
-use super::finding::{Finding, Place, Repair};
-use crate::array::Change;
-use crate::error::{At, Error, Kind, Result, Word};
+use super::finding::{Finding, FindingPlace, Repair};
+use crate::array::ChunkChange;
+use crate::error::{Error, Kind, Result, WithSubject, Word};
 use crate::hierarchy::Hierarchy;
 use crate::metadata::NodePath;
 use crate::store::{Condition, Key, Store};
@@ -39,7 +39,7 @@ pub trait Quarantine {
 
 /// A step of a repair.
 #[derive(Debug)]
-pub enum Step {
+pub enum RepairStep {
     /// Finish or undo interrupted changes, and remove the files that killed mounts left.
     Recover,
     /// Remove a temporary file.
@@ -51,20 +51,20 @@ pub enum Step {
         /// The stored value.
         key: Key,
         /// The chunks or shards in it.
-        damaged: Vec<Place>,
+        damaged: Vec<FindingPlace>,
     },
     /// Rewrite a shard without its unused bytes.
     Compact {
         /// The stored value.
         key: Key,
         /// The shard, which may be nested in another one.
-        shard: Place,
+        shard: FindingPlace,
     },
     /// Rebuild consolidated metadata.
     Consolidate(NodePath),
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for RepairStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Recover => f.write_str("finish or undo interrupted changes"),
@@ -89,18 +89,22 @@ impl fmt::Display for Step {
 
 /// Returns the steps that repair `findings`. Damaged chunks stay where they are unless
 /// `moves_damaged`.
-pub fn plan(findings: &[Finding], moves_damaged: bool, removes: Leftovers) -> Result<Vec<Step>> {
+pub fn plan(
+    findings: &[Finding],
+    moves_damaged: bool,
+    removes: Leftovers,
+) -> Result<Vec<RepairStep>> {
     let mut steps = Vec::new();
     let mut recovers = false;
     let mut removed = BTreeSet::new();
-    let mut damaged: BTreeMap<Key, Vec<Place>> = BTreeMap::new();
+    let mut damaged: BTreeMap<Key, Vec<FindingPlace>> = BTreeMap::new();
     let mut shards = Vec::new();
     let mut groups: BTreeMap<String, NodePath> = BTreeMap::new();
     for repair in findings.iter().filter_map(|finding| finding.repair.as_ref()) {
         match repair {
             Repair::Recover => recovers = true,
             Repair::Remove(key) if removes == Leftovers::All => drop(removed.insert(key.clone())),
-            Repair::RemoveLock(path) => steps.push(Step::RemoveLock(path.clone())),
+            Repair::RemoveLock(path) => steps.push(RepairStep::RemoveLock(path.clone())),
             Repair::Quarantine(place) if moves_damaged => {
                 let key = place.array.key_of_level(place.level, &place.coords)?;
                 damaged.entry(key).or_default().push(place.clone());
@@ -117,29 +121,33 @@ pub fn plan(findings: &[Finding], moves_damaged: bool, removes: Leftovers) -> Re
         }
     }
     if recovers {
-        steps.insert(0, Step::Recover);
+        steps.insert(0, RepairStep::Recover);
     }
-    steps.extend(removed.into_iter().map(Step::Remove));
+    steps.extend(removed.into_iter().map(RepairStep::Remove));
     // Removing a damaged chunk stores its shard without unused bytes.
-    let is_inner = |place: &Place| place.level <= 1;
+    let is_inner = |place: &FindingPlace| place.level <= 1;
     shards.retain(|(key, _)| !damaged.get(key).is_some_and(|all| all.iter().all(is_inner)));
-    steps.extend(damaged.into_iter().map(|(key, damaged)| Step::Quarantine { key, damaged }));
-    steps.extend(shards.into_iter().map(|(key, shard)| Step::Compact { key, shard }));
-    steps.extend(groups.into_values().map(Step::Consolidate));
+    steps.extend(damaged.into_iter().map(|(key, damaged)| RepairStep::Quarantine { key, damaged }));
+    steps.extend(shards.into_iter().map(|(key, shard)| RepairStep::Compact { key, shard }));
+    steps.extend(groups.into_values().map(RepairStep::Consolidate));
     Ok(steps)
 }
 
 /// Takes one step.
-pub fn take(hierarchy: &Hierarchy, step: &Step, quarantine: Option<&dyn Quarantine>) -> Result<()> {
+pub fn take(
+    hierarchy: &Hierarchy,
+    step: &RepairStep,
+    quarantine: Option<&dyn Quarantine>,
+) -> Result<()> {
     let store = hierarchy.store();
     match step {
-        Step::Recover => {
+        RepairStep::Recover => {
             hierarchy.recovery().recover();
             Ok(())
         }
-        Step::Remove(key) => remove_leftover(store, key),
-        Step::RemoveLock(path) => store.write()?.remove_lock(path).map(drop),
-        Step::Quarantine { key, damaged } => {
+        RepairStep::Remove(key) => remove_leftover(store, key),
+        RepairStep::RemoveLock(path) => store.write()?.remove_lock(path).map(drop),
+        RepairStep::Quarantine { key, damaged } => {
             let Some(quarantine) = quarantine else { return Ok(()) };
             // Another program may have written good bytes since.
             let mut changes = Vec::new();
@@ -153,11 +161,11 @@ pub fn take(hierarchy: &Hierarchy, step: &Step, quarantine: Option<&dyn Quaranti
             quarantine.keep(key, store).at(key)?;
             erase(changes).at(key)
         }
-        Step::Compact { key, shard } => {
+        RepairStep::Compact { key, shard } => {
             let above = shard.array.levels().get(shard.level.saturating_add(1));
             above.map_or(Ok(()), |chunks| chunks.compact(&shard.coords)).at(key)
         }
-        Step::Consolidate(path) => hierarchy.copies().rebuild(path),
+        RepairStep::Consolidate(path) => hierarchy.copies().rebuild(path),
     }
 }
 
@@ -185,7 +193,7 @@ fn remove_leftover(store: &Store, key: &Key) -> Result<()> {
 
 /// Returns the change that removes a chunk or shard, if it is still damaged. The change fails if
 /// another program replaces the value first.
-fn still_damaged(place: &Place) -> Result<Option<Change>> {
+fn still_damaged(place: &FindingPlace) -> Result<Option<ChunkChange>> {
     let levels = place.array.levels();
     let Some(chunks) = levels.get(place.level) else { return Ok(None) };
     let stat = chunks.stat(std::slice::from_ref(&place.coords))?.pop().flatten();
@@ -197,7 +205,7 @@ fn still_damaged(place: &Place) -> Result<Option<Change>> {
     match read {
         Ok(()) => Ok(None),
         // What zarrfs only does not read stays where it is.
-        Err(error) if error.word() == Word::Damaged => Ok(Some(Change {
+        Err(error) if error.word() == Word::Damaged => Ok(Some(ChunkChange {
             coords: place.coords.clone(),
             value: None,
             condition: Condition::Unchanged(stat.version),
@@ -208,8 +216,8 @@ fn still_damaged(place: &Place) -> Result<Option<Change>> {
 }
 
 /// Erases damaged chunks of a stored value, the outermost first.
-fn erase(changes: Vec<(&Place, Change)>) -> Result<()> {
-    let mut by_level: BTreeMap<usize, (&Place, Vec<Change>)> = BTreeMap::new();
+fn erase(changes: Vec<(&FindingPlace, ChunkChange)>) -> Result<()> {
+    let mut by_level: BTreeMap<usize, (&FindingPlace, Vec<ChunkChange>)> = BTreeMap::new();
     for (place, change) in changes {
         by_level.entry(place.level).or_insert((place, Vec::new())).1.push(change);
     }

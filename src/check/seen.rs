@@ -4,12 +4,12 @@ use crate::array::Coords;
 use crate::error::{Error, Result};
 
 /// The stored values of an array: a bit for each position in its grid, in C order.
-pub struct Seen {
+pub struct StoredBits {
     bits: Vec<u64>,
     possible: u64,
 }
 
-impl Seen {
+impl StoredBits {
     /// Returns none of the `possible` values.
     pub fn new(possible: u64) -> Result<Self> {
         let len = usize::try_from(possible.div_ceil(64)).unwrap_or(usize::MAX);
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn what_was_not_seen_is_missing() {
         let counts = [3, 50];
-        let mut seen = Seen::new(150).expect("small");
+        let mut seen = StoredBits::new(150).expect("small");
         for number in (0..150).filter(|number| number % 7 != 0) {
             seen.add(&coords_of(number, &counts), &counts);
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::finding::{Code, Finding, Severity};
-use super::options::{Unchecked, Watch};
+use super::options::{CheckWatch, Unchecked};
 use crate::store::Omissions;
 
 /// The most places to remember.
@@ -15,7 +15,7 @@ const MOST_PLACES: usize = 100_000;
 
 /// A watch that counts some findings.
 pub struct Tally<'w> {
-    inner: &'w dyn Watch,
+    inner: &'w dyn CheckWatch,
     omissions: &'w Omissions,
     unknown: AtomicU64,
     unseen: AtomicU64,
@@ -28,7 +28,7 @@ pub struct Tally<'w> {
 }
 
 impl<'w> Tally<'w> {
-    pub fn new(inner: &'w dyn Watch, omissions: &'w Omissions) -> Self {
+    pub fn new(inner: &'w dyn CheckWatch, omissions: &'w Omissions) -> Self {
         Self {
             inner,
             omissions,
@@ -61,7 +61,7 @@ impl<'w> Tally<'w> {
     }
 }
 
-impl Watch for Tally<'_> {
+impl CheckWatch for Tally<'_> {
     fn find(&self, finding: Finding) {
         // That the place could not be seen is reported at the end, and says more.
         if finding.code == Code::Foreign && self.omissions.has(&finding.key) {

@@ -9,7 +9,7 @@ use crate::store::Key;
 
 /// An array to check.
 #[derive(Debug)]
-pub struct Target {
+pub struct CheckedArray {
     pub path: NodePath,
     pub array: Arc<Array>,
     /// The key of its metadata file if that names no codecs, so that a chunk with another length
@@ -27,7 +27,7 @@ pub struct Target {
     pub unread_count: AtomicU64,
 }
 
-impl Target {
+impl CheckedArray {
     pub fn new(path: NodePath, array: Arc<Array>, lacks_codecs: Option<Key>) -> Self {
         Self {
             path,

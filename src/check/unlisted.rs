@@ -3,19 +3,24 @@
 use std::sync::Arc;
 
 use super::finding::{Code, Finding};
-use super::options::Watch;
-use super::target::Target;
+use super::options::CheckWatch;
+use super::target::CheckedArray;
 use crate::array::{ChunkStore, Direct, Grid};
-use crate::error::{At, Error, Kind, Result};
-use crate::store::{Found, Keys, Prefix, Store};
+use crate::error::{Error, Kind, Result, WithSubject};
+use crate::store::{Keys, ListedEntry, Prefix, Store};
 
 /// Returns the keys that an entry of the listing of an array stands for. In a directory that the
 /// store cannot list, these are the chunks that it has when it is asked for each.
-pub fn keys_of(found: Result<Found>, target: &Target, store: &Store, watch: &dyn Watch) -> Keys {
+pub fn keys_of(
+    found: Result<ListedEntry>,
+    target: &CheckedArray,
+    store: &Store,
+    watch: &dyn CheckWatch,
+) -> Keys {
     let one = |key| -> Keys { Box::new(std::iter::once(key)) };
     let (directory, error) = match found {
-        Ok(Found::Key(key)) => return one(Ok(key)),
-        Ok(Found::Unlisted(directory, error)) => (directory, error),
+        Ok(ListedEntry::Key(key)) => return one(Ok(key)),
+        Ok(ListedEntry::Unlisted(directory, error)) => (directory, error),
         Err(error) => return one(Err(error)),
     };
     match asked(&directory, target, store) {
@@ -34,7 +39,7 @@ pub fn keys_of(found: Result<Found>, target: &Target, store: &Store, watch: &dyn
 
 /// Returns the keys of the chunks in a directory of an array that the store has when it is asked
 /// for each.
-pub fn asked(directory: &Prefix, target: &Target, store: &Store) -> Result<Keys> {
+pub fn asked(directory: &Prefix, target: &CheckedArray, store: &Store) -> Result<Keys> {
     let (prefix, model) = (target.array.prefix().clone(), target.array.model());
     let direct = Direct::new(store.clone(), prefix, model.key_encoding, Grid::of(model));
     let direct = Arc::new(direct);

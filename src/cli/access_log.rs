@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::failure::{Failure, failed};
-use crate::fuse::{Answered, Read, ReadLog};
+use crate::fuse::{Answered, AnsweredRead, ReadLog};
 use crate::printable::escaped_json;
 use crate::sys;
 use crate::vfs::timestamp;
@@ -30,7 +30,7 @@ impl AccessLog {
 }
 
 impl ReadLog for AccessLog {
-    fn note(&self, read: &Read) {
+    fn note(&self, read: &AnsweredRead) {
         let line = json!({
             "time": timestamp(SystemTime::now()),
             "path": read.path,

@@ -3,19 +3,19 @@
 use std::path::Path;
 
 use super::failure::{Failure, failed};
-use super::open::{self, Location};
+use super::open::{self, StoreLocation};
 use super::outputs::is_at_or_above;
 use crate::hierarchy::Hierarchy;
 
 /// Fails for a mountpoint inside the source: the daemon would wait for itself without limit.
 pub fn check(source: &open::Source, mountpoint: &Path) -> Result<(), Failure> {
     let source = match &source.root {
-        Location::Directory(path) | Location::Archive(path) => path.as_path(),
-        Location::References(references) => match references.directory() {
+        StoreLocation::Directory(path) | StoreLocation::Archive(path) => path.as_path(),
+        StoreLocation::References(references) => match references.directory() {
             Some(directory) => directory,
             None => return Ok(()),
         },
-        Location::Url(_) => return Ok(()),
+        StoreLocation::Url(_) => return Ok(()),
     };
     if is_at_or_above(source, mountpoint) || is_at_or_above(mountpoint, source) {
         return Err(failed(format!(

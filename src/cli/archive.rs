@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::failure::{Failure, failed};
 use super::remote;
 use crate::error::Kind;
-use crate::hierarchy::{Hierarchy, Options};
+use crate::hierarchy::{Hierarchy, HierarchyOptions};
 use crate::metadata::{NodePath, declared};
 use crate::resources;
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::within::Within;
-use crate::store::zip::{Limits, ZipStore};
+use crate::store::zip::{ArchiveLimits, ZipStore};
 use crate::store::{Key, Prefix, Store};
 
 /// The endings of the names of archives.
@@ -81,11 +81,11 @@ pub fn store(path: &Path, ttl: Duration) -> Result<Store, Failure> {
 /// Opens the store in the archive that is the value of `key` in another store.
 pub fn store_in(below: Store, key: Key, ttl: Duration) -> Result<Store, Failure> {
     let stem = Path::new(key.name()).file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
-    let limits = Limits {
+    let limits = ArchiveLimits {
         ttl,
-        value: resources::within_memory(Limits::DEFAULT.value, 4),
-        directory: resources::within_memory(Limits::DEFAULT.directory, 8),
-        ..Limits::DEFAULT
+        value: resources::within_memory(ArchiveLimits::DEFAULT.value, 4),
+        directory: resources::within_memory(ArchiveLimits::DEFAULT.directory, 8),
+        ..ArchiveLimits::DEFAULT
     };
     let archive = ZipStore::open(below, key, limits).map_err(|error| match error.kind() {
         // For this user it was never there.
@@ -116,7 +116,7 @@ fn is_root(store: &Store, name: &str, stem: Option<&str>) -> Result<bool, Failur
         return Ok(true);
     }
     let Some(dialect) = declared(store)? else { return Ok(false) };
-    let hierarchy = Hierarchy::open(store.clone(), Some(dialect), Options::default())?;
+    let hierarchy = Hierarchy::open(store.clone(), Some(dialect), HierarchyOptions::default())?;
     Ok(hierarchy.node(&NodePath::root())?.is_none_or(|root| root.array().is_none()))
 }
 

@@ -6,10 +6,10 @@ use super::args::Cat;
 use super::failure::{Failure, failed};
 use super::{open, print, remote, size};
 use crate::cache::ChunkCache;
-use crate::hierarchy::Seen;
+use crate::hierarchy::ReadExtent;
 use crate::resources;
 use crate::view::cut::Cut;
-use crate::view::{Elements, GetChunk, Source, View};
+use crate::view::{ElementRange, GetChunk, View, ViewSource};
 
 /// The number of bytes to produce at a time.
 const STEP: u64 = 4 << 20;
@@ -31,11 +31,11 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
         None => Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into())),
     };
     let hierarchy = cut.as_ref().map_or(&hierarchy, Cut::hierarchy);
-    let source = Source::new(hierarchy, &path, get)?;
+    let source = ViewSource::new(hierarchy, &path, get)?;
     let view = args.format.view(&source).map_err(|error| {
         failed(format!("{shown}: cannot be shown as {extension}: {}", error.detail()))
     })?;
-    let is_beyond = |elements: &Elements| elements.slab_len().is_none_or(|slab| slab > half);
+    let is_beyond = |elements: &ElementRange| elements.slab_len().is_none_or(|slab| slab > half);
     let step = if view.elements().any(is_beyond) { half.max(STEP) } else { STEP };
     let warnings = view.elements().filter_map(|elements| elements.warning(args.cache_size, step));
     for warning in warnings {
@@ -45,7 +45,7 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
         log::warn!("{shown}: left out: {line}");
     }
     write(&view, step, get)?;
-    let seen = if cut.is_some() { Seen::Metadata } else { Seen::Values };
+    let seen = if cut.is_some() { ReadExtent::Metadata } else { ReadExtent::Values };
     match hierarchy.not_seen(&[path], seen)?.in_words() {
         Some(why) => Err(failed(format!("{shown}: the file is incomplete: {why}"))),
         None => match view.left_out().unread() {

@@ -13,7 +13,7 @@ use super::interrupt::{GiveUp, Interrupted, stop_on_signals};
 use super::open::Access;
 use super::progress::{Bar, SharedLines};
 use super::{open, print, remote, repair, size};
-use crate::check::{self, Finding, Options, Severity, Summary, Watch};
+use crate::check::{self, CheckOptions, CheckSummary, CheckWatch, Finding, Severity};
 use crate::error::Result;
 use crate::hierarchy::Hierarchy;
 use crate::metadata::{Dialect, NodePath, states_version};
@@ -43,12 +43,12 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
         repair::check(args, &hierarchy)?;
     }
     let jobs = remote::reading_threads(args.jobs, [args.source.as_path()]);
-    let options = Options {
+    let options = CheckOptions {
         only,
         chunks: match args.sample {
-            _ if args.metadata_only => check::Chunks::None,
+            _ if args.metadata_only => check::WhichChunks::None,
             Some(chunks) => chunks,
-            None => check::Chunks::All,
+            None => check::WhichChunks::All,
         },
         expects_all: args.expect_all,
         jobs,
@@ -78,7 +78,8 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
     if let Some(kept) = &printer.kept {
         let repairable = std::mem::take(&mut *kept.lock());
         let is_stopped = || printer.is_stopped();
-        let found = repair::Found { repairable: &repairable, damaged, is_stopped: &is_stopped };
+        let found =
+            repair::CheckResults { repairable: &repairable, damaged, is_stopped: &is_stopped };
         repair::run(args, &hierarchy, &found)?;
         return ended(args, &summary, 0);
     }
@@ -87,7 +88,7 @@ pub fn run(args: &Check) -> std::result::Result<(), Failure> {
 
 /// Returns how the command ends, with so many damaged files. What may be good, but could not be
 /// read, keeps it from success.
-fn ended(args: &Check, summary: &Summary, damaged: u64) -> std::result::Result<(), Failure> {
+fn ended(args: &Check, summary: &CheckSummary, damaged: u64) -> std::result::Result<(), Failure> {
     if damaged > 0 || args.strict && !summary.not_checked().is_empty() {
         return Err(Failure::Damaged);
     }
@@ -147,7 +148,7 @@ fn interrupted(args: &Check, printer: &Arc<Printer>, store: Store) -> Interrupte
 
 /// Prints findings as they come, and a progress bar on a terminal.
 struct Printer {
-    form: Form,
+    form: CheckOutput,
     bar: Bar,
     lines: SharedLines,
     /// The last key that was printed in the form `Keys`. A leaf lock.
@@ -159,7 +160,7 @@ struct Printer {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Form {
+enum CheckOutput {
     Text,
     Json,
     Keys,
@@ -170,9 +171,9 @@ impl Printer {
         let bar = Bar::new("{wide_bar} {human_pos}/{human_len} chunks and shards, {eta} left")?;
         let is_stopped = Arc::default();
         let form = match (args.json, args.keys) {
-            (true, _) => Form::Json,
-            (false, true) => Form::Keys,
-            (false, false) => Form::Text,
+            (true, _) => CheckOutput::Json,
+            (false, true) => CheckOutput::Keys,
+            (false, false) => CheckOutput::Text,
         };
         Ok(Self {
             form,
@@ -200,16 +201,16 @@ impl Printer {
     }
 }
 
-impl Watch for Printer {
+impl CheckWatch for Printer {
     fn find(&self, finding: Finding) {
         let severity = finding.code.severity();
         self.counter(severity).fetch_add(1, Ordering::Relaxed);
         let line = match self.form {
-            Form::Text => {
+            CheckOutput::Text => {
                 let Finding { code, key, reason, .. } = &finding;
                 Some(format!("{} {code} {}: {}", severity.name(), escaped(key), escaped(reason)))
             }
-            Form::Json => {
+            CheckOutput::Json => {
                 let line = json!({
                     "severity": severity.name(),
                     "code": finding.code.name(),
@@ -218,12 +219,12 @@ impl Watch for Printer {
                 });
                 Some(escaped_json(&line.to_string()).into_owned())
             }
-            Form::Keys if severity == Severity::Damaged => {
+            CheckOutput::Keys if severity == Severity::Damaged => {
                 let last = std::mem::replace(&mut *self.last_key.lock(), finding.key.clone());
                 (last != finding.key).then(|| finding.key.clone())
             }
             // Other findings are about files that can be read.
-            Form::Keys => None,
+            CheckOutput::Keys => None,
         };
         if let Some(line) = line {
             self.lines.print(&self.bar, &line);
@@ -250,14 +251,14 @@ impl Watch for Printer {
 }
 
 /// Returns what was not checked, by its words.
-fn not_checked(summary: &Summary) -> Option<String> {
+fn not_checked(summary: &CheckSummary) -> Option<String> {
     let counts = summary.not_checked();
     let all = counts.iter().fold(0_u64, |all, (count, _)| all.saturating_add(*count));
     let words: Vec<String> = counts.iter().map(|(count, word)| format!("{count} {word}")).collect();
     (!words.is_empty()).then(|| format!("{all} not checked: {}", words.join(", ")))
 }
 
-fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
+fn report(args: &Check, summary: &CheckSummary, printer: &Printer, begun: Instant) {
     let [damaged, suspect, notes] =
         [Severity::Damaged, Severity::Suspect, Severity::Note].map(|one| printer.count(one));
     let elapsed = begun.elapsed();
@@ -291,7 +292,7 @@ fn report(args: &Check, summary: &Summary, printer: &Printer, begun: Instant) {
         size::counted(summary.arrays, "array")
     )];
     if !args.metadata_only {
-        let Summary { chunks_stored, chunks_missing, chunks_read, .. } = summary;
+        let CheckSummary { chunks_stored, chunks_missing, chunks_read, .. } = summary;
         let mut chunks = vec![
             format!("{} stored", size::counted(*chunks_stored, "chunk")),
             format!("{chunks_missing} missing"),

@@ -13,7 +13,7 @@ use super::stored;
 use super::terminal::Terminal;
 use crate::array::{Array, Coords};
 use crate::metadata::Packing;
-use crate::picture::grid::{Cell, Layout, legend};
+use crate::picture::grid::{Cell, ChunkLayout, legend};
 
 /// The most decoded bytes of chunks in which to look for fill values.
 const MOST_DECODED: u64 = 1 << 30;
@@ -21,7 +21,7 @@ const MOST_DECODED: u64 = 1 << 30;
 /// The chunks of an array, in cells of a map.
 #[derive(Debug)]
 pub struct ChunkMap {
-    layout: Layout,
+    layout: ChunkLayout,
     counts: Vec<u64>,
     cells: Mutex<Vec<Cell>>,
     fill_values: FillValues,
@@ -41,7 +41,7 @@ impl ChunkMap {
     /// Returns a map without stored chunks, for output of this width.
     pub fn new(array: &Array, width: usize) -> Self {
         let counts = array.grid().counts().to_vec();
-        let layout = Layout::new(&counts, width);
+        let layout = ChunkLayout::new(&counts, width);
         let cells = Mutex::new(layout.cells());
         Self { layout, counts, cells, fill_values: FillValues::Known }
     }
@@ -59,7 +59,7 @@ impl ChunkMap {
     /// Adds all stored chunks of an array. Decodes them if they have at most [`MOST_DECODED`]
     /// bytes.
     pub fn fill(&mut self, array: &Arc<Array>, source: &Path) -> Result<(), Failure> {
-        let stored = stored::Stored::of(array)?.chunks;
+        let stored = stored::StoredChunks::of(array)?.chunks;
         let decoded = array.longest_chunk_len().longest().checked_mul(stored);
         if decoded.is_some_and(|len| len <= MOST_DECODED) && array.not_understood().is_none() {
             let add = |coords: &Coords, is_fill| self.add(coords, is_fill);

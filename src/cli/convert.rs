@@ -9,20 +9,21 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::args::Convert;
-use super::copying::{Progress, Recorded, left_behind};
+use super::copying::{CopyProgress, Recorded, left_behind};
 use super::describe::describe;
 use super::failure::{Failure, failed};
 use super::mounted::{self, Mounted};
-use super::open::Location;
+use super::open::StoreLocation;
 use super::pack::Packing;
 use super::{open, print, references, remote, size};
 use crate::array::FillChunks;
 use crate::codec::CodecSpec;
 use crate::convert::{
-    self, Claim, Copied, CopyOptions, Mark, Passed, Plan, Requested, Survey, Target, Verify, Watch,
+    self, Claim, ConversionPlan, Copied, CopyOptions, CopyTarget, CopyWatch, Mark, Passed,
+    Requested, Survey, Verify,
 };
 use crate::error::{Error, Kind, Word};
-use crate::hierarchy::{Hierarchy, Options};
+use crate::hierarchy::{Hierarchy, HierarchyOptions};
 use crate::json;
 use crate::metadata::{Dialect, NodePath, Shards};
 use crate::printable::escaped;
@@ -41,7 +42,7 @@ pub fn run(args: &Convert) -> Result<(), Failure> {
     let (source, from) = open::node(&args.source, args.from.as_ref(), &args.remote)?;
     let dest = Dest::find(args)?;
     let requested = requested(args, dest.target);
-    let mut watch = Progress::new(args, &dest)?;
+    let mut watch = CopyProgress::new(args, &dest)?;
     // From here on there is something to remove.
     let early = dest.packing.as_ref().map(|_| watch.stop_on_signals(args, &dest)).transpose()?;
     // Planning needs a store, but stores nothing.
@@ -83,13 +84,13 @@ pub struct From<'h> {
 #[derive(Debug, Clone, Copy)]
 struct To<'h> {
     hierarchy: &'h Hierarchy,
-    target: Target,
+    target: CopyTarget,
 }
 
 /// Where the copy goes.
 pub struct Dest {
-    pub location: Location,
-    target: Target,
+    pub location: StoreLocation,
+    target: CopyTarget,
     /// Whether its directory must be created.
     is_new: bool,
     /// The archive that the copy becomes.
@@ -102,9 +103,9 @@ impl Dest {
         references::refuse(&args.dest)?;
         if let Some(packing) = Packing::find(args)? {
             check_apart(&args.source, packing.dest())?;
-            let location = Location::Directory(packing.tree());
+            let location = StoreLocation::Directory(packing.tree());
             let packing = Some(packing);
-            return Ok(Self { location, target: Target::Directory, is_new: true, packing });
+            return Ok(Self { location, target: CopyTarget::Directory, is_new: true, packing });
         }
         if let Some(url) = remote::url(&args.dest) {
             remote::check_writable(url)?;
@@ -113,9 +114,9 @@ impl Dest {
             let is_empty = open::is_empty(&store).and_then(|is| Ok(is || Mark::is_in(&store)?));
             let is_empty =
                 is_empty.map_err(|error| failed(format!("{url}: {}", error.detail())))?;
-            let location = Location::Url(url.to_owned());
+            let location = StoreLocation::Url(url.to_owned());
             return if is_empty {
-                Ok(Self { location, target: Target::Directory, is_new: false, packing: None })
+                Ok(Self { location, target: CopyTarget::Directory, is_new: false, packing: None })
             } else {
                 Err(not_empty(&args.dest))
             };
@@ -126,16 +127,16 @@ impl Dest {
         let target = match &mounted {
             Some(mounted) => {
                 check_mounted(args, mounted)?;
-                Target::Mount
+                CopyTarget::Mount
             }
-            None => Target::Directory,
+            None => CopyTarget::Directory,
         };
         let is_new = check_dest(&args.dest, target)?;
-        Ok(Self { location: Location::Directory(path), target, is_new, packing: None })
+        Ok(Self { location: StoreLocation::Directory(path), target, is_new, packing: None })
     }
 
     /// Packs the copy, if it becomes an archive.
-    fn pack(&self, args: &Convert, watch: &Progress) -> Result<(), Failure> {
+    fn pack(&self, args: &Convert, watch: &CopyProgress) -> Result<(), Failure> {
         let Some(packing) = &self.packing else { return Ok(()) };
         let begin = |values| watch.bar.begin("packing", values);
         packing.pack(args, &|| watch.is_stopped(), &begin, &|| watch.bar.advance("packed")).map_err(
@@ -173,9 +174,9 @@ fn copy(
     args: &Convert,
     from_where: From<'_>,
     To { hierarchy: dest, target }: To<'_>,
-    plan: &Plan,
+    plan: &ConversionPlan,
     requested: &Requested,
-    watch: &Progress,
+    watch: &CopyProgress,
 ) -> Result<Copied, Failure> {
     let shown = args.dest.display();
     let survey = Survey::of(plan, watch).map_err(|error| cut_short(args, watch, &error))?;
@@ -241,7 +242,7 @@ fn copy(
 }
 
 /// Returns the error for an incomplete copy, with advice.
-fn cut_short(args: &Convert, watch: &Progress, error: &Error) -> Failure {
+fn cut_short(args: &Convert, watch: &CopyProgress, error: &Error) -> Failure {
     let unread = watch.first_unread().filter(|_| !watch.is_stopped() && !watch.keeps_going);
     if let Some(word) = unread {
         let again = match word {
@@ -286,14 +287,14 @@ pub fn advice(is_packing: bool) -> &'static str {
     if is_packing { "no archive was made" } else { "run the same command again to continue" }
 }
 
-fn requested(args: &Convert, target: Target) -> Requested {
+fn requested(args: &Convert, target: CopyTarget) -> Requested {
     let mut requested = Requested {
         codecs: args.codecs.clone(),
         chunk_shape: args.chunks.clone(),
         shards: args.shards.clone(),
         only: args.only.clone(),
     };
-    if target == Target::Mount {
+    if target == CopyTarget::Mount {
         // The mount applies its own codecs to plain chunks.
         requested.codecs.get_or_insert_default();
         requested.shards = Some(Shards::None);
@@ -329,7 +330,7 @@ fn check_mounted(args: &Convert, mounted: &Mounted) -> Result<(), Failure> {
 /// fails if there are very many.
 fn check_fill(
     args: &Convert,
-    plan: &Plan,
+    plan: &ConversionPlan,
     survey: &Survey,
     fill_chunks: FillChunks,
 ) -> Result<(), Failure> {
@@ -366,10 +367,11 @@ fn prepare(
     From { hierarchy: source, path: from }: From<'_>,
     dest: &Dest,
     requested: &Requested,
-    watch: &Progress,
-) -> Result<(Hierarchy, Plan), Failure> {
+    watch: &CopyProgress,
+) -> Result<(Hierarchy, ConversionPlan), Failure> {
     args.format.check_makes_nodes()?;
-    let open = |store| Hierarchy::open(store, Some(args.format.clone()), Options::default());
+    let open =
+        |store| Hierarchy::open(store, Some(args.format.clone()), HierarchyOptions::default());
     let hierarchy = open(dest.location.store(&args.remote, remote::TTL, Durability::Buffered)?)?;
     let dest = match dest.location.directory() {
         Some(path) if dest.packing.is_none() => open::within_groups_above(hierarchy, path)?,
@@ -396,7 +398,7 @@ fn prepare(
 }
 
 /// Says why the copy would lack nodes, and what to do; `None` if it would have all.
-fn nodes_left_out(args: &Convert, plan: &Plan) -> Option<String> {
+fn nodes_left_out(args: &Convert, plan: &ConversionPlan) -> Option<String> {
     let unsupported = plan.unsupported.len().saturating_sub(plan.broken);
     let causes = [
         (unsupported, format!("cannot be converted to {}", args.format.name())),
@@ -423,7 +425,7 @@ fn nodes_left_out(args: &Convert, plan: &Plan) -> Option<String> {
 }
 
 /// Fails if `--chunks` or `--shards` has a shape that fits no array.
-fn check_ranks(args: &Convert, plan: &Plan) -> Result<(), Failure> {
+fn check_ranks(args: &Convert, plan: &ConversionPlan) -> Result<(), Failure> {
     let shards = match &args.shards {
         Some(Shards::Shape(shape)) => Some(shape),
         Some(Shards::None | Shards::Target(_)) | None => None,
@@ -446,7 +448,7 @@ fn check_ranks(args: &Convert, plan: &Plan) -> Result<(), Failure> {
 
 /// Returns whether DEST must be created. Fails if it has contents other than an unfinished
 /// conversion.
-fn check_dest(dest: &Path, target: Target) -> Result<bool, Failure> {
+fn check_dest(dest: &Path, target: CopyTarget) -> Result<bool, Failure> {
     let shown = dest.display();
     match std::fs::read_dir(dest) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
@@ -543,7 +545,7 @@ fn session() -> String {
 }
 
 /// Returns a line for each array of the copy.
-fn described(dest: &Hierarchy, plan: &Plan) -> Result<String, Failure> {
+fn described(dest: &Hierarchy, plan: &ConversionPlan) -> Result<String, Failure> {
     let mut text = String::new();
     for (path, chunks) in plan.arrays() {
         let line = format!("{path}  {}; {}", describe(&*dest.existing(path)?), chunks.described());
@@ -555,7 +557,7 @@ fn described(dest: &Hierarchy, plan: &Plan) -> Result<String, Failure> {
 fn report(
     args: &Convert,
     nodes: &str,
-    plan: &Plan,
+    plan: &ConversionPlan,
     copied: &Copied,
     begun: Instant,
 ) -> Result<(), Failure> {

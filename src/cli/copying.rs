@@ -15,14 +15,14 @@ use super::interrupt::{GiveUp, Interrupted, Signals, stop_on_signals};
 use super::pack::{self, Packing};
 use super::progress::Bar;
 use super::{print, remote, size};
-use crate::convert::{Mark, Plan, Watch};
+use crate::convert::{ConversionPlan, CopyWatch, Mark};
 use crate::error::{Error, Result as Done, Word};
-use crate::hierarchy::Seen;
+use crate::hierarchy::ReadExtent;
 use crate::metadata::NodePath;
 use crate::store::{NotSeen, Omissions};
 
 /// The progress bar on a terminal, and whether the user interrupted the copy.
-pub struct Progress {
+pub struct CopyProgress {
     pub bar: Arc<Bar>,
     /// How many arrays are copied.
     pub arrays: usize,
@@ -35,7 +35,7 @@ pub struct Progress {
     unread: Mutex<BTreeMap<String, Word>>,
 }
 
-impl Progress {
+impl CopyProgress {
     /// Returns the progress of a copy that has not begun.
     pub fn new(args: &Convert, dest: &Dest) -> Result<Self, Failure> {
         Ok(Self {
@@ -98,7 +98,7 @@ impl Progress {
 
 /// Reports the progress, and records in the mark of the copy what it skips.
 pub struct Recorded<'w> {
-    watch: &'w Progress,
+    watch: &'w CopyProgress,
     mark: &'w Mark<'w>,
     omissions: &'w Omissions,
     /// The places that were not seen so far. The mark is stored under this lock.
@@ -108,13 +108,13 @@ pub struct Recorded<'w> {
 impl<'w> Recorded<'w> {
     /// `omissions` are those of the source, which was listed already: the process that continues
     /// the copy lists it again, too.
-    pub fn new(watch: &'w Progress, mark: &'w Mark<'w>, omissions: &'w Omissions) -> Self {
+    pub fn new(watch: &'w CopyProgress, mark: &'w Mark<'w>, omissions: &'w Omissions) -> Self {
         let places = omissions.all().omissions.into_iter().map(|omission| omission.place).collect();
         Self { watch, mark, omissions, places: Mutex::new(places) }
     }
 }
 
-impl Watch for Recorded<'_> {
+impl CopyWatch for Recorded<'_> {
     fn begin(&self, path: &NodePath, values: u64) {
         self.watch.begin(path, values);
     }
@@ -152,7 +152,7 @@ impl Watch for Recorded<'_> {
     }
 }
 
-impl Watch for Progress {
+impl CopyWatch for CopyProgress {
     fn begin(&self, path: &NodePath, values: u64) {
         let number = self.begun.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         // Arrays that have changed are copied again.
@@ -178,8 +178,8 @@ impl Watch for Progress {
 pub fn left_behind(
     args: &Convert,
     source: From<'_>,
-    plan: &Plan,
-    watch: &Progress,
+    plan: &ConversionPlan,
+    watch: &CopyProgress,
 ) -> Result<Option<String>, Failure> {
     let mut parts = Vec::new();
     let unread = watch.unread();
@@ -200,7 +200,7 @@ pub fn left_behind(
     if tops.is_empty() {
         tops.push(source.path.clone());
     }
-    let not_seen = source.hierarchy.not_seen(&tops, Seen::Values)?;
+    let not_seen = source.hierarchy.not_seen(&tops, ReadExtent::Values)?;
     let unread = watch.unread.lock();
     // The record of an interrupted copy may have them, too.
     let others = not_seen.omissions.into_iter();

@@ -8,11 +8,11 @@ use super::archive;
 use super::args::Create;
 use super::describe::describe;
 use super::failure::{Failure, failed};
-use super::open::Location;
+use super::open::StoreLocation;
 use super::remote::Remote;
 use super::{open, print, references, remote};
 use crate::error::{Kind, Result};
-use crate::hierarchy::{Hierarchy, Options, Raised};
+use crate::hierarchy::{Hierarchy, HierarchyOptions, Raised};
 use crate::json::Object;
 use crate::metadata::wanted::{self, NewArray};
 use crate::metadata::{Dialect, NodeKind, NodePath, Policy, Shards, declared};
@@ -21,9 +21,9 @@ use crate::store::PRIVATE;
 use crate::store::directory::{Durability, LOCK_SUFFIX};
 
 /// The place of a new node.
-struct Place {
+struct NewNodeAt {
     /// Where the hierarchy is.
-    root: Location,
+    root: StoreLocation,
     /// The node in it.
     node: NodePath,
     /// The dialect of the hierarchy, if there is one.
@@ -87,21 +87,21 @@ pub fn run(args: &Create) -> Result<(), Failure> {
 /// Stores the node. Returns the name of the dialect, and a short description of the node.
 fn make(
     args: &Create,
-    place: &Place,
+    place: &NewNodeAt,
     dialect: Dialect,
     document: &str,
 ) -> Result<(&'static str, String), Failure> {
     let hierarchy = match &place.root {
-        Location::Directory(root) => {
+        StoreLocation::Directory(root) => {
             let store = open::store(root, Durability::Synced)?;
-            let hierarchy = Hierarchy::open(store, Some(dialect), Options::default())?;
+            let hierarchy = Hierarchy::open(store, Some(dialect), HierarchyOptions::default())?;
             let hierarchy = open::within_groups_above(hierarchy, root)?;
             hierarchy.recovery().recover();
             hierarchy
         }
         other => {
             let store = other.store(&args.remote, remote::TTL, Durability::Synced)?;
-            Hierarchy::open(store, Some(dialect), Options::default())?
+            Hierarchy::open(store, Some(dialect), HierarchyOptions::default())?
         }
     };
     let path = &place.node;
@@ -188,7 +188,7 @@ fn document(args: &Create, dialect: &Dialect) -> Result<String, Failure> {
 
 /// Finds the hierarchy for `path`: the existing one (the outermost, if they are nested), or a new
 /// one.
-fn find(path: &Path) -> Result<Place, Failure> {
+fn find(path: &Path) -> Result<NewNodeAt, Failure> {
     let shown = path.display();
     let (existing, names) = existing(path)?;
     // Checked first: another program may be creating the same hierarchy, and its temporary files do
@@ -213,7 +213,11 @@ fn find(path: &Path) -> Result<Place, Failure> {
         let within = existing.strip_prefix(&root).unwrap_or(Path::new(""));
         let within = components(within, path)?;
         let node = node_of(within.iter().chain(&names))?;
-        return Ok(Place { root: Location::Directory(root), node, dialect: Some(dialect) });
+        return Ok(NewNodeAt {
+            root: StoreLocation::Directory(root),
+            node,
+            dialect: Some(dialect),
+        });
     }
     if names.is_empty() && !is_empty {
         return Err(neither(&shown));
@@ -221,11 +225,11 @@ fn find(path: &Path) -> Result<Place, Failure> {
     let is_root = is_empty && is_named_as_root(&existing);
     let (above, below) = names.split_at(if is_root { 0 } else { root_len(&names) });
     let root = above.iter().fold(existing, |root, name| root.join(name));
-    Ok(Place { root: Location::Directory(root), node: node_of(below)?, dialect: None })
+    Ok(NewNodeAt { root: StoreLocation::Directory(root), node: node_of(below)?, dialect: None })
 }
 
 /// Like [`find`], for a URL.
-fn find_at_url(url: &str, remote: &Remote) -> Result<Place, Failure> {
+fn find_at_url(url: &str, remote: &Remote) -> Result<NewNodeAt, Failure> {
     let (scheme, path) = url.split_once("://").unwrap_or((url, ""));
     let mut names = path.trim_end_matches('/').split('/').map(str::to_owned);
     let bucket = format!("{scheme}://{}", names.next().unwrap_or_default());
@@ -270,7 +274,7 @@ fn find_at_url(url: &str, remote: &Remote) -> Result<Place, Failure> {
         (above.len().saturating_add(root_len(below)), None)
     };
     let node = node_of(names.iter().skip(len))?;
-    Ok(Place { root: Location::Url(at(len)), node, dialect })
+    Ok(NewNodeAt { root: StoreLocation::Url(at(len)), node, dialect })
 }
 
 fn neither(shown: &dyn Display) -> Failure {

@@ -12,7 +12,7 @@ use super::args::Demo;
 use super::failure::{Failure, failed};
 use super::{dead, open, print, umount};
 use crate::array::{Coords, Current, FillChunks};
-use crate::hierarchy::{Hierarchy, Options};
+use crate::hierarchy::{Hierarchy, HierarchyOptions};
 use crate::metadata::{Dialect, NodePath};
 use crate::store::directory::Durability;
 use crate::store::{Condition, Key, Store};
@@ -38,10 +38,10 @@ const WRITTEN: [f32; 2] = [273.15, 274.15];
 /// Creates the sample in the directory, or takes the one that is there, mounts it, and shows its
 /// contents.
 pub fn run(args: &Demo) -> Result<(), Failure> {
-    let sample = Sample::in_directory(&args.dir)?;
+    let sample = DemoSample::in_directory(&args.dir)?;
     sample.present().map_err(|failure| match sample.state {
-        State::New => failure,
-        State::Reused => {
+        SampleState::New => failure,
+        SampleState::Reused => {
             let (dir, mountpoint) = (args.dir.display(), sample.mountpoint.display());
             failed(format!(
                 "{}; an earlier run has made {dir}: if the sample was changed, remove it (zarrfs \
@@ -53,18 +53,18 @@ pub fn run(args: &Demo) -> Result<(), Failure> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SampleState {
     New,
     Reused,
 }
 
-struct Sample {
+struct DemoSample {
     source: PathBuf,
     mountpoint: PathBuf,
-    state: State,
+    state: SampleState,
 }
 
-impl Sample {
+impl DemoSample {
     /// Creates the directories and the sample, unless an earlier run has done so.
     fn in_directory(dir: &Path) -> Result<Self, Failure> {
         let shown = dir.display();
@@ -80,7 +80,7 @@ impl Sample {
                 )));
             }
             // The user may have put other files beside it.
-            State::Reused
+            SampleState::Reused
         } else {
             for entry in std::fs::read_dir(dir).map_err(unusable)? {
                 let path = dir.join(entry.map_err(unusable)?.file_name());
@@ -92,7 +92,7 @@ impl Sample {
                 }
             }
             create(&source)?;
-            State::New
+            SampleState::New
         };
         if !mountpoint.is_dir() {
             std::fs::create_dir(&mountpoint).map_err(unusable)?;
@@ -108,10 +108,10 @@ impl Sample {
         let program = program.as_path();
         let (source_arg, mount_arg) = (source.as_os_str(), mountpoint.as_os_str());
         say(match self.state {
-            State::New => {
+            SampleState::New => {
                 "A climate-like sample hierarchy: coordinates, and a compressed array in shards."
             }
-            State::Reused => "The sample hierarchy of an earlier zarrfs demo.",
+            SampleState::Reused => "The sample hierarchy of an earlier zarrfs demo.",
         })?;
         show("zarrfs", Command::new(program).arg("tree").arg(source_arg))?;
         if umount::daemon_of(mountpoint).is_some() {
@@ -217,7 +217,7 @@ fn make(source: &Path) -> Result<(), Failure> {
         "t2m/zarr.json",
         &array([&SHAPE, &SHARD], ("float32", &json!("NaN")), &codecs, &names, &attributes),
     )?;
-    fill(&Hierarchy::open(store, Some(Dialect::V3), Options::default())?)
+    fill(&Hierarchy::open(store, Some(Dialect::V3), HierarchyOptions::default())?)
 }
 
 fn array(
@@ -310,7 +310,7 @@ fn float(n: u64) -> f64 {
 fn first_elements(source: &Path) -> Result<[f32; 3], Failure> {
     let store = open::store(source, Durability::Buffered)?.read_only();
     let hierarchy =
-        open::hierarchy(store, &open::Source::parse(source)?, None, Options::default())?;
+        open::hierarchy(store, &open::Source::parse(source)?, None, HierarchyOptions::default())?;
     let node = hierarchy.existing(&NodePath::parse("t2m")?)?;
     let array = node.array().ok_or_else(|| failed("the sample is not an array"))?;
     let chunk = array.read_chunk(&Coords::new([0, 0, 0]))?;

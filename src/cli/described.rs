@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{At, Result};
+use crate::error::{Result, WithSubject};
 use crate::hierarchy::Hierarchy;
 use crate::json;
 use crate::limits;

@@ -10,7 +10,9 @@ use super::failure::{Failure, failed};
 use super::interrupt::{GiveUp, Interrupted, stop_on_signals};
 use super::progress::{Bar, SharedLines};
 use super::{open, print, remote, size};
-use crate::diff::{self, Difference, Largest, Options, Side, Summary, ValueDifference, Watch};
+use crate::diff::{
+    self, DiffOptions, DiffSummary, DiffWatch, Difference, Largest, Side, ValueDifference,
+};
 use crate::error::Error;
 use crate::json;
 use crate::printable::{escaped, escaped_json, shortened};
@@ -41,7 +43,7 @@ pub fn run(args: &Diff) -> Result<(), Failure> {
     }
     let differences = printer.differences.load(Ordering::Relaxed);
     if !args.json {
-        let Summary { nodes, arrays, elements, .. } = summary;
+        let DiffSummary { nodes, arrays, elements, .. } = summary;
         let found = if differences == 0 {
             "equal".to_owned()
         } else {
@@ -63,7 +65,7 @@ pub fn exit_2(failure: Failure) -> Failure {
     Failure::Usage(failure.message().to_owned())
 }
 
-fn compare(args: &Diff, printer: &Arc<Printer>) -> Result<Summary, Failure> {
+fn compare(args: &Diff, printer: &Arc<Printer>) -> Result<DiffSummary, Failure> {
     let (one, top_one) = open::node(&args.a, args.from.as_ref(), &args.remote)?;
     let (two, top_two) = open::node(&args.b, args.from_b.as_ref(), &args.remote)?;
     let stores = vec![one.store().clone(), two.store().clone()];
@@ -71,7 +73,7 @@ fn compare(args: &Diff, printer: &Arc<Printer>) -> Result<Summary, Failure> {
     let interrupted = Interrupted { stores, give_up, left: String::new() };
     let signals = stop_on_signals(&printer.is_stopped, interrupted)?;
     let jobs = remote::reading_threads(args.jobs, [args.a.as_path(), args.b.as_path()]);
-    let options = Options {
+    let options = DiffOptions {
         tolerance: args.tolerance,
         relative: args.rtol,
         compares_values: !args.metadata_only,
@@ -133,7 +135,7 @@ impl Printer {
     }
 }
 
-impl Watch for Printer {
+impl DiffWatch for Printer {
     fn differ(&self, path: &str, difference: Difference) {
         self.differences.fetch_add(1, Ordering::Relaxed);
         let line = if self.is_json {

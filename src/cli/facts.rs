@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::failure::Failure;
 use super::info::dialect_name;
 use super::remote;
-use super::stored::{self, Stored};
+use super::stored::{self, StoredChunks};
 use crate::array::Array;
 use crate::cache::ChunkCache;
 use crate::codec::CodecSpec;
 use crate::dtype::to_float;
-use crate::hierarchy::{Content, Hierarchy, Node, Seen};
+use crate::hierarchy::{Content, Hierarchy, Node, ReadExtent};
 use crate::json::Object;
-use crate::view::{Elements, FORMATS, GetChunk, Source, View};
+use crate::view::{ElementRange, FORMATS, GetChunk, View, ViewSource};
 
 /// The most names in a group to check for nodes.
 const MAX_LOOKED_AT: usize = 10_000;
@@ -52,7 +52,7 @@ pub fn facts(hierarchy: &Hierarchy, node: &Node, typed: &Path) -> Result<Object,
         Content::Array(array) => array_facts(array, &mut add)?,
     }
     view_facts(hierarchy, node, &mut add);
-    let not_seen = hierarchy.not_seen(std::slice::from_ref(node.path()), Seen::Metadata)?;
+    let not_seen = hierarchy.not_seen(std::slice::from_ref(node.path()), ReadExtent::Metadata)?;
     if !not_seen.is_nothing() {
         let lines: Vec<String> = not_seen.omissions.iter().map(ToString::to_string).collect();
         add("not_seen", json!(lines));
@@ -67,7 +67,7 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
     let get: &GetChunk<'_> = &|elements, coords, _| {
         Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
     };
-    let Ok(source) = Source::new(hierarchy, node.path(), get) else { return };
+    let Ok(source) = ViewSource::new(hierarchy, node.path(), get) else { return };
     let (mut views, mut others) = (Object::new(), Object::new());
     let (mut left_out, mut without) = (Object::new(), Object::new());
     let (mut slab, mut amplification) = (None, Object::new());
@@ -78,7 +78,7 @@ fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Valu
                 if let Some(times) = read_amplification(&view) {
                     amplification.insert(format.extension.to_owned(), json!(times));
                 }
-                slab = slab.max(view.elements().filter_map(Elements::slab_len).max());
+                slab = slab.max(view.elements().filter_map(ElementRange::slab_len).max());
                 let lines: Vec<String> = view.left_out().lines().collect();
                 if !lines.is_empty() {
                     left_out.insert(format.extension.to_owned(), json!(lines.join("; ")));
@@ -152,7 +152,7 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
         }
     }
     add("chunks", json!(stored::chunks_of(array)));
-    let stored = Stored::of(array)?;
+    let stored = StoredChunks::of(array)?;
     add("chunks_stored", json!(stored.chunks));
     if array.chunk_shape() != model.chunk_shape {
         add("shards_stored", json!(stored.shards));

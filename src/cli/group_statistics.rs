@@ -17,7 +17,7 @@ const HEAD: [&str; 6] =
 
 /// The statistics of the arrays below a group.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct StatisticsTable {
     /// A row for each array: its path below the group, and its cells or why it has none.
     rows: Vec<(String, Result<[String; 5], String>)>,
     facts: Object,
@@ -25,7 +25,7 @@ pub struct Table {
     failed: usize,
 }
 
-impl Table {
+impl StatisticsTable {
     /// Computes the statistics of all arrays below a group.
     pub fn of(args: &Info, hierarchy: &Hierarchy, group: &Node) -> Result<Self, Failure> {
         let mut table = Self::default();

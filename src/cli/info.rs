@@ -9,7 +9,7 @@ use super::chunk_map::ChunkMap;
 use super::describe::{codec_line, describe};
 use super::facts::facts;
 use super::failure::{Failure, failed};
-use super::group_statistics::Table;
+use super::group_statistics::StatisticsTable;
 use super::plot;
 use super::size::Sizes;
 use super::statistics;
@@ -17,7 +17,7 @@ use super::terminal::{Style, Terminal};
 use super::wording::for_people;
 use super::{open, print, remote};
 use crate::array::Coords;
-use crate::hierarchy::{Hierarchy, Node, Seen};
+use crate::hierarchy::{Hierarchy, Node, ReadExtent};
 use crate::json::Object;
 use crate::metadata::{NodeKind, NodePath, shown_attributes};
 use crate::printable::escaped;
@@ -26,7 +26,7 @@ use crate::printable::escaped;
 pub fn run(args: &Info) -> Result<(), Failure> {
     let (hierarchy, path) = open::node_with_groups(&args.source, args.from.as_ref(), &args.remote)?;
     describe_node(args, &hierarchy, &path)?;
-    match hierarchy.not_seen(&[path], Seen::Metadata)?.in_words() {
+    match hierarchy.not_seen(&[path], ReadExtent::Metadata)?.in_words() {
         None => Ok(()),
         Some(why) => {
             Err(failed(format!("{}: not all is known of it: {why}", remote::typed(&args.source))))
@@ -63,7 +63,7 @@ struct Sections {
     text: String,
     facts: Object,
     /// The statistics of the arrays in a group.
-    table: Option<Table>,
+    table: Option<StatisticsTable>,
 }
 
 impl Sections {
@@ -75,7 +75,7 @@ impl Sections {
     ) -> Result<Self, Failure> {
         let mut sections = Self::default();
         if args.stats && !args.chunks && node.kind() == NodeKind::Group {
-            let table = Table::of(args, hierarchy, node)?;
+            let table = StatisticsTable::of(args, hierarchy, node)?;
             table.lines().iter().for_each(|line| sections.add_line(&escaped(line)));
             sections.facts.insert("statistics".to_owned(), table.facts());
             sections.table = Some(table);

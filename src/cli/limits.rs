@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::failure::Failure;
 use super::print;
 use super::values::{duration, size};
-use crate::limits::{ALL, Limit, Unit};
+use crate::limits::{ALL, Limit, LimitUnit};
 
 /// A limit, and the value that the user wants.
 #[derive(Debug, Clone)]
@@ -24,9 +24,9 @@ pub fn limit(text: &str) -> Result<NewLimit, String> {
     let limit = ALL.into_iter().find(|limit| limit.name == name);
     let limit = limit.ok_or_else(|| format!("unknown limit {name:?}: expected {}", names()))?;
     let value = match limit.unit {
-        Unit::Count => value.parse().map_err(|_| "expected a whole number".to_owned())?,
-        Unit::Bytes => size(value)?,
-        Unit::Time => {
+        LimitUnit::Count => value.parse().map_err(|_| "expected a whole number".to_owned())?,
+        LimitUnit::Bytes => size(value)?,
+        LimitUnit::Time => {
             duration(value).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))?
         }
     };

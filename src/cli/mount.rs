@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::Mount;
 use super::failure::{Failure, failed};
-use super::serving::{At, Starter};
+use super::serving::{ServedAt, Starter};
 use super::typed::Typed;
 use super::words::{Flags, with_options};
 use super::{apart, daemon, dead, obstacles, open, outputs, print, umount};
@@ -52,7 +52,7 @@ pub fn run(args: &Mount, typed: &[OsString]) -> Result<(), Failure> {
         flags.read_only |= unwritable.is_some();
         let mount = Typed { path: &args.source, options: &args.options, flags: &flags };
         let device = device.map(inherited).transpose()?;
-        let at = At { path: &mountpoint, device };
+        let at = ServedAt { path: &mountpoint, device };
         let starter = if args.daemon.is_some() {
             Starter::Mount
         } else {

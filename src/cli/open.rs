@@ -14,10 +14,10 @@ use super::folder;
 use super::references::{self, References};
 use super::remote::{self, Remote};
 use crate::error::{Error, Kind};
-use crate::hierarchy::{Hierarchy, Membership, Options, membership};
+use crate::hierarchy::{Hierarchy, HierarchyOptions, Membership, membership};
 use crate::metadata::{Dialect, NodePath, declared, draft_root_marker};
 use crate::store::directory::{DirectoryStore, Durability};
-use crate::store::{Entry, PRIVATE, Prefix, Store};
+use crate::store::{PRIVATE, Prefix, Store, StoreEntry};
 
 /// The most bytes of the entry point of a draft.
 const MAX_ENTRY_LEN: u64 = 1 << 20;
@@ -50,7 +50,7 @@ pub fn is_empty(store: &Store) -> crate::error::Result<bool> {
     match store.list() {
         Some(list) => {
             // What other writers keep for themselves does not count.
-            let is_other = |entry: &Result<Entry, Error>| {
+            let is_other = |entry: &Result<StoreEntry, Error>| {
                 entry.as_ref().map_or(true, |entry| entry.name() != PRIVATE)
             };
             Ok(list.list_dir(&Prefix::root())?.find(is_other).transpose()?.is_none())
@@ -86,7 +86,7 @@ impl Access {
 
 /// Where a store is.
 #[derive(Debug, Clone)]
-pub enum Location {
+pub enum StoreLocation {
     /// A directory, by its path without links.
     Directory(PathBuf),
     /// A zip archive, by its path without links.
@@ -97,7 +97,7 @@ pub enum Location {
     References(References),
 }
 
-impl Location {
+impl StoreLocation {
     /// Opens the store there. A store at a URL caches names for `ttl`.
     pub fn store(
         &self,
@@ -159,7 +159,7 @@ impl Location {
     }
 }
 
-impl Display for Location {
+impl Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(path) | Self::Archive(path) => write!(f, "{}", path.display()),
@@ -173,7 +173,7 @@ impl Display for Location {
 #[derive(Debug, Clone)]
 pub struct Source {
     /// Where the store is.
-    pub root: Location,
+    pub root: StoreLocation,
     /// The node, unless it is itself a hierarchy.
     pub node: NodePath,
 }
@@ -183,14 +183,17 @@ impl Source {
     /// or a node in one, or `HIERARCHY#NODE`.
     pub fn parse(path: &Path) -> Result<Self, Failure> {
         if let Some(references) = references::parse(path)? {
-            return Ok(Self { root: Location::References(references), node: NodePath::root() });
+            return Ok(Self {
+                root: StoreLocation::References(references),
+                node: NodePath::root(),
+            });
         }
         if let Some(url) = remote::url(path) {
             return Self::parse_url(url);
         }
         dead::refuse_dead(path)?;
         if let Some((archive, node)) = archive::find(path)? {
-            return Ok(Self { root: Location::Archive(archive), node });
+            return Ok(Self { root: StoreLocation::Archive(archive), node });
         }
         match path.canonicalize() {
             Ok(root) => {
@@ -213,18 +216,18 @@ impl Source {
         if !has_zarr_json && !node.is_root() && beside.is_dir() && !is_early_draft(&root) {
             return Ok(Self::of_directory(&beside));
         }
-        Ok(Self { root: Location::Directory(root), node })
+        Ok(Self { root: StoreLocation::Directory(root), node })
     }
 
     fn parse_url(url: &str) -> Result<Self, Failure> {
         let (url, node) = url.rsplit_once('#').unwrap_or((url, ""));
         let node = NodePath::parse(node).map_err(|error| failed(error.to_string()))?;
-        Ok(Self { root: Location::Url(url.to_owned()), node })
+        Ok(Self { root: StoreLocation::Url(url.to_owned()), node })
     }
 
     /// Returns the hierarchy in a directory.
     fn of_directory(root: &Path) -> Self {
-        Self { root: Location::Directory(root.to_owned()), node: NodePath::root() }
+        Self { root: StoreLocation::Directory(root.to_owned()), node: NodePath::root() }
     }
 
     /// Returns the draft hierarchy if `path` is the directory of one of its nodes.
@@ -235,7 +238,7 @@ impl Source {
             .find_map(|above| draft_root_of(above).map(|dialect| (above.to_owned(), dialect)))?;
         let relative = path.strip_prefix(&root).ok()?.to_str()?;
         let node = dialect.node_of_directory(relative)?;
-        Some(Self { root: Location::Directory(root), node })
+        Some(Self { root: StoreLocation::Directory(root), node })
     }
 
     /// Returns the path or URL as a user can type it.
@@ -266,7 +269,7 @@ pub fn hierarchy(
     store: Store,
     source: &Source,
     from: Option<Dialect>,
-    options: Options,
+    options: HierarchyOptions,
 ) -> Result<Hierarchy, Failure> {
     let (root, node) = (&source.root, &source.node);
     if from.is_none()
@@ -359,12 +362,12 @@ pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::R
 }
 
 /// Whether a conversion into a directory was interrupted.
-fn is_unfinished(location: &Location) -> bool {
+fn is_unfinished(location: &StoreLocation) -> bool {
     location.directory().is_some_and(|directory| directory.join(".zarrfs/convert").is_file())
 }
 
 /// Explains why a hierarchy cannot be opened.
-fn explain_opening(root: &Location, store: &Store, error: &Error) -> Failure {
+fn explain_opening(root: &StoreLocation, store: &Store, error: &Error) -> Failure {
     if let Some(above) = root.directory().and_then(draft_root_above) {
         return failed(format!(
             "{root}: inside the hierarchy {}: open that directory, or name the node as {}#NODE",
@@ -373,7 +376,7 @@ fn explain_opening(root: &Location, store: &Store, error: &Error) -> Failure {
         ));
     }
     if matches!(error.kind(), Kind::Invalid | Kind::NotFound)
-        && let Location::Url(url) = root
+        && let StoreLocation::Url(url) = root
         && let Some(hint) = references::hint(url, store)
     {
         return failed(format!("{root}: {hint}"));
@@ -382,7 +385,7 @@ fn explain_opening(root: &Location, store: &Store, error: &Error) -> Failure {
 }
 
 /// Explains why there is no hierarchy at `path`.
-fn explain(shown: &Location, error: &Error) -> Failure {
+fn explain(shown: &StoreLocation, error: &Error) -> Failure {
     match (error.kind(), error.subject()) {
         (Kind::Invalid | Kind::NotFound, _) if is_unfinished(shown) => failed(format!(
             "{shown}: an unfinished conversion: run the same `zarrfs convert` command again to \
@@ -429,13 +432,13 @@ pub fn node_for(
     if references::is_named(path) {
         let source = Source::parse(path)?;
         let store = source.root.store(remote, source.root.ttl(), Durability::Buffered)?;
-        let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
+        let hierarchy = hierarchy(store, &source, from.cloned(), HierarchyOptions::default())?;
         return Ok((hierarchy, NodePath::root()));
     }
     if let Some(url) = remote::url(path) {
         let source = Source::parse_url(url)?;
         let store = access.to(source.root.store(remote, remote::TTL, access.durability())?);
-        let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
+        let hierarchy = hierarchy(store, &source, from.cloned(), HierarchyOptions::default())?;
         return Ok((hierarchy, NodePath::root()));
     }
     match archive::find(path)? {
@@ -456,8 +459,8 @@ fn node_in_archive(
     from: Option<&Dialect>,
 ) -> Result<(Hierarchy, NodePath), Failure> {
     let store = archive::store(&archive, LOCAL_TTL)?;
-    let source = Source { root: Location::Archive(archive), node: NodePath::root() };
-    let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
+    let source = Source { root: StoreLocation::Archive(archive), node: NodePath::root() };
+    let hierarchy = hierarchy(store, &source, from.cloned(), HierarchyOptions::default())?;
     match hierarchy.node(&node)? {
         Some(found) if !found.is_bare() || node.is_root() => Ok((hierarchy, node)),
         Some(_) | None => Err(no_node(&path.display().to_string(), &node, &source.root)),
@@ -475,7 +478,7 @@ fn node_in_directory(
         && (!source.node.is_root() || !path.exists())
     {
         let store = access.to(store(directory, access.durability())?);
-        let hierarchy = hierarchy(store, &source, from.cloned(), Options::default())?;
+        let hierarchy = hierarchy(store, &source, from.cloned(), HierarchyOptions::default())?;
         return Ok((hierarchy, NodePath::root()));
     }
     let mut root = path.to_owned();
@@ -492,7 +495,7 @@ fn node_in_directory(
                 access.to(found),
                 &Source::of_directory(&root),
                 from.cloned(),
-                Options::default(),
+                HierarchyOptions::default(),
             );
             match opened {
                 Ok(hierarchy) => {
@@ -540,7 +543,7 @@ pub fn node_with_groups(
     {
         let source = Source::of_directory(top);
         let store = store(top, Durability::Buffered)?.read_only();
-        let hierarchy = hierarchy(store, &source, None, Options::default());
+        let hierarchy = hierarchy(store, &source, None, HierarchyOptions::default());
         // A directory in a hierarchy of another kind is not one of its nodes, but a separate
         // hierarchy.
         if let (Ok(hierarchy), Ok(node)) = (hierarchy, NodePath::parse(names))

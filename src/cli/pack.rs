@@ -24,10 +24,10 @@ use super::failure::{Failure, failed};
 use super::mounted;
 use super::open;
 use super::print;
-use crate::error::{At, Error, Kind};
+use crate::error::{Error, Kind, WithSubject};
 use crate::metadata::{DOCUMENT_NAMES, Dialect};
 use crate::store::directory::{DirectoryStore, Durability};
-use crate::store::zip::{Limits, Writer, Zip64, ZipStore};
+use crate::store::zip::{ArchiveLimits, Zip64, ZipStore, ZipWriter};
 use crate::store::{ByteRange, Key, PRIVATE, Prefix, Store, WritableStore as _};
 use crate::sys::OwnDirectory;
 
@@ -169,7 +169,7 @@ impl Packing {
         let path = self.dir().join(ARCHIVE);
         let file = File::create_new(&path)?;
         let zip64 = if self.is_ozx { Zip64::Always } else { Zip64::WhenNeeded };
-        let mut writer = Writer::new(BufWriter::with_capacity(1 << 20, file), zip64);
+        let mut writer = ZipWriter::new(BufWriter::with_capacity(1 << 20, file), zip64);
         for key in &keys {
             if is_stopped() {
                 return Err(failed("interrupted; no archive was made"));
@@ -189,7 +189,7 @@ impl Packing {
     /// Reads every entry of the archive, which checks its checksum.
     fn verify(&self, keys: &[Key], is_stopped: &dyn Fn() -> bool) -> Result<(), Failure> {
         let below = open::store(&self.dir(), Durability::Buffered)?.read_only();
-        let archive = ZipStore::open(below, Key::parse(ARCHIVE)?, Limits::DEFAULT)?;
+        let archive = ZipStore::open(below, Key::parse(ARCHIVE)?, ArchiveLimits::DEFAULT)?;
         let store = Store::reading(Arc::new(archive));
         for key in keys {
             if is_stopped() {
@@ -282,7 +282,11 @@ fn by_numbers(one: &str, other: &str) -> Ordering {
 }
 
 /// Adds a value. A long one is read twice, because its checksum stands before it.
-fn add<W: std::io::Write>(writer: &mut Writer<W>, store: &Store, key: &Key) -> Result<(), Error> {
+fn add<W: std::io::Write>(
+    writer: &mut ZipWriter<W>,
+    store: &Store,
+    key: &Key,
+) -> Result<(), Error> {
     let stat = store.stat(key)?.ok_or_else(|| Error::not_found().at(key))?;
     let starts = || (0..stat.len).step_by(usize::try_from(PART_LEN).unwrap_or(usize::MAX));
     let part = |offset| {

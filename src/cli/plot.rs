@@ -11,9 +11,9 @@ use crate::cache::ChunkCache;
 use crate::hierarchy::{Hierarchy, Node};
 use crate::picture::{Heat, significant};
 use crate::printable::escaped;
-use crate::raster::{self, Limits, Raster, Side};
+use crate::raster::{self, PictureLimits, Raster, Side};
 use crate::view::cut::Region;
-use crate::view::{GetChunk, Source};
+use crate::view::{GetChunk, ViewSource};
 
 /// The most decoded bytes to read, unless one chunk has more.
 const MOST_READ: u64 = 48 << 20;
@@ -37,11 +37,11 @@ pub fn draw(
     let get: &GetChunk<'_> = &|elements, coords, _| {
         Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
     };
-    let source = Source::new(hierarchy, node.path(), get)?;
+    let source = ViewSource::new(hierarchy, node.path(), get)?;
     let in_line = Heat::rows_in_line(terminal.colors, terminal.glyphs);
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     let gutter = terminal.width / 6;
-    let limits = Limits {
+    let limits = PictureLimits {
         columns: count(terminal.width.saturating_sub(gutter).max(1)),
         rows: count((terminal.width / 3).clamp(LINES.0, LINES.1) * in_line),
         // A character is about twice as high as it is wide.

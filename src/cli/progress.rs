@@ -1,8 +1,8 @@
 //! Progress bars on a terminal. A batch job has no terminal, and prints lines instead.
 //!
-//! [`Progress`] is for commands that only read: its bar appears after a second. Such a command has
-//! nothing to clean up, so Ctrl-C ends it as it ends any program. The others use a [`Bar`] that
-//! they end themselves.
+//! [`CommandProgress`] is for commands that only read: its bar appears after a second. Such a
+//! command has nothing to clean up, so Ctrl-C ends it as it ends any program. The others use a
+//! [`Bar`] that they end themselves.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -88,13 +88,13 @@ impl Bar {
 #[derive(Debug)]
 pub struct SharedLines {
     /// A leaf lock.
-    state: Mutex<State>,
+    state: Mutex<LinesState>,
     /// Set when a line cannot be printed, because the work is useless then.
     is_stopped: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LinesState {
     lines: print::Lines,
     failure: Option<Failure>,
     is_closed: bool,
@@ -103,7 +103,7 @@ struct State {
 impl SharedLines {
     /// Returns a printer that sets `is_stopped` when a line cannot be printed.
     pub fn new(is_stopped: Arc<AtomicBool>) -> Self {
-        let state = State { lines: print::Lines::new(), failure: None, is_closed: false };
+        let state = LinesState { lines: print::Lines::new(), failure: None, is_closed: false };
         Self { state: Mutex::new(state), is_stopped }
     }
 
@@ -139,7 +139,7 @@ impl SharedLines {
 
 /// The progress of a command.
 #[derive(Debug)]
-pub struct Progress {
+pub struct CommandProgress {
     begun: Instant,
     what: String,
     /// The number of steps.
@@ -149,7 +149,7 @@ pub struct Progress {
     is_shown: bool,
 }
 
-impl Progress {
+impl CommandProgress {
     /// Returns the progress of `len` steps, with a label in front of the bar.
     pub fn new(what: impl Into<String>, len: u64) -> Self {
         Self {
@@ -181,7 +181,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for CommandProgress {
     fn drop(&mut self) {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();

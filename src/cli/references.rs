@@ -14,7 +14,7 @@ use super::remote::{self, Remote};
 use crate::metadata::{DOCUMENT_NAMES, NodePath};
 use crate::resources;
 use crate::store::directory::{DirectoryStore, Durability};
-use crate::store::refs::{Places, Spelling};
+use crate::store::refs::{SourceStores, Spelling};
 use crate::store::{Key, Prefix, Store, icechunk, kerchunk};
 
 const ICECHUNK: &str = "icechunk+";
@@ -24,8 +24,8 @@ const KERCHUNK: &str = "kerchunk+";
 #[derive(Debug, Clone)]
 pub struct References {
     /// Where the repository is, or the file with references.
-    base: Place,
-    format: Format,
+    base: ReferencesPlace,
+    format: ReferencesFormat,
     /// The node that acts as a hierarchy.
     node: NodePath,
     /// The directory of a file with references as it was typed, if that differs from `base`.
@@ -34,12 +34,12 @@ pub struct References {
 
 /// A place that can be read.
 #[derive(Debug, Clone)]
-enum Place {
+enum ReferencesPlace {
     Directory(PathBuf),
     Url(String),
 }
 
-impl Place {
+impl ReferencesPlace {
     /// Opens the store there, which caches names for `ttl`.
     fn store(&self, remote: &Remote, ttl: Duration) -> Result<Store, Failure> {
         let store = match self {
@@ -52,7 +52,7 @@ impl Place {
     }
 }
 
-impl Display for Place {
+impl Display for ReferencesPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(path) => write!(f, "{}", path.display()),
@@ -62,7 +62,7 @@ impl Display for Place {
 }
 
 #[derive(Debug, Clone)]
-enum Format {
+enum ReferencesFormat {
     /// A repository, with the branch, tag or snapshot.
     Icechunk(Option<String>),
     /// A file of references in JSON, with its name.
@@ -192,13 +192,13 @@ fn repository(typed: &str) -> Result<References, Failure> {
     };
     let (root, state) = if Path::new(typed).is_dir() { (typed, None) } else { split() };
     let base = match remote::url(Path::new(root)) {
-        Some(url) => Place::Url(url.to_owned()),
+        Some(url) => ReferencesPlace::Url(url.to_owned()),
         None => match Path::new(root).canonicalize() {
-            Ok(path) => Place::Directory(path),
+            Ok(path) => ReferencesPlace::Directory(path),
             Err(_) => return Err(failed(format!("{ICECHUNK}{typed}: no such directory"))),
         },
     };
-    Ok(References { base, format: Format::Icechunk(state), node, spelled: None })
+    Ok(References { base, format: ReferencesFormat::Icechunk(state), node, spelled: None })
 }
 
 fn file(typed: &str) -> Result<References, Failure> {
@@ -209,7 +209,7 @@ fn file(typed: &str) -> Result<References, Failure> {
     let (base, name) = if let Some(url) = remote::url(Path::new(typed)) {
         let (base, name) =
             remote::split_file(url).ok_or_else(|| refused(&"the URL names no file"))?;
-        (Place::Url(base), name)
+        (ReferencesPlace::Url(base), name)
     } else {
         spelled = std::path::absolute(typed).ok().and_then(|it| it.parent().map(Path::to_owned));
         let path = Path::new(typed).canonicalize().map_err(|_| refused(&"no such file"))?;
@@ -222,19 +222,20 @@ fn file(typed: &str) -> Result<References, Failure> {
         }
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let above = path.parent().unwrap_or(Path::new("/"));
-        (Place::Directory(above.to_owned()), name)
+        (ReferencesPlace::Directory(above.to_owned()), name)
     };
     let key = Key::parse(&name).map_err(|error| refused(&error.detail()))?;
-    Ok(References { base, format: Format::Kerchunk(key), node, spelled })
+    Ok(References { base, format: ReferencesFormat::Kerchunk(key), node, spelled })
 }
 
 impl References {
     /// Returns the directory of a repository.
     pub fn directory(&self) -> Option<&Path> {
         match (&self.base, &self.format) {
-            (Place::Directory(path), Format::Icechunk(_)) => Some(path),
+            (ReferencesPlace::Directory(path), ReferencesFormat::Icechunk(_)) => Some(path),
             // A file with references may lie beside anything.
-            (Place::Directory(_), Format::Kerchunk(_)) | (Place::Url(_), _) => None,
+            (ReferencesPlace::Directory(_), ReferencesFormat::Kerchunk(_))
+            | (ReferencesPlace::Url(_), _) => None,
         }
     }
 
@@ -251,13 +252,17 @@ impl References {
         let mut opened = Vec::new();
         for Allowed { prefixes, place } in allowed {
             let remote = match (&place, &addressee) {
-                (Place::Url(url), Some(server)) if remote::are_on_one_server(url, server) => remote,
+                (ReferencesPlace::Url(url), Some(server))
+                    if remote::are_on_one_server(url, server) =>
+                {
+                    remote
+                }
                 _ => &remote.without_headers(),
             };
             opened.push((prefixes, place.store(remote, ttl)?));
         }
         let command = command_with(self);
-        let allow = |places: &mut Places| {
+        let allow = |places: &mut SourceStores| {
             places.name_command(command);
             for (prefixes, store) in opened {
                 places.allow(prefixes.iter().map(String::as_str), store);
@@ -265,13 +270,13 @@ impl References {
         };
         let below = Prefix::parse(self.node.as_str())?;
         match &self.format {
-            Format::Icechunk(state) => {
+            ReferencesFormat::Icechunk(state) => {
                 let state = state.as_deref().unwrap_or(icechunk::MAIN);
                 let opened = icechunk::open(&own, state, below, ttl, allow);
                 opened.map_err(|error| explain(&error))
             }
-            Format::Kerchunk(key) => {
-                let mut places = Places::new(own.clone(), Spelling::Plain);
+            ReferencesFormat::Kerchunk(key) => {
+                let mut places = SourceStores::new(own.clone(), Spelling::Plain);
                 let base = self.base.to_string();
                 let base = base.split_once('?').map_or(base.as_str(), |(path, _)| path);
                 let spelled = self.spelled.as_ref().map(|path| path.display().to_string());
@@ -291,14 +296,14 @@ impl References {
     /// Returns a URL on the web server that gets the headers of the user: that of the references,
     /// or the only one that they may lead to. An error names two of them, if there are several.
     fn addressee(&self, allowed: &[Allowed]) -> Result<Option<String>, Failure> {
-        if let Place::Url(url) = &self.base
+        if let ReferencesPlace::Url(url) = &self.base
             && remote::is_web(url)
         {
             return Ok(Some(url.clone()));
         }
         let mut urls = allowed.iter().filter_map(|allowed| match &allowed.place {
-            Place::Url(url) if remote::is_web(url) => Some(url.as_str()),
-            Place::Url(_) | Place::Directory(_) => None,
+            ReferencesPlace::Url(url) if remote::is_web(url) => Some(url.as_str()),
+            ReferencesPlace::Url(_) | ReferencesPlace::Directory(_) => None,
         });
         let Some(first) = urls.next() else { return Ok(None) };
         match urls.find(|url| !remote::are_on_one_server(url, first)) {
@@ -324,16 +329,18 @@ impl References {
 
     /// Whether they are on a server.
     pub fn is_remote(&self) -> bool {
-        matches!(self.base, Place::Url(_))
+        matches!(self.base, ReferencesPlace::Url(_))
     }
 
     /// Returns why no program can write there.
     pub fn why_read_only(&self) -> &'static str {
         match &self.format {
-            Format::Icechunk(_) => {
+            ReferencesFormat::Icechunk(_) => {
                 "mounted read-only, because zarrfs only reads Icechunk repositories"
             }
-            Format::Kerchunk(_) => "mounted read-only, because it refers to parts of other files",
+            ReferencesFormat::Kerchunk(_) => {
+                "mounted read-only, because it refers to parts of other files"
+            }
         }
     }
 }
@@ -341,9 +348,11 @@ impl References {
 impl Display for References {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.format {
-            Format::Icechunk(None) => write!(f, "{ICECHUNK}{}", self.base)?,
-            Format::Icechunk(Some(state)) => write!(f, "{ICECHUNK}{}@{state}", self.base)?,
-            Format::Kerchunk(key) => {
+            ReferencesFormat::Icechunk(None) => write!(f, "{ICECHUNK}{}", self.base)?,
+            ReferencesFormat::Icechunk(Some(state)) => {
+                write!(f, "{ICECHUNK}{}@{state}", self.base)?;
+            }
+            ReferencesFormat::Kerchunk(key) => {
                 let base = self.base.to_string();
                 // The query of a URL comes after the name.
                 let query = base.find('?').filter(|_| self.is_remote()).unwrap_or(base.len());
@@ -372,7 +381,7 @@ fn directory_of(place: &str) -> Option<&str> {
 struct Allowed {
     /// The beginnings of locations there.
     prefixes: Vec<String>,
-    place: Place,
+    place: ReferencesPlace,
 }
 
 impl Allowed {
@@ -401,14 +410,14 @@ impl Allowed {
         let path = directory_of(target);
         let url = remote::url(Path::new(target)).filter(|_| path.is_none());
         let place = if let Some(url) = url {
-            Place::Url(url.to_owned())
+            ReferencesPlace::Url(url.to_owned())
         } else {
             let path = PathBuf::from(path.unwrap_or(target));
             let path = path.canonicalize().map_err(|error| wrong(&error))?;
             if target == typed {
                 prefixes.push(path.display().to_string());
             }
-            Place::Directory(path)
+            ReferencesPlace::Directory(path)
         };
         Ok(Self { prefixes, place })
     }

@@ -64,7 +64,7 @@ pub struct Remote {
     pub fetch_memory: u64,
     /// Send a header with each request to a web server, as for a token (repeatable).
     #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
-    pub headers: Vec<Header>,
+    pub headers: Vec<RequestHeader>,
     /// The most requests at a time.
     #[arg(long, value_name = "N", default_value = "64")]
     pub max_requests: usize,
@@ -155,23 +155,23 @@ pub fn check_writable(url: &str) -> Result<(), Failure> {
 
 /// A header of requests, which may be secret.
 #[derive(Clone)]
-pub struct Header {
+pub struct RequestHeader {
     name: String,
     #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "nothing is sent without it"))]
     value: String,
 }
 
-impl fmt::Debug for Header {
+impl fmt::Debug for RequestHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ...", self.name)
     }
 }
 
 /// Parses a header as `curl` takes it.
-fn header(text: &str) -> Result<Header, String> {
+fn header(text: &str) -> Result<RequestHeader, String> {
     let parts = text.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
     match parts.filter(|(name, _)| !name.is_empty()) {
-        Some((name, value)) => Ok(Header { name: name.to_owned(), value: value.to_owned() }),
+        Some((name, value)) => Ok(RequestHeader { name: name.to_owned(), value: value.to_owned() }),
         None => Err("expected NAME:VALUE, such as Authorization: Bearer TOKEN".to_owned()),
     }
 }
@@ -179,7 +179,7 @@ fn header(text: &str) -> Result<Header, String> {
 /// How the names in a store are needed.
 #[cfg(feature = "remote")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Names {
+enum NamesNeed {
     /// Programs will list them, so the root is listed beside the first request.
     Listed,
     /// One name is known.
@@ -204,12 +204,12 @@ impl Remote {
 
         let explain = |detail: &str| failed(format!("{}: {detail}", shown(url)));
         if let Some((above, key)) = archive::split_url(url) {
-            let below = self.server(&above, ttl, Names::ByName)?;
+            let below = self.server(&above, ttl, NamesNeed::ByName)?;
             let below = below.map_err(|error| explain(error.detail()))?;
             return archive::store_in(Store::new(Arc::new(below)).read_only(), key, ttl)
                 .map_err(|failure| explain(failure.message()));
         }
-        let store = self.server(url, ttl, Names::Listed)?;
+        let store = self.server(url, ttl, NamesNeed::Listed)?;
         let store = Store::new(Arc::new(store.map_err(|error| explain(error.detail()))?));
         Ok(if is_web(url) { store.read_only() } else { store })
     }
@@ -220,19 +220,19 @@ impl Remote {
         &self,
         url: &str,
         ttl: Duration,
-        names: Names,
+        names: NamesNeed,
     ) -> Result<crate::error::Result<RemoteStore>, Failure> {
         let (limits, disk) = (self.limits(ttl), self.open_disk_cache()?);
         let store = if is_web(url) {
             let headers = self.headers.iter();
             let headers = headers.map(|it| (it.name.clone(), it.value.clone())).collect();
-            let options = http::Options { headers, retry_for: self.retry_for };
+            let options = http::HttpOptions { headers, retry_for: self.retry_for };
             http::connect(url, &options, limits, disk)
         } else {
             object::connect(url, &self.options(), limits, disk)
         };
         if let Ok(store) = &store
-            && names == Names::Listed
+            && names == NamesNeed::Listed
         {
             store.try_listing();
         }
@@ -240,14 +240,14 @@ impl Remote {
     }
 
     #[cfg(feature = "remote")]
-    fn limits(&self, ttl: Duration) -> crate::store::remote::Limits {
-        crate::store::remote::Limits {
+    fn limits(&self, ttl: Duration) -> crate::store::remote::RemoteLimits {
+        crate::store::remote::RemoteLimits {
             ttl,
             memory: crate::resources::within_memory(self.fetch_memory, 8),
             requests: self.max_requests.max(1),
             rewrite: self.max_rewrite,
             is_single_writer: self.single_writer,
-            ..crate::store::remote::Limits::DEFAULT
+            ..crate::store::remote::RemoteLimits::DEFAULT
         }
     }
 
@@ -268,8 +268,8 @@ impl Remote {
     }
 
     #[cfg(feature = "remote")]
-    fn options(&self) -> object::Options {
-        object::Options {
+    fn options(&self) -> object::ObjectOptions {
+        object::ObjectOptions {
             anonymous: self.anonymous,
             endpoint: self.endpoint.clone(),
             region: self.bucket_region.clone(),

@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::args::Check;
 use super::failure::{Failure, failed};
 use super::{open, print, remote, umount};
-use crate::check::repair::{self, Leftovers, Quarantine, Step};
+use crate::check::repair::{self, Leftovers, Quarantine, RepairStep};
 use crate::check::{Finding, Repair, Severity};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::store::{ByteRange, Key, Prefix, Store};
-use crate::sys::{self, OwnDirectory, Taken};
+use crate::sys::{self, IfTaken, OwnDirectory};
 
 /// The modes of new files and directories in quarantine, without the bits of the umask.
 const FILE_MODE: u32 = 0o666;
@@ -87,7 +87,7 @@ fn check_writers(args: &Check, hierarchy: &Hierarchy) -> std::result::Result<(),
 }
 
 /// The results of a check.
-pub struct Found<'f> {
+pub struct CheckResults<'f> {
     /// The findings that can be repaired.
     pub repairable: &'f [Finding],
     /// The number of damaged files.
@@ -100,10 +100,10 @@ pub struct Found<'f> {
 pub fn run(
     args: &Check,
     hierarchy: &Hierarchy,
-    found: &Found<'_>,
+    found: &CheckResults<'_>,
 ) -> std::result::Result<(), Failure> {
     let shown = remote::typed(&args.source);
-    let Found { repairable, damaged, is_stopped } = found;
+    let CheckResults { repairable, damaged, is_stopped } = found;
     let leftovers = if args.remove_leftovers { Leftovers::All } else { Leftovers::Own };
     let steps = repair::plan(repairable, args.quarantine.is_some(), leftovers)?;
     let is_handled = |finding: &&Finding| {
@@ -172,7 +172,7 @@ fn say_what_stays(args: &Check, repairable: &[Finding]) {
 /// Takes the steps, and counts those that fail. `None` if the user has interrupted the command.
 fn take(
     hierarchy: &Hierarchy,
-    steps: &[Step],
+    steps: &[RepairStep],
     quarantine: Option<&dyn Quarantine>,
     is_stopped: &dyn Fn() -> bool,
 ) -> Option<u64> {
@@ -232,7 +232,7 @@ impl Quarantine for Folder {
             number = number.saturating_add(1);
             name = format!("{}.{number}", key.name());
         };
-        above.rename(&part, &name, Taken::Stays)?;
+        above.rename(&part, &name, IfTaken::Stays)?;
         above.sync()?;
         Ok(())
     }

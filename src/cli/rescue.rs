@@ -25,16 +25,16 @@ pub struct Rescue {
 
 /// A line of `.zarrfs/unstored`.
 #[derive(Debug)]
-pub struct Unstored {
+pub struct UnstoredLine {
     /// The path in the mount.
     pub path: String,
     /// The kind of change.
-    pub change: Change,
+    pub change: ChangeKind,
 }
 
 /// The kind of an unstored change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum ChangeKind {
     /// A file was created or written.
     Written,
     /// A file was removed, but is still in the store.
@@ -43,7 +43,7 @@ pub enum Change {
     Directory,
 }
 
-impl Unstored {
+impl UnstoredLine {
     /// Parses the lines of `.zarrfs/unstored`.
     pub fn parse(text: &str) -> io::Result<Vec<Self>> {
         text.lines().map(|line| Self::of_line(&serde_json::from_str(line)?)).collect()
@@ -71,9 +71,9 @@ impl Unstored {
         let path = path.ok_or_else(|| io::Error::other("a line without a path"))?.to_owned();
         let states = |name: &str| line.get(name).and_then(Value::as_bool).unwrap_or_default();
         let change = match (states("removed"), states("directory")) {
-            (true, _) => Change::Removed,
-            (false, true) => Change::Directory,
-            (false, false) => Change::Written,
+            (true, _) => ChangeKind::Removed,
+            (false, true) => ChangeKind::Directory,
+            (false, false) => ChangeKind::Written,
         };
         Ok(Self { path, change })
     }
@@ -101,14 +101,14 @@ impl Rescue {
     pub fn add(
         &mut self,
         dir: &Path,
-        file: &Unstored,
+        file: &UnstoredLine,
         bytes: impl FnOnce() -> io::Result<Vec<u8>>,
     ) {
         let saved = match file.change {
-            Change::Removed => return self.removed.push(file.path.clone()),
+            ChangeKind::Removed => return self.removed.push(file.path.clone()),
             _ if !is_below(&file.path) => Err(io::Error::other("not a path below the mount")),
-            Change::Written => bytes().and_then(|bytes| write(dir, &file.path, &bytes)),
-            Change::Directory => create_directory(dir, &file.path).map(|()| 0),
+            ChangeKind::Written => bytes().and_then(|bytes| write(dir, &file.path, &bytes)),
+            ChangeKind::Directory => create_directory(dir, &file.path).map(|()| 0),
         };
         match saved {
             Ok(number) => self.written.push(numbered(&file.path, number)),
@@ -185,27 +185,27 @@ mod tests {
             "{\"directory\":true,\"path\":\"d\",\"len\":0}\n",
         ];
         let text = lines.concat();
-        let found = Unstored::parse_with_bytes(text.as_bytes()).expect("whole");
+        let found = UnstoredLine::parse_with_bytes(text.as_bytes()).expect("whole");
         let found: Vec<_> =
             found.iter().map(|(file, b)| (file.path.as_str(), file.change, *b)).collect();
         assert_eq!(
             found,
             [
-                ("a/c/0", Change::Written, &b"\n{\n"[..]),
-                ("b", Change::Removed, b""),
-                ("d", Change::Directory, b""),
+                ("a/c/0", ChangeKind::Written, &b"\n{\n"[..]),
+                ("b", ChangeKind::Removed, b""),
+                ("d", ChangeKind::Directory, b""),
             ]
         );
         let second = lines[0].len() + 3;
         let whole = [second, second + lines[2].len()];
         for len in 1..text.len() {
-            let cut = Unstored::parse_with_bytes(&text.as_bytes()[..len]);
+            let cut = UnstoredLine::parse_with_bytes(&text.as_bytes()[..len]);
             assert!(cut.is_err() || whole.contains(&len), "{len} bytes of it are taken for all");
         }
     }
 
-    fn unstored(path: &str) -> Unstored {
-        Unstored { path: path.to_owned(), change: Change::Written }
+    fn unstored(path: &str) -> UnstoredLine {
+        UnstoredLine { path: path.to_owned(), change: ChangeKind::Written }
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
         rescue.add(dir.path(), &unstored("a/c/0"), || Ok(b"one".to_vec()));
         rescue.add(dir.path(), &unstored("a/c/0"), || Ok(b"two".to_vec()));
         rescue.add(dir.path(), &unstored("b\n../c"), || Ok(b"three".to_vec()));
-        let gone = Unstored { change: Change::Removed, ..unstored("a/c/1") };
+        let gone = UnstoredLine { change: ChangeKind::Removed, ..unstored("a/c/1") };
         rescue.add(dir.path(), &gone, || panic!("it has no bytes"));
         assert!(rescue.is_whole());
         let read = |name: &str| fs::read(dir.path().join(name)).expect("there");
@@ -241,7 +241,7 @@ mod tests {
     fn a_directory_is_created_unless_it_exists() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let mut rescue = Rescue::default();
-        let made = |path: &str| Unstored { change: Change::Directory, ..unstored(path) };
+        let made = |path: &str| UnstoredLine { change: ChangeKind::Directory, ..unstored(path) };
         for path in ["d", "d/e/f", "d/e"] {
             rescue.add(dir.path(), &made(path), || panic!("it has no bytes"));
             assert!(dir.path().join(path).is_dir(), "{path}");

@@ -15,7 +15,7 @@ use super::typed::Typed;
 use super::words::Flags;
 use super::{logger, print};
 use crate::resources;
-use crate::serve::{Bound, Options, Stopper};
+use crate::serve::{Bound, ServeOptions, Stopper};
 use crate::sys::{self, Signal};
 use crate::vfs::Vfs;
 
@@ -58,7 +58,7 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
         usize::try_from((descriptors / 2).min(MOST_CONNECTIONS)).unwrap_or(usize::MAX);
     let address = bound.address();
     let title = args.source.file_name();
-    let options = Options {
+    let options = ServeOptions {
         title: title.map_or_else(|| source.spelled(), |name| name.to_string_lossy().into_owned()),
         token,
         base: args.base.clone(),
@@ -81,7 +81,7 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
 }
 
 /// Returns the URL of the root.
-fn url(address: SocketAddr, options: &Options) -> String {
+fn url(address: SocketAddr, options: &ServeOptions) -> String {
     // A client cannot connect to "all addresses".
     let host = match address.ip() {
         ip if ip.is_unspecified() => "localhost".to_owned(),

@@ -17,7 +17,7 @@ use super::open;
 use super::processes::FileSystem;
 use super::typed::Typed;
 use super::{apart, auto_unmount, daemon, logger, notify, obstacles, processes, rescue, umount};
-use crate::fuse::{self, Mounted, Place, Stopper};
+use crate::fuse::{self, MountPlace, Mounted, Stopper};
 use crate::resources;
 use crate::sys::{self, Signal};
 use crate::vfs::{self, Vfs};
@@ -41,7 +41,7 @@ pub enum Starter {
 
 /// The place of the mount.
 #[derive(Debug)]
-pub struct At<'p> {
+pub struct ServedAt<'p> {
     /// The mountpoint.
     pub path: &'p Path,
     /// The FUSE device, if another process has mounted it already.
@@ -61,7 +61,7 @@ impl Typed<'_> {
     pub fn serve(
         &self,
         source: &open::Source,
-        at: At<'_>,
+        at: ServedAt<'_>,
         starter: &Starter,
         unwritable: Option<&str>,
     ) -> Result<(), Failure> {
@@ -91,7 +91,7 @@ impl Typed<'_> {
         }
         let vfs = Arc::new(Vfs::new(hierarchy, self.vfs_options(source, descriptors)));
         is_daemon.then(|| sys::end_with_parent(false)).transpose()?;
-        let place = at.device.map_or(Place::Directory(at.path), Place::Device);
+        let place = at.device.map_or(MountPlace::Directory(at.path), MountPlace::Device);
         let mounted = fuse::mount(&vfs, place, &self.mount_options(source)?)
             .map_err(|error| obstacles::explain(at.path, &error))?;
         let guard = directory.filter(|_| self.flags.auto_unmount).map(auto_unmount::start);
@@ -181,11 +181,11 @@ fn end(
         let mut rescue = rescue::Rescue::default();
         for vfs::Unstored { path, change, .. } in unstored {
             let (change, bytes) = match change {
-                vfs::Change::Bytes(bytes) => (rescue::Change::Written, Some(bytes)),
-                vfs::Change::Removed => (rescue::Change::Removed, None),
-                vfs::Change::Directory => (rescue::Change::Directory, None),
+                vfs::UnstoredChange::Bytes(bytes) => (rescue::ChangeKind::Written, Some(bytes)),
+                vfs::UnstoredChange::Removed => (rescue::ChangeKind::Removed, None),
+                vfs::UnstoredChange::Directory => (rescue::ChangeKind::Directory, None),
             };
-            rescue.add(dir, &rescue::Unstored { path, change }, || match bytes {
+            rescue.add(dir, &rescue::UnstoredLine { path, change }, || match bytes {
                 Some(bytes) => Ok(bytes.to_buffer(u64::MAX).map_err(io::Error::other)?.into_vec()),
                 None => Ok(Vec::new()),
             });

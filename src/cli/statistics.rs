@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::args::Sample;
+use super::args::SampleShare;
 use super::failure::{Failure, failed};
-use super::progress::Progress;
+use super::progress::CommandProgress;
 use super::remote;
 use super::size;
 use super::stored;
@@ -17,7 +17,7 @@ use crate::dtype::{DType, FillValue, Time, time_text, to_float};
 use crate::json::Object;
 use crate::metadata::Packing;
 use crate::picture::{bars, significant};
-use crate::stats::{self, Average, Chosen, Range, Summary};
+use crate::stats::{self, Average, Chosen, Range, Statistics};
 
 /// The columns of the line that a histogram leaves for its limits.
 const LIMITS_WIDTH: usize = 45;
@@ -33,10 +33,10 @@ pub fn packing(array: &Array, is_raw: bool) -> Packing {
 pub fn compute(
     array: &Arc<Array>,
     source: &Path,
-    sample: Option<Sample>,
+    sample: Option<SampleShare>,
     packing: &Packing,
     seen: &(dyn Fn(&Coords, Option<bool>) + Sync),
-) -> Result<Summary, Failure> {
+) -> Result<Statistics, Failure> {
     let shown = remote::typed(source);
     if let Some(error) = array.not_understood() {
         return Err(failed(format!(
@@ -45,10 +45,10 @@ pub fn compute(
     }
     let chosen = chosen(array, sample);
     let steps = match chosen {
-        Chosen::All => stored::Stored::of(array)?.chunks,
+        Chosen::All => stored::StoredChunks::of(array)?.chunks,
         Chosen::Sample(count) => count,
     };
-    let progress = Progress::new("chunks", steps);
+    let progress = CommandProgress::new("chunks", steps);
     let counted = |coords: &Coords, is_fill: Option<bool>| {
         seen(coords, is_fill);
         progress.advance();
@@ -59,12 +59,12 @@ pub fn compute(
     })
 }
 
-fn chosen(array: &Array, sample: Option<Sample>) -> Chosen {
+fn chosen(array: &Array, sample: Option<SampleShare>) -> Chosen {
     let all = stored::chunks_of(array).unwrap_or(u64::MAX);
     let count = match sample {
         None => return Chosen::All,
-        Some(Sample::Chunks(count)) => count,
-        Some(Sample::Percent(percent)) => {
+        Some(SampleShare::Chunks(count)) => count,
+        Some(SampleShare::Percent(percent)) => {
             let part = (to_float(all.into()) * percent / 100.0).ceil();
             u64::try_from(crate::dtype::to_index(part)).unwrap_or(u64::MAX)
         }
@@ -73,7 +73,12 @@ fn chosen(array: &Array, sample: Option<Sample>) -> Chosen {
 }
 
 /// Returns the statistics as JSON. Numbers are exact, and times are counts of their unit.
-pub fn facts(array: &Array, summary: &Summary, sample: Option<Sample>, packing: &Packing) -> Value {
+pub fn facts(
+    array: &Array,
+    summary: &Statistics,
+    sample: Option<SampleShare>,
+    packing: &Packing,
+) -> Value {
     let mut facts = Object::new();
     let mut add = |name: &str, value: Value| drop(facts.insert(name.to_owned(), value));
     let exact = chosen(array, sample) == Chosen::All;
@@ -139,8 +144,8 @@ pub fn facts(array: &Array, summary: &Summary, sample: Option<Sample>, packing: 
 /// Returns the statistics as labels and words.
 pub fn lines(
     array: &Array,
-    summary: &Summary,
-    sample: Option<Sample>,
+    summary: &Statistics,
+    sample: Option<SampleShare>,
     packing: &Packing,
     terminal: &Terminal,
 ) -> Vec<(&'static str, String)> {
@@ -193,7 +198,7 @@ pub fn lines(
 }
 
 /// Describes which elements were counted, and which statistics their type lacks.
-fn scope(array: &Array, summary: &Summary, sample: Option<Sample>) -> String {
+fn scope(array: &Array, summary: &Statistics, sample: Option<SampleShare>) -> String {
     let count = summary.elements;
     let elements = if count == 1 { "1 element".to_owned() } else { format!("{count} elements") };
     let scope = match chosen(array, sample) {
@@ -219,7 +224,7 @@ fn scope(array: &Array, summary: &Summary, sample: Option<Sample>) -> String {
 }
 
 /// Returns the lines with counts. Leaves out the lines of rare kinds whose count is 0.
-fn counts(array: &Array, summary: &Summary) -> Vec<(&'static str, String)> {
+fn counts(array: &Array, summary: &Statistics) -> Vec<(&'static str, String)> {
     let model = array.model();
     let all = summary.elements;
     let mut lines = Vec::new();
@@ -262,7 +267,7 @@ fn counts(array: &Array, summary: &Summary) -> Vec<(&'static str, String)> {
 }
 
 fn histogram(
-    summary: &Summary,
+    summary: &Statistics,
     limits: Option<(String, String)>,
     terminal: &Terminal,
 ) -> Option<String> {
@@ -287,7 +292,7 @@ fn integer(int: i128, dtype: &DType) -> Value {
 
 /// Returns the cells of the line of an array in a table: the minimum, the maximum, the mean, the
 /// standard deviation, and how many elements have no value.
-pub fn cells(summary: &Summary) -> [String; 5] {
+pub fn cells(summary: &Statistics) -> [String; 5] {
     let dtype = &summary.dtype;
     let none = || "-".to_owned();
     let (low, high) = match summary.range {

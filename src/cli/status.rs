@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::args::Status;
 use super::failure::{Failure, failed};
-use super::rescue::{Change, Unstored};
+use super::rescue::{ChangeKind, UnstoredLine};
 use super::stats::Stats;
 use super::umount::{self, KIND, MountLine, user_name};
 use super::{dead, print, size};
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The answer of a mount.
 #[derive(Debug)]
-enum State {
+enum MountState {
     Serving(Serving),
     /// No process serves it.
     Dead,
@@ -53,7 +53,7 @@ pub fn run(args: &Status) -> Result<(), Failure> {
     let mut shown = Vec::new();
     for (answer, mount) in asked {
         let state = answered(&answer?, deadline);
-        if matches!(state, State::Foreign) {
+        if matches!(state, MountState::Foreign) {
             if args.mountpoints.is_empty() {
                 continue;
             }
@@ -91,7 +91,7 @@ fn no_mount(path: &Path) -> Failure {
 }
 
 /// Asks a mount.
-fn ask(mountpoint: &Path) -> io::Result<Receiver<State>> {
+fn ask(mountpoint: &Path) -> io::Result<Receiver<MountState>> {
     let (tell, answer) = mpsc::channel();
     let mountpoint = mountpoint.to_owned();
     thread::Builder::new().name("status".to_owned()).spawn(move || {
@@ -101,31 +101,31 @@ fn ask(mountpoint: &Path) -> io::Result<Receiver<State>> {
     Ok(answer)
 }
 
-fn answered(answer: &Receiver<State>, deadline: Instant) -> State {
+fn answered(answer: &Receiver<MountState>, deadline: Instant) -> MountState {
     match answer.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
         Ok(state) => state,
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => State::Silent,
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => MountState::Silent,
     }
 }
 
-fn state(mountpoint: &Path) -> State {
+fn state(mountpoint: &Path) -> MountState {
     match dead::alive(mountpoint) {
-        Err(error) if dead::is_dead(&error) => return State::Dead,
+        Err(error) if dead::is_dead(&error) => return MountState::Dead,
         // The directory of the store was removed, but the mount answers.
         Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {}
-        Err(error) => return State::Refused(error.to_string()),
+        Err(error) => return MountState::Refused(error.to_string()),
         Ok(_) => {}
     }
-    let Some(stats) = Stats::of(mountpoint) else { return State::Foreign };
+    let Some(stats) = Stats::of(mountpoint) else { return MountState::Foreign };
     let pending = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored"));
-    match pending.and_then(|text| Unstored::parse(&text)) {
+    match pending.and_then(|text| UnstoredLine::parse(&text)) {
         Ok(pending) => {
-            let is_directory = |unstored: &&Unstored| unstored.change == Change::Directory;
+            let is_directory = |unstored: &&UnstoredLine| unstored.change == ChangeKind::Directory;
             let pending_directories = pending.iter().filter(is_directory).count();
             let pending_files = pending.len().saturating_sub(pending_directories);
-            State::Serving(Serving { stats, pending_files, pending_directories })
+            MountState::Serving(Serving { stats, pending_files, pending_directories })
         }
-        Err(error) => State::Refused(error.to_string()),
+        Err(error) => MountState::Refused(error.to_string()),
     }
 }
 
@@ -162,13 +162,13 @@ impl Serving {
     }
 }
 
-fn as_text(mount: &MountLine, state: &State) -> String {
+fn as_text(mount: &MountLine, state: &MountState) -> String {
     let path = mount.path.display();
     let access = if mount.is_read_only() { "read-only" } else { "read-write" };
     let user = mount.user().map(|user| format!(", by {}", user_name(user))).unwrap_or_default();
     let mut text = format!("{}\n", escaped(&format!("{path}  {}", mount.source.display())));
     let line = match state {
-        State::Serving(serving) => {
+        MountState::Serving(serving) => {
             let errors = match serving.number("errors_total") {
                 0 => "no errors".to_owned(),
                 1 => format!("1 error, see {path}/.zarrfs/errors"),
@@ -180,35 +180,35 @@ fn as_text(mount: &MountLine, state: &State) -> String {
                 "as {form}, {access}, since {since}{user}, process {process}; {pending}; {errors}"
             )
         }
-        State::Dead => {
+        MountState::Dead => {
             format!("{access}{user}; dead: no process serves it; `zarrfs umount {path}` removes it")
         }
-        State::Silent => {
+        MountState::Silent => {
             format!("{access}{user}; does not answer within {} s", PATIENCE.as_secs())
         }
-        State::Refused(why) => format!("{access}{user}; cannot be read: {why}"),
-        State::Foreign => "another file system".to_owned(),
+        MountState::Refused(why) => format!("{access}{user}; cannot be read: {why}"),
+        MountState::Foreign => "another file system".to_owned(),
     };
     // Writing to a string does not fail.
     let _never = writeln!(text, "  {}", escaped(&line));
     text
 }
 
-fn as_json(mount: &MountLine, state: &State) -> Value {
+fn as_json(mount: &MountLine, state: &MountState) -> Value {
     let mut value = json!({
         "mountpoint": mount.path.to_string_lossy(),
         "source": mount.source.to_string_lossy(),
         "read_only": mount.is_read_only(),
         "user": mount.user().map(user_name),
         "state": match state {
-            State::Serving(_) => "serving",
-            State::Dead => "dead",
-            State::Silent => "silent",
-            State::Refused(_) => "refused",
-            State::Foreign => "foreign",
+            MountState::Serving(_) => "serving",
+            MountState::Dead => "dead",
+            MountState::Silent => "silent",
+            MountState::Refused(_) => "refused",
+            MountState::Foreign => "foreign",
         },
     });
-    if let (State::Serving(serving), Some(object)) = (state, value.as_object_mut()) {
+    if let (MountState::Serving(serving), Some(object)) = (state, value.as_object_mut()) {
         let more = [
             ("as", json!(serving.form())),
             ("since", json!(serving.since())),
@@ -220,7 +220,7 @@ fn as_json(mount: &MountLine, state: &State) -> Value {
         ];
         object.extend(more.map(|(name, value)| (name.to_owned(), value)));
     }
-    if let (State::Refused(why), Some(object)) = (state, value.as_object_mut()) {
+    if let (MountState::Refused(why), Some(object)) = (state, value.as_object_mut()) {
         object.insert("reason".to_owned(), json!(why));
     }
     value

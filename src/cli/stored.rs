@@ -8,7 +8,7 @@ use crate::array::Array;
 
 /// The stored chunks of an array.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredChunks {
     /// The number of chunks, including those in shards.
     pub chunks: u64,
     /// The number of shards.
@@ -17,7 +17,7 @@ pub struct Stored {
     pub len: u64,
 }
 
-impl Stored {
+impl StoredChunks {
     /// Lists the stored chunks.
     pub fn of(array: &Arc<Array>) -> Result<Self, Failure> {
         let mut stored = Self::default();
@@ -55,7 +55,7 @@ pub fn len_of(array: &Array) -> Option<u64> {
 }
 
 /// Describes the stored chunks in a line: `4 MiB stored in 1.2 MiB (3.3x), chunks 12 of 16 (75%)`.
-pub fn line(array: &Array, stored: &Stored, sizes: Sizes) -> String {
+pub fn line(array: &Array, stored: &StoredChunks, sizes: Sizes) -> String {
     let mut text = in_words(len_of(array), stored.len, sizes);
     if let Some(all) = chunks_of(array) {
         text.extend([", chunks ", &size::part(stored.chunks, all)]);

@@ -9,11 +9,11 @@ use super::describe::describe;
 use super::failure::{Failure, failed};
 use super::info::dialect_name;
 use super::size::Sizes;
-use super::stored::{self, Stored};
+use super::stored::{self, StoredChunks};
 use super::terminal::{Style, Terminal};
 use super::{open, print, remote};
 use crate::error::{Error, Result as Found, Word};
-use crate::hierarchy::{Content, Hierarchy, Node, Seen, Visited};
+use crate::hierarchy::{Content, Hierarchy, Node, ReadExtent, Visited};
 use crate::metadata::{NodeKind, NodePath};
 use crate::printable::escaped;
 
@@ -33,7 +33,7 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
         terminal: Terminal::detect(args.color),
         sizes: args.sizes.then(|| Sizes::of(args.bytes)),
         depth: args.depth.unwrap_or(usize::MAX),
-        total: Stored::default(),
+        total: StoredChunks::default(),
         decoded_len: Some(0),
         unlisted: None,
     };
@@ -54,7 +54,7 @@ pub fn run(args: &Tree) -> Result<(), Failure> {
         let _next = lines.print(&total)?;
     }
     lines.flush()?;
-    let not_seen = hierarchy.not_seen(&[path], Seen::Metadata)?;
+    let not_seen = hierarchy.not_seen(&[path], ReadExtent::Metadata)?;
     let why = if drawn.is_whole { not_seen.in_words() } else { Some(drawn.why) };
     let why = why.or(look.unlisted).or_else(|| damage_of(&node).map(ToString::to_string));
     match why {
@@ -70,7 +70,7 @@ struct Look {
     sizes: Option<Sizes>,
     /// How many levels of nodes to draw below the first.
     depth: usize,
-    total: Stored,
+    total: StoredChunks,
     /// The decoded size of all arrays; `None` if the size of one is unknown.
     decoded_len: Option<u64>,
     /// Why the chunks of an array are not counted.
@@ -81,7 +81,7 @@ impl Look {
     /// Returns the size of an array for its line, and adds it to the total.
     fn size(&mut self, node: &Node) -> String {
         let (Some(sizes), Some(array)) = (self.sizes, node.array()) else { return String::new() };
-        match Stored::of(array) {
+        match StoredChunks::of(array) {
             Ok(stored) => {
                 let total = &mut self.total;
                 total.chunks = total.chunks.saturating_add(stored.chunks);
@@ -121,7 +121,7 @@ struct Drawn {
 }
 
 /// The nodes of a group that are not drawn yet.
-struct Level {
+struct UndrawnNodes {
     path: NodePath,
     names: IntoIter<String>,
     /// The next name and node, read ahead because a line shows whether it is the last one.
@@ -130,7 +130,7 @@ struct Level {
     indent: String,
 }
 
-impl Level {
+impl UndrawnNodes {
     fn open(hierarchy: &Hierarchy, path: &NodePath, indent: String) -> Found<Self> {
         let names = hierarchy.child_names(path)?;
         let width = names.iter().map(|name| width_of(name)).max().unwrap_or_default() + 1;
@@ -163,7 +163,7 @@ fn draw(
     let mut drawn = Drawn { is_whole: true, why: String::new() };
     let mut levels = Vec::new();
     if node.kind() == NodeKind::Group && look.depth > 0 {
-        levels.push(Level::open(hierarchy, node.path(), String::new())?);
+        levels.push(UndrawnNodes::open(hierarchy, node.path(), String::new())?);
     }
     let (mut count, mut visited) = (0_usize, Visited::default());
     while let Some(level) = levels.last_mut() {
@@ -196,7 +196,7 @@ fn draw(
                 Err(why)
             }
             Ok(node) if node.kind() == NodeKind::Group && levels.len() < look.depth => {
-                Level::open(hierarchy, node.path(), below).map(Some).map_err(|error| {
+                UndrawnNodes::open(hierarchy, node.path(), below).map(Some).map_err(|error| {
                     line = format!("{line}; its contents cannot be read: {error}");
                     error.to_string()
                 })

@@ -14,12 +14,12 @@ use super::archive;
 use super::args;
 use super::described;
 use super::failure::{Failure, failed};
-use super::open::{self, Location};
+use super::open::{self, StoreLocation};
 use super::words::Flags;
 use super::{dead, print, references, remote};
 use crate::array::{FillChunks, ShardLayout, ShardWrite};
 use crate::error::Kind;
-use crate::fuse::{ModeChanges, MountEntry, MountOptions, Others, Owner, ReadLog};
+use crate::fuse::{ModeChanges, MountEntry, MountOptions, MountUsers, Owner, ReadLog};
 use crate::hierarchy;
 use crate::metadata::Policy;
 use crate::resources;
@@ -115,7 +115,7 @@ impl Typed<'_> {
         let is_remote = source.root.is_remote();
         let reads_copies = is_remote && flags.read_only && metadata_ttl >= SHORTEST_FOR_COPIES;
         let reads_copies = reads_copies && !args.tree.no_consolidated;
-        let options = hierarchy::Options {
+        let options = hierarchy::HierarchyOptions {
             metadata_ttl,
             max_chunk_len,
             layout,
@@ -128,9 +128,9 @@ impl Typed<'_> {
     }
 
     /// Returns the options of the tree of files.
-    pub fn vfs_options(&self, source: &open::Source, descriptors: u64) -> vfs::Options {
+    pub fn vfs_options(&self, source: &open::Source, descriptors: u64) -> vfs::VfsOptions {
         let (args, flags) = (self.options, self.flags);
-        vfs::Options {
+        vfs::VfsOptions {
             cache_len: resources::within_memory(args.tree.cache_size, 4),
             kernel_keeps: !flags.direct_io,
             follows_links: false,
@@ -187,9 +187,9 @@ impl Typed<'_> {
             subtype: flags.subtype.clone().unwrap_or_else(|| SUBTYPE.to_owned()),
             read_only: flags.read_only,
             others: match (flags.allow_other, flags.allow_root) {
-                (true, _) => Others::Everybody,
-                (false, true) => Others::Root,
-                (false, false) => Others::Nobody,
+                (true, _) => MountUsers::Everybody,
+                (false, true) => MountUsers::Root,
+                (false, false) => MountUsers::Nobody,
             },
         }
     }
@@ -199,9 +199,9 @@ impl Typed<'_> {
     pub fn threads(&self, source: &open::Source) -> (usize, usize) {
         let processors = processors();
         let is_slow = match &source.root {
-            Location::Directory(_) | Location::Archive(_) => false,
-            Location::Url(_) => true,
-            Location::References(references) => {
+            StoreLocation::Directory(_) | StoreLocation::Archive(_) => false,
+            StoreLocation::Url(_) => true,
+            StoreLocation::References(references) => {
                 references.may_lead_to_server(&self.options.tree.remote)
             }
         };

@@ -106,7 +106,7 @@ fn end(
     };
     let Some(dir) = &args.rescue else {
         let list = std::fs::read_to_string(mountpoint.join(".zarrfs/unstored"));
-        let unstored = list.and_then(|text| rescue::Unstored::parse(&text));
+        let unstored = list.and_then(|text| rescue::UnstoredLine::parse(&text));
         let unstored = unstored.map_err(|failure| unreadable_list(args, &error, &failure))?;
         if unstored.is_empty() {
             return end_without_sync(mountpoint, daemon, &error);
@@ -133,7 +133,7 @@ fn save_and_unmount(
     let all = std::fs::read(mountpoint.join(".zarrfs/unstored-bytes"))
         .map_err(|failure| unreadable_list(args, error, &failure))?;
     let mut rescue = rescue::Rescue::default();
-    let unstored = rescue::Unstored::parse_with_bytes(&all);
+    let unstored = rescue::UnstoredLine::parse_with_bytes(&all);
     let unstored = unstored.map_err(|failure| unreadable_list(args, error, &failure))?;
     if unstored.is_empty() {
         return end_without_sync(mountpoint, daemon, error);

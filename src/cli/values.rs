@@ -8,7 +8,7 @@ use crate::array::ShardOrder;
 use crate::codec::CodecSpec;
 use crate::json::Object;
 use crate::metadata::{Dialect, NodePath, Policy, Shards, policy, wanted};
-use crate::vfs::{Form, ListedViews};
+use crate::vfs::{ListedViews, Presentation};
 use crate::view::cut::Region;
 use crate::view::{FORMATS, Format};
 
@@ -40,16 +40,16 @@ pub fn dialect(name: &str) -> Result<Dialect, String> {
 }
 
 /// The form of a mount.
-pub fn form_values() -> impl TypedValueParser<Value = Form> {
+pub fn form_values() -> impl TypedValueParser<Value = Presentation> {
     let zarr = [("zarr", "the hierarchy as Zarr 3"), ("zarr2", "the hierarchy as Zarr 2")];
     let formats = FORMATS.iter().map(|format| (format.extension, format.what));
     let value = |(name, what): (&'static str, &'static str)| PossibleValue::new(name).help(what);
     PossibleValuesParser::new(zarr.into_iter().chain(formats).map(value)).try_map(|name| match name
         .as_str()
     {
-        "zarr" => Ok(Form::Zarr3),
-        "zarr2" => Ok(Form::Zarr2),
-        name => view_format(name).map(Form::View),
+        "zarr" => Ok(Presentation::Zarr3),
+        "zarr2" => Ok(Presentation::Zarr2),
+        name => view_format(name).map(Presentation::View),
     })
 }
 

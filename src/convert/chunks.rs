@@ -8,15 +8,15 @@ use std::thread;
 use parking_lot::Mutex;
 
 use super::options::{CopyOptions, TargetState, Verify};
-use super::plan::{Chunks, Form};
-use super::survey::Stored;
+use super::plan::{ChunkConversion, ChunkPlan};
+use super::survey::StoredState;
 use super::units::{self, Units, places};
-use super::watch::{Watch, stopped};
-use crate::array::region::{self, Place};
-use crate::array::{Array, Change, Coords, Current, FillChunks};
+use super::watch::{CopyWatch, stopped};
+use crate::array::region::{self, Offset};
+use crate::array::{Array, ChunkChange, Coords, Current, FillChunks};
 use crate::buffer::Buffer;
 use crate::cache::ChunkCache;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::metadata::NodePath;
 use crate::parallel;
 use crate::store::{ByteRange, Condition, Key, Stat, Store, Value};
@@ -45,13 +45,14 @@ impl Copied {
 
 /// Copies the stored chunks of an array; `stored` describes them.
 pub fn copy(
-    (path, chunks, stored): (&NodePath, &Chunks, Stored),
+    (path, chunks, stored): (&NodePath, &ChunkPlan, StoredState),
     store: &Store,
-    (options, watch): (&CopyOptions, &dyn Watch),
+    (options, watch): (&CopyOptions, &dyn CopyWatch),
     copied: &Copied,
 ) -> Result<()> {
     let cache = ChunkCache::new(options.cache_len);
-    let work = Work { chunks, store, options, watch, cache, copied, unsynced: Mutex::default() };
+    let work =
+        ChunkCopier { chunks, store, options, watch, cache, copied, unsynced: Mutex::default() };
     let needs_fill = chunks.needs_fill(options.fill_chunks);
     let units = if needs_fill { units::all(&chunks.dest) } else { stored_units(&work, watch)? };
     let expected = if needs_fill { chunks.count_all() } else { chunks.expected(stored.count) };
@@ -97,7 +98,7 @@ pub fn copy(
 
 /// Returns the values to store; none if the directory of the chunks cannot be read and the copy
 /// goes on without it.
-fn stored_units<'w>(work: &Work<'w>, watch: &dyn Watch) -> Result<Units<'w>> {
+fn stored_units<'w>(work: &ChunkCopier<'w>, watch: &dyn CopyWatch) -> Result<Units<'w>> {
     match units::stored(work.chunks) {
         Err(error) if work.can_lack(&error) && watch.go_on_without(&error) => {
             Ok(Box::new(std::iter::empty()))
@@ -118,11 +119,11 @@ fn stored_by_another(error: Error) -> Error {
     }
 }
 
-struct Work<'w> {
-    chunks: &'w Chunks,
+struct ChunkCopier<'w> {
+    chunks: &'w ChunkPlan,
     store: &'w Store,
     options: &'w CopyOptions,
-    watch: &'w dyn Watch,
+    watch: &'w dyn CopyWatch,
     /// The decoded chunks of the source that several chunks of the target need.
     cache: ChunkCache,
     copied: &'w Copied,
@@ -130,7 +131,7 @@ struct Work<'w> {
     unsynced: Mutex<Vec<Key>>,
 }
 
-impl Work<'_> {
+impl ChunkCopier<'_> {
     fn source(&self) -> &Arc<Array> {
         &self.chunks.source
     }
@@ -184,7 +185,7 @@ impl Work<'_> {
     }
 
     /// Compares the shards of the source with the checksums that their store has of them.
-    fn check_shards(&self, watch: &dyn Watch) -> Result<()> {
+    fn check_shards(&self, watch: &dyn CopyWatch) -> Result<()> {
         let shards = self.source().levels().first();
         let Some(shards) = shards.filter(|_| self.source().has_checked_shards()) else {
             return Ok(());
@@ -228,7 +229,7 @@ impl Work<'_> {
     }
 
     /// Erases chunks of the target that the source no longer has.
-    fn erase_stale(&self, watch: &dyn Watch) -> Result<()> {
+    fn erase_stale(&self, watch: &dyn CopyWatch) -> Result<()> {
         let (source, dest) = (self.source(), self.dest());
         for coords in Arc::clone(dest.chunks()).list()? {
             let coords = coords?;
@@ -252,8 +253,8 @@ impl Work<'_> {
     /// stored.
     fn make(&self, inner: &[Coords]) -> Result<bool> {
         match self.chunks.form {
-            Form::Encoded => self.copy_encoded(inner),
-            Form::Decoded | Form::Regridded => self.copy_decoded(inner),
+            ChunkConversion::Encoded => self.copy_encoded(inner),
+            ChunkConversion::Decoded | ChunkConversion::Regridded => self.copy_decoded(inner),
         }
     }
 
@@ -287,7 +288,7 @@ impl Work<'_> {
             };
             // For elements of variable length only decoding tells the length.
             self.count(self.dest().chunk_len(coords)?.exactly().unwrap_or(value.stat.len));
-            changes.push(Change {
+            changes.push(ChunkChange {
                 coords: coords.clone(),
                 value: Some(vec![value.bytes.into()]),
                 condition: Condition::Absent,
@@ -336,12 +337,12 @@ impl Work<'_> {
     /// Returns the contents of a chunk of the target, `None` if the source stores none of it.
     fn elements(&self, coords: &Coords) -> Result<Option<Buffer>> {
         let found = match self.chunks.form {
-            Form::Encoded | Form::Decoded => {
+            ChunkConversion::Encoded | ChunkConversion::Decoded => {
                 let read = self.source().read_chunk(coords);
                 let read = read.and_then(|found| self.or_again(coords, found));
                 self.of_source(read)?.map(|(decoded, _)| decoded)
             }
-            Form::Regridded => self.regridded(coords)?,
+            ChunkConversion::Regridded => self.regridded(coords)?,
         };
         if found.is_none() && self.needs_fill() {
             return self.chunks.filled.fill_chunk(coords).map(Some);
@@ -426,8 +427,8 @@ impl Work<'_> {
             };
             let (old_at, new_at) = (within(&old_start), within(&start));
             region::copy(
-                (&bytes, Place { shape: old, start: &old_at }),
-                (target.to_mut(), Place { shape: new, start: &new_at }),
+                (&bytes, Offset { shape: old, start: &old_at }),
+                (target.to_mut(), Offset { shape: new, start: &new_at }),
                 &overlap,
                 item_len,
             )?;
@@ -462,7 +463,7 @@ impl Work<'_> {
         // Read the source first, so that its damage is not reported as damage of the target.
         let expected = self.elements(coords)?;
         let found = self.dest().read_chunk(coords);
-        if expected.is_none() && self.chunks.form == Form::Encoded {
+        if expected.is_none() && self.chunks.form == ChunkConversion::Encoded {
             // A damaged chunk was copied with its encoded bytes.
             if !matches!(found, Ok(None)) {
                 self.dest().chunks().erase_values(std::slice::from_ref(coords))?;
@@ -495,8 +496,8 @@ impl Work<'_> {
         let mut cut = Buffer::zeroed(len)?;
         let origin = vec![0; extent.len()];
         region::copy(
-            (decoded, Place { shape: &shape, start: &origin }),
-            (cut.to_mut(), Place { shape: &extent, start: &origin }),
+            (decoded, Offset { shape: &shape, start: &origin }),
+            (cut.to_mut(), Offset { shape: &extent, start: &origin }),
             &extent,
             item_len,
         )?;

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use serde_json::{Value, json};
 
-use super::options::Target;
+use super::options::CopyTarget;
 use crate::array::Array;
 use crate::codec::CodecSpec;
 use crate::dtype::DType;
@@ -24,10 +24,10 @@ enum Rule {
 }
 
 /// Describes the difference between `planned` and `found`, `None` if there is none.
-pub fn difference(planned: &Content, found: Option<&Node>, target: Target) -> Option<String> {
+pub fn difference(planned: &Content, found: Option<&Node>, target: CopyTarget) -> Option<String> {
     let rule = match target {
-        Target::Mount => Rule::Shown,
-        Target::Directory => Rule::Stored,
+        CopyTarget::Mount => Rule::Shown,
+        CopyTarget::Directory => Rule::Stored,
     };
     compare(planned, found, rule)
 }

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::options::{Target, TargetState};
-use crate::error::{At, Error, Kind, Result, Word};
+use super::options::{CopyTarget, TargetState};
+use crate::error::{Error, Kind, Result, WithSubject, Word};
 use crate::store::directory::may_be_of_key;
-use crate::store::{Aside, Condition, Entry, Key, PRIVATE, Prefix, Stat, Store};
+use crate::store::{Aside, Condition, Key, PRIVATE, Prefix, Stat, Store, StoreEntry};
 
 /// The key of the mark. No dialect has nodes or chunks there.
 const KEY: &str = ".zarrfs/convert";
@@ -43,7 +43,7 @@ const MOST_PASSED: usize = 1000;
 #[derive(Debug)]
 pub struct Mark<'s> {
     store: &'s Store,
-    target: Target,
+    target: CopyTarget,
     key: Key,
     aside: Aside,
     /// The values of the source that the copy has skipped, also before it was interrupted.
@@ -72,12 +72,12 @@ impl Passed {
 }
 
 /// An existing mark.
-struct Found {
+struct ExistingMark {
     members: Value,
     stat: Stat,
 }
 
-impl Found {
+impl ExistingMark {
     fn text(&self, name: &str) -> Option<&str> {
         self.members.get(name).and_then(Value::as_str)
     }
@@ -101,7 +101,7 @@ impl Found {
 impl<'s> Mark<'s> {
     /// Marks the target as a copy by this process. Removes leftovers of another copy that this one
     /// cannot use.
-    pub fn set(store: &'s Store, target: Target, claim: &Claim) -> Result<(Self, TargetState)> {
+    pub fn set(store: &'s Store, target: CopyTarget, claim: &Claim) -> Result<(Self, TargetState)> {
         let write = store.write()?;
         let aside = write.aside()?;
         let own = place_of(aside.prefix())?;
@@ -170,9 +170,9 @@ impl<'s> Mark<'s> {
         Ok(self.put(claim, Some(&claim.source), unchanged)?.map(|_| state))
     }
 
-    fn found(&self) -> Result<Option<Found>> {
+    fn found(&self) -> Result<Option<ExistingMark>> {
         let found = self.store.get(&self.key, LIMIT)?;
-        Ok(found.map(|value| Found {
+        Ok(found.map(|value| ExistingMark {
             members: serde_json::from_slice(&value.bytes).unwrap_or_default(),
             stat: value.stat,
         }))
@@ -201,10 +201,10 @@ impl<'s> Mark<'s> {
     }
 
     /// Returns the entries at the root, without those of zarrfs.
-    fn entries(&self) -> Result<Vec<Entry>> {
+    fn entries(&self) -> Result<Vec<StoreEntry>> {
         let list = self.store.list();
         let list = list.ok_or_else(|| Error::unsupported("the store cannot list its keys"))?;
-        let is_other = |entry: &Result<Entry>| {
+        let is_other = |entry: &Result<StoreEntry>| {
             entry.as_ref().map_or(true, |entry| !is_ignored(entry.name(), self.target))
         };
         list.list_dir(&Prefix::root())?.filter(is_other).collect()
@@ -245,8 +245,8 @@ impl<'s> Mark<'s> {
         let write = self.store.write()?;
         for entry in self.entries()? {
             match entry {
-                Entry::Key(name) => write.erase_values(&[Key::parse(&name)?])?,
-                Entry::Prefix(name) => write.erase_prefix(&Prefix::parse(&name)?)?,
+                StoreEntry::Key(name) => write.erase_values(&[Key::parse(&name)?])?,
+                StoreEntry::Prefix(name) => write.erase_prefix(&Prefix::parse(&name)?)?,
             }
         }
         Ok(())
@@ -271,7 +271,7 @@ impl<'s> Mark<'s> {
         }
         let error = if passed.len() == MOST_PASSED { "and more values" } else { error };
         passed.push(Passed { error: error.to_owned(), word });
-        let Some(Found { mut members, stat }) = self.found()? else {
+        let Some(ExistingMark { mut members, stat }) = self.found()? else {
             return Err(Error::new(Kind::Stale, "the mark of the copy is gone").at(&self.key));
         };
         if let Some(members) = members.as_object_mut() {
@@ -302,8 +302,8 @@ impl Drop for Mark<'_> {
 }
 
 /// Whether an empty target may have an entry of this name.
-pub fn is_ignored(name: &str, target: Target) -> bool {
-    name == PRIVATE || (target == Target::Mount && name == DOCUMENT)
+pub fn is_ignored(name: &str, target: CopyTarget) -> bool {
+    name == PRIVATE || (target == CopyTarget::Mount && name == DOCUMENT)
 }
 
 /// Returns the key of the value that a running process has in its temporary place.
@@ -334,16 +334,17 @@ mod tests {
         };
         let has =
             |name: &str| store.stat(&Key::parse(name).expect("a key")).expect("known").is_some();
-        let (mark, _) = Mark::set(&store, Target::Directory, &claim("one")).expect("marked");
+        let (mark, _) = Mark::set(&store, CopyTarget::Directory, &claim("one")).expect("marked");
         drop(mark);
         for name in ["zarr.json", "a/c/0/1", "a/c0.1", "a/b.array.json", "notes/thesis.tex"] {
             put(name);
         }
-        let refused = Mark::set(&store, Target::Directory, &claim("two")).expect_err("refused");
+        let refused = Mark::set(&store, CopyTarget::Directory, &claim("two")).expect_err("refused");
         assert!(refused.detail().contains("notes/thesis.tex"), "{refused}");
         assert!(has("notes/thesis.tex"));
         store.write().and_then(|it| it.erase_prefix(&Prefix::parse("notes")?)).expect("moved away");
-        let (_, state) = Mark::set(&store, Target::Directory, &claim("two")).expect("begins again");
+        let (_, state) =
+            Mark::set(&store, CopyTarget::Directory, &claim("two")).expect("begins again");
         assert!(state == TargetState::Fresh && !has("zarr.json") && !has("a/c/0/1"));
     }
 }

@@ -26,7 +26,7 @@ mod watch;
 
 use std::sync::atomic::Ordering;
 
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::{Content, Hierarchy, Node};
 use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
@@ -34,48 +34,48 @@ use crate::metadata::model::Group;
 pub use chunks::Copied;
 pub use compare::{difference, difference_of_copy};
 pub use mark::{Claim, Mark, Passed, is_ignored};
-pub use options::{CopyOptions, Target, TargetState, Verify};
-pub use plan::{Chunks, Plan, Requested, plan};
+pub use options::{CopyOptions, CopyTarget, TargetState, Verify};
+pub use plan::{ChunkPlan, ConversionPlan, Requested, plan};
 pub use survey::Survey;
-use survey::{Change, Stored};
-pub use watch::Watch;
+use survey::{SourceChange, StoredState};
+pub use watch::CopyWatch;
 use watch::stopped;
 
 /// Makes a planned copy. `survey` was made before the plan. `survey_again` makes another one, and
 /// fails if the plan would be different now.
 pub fn run(
     dest: &Hierarchy,
-    plan: &Plan,
+    plan: &ConversionPlan,
     survey: &Survey,
     options: &CopyOptions,
-    watch: &dyn Watch,
+    watch: &dyn CopyWatch,
     survey_again: &dyn Fn() -> Result<Survey>,
 ) -> Result<Copied> {
     let mut copied = Copied::default();
-    if options.target == Target::Mount {
+    if options.target == CopyTarget::Mount {
         store_documents(dest, plan, options.target, watch)?;
     }
     copy_arrays(dest, stored(plan, survey), options, watch, &copied)?;
     let second = survey_again()?;
     let changes = second.compare(survey);
-    if changes.iter().any(|change| *change != Change::None) {
+    if changes.iter().any(|change| *change != SourceChange::None) {
         let options = CopyOptions { state: TargetState::Doubtful, ..options.clone() };
         let changed = stored(plan, &second).zip(&changes);
         let changed =
-            changed.filter(|(_, change)| **change != Change::None).map(|(array, _)| array);
+            changed.filter(|(_, change)| **change != SourceChange::None).map(|(array, _)| array);
         copy_arrays(dest, changed, &options, watch, &Copied::default())?;
         let third = survey_again()?;
         let again = stored(plan, &third).zip(third.compare(&second));
-        for (array, change) in again.filter(|(_, change)| *change != Change::None) {
+        for (array, change) in again.filter(|(_, change)| *change != SourceChange::None) {
             let path = array.0;
             // If only the versions changed, the files of the source may just have new inode
             // numbers, so the chunks are compared once more.
-            if change == Change::Sure || recopy_differing(dest, array, &options, watch)? {
+            if change == SourceChange::Sure || recopy_differing(dest, array, &options, watch)? {
                 copied.changing.push(path.clone());
             }
         }
     }
-    if options.target == Target::Directory {
+    if options.target == CopyTarget::Directory {
         store_documents(dest, plan, options.target, watch)?;
     }
     Ok(copied)
@@ -85,9 +85,9 @@ pub fn run(
 /// whether any differ.
 fn recopy_differing(
     dest: &Hierarchy,
-    array: (&NodePath, &Chunks, Stored),
+    array: (&NodePath, &ChunkPlan, StoredState),
     options: &CopyOptions,
-    watch: &dyn Watch,
+    watch: &dyn CopyWatch,
 ) -> Result<bool> {
     let compared = Copied::default();
     copy_arrays(dest, std::iter::once(array), options, watch, &compared)?;
@@ -96,26 +96,26 @@ fn recopy_differing(
 
 /// Returns each array of a plan, with its stored chunks.
 fn stored<'p>(
-    plan: &'p Plan,
+    plan: &'p ConversionPlan,
     survey: &'p Survey,
-) -> impl Iterator<Item = (&'p NodePath, &'p Chunks, Stored)> {
+) -> impl Iterator<Item = (&'p NodePath, &'p ChunkPlan, StoredState)> {
     plan.arrays().zip(survey.arrays()).map(|((path, chunks), (_, stored))| (path, chunks, stored))
 }
 
 /// Copies the chunks of these arrays.
 fn copy_arrays<'p>(
     dest: &Hierarchy,
-    arrays: impl Iterator<Item = (&'p NodePath, &'p Chunks, Stored)>,
+    arrays: impl Iterator<Item = (&'p NodePath, &'p ChunkPlan, StoredState)>,
     options: &CopyOptions,
-    watch: &dyn Watch,
+    watch: &dyn CopyWatch,
     copied: &Copied,
 ) -> Result<()> {
     for (path, chunks, stored) in arrays {
         match options.target {
-            Target::Directory => {
+            CopyTarget::Directory => {
                 chunks::copy((path, chunks, stored), dest.store(), (options, watch), copied)?;
             }
-            Target::Mount => {
+            CopyTarget::Mount => {
                 // The mount may show it in another form than the one that was written.
                 let node = dest.existing(path)?;
                 let shown = node.array().ok_or_else(|| Error::not_found().at(path))?;
@@ -129,7 +129,12 @@ fn copy_arrays<'p>(
 
 /// Stores the metadata files of all nodes, the groups first. Then reads each back, because the
 /// owner of the target, or another program, may have changed it.
-fn store_documents(dest: &Hierarchy, plan: &Plan, target: Target, watch: &dyn Watch) -> Result<()> {
+fn store_documents(
+    dest: &Hierarchy,
+    plan: &ConversionPlan,
+    target: CopyTarget,
+    watch: &dyn CopyWatch,
+) -> Result<()> {
     let go_on = || if watch.is_stopped() { Err(stopped()) } else { Ok(()) };
     let mut keys: Vec<_> = dest.changes().store_entry_point()?.into_iter().collect();
     for job in plan.jobs() {

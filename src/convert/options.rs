@@ -4,7 +4,7 @@ use crate::array::FillChunks;
 
 /// The place of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum CopyTarget {
     /// A directory, which stores the copy directly.
     Directory,
     /// A mount, which shows arrays decoded and has its own storage.
@@ -45,7 +45,7 @@ pub struct CopyOptions {
     /// Whether to store chunks that the source does not have if the target has no fill value.
     pub fill_chunks: FillChunks,
     /// The place of the copy.
-    pub target: Target,
+    pub target: CopyTarget,
     /// The cache size in bytes for decoded chunks of the source that are needed more than once.
     pub cache_len: u64,
 }

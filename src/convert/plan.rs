@@ -12,7 +12,7 @@ use crate::array::{Array, FillChunks, Grid};
 use crate::codec::CodecSpec;
 use crate::dtype::FillValue;
 use crate::error::{Error, Kind, Result, Word};
-use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Raised, Wanted};
+use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Raised, TextPurpose};
 use crate::json::parse_object;
 use crate::metadata::model;
 use crate::metadata::wanted::{self, with_chunks, without_names};
@@ -44,7 +44,7 @@ pub struct Job {
     /// Whether the group gets consolidated metadata.
     pub consolidated: bool,
     /// The chunks of an array.
-    pub chunks: Option<Chunks>,
+    pub chunks: Option<ChunkPlan>,
     /// The attribute `_FillValue` of an array of Zarr 2 that the copy does not have.
     pub unused_fill: Option<Value>,
 }
@@ -60,18 +60,18 @@ impl Job {
 
 /// The chunks of an array and of its copy.
 #[derive(Debug)]
-pub struct Chunks {
+pub struct ChunkPlan {
     pub(super) source: Arc<Array>,
     pub(super) source_store: Store,
     pub(super) dest: Arc<Array>,
     /// The target with the fill value of the source.
     pub(super) filled: Arc<Array>,
-    pub(super) form: Form,
+    pub(super) form: ChunkConversion,
 }
 
 /// The conversion of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ChunkConversion {
     /// The same encoded bytes.
     Encoded,
     /// The same elements, encoded again.
@@ -80,10 +80,10 @@ pub(super) enum Form {
     Regridded,
 }
 
-impl Chunks {
+impl ChunkPlan {
     fn new(source: &Hierarchy, array: &Arc<Array>, dest: &Array, to: &Hierarchy) -> Result<Self> {
         // The metadata file is stored last, so the directory of the array may not be there yet.
-        let open = |model: model::Array| {
+        let open = |model: model::ArrayMetadata| {
             let (prefix, options) = (dest.prefix().clone(), to.options());
             let (limit, layout) = (options.max_chunk_len, options.layout);
             Ok::<_, Error>(Arc::new(Array::open(model, to.store(), prefix, limit, layout)?))
@@ -94,7 +94,7 @@ impl Chunks {
             Arc::clone(&dest)
         } else {
             let fill = FillValue::from_item(&fill_item(array));
-            open(model::Array { fill, ..dest.model().clone() })?
+            open(model::ArrayMetadata { fill, ..dest.model().clone() })?
         };
         let source_store = source.store().clone();
         Ok(Self { source: Arc::clone(array), source_store, dest, filled, form })
@@ -143,16 +143,16 @@ impl Chunks {
     /// Describes the conversion in words.
     pub fn described(&self) -> &'static str {
         match self.form {
-            Form::Encoded => "chunks copied as they are",
-            Form::Decoded => "chunks encoded again",
-            Form::Regridded => "chunk shape changed",
+            ChunkConversion::Encoded => "chunks copied as they are",
+            ChunkConversion::Decoded => "chunks encoded again",
+            ChunkConversion::Regridded => "chunk shape changed",
         }
     }
 }
 
 /// The nodes to create.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct ConversionPlan {
     jobs: Vec<Job>,
     /// The nodes that the target cannot hold, with the reasons. A group stands for itself and all
     /// nodes below it.
@@ -170,7 +170,7 @@ pub struct Plan {
     memory_len: usize,
 }
 
-impl Plan {
+impl ConversionPlan {
     /// Returns every node, groups before their members.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
@@ -216,7 +216,7 @@ impl Plan {
     }
 
     /// Returns every array.
-    pub fn arrays(&self) -> impl Iterator<Item = (&NodePath, &Chunks)> {
+    pub fn arrays(&self) -> impl Iterator<Item = (&NodePath, &ChunkPlan)> {
         self.jobs.iter().filter_map(|job| Some((&job.path, job.chunks.as_ref()?)))
     }
 }
@@ -229,8 +229,8 @@ pub fn plan(
     dest: &Hierarchy,
     requested: &Requested,
     is_stopped: &dyn Fn() -> bool,
-) -> Result<Plan> {
-    let mut plan = Plan::default();
+) -> Result<ConversionPlan> {
+    let mut plan = ConversionPlan::default();
     let root = source.existing(from)?;
     for only in requested.only.iter().filter(|only| !only.is_root()) {
         if root.kind() == NodeKind::Array {
@@ -249,7 +249,7 @@ pub fn plan(
     while let Some(node) = next {
         let path = NodePath::root().join(walk.at().relative_to(from).unwrap_or_default())?;
         match node {
-            Ok(node) if planner.node(&node, &path, &mut plan) == Below::Unwanted => {
+            Ok(node) if planner.node(&node, &path, &mut plan) == VisitBelow::Unwanted => {
                 walk.skip_below();
             }
             Err(error) if error.kind() == Kind::TooLarge => return Err(error),
@@ -283,7 +283,7 @@ fn check_is_node(source: &Hierarchy, from: &NodePath, only: &NodePath) -> Result
 
 /// Whether to visit nodes below a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Below {
+enum VisitBelow {
     Wanted,
     Unwanted,
 }
@@ -304,9 +304,9 @@ fn is_unread(node: &Node) -> bool {
 }
 
 impl Planner<'_> {
-    fn node(&self, node: &Node, path: &NodePath, plan: &mut Plan) -> Below {
+    fn node(&self, node: &Node, path: &NodePath, plan: &mut ConversionPlan) -> VisitBelow {
         if !self.is_wanted(path) {
-            return Below::Unwanted;
+            return VisitBelow::Unwanted;
         }
         let job = self.check_name(path, plan).and_then(|()| self.job(node, path));
         // zarr-python 2 cannot open a draft whose root has no metadata file.
@@ -318,19 +318,19 @@ impl Planner<'_> {
             Ok(job) => plan.jobs.push(job),
             Err(error) if is_unread(node) || error.errno() == libc::EACCES => {
                 plan.unread.push((path.clone(), error));
-                return Below::Unwanted;
+                return VisitBelow::Unwanted;
             }
             Err(error) => {
                 let is_broken = matches!(node.content(), Content::NotUnderstood(_, cause)
                     if cause.word() != Word::Unsupported);
                 plan.broken = plan.broken.saturating_add(usize::from(is_broken));
                 plan.unsupported.push((path.clone(), error));
-                return Below::Unwanted;
+                return VisitBelow::Unwanted;
             }
         }
         // The node and its copy.
         plan.memory_len = plan.memory_len.saturating_add(node.memory_len().saturating_mul(2));
-        Below::Wanted
+        VisitBelow::Wanted
     }
 
     fn is_wanted(&self, path: &NodePath) -> bool {
@@ -339,7 +339,7 @@ impl Planner<'_> {
         self.requested.only.is_empty() || self.requested.only.iter().any(related)
     }
 
-    fn check_name(&self, path: &NodePath, plan: &mut Plan) -> Result<()> {
+    fn check_name(&self, path: &NodePath, plan: &mut ConversionPlan) -> Result<()> {
         let Some(name) = path.name() else { return Ok(()) };
         let dialect = self.dest.dialect();
         self.dest.check_can_hold(path)?;
@@ -355,7 +355,7 @@ impl Planner<'_> {
 
     /// Fails if a file of the node cannot lie in the target, by itself or beside those of others:
     /// in the drafts the metadata file of one node may have the name of the directory of another.
-    fn check_files(&self, path: &NodePath, plan: &mut Plan) -> Result<()> {
+    fn check_files(&self, path: &NodePath, plan: &mut ConversionPlan) -> Result<()> {
         let dialect = self.dest.dialect();
         let documents = dialect.document_keys(path)?.into_iter().map(|(_, key)| key);
         let keys: Vec<Key> = documents.chain(dialect.attributes_key(path)?).collect();
@@ -421,10 +421,15 @@ impl Planner<'_> {
         }
     }
 
-    fn array(&self, node: &Node, source: &Arc<Array>, path: &NodePath) -> Result<(Raised, Chunks)> {
+    fn array(
+        &self,
+        node: &Node,
+        source: &Arc<Array>,
+        path: &NodePath,
+    ) -> Result<(Raised, ChunkPlan)> {
         let rank = source.model().shape.len();
         let mut text =
-            with_own_attributes(node, &self.source.shown().text_of(node, Wanted::Text)?)?;
+            with_own_attributes(node, &self.source.shown().text_of(node, TextPurpose::Text)?)?;
         let is_v2 = |dialect: &Dialect| *dialect == Dialect::V2;
         if is_v2(self.dest.dialect())
             && !is_v2(self.source.dialect_of(node.path()))
@@ -462,9 +467,9 @@ impl Planner<'_> {
                 raised
             };
             let Some(dest) = raised.array() else { continue };
-            let chunks = Chunks::new(self.source, source, dest, self.dest)?;
+            let chunks = ChunkPlan::new(self.source, source, dest, self.dest)?;
             // Encoding again with a lossy codec may change values that it encoded before.
-            let is_lossy = chunks.form != Form::Encoded && chunks.dest.is_lossy();
+            let is_lossy = chunks.form != ChunkConversion::Encoded && chunks.dest.is_lossy();
             if !is_lossy || self.requested.codecs.is_some() {
                 return Ok((raised, chunks));
             }
@@ -534,13 +539,13 @@ fn has_fill_of(source: &Array, dest: &Array) -> bool {
 }
 
 /// Returns the conversion of the chunks of an array to those of another.
-fn form(source: &Array, dest: &Array) -> Form {
+fn form(source: &Array, dest: &Array) -> ChunkConversion {
     let (old, new) = (source.model(), dest.model());
     if source.chunk_shape() != dest.chunk_shape() {
-        return Form::Regridded;
+        return ChunkConversion::Regridded;
     }
     let is_same = old.dtype == new.dtype
         && old.rectilinear == new.rectilinear
         && wanted::same_encoding(old, new);
-    if is_same { Form::Encoded } else { Form::Decoded }
+    if is_same { ChunkConversion::Encoded } else { ChunkConversion::Decoded }
 }

@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::plan::{Chunks, Plan};
-use super::watch::{Watch, stopped};
+use super::plan::{ChunkPlan, ConversionPlan};
+use super::watch::{CopyWatch, stopped};
 use crate::array::{ChunkStore, Coords, Direct, Grid};
 use crate::error::Result;
 use crate::metadata::NodePath;
@@ -15,7 +15,7 @@ const BATCH: usize = 1024;
 
 /// The state of the stored chunks of an array.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredState {
     /// The number of values: chunks, or shards.
     pub count: u64,
     /// The sum of a digest of each value's version, independent of the order of listings.
@@ -26,7 +26,7 @@ pub struct Stored {
 
 /// Whether the stored chunks of an array have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum SourceChange {
     /// Nothing has changed.
     None,
     /// Only versions have changed.
@@ -37,18 +37,19 @@ pub enum Change {
 
 /// The state of the stored chunks of each array of a plan, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Survey(Vec<(NodePath, Stored)>);
+pub struct Survey(Vec<(NodePath, StoredState)>);
 
 impl Survey {
     /// Looks up every stored value of the source once.
-    pub fn of(plan: &Plan, watch: &dyn Watch) -> Result<Self> {
-        let stored =
-            |(path, chunks): (&NodePath, &Chunks)| Ok((path.clone(), Stored::of(chunks, watch)?));
+    pub fn of(plan: &ConversionPlan, watch: &dyn CopyWatch) -> Result<Self> {
+        let stored = |(path, chunks): (&NodePath, &ChunkPlan)| {
+            Ok((path.clone(), StoredState::of(chunks, watch)?))
+        };
         plan.arrays().map(stored).collect::<Result<_>>().map(Self)
     }
 
     /// Returns each array with the state of its stored chunks.
-    pub fn arrays(&self) -> impl Iterator<Item = (&NodePath, Stored)> {
+    pub fn arrays(&self) -> impl Iterator<Item = (&NodePath, StoredState)> {
         self.0.iter().map(|(path, stored)| (path, *stored))
     }
 
@@ -64,23 +65,23 @@ impl Survey {
     /// Returns whether the stored chunks of each array have changed since the survey `before`.
     /// Ignores version changes with equal lengths and times, because some file systems give a file
     /// a new number when it is looked up again.
-    pub fn compare(&self, before: &Self) -> Vec<Change> {
+    pub fn compare(&self, before: &Self) -> Vec<SourceChange> {
         let pairs = self.0.iter().zip(&before.0);
-        let change = |((_, now), (_, then)): (&(_, Stored), &(_, Stored))| {
+        let change = |((_, now), (_, then)): (&(_, StoredState), &(_, StoredState))| {
             if (now.count, now.times) != (then.count, then.times) {
-                Change::Sure
+                SourceChange::Sure
             } else if now.versions != then.versions {
-                Change::Possible
+                SourceChange::Possible
             } else {
-                Change::None
+                SourceChange::None
             }
         };
         pairs.map(change).collect()
     }
 }
 
-impl Stored {
-    fn of(chunks: &Chunks, watch: &dyn Watch) -> Result<Self> {
+impl StoredState {
+    fn of(chunks: &ChunkPlan, watch: &dyn CopyWatch) -> Result<Self> {
         let (array, store) = (&chunks.source, chunks.source_store.clone());
         let model = array.model();
         let grid = Grid::of(model);

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use super::*;
 use crate::array::FillChunks;
 use crate::error::Word;
-use crate::hierarchy::Options;
+use crate::hierarchy::HierarchyOptions;
 use crate::metadata::{Dialect, Policy, Shards};
 use crate::store::Store;
 use crate::store::directory::{DirectoryStore, Durability};
@@ -16,13 +16,13 @@ const OPTIONS: CopyOptions = CopyOptions {
     verify: Verify::None,
     state: TargetState::Fresh,
     fill_chunks: FillChunks::Store,
-    target: Target::Directory,
+    target: CopyTarget::Directory,
     cache_len: 1 << 20,
 };
 
 struct Silent;
 
-impl Watch for Silent {
+impl CopyWatch for Silent {
     fn begin(&self, _: &NodePath, _: u64) {}
 
     fn advance(&self) {}
@@ -38,7 +38,8 @@ impl Watch for Silent {
 
 fn open(dir: &Path, dialect: Option<Dialect>) -> Hierarchy {
     let store = DirectoryStore::open(dir, Durability::Buffered).expect("a directory");
-    Hierarchy::open(Store::new(Arc::new(store)), dialect, Options::default()).expect("a hierarchy")
+    Hierarchy::open(Store::new(Arc::new(store)), dialect, HierarchyOptions::default())
+        .expect("a hierarchy")
 }
 
 /// Replaces a file by one with the same length and time.
@@ -111,7 +112,7 @@ fn a_continued_copy_knows_what_was_passed_over_before() {
         plan: "p".to_owned(),
         source: source.to_owned(),
     };
-    let set = |source| Mark::set(&store, Target::Directory, &claim(source)).expect("marked");
+    let set = |source| Mark::set(&store, CopyTarget::Directory, &claim(source)).expect("marked");
     let passed = |error: &str| Passed { error: error.to_owned(), word: Word::Refused };
     let (mark, state) = set("one");
     assert!(state == TargetState::Fresh && mark.passed().is_empty());
@@ -141,7 +142,7 @@ fn a_source_with_only_new_inode_numbers_is_not_reported_as_changing() {
 /// Stores a chunk of another program just before the copy stores the first one.
 struct Preceded(PathBuf);
 
-impl Watch for Preceded {
+impl CopyWatch for Preceded {
     fn begin(&self, _: &NodePath, _: u64) {}
 
     fn advance(&self) {}

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::plan::Chunks;
+use super::plan::ChunkPlan;
 use crate::array::region;
 use crate::array::{Array, Coords, CoordsList, Grid};
 use crate::error::{Error, Result};
@@ -30,13 +30,13 @@ pub fn all(dest: &Array) -> Units<'static> {
 }
 
 /// Returns the stored values of the target that have chunks in the source.
-pub fn stored(chunks: &Chunks) -> Result<Units<'_>> {
+pub fn stored(chunks: &ChunkPlan) -> Result<Units<'_>> {
     let list = Arc::clone(chunks.source.chunks()).list()?;
     if !chunks.source.grid().is_regular() {
         // The target has the same grid.
         return Ok(list);
     }
-    Ok(Box::new(Stored {
+    Ok(Box::new(StoredUnits {
         chunks,
         list,
         batch: Vec::new().into_iter(),
@@ -47,18 +47,18 @@ pub fn stored(chunks: &Chunks) -> Result<Units<'_>> {
 }
 
 /// Returns the chunks of the source that overlap a box of the target, in elements.
-pub fn overlapping(source: &Array, coords: &Coords, lens: &[u64]) -> Span {
-    Span::over(coords, lens, source.chunk_shape(), &source.model().shape)
+pub fn overlapping(source: &Array, coords: &Coords, lens: &[u64]) -> GridBox {
+    GridBox::over(coords, lens, source.chunk_shape(), &source.model().shape)
 }
 
 /// A box of places in a grid.
 #[derive(Debug, Clone)]
-pub struct Span {
+pub struct GridBox {
     first: Vec<u64>,
     counts: Vec<u64>,
 }
 
-impl Span {
+impl GridBox {
     /// Returns the places in the grid of chunks of `others` that the chunk at `coords` of the grid
     /// of `lens` overlaps, in an array of `shape`.
     fn over(coords: &Coords, lens: &[u64], others: &[u64], shape: &[u64]) -> Self {
@@ -110,8 +110,8 @@ impl Span {
     }
 }
 
-struct Stored<'c> {
-    chunks: &'c Chunks,
+struct StoredUnits<'c> {
+    chunks: &'c ChunkPlan,
     /// The chunks of the source.
     list: CoordsList,
     /// The next chunks, in order.
@@ -124,7 +124,7 @@ struct Stored<'c> {
     known: HashMap<Coords, Coords>,
 }
 
-impl Stored<'_> {
+impl StoredUnits<'_> {
     /// Returns the next chunk of the source.
     fn next_chunk(&mut self) -> Option<Result<Coords>> {
         if let Some(coords) = self.batch.next() {
@@ -166,7 +166,7 @@ impl Stored<'_> {
     }
 }
 
-impl Iterator for Stored<'_> {
+impl Iterator for StoredUnits<'_> {
     type Item = Result<Coords>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -186,7 +186,8 @@ impl Iterator for Stored<'_> {
             };
             let (source, dest) = (&self.chunks.source, &self.chunks.dest);
             let shape = &source.model().shape;
-            let units = Span::over(&coords, source.chunk_shape(), &dest.model().chunk_shape, shape);
+            let units =
+                GridBox::over(&coords, source.chunk_shape(), &dest.model().chunk_shape, shape);
             self.now = Some((coords, Box::new(units.places())));
         }
     }

@@ -4,7 +4,7 @@ use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 
 /// Watches the progress of a copy, and may end it.
-pub trait Watch: Sync {
+pub trait CopyWatch: Sync {
     /// Reports the start of an array with about `values` values to store.
     fn begin(&self, path: &NodePath, values: u64);
     /// Reports that a value is done.

@@ -6,17 +6,17 @@ use bytes::Bytes;
 
 use super::ascii;
 use super::das;
-use super::dataset::{Arrays, Dataset};
+use super::dataset::{Arrays, DataSet};
 use super::dds;
-use super::error::{Code, DapError};
+use super::error::{DapCode, DapError};
 use super::hyperslab::Hyperslab;
 use super::names::decoded;
-use super::select::{Base, Selected, select};
+use super::select::{Selected, SelectedVariable, select};
 use super::xdr::{MAX_LEN, Wire, numbers, padding, put_string, scalar, string};
 use crate::array::Coords;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::view::{self, GetChunk, Source};
+use crate::view::{self, GetChunk, ViewSource};
 
 /// The number of bytes that [`answer`] makes in advance. An element that DAP2 cannot express is an
 /// error response if it is among them; a longer answer has to be cut.
@@ -30,7 +30,7 @@ const DECIMAL_LEN: u64 = 16;
 
 /// The kind of an answer, which the extension of the URL chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum AnswerKind {
     /// The declarations of the variables.
     Dds,
     /// The attributes.
@@ -45,7 +45,7 @@ pub enum Kind {
     Help,
 }
 
-impl Kind {
+impl AnswerKind {
     /// Returns the kind for an extension of a URL.
     pub fn of_extension(extension: &str) -> Option<Self> {
         Some(match extension {
@@ -62,23 +62,23 @@ impl Kind {
 
 /// The body of a response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct DapAnswer {
     /// The header `Content-Type`.
     pub content_type: &'static str,
     /// The header `Content-Description`.
     pub content_description: &'static str,
-    parts: VecDeque<Part>,
+    parts: VecDeque<BodyPart>,
     /// The number of bytes that are left; `None` if it depends on elements.
     len: Option<u64>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum BodyPart {
     Bytes(Bytes),
-    Elements(Elements),
+    Elements(VariableElements),
 }
 
-impl Part {
+impl BodyPart {
     fn is_empty(&self) -> bool {
         matches!(self, Self::Bytes(bytes) if bytes.is_empty())
     }
@@ -86,7 +86,7 @@ impl Part {
 
 /// The elements of a variable.
 #[derive(Debug)]
-struct Elements {
+struct VariableElements {
     slab: Hyperslab,
     /// The type of the elements. The array may have the same bits with another sign.
     dtype: DType,
@@ -94,7 +94,7 @@ struct Elements {
     /// The number of the next element, and of the one after the last.
     next: u64,
     end: u64,
-    /// The chunks of the elements before this one were returned by [`Answer::ahead`].
+    /// The chunks of the elements before this one were returned by [`DapAnswer::ahead`].
     looked_at: u64,
 }
 
@@ -105,24 +105,28 @@ enum Encoding {
 }
 
 /// Returns the answer to a request for a node. `query` is that of the URL, percent-encoded.
-pub fn answer(source: &Source<'_>, kind: Kind, query: &str) -> Result<Answer, DapError> {
+pub fn answer(
+    source: &ViewSource<'_>,
+    kind: AnswerKind,
+    query: &str,
+) -> Result<DapAnswer, DapError> {
     let mut answer = match kind {
-        Kind::Ver => return Ok(version()),
-        Kind::Help => return Ok(help()),
-        Kind::Das => {
+        AnswerKind::Ver => return Ok(version()),
+        AnswerKind::Help => return Ok(help()),
+        AnswerKind::Das => {
             let dataset = match found(source, query) {
                 Ok((dataset, _)) => dataset,
                 // Attributes do not depend on the constraint, except that it may name arrays that
                 // are left out otherwise.
-                Err(_) => Dataset::of(source, Arrays::Readable)?,
+                Err(_) => DataSet::of(source, Arrays::Readable)?,
             };
-            Answer::of_text("dods_das", das::text(&dataset))
+            DapAnswer::of_text("dods_das", das::text(&dataset))
         }
-        Kind::Dds => {
+        AnswerKind::Dds => {
             let (dataset, selected) = found(source, query)?;
-            Answer::of_text("dods_dds", dds::text(&dataset, &selected))
+            DapAnswer::of_text("dods_dds", dds::text(&dataset, &selected))
         }
-        Kind::Dods | Kind::Ascii => elements(source, kind, query)?,
+        AnswerKind::Dods | AnswerKind::Ascii => elements(source, kind, query)?,
     };
     answer.make(IN_ADVANCE, source.get_chunk())?;
     Ok(answer)
@@ -130,11 +134,14 @@ pub fn answer(source: &Source<'_>, kind: Kind, query: &str) -> Result<Answer, Da
 
 /// Returns the data set, and what a constraint selects in it. Only a constraint that names an array
 /// that clients cannot read gets the data set with all arrays, and an error for its elements.
-fn found<'s>(source: &Source<'s>, query: &str) -> Result<(Dataset<'s>, Vec<Selected>), DapError> {
-    let dataset = Dataset::of(source, Arrays::Readable)?;
+fn found<'s>(
+    source: &ViewSource<'s>,
+    query: &str,
+) -> Result<(DataSet<'s>, Vec<Selected>), DapError> {
+    let dataset = DataSet::of(source, Arrays::Readable)?;
     match selected(&dataset, query) {
-        Err(error) if error.code == Code::NoSuchVariable => {
-            let dataset = Dataset::of(source, Arrays::All)?;
+        Err(error) if error.code == DapCode::NoSuchVariable => {
+            let dataset = DataSet::of(source, Arrays::All)?;
             let selected = selected(&dataset, query)?;
             Ok((dataset, selected))
         }
@@ -144,20 +151,20 @@ fn found<'s>(source: &Source<'s>, query: &str) -> Result<(Dataset<'s>, Vec<Selec
 
 /// Returns what a constraint selects. Clients encode names and signs never, once or twice, so it is
 /// first taken as it is: identifiers have percent signs themselves.
-fn selected(dataset: &Dataset<'_>, query: &str) -> Result<Vec<Selected>, DapError> {
+fn selected(dataset: &DataSet<'_>, query: &str) -> Result<Vec<Selected>, DapError> {
     let decoded = decoded(query);
     let as_it_is = select(dataset, query);
     if decoded == query { as_it_is } else { as_it_is.or_else(|_| select(dataset, &decoded)) }
 }
 
 /// Returns the version of the server.
-fn version() -> Answer {
+fn version() -> DapAnswer {
     let version = env!("CARGO_PKG_VERSION");
     let text = format!("Core version: dap/2.0\nServer version: zarrfs/{version}\n");
-    Answer::of_text("dods_version", text)
+    DapAnswer::of_text("dods_version", text)
 }
 
-fn help() -> Answer {
+fn help() -> DapAnswer {
     let text = "\
         This is a data set for OPeNDAP clients (DAP2), such as ncdump, xarray, CDO, NCO, R and\n\
         Octave. Give them its URL without an extension. They append:\n\n\
@@ -168,20 +175,20 @@ fn help() -> Answer {
         .ver    the version of the server\n\n\
         Each group and array has a data set. A query such as ?t2m[0:2:10][5],time selects variables, and elements by\n\
         [index], [start:stop] or [start:stride:stop].\n";
-    Answer::of_text("dods_help", text.to_owned())
+    DapAnswer::of_text("dods_help", text.to_owned())
 }
 
 /// Returns the elements of the selected variables.
-fn elements(source: &Source<'_>, kind: Kind, query: &str) -> Result<Answer, DapError> {
+fn elements(source: &ViewSource<'_>, kind: AnswerKind, query: &str) -> Result<DapAnswer, DapError> {
     let (dataset, selected) = found(source, query)?;
     let declarations = dds::text(&dataset, &selected);
-    let is_xdr = kind == Kind::Dods;
+    let is_xdr = kind == AnswerKind::Dods;
     let mut answer = if is_xdr {
-        let mut answer = Answer::of_text("dods_data", format!("{declarations}\nData:\n"));
+        let mut answer = DapAnswer::of_text("dods_data", format!("{declarations}\nData:\n"));
         answer.content_type = "application/octet-stream";
         answer
     } else {
-        Answer::of_text("dods_ascii", format!("{declarations}{:-<45}\n", ""))
+        DapAnswer::of_text("dods_ascii", format!("{declarations}{:-<45}\n", ""))
     };
     for one in &selected {
         let (grid, bases) = match one {
@@ -198,10 +205,10 @@ fn elements(source: &Source<'_>, kind: Kind, query: &str) -> Result<Answer, DapE
     Ok(answer)
 }
 
-impl Answer {
+impl DapAnswer {
     fn of_text(content_description: &'static str, text: String) -> Self {
         let len = u64::try_from(text.len()).ok();
-        let parts = VecDeque::from([Part::Bytes(text.into())]);
+        let parts = VecDeque::from([BodyPart::Bytes(text.into())]);
         Self { content_type: "text/plain; charset=utf-8", content_description, parts, len }
     }
 
@@ -210,7 +217,7 @@ impl Answer {
         let mut parts = self.parts.iter().filter(|part| !part.is_empty());
         match (parts.next(), parts.next()) {
             (None, _) => Some(Bytes::new()),
-            (Some(Part::Bytes(bytes)), None) => Some(bytes.clone()),
+            (Some(BodyPart::Bytes(bytes)), None) => Some(bytes.clone()),
             _ => None,
         }
     }
@@ -226,8 +233,8 @@ impl Answer {
     pub fn next(&mut self, step: usize, get: &GetChunk<'_>) -> Result<Bytes> {
         while let Some(part) = self.parts.front_mut() {
             let bytes = match part {
-                Part::Bytes(bytes) => bytes.split_to(bytes.len().min(step.max(1))),
-                Part::Elements(elements) => elements.next(step, get)?.into(),
+                BodyPart::Bytes(bytes) => bytes.split_to(bytes.len().min(step.max(1))),
+                BodyPart::Elements(elements) => elements.next(step, get)?.into(),
             };
             if bytes.is_empty() {
                 self.parts.pop_front();
@@ -244,7 +251,8 @@ impl Answer {
     /// costs little more: strings, whose chunks are parsed each time, and chunks of more than
     /// `cache_len` bytes in all, which are decoded each time.
     pub fn has_costly_steps(&self, step: usize, cache_len: u64) -> bool {
-        let Some(Part::Elements(elements)) = self.parts.iter().find(|part| !part.is_empty()) else {
+        let Some(BodyPart::Elements(elements)) = self.parts.iter().find(|part| !part.is_empty())
+        else {
             return false;
         };
         let step = u64::try_from(step).unwrap_or(u64::MAX);
@@ -258,11 +266,11 @@ impl Answer {
     /// Returns the chunks with elements that the next calls of [`Self::next`] make, each once, in
     /// their order: for about `len` bytes, of those that no earlier call looked at. The server may
     /// have them decoded in advance.
-    pub fn ahead(&mut self, len: usize) -> Vec<(view::Elements, Coords)> {
+    pub fn ahead(&mut self, len: usize) -> Vec<(view::ElementRange, Coords)> {
         let mut left = u64::try_from(len).unwrap_or(u64::MAX);
         let mut chunks = Vec::new();
         for part in &mut self.parts {
-            let Part::Elements(elements) = part else { continue };
+            let BodyPart::Elements(elements) = part else { continue };
             let looked_at = elements.looked_at.max(elements.next);
             let made = looked_at.saturating_sub(elements.next);
             left = left.saturating_sub(made.saturating_mul(elements.item_len()));
@@ -290,19 +298,19 @@ impl Answer {
         }
         let is_all = self.parts.is_empty();
         self.len = if is_all { u64::try_from(made.len()).ok() } else { known };
-        self.parts.push_front(Part::Bytes(made.into()));
+        self.parts.push_front(BodyPart::Bytes(made.into()));
         Ok(())
     }
 
     /// Adds the elements of a variable.
     fn push(
         &mut self,
-        dataset: &Dataset<'_>,
-        base: &Base,
+        dataset: &DataSet<'_>,
+        base: &SelectedVariable,
         above: &str,
         is_xdr: bool,
     ) -> Result<(), DapError> {
-        let missing = || DapError::new(Code::Internal, "a variable that is not there");
+        let missing = || DapError::new(DapCode::Internal, "a variable that is not there");
         let variable = dataset.variables.get(base.variable).ok_or_else(missing)?;
         let slab = Hyperslab::new(variable.elements()?, base.axes.clone());
         let item_len = variable.wire.item_len();
@@ -320,10 +328,10 @@ impl Answer {
         let shape: Vec<String> = slab.shape().iter().map(|len| format!("[{len}]")).collect();
         let encoding = if is_xdr { Encoding::Xdr } else { Encoding::Ascii };
         let dtype = variable.dtype.clone();
-        let part = Elements { slab, dtype, encoding, next: 0, end: count, looked_at: 0 };
+        let part = VariableElements { slab, dtype, encoding, next: 0, end: count, looked_at: 0 };
         if !is_xdr {
             self.text(format!("{name}{}\n", shape.concat()));
-            self.parts.push_back(Part::Elements(part));
+            self.parts.push_back(BodyPart::Elements(part));
             self.text("\n".to_owned());
             self.len = None;
             return Ok(());
@@ -334,7 +342,7 @@ impl Answer {
             (false, Wire::String) => self.bytes(short.to_vec()),
             (false, _) => self.bytes([short, short].concat()),
         }
-        self.parts.push_back(Part::Elements(part));
+        self.parts.push_back(BodyPart::Elements(part));
         if variable.wire == Wire::String {
             self.len = None;
             return Ok(());
@@ -353,11 +361,11 @@ impl Answer {
     fn bytes(&mut self, bytes: Vec<u8>) {
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.len = self.len.and_then(|all| all.checked_add(len));
-        self.parts.push_back(Part::Bytes(bytes.into()));
+        self.parts.push_back(BodyPart::Bytes(bytes.into()));
     }
 }
 
-impl Elements {
+impl VariableElements {
     /// Returns the number of bytes that an element usually has.
     fn item_len(&self) -> u64 {
         match u64::try_from(self.dtype.item_len()) {

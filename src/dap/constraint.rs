@@ -10,8 +10,8 @@
 //! and there are no sequences here. Some clients encode names twice, others not at all, so a name
 //! may have signs that end names. The known names decide.
 
-use super::error::{Code, DapError};
-use super::hyperslab::Axis;
+use super::error::{DapCode, DapError};
+use super::hyperslab::SelectedAxis;
 use super::names::decoded;
 
 /// The longest part of a constraint that an error message repeats.
@@ -35,21 +35,24 @@ pub(super) struct Projection<T> {
 
 /// All names that a constraint may have, with their meaning.
 #[derive(Debug)]
-pub(super) struct Names<T> {
+pub(super) struct ConstraintNames<T> {
     /// Those that clients see. A name that could be one of these is one of these.
     pub identifiers: Vec<(String, T)>,
     /// Those that they encode.
     pub decoded: Vec<(String, T)>,
 }
 
-impl<T> Default for Names<T> {
+impl<T> Default for ConstraintNames<T> {
     fn default() -> Self {
         Self { identifiers: Vec::new(), decoded: Vec::new() }
     }
 }
 
 /// Parses a constraint.
-pub(super) fn parse<T: Copy>(text: &str, names: &Names<T>) -> Result<Vec<Projection<T>>, DapError> {
+pub(super) fn parse<T: Copy>(
+    text: &str,
+    names: &ConstraintNames<T>,
+) -> Result<Vec<Projection<T>>, DapError> {
     let mut projections = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() && !rest.starts_with('&') {
@@ -74,7 +77,7 @@ pub(super) fn parse<T: Copy>(text: &str, names: &Names<T>) -> Result<Vec<Project
 }
 
 /// Returns the meaning of the name at the start, and the rest.
-fn name<'t, T: Copy>(text: &'t str, names: &Names<T>) -> Result<(T, &'t str), DapError> {
+fn name<'t, T: Copy>(text: &'t str, names: &ConstraintNames<T>) -> Result<(T, &'t str), DapError> {
     let ended = |name: &str| {
         let rest = text.strip_prefix(name)?.trim_start();
         (rest.is_empty() || rest.starts_with(['[', ',', '&'])).then_some(rest)
@@ -93,12 +96,12 @@ fn name<'t, T: Copy>(text: &'t str, names: &Names<T>) -> Result<(T, &'t str), Da
         return Err(DapError::malformed(detail));
     }
     let name = decoded(name.trim());
-    // netCDF-C changes names that are words of DAP2, such as `Code`, to lower case.
+    // netCDF-C changes names that are words of DAP2, such as `DapCode`, to lower case.
     let same = names.decoded.iter().find(|(known, _)| *known == name);
     let like = || names.decoded.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
     let (_, target) = same.or_else(like).ok_or_else(|| {
         let detail = format!("there is no variable {:?}", shown(&name));
-        DapError::new(Code::NoSuchVariable, detail)
+        DapError::new(DapCode::NoSuchVariable, detail)
     })?;
     Ok((*target, rest))
 }
@@ -147,11 +150,11 @@ fn slice(text: &str) -> Result<Slice, DapError> {
 
 impl Slice {
     /// Returns the selected elements of a dimension. Fails if the slice goes past the end.
-    pub fn of(self, name: &str, len: u64) -> Result<Axis, DapError> {
+    pub fn of(self, name: &str, len: u64) -> Result<SelectedAxis, DapError> {
         let Self { start, stride, stop } = self;
         // pydap asks for all elements of an empty dimension with a stop at a very large number.
         if len == 0 && start == 0 && stop != Some(0) {
-            return Ok(Axis::all(0));
+            return Ok(SelectedAxis::all(0));
         }
         let last = len.checked_sub(1);
         let stop = stop.or(last).filter(|stop| Some(*stop) <= last && start <= *stop);
@@ -165,7 +168,7 @@ impl Slice {
         let steps = stop.saturating_sub(start).checked_div(stride).unwrap_or_default();
         // A single element has no distance to the next one, and products with it stay small.
         let stride = if steps == 0 { 1 } else { stride };
-        Ok(Axis { start, stride, count: steps.saturating_add(1) })
+        Ok(SelectedAxis { start, stride, count: steps.saturating_add(1) })
     }
 }
 

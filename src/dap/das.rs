@@ -15,18 +15,20 @@
 //! not have becomes a String with its digits.
 
 use super::ascii;
-use super::dataset::{Dataset, Variable};
+use super::dataset::{DataSet, Variable};
 use super::error::quoted;
 use super::names::encoded_attribute;
 use super::xdr::{Wire, is_exact};
 use crate::dtype::{DType, Element};
 use crate::metadata::FILL;
-use crate::view::cf::{Attribute, Many, Room, Values, characters, decimal, joined};
+use crate::view::cf::{
+    Attribute, AttributeValues, ConversionBudget, Many, characters, decimal, joined,
+};
 
 /// Returns the attributes. Reads the strings of small arrays for their lengths.
-pub(super) fn text(dataset: &Dataset<'_>) -> String {
+pub(super) fn text(dataset: &DataSet<'_>) -> String {
     let mut parts = vec!["Attributes {\n".to_owned()];
-    let mut room = Room::default();
+    let mut room = ConversionBudget::default();
     for variable in &dataset.variables {
         parts.push(format!("    {} {{\n", variable.identifier));
         let all = variable.attributes.iter().filter(|one| is_there(one));
@@ -43,7 +45,7 @@ pub(super) fn text(dataset: &Dataset<'_>) -> String {
 
 /// Whether DAP2 has the attribute: it has no null.
 fn is_there(attribute: &Attribute) -> bool {
-    attribute.values != Values::Null
+    attribute.values != AttributeValues::Null
 }
 
 /// Returns the declaration of an attribute, of a variable with elements of type `dtype`.
@@ -58,18 +60,18 @@ fn line(attribute: &Attribute, dtype: Option<&DType>) -> String {
 }
 
 /// Returns the values of an attribute.
-fn values(values: &Values, dtype: Option<&DType>) -> (Wire, String) {
+fn values(values: &AttributeValues, dtype: Option<&DType>) -> (Wire, String) {
     let string = |text: &str| (Wire::String, quoted(text));
     match values {
-        Values::Text(text) => string(text),
-        Values::Texts(texts) => string(&joined(texts)),
-        Values::Nothing => string("[]"),
-        Values::Null => string(""),
-        Values::Bools(bools, _) => {
+        AttributeValues::Text(text) => string(text),
+        AttributeValues::Texts(texts) => string(&joined(texts)),
+        AttributeValues::Nothing => string("[]"),
+        AttributeValues::Null => string(""),
+        AttributeValues::Bools(bools, _) => {
             let bools: Vec<String> = bools.iter().map(u8::to_string).collect();
             (Wire::Byte, bools.join(", "))
         }
-        Values::Numbers(own, bytes, many) => {
+        AttributeValues::Numbers(own, bytes, many) => {
             let items = || bytes.chunks_exact(own.item_len().max(1));
             let is_time = matches!(dtype, Some(DType::Time(_)));
             let fits = |item: &[u8]| match Element::of(own, item) {
@@ -109,7 +111,7 @@ fn number(dtype: &DType, item: &[u8]) -> String {
 
 /// Returns the length of the longest string, if the variable has strings, and they are few and can
 /// be read. Damaged strings do not cost the attributes of other variables.
-fn longest(variable: &Variable<'_>, room: &mut Room) -> Option<u64> {
+fn longest(variable: &Variable<'_>, room: &mut ConversionBudget) -> Option<u64> {
     match &variable.dtype {
         DType::Bytes(len) => Some(u64::from(*len)),
         DType::Utf32(_) | DType::String => {
@@ -129,7 +131,7 @@ fn longest(variable: &Variable<'_>, room: &mut Room) -> Option<u64> {
 
 /// Returns the attributes by which netCDF-C gives strings the dimension that they have in the `nc`
 /// view. Without them it cuts strings to 64 bytes.
-fn of_characters(dataset: &Dataset<'_>, len: u64) -> String {
+fn of_characters(dataset: &DataSet<'_>, len: u64) -> String {
     let name = format!("string{len}");
     let is_other = dataset.dimensions.iter().any(|one| one.name == name && one.len != len);
     let dimension = if is_other {

@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::hyperslab::{Axis, Hyperslab};
+use super::hyperslab::{Hyperslab, SelectedAxis};
 use super::names::identifiers;
 use super::xdr::{Wire, double};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::NodeKind;
-use crate::view::cf::{self, Attribute, ENCODING, Form, Room, UNSIGNED, Values};
-use crate::view::{Elements, Source};
+use crate::view::cf::{
+    self, Attribute, AttributeValues, ConversionBudget, ENCODING, FileElements, UNSIGNED,
+};
+use crate::view::{ElementRange, ViewSource};
 
 /// The most elements of an array that netCDF-C may read together with those of others.
 const MAX_SMALL: u64 = 1 << 17;
@@ -32,12 +34,12 @@ pub(super) struct Variable<'s> {
     pub maps: Vec<usize>,
     pub attributes: Vec<Attribute>,
     /// The array.
-    pub source: Source<'s>,
+    pub source: ViewSource<'s>,
 }
 
 /// A data set.
 #[derive(Debug)]
-pub(super) struct Dataset<'s> {
+pub(super) struct DataSet<'s> {
     pub name: String,
     pub dimensions: Vec<cf::Dimension>,
     /// The names of the dimensions that clients see.
@@ -57,10 +59,10 @@ pub(super) enum Arrays {
     Readable,
 }
 
-impl<'s> Dataset<'s> {
+impl<'s> DataSet<'s> {
     /// Returns the data set of a node.
-    pub fn of(source: &Source<'s>, arrays: Arrays) -> Result<Self> {
-        let mut dataset = cf::Dataset::with_forms(source, &mut form)?;
+    pub fn of(source: &ViewSource<'s>, arrays: Arrays) -> Result<Self> {
+        let mut dataset = cf::CfDataset::with_forms(source, &mut form)?;
         let other = |variable: &cf::Variable<'s>| variable.source.path() != source.path();
         let found = dataset.variables.iter().filter(|variable| other(variable));
         let found = found.filter_map(|one| Some((one.name.clone(), unfit(one)?)));
@@ -80,7 +82,7 @@ impl<'s> Dataset<'s> {
             }
         }
         let attributes = dataset.global_attributes();
-        let cf::Dataset { dimensions, variables, .. } = dataset;
+        let cf::CfDataset { dimensions, variables, .. } = dataset;
         let variables = variables.into_iter().map(Variable::of).collect::<Result<Vec<_>>>()?;
         let dimension_identifiers = Vec::new();
         let name = source.name().to_owned();
@@ -138,7 +140,7 @@ impl<'s> Variable<'s> {
         if dtype != stored {
             attributes.retain(|one| one.name != UNSIGNED || dtype == DType::Uint(1));
             for attribute in attributes.iter_mut().filter(|one| one.is_of_the_type) {
-                if let Values::Numbers(of, ..) = &mut attribute.values {
+                if let AttributeValues::Numbers(of, ..) = &mut attribute.values {
                     *of = dtype.clone();
                 }
             }
@@ -154,8 +156,8 @@ impl<'s> Variable<'s> {
     }
 
     /// Returns the elements, to read chunks.
-    pub fn elements(&self) -> Result<Elements> {
-        Ok(Elements::of_chunks(self.source.path(), self.source.array()?))
+    pub fn elements(&self) -> Result<ElementRange> {
+        Ok(ElementRange::of_chunks(self.source.path(), self.source.array()?))
     }
 }
 
@@ -163,7 +165,7 @@ impl<'s> Variable<'s> {
 /// width is not that of the type in DAP2: the attribute would not be about that one.
 fn with_sign(dtype: &DType, attributes: &[Attribute]) -> DType {
     let sign = attributes.iter().find(|one| one.name == UNSIGNED).map(|one| &one.values);
-    let Some(Values::Text(sign)) = sign else { return dtype.clone() };
+    let Some(AttributeValues::Text(sign)) = sign else { return dtype.clone() };
     match (dtype, sign.as_str()) {
         (DType::Int(len @ (1 | 8)), "true") => DType::Uint(*len),
         (DType::Uint(8), "false") => DType::Int(8),
@@ -179,8 +181,8 @@ fn unfit(variable: &cf::Variable<'_>) -> Option<Error> {
     if !matches!(dtype, DType::Int(8) | DType::Uint(8) | DType::Time(_)) {
         return None;
     }
-    let axes = array.model().shape.iter().map(|len| Axis::all(*len)).collect();
-    let elements = Elements::of_chunks(variable.source.path(), array);
+    let axes = array.model().shape.iter().map(|len| SelectedAxis::all(*len)).collect();
+    let elements = ElementRange::of_chunks(variable.source.path(), array);
     let slab = Hyperslab::new(elements, axes);
     let count = slab.count().filter(|count| *count <= MAX_SMALL)?;
     match slab.items(0, count, variable.source.get_chunk()) {
@@ -191,7 +193,7 @@ fn unfit(variable: &cf::Variable<'_>) -> Option<Error> {
 
 /// Leaves out variables without elements: netCDF-C does not show them, and reads others wrongly.
 fn leave_out_empty<'s>(
-    dataset: &mut cf::Dataset<'s>,
+    dataset: &mut cf::CfDataset<'s>,
     may_leave_out: impl Fn(&cf::Variable<'s>) -> bool,
 ) {
     let empty: Vec<bool> = dataset.dimensions.iter().map(|dimension| dimension.len == 0).collect();
@@ -204,23 +206,23 @@ fn leave_out_empty<'s>(
 }
 
 /// Returns the form of an array in DAP2.
-fn form(source: &Source<'_>) -> Result<Form> {
+fn form(source: &ViewSource<'_>) -> Result<FileElements> {
     let dtype = &source.array()?.model().dtype;
     let with_utf8 = || {
-        let mut form = Form::elements(DType::String);
+        let mut form = FileElements::elements(DType::String);
         form.added.push(Attribute::text(ENCODING, "utf-8"));
         form
     };
     match dtype {
         DType::Utf32(_) | DType::String => Ok(with_utf8()),
-        DType::Bytes(_) => Ok(Form::elements(DType::String)),
-        DType::Float(2) => Ok(Form::elements(DType::Float(4))),
+        DType::Bytes(_) => Ok(FileElements::elements(DType::String)),
+        DType::Float(2) => Ok(FileElements::elements(DType::Float(4))),
         DType::Bool => {
-            let form = Form::of(source, &mut Room::default())?;
-            Ok(Form { dtype: DType::Uint(1), ..form })
+            let form = FileElements::of(source, &mut ConversionBudget::default())?;
+            Ok(FileElements { dtype: DType::Uint(1), ..form })
         }
         DType::Int(_) | DType::Uint(_) | DType::Float(_) | DType::Time(_) => {
-            Form::of(source, &mut Room::default())
+            FileElements::of(source, &mut ConversionBudget::default())
         }
         other => Err(no_type(other)),
     }

@@ -12,22 +12,22 @@
 //! } climate;
 //! ```
 
-use super::dataset::Dataset;
+use super::dataset::DataSet;
 use super::names::encoded;
-use super::select::{Base, Selected};
+use super::select::{Selected, SelectedVariable};
 
 /// Returns the declarations.
-pub(super) fn text(dataset: &Dataset<'_>, selected: &[Selected]) -> String {
+pub(super) fn text(dataset: &DataSet<'_>, selected: &[Selected]) -> String {
     let of = |one: &Selected| declaration(dataset, one);
     let declarations: Vec<String> = selected.iter().map(of).collect();
     format!("Dataset {{\n{}}} {};\n", declarations.concat(), encoded(&dataset.name))
 }
 
-fn declaration(dataset: &Dataset<'_>, selected: &Selected) -> String {
+fn declaration(dataset: &DataSet<'_>, selected: &Selected) -> String {
     let name = |number: &usize| {
         dataset.variables.get(*number).map_or("", |variable| variable.identifier.as_str())
     };
-    let members = |bases: &[Base]| -> String {
+    let members = |bases: &[SelectedVariable]| -> String {
         bases.iter().map(|base| of_base(dataset, base, "        ")).collect()
     };
     match selected {
@@ -44,7 +44,7 @@ fn declaration(dataset: &Dataset<'_>, selected: &Selected) -> String {
     }
 }
 
-fn of_base(dataset: &Dataset<'_>, base: &Base, indent: &str) -> String {
+fn of_base(dataset: &DataSet<'_>, base: &SelectedVariable, indent: &str) -> String {
     let Some(variable) = dataset.variables.get(base.variable) else { return String::new() };
     let dimensions = variable.dimensions.iter().zip(&base.axes);
     let dimensions: Vec<String> = dimensions

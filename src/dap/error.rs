@@ -4,7 +4,7 @@ use crate::error::{Error, Kind};
 
 /// The kind of a failure. The numbers are those that libdap gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Code {
+pub enum DapCode {
     /// A failure on the side of the server.
     Internal,
     /// There is no such node, or it has no data set.
@@ -23,20 +23,20 @@ pub enum Code {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DapError {
     /// The kind of failure.
-    pub code: Code,
+    pub code: DapCode,
     /// The reason.
     pub message: String,
 }
 
 impl DapError {
     /// Returns an error.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
+    pub fn new(code: DapCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
     /// Returns an error about the constraint.
     pub(super) fn malformed(message: impl Into<String>) -> Self {
-        Self::new(Code::Malformed, message)
+        Self::new(DapCode::Malformed, message)
     }
 
     /// Returns the body of the response, whose `Content-Description` is `dods_error`.
@@ -48,21 +48,21 @@ impl DapError {
     /// Returns the status of the HTTP response.
     pub fn http_status(&self) -> u16 {
         match self.code {
-            Code::Internal | Code::CannotRead => 500,
-            Code::NoSuchFile | Code::NoSuchVariable => 404,
-            Code::Malformed => 400,
-            Code::NotPermitted => 403,
+            DapCode::Internal | DapCode::CannotRead => 500,
+            DapCode::NoSuchFile | DapCode::NoSuchVariable => 404,
+            DapCode::Malformed => 400,
+            DapCode::NotPermitted => 403,
         }
     }
 
     fn number(&self) -> u16 {
         match self.code {
-            Code::Internal => 1002,
-            Code::NoSuchFile => 1003,
-            Code::NoSuchVariable => 1004,
-            Code::Malformed => 1005,
-            Code::NotPermitted => 1006,
-            Code::CannotRead => 1007,
+            DapCode::Internal => 1002,
+            DapCode::NoSuchFile => 1003,
+            DapCode::NoSuchVariable => 1004,
+            DapCode::Malformed => 1005,
+            DapCode::NotPermitted => 1006,
+            DapCode::CannotRead => 1007,
         }
     }
 }
@@ -70,9 +70,9 @@ impl DapError {
 impl From<Error> for DapError {
     fn from(error: Error) -> Self {
         let code = match error.kind() {
-            Kind::NotFound | Kind::NotDirectory | Kind::IsDirectory => Code::NoSuchFile,
-            Kind::Internal | Kind::NoMemory | Kind::Busy => Code::Internal,
-            _ => Code::CannotRead,
+            Kind::NotFound | Kind::NotDirectory | Kind::IsDirectory => DapCode::NoSuchFile,
+            Kind::Internal | Kind::NoMemory | Kind::Busy => DapCode::Internal,
+            _ => DapCode::CannotRead,
         };
         Self::new(code, error.to_string())
     }

@@ -7,11 +7,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::array::Coords;
-use crate::array::region::{self, Run};
+use crate::array::region::{self, ElementRun};
 use crate::buffer::reserve;
 use crate::codec::vlen_items;
-use crate::error::{At, Error, Kind, Result};
-use crate::view::{Elements, GetChunk};
+use crate::error::{Error, Kind, Result, WithSubject};
+use crate::view::{ElementRange, GetChunk};
 
 /// The most bytes of several strings that are in memory at once, beside those of a chunk.
 const MAX_STRINGS_LEN: usize = 16 << 20;
@@ -22,7 +22,7 @@ const MOST_CHUNKS: usize = 1024;
 
 /// The elements along one dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Axis {
+pub(super) struct SelectedAxis {
     /// The index of the first one.
     pub start: u64,
     /// The distance between two of them.
@@ -31,7 +31,7 @@ pub(super) struct Axis {
     pub count: u64,
 }
 
-impl Axis {
+impl SelectedAxis {
     /// Returns all elements of a dimension.
     pub fn all(len: u64) -> Self {
         Self { start: 0, stride: 1, count: len }
@@ -45,15 +45,15 @@ impl Axis {
 /// The elements of a hyperslab.
 #[derive(Debug, Clone)]
 pub(super) struct Hyperslab {
-    elements: Elements,
-    axes: Vec<Axis>,
+    elements: ElementRange,
+    axes: Vec<SelectedAxis>,
     /// The number of elements along each dimension.
     shape: Vec<u64>,
 }
 
 /// The elements along one dimension that a run shares with a chunk.
 #[derive(Debug, Clone, Copy)]
-struct Shared {
+struct SharedRun {
     /// The index of the chunk.
     chunk: u64,
     /// The index of the first element in the chunk.
@@ -64,7 +64,7 @@ struct Shared {
 }
 
 /// Elements at equal distances in a chunk, which follow each other in a run.
-struct Row {
+struct Strided {
     /// The number of the first one in the chunk.
     from: u64,
     stride: u64,
@@ -77,14 +77,14 @@ struct Row {
 struct Overlap<'o> {
     coords: Coords,
     chunk_shape: Vec<u64>,
-    shared: Vec<Shared>,
-    axes: &'o [Axis],
+    shared: Vec<SharedRun>,
+    axes: &'o [SelectedAxis],
     extent: &'o [u64],
 }
 
 impl Hyperslab {
     /// Returns the selected elements of an array. `axes` has one entry for each dimension.
-    pub fn new(elements: Elements, axes: Vec<Axis>) -> Self {
+    pub fn new(elements: ElementRange, axes: Vec<SelectedAxis>) -> Self {
         let shape = axes.iter().map(|axis| axis.count).collect();
         Self { elements, axes, shape }
     }
@@ -180,7 +180,7 @@ impl Hyperslab {
 
     /// Returns the first chunks with elements from number `first` on and before `last`, each once,
     /// at most [`MOST_CHUNKS`].
-    pub fn chunks(&self, first: u64, last: u64) -> Vec<(Elements, Coords)> {
+    pub fn chunks(&self, first: u64, last: u64) -> Vec<(ElementRange, Coords)> {
         let (mut known, mut chunks) = (HashSet::new(), Vec::new());
         let found = self.for_each_overlap(first, last, &mut |_, overlap| {
             if known.insert(overlap.coords.clone()) {
@@ -203,11 +203,11 @@ impl Hyperslab {
         each: &mut dyn FnMut(u64, &Overlap<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut base = 0_u64;
-        for Run { start, extent } in region::runs(&self.shape, first, last) {
+        for ElementRun { start, extent } in region::runs(&self.shape, first, last) {
             let along = self.axes.iter().zip(start.iter().zip(&extent)).enumerate();
             let shared =
                 along.map(|(axis, (of, (start, len)))| self.shared(axis, of, *start, *len));
-            let shared: Vec<Vec<Shared>> = shared.collect::<Result<_>>()?;
+            let shared: Vec<Vec<SharedRun>> = shared.collect::<Result<_>>()?;
             let counts: Vec<u64> =
                 shared.iter().map(|list| u64::try_from(list.len()).unwrap_or(u64::MAX)).collect();
             let mut at = vec![0; counts.len()];
@@ -216,7 +216,7 @@ impl Hyperslab {
                     .iter()
                     .zip(&at)
                     .map(|(list, at)| list.get(usize::try_from(*at).ok()?).copied());
-                let here: Vec<Shared> = here.collect::<Option<_>>().ok_or_else(outside)?;
+                let here: Vec<SharedRun> = here.collect::<Option<_>>().ok_or_else(outside)?;
                 let coords = Coords::new(here.iter().map(|one| one.chunk).collect::<Vec<u64>>());
                 let chunk_shape = self.elements.array.grid().chunk_shape_at(&coords)?;
                 let overlap = Overlap {
@@ -241,7 +241,13 @@ impl Hyperslab {
 
     /// Returns the chunks that share elements with `len` of the numbers along a dimension, from
     /// `start` on.
-    fn shared(&self, axis: usize, of: &Axis, start: u64, len: u64) -> Result<Vec<Shared>> {
+    fn shared(
+        &self,
+        axis: usize,
+        of: &SelectedAxis,
+        start: u64,
+        len: u64,
+    ) -> Result<Vec<SharedRun>> {
         let grid = self.elements.array.grid();
         let mut list = Vec::new();
         let mut to = 0_u64;
@@ -254,7 +260,7 @@ impl Hyperslab {
             let within = within.ok_or_else(outside)?;
             let after = chunk_len.saturating_sub(within).saturating_sub(1);
             let count = (after / of.stride.max(1)).saturating_add(1).min(len.saturating_sub(to));
-            list.push(Shared { chunk, within, to, count });
+            list.push(SharedRun { chunk, within, to, count });
             to = to.saturating_add(count);
         }
         Ok(list)
@@ -274,7 +280,7 @@ impl Overlap<'_> {
     }
 
     /// Calls `each` for each row along the last dimension.
-    fn for_each_row(&self, each: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {
+    fn for_each_row(&self, each: &mut dyn FnMut(Strided) -> Result<()>) -> Result<()> {
         let counts: Vec<u64> = self.shared.iter().map(|shared| shared.count).collect();
         let outer = counts.len().saturating_sub(1);
         let mut at = vec![0; counts.len()];
@@ -290,7 +296,7 @@ impl Overlap<'_> {
         }
     }
 
-    fn row(&self, at: &[u64], stride: u64, count: u64) -> Option<Row> {
+    fn row(&self, at: &[u64], stride: u64, count: u64) -> Option<Strided> {
         let (mut from, mut to) = (0_u64, 0_u64);
         let places = self.shared.iter().zip(at).zip(self.axes);
         for (((shared, at), axis), (len, extent)) in
@@ -300,11 +306,11 @@ impl Overlap<'_> {
             from = from.checked_mul(*len)?.checked_add(within)?;
             to = to.checked_mul(*extent)?.checked_add(shared.to)?.checked_add(*at)?;
         }
-        Some(Row { from, stride, to, count })
+        Some(Strided { from, stride, to, count })
     }
 }
 
-impl Row {
+impl Strided {
     /// Copies elements of `item_len` bytes from the start of `from` on.
     fn copy(&self, from: &[u8], to: &mut [u8], item_len: usize) -> Option<()> {
         let len = usize::try_from(self.count).ok()?.checked_mul(item_len)?;

@@ -1,8 +1,8 @@
 //! DAP2 (OPeNDAP): answers to the requests by which netCDF libraries read arrays from a server.
 //!
-//! A URL such as `NODE.dods?t2m[0:2:10]` has a [`Kind`] (its extension) and a constraint (its
-//! query). [`answer`] returns the [`Answer`], and the server only sends its bytes. The data set is
-//! that of the `nc` view: an array with its coordinates, or the arrays of a group.
+//! A URL such as `NODE.dods?t2m[0:2:10]` has a [`AnswerKind`] (its extension) and a constraint (its
+//! query). [`answer`] returns the [`DapAnswer`], and the server only sends its bytes. The data set
+//! is that of the `nc` view: an array with its coordinates, or the arrays of a group.
 //!
 //! | kind | contents |
 //! | ---- | -------- |
@@ -43,8 +43,8 @@ mod names;
 mod select;
 mod xdr;
 
-pub use answer::{Answer, Kind, answer};
-pub use error::{Code, DapError};
+pub use answer::{AnswerKind, DapAnswer, answer};
+pub use error::{DapCode, DapError};
 
 #[cfg(test)]
 mod tests;

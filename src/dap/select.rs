@@ -1,44 +1,44 @@
 //! The variables that a constraint selects, and the hyperslab of each.
 
-use super::constraint::{Names, Projection, Slice, parse};
-use super::dataset::{Dataset, Variable};
+use super::constraint::{ConstraintNames, Projection, Slice, parse};
+use super::dataset::{DataSet, Variable};
 use super::error::DapError;
-use super::hyperslab::Axis;
+use super::hyperslab::SelectedAxis;
 
 /// A variable with the selected elements along each dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Base {
+pub(super) struct SelectedVariable {
     /// The number of the variable.
     pub variable: usize,
-    pub axes: Vec<Axis>,
+    pub axes: Vec<SelectedAxis>,
 }
 
 /// A selected variable of the data set.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Selected {
     /// A scalar or an array.
-    Base(Base),
+    Base(SelectedVariable),
     /// An array and its coordinates.
-    Grid(usize, Vec<Base>),
+    Grid(usize, Vec<SelectedVariable>),
     /// Some members of a Grid.
-    Structure(usize, Vec<Base>),
+    Structure(usize, Vec<SelectedVariable>),
 }
 
 /// The meaning of a name in a constraint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Target {
+struct NameMeaning {
     variable: usize,
     /// The member of a Grid: 0 for the array, then the maps; `None` for the whole variable.
     member: Option<usize>,
 }
 
 /// Returns what a constraint selects, in the order of the data set.
-pub(super) fn select(dataset: &Dataset<'_>, text: &str) -> Result<Vec<Selected>, DapError> {
+pub(super) fn select(dataset: &DataSet<'_>, text: &str) -> Result<Vec<Selected>, DapError> {
     let projections = parse(text, &names(dataset))?;
     if projections.is_empty() {
         let all = 0..dataset.variables.len();
         let all = all.map(|variable| Projection {
-            target: Target { variable, member: None },
+            target: NameMeaning { variable, member: None },
             slices: Vec::new(),
         });
         return selected(dataset, &all.collect::<Vec<_>>());
@@ -47,11 +47,11 @@ pub(super) fn select(dataset: &Dataset<'_>, text: &str) -> Result<Vec<Selected>,
 }
 
 /// Returns all names that a constraint may have: identifiers, and the names that they encode.
-fn names(dataset: &Dataset<'_>) -> Names<Target> {
-    let mut names = Names::default();
+fn names(dataset: &DataSet<'_>) -> ConstraintNames<NameMeaning> {
+    let mut names = ConstraintNames::default();
     for (number, variable) in dataset.variables.iter().enumerate() {
         let mut add = |name: String, identifier: String, member| {
-            let target = Target { variable: number, member };
+            let target = NameMeaning { variable: number, member };
             names.identifiers.push((identifier, target));
             names.decoded.push((name, target));
         };
@@ -75,19 +75,19 @@ fn members(variable: &Variable<'_>, number: usize) -> Vec<usize> {
 }
 
 fn selected(
-    dataset: &Dataset<'_>,
-    projections: &[Projection<Target>],
+    dataset: &DataSet<'_>,
+    projections: &[Projection<NameMeaning>],
 ) -> Result<Vec<Selected>, DapError> {
     // For each variable, each member that is selected. A variable that is no Grid is its member 0.
-    let mut found: Vec<Vec<Option<Base>>> = Vec::new();
+    let mut found: Vec<Vec<Option<SelectedVariable>>> = Vec::new();
     let all = dataset.variables.iter().enumerate();
     found.extend(all.map(|(number, variable)| vec![None; members(variable, number).len().max(1)]));
-    for Projection { target: Target { variable: number, member }, slices } in projections {
+    for Projection { target: NameMeaning { variable: number, member }, slices } in projections {
         let Some(variable) = dataset.variables.get(*number) else { continue };
         let axes = axes(dataset, variable, *member, slices)?;
         for (at, axes) in axes {
             let part = at.checked_sub(1).and_then(|map| variable.maps.get(map));
-            let base = Base { variable: part.copied().unwrap_or(*number), axes };
+            let base = SelectedVariable { variable: part.copied().unwrap_or(*number), axes };
             let place = found.get_mut(*number).and_then(|members| members.get_mut(at));
             let Some(place) = place else { continue };
             if place.as_ref().is_some_and(|other| *other != base) {
@@ -103,7 +103,7 @@ fn selected(
     for (number, members) in found.into_iter().enumerate() {
         let is_grid = members.len() > 1;
         let is_whole = members.iter().all(Option::is_some) && fits(&members);
-        let mut bases: Vec<Base> = members.into_iter().flatten().collect();
+        let mut bases: Vec<SelectedVariable> = members.into_iter().flatten().collect();
         match bases.pop() {
             None => {}
             Some(base) if !is_grid => selected.push(Selected::Base(base)),
@@ -118,7 +118,7 @@ fn selected(
 }
 
 /// Whether the maps of a Grid have the same elements along each dimension as the array.
-fn fits(members: &[Option<Base>]) -> bool {
+fn fits(members: &[Option<SelectedVariable>]) -> bool {
     let Some((Some(array), maps)) = members.split_first() else { return false };
     let maps = maps.iter().flatten().map(|map| map.axes.first());
     maps.eq(array.axes.iter().map(Some))
@@ -126,11 +126,11 @@ fn fits(members: &[Option<Base>]) -> bool {
 
 /// Returns the selected elements of the members that a projection names.
 fn axes(
-    dataset: &Dataset<'_>,
+    dataset: &DataSet<'_>,
     variable: &Variable<'_>,
     member: Option<usize>,
     slices: &[Slice],
-) -> Result<Vec<(usize, Vec<Axis>)>, DapError> {
+) -> Result<Vec<(usize, Vec<SelectedAxis>)>, DapError> {
     let dimensions: &[usize] = match member.and_then(|member| member.checked_sub(1)) {
         Some(map) => variable.dimensions.get(map..=map).unwrap_or_default(),
         None => &variable.dimensions,
@@ -149,7 +149,7 @@ fn axes(
         let Some(dimension) = dataset.dimensions.get(*number) else { continue };
         axes.push(match slices.next() {
             Some(slice) => slice.of(&dimension.name, dimension.len)?,
-            None => Axis::all(dimension.len),
+            None => SelectedAxis::all(dimension.len),
         });
     }
     let Some(member) = member else {

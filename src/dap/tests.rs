@@ -4,26 +4,26 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Kind, answer};
-use super::constraint::{Names, Slice, parse};
-use super::error::{Code, DapError};
+use super::answer::{AnswerKind, DapAnswer, answer};
+use super::constraint::{ConstraintNames, Slice, parse};
+use super::error::{DapCode, DapError};
 use super::hyperslab::Hyperslab;
 use super::names::{decoded, encoded, identifiers};
 use super::xdr::{double, is_exact};
 use crate::array::Coords;
 use crate::cache::ChunkCache;
 use crate::dtype::DType;
-use crate::hierarchy::{Hierarchy, Options};
+use crate::hierarchy::{Hierarchy, HierarchyOptions};
 use crate::metadata::NodePath;
 use crate::store::memory::MemoryStore;
 use crate::store::{Condition, Key, Store};
-use crate::view::{Elements, Excerpt, GetChunk, Source};
+use crate::view::{ElementRange, Excerpt, GetChunk, ViewSource};
 
 /// A hierarchy in memory.
-struct Bed(Hierarchy, ChunkCache);
+struct DapBed(Hierarchy, ChunkCache);
 
-/// An array for a [`Bed`].
-struct Array<'a> {
+/// An array for a [`DapBed`].
+struct TestArray<'a> {
     name: &'a str,
     dtype: Value,
     shape: &'a [u64],
@@ -35,7 +35,7 @@ struct Array<'a> {
     items: Vec<u8>,
 }
 
-impl Default for Array<'_> {
+impl Default for TestArray<'_> {
     fn default() -> Self {
         Self {
             name: "a",
@@ -50,8 +50,8 @@ impl Default for Array<'_> {
     }
 }
 
-impl Bed {
-    fn new(arrays: &[Array<'_>]) -> Self {
+impl DapBed {
+    fn new(arrays: &[TestArray<'_>]) -> Self {
         let store = Store::new(Arc::new(MemoryStore::new()));
         let set = |key: &str, bytes: Vec<u8>| {
             let key = Key::parse(key).expect("a key");
@@ -81,22 +81,26 @@ impl Bed {
                 set(&format!("{}/c{coords}", array.name), array.items.clone());
             }
         }
-        let hierarchy = Hierarchy::open(store, None, Options::default()).expect("opens");
+        let hierarchy = Hierarchy::open(store, None, HierarchyOptions::default()).expect("opens");
         Self(hierarchy, ChunkCache::new(64 << 20))
     }
 
-    fn get(&self, elements: &Elements, coords: &Coords) -> crate::error::Result<Option<Excerpt>> {
+    fn get(
+        &self,
+        elements: &ElementRange,
+        coords: &Coords,
+    ) -> crate::error::Result<Option<Excerpt>> {
         Ok(self.1.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
     }
 
-    fn answer(&self, kind: Kind, constraint: &str) -> Result<Answer, DapError> {
+    fn answer(&self, kind: AnswerKind, constraint: &str) -> Result<DapAnswer, DapError> {
         let get: &GetChunk<'_> = &|elements, coords, _| self.get(elements, coords);
-        let source = Source::new(&self.0, &NodePath::root(), get)?;
+        let source = ViewSource::new(&self.0, &NodePath::root(), get)?;
         answer(&source, kind, constraint)
     }
 
     /// Returns a whole body, which has the announced length.
-    fn body(&self, kind: Kind, constraint: &str) -> Result<Vec<u8>, DapError> {
+    fn body(&self, kind: AnswerKind, constraint: &str) -> Result<Vec<u8>, DapError> {
         let mut answer = self.answer(kind, constraint)?;
         let get: &GetChunk<'_> = &|elements, coords, _| self.get(elements, coords);
         let (announced, mut body) = (answer.len(), Vec::new());
@@ -114,38 +118,44 @@ impl Bed {
         Ok(body)
     }
 
-    fn text(&self, kind: Kind, constraint: &str) -> String {
+    fn text(&self, kind: AnswerKind, constraint: &str) -> String {
         String::from_utf8(self.body(kind, constraint).expect("an answer")).expect("UTF-8")
     }
 
     /// Returns the elements of a `dods`.
     fn xdr(&self, constraint: &str) -> Vec<u8> {
-        let body = self.body(Kind::Dods, constraint).expect("an answer");
+        let body = self.body(AnswerKind::Dods, constraint).expect("an answer");
         let mark = b"\nData:\n";
         let at = body.windows(mark.len()).position(|bytes| bytes == mark).expect("a mark");
         body[at + mark.len()..].to_vec()
     }
 
     fn error(&self, constraint: &str) -> DapError {
-        self.body(Kind::Dods, constraint).expect_err("an error")
+        self.body(AnswerKind::Dods, constraint).expect_err("an error")
     }
 }
 
-fn grid() -> Bed {
+fn grid() -> DapBed {
     let items = (0..24_i32).flat_map(i32::to_le_bytes).collect();
     let time = [0_i32, 10, 20, 30].into_iter().flat_map(i32::to_le_bytes).collect();
     let place = [1.5_f32, 2.5, 3.5].into_iter().flat_map(f32::to_le_bytes).collect();
-    Bed::new(&[
-        Array {
+    DapBed::new(&[
+        TestArray {
             name: "t2m",
             shape: &[4, 3],
             dimensions: &["time", "x"],
             attributes: json!({"units": "K", "n": 1_i64 << 60, "m": 1_i64 << 40, "e": "a\"b\\"}),
             items: Vec::clone(&items)[..48].to_vec(),
-            ..Array::default()
+            ..TestArray::default()
         },
-        Array { name: "time", shape: &[4], dimensions: &["time"], items: time, ..Array::default() },
-        Array {
+        TestArray {
+            name: "time",
+            shape: &[4],
+            dimensions: &["time"],
+            items: time,
+            ..TestArray::default()
+        },
+        TestArray {
             name: "x",
             dtype: json!("float32"),
             shape: &[3],
@@ -153,7 +163,7 @@ fn grid() -> Bed {
             fill: json!("NaN"),
             attributes: json!({"_FillValue": "NaN"}),
             items: place,
-            ..Array::default()
+            ..TestArray::default()
         },
     ])
 }
@@ -169,13 +179,13 @@ fn an_array_with_coordinates_is_a_grid() {
     let expected = "Dataset {\n    Grid {\n      ARRAY:\n        Int32 t2m[time = 4][x = 3];\n      \
                     MAPS:\n        Int32 time[time = 4];\n        Float32 x[x = 3];\n    } t2m;\n    \
                     Int32 time[time = 4];\n    Float32 x[x = 3];\n} root;\n";
-    assert_eq!(grid().text(Kind::Dds, ""), expected);
+    assert_eq!(grid().text(AnswerKind::Dds, ""), expected);
 }
 
 #[test]
 fn a_hyperslab_of_a_grid_selects_the_same_elements_of_its_maps() {
     let bed = grid();
-    let declared = bed.text(Kind::Dds, "t2m[1:2:3][2]");
+    let declared = bed.text(AnswerKind::Dds, "t2m[1:2:3][2]");
     assert!(declared.contains("Int32 t2m[time = 2][x = 1];"), "{declared}");
     assert!(declared.contains("Int32 time[time = 2];"), "{declared}");
     let singles = [1, 1].into_iter().flat_map(u32::to_be_bytes).chain(3.5_f32.to_be_bytes());
@@ -186,18 +196,18 @@ fn a_hyperslab_of_a_grid_selects_the_same_elements_of_its_maps() {
 #[test]
 fn some_members_of_a_grid_are_a_structure() {
     let bed = grid();
-    let declared = bed.text(Kind::Dds, "t2m.t2m[0][0:1],time");
+    let declared = bed.text(AnswerKind::Dds, "t2m.t2m[0][0:1],time");
     let expected = "Dataset {\n    Structure {\n        Int32 t2m[time = 1][x = 2];\n    } t2m;\n    \
                     Int32 time[time = 4];\n} root;\n";
     assert_eq!(declared, expected);
-    let all = bed.text(Kind::Dds, "t2m.x,t2m.t2m,t2m.time");
+    let all = bed.text(AnswerKind::Dds, "t2m.x,t2m.t2m,t2m.time");
     assert!(all.contains("Grid"), "{all}");
     assert_eq!(bed.xdr("t2m.time[3]"), numbers(&[30]));
 }
 
 #[test]
 fn attributes_have_the_types_of_elements() {
-    let text = grid().text(Kind::Das, "ignored[");
+    let text = grid().text(AnswerKind::Das, "ignored[");
     for line in [
         "String units \"K\";",
         "String n \"1152921504606846976\";",
@@ -211,7 +221,7 @@ fn attributes_have_the_types_of_elements() {
 
 #[test]
 fn decimal_elements_have_a_line_for_each_row() {
-    let text = grid().text(Kind::Ascii, "t2m.t2m[1:2][0:2:2],x");
+    let text = grid().text(AnswerKind::Ascii, "t2m.t2m[1:2][0:2:2],x");
     let expected = "t2m.t2m[2][2]\n[0], 3, 5\n[1], 6, 8\n\nx[3]\n1.5, 2.5, 3.5\n\n";
     assert!(text.ends_with(expected), "{text}");
 }
@@ -219,17 +229,18 @@ fn decimal_elements_have_a_line_for_each_row() {
 #[test]
 fn each_type_has_its_form_in_xdr() {
     let item = |dtype: &str, items: &[u8]| {
-        let array = Array { dtype: json!(dtype), items: items.to_vec(), ..Array::default() };
-        Bed::new(&[array]).xdr("")
+        let array =
+            TestArray { dtype: json!(dtype), items: items.to_vec(), ..TestArray::default() };
+        DapBed::new(&[array]).xdr("")
     };
     let array = |dtype: &str, items: &[u8], count: u64| {
-        let array = Array {
+        let array = TestArray {
             dtype: json!(dtype),
             shape: &[count],
             items: items.to_vec(),
-            ..Array::default()
+            ..TestArray::default()
         };
-        Bed::new(&[array]).xdr("")
+        DapBed::new(&[array]).xdr("")
     };
     let two = [0, 0, 0, 2, 0, 0, 0, 2];
     for (dtype, items, expected) in [
@@ -269,20 +280,21 @@ fn an_integer_beyond_two_to_the_53_is_an_error_and_never_rounded() {
         ("int64", i64::MIN.to_le_bytes()),
         ("uint64", u64::MAX.to_le_bytes()),
     ] {
-        let array = Array { dtype: json!(dtype), items: items.to_vec(), ..Array::default() };
-        let bed = Bed::new(&[array]);
+        let array =
+            TestArray { dtype: json!(dtype), items: items.to_vec(), ..TestArray::default() };
+        let bed = DapBed::new(&[array]);
         let error = bed.error("a");
-        assert_eq!(error.code, Code::CannotRead, "{error:?}");
+        assert_eq!(error.code, DapCode::CannotRead, "{error:?}");
         assert!(error.message.contains("2^53"), "{error:?}");
-        assert!(bed.body(Kind::Ascii, "a").is_err());
-        let attributes = bed.text(Kind::Das, "");
+        assert!(bed.body(AnswerKind::Ascii, "a").is_err());
+        let attributes = bed.text(AnswerKind::Das, "");
         assert!(attributes.contains("zarrfs_left_out \"a: the element "), "{attributes}");
-        assert!(!bed.text(Kind::Dds, "").contains("Float64 a"));
-        assert_eq!(bed.text(Kind::Dds, "a"), "Dataset {\n    Float64 a;\n} root;\n");
+        assert!(!bed.text(AnswerKind::Dds, "").contains("Float64 a"));
+        assert_eq!(bed.text(AnswerKind::Dds, "a"), "Dataset {\n    Float64 a;\n} root;\n");
         let get: &GetChunk<'_> = &|elements, coords, _| bed.get(elements, coords);
         let path = NodePath::parse("a").expect("a path");
-        let source = Source::new(&bed.0, &path, get).expect("an array");
-        assert_eq!(answer(&source, Kind::Dods, "").expect_err("an error"), error);
+        let source = ViewSource::new(&bed.0, &path, get).expect("an array");
+        assert_eq!(answer(&source, AnswerKind::Dods, "").expect_err("an error"), error);
     }
 }
 
@@ -292,9 +304,9 @@ fn an_answer_that_has_begun_is_cut_before_an_integer_that_does_not_fit() {
     let mut items = vec![0; 8 << 18];
     let end = items.len();
     items[end - 8..].copy_from_slice(&(1_i64 << 60).to_le_bytes());
-    let array = Array { dtype: json!("int64"), shape: &[count], items, ..Array::default() };
-    let bed = Bed::new(&[array]);
-    let mut answer = bed.answer(Kind::Dods, "a").expect("begins");
+    let array = TestArray { dtype: json!("int64"), shape: &[count], items, ..TestArray::default() };
+    let bed = DapBed::new(&[array]);
+    let mut answer = bed.answer(AnswerKind::Dods, "a").expect("begins");
     let get: &GetChunk<'_> = &|elements, coords, _| bed.get(elements, coords);
     let announced = answer.len().expect("known");
     let mut sent = 0;
@@ -316,75 +328,85 @@ fn a_time_is_exact_or_an_error() {
         {"unit": "ns", "scale_factor": 1}});
     let bed = |time_of: i64| {
         let items = time_of.to_le_bytes().to_vec();
-        Bed::new(&[Array { dtype: time.clone(), items, fill: json!("NaT"), ..Array::default() }])
+        DapBed::new(&[TestArray {
+            dtype: time.clone(),
+            items,
+            fill: json!("NaT"),
+            ..TestArray::default()
+        }])
     };
     let second = 1_700_000_000_000_000_000;
     assert_eq!(bed(second).xdr(""), 1.7e18_f64.to_be_bytes());
     assert_eq!(bed(i64::MIN).xdr(""), (-9_223_372_036_854_775_808_f64).to_be_bytes());
-    assert_eq!(bed(second + 1).error("a").code, Code::CannotRead);
-    let attributes = bed(second).text(Kind::Das, "");
+    assert_eq!(bed(second + 1).error("a").code, DapCode::CannotRead);
+    let attributes = bed(second).text(AnswerKind::Das, "");
     assert!(attributes.contains("units \"nanoseconds since 1970-01-01\""), "{attributes}");
     assert!(attributes.contains("Float64 _FillValue -9223372036854775808;"), "{attributes}");
 }
 
 #[test]
 fn an_array_without_a_type_is_left_out_with_the_reason() {
-    let bed = Bed::new(&[
-        Array { name: "z", dtype: json!("complex64"), fill: json!([0, 0]), ..Array::default() },
-        Array { name: "n", items: vec![1, 0, 0, 0], ..Array::default() },
+    let bed = DapBed::new(&[
+        TestArray {
+            name: "z",
+            dtype: json!("complex64"),
+            fill: json!([0, 0]),
+            ..TestArray::default()
+        },
+        TestArray { name: "n", items: vec![1, 0, 0, 0], ..TestArray::default() },
     ]);
-    assert_eq!(bed.text(Kind::Dds, ""), "Dataset {\n    Int32 n;\n} root;\n");
-    let attributes = bed.text(Kind::Das, "");
+    assert_eq!(bed.text(AnswerKind::Dds, ""), "Dataset {\n    Int32 n;\n} root;\n");
+    let attributes = bed.text(AnswerKind::Das, "");
     let expected = "String zarrfs_left_out \"z: DAP2 has no type for complex64\";";
     assert!(attributes.contains(expected), "{attributes}");
 }
 
 #[test]
 fn a_corner_of_a_large_array_is_a_small_answer_and_the_whole_is_refused() {
-    let array = || Array {
+    let array = || TestArray {
         dtype: json!("float32"),
         shape: &[1 << 20, 1 << 20],
         chunks: &[1 << 10, 1 << 10],
         fill: json!(7.5),
-        ..Array::default()
+        ..TestArray::default()
     };
-    let bed = Bed::new(&[array()]);
+    let bed = DapBed::new(&[array()]);
     let answer = bed.xdr("a[1048575][1048574:1048575]");
     let expected = [&[0, 0, 0, 2, 0, 0, 0, 2], &7.5_f32.to_be_bytes()[..], &7.5_f32.to_be_bytes()];
     assert_eq!(answer, expected.concat());
     let error = bed.error("");
-    assert_eq!(error.code, Code::Malformed);
+    assert_eq!(error.code, DapCode::Malformed);
     assert!(error.message.contains("2147483647 bytes"), "{error:?}");
-    let bed = Bed::new(&[Array { shape: &[1 << 29, 1], ..array() }]);
-    assert_eq!(bed.error("").code, Code::Malformed);
-    let answer = bed.answer(Kind::Dods, "a[0:536870909][0]").expect("fits");
+    let bed = DapBed::new(&[TestArray { shape: &[1 << 29, 1], ..array() }]);
+    assert_eq!(bed.error("").code, DapCode::Malformed);
+    let answer = bed.answer(AnswerKind::Dods, "a[0:536870909][0]").expect("fits");
     assert!(answer.len().is_some_and(|len| len > (1 << 31) - 10), "{:?}", answer.len());
 }
 
 #[test]
 fn an_empty_dimension_has_no_elements_to_select() {
-    let bed = Bed::new(&[Array { shape: &[0, 3], chunks: &[1, 1], ..Array::default() }]);
+    let bed = DapBed::new(&[TestArray { shape: &[0, 3], chunks: &[1, 1], ..TestArray::default() }]);
     assert_eq!(bed.xdr("a"), [0; 8]);
     assert_eq!(bed.xdr("a[0:1:9223372036854775806][0:1:2]"), [0; 8]);
-    assert_eq!(bed.error("a[0][0]").code, Code::Malformed);
+    assert_eq!(bed.error("a[0][0]").code, DapCode::Malformed);
     // netCDF-C cannot read others beside it.
-    assert!(!bed.text(Kind::Dds, "").contains("Int32 a"));
-    assert!(bed.text(Kind::Das, "").contains("a: it has no elements"));
+    assert!(!bed.text(AnswerKind::Dds, "").contains("Int32 a"));
+    assert!(bed.text(AnswerKind::Das, "").contains("a: it has no elements"));
 }
 
 #[test]
 fn many_long_strings_are_never_in_memory_at_once() {
     let fill = "x".repeat(1 << 20);
-    let array = Array {
+    let array = TestArray {
         dtype: json!("string"),
         shape: &[2000],
         chunks: &[1000],
         fill: json!(fill),
-        ..Array::default()
+        ..TestArray::default()
     };
-    let bed = Bed::new(&[array]);
+    let bed = DapBed::new(&[array]);
     let get: &GetChunk<'_> = &|elements, coords, _| bed.get(elements, coords);
-    let mut answer = bed.answer(Kind::Dods, "a").expect("an answer");
+    let mut answer = bed.answer(AnswerKind::Dods, "a").expect("an answer");
     let (mut len, mut longest) = (0, 0);
     loop {
         let bytes = answer.next(1 << 20, get).expect("bytes");
@@ -399,12 +421,12 @@ fn many_long_strings_are_never_in_memory_at_once() {
 
 #[test]
 fn names_with_signs_are_found_in_each_spelling() {
-    let bed = Bed::new(&[
-        Array { name: "a.b [c],d", items: vec![1, 0, 0, 0], ..Array::default() },
-        Array { name: "é", items: vec![2, 0, 0, 0], ..Array::default() },
-        Array { name: "Code", items: vec![3, 0, 0, 0], ..Array::default() },
+    let bed = DapBed::new(&[
+        TestArray { name: "a.b [c],d", items: vec![1, 0, 0, 0], ..TestArray::default() },
+        TestArray { name: "é", items: vec![2, 0, 0, 0], ..TestArray::default() },
+        TestArray { name: "Code", items: vec![3, 0, 0, 0], ..TestArray::default() },
     ]);
-    let declared = bed.text(Kind::Dds, "");
+    let declared = bed.text(AnswerKind::Dds, "");
     assert!(declared.contains("Int32 a%2Eb%20%5Bc%5D%2Cd;"), "{declared}");
     for (name, expected) in [
         ("a.b [c],d", 1),
@@ -425,22 +447,22 @@ fn names_with_signs_are_found_in_each_spelling() {
 fn a_constraint_that_cannot_be_answered_is_an_error_with_the_reason() {
     let bed = grid();
     for (constraint, code, message) in [
-        ("t2m[4][0]", Code::Malformed, "the dimension time has 4"),
-        ("t2m[2:1][0]", Code::Malformed, "selects no elements"),
-        ("t2m[0:0:1][0]", Code::Malformed, "stride of 0"),
-        ("t2m[0]", Code::Malformed, "2 dimensions"),
-        ("t2m[0][0][0]", Code::Malformed, "2 dimensions"),
-        ("t2m[-1][0]", Code::Malformed, "no hyperslab"),
-        ("t2m[99999999999999999999][0]", Code::Malformed, "no hyperslab"),
-        ("t2m[0", Code::Malformed, "not expected"),
-        ("time,", Code::Malformed, "too early"),
-        ("time]", Code::NoSuchVariable, "no variable"),
-        ("time&time>5", Code::Malformed, "selection"),
-        ("&time>5", Code::Malformed, "selection"),
-        ("geogrid(t2m,1,2)", Code::Malformed, "no function"),
-        ("t2m.lat", Code::NoSuchVariable, "no variable"),
-        ("other", Code::NoSuchVariable, "no variable"),
-        ("time[0],time[1]", Code::Malformed, "two different hyperslabs"),
+        ("t2m[4][0]", DapCode::Malformed, "the dimension time has 4"),
+        ("t2m[2:1][0]", DapCode::Malformed, "selects no elements"),
+        ("t2m[0:0:1][0]", DapCode::Malformed, "stride of 0"),
+        ("t2m[0]", DapCode::Malformed, "2 dimensions"),
+        ("t2m[0][0][0]", DapCode::Malformed, "2 dimensions"),
+        ("t2m[-1][0]", DapCode::Malformed, "no hyperslab"),
+        ("t2m[99999999999999999999][0]", DapCode::Malformed, "no hyperslab"),
+        ("t2m[0", DapCode::Malformed, "not expected"),
+        ("time,", DapCode::Malformed, "too early"),
+        ("time]", DapCode::NoSuchVariable, "no variable"),
+        ("time&time>5", DapCode::Malformed, "selection"),
+        ("&time>5", DapCode::Malformed, "selection"),
+        ("geogrid(t2m,1,2)", DapCode::Malformed, "no function"),
+        ("t2m.lat", DapCode::NoSuchVariable, "no variable"),
+        ("other", DapCode::NoSuchVariable, "no variable"),
+        ("time[0],time[1]", DapCode::Malformed, "two different hyperslabs"),
     ] {
         let error = bed.error(constraint);
         assert_eq!(error.code, code, "{constraint}: {error:?}");
@@ -451,7 +473,7 @@ fn a_constraint_that_cannot_be_answered_is_an_error_with_the_reason() {
 
 #[test]
 fn an_error_is_text_with_a_code_and_a_quoted_message() {
-    let error = DapError::new(Code::NoSuchVariable, "no \"x\"\nhere");
+    let error = DapError::new(DapCode::NoSuchVariable, "no \"x\"\nhere");
     let expected = "Error {\n    code = 1004;\n    message = \"no \\\"x\\\" here\";\n};\n";
     assert_eq!(error.document(), expected);
     assert_eq!(error.http_status(), 404);
@@ -469,60 +491,60 @@ fn integers(
     name: &'static str,
     values: &[i64],
     dimensions: &'static [&'static str],
-) -> Array<'static> {
-    Array {
+) -> TestArray<'static> {
+    TestArray {
         name,
         dtype: json!("int64"),
         shape: &[2],
         chunks: &[2],
         dimensions,
         items: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        ..Array::default()
+        ..TestArray::default()
     }
 }
 
 #[test]
 fn a_coordinate_that_clients_cannot_read_does_not_cost_the_array() {
-    let bed = Bed::new(&[
+    let bed = DapBed::new(&[
         integers("time", &[1 << 53, (1 << 53) + 1], &["time"]),
         integers("t2m", &[3, 4], &["time"]),
     ]);
     for constraint in ["", "t2m", "t2m[0:1]"] {
         assert!(
-            bed.text(Kind::Dds, constraint).contains("    Float64 t2m[time = 2];"),
+            bed.text(AnswerKind::Dds, constraint).contains("    Float64 t2m[time = 2];"),
             "{constraint}"
         );
     }
     assert!(bed.xdr("t2m[1]").ends_with(&4_f64.to_be_bytes()));
-    assert_eq!(bed.error("time").code, Code::CannotRead);
+    assert_eq!(bed.error("time").code, DapCode::CannotRead);
     // Each kind of answer has the arrays that the constraint names.
-    assert!(bed.text(Kind::Das, "time[0]").contains("    time {"));
-    assert!(!bed.text(Kind::Das, "").contains("    time {"));
+    assert!(bed.text(AnswerKind::Das, "time[0]").contains("    time {"));
+    assert!(!bed.text(AnswerKind::Das, "").contains("    time {"));
 }
 
 #[test]
 fn a_group_may_have_more_arrays_than_links_may_repeat() {
     let names: Vec<String> = (0..10_001).map(|number| format!("v{number}")).collect();
-    let arrays: Vec<Array<'_>> =
-        names.iter().map(|name| Array { name, ..Array::default() }).collect();
-    let bed = Bed::new(&arrays);
-    assert_eq!(bed.text(Kind::Dds, "").matches("Int32 v").count(), names.len());
+    let arrays: Vec<TestArray<'_>> =
+        names.iter().map(|name| TestArray { name, ..TestArray::default() }).collect();
+    let bed = DapBed::new(&arrays);
+    assert_eq!(bed.text(AnswerKind::Dds, "").matches("Int32 v").count(), names.len());
     assert!(bed.xdr("v10000").len() == 4);
 }
 
 #[test]
 fn signs_of_an_attribute_count_when_a_double_must_hold_the_integers() {
     let unsigned =
-        Array { attributes: json!({"_Unsigned": "true"}), ..integers("u", &[-1, 2], &["x"]) };
-    let bed = Bed::new(&[unsigned, integers("v", &[1, 2], &["x"])]);
-    assert!(!bed.text(Kind::Dds, "").contains("Float64 u"));
-    assert_eq!(bed.error("u").code, Code::CannotRead);
+        TestArray { attributes: json!({"_Unsigned": "true"}), ..integers("u", &[-1, 2], &["x"]) };
+    let bed = DapBed::new(&[unsigned, integers("v", &[1, 2], &["x"])]);
+    assert!(!bed.text(AnswerKind::Dds, "").contains("Float64 u"));
+    assert_eq!(bed.error("u").code, DapCode::CannotRead);
     assert!(bed.xdr("").ends_with(&2_f64.to_be_bytes()));
 }
 
 #[test]
 fn a_name_that_looks_like_a_part_of_another_is_only_the_other_one() {
-    let bed = Bed::new(&[
+    let bed = DapBed::new(&[
         integers("t", &[1, 2], &["x"]),
         integers("x", &[3, 4], &["x"]),
         integers("t.x", &[5, 6], &["y"]),
@@ -542,24 +564,24 @@ fn a_name_that_looks_like_a_part_of_another_is_only_the_other_one() {
 
 #[test]
 fn no_variable_has_the_name_of_the_attributes_of_the_group() {
-    let bed = Bed::new(&[integers("NC_GLOBAL", &[1, 2], &["x"])]);
-    assert_eq!(bed.text(Kind::Das, "").matches("NC_GLOBAL {").count(), 1);
-    assert!(bed.text(Kind::Dds, "").contains("Float64 NC_GLOBAL_[x = 2]"));
+    let bed = DapBed::new(&[integers("NC_GLOBAL", &[1, 2], &["x"])]);
+    assert_eq!(bed.text(AnswerKind::Das, "").matches("NC_GLOBAL {").count(), 1);
+    assert!(bed.text(AnswerKind::Dds, "").contains("Float64 NC_GLOBAL_[x = 2]"));
     assert!(bed.xdr("NC_GLOBAL_").ends_with(&2_f64.to_be_bytes()));
 }
 
 #[test]
 fn damaged_strings_do_not_cost_the_attributes_of_others() {
-    let strings = Array {
+    let strings = TestArray {
         dtype: json!("string"),
         shape: &[2],
         chunks: &[2],
         fill: json!(""),
         items: vec![2, 0, 0, 0, 99, 0, 0, 0, b'x'],
-        ..Array::default()
+        ..TestArray::default()
     };
-    let other = Array { attributes: json!({"units": "K"}), ..integers("t", &[1, 2], &["x"]) };
-    let said = Bed::new(&[strings, other]).text(Kind::Das, "");
+    let other = TestArray { attributes: json!({"units": "K"}), ..integers("t", &[1, 2], &["x"]) };
+    let said = DapBed::new(&[strings, other]).text(AnswerKind::Das, "");
     assert!(said.contains("String units \"K\";"), "{said}");
 }
 
@@ -574,7 +596,7 @@ proptest! {
     #[test]
     fn no_constraint_panics(text in "[at\\[\\]:,.&%0-9*(]{0,30}") {
         let names = vec![("a".to_owned(), 1), ("t.a".to_owned(), 2)];
-        let names = Names { identifiers: names.clone(), decoded: names };
+        let names = ConstraintNames { identifiers: names.clone(), decoded: names };
         let parsed = parse(&text, &names);
         prop_assert!(parsed.is_ok_and(|all| all.len() <= 30) || parse(&text, &names).is_err());
     }
@@ -583,7 +605,7 @@ proptest! {
     fn a_slice_has_the_elements_that_it_lists(start in 0_u64..9, stride in 1_u64..5, stop in 0_u64..9) {
         let text = format!("a[{start}:{stride}:{stop}]");
         let names = vec![("a".to_owned(), ())];
-        let names = Names { identifiers: names.clone(), decoded: names };
+        let names = ConstraintNames { identifiers: names.clone(), decoded: names };
         let found = parse(&text, &names).expect("valid");
         let slice = Slice { start, stride, stop: Some(stop) };
         prop_assert_eq!(&found[0].slices, &vec![slice]);
@@ -604,10 +626,10 @@ proptest! {
     ) {
         let shape: Vec<u64> = axes.iter().map(|axis| axis.0).collect();
         let chunks: Vec<u64> = axes.iter().map(|axis| axis.1).collect();
-        let array = Array {
-            dtype: json!("int16"), shape: &shape, chunks: &chunks, fill: json!(9), ..Array::default()
+        let array = TestArray {
+            dtype: json!("int16"), shape: &shape, chunks: &chunks, fill: json!(9), ..TestArray::default()
         };
-        let bed = Bed::new(&[array]);
+        let bed = DapBed::new(&[array]);
         let slices: Vec<(u64, u64, u64)> = axes.iter().map(|(len, _, start, stride, stop)| {
             let start = start % len;
             (start, *stride, start + stop % (len - start))
@@ -633,7 +655,7 @@ proptest! {
         };
         let path = NodePath::parse("a").expect("a path");
         let node = bed.0.existing(&path).expect("there");
-        let elements = Elements::of_chunks(&path, node.array().expect("an array"));
+        let elements = ElementRange::of_chunks(&path, node.array().expect("an array"));
         let axes = slices.iter().map(|(start, stride, stop)| {
             let slice = Slice { start: *start, stride: *stride, stop: Some(*stop) };
             slice.of("x", 8).expect("inside")

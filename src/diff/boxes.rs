@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::array::region::{self, Place};
+use crate::array::region::{self, Offset};
 use crate::array::{Array, Coords, Grid};
 use crate::buffer::{Buffer, reserve};
 use crate::cache::ChunkCache;
@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 
 /// A box of elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span {
+pub struct ElementBox {
     /// The first element along each dimension.
     pub start: Vec<u64>,
     /// The number of elements along each dimension.
     pub extent: Vec<u64>,
 }
 
-impl Span {
+impl ElementBox {
     /// Returns the elements of a chunk that lie in the array.
     pub fn of_chunk(array: &Array, coords: &Coords) -> Result<Self> {
         let start = array.grid().spans(coords)?.into_iter().map(|(start, _)| start).collect();
@@ -71,14 +71,14 @@ impl Span {
 
 /// The elements of a box in C order.
 #[derive(Debug)]
-pub enum Elements {
+pub enum BoxElements {
     /// Elements of the same length, one after another.
     Fixed(Buffer),
     /// Elements of any length.
     Variable(Strings),
 }
 
-impl Elements {
+impl BoxElements {
     /// Returns the element with this index, each of `item_len` bytes if their length is fixed.
     pub fn item(&self, index: usize, item_len: usize) -> Option<&[u8]> {
         match self {
@@ -138,7 +138,11 @@ impl Strings {
 const NUMBER_LEN: usize = size_of::<u32>();
 
 /// Reads the elements of a box; `None` if no chunk in it is stored.
-pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Option<Elements>> {
+pub fn read(
+    array: &Arc<Array>,
+    span: &ElementBox,
+    cache: &ChunkCache,
+) -> Result<Option<BoxElements>> {
     let item_len = array.model().dtype.item_len();
     let is_variable = array.model().dtype.is_variable();
     let count = usize::try_from(span.count()).map_err(|_| too_large())?;
@@ -156,14 +160,14 @@ pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Optio
                 None => continue,
             },
         };
-        let whole = Span::of_chunk(array, &coords)?;
+        let whole = ElementBox::of_chunk(array, &coords)?;
         let shape = array.chunk_shape_at(&coords)?;
         if whole == *span && shape == span.extent {
             if !is_variable {
-                return Ok(Some(Elements::Fixed(bytes)));
+                return Ok(Some(BoxElements::Fixed(bytes)));
             }
             strings.add(bytes, count)?;
-            return Ok(Some(Elements::Variable(strings)));
+            return Ok(Some(BoxElements::Variable(strings)));
         }
         let target = if let Some(target) = &mut target {
             target
@@ -178,8 +182,8 @@ pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Optio
         };
         let shared = span.intersection(&whole);
         let (from, to) = (shared.within(&whole), shared.within(span));
-        let from = Place { shape: &shape, start: &from };
-        let to = Place { shape: &span.extent, start: &to };
+        let from = Offset { shape: &shape, start: &from };
+        let to = Offset { shape: &span.extent, start: &to };
         if is_variable {
             let all = shape.iter().try_fold(1_u64, |all, len| all.checked_mul(*len));
             let all = all.and_then(|all| usize::try_from(all).ok()).ok_or_else(too_large)?;
@@ -194,10 +198,10 @@ pub fn read(array: &Arc<Array>, span: &Span, cache: &ChunkCache) -> Result<Optio
     }
     let Some(target) = target else { return Ok(None) };
     if !is_variable {
-        return Ok(Some(Elements::Fixed(target)));
+        return Ok(Some(BoxElements::Fixed(target)));
     }
     strings.numbers = Some(target);
-    Ok(Some(Elements::Variable(strings)))
+    Ok(Some(BoxElements::Variable(strings)))
 }
 
 fn too_large() -> Error {

@@ -15,10 +15,10 @@ use serde_json::{Map, Value, json};
 
 use crate::array::Array;
 use crate::error::Result;
-use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Seen, Wanted};
+use crate::hierarchy::{Bounds, Content, Hierarchy, Node, ReadExtent, TextPurpose};
 use crate::json::parse_object;
 use crate::metadata::{FILL, NodeKind, NodePath, masks_nothing, shown_attribute};
-pub use options::{Difference, Largest, Options, Summary, ValueDifference, Watch};
+pub use options::{DiffOptions, DiffSummary, DiffWatch, Difference, Largest, ValueDifference};
 
 /// A hierarchy, or a node in one.
 #[derive(Debug, Clone, Copy)]
@@ -30,8 +30,13 @@ pub struct Side<'h> {
 }
 
 /// Compares two hierarchies.
-pub fn run(one: Side<'_>, two: Side<'_>, options: &Options, watch: &dyn Watch) -> Result<Summary> {
-    let mut summary = Summary::default();
+pub fn run(
+    one: Side<'_>,
+    two: Side<'_>,
+    options: &DiffOptions,
+    watch: &dyn DiffWatch,
+) -> Result<DiffSummary> {
+    let mut summary = DiffSummary::default();
     let (in_one, in_two) = (paths(one, options, watch)?, paths(two, options, watch)?);
     let mut missing: BTreeSet<&str> = BTreeSet::new();
     for path in in_one.union(&in_two) {
@@ -71,17 +76,17 @@ pub fn run(one: Side<'_>, two: Side<'_>, options: &Options, watch: &dyn Watch) -
 }
 
 /// Returns why not all of a side was compared, if not.
-fn not_seen(side: Side<'_>, options: &Options) -> Result<Option<String>> {
+fn not_seen(side: Side<'_>, options: &DiffOptions) -> Result<Option<String>> {
     let tops: Vec<NodePath> = if options.only.is_empty() {
         vec![side.top.clone()]
     } else {
         options.only.iter().map(|only| side.top.join(only.as_str())).collect::<Result<_>>()?
     };
-    Ok(side.hierarchy.not_seen(&tops, Seen::Values)?.in_words())
+    Ok(side.hierarchy.not_seen(&tops, ReadExtent::Values)?.in_words())
 }
 
 /// Returns the chosen paths relative to the top, whose own path is empty.
-fn paths(side: Side<'_>, options: &Options, watch: &dyn Watch) -> Result<BTreeSet<String>> {
+fn paths(side: Side<'_>, options: &DiffOptions, watch: &dyn DiffWatch) -> Result<BTreeSet<String>> {
     let Side { hierarchy, top } = side;
     hierarchy.existing(top)?;
     let is_chosen = |path: &str| {
@@ -114,8 +119,8 @@ fn paths(side: Side<'_>, options: &Options, watch: &dyn Watch) -> Result<BTreeSe
 fn compare(
     nodes: [(&Hierarchy, &Node); 2],
     path: &str,
-    options: &Options,
-    watch: &dyn Watch,
+    options: &DiffOptions,
+    watch: &dyn DiffWatch,
 ) -> Result<Option<u64>> {
     let differ = |member: &str, values: [Value; 2]| {
         let values = values.map(Some);
@@ -220,6 +225,6 @@ fn for_people(
 /// Returns the metadata file of a node as a mount shows it: the mount translates conventions that
 /// depend on the version of Zarr.
 fn shown(hierarchy: &Hierarchy, node: &Node) -> Result<Map<String, Value>> {
-    let text = hierarchy.shown().text_of(node, Wanted::Text)?;
+    let text = hierarchy.shown().text_of(node, TextPurpose::Text)?;
     parse_object(text.as_bytes())
 }

@@ -7,7 +7,7 @@ use crate::metadata::NodePath;
 
 /// The options of a comparison.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct DiffOptions {
     /// The largest absolute difference at which two numbers count as equal.
     pub tolerance: f64,
     /// The largest difference at which two numbers count as equal, relative to the number in the
@@ -40,7 +40,7 @@ pub enum Difference {
 }
 
 /// Receives the differences and the progress of a comparison, and may stop it.
-pub trait Watch: Sync {
+pub trait DiffWatch: Sync {
     /// Reports a difference at the node with this path below the top.
     fn differ(&self, path: &str, difference: Difference);
     /// Reports that a node cannot be compared.
@@ -55,7 +55,7 @@ pub trait Watch: Sync {
 
 /// Counts of what was compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct DiffSummary {
     /// The nodes that are in both hierarchies.
     pub nodes: u64,
     /// The arrays whose values were compared.

@@ -11,8 +11,8 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use super::boxes::{self, Elements, Span};
-use super::options::{Largest, Options, ValueDifference, Watch};
+use super::boxes::{self, BoxElements, ElementBox};
+use super::options::{DiffOptions, DiffWatch, Largest, ValueDifference};
 use crate::array::{Array, Coords, CoordsList, region};
 use crate::cache::ChunkCache;
 use crate::dtype::{DType, Element, FillValue, to_float};
@@ -62,8 +62,8 @@ pub fn compare(
     one: &Arc<Array>,
     two: &Arc<Array>,
     path: &str,
-    options: &Options,
-    watch: &dyn Watch,
+    options: &DiffOptions,
+    watch: &dyn DiffWatch,
 ) -> Result<ValueDifference> {
     for array in [one, two] {
         if let Some(error) = array.not_understood() {
@@ -112,7 +112,7 @@ pub fn compare(
 struct Comparison<'c> {
     one: &'c Arc<Array>,
     two: &'c Arc<Array>,
-    options: &'c Options,
+    options: &'c DiffOptions,
     cache: ChunkCache,
     /// The fill values, encoded as elements.
     fill: [Vec<u8>; 2],
@@ -122,7 +122,7 @@ struct Comparison<'c> {
 
 impl Comparison<'_> {
     /// Lists the chunks of the first array in which elements may differ.
-    fn units(&self, path: &str, watch: &dyn Watch) -> Result<CoordsList> {
+    fn units(&self, path: &str, watch: &dyn DiffWatch) -> Result<CoordsList> {
         let (one, two) = (Arc::clone(self.one), Arc::clone(self.two));
         if one.model().shape.contains(&0) {
             return Ok(Box::new(std::iter::empty()));
@@ -138,7 +138,8 @@ impl Comparison<'_> {
             }
             watch.expect(path, count);
             let counts = one.grid().counts().to_vec();
-            let whole = Span { start: vec![0; counts.len()], extent: one.model().shape.clone() };
+            let whole =
+                ElementBox { start: vec![0; counts.len()], extent: one.model().shape.clone() };
             return Ok(Box::new(whole.chunks(one.grid()).map(Ok)));
         }
         let of_one = Arc::clone(one.chunks()).list()?;
@@ -147,13 +148,13 @@ impl Comparison<'_> {
         let only_in_two = of_two.flat_map(move |coords| {
             let found = coords.and_then(|coords| {
                 let mut found = Vec::new();
-                for place in Span::of_chunk(&two, &coords)?.chunks(one.grid()) {
+                for place in ElementBox::of_chunk(&two, &coords)?.chunks(one.grid()) {
                     if known.contains(&place) || one.stat(&place)?.is_some() {
                         continue;
                     }
                     if known.len() < MOST_KNOWN {
                         known.insert(place.clone());
-                    } else if first_in(&two, &Span::of_chunk(&one, &place)?)?
+                    } else if first_in(&two, &ElementBox::of_chunk(&one, &place)?)?
                         != Some(coords.clone())
                     {
                         continue;
@@ -172,7 +173,7 @@ impl Comparison<'_> {
     }
 
     fn compare_chunk(&self, coords: &Coords) -> Result<()> {
-        let span = Span::of_chunk(self.one, coords)?;
+        let span = ElementBox::of_chunk(self.one, coords)?;
         let found = boxes::read(self.one, &span, &self.cache)?;
         let other = boxes::read(self.two, &span, &self.cache)?;
         let [fill_one, fill_two] = &self.fill;
@@ -183,7 +184,8 @@ impl Comparison<'_> {
             return Ok(());
         }
         if is_same_type(&self.one.model().dtype, &self.two.model().dtype)
-            && let (Some(Elements::Fixed(found)), Some(Elements::Fixed(other))) = (&found, &other)
+            && let (Some(BoxElements::Fixed(found)), Some(BoxElements::Fixed(other))) =
+                (&found, &other)
             && found == other
         {
             return Ok(());
@@ -193,7 +195,7 @@ impl Comparison<'_> {
         let mut at = vec![0; span.extent.len()];
         let mut all = ValueDifference::default();
         for index in 0..count {
-            let item = |elements: &Option<Elements>, len: usize, fill: &Vec<u8>| match elements {
+            let item = |elements: &Option<BoxElements>, len: usize, fill: &Vec<u8>| match elements {
                 Some(elements) => elements.item(index, len).map(<[u8]>::to_vec),
                 None => Some(fill.clone()),
             };
@@ -222,7 +224,7 @@ impl Comparison<'_> {
     }
 
     /// Counts the elements of a box in which both arrays have only fill values.
-    fn add_all(&self, span: &Span, one: &[u8], two: &[u8]) {
+    fn add_all(&self, span: &ElementBox, one: &[u8], two: &[u8]) {
         let mut all = ValueDifference::default();
         if let Compared::Different(largest) = self.compare_items(one, two) {
             self.add(&mut all, span.start.clone(), span.count(), (one, two), largest);
@@ -400,7 +402,7 @@ fn text(dtype: &DType, item: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the first stored chunk in a box.
-fn first_in(array: &Array, span: &Span) -> Result<Option<Coords>> {
+fn first_in(array: &Array, span: &ElementBox) -> Result<Option<Coords>> {
     for coords in span.chunks(array.grid()) {
         if array.stat(&coords)?.is_some() {
             return Ok(Some(coords));

@@ -4,8 +4,8 @@
 use std::time::SystemTime;
 
 use super::terms::Owner;
-use crate::error::{At, Error, Kind, Result};
-use crate::vfs::{Access, Attr, Caller, FileChanges, NewTime, Part, Vfs};
+use crate::error::{Error, Kind, Result, WithSubject};
+use crate::vfs::{Access, Attr, Caller, Extent, FileChanges, NewTime, Vfs};
 
 /// Changes the length and then the other attributes of a file for a user. `owner` is that of the
 /// files that have none of their own.
@@ -95,16 +95,16 @@ pub(super) fn seek(vfs: &Vfs, number: u64, offset: i64, whence: i32) -> Result<i
     let none = || Error::new(Kind::Os(libc::ENXIO), "the file ends before that offset");
     let offset = u64::try_from(offset).map_err(|_| none())?;
     let part = match whence {
-        libc::SEEK_DATA => Part::Data,
-        libc::SEEK_HOLE => Part::Hole,
+        libc::SEEK_DATA => Extent::Data,
+        libc::SEEK_HOLE => Extent::Hole,
         _ => return Err(Error::invalid("lseek can only find data and holes")),
     };
     let found = match vfs.attr_writer().find(number, part, offset)? {
         Some(found) => found,
         None => match (vfs.getattr(number)?.len, part) {
             (len, _) if offset >= len => return Err(none()),
-            (_, Part::Data) => offset,
-            (len, Part::Hole) => len,
+            (_, Extent::Data) => offset,
+            (len, Extent::Hole) => len,
         },
     };
     i64::try_from(found).map_err(|_| none())

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{getegid, geteuid};
 
-use super::session::{MountEntry, Others};
+use super::session::{MountEntry, MountUsers};
 use crate::sys;
 
 /// Mounts at `mountpoint`, and returns the descriptor over which the mount is served. Programs that
@@ -20,7 +20,7 @@ pub fn mount_device(mountpoint: &Path, entry: &MountEntry) -> std::io::Result<Ow
         geteuid().as_raw(),
         getegid().as_raw()
     );
-    if entry.others != Others::Nobody {
+    if entry.others != MountUsers::Nobody {
         data.push_str(",allow_other");
     }
     let mut flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOATIME;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fuser::{Errno, Generation, INodeNo, InitFlags, KernelConfig, ReplyEntry, Request};
 
 use super::answer::answer;
-use super::listing::Directories;
+use super::listing::OpenDirectories;
 use super::read_log::ReadLog;
 use super::terms::{CHECKS_LENGTHS, Owner};
 use crate::error::Result;
@@ -19,7 +19,7 @@ use crate::waiting::{self, Program};
 pub(super) struct Fs {
     pub vfs: Arc<Vfs>,
     pub pool: Arc<Pool>,
-    pub dirs: Arc<Directories>,
+    pub dirs: Arc<OpenDirectories>,
     pub owner: Owner,
     /// Whether the kernel must not cache pages.
     pub direct_io: bool,
@@ -149,9 +149,13 @@ impl Fs {
     }
 
     /// Lists a directory at once, or from the pool if the store takes long.
-    pub fn list(&self, request: &Request, list: impl FnOnce(&Vfs, &Directories) + Send + 'static) {
+    pub fn list(
+        &self,
+        request: &Request,
+        list: impl FnOnce(&Vfs, &OpenDirectories) + Send + 'static,
+    ) {
         let program = Program::of(request.pid());
-        let list = move |vfs: &Vfs, dirs: &Directories| {
+        let list = move |vfs: &Vfs, dirs: &OpenDirectories| {
             let _work = waiting::work_for(program);
             list(vfs, dirs);
         };

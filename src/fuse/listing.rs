@@ -12,28 +12,28 @@ use crate::error::{Error, Kind, Result};
 use crate::vfs::{Attr, DirHandle, Vfs};
 
 /// A line of a listing.
-pub(super) enum Entry<'a> {
+pub(super) enum ListingLine<'a> {
     Dot(&'a str, u64),
-    Listed(&'a DirHandle, &'a crate::vfs::Listed),
+    Listed(&'a DirHandle, &'a crate::vfs::DirectoryName),
 }
 
 /// Whether a reply has space for more.
 #[derive(PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum ReplySpace {
     Some,
     None,
 }
 
 /// The directories that programs have open, by handle.
 #[derive(Debug, Default)]
-pub(super) struct Directories {
+pub(super) struct OpenDirectories {
     /// A leaf lock.
     open: Mutex<HashMap<u64, Arc<DirHandle>>>,
     /// The last handle that was assigned.
     last: AtomicU64,
 }
 
-impl Directories {
+impl OpenDirectories {
     /// Adds a directory. Returns its handle.
     pub fn insert(&self, dir: DirHandle) -> FileHandle {
         let handle = self.last.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -58,7 +58,7 @@ pub(super) fn list(
     vfs: &Vfs,
     dir: &Arc<DirHandle>,
     offset: u64,
-    add: &mut dyn FnMut(u64, Entry<'_>) -> Result<Room>,
+    add: &mut dyn FnMut(u64, ListingLine<'_>) -> Result<ReplySpace>,
 ) -> Result<()> {
     vfs.listings().forget_stats(dir);
     let dots = [(".", vfs.listings().number_of(dir)), ("..", vfs.listings().number_above(dir))];
@@ -66,7 +66,7 @@ pub(super) fn list(
     for (at, (name, number)) in (0..).zip(dots) {
         if position == at {
             position += 1;
-            if add(position, Entry::Dot(name, number))? == Room::None {
+            if add(position, ListingLine::Dot(name, number))? == ReplySpace::None {
                 return Ok(());
             }
         }
@@ -82,7 +82,7 @@ pub(super) fn list(
             Err(error) => return Err(error),
         };
         position += 1;
-        if add(position, Entry::Listed(dir, &listed))? == Room::None {
+        if add(position, ListingLine::Listed(dir, &listed))? == ReplySpace::None {
             vfs.listings().list_ahead(dir, at);
             return Ok(());
         }
@@ -92,13 +92,17 @@ pub(super) fn list(
 /// Returns the name and the attributes of a line of a listing; `None` if it is gone. Unless they
 /// are kept, they have no length. The kernel must then refuse them, since a program may have the
 /// file open.
-pub(super) fn attr_of<'e>(vfs: &Vfs, entry: &Entry<'e>, is_kept: bool) -> Option<(&'e str, Attr)> {
+pub(super) fn attr_of<'e>(
+    vfs: &Vfs,
+    entry: &ListingLine<'e>,
+    is_kept: bool,
+) -> Option<(&'e str, Attr)> {
     match *entry {
-        Entry::Dot(name, number) => Some((name, dot(number))),
-        Entry::Listed(_, listed) if !is_kept => {
+        ListingLine::Dot(name, number) => Some((name, dot(number))),
+        ListingLine::Listed(_, listed) if !is_kept => {
             Some((listed.name.as_str(), vfs.listings().lookup_listed_name(listed)))
         }
-        Entry::Listed(dir, listed) => {
+        ListingLine::Listed(dir, listed) => {
             let attr = match vfs.lookup_listed(dir, listed) {
                 Ok(attr) => attr?,
                 Err(error) => {

@@ -17,8 +17,8 @@ mod session;
 mod terms;
 
 pub use device::mount_device;
-pub use read_log::{Answered, Read, ReadLog};
-pub use session::{MountEntry, MountOptions, Mounted, Others, Place, Stopper, mount};
+pub use read_log::{Answered, AnsweredRead, ReadLog};
+pub use session::{MountEntry, MountOptions, MountPlace, MountUsers, Mounted, Stopper, mount};
 pub use terms::{ModeChanges, Owner};
 
 #[cfg(test)]

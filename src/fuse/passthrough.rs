@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fuser::{BackingId, FopenFlags, OpenFlags};
 
-use crate::vfs::{Access, Opened, Vfs};
+use crate::vfs::{Access, OpenedFile, Vfs};
 
 /// Returns the flags for an open with passthrough; the kernel allows few others with it. It need
 /// not report the close of a read-only file.
@@ -30,7 +30,7 @@ pub const NEW_FILE_TTL: Duration = Duration::from_millis(20);
 /// offsets and lengths, so zarrfs receives its writes.
 pub fn register(
     vfs: &Vfs,
-    opened: &Opened,
+    opened: &OpenedFile,
     flags: OpenFlags,
     open_backing: impl FnOnce(BorrowedFd<'_>) -> io::Result<BackingId>,
 ) -> Option<Arc<BackingId>> {

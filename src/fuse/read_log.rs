@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A read that was answered.
 #[derive(Debug)]
-pub struct Read {
+pub struct AnsweredRead {
     /// The path in the mount; `None` if the file has been removed.
     pub path: Option<String>,
     /// The offset, in bytes.
@@ -32,5 +32,5 @@ pub enum Answered {
 /// A log of reads.
 pub trait ReadLog: Debug + Send + Sync {
     /// Adds a read.
-    fn note(&self, read: &Read);
+    fn note(&self, read: &AnsweredRead);
 }

@@ -19,9 +19,9 @@ use fuser::{
 use super::answer::{answer, gone};
 use super::attributes;
 use super::fs::{Fs, asked, changing};
-use super::listing::{Directories, Entry, Room, attr_of, list};
+use super::listing::{ListingLine, OpenDirectories, ReplySpace, attr_of, list};
 use super::passthrough;
-use super::read_log::{Answered, Read};
+use super::read_log::{Answered, AnsweredRead};
 use super::terms::{
     access_of, attribute, caller, creator, is_past_pages, new_time, nul_separated, open_flags,
     permissions, refused, replace_of, reply_xattr, special_kind, utf8,
@@ -285,7 +285,7 @@ impl Filesystem for Fs {
         let note = move |vfs: &Vfs, answered| {
             if let Some((log, began)) = &log {
                 let path = vfs.path_of(ino.0);
-                log.note(&Read { path, offset, len, answered, took: began.elapsed() });
+                log.note(&AnsweredRead { path, offset, len, answered, took: began.elapsed() });
             }
         };
         // After a panic here the pool tries again and answers.
@@ -403,18 +403,18 @@ impl Filesystem for Fs {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let list = move |vfs: &Vfs, dirs: &Directories| {
-            let mut add = |next: u64, entry: Entry<'_>| {
+        let list = move |vfs: &Vfs, dirs: &OpenDirectories| {
+            let mut add = |next: u64, entry: ListingLine<'_>| {
                 let (name, number, is_dir) = match entry {
-                    Entry::Dot(name, number) => (name, number, true),
-                    Entry::Listed(_, listed) => {
+                    ListingLine::Dot(name, number) => (name, number, true),
+                    ListingLine::Listed(_, listed) => {
                         let number = vfs.listings().number_listed(listed);
                         (listed.name.as_str(), number, listed.is_dir)
                     }
                 };
                 let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
                 let full = reply.add(INodeNo(number), next, kind, name);
-                Ok(if full { Room::None } else { Room::Some })
+                Ok(if full { ReplySpace::None } else { ReplySpace::Some })
             };
             let listed = answer(vfs, "readdir", || list(vfs, &dirs.get(fh)?, offset, &mut add));
             reply!(reply, listed, ok(() =>));
@@ -431,19 +431,19 @@ impl Filesystem for Fs {
         mut reply: ReplyDirectoryPlus,
     ) {
         let (owner, may_refuse) = (self.owner, self.refuses_attributes);
-        let list = move |vfs: &Vfs, dirs: &Directories| {
-            let mut add = |next: u64, entry: Entry<'_>| {
+        let list = move |vfs: &Vfs, dirs: &OpenDirectories| {
+            let mut add = |next: u64, entry: ListingLine<'_>| {
                 let is_kept = !(may_refuse && vfs.knows_many_names());
                 let found = attr_of(vfs, &entry, is_kept);
-                let Some((name, attr)) = found else { return Ok(Room::Some) };
+                let Some((name, attr)) = found else { return Ok(ReplySpace::Some) };
                 let (ttl, shown) = (vfs.ttl(&attr), owner.attr(&attr));
                 let shown = if is_kept { shown } else { refused(shown) };
                 let number = INodeNo(attr.number);
                 let full = reply.add(number, next, name, &ttl, &shown, Generation(0));
-                if full && matches!(entry, Entry::Listed(..)) {
+                if full && matches!(entry, ListingLine::Listed(..)) {
                     vfs.forget(attr.number, 1);
                 }
-                Ok(if full { Room::None } else { Room::Some })
+                Ok(if full { ReplySpace::None } else { ReplySpace::Some })
             };
             let listed = answer(vfs, "readdir", || list(vfs, &dirs.get(fh)?, offset, &mut add));
             reply!(reply, listed, ok(() =>));

@@ -31,7 +31,7 @@ pub struct MountEntry {
     /// Whether the mount is read-only.
     pub read_only: bool,
     /// Users who may access the mount besides the one who mounts it.
-    pub others: Others,
+    pub others: MountUsers,
 }
 
 /// The options of the mount.
@@ -55,7 +55,7 @@ pub struct MountOptions {
 
 /// Users who may access a mount besides the one who made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Others {
+pub enum MountUsers {
     /// No other user.
     Nobody,
     /// Root.
@@ -66,7 +66,7 @@ pub enum Others {
 
 /// The place of a mount.
 #[derive(Debug)]
-pub enum Place<'p> {
+pub enum MountPlace<'p> {
     /// The directory to mount on.
     Directory(&'p Path),
     /// The FUSE device of a mount that another process has made, and ends.
@@ -101,7 +101,7 @@ enum Wake {
 }
 
 /// Mounts `vfs`, and serves it.
-pub fn mount(vfs: &Arc<Vfs>, place: Place<'_>, options: &MountOptions) -> Result<Mounted> {
+pub fn mount(vfs: &Arc<Vfs>, place: MountPlace<'_>, options: &MountOptions) -> Result<Mounted> {
     let pool = Arc::new(Pool::new(options.workers, options.ahead)?);
     vfs.use_pool(Arc::clone(&pool));
     let fs =
@@ -119,17 +119,17 @@ pub fn mount(vfs: &Arc<Vfs>, place: Place<'_>, options: &MountOptions) -> Result
         if options.entry.read_only { MountOption::RO } else { MountOption::RW },
     ];
     config.acl = match options.entry.others {
-        Others::Nobody => SessionACL::Owner,
-        Others::Root => SessionACL::RootAndOwner,
-        Others::Everybody => SessionACL::All,
+        MountUsers::Nobody => SessionACL::Owner,
+        MountUsers::Root => SessionACL::RootAndOwner,
+        MountUsers::Everybody => SessionACL::All,
     };
     config.n_threads = Some(options.event_loops.max(1));
     config.clone_fd = true;
     let session = match place {
-        Place::Directory(mountpoint) => {
+        MountPlace::Directory(mountpoint) => {
             Session::new(fs, mountpoint, &config).map_err(|error| refused(&error))?
         }
-        Place::Device(device) => {
+        MountPlace::Device(device) => {
             // Only a process in the user namespace of the mount may clone its device.
             config.clone_fd = false;
             // The process that mounted has decided which users may access it.

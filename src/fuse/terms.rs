@@ -9,7 +9,7 @@ use fuser::{
 };
 
 use crate::error::{Error, Kind, Result};
-use crate::vfs::{Access, Attr, Caller, FileKind, NewTime, Opened, Ownership, Pages, Replace};
+use crate::vfs::{Access, Attr, Caller, FileKind, NewTime, OpenedFile, Ownership, Pages, Replace};
 
 /// The owner and the mode bits of all files.
 #[derive(Debug, Clone, Copy)]
@@ -223,7 +223,7 @@ pub fn is_past_pages(flags: OpenFlags) -> bool {
 
 /// Returns whether the kernel keeps or drops pages. It need not report the close of a read-only
 /// file.
-pub fn open_flags(opened: &Opened, access: Access, is_direct: bool) -> FopenFlags {
+pub fn open_flags(opened: &OpenedFile, access: Access, is_direct: bool) -> FopenFlags {
     let pages = match opened.pages {
         // Without this flag, the kernel would drop pages that another program is writing.
         Pages::Keep if is_direct => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_KEEP_CACHE,

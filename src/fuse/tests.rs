@@ -4,7 +4,7 @@ use fuser::Errno;
 
 use super::answer::answer;
 use crate::error::Result;
-use crate::hierarchy::{Hierarchy, Options};
+use crate::hierarchy::{Hierarchy, HierarchyOptions};
 use crate::metadata::Dialect;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
@@ -12,8 +12,9 @@ use crate::vfs::Vfs;
 
 fn vfs() -> Vfs {
     let store = Store::new(Arc::new(MemoryStore::new()));
-    let hierarchy = Hierarchy::open(store, Some(Dialect::V3), Options::default()).expect("opens");
-    Vfs::new(hierarchy, crate::vfs::Options::default())
+    let hierarchy =
+        Hierarchy::open(store, Some(Dialect::V3), HierarchyOptions::default()).expect("opens");
+    Vfs::new(hierarchy, crate::vfs::VfsOptions::default())
 }
 
 #[test]

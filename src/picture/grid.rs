@@ -11,7 +11,7 @@ const MOST_LINES: u64 = 32;
 
 /// How the chunks of a grid are arranged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub struct ChunkLayout {
     /// The number of chunks.
     pub chunks: u128,
     /// The number of chunks in a row, one after another in C order.
@@ -33,7 +33,7 @@ pub struct Cell {
     pub all: u128,
 }
 
-impl Layout {
+impl ChunkLayout {
     /// Returns the arrangement of a grid in at most `width` columns.
     pub fn new(counts: &[u64], width: usize) -> Self {
         let width = u128::try_from(width.max(1)).unwrap_or(1);
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn drawn(counts: &[u64], width: usize, stored: &[&[u64]]) -> Vec<String> {
-        let layout = Layout::new(counts, width);
+        let layout = ChunkLayout::new(counts, width);
         let mut cells = layout.cells();
         assert_eq!(cells.iter().map(|cell| cell.all).sum::<u128>(), layout.chunks);
         for coords in stored {

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::metadata::NodeKind;
 use crate::stats::number;
 use crate::view::cut::{Region, Selected};
-use crate::view::{Axis, Image, Kind, Source};
+use crate::view::{Axis, AxisKind, Image, ViewSource};
 
 /// The most decoded bytes of a chunk of coordinates.
 const MAX_COORDINATES_LEN: u64 = 4 << 20;
@@ -19,7 +19,7 @@ const MOST_TIMES: u64 = 4;
 
 /// Limits for the size of a picture, and for the bytes to read.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct PictureLimits {
     /// The most cells in a row.
     pub columns: u64,
     /// The most cells in a column.
@@ -83,16 +83,16 @@ pub struct Slice {
 
 /// The selected part of each dimension, and the two dimensions of the picture.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct PicturePlan {
     shape: Vec<u64>,
     selected: Vec<Selected>,
     down: Option<usize>,
     across: usize,
 }
 
-impl Plan {
+impl PicturePlan {
     /// Returns the plan for `region`, or for the default slice.
-    pub fn new(source: &Source<'_>, region: Option<&Region>) -> Result<Self> {
+    pub fn new(source: &ViewSource<'_>, region: Option<&Region>) -> Result<Self> {
         let array = source.array()?;
         check(array)?;
         let shape = array.model().shape.clone();
@@ -115,7 +115,8 @@ impl Plan {
             [across] => (None, *across),
             [one, other] => {
                 let kind = |axis: usize| image.axes.get(axis).and_then(|axis| axis.kind);
-                let is_turned = kind(*one) == Some(Kind::X) && kind(*other) == Some(Kind::Y);
+                let is_turned =
+                    kind(*one) == Some(AxisKind::X) && kind(*other) == Some(AxisKind::Y);
                 if is_turned { (Some(*other), *one) } else { (Some(*one), *other) }
             }
             more => {
@@ -141,7 +142,7 @@ impl Plan {
     }
 
     /// Returns the number of cells: as many as fit, in about the shape of the slice.
-    pub fn size(&self, limits: &Limits) -> Size {
+    pub fn size(&self, limits: &PictureLimits) -> Size {
         let (rows, columns) =
             (u128::from(self.len(self.down)), u128::from(self.len(Some(self.across))));
         let (most_rows, most_columns) = (u128::from(limits.rows), u128::from(limits.columns));
@@ -210,7 +211,7 @@ impl Plan {
     /// Describes the dimensions of a picture of the array `source`.
     pub fn sides(
         &self,
-        source: &Source<'_>,
+        source: &ViewSource<'_>,
         shape: &[u64],
         size: Size,
     ) -> (Side, Side, Vec<Fixed>) {
@@ -263,9 +264,11 @@ fn narrow(number: u128) -> u64 {
 
 /// Returns the default slice, and the dimensions of the picture.
 fn usual(axes: &[Axis]) -> (Vec<Selected>, Vec<usize>) {
-    let of_kind = |kind: Kind| axes.iter().position(|axis| axis.kind == Some(kind));
-    let is_other = |axis: &Axis| matches!(axis.kind, Some(Kind::Time | Kind::Channel));
-    let mut kept: Vec<usize> = if let (Some(y), Some(x)) = (of_kind(Kind::Y), of_kind(Kind::X)) {
+    let of_kind = |kind: AxisKind| axes.iter().position(|axis| axis.kind == Some(kind));
+    let is_other = |axis: &Axis| matches!(axis.kind, Some(AxisKind::Time | AxisKind::Channel));
+    let mut kept: Vec<usize> = if let (Some(y), Some(x)) =
+        (of_kind(AxisKind::Y), of_kind(AxisKind::X))
+    {
         vec![y, x]
     } else {
         // Prefer dimensions with several elements, then those that are neither time nor channel,
@@ -301,7 +304,7 @@ fn positions(axis: &Axis, indices: [u64; 2]) -> Option<([f64; 2], Option<String>
 /// Returns the coordinates of two elements along a dimension with their unit, if the group of the
 /// array has an array with the name of the dimension.
 fn coordinates(
-    source: &Source<'_>,
+    source: &ViewSource<'_>,
     axis: usize,
     indices: [u64; 2],
 ) -> Option<([f64; 2], Option<String>)> {

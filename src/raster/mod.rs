@@ -11,8 +11,8 @@ mod read;
 use crate::error::{Error, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::view::cut::Region;
-use crate::view::{Source, levels};
-pub use axes::{Fixed, Limits, Side};
+use crate::view::{ViewSource, levels};
+pub use axes::{Fixed, PictureLimits, Side};
 
 /// A slice with few elements.
 #[derive(Debug)]
@@ -36,18 +36,24 @@ pub struct Raster {
 }
 
 /// Whether the array, or the image in the group, has a slice of numbers. Reads no chunks.
-pub fn is_possible(source: &Source<'_>) -> bool {
+pub fn is_possible(source: &ViewSource<'_>) -> bool {
     let first = match source.kind() {
         NodeKind::Group => levels(source).ok().and_then(|all| all.into_iter().next()),
         NodeKind::Array => Some(source.clone()),
     };
-    first.is_some_and(|first| axes::Plan::new(&first, None).is_ok_and(|plan| !plan.is_empty()))
+    first.is_some_and(|first| {
+        axes::PicturePlan::new(&first, None).is_ok_and(|plan| !plan.is_empty())
+    })
 }
 
 /// Reads a slice of an array, or of the image in a group. Without a region, the slice has the last
 /// two spatial dimensions, and lies in the middle of other spatial dimensions and at index 0 of the
 /// rest.
-pub fn of(source: &Source<'_>, region: Option<&Region>, limits: &Limits) -> Result<Raster> {
+pub fn of(
+    source: &ViewSource<'_>,
+    region: Option<&Region>,
+    limits: &PictureLimits,
+) -> Result<Raster> {
     let all = match source.kind() {
         NodeKind::Group => levels(source).map_err(|error| {
             Error::unsupported(format!("{}; name an array in the group", error.detail()))
@@ -55,10 +61,10 @@ pub fn of(source: &Source<'_>, region: Option<&Region>, limits: &Limits) -> Resu
         NodeKind::Array => levels_from(source),
     };
     let first = all.first().ok_or_else(|| Error::unsupported("the image has no arrays"))?;
-    let plan = axes::Plan::new(first, region)?;
+    let plan = axes::PicturePlan::new(first, region)?;
     let size = plan.size(limits);
     // The smallest level with an element for each cell.
-    let is_enough = |level: &&Source<'_>| {
+    let is_enough = |level: &&ViewSource<'_>| {
         level.array().is_ok_and(|array| plan.has_elements_in(&array.model().shape, size))
     };
     let level = all.iter().rev().find(is_enough).unwrap_or(first);
@@ -88,12 +94,13 @@ pub fn of(source: &Source<'_>, region: Option<&Region>, limits: &Limits) -> Resu
 }
 
 /// Returns the array and the smaller levels of its image.
-fn levels_from<'s>(source: &Source<'s>) -> Vec<Source<'s>> {
-    let of_group = |group: Source<'s>| {
+fn levels_from<'s>(source: &ViewSource<'s>) -> Vec<ViewSource<'s>> {
+    let of_group = |group: ViewSource<'s>| {
         let all = levels(&group).ok()?;
         let at = all.iter().position(|level| level.path() == source.path())?;
-        let rank = |level: &Source<'s>| level.array().map(|array| array.model().shape.len()).ok();
-        let is_alike = |level: &Source<'s>| rank(level) == rank(source);
+        let rank =
+            |level: &ViewSource<'s>| level.array().map(|array| array.model().shape.len()).ok();
+        let is_alike = |level: &ViewSource<'s>| rank(level) == rank(source);
         Some(all.into_iter().skip(at).filter(is_alike).collect())
     };
     source.above().find_map(of_group).unwrap_or_else(|| vec![source.clone()])

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::axes::Slice;
 use crate::array::{Array, Coords};
 use crate::dtype::{to_float, to_index};
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::metadata::Packing;
 use crate::parallel;
 use crate::stats;
@@ -30,7 +30,7 @@ struct Along {
 }
 
 /// A chunk to read, and its cells.
-struct Wanted {
+struct CellsOfChunk {
     coords: Coords,
     shape: Vec<u64>,
     /// The index in the chunk along each dimension.
@@ -54,7 +54,7 @@ pub fn cells(array: &Arc<Array>, slice: &Slice, limit: u64) -> Result<Cells> {
     let mut wanted = Vec::new();
     for row in &rows {
         for column in &columns {
-            wanted.push(Wanted::new(array, slice, row, column)?);
+            wanted.push(CellsOfChunk::new(array, slice, row, column)?);
         }
     }
     let read = u64::try_from(wanted.len()).unwrap_or(u64::MAX);
@@ -153,7 +153,7 @@ fn some_of(array: &Array, axis: usize, all: &[Along], kept: usize) -> Result<Vec
     Ok(some)
 }
 
-impl Wanted {
+impl CellsOfChunk {
     fn new(array: &Array, slice: &Slice, row: &Along, column: &Along) -> Result<Self> {
         let mut coords = Vec::with_capacity(slice.at.len());
         for (axis, at) in slice.at.iter().enumerate() {

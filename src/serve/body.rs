@@ -9,7 +9,7 @@ use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
-use super::client::Client;
+use super::client::ClientConnection;
 use super::reply::Body;
 use crate::error::{Error, Kind, Result};
 
@@ -31,16 +31,16 @@ pub const SMALL: usize = 64 << 10;
 
 /// The memory for blocks that a client has not taken yet, which all clients share.
 #[derive(Debug, Clone)]
-pub struct Blocks {
+pub struct BlockMemory {
     places: Arc<Semaphore>,
     large: Arc<Semaphore>,
     /// A permit for each further block of a body that is produced at a time: a client that begins a
     /// request does not wait for the bodies of others.
     turns: Arc<Semaphore>,
-    client: Option<Arc<Client>>,
+    client: Option<Arc<ClientConnection>>,
 }
 
-impl Blocks {
+impl BlockMemory {
     /// Returns the memory of a server that produces `turns` blocks at a time.
     pub fn new(turns: usize) -> Self {
         let semaphore = |count| Arc::new(Semaphore::new(count));
@@ -49,7 +49,7 @@ impl Blocks {
     }
 
     /// Returns the same memory for a client.
-    pub fn of(&self, client: &Arc<Client>) -> Self {
+    pub fn of(&self, client: &Arc<ClientConnection>) -> Self {
         Self { client: Some(Arc::clone(client)), ..self.clone() }
     }
 
@@ -67,18 +67,18 @@ pub trait Produce: Send + 'static {
 
 /// Which block of a body is produced. A short answer is one block, and waits for no longer ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum BlockTurn {
     First,
     Next,
 }
 
 /// A block that holds its place in memory until the client has taken it.
-struct Held {
+struct HeldBlock {
     bytes: Bytes,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldBlock {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -86,15 +86,15 @@ impl AsRef<[u8]> for Held {
 
 /// Returns a body of all that is produced. An error ends the connection, so that the client does
 /// not take the rest for complete.
-pub fn of(produced: impl Produce, blocks: Blocks) -> Body {
-    let stream = stream::unfold(Some((produced, Turn::First)), move |produced| {
+pub fn of(produced: impl Produce, blocks: BlockMemory) -> Body {
+    let stream = stream::unfold(Some((produced, BlockTurn::First)), move |produced| {
         let blocks = blocks.clone();
         async move {
             let (produced, turn) = produced?;
             match block(produced, turn, &blocks).await {
                 Ok(None) => None,
                 Ok(Some((produced, bytes))) => {
-                    Some((Ok(Frame::data(bytes)), Some((produced, Turn::Next))))
+                    Some((Ok(Frame::data(bytes)), Some((produced, BlockTurn::Next))))
                 }
                 Err(error) => Some((Err(error), None)),
             }
@@ -106,16 +106,16 @@ pub fn of(produced: impl Produce, blocks: Blocks) -> Body {
 /// Produces a block on a thread that may wait.
 async fn block<P: Produce>(
     mut produced: P,
-    turn: Turn,
-    blocks: &Blocks,
+    turn: BlockTurn,
+    blocks: &BlockMemory,
 ) -> Result<Option<(P, Bytes)>> {
-    let _work = blocks.client.as_ref().map(Client::work);
+    let _work = blocks.client.as_ref().map(ClientConnection::work);
     let place = Arc::clone(&blocks.places).try_acquire_owned().ok();
     let len = if place.is_some() { BLOCK } else { SMALL };
     let ended = |_| Error::new(Kind::Internal, "the server ends");
     let turn = match turn {
-        Turn::First => None,
-        Turn::Next => Some(Arc::clone(&blocks.turns).acquire_owned().await.map_err(ended)?),
+        BlockTurn::First => None,
+        BlockTurn::Next => Some(Arc::clone(&blocks.turns).acquire_owned().await.map_err(ended)?),
     };
     let next = move || {
         let _turn = turn;
@@ -123,5 +123,6 @@ async fn block<P: Produce>(
     };
     let next = spawn_blocking(next);
     let next = next.await.map_err(|error| Error::new(Kind::Internal, error.to_string()))??;
-    Ok(next.map(|(produced, bytes)| (produced, Bytes::from_owner(Held { bytes, _place: place }))))
+    Ok(next
+        .map(|(produced, bytes)| (produced, Bytes::from_owner(HeldBlock { bytes, _place: place }))))
 }

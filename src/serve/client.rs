@@ -31,16 +31,16 @@ const PART: usize = 8;
 
 /// A connection.
 #[derive(Debug)]
-pub struct Client {
+pub struct ClientConnection {
     address: IpAddr,
     /// A leaf lock.
-    state: Mutex<State>,
+    state: Mutex<Activity>,
     /// Notified when the connection must end.
     pub ended: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct Activity {
     /// How many requests of the client the server works on at this moment.
     working: usize,
     /// Since when the server waits for the client.
@@ -52,9 +52,9 @@ struct State {
 /// The server works for a client until this is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Work(Arc<Client>);
+pub struct WorkGuard(Arc<ClientConnection>);
 
-impl Drop for Work {
+impl Drop for WorkGuard {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.working = state.working.saturating_sub(1);
@@ -62,13 +62,13 @@ impl Drop for Work {
     }
 }
 
-impl Client {
+impl ClientConnection {
     /// Notes that the server works for it.
-    pub fn work(self: &Arc<Self>) -> Work {
+    pub fn work(self: &Arc<Self>) -> WorkGuard {
         let mut state = self.state.lock();
         state.working = state.working.saturating_add(1);
         drop(state);
-        Work(Arc::clone(self))
+        WorkGuard(Arc::clone(self))
     }
 
     fn note_taken(&self, len: usize) {
@@ -93,19 +93,19 @@ pub struct Clients {
     places: Arc<Semaphore>,
     most: usize,
     /// A leaf lock.
-    all: Mutex<Vec<Arc<Client>>>,
+    all: Mutex<Vec<Arc<ClientConnection>>>,
 }
 
 /// The place of a client, until this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionSlot {
     /// The client.
-    pub client: Arc<Client>,
+    pub client: Arc<ClientConnection>,
     clients: Arc<Clients>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.clients.all.lock().retain(|client| !Arc::ptr_eq(client, &self.client));
     }
@@ -118,7 +118,7 @@ impl Clients {
     }
 
     /// Waits for a place. Ends idle connections if none is free; `None` if the server ends.
-    pub async fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    pub async fn take(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
         let permit = loop {
             let place = Arc::clone(&self.places).acquire_owned();
             match timeout(LOOK, place).await {
@@ -126,10 +126,11 @@ impl Clients {
                 Err(_late) => self.end_idle(),
             }
         };
-        let state = State { working: 0, since: Instant::now(), taken: 0 };
-        let client = Arc::new(Client { address, state: Mutex::new(state), ended: Notify::new() });
+        let state = Activity { working: 0, since: Instant::now(), taken: 0 };
+        let client =
+            Arc::new(ClientConnection { address, state: Mutex::new(state), ended: Notify::new() });
         self.all.lock().push(Arc::clone(&client));
-        Some(Place { client, clients: Arc::clone(self), _permit: permit })
+        Some(ConnectionSlot { client, clients: Arc::clone(self), _permit: permit })
     }
 
     /// Waits until all clients have gone.
@@ -143,11 +144,11 @@ impl Clients {
     /// been idle for the longest time.
     fn end_idle(&self) {
         let (all, now) = (self.all.lock().clone(), Instant::now());
-        let mut idle: Vec<(usize, Instant, Arc<Client>)> = all
+        let mut idle: Vec<(usize, Instant, Arc<ClientConnection>)> = all
             .iter()
             .filter_map(|client| {
                 let since = client.idle_since(now)?;
-                let is_same = |other: &&Arc<Client>| other.address == client.address;
+                let is_same = |other: &&Arc<ClientConnection>| other.address == client.address;
                 Some((all.iter().filter(is_same).count(), since, Arc::clone(client)))
             })
             .collect();
@@ -165,7 +166,7 @@ pub struct Watched<S> {
     /// The stream.
     pub stream: S,
     /// Its client.
-    pub client: Arc<Client>,
+    pub client: Arc<ClientConnection>,
 }
 
 impl<S: Unpin> Watched<S> {

@@ -9,7 +9,7 @@ use hyper::header::{
 
 /// The version of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version {
+pub struct ServedVersion {
     /// The entity tag, with its quotes, and `W/` if the bytes may differ nevertheless.
     pub tag: Option<String>,
     /// The time of the last change that is known.
@@ -18,7 +18,7 @@ pub struct Version {
 
 /// The answer that the conditions of a request ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ConditionalAnswer {
     /// The file.
     File,
     /// Nothing: the client has this version.
@@ -34,33 +34,33 @@ pub fn are_given(headers: &HeaderMap) -> bool {
 }
 
 /// Evaluates the conditions of a request in the order of section 13.2.2.
-pub fn wanted(headers: &HeaderMap, version: &Version) -> Wanted {
+pub fn wanted(headers: &HeaderMap, version: &ServedVersion) -> ConditionalAnswer {
     let tag = version.tag.as_deref();
     if let Some(tags) = text(headers, &IF_MATCH) {
         if !lists(&tags, tag, true) {
-            return Wanted::Another;
+            return ConditionalAnswer::Another;
         }
     } else if let Some(time) = date(headers, &IF_UNMODIFIED_SINCE)
         && seconds(version.modified) > seconds(time)
     {
-        return Wanted::Another;
+        return ConditionalAnswer::Another;
     }
     if let Some(tags) = text(headers, &IF_NONE_MATCH) {
         if lists(&tags, tag, false) {
-            return Wanted::Nothing;
+            return ConditionalAnswer::Nothing;
         }
     } else if let Some(time) = date(headers, &IF_MODIFIED_SINCE)
         && seconds(version.modified) <= seconds(time)
         // A date has seconds, so only a tag shows that nothing has changed since.
         && tag.is_none_or(|tag| !tag.starts_with("W/"))
     {
-        return Wanted::Nothing;
+        return ConditionalAnswer::Nothing;
     }
-    Wanted::File
+    ConditionalAnswer::File
 }
 
 /// Whether a range may be answered with a part of this version.
-pub fn allows_part(headers: &HeaderMap, version: &Version) -> bool {
+pub fn allows_part(headers: &HeaderMap, version: &ServedVersion) -> bool {
     match text(headers, &IF_RANGE) {
         None => true,
         Some(tag) if tag.contains('"') => lists(&tag, version.tag.as_deref(), true),
@@ -114,29 +114,37 @@ mod tests {
     #[test]
     fn conditions_are_evaluated_in_the_order_of_the_specification() {
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        let strong = Version { tag: Some("\"a\"".to_owned()), modified };
-        let weak = Version { tag: Some("W/\"a\"".to_owned()), modified };
+        let strong = ServedVersion { tag: Some("\"a\"".to_owned()), modified };
+        let weak = ServedVersion { tag: Some("W/\"a\"".to_owned()), modified };
         let (same, later) = ("Sun, 09 Sep 2001 01:46:40 GMT", "Sun, 09 Sep 2001 01:46:41 GMT");
         let earlier = "Sun, 09 Sep 2001 01:46:39 GMT";
         for (all, of_strong, of_weak) in [
-            (&[][..], Wanted::File, Wanted::File),
-            (&[("if-none-match", "\"a\"")], Wanted::Nothing, Wanted::Nothing),
-            (&[("if-none-match", "\"b\", W/\"a\"")], Wanted::Nothing, Wanted::Nothing),
-            (&[("if-none-match", "\"b\"")], Wanted::File, Wanted::File),
-            (&[("if-none-match", "*")], Wanted::Nothing, Wanted::Nothing),
-            (&[("if-match", "\"a\"")], Wanted::File, Wanted::Another),
-            (&[("if-match", "\"b\"")], Wanted::Another, Wanted::Another),
-            (&[("if-match", "*")], Wanted::File, Wanted::File),
-            (&[("if-modified-since", same)], Wanted::Nothing, Wanted::File),
-            (&[("if-modified-since", later)], Wanted::Nothing, Wanted::File),
-            (&[("if-modified-since", earlier)], Wanted::File, Wanted::File),
-            (&[("if-unmodified-since", earlier)], Wanted::Another, Wanted::Another),
-            (&[("if-unmodified-since", same)], Wanted::File, Wanted::File),
+            (&[][..], ConditionalAnswer::File, ConditionalAnswer::File),
+            (&[("if-none-match", "\"a\"")], ConditionalAnswer::Nothing, ConditionalAnswer::Nothing),
+            (
+                &[("if-none-match", "\"b\", W/\"a\"")],
+                ConditionalAnswer::Nothing,
+                ConditionalAnswer::Nothing,
+            ),
+            (&[("if-none-match", "\"b\"")], ConditionalAnswer::File, ConditionalAnswer::File),
+            (&[("if-none-match", "*")], ConditionalAnswer::Nothing, ConditionalAnswer::Nothing),
+            (&[("if-match", "\"a\"")], ConditionalAnswer::File, ConditionalAnswer::Another),
+            (&[("if-match", "\"b\"")], ConditionalAnswer::Another, ConditionalAnswer::Another),
+            (&[("if-match", "*")], ConditionalAnswer::File, ConditionalAnswer::File),
+            (&[("if-modified-since", same)], ConditionalAnswer::Nothing, ConditionalAnswer::File),
+            (&[("if-modified-since", later)], ConditionalAnswer::Nothing, ConditionalAnswer::File),
+            (&[("if-modified-since", earlier)], ConditionalAnswer::File, ConditionalAnswer::File),
+            (
+                &[("if-unmodified-since", earlier)],
+                ConditionalAnswer::Another,
+                ConditionalAnswer::Another,
+            ),
+            (&[("if-unmodified-since", same)], ConditionalAnswer::File, ConditionalAnswer::File),
             // The date does not count beside a tag.
             (
                 &[("if-none-match", "\"b\""), ("if-modified-since", same)],
-                Wanted::File,
-                Wanted::File,
+                ConditionalAnswer::File,
+                ConditionalAnswer::File,
             ),
         ] {
             assert_eq!(wanted(&headers(all), &strong), of_strong, "{all:?}");

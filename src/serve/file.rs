@@ -10,9 +10,9 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Response, StatusCode};
 
-use super::body::{self, BLOCK, Blocks, Produce, SMALL};
-use super::conditions::{self, Version, Wanted};
-use super::range::{self, Asked};
+use super::body::{self, BLOCK, BlockMemory, Produce, SMALL};
+use super::conditions::{self, ConditionalAnswer, ServedVersion};
+use super::range::{self, AskedRange};
 use super::reply::{self, Body, Reply};
 use super::tree::Open;
 use crate::error::Result;
@@ -20,9 +20,9 @@ use crate::vfs::FileVersion;
 
 /// The answer to a request for a file, up to its first bytes.
 #[derive(Debug)]
-pub struct Answer {
+pub struct FileAnswer {
     open: Open,
-    version: Version,
+    version: ServedVersion,
     status: StatusCode,
     part: Range<u64>,
     first: Bytes,
@@ -32,7 +32,7 @@ pub struct Answer {
 /// its file.
 const ATTEMPTS: usize = 3;
 
-impl Answer {
+impl FileAnswer {
     /// Reads what is needed before the first header can be sent: if it fails, the client gets an
     /// error and not a file. Waits for the store.
     pub fn prepare(mut open: Open, headers: &HeaderMap, is_head: bool) -> Result<Self> {
@@ -79,12 +79,12 @@ impl Answer {
         let version = tagged(&open, version.number);
         let whole = 0..open.attr().len;
         let (status, part) = match conditions::wanted(headers, &version) {
-            Wanted::Nothing => (StatusCode::NOT_MODIFIED, 0..0),
-            Wanted::Another => (StatusCode::PRECONDITION_FAILED, 0..0),
-            Wanted::File => match asked(headers, &version, whole.end) {
-                Asked::Whole => (StatusCode::OK, whole),
-                Asked::Part(part) => (StatusCode::PARTIAL_CONTENT, part),
-                Asked::Beyond => (StatusCode::RANGE_NOT_SATISFIABLE, 0..0),
+            ConditionalAnswer::Nothing => (StatusCode::NOT_MODIFIED, 0..0),
+            ConditionalAnswer::Another => (StatusCode::PRECONDITION_FAILED, 0..0),
+            ConditionalAnswer::File => match asked(headers, &version, whole.end) {
+                AskedRange::Whole => (StatusCode::OK, whole),
+                AskedRange::Part(part) => (StatusCode::PARTIAL_CONTENT, part),
+                AskedRange::Beyond => (StatusCode::RANGE_NOT_SATISFIABLE, 0..0),
             },
         };
         Self { open, version, status, part, first: Bytes::new() }
@@ -112,7 +112,7 @@ impl Answer {
     }
 
     /// Returns the reply, whose body is read while the client takes it.
-    pub fn reply(self, kind: &'static str, is_head: bool, blocks: Blocks) -> Reply {
+    pub fn reply(self, kind: &'static str, is_head: bool, blocks: BlockMemory) -> Reply {
         let len = self.part.end.saturating_sub(self.part.start);
         let total = self.open.attr().len;
         let mut reply = match self.status {
@@ -161,15 +161,15 @@ impl Answer {
     }
 }
 
-fn asked(headers: &HeaderMap, version: &Version, len: u64) -> Asked {
+fn asked(headers: &HeaderMap, version: &ServedVersion, len: u64) -> AskedRange {
     match headers.get(RANGE).and_then(|range| range.to_str().ok()) {
         Some(range) if conditions::allows_part(headers, version) => range::asked(range, len),
-        _ => Asked::Whole,
+        _ => AskedRange::Whole,
     }
 }
 
 /// Returns the version of a file for headers.
-fn tagged(open: &Open, version: Option<u64>) -> Version {
+fn tagged(open: &Open, version: Option<u64>) -> ServedVersion {
     let attr = open.attr();
     let since = attr.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (time, len) = (since.as_nanos(), attr.len);
@@ -177,7 +177,7 @@ fn tagged(open: &Open, version: Option<u64>) -> Version {
         Some(version) => format!("\"{time:x}-{len:x}-{version:x}\""),
         None => format!("W/\"{time:x}-{len:x}\""),
     };
-    Version { tag: Some(tag), modified: attr.modified }
+    ServedVersion { tag: Some(tag), modified: attr.modified }
 }
 
 fn insert(headers: &mut HeaderMap, name: hyper::header::HeaderName, value: &str) {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::body::Produce;
 use super::names::ListedNames;
 use super::page;
-use super::tree::Found;
+use super::tree::TreeEntry;
 use crate::error::Result;
 use crate::metadata::NodeKind;
 use crate::vfs::Attr;
@@ -19,7 +19,7 @@ const MOST_NOT_SEEN: usize = 100;
 
 /// The form of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ListingFormat {
     /// `[{"name": ..., "type": "directory", "mtime": ...}, ...]`.
     Json,
     /// Links, in HTML. It lists the files that a mount lists, because programs follow all of them.
@@ -28,7 +28,7 @@ pub enum Form {
     Page,
 }
 
-impl Form {
+impl ListingFormat {
     /// Returns the form that a client prefers, by its `Accept` header. Browsers name HTML there;
     /// programs that list by links (fsspec, GDAL, wget) accept everything.
     pub fn of(accept: Option<&str>) -> Self {
@@ -61,11 +61,11 @@ impl Form {
 
 /// A listing that is being sent.
 pub struct Listing {
-    found: Found,
+    found: TreeEntry,
     entries: ListedNames,
     /// The path of the directory.
     path: String,
-    form: Form,
+    form: ListingFormat,
     /// The beginning of the page, before it is sent.
     head: Option<String>,
     /// Whether an entry was sent.
@@ -75,15 +75,21 @@ pub struct Listing {
 
 impl Listing {
     /// Opens a directory. `names` is its path, below a root with the name `root`.
-    pub fn new(found: Found, root: &str, names: &[String], form: Form) -> Result<Self> {
+    pub fn new(
+        found: TreeEntry,
+        root: &str,
+        names: &[String],
+        form: ListingFormat,
+    ) -> Result<Self> {
         let dir = found.vfs().listings().opendir(found.attr.number)?;
-        let node = (form == Form::Page).then(|| page::node_at(found.vfs(), names)).flatten();
+        let node =
+            (form == ListingFormat::Page).then(|| page::node_at(found.vfs(), names)).flatten();
         // Chunks are listed in the order of the grid.
         let sorts = node.as_ref().is_some_and(|node| node.kind() == NodeKind::Group);
         let head = match form {
-            Form::Json => "[".to_owned(),
-            Form::Links => page::head(root, names, None),
-            Form::Page => page::head(root, names, Some((found.vfs(), node))),
+            ListingFormat::Json => "[".to_owned(),
+            ListingFormat::Links => page::head(root, names, None),
+            ListingFormat::Page => page::head(root, names, Some((found.vfs(), node))),
         };
         let entries = ListedNames::new(dir, sorts);
         let path = names.join("/");
@@ -93,8 +99,8 @@ impl Listing {
 
     fn entry(&self, name: &str, attr: &Attr) -> String {
         match self.form {
-            Form::Links | Form::Page => page::entry(name, attr),
-            Form::Json => {
+            ListingFormat::Links | ListingFormat::Page => page::entry(name, attr),
+            ListingFormat::Json => {
                 let comma = if self.is_begun { ",\n" } else { "\n" };
                 let kind = if attr.is_dir() { "directory" } else { "file" };
                 let time = httpdate::fmt_http_date(at_least_epoch(attr.modified));
@@ -116,8 +122,10 @@ impl Listing {
         let places = omissions.into_iter().take(MOST_NOT_SEEN);
         let places = places.map(|(name, omission)| (name, omission.why));
         match self.form {
-            Form::Links | Form::Page => page::not_seen(&places.collect::<Vec<_>>()),
-            Form::Json => {
+            ListingFormat::Links | ListingFormat::Page => {
+                page::not_seen(&places.collect::<Vec<_>>())
+            }
+            ListingFormat::Json => {
                 let mut is_begun = self.is_begun;
                 let time = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH);
                 let entry = |(name, why): (String, String)| {
@@ -145,8 +153,8 @@ impl Produce for Listing {
                 self.is_complete = true;
                 text.push_str(&self.not_seen());
                 text.push_str(match self.form {
-                    Form::Json => "\n]\n",
-                    Form::Links | Form::Page => page::END,
+                    ListingFormat::Json => "\n]\n",
+                    ListingFormat::Links | ListingFormat::Page => page::END,
                 });
                 break;
             };
@@ -182,16 +190,16 @@ mod tests {
     #[test]
     fn a_listing_is_json_for_clients_that_ask_for_it() {
         for (accept, form) in [
-            (None, Form::Links),
-            (Some("*/*"), Form::Links),
-            (Some("text/html,application/xhtml+xml,*/*;q=0.8"), Form::Page),
-            (Some("application/json"), Form::Json),
-            (Some("application/json, text/plain, */*"), Form::Json),
-            (Some("text/html, application/json;q=0.5"), Form::Page),
-            (Some("text/html;q=0.1, application/json"), Form::Json),
-            (Some("application/json;q=0"), Form::Links),
+            (None, ListingFormat::Links),
+            (Some("*/*"), ListingFormat::Links),
+            (Some("text/html,application/xhtml+xml,*/*;q=0.8"), ListingFormat::Page),
+            (Some("application/json"), ListingFormat::Json),
+            (Some("application/json, text/plain, */*"), ListingFormat::Json),
+            (Some("text/html, application/json;q=0.5"), ListingFormat::Page),
+            (Some("text/html;q=0.1, application/json"), ListingFormat::Json),
+            (Some("application/json;q=0"), ListingFormat::Links),
         ] {
-            assert_eq!(Form::of(accept), form, "{accept:?}");
+            assert_eq!(ListingFormat::of(accept), form, "{accept:?}");
         }
     }
 }

@@ -26,4 +26,4 @@ mod request;
 mod server;
 mod tree;
 
-pub use server::{Bound, Options, Stopper};
+pub use server::{Bound, ServeOptions, Stopper};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::vfs::{DirHandle, Listed, Listings};
+use crate::vfs::{DirHandle, DirectoryName, Listings};
 
 /// The most names to sort. A longer listing is sent in the order in which the store lists it.
 const MAX_SORTED: usize = 20_000;
@@ -15,7 +15,7 @@ pub struct ListedNames {
     dir: Arc<DirHandle>,
     position: usize,
     /// The next names that were read.
-    ahead: VecDeque<Arc<Listed>>,
+    ahead: VecDeque<Arc<DirectoryName>>,
     /// Whether to sort before the first name.
     sorts: bool,
 }
@@ -32,7 +32,7 @@ impl ListedNames {
     }
 
     /// Returns the next name; `None` at the end.
-    pub fn next(&mut self, listings: &Listings) -> Result<Option<Arc<Listed>>> {
+    pub fn next(&mut self, listings: &Listings) -> Result<Option<Arc<DirectoryName>>> {
         if self.sorts {
             self.sorts = false;
             // An error is returned again after the names before it.
@@ -42,7 +42,7 @@ impl ListedNames {
                 self.ahead.push_back(listed);
             }
             if self.ahead.len() < MAX_SORTED {
-                let order = |one: &Arc<Listed>, other: &Arc<Listed>| {
+                let order = |one: &Arc<DirectoryName>, other: &Arc<DirectoryName>| {
                     let directories_first = other.is_dir.cmp(&one.is_dir);
                     directories_first.then_with(|| compare(&one.name, &other.name))
                 };
@@ -55,7 +55,7 @@ impl ListedNames {
         }
     }
 
-    fn read(&mut self, listings: &Listings) -> Result<Option<Arc<Listed>>> {
+    fn read(&mut self, listings: &Listings) -> Result<Option<Arc<DirectoryName>>> {
         let listed = listings.readdir(&self.dir, self.position)?;
         if listed.is_some() {
             self.position = self.position.saturating_add(1);
@@ -66,7 +66,7 @@ impl ListedNames {
 
 /// A part of a name. Numbers are compared by their value.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part<'n> {
+enum NamePart<'n> {
     /// The number of digits without leading zeros, and the digits.
     Number(usize, &'n str),
     Text(&'n str),
@@ -77,7 +77,7 @@ fn compare(one: &str, other: &str) -> Ordering {
     parts(one).cmp(parts(other)).then_with(|| one.cmp(other))
 }
 
-fn parts(name: &str) -> impl Iterator<Item = Part<'_>> {
+fn parts(name: &str) -> impl Iterator<Item = NamePart<'_>> {
     let mut rest = name;
     std::iter::from_fn(move || {
         let is_number = rest.chars().next()?.is_ascii_digit();
@@ -85,7 +85,7 @@ fn parts(name: &str) -> impl Iterator<Item = Part<'_>> {
         let (part, after) = rest.split_at(end.unwrap_or(rest.len()));
         rest = after;
         let digits = part.trim_start_matches('0');
-        Some(if is_number { Part::Number(digits.len(), digits) } else { Part::Text(part) })
+        Some(if is_number { NamePart::Number(digits.len(), digits) } else { NamePart::Text(part) })
     })
 }
 

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use crate::error::{Error, Kind};
 use crate::hierarchy::Node;
 use crate::vfs::Vfs;
-use crate::view::{FORMATS, Format, GetChunk, Source};
+use crate::view::{FORMATS, Format, GetChunk, ViewSource};
 
 /// The most nodes below a group whose metadata files are read for a page.
 const MAX_NODES: usize = 256;
@@ -44,7 +44,7 @@ fn has(vfs: &Vfs, node: &Node, format: &Format) -> Option<bool> {
         Err(Error::new(Kind::Busy, "its chunks are not read for a page"))
     };
     let most = if vfs.is_remote() { MAX_REMOTE_NODES } else { MAX_NODES };
-    let source = Source::new(vfs.hierarchy(), node.path(), get).ok()?.of_at_most(most);
+    let source = ViewSource::new(vfs.hierarchy(), node.path(), get).ok()?.of_at_most(most);
     match format.view(&source) {
         Ok(_) => Some(true),
         Err(error) if error.kind() == Kind::Unsupported && !needs_chunks.get() => Some(false),

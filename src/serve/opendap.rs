@@ -5,14 +5,14 @@ use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::body::{self, BLOCK, Blocks, LARGE, Produce};
+use super::body::{self, BLOCK, BlockMemory, LARGE, Produce};
 use super::paths;
 use super::reply::{self, Body, Reply, Sentence, TEXT};
-use crate::dap::{self, Answer, Code, DapError};
+use crate::dap::{self, DapAnswer, DapCode, DapError};
 use crate::error::{Kind, Result};
 use crate::metadata::NodePath;
 use crate::vfs::{ChunkReader, Vfs};
-use crate::view::{ROOT_NAME, Source};
+use crate::view::{ROOT_NAME, ViewSource};
 
 /// The first name of the paths of data sets.
 const FIRST: &str = "dap";
@@ -28,27 +28,27 @@ const ERROR: &str = "dods_error";
 
 /// A request for a data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct DataSetRequest {
     path: NodePath,
-    kind: dap::Kind,
+    kind: dap::AnswerKind,
     /// The query.
     constraint: String,
 }
 
 /// An answer, up to its first bytes.
 #[derive(Debug)]
-pub struct Prepared {
-    answer: Result<Answer, DapError>,
+pub struct PreparedAnswer {
+    answer: Result<DapAnswer, DapError>,
     chunks: ChunkReader,
 }
 
-impl Asked {
+impl DataSetRequest {
     /// Returns the request with this path below the root, whose last name has an extension of DAP2;
     /// `None` if it is none.
     pub fn new(names: &[String], query: &str) -> Option<Self> {
         let (last, above) = names.split_last()?;
         let (stem, extension) = last.rsplit_once('.')?;
-        let kind = dap::Kind::of_extension(extension)?;
+        let kind = dap::AnswerKind::of_extension(extension)?;
         let path = path_of(above.iter().map(String::as_str).chain([stem]))?;
         let constraint = query.to_owned();
         Some(Self { path, kind, constraint })
@@ -57,19 +57,19 @@ impl Asked {
     /// Returns the request of a person who follows the URL of a data set; `None` if it is none.
     pub fn without_extension(names: &[String]) -> Option<Self> {
         let path = path_of(names.iter().map(String::as_str))?;
-        Some(Self { path, kind: dap::Kind::Help, constraint: String::new() })
+        Some(Self { path, kind: dap::AnswerKind::Help, constraint: String::new() })
     }
 
     /// Makes the first bytes of the answer. Waits for the store.
-    pub fn prepare(&self, vfs: &Vfs) -> Prepared {
+    pub fn prepare(&self, vfs: &Vfs) -> PreparedAnswer {
         let chunks = vfs.chunks();
         let answer = self.answer(vfs, &chunks);
-        Prepared { answer, chunks }
+        PreparedAnswer { answer, chunks }
     }
 
-    fn answer(&self, vfs: &Vfs, chunks: &ChunkReader) -> Result<Answer, DapError> {
+    fn answer(&self, vfs: &Vfs, chunks: &ChunkReader) -> Result<DapAnswer, DapError> {
         let get = &|elements: &_, coords: &_, range: &_| chunks.get(elements, coords, range);
-        let source = |path: &NodePath| Source::new(vfs.hierarchy(), path, get);
+        let source = |path: &NodePath| ViewSource::new(vfs.hierarchy(), path, get);
         let source = source(&self.path).or_else(|error| match self.path.name() {
             // The files of the root have this name, too.
             Some(ROOT_NAME) => source(&self.path.parent().unwrap_or_else(NodePath::root)),
@@ -78,7 +78,7 @@ impl Asked {
         let source = source.map_err(|error| match error.kind() {
             Kind::NotFound => {
                 let why = format!("there is no array or group {}", self.path);
-                DapError::new(Code::NoSuchFile, why)
+                DapError::new(DapCode::NoSuchFile, why)
             }
             _ => error.into(),
         })?;
@@ -101,9 +101,9 @@ fn path_of<'n>(names: impl Iterator<Item = &'n str>) -> Option<NodePath> {
     (*first == FIRST).then(|| NodePath::parse(&names.join("/")).ok()).flatten()
 }
 
-impl Prepared {
+impl PreparedAnswer {
     /// Returns the reply, whose body is made while the client takes it.
-    pub fn reply(self, blocks: Blocks) -> Reply {
+    pub fn reply(self, blocks: BlockMemory) -> Reply {
         let Self { answer, chunks } = self;
         let mut reply = match answer {
             Ok(answer) => {
@@ -141,12 +141,12 @@ pub fn translate(reply: &mut Reply, path: &str) {
     let Some(Sentence(why)) = reply.extensions().get().filter(|_| is_of_client) else { return };
     let error = match reply.status() {
         StatusCode::NOT_FOUND => DapError::new(
-            Code::NoSuchFile,
+            DapCode::NoSuchFile,
             "there is no such data set; the URL of a group or array has dap/ before its path, as \
              in http://127.0.0.1:8600/TOKEN/dap/NODE",
         ),
         StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => {
-            DapError::new(Code::NotPermitted, why.as_str())
+            DapError::new(DapCode::NotPermitted, why.as_str())
         }
         _ => return,
     };
@@ -167,13 +167,13 @@ fn with_description(
 
 /// An answer on its way to the client.
 struct Transfer {
-    answer: Answer,
+    answer: DapAnswer,
     chunks: ChunkReader,
     /// The bytes that are made, and not sent yet.
     made: Bytes,
     /// Their place in memory, if they are more than a block.
     place: Option<OwnedSemaphorePermit>,
-    of: Blocks,
+    of: BlockMemory,
 }
 
 impl Produce for Transfer {
@@ -187,7 +187,7 @@ impl Produce for Transfer {
 }
 
 impl Transfer {
-    fn new(answer: Answer, chunks: ChunkReader, of: Blocks) -> Self {
+    fn new(answer: DapAnswer, chunks: ChunkReader, of: BlockMemory) -> Self {
         Self { answer, chunks, made: Bytes::new(), place: None, of }
     }
 
@@ -217,19 +217,19 @@ mod tests {
         assert_eq!(url_from_page(&[]), "dap");
     }
 
-    fn asked(path: &str) -> Option<(String, dap::Kind)> {
+    fn asked(path: &str) -> Option<(String, dap::AnswerKind)> {
         let names: Vec<String> = path.split('/').map(str::to_owned).collect();
-        Asked::new(&names, "").map(|asked| (asked.path.as_str().to_owned(), asked.kind))
+        DataSetRequest::new(&names, "").map(|asked| (asked.path.as_str().to_owned(), asked.kind))
     }
 
     #[test]
     fn the_path_of_a_data_set_ends_with_an_extension() {
         for (path, node, kind) in [
-            ("dap.dds", "", dap::Kind::Dds),
-            ("dap/.das", "", dap::Kind::Das),
-            ("dap/t2m.dods", "t2m", dap::Kind::Dods),
-            ("dap/a/b.nc.ascii", "a/b.nc", dap::Kind::Ascii),
-            ("dap/a/.ver", "a", dap::Kind::Ver),
+            ("dap.dds", "", dap::AnswerKind::Dds),
+            ("dap/.das", "", dap::AnswerKind::Das),
+            ("dap/t2m.dods", "t2m", dap::AnswerKind::Dods),
+            ("dap/a/b.nc.ascii", "a/b.nc", dap::AnswerKind::Ascii),
+            ("dap/a/.ver", "a", dap::AnswerKind::Ver),
         ] {
             assert_eq!(asked(path), Some((node.to_owned(), kind)), "{path}");
         }

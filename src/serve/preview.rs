@@ -5,17 +5,18 @@ use bytes::Bytes;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::picture::Heat;
-use crate::raster::{self, Limits};
+use crate::raster::{self, PictureLimits};
 use crate::vfs::Vfs;
-use crate::view::{GetChunk, Source};
+use crate::view::{GetChunk, ViewSource};
 
 /// The limits of a picture. It decodes few chunks, since a page may have many pictures.
-const LIMITS: Limits = Limits { columns: 384, rows: 288, height_of_row: 1, len: 48 << 20 };
+const LIMITS: PictureLimits =
+    PictureLimits { columns: 384, rows: 288, height_of_row: 1, len: 48 << 20 };
 
 /// Whether the node can be drawn, by its metadata.
 pub fn is_possible(vfs: &Vfs, path: &NodePath) -> bool {
     let get: &GetChunk<'_> = &|_, _, _| Ok(None);
-    Source::new(vfs.hierarchy(), path, get).is_ok_and(|source| raster::is_possible(&source))
+    ViewSource::new(vfs.hierarchy(), path, get).is_ok_and(|source| raster::is_possible(&source))
 }
 
 /// Draws the middle of the node at `names`, in the colours of `zarrfs info --plot`.
@@ -26,7 +27,7 @@ pub fn png(vfs: &Vfs, names: &[String]) -> Result<Bytes> {
     }
     let chunks = vfs.chunks();
     let get = &|elements: &_, coords: &_, range: &_| chunks.get(elements, coords, range);
-    let raster = raster::of(&Source::new(vfs.hierarchy(), &path, get)?, None, &LIMITS)?;
+    let raster = raster::of(&ViewSource::new(vfs.hierarchy(), &path, get)?, None, &LIMITS)?;
     let size = |cells: u64| u32::try_from(cells).unwrap_or(u32::MAX);
     let heat = Heat::in_true_colors(&raster.values);
     let pixel = |value: &f64| {

@@ -7,16 +7,16 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use tokio::task::spawn_blocking;
 
-use super::body::{self, Blocks};
-use super::client::Client;
-use super::file::Answer;
-use super::listing::{Form, Listing};
+use super::body::{self, BlockMemory};
+use super::client::ClientConnection;
+use super::file::FileAnswer;
+use super::listing::{Listing, ListingFormat};
 use super::opendap;
 use super::paths::{self, Path};
 use super::preview;
 use super::reply::{self, Body, Reply, TEXT};
-use super::server::Options;
-use super::tree::Found;
+use super::server::ServeOptions;
+use super::tree::TreeEntry;
 use crate::error::{Error, Kind, Result};
 use crate::vfs::{CONTROL, Vfs};
 
@@ -46,11 +46,11 @@ pub struct Context {
     /// The tree.
     pub vfs: Arc<Vfs>,
     /// The options.
-    pub options: Options,
+    pub options: ServeOptions,
     /// The address that the server listens on.
     pub address: SocketAddr,
     /// The memory for bodies.
-    pub blocks: Blocks,
+    pub blocks: BlockMemory,
 }
 
 impl Context {
@@ -58,7 +58,7 @@ impl Context {
     pub async fn answer(
         self: Arc<Self>,
         request: Request<hyper::body::Incoming>,
-        client: Arc<Client>,
+        client: Arc<ClientConnection>,
     ) -> Reply {
         let _work = client.work();
         let blocks = self.blocks.of(&client);
@@ -162,7 +162,7 @@ impl Context {
         (path, query): (Path, String),
         headers: HeaderMap,
         is_head: bool,
-        blocks: Blocks,
+        blocks: BlockMemory,
     ) -> Reply {
         let context = Arc::clone(&self);
         let prepare = move || {
@@ -175,10 +175,10 @@ impl Context {
         });
         match prepared {
             Err(error) => reply::error(&error),
-            Ok(Prepared::Reply(reply)) => reply,
-            Ok(Prepared::DataSet(prepared)) => prepared.reply(blocks),
-            Ok(Prepared::File(answer, kind)) => answer.reply(kind, is_head, blocks),
-            Ok(Prepared::Listing(listing, form)) => {
+            Ok(PreparedReply::Reply(reply)) => reply,
+            Ok(PreparedReply::DataSet(prepared)) => prepared.reply(blocks),
+            Ok(PreparedReply::File(answer, kind)) => answer.reply(kind, is_head, blocks),
+            Ok(PreparedReply::Listing(listing, form)) => {
                 let body = body::of(*listing, blocks);
                 let mut reply = reply::of(StatusCode::OK, form.kind(), body);
                 let headers = reply.headers_mut();
@@ -197,35 +197,35 @@ impl Context {
         query: &str,
         headers: &HeaderMap,
         is_head: bool,
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedReply> {
         // A group with the name `dap` has no files with such extensions.
-        if let Some(asked) = opendap::Asked::new(&path.names, query) {
-            return Ok(Prepared::DataSet(Box::new(asked.prepare(&self.vfs))));
+        if let Some(asked) = opendap::DataSetRequest::new(&path.names, query) {
+            return Ok(PreparedReply::DataSet(Box::new(asked.prepare(&self.vfs))));
         }
-        let found = match Found::new(&self.vfs, &path.names) {
+        let found = match TreeEntry::new(&self.vfs, &path.names) {
             Err(error) if error.kind() == Kind::NotFound => {
-                let asked = opendap::Asked::without_extension(&path.names).ok_or(error)?;
-                return Ok(Prepared::DataSet(Box::new(asked.prepare(&self.vfs))));
+                let asked = opendap::DataSetRequest::without_extension(&path.names).ok_or(error)?;
+                return Ok(PreparedReply::DataSet(Box::new(asked.prepare(&self.vfs))));
             }
             found => found?,
         };
         if !found.attr.is_dir() {
             let kind = kind_of(&path.names);
-            let answer = Answer::prepare(found.open()?, headers, is_head)?;
-            return Ok(Prepared::File(Box::new(answer), kind));
+            let answer = FileAnswer::prepare(found.open()?, headers, is_head)?;
+            return Ok(PreparedReply::File(Box::new(answer), kind));
         }
         if query == "preview" {
             let png = preview::png(&self.vfs, &path.names)?;
             let reply = reply::of(StatusCode::OK, "image/png", reply::bytes(png));
-            return Ok(Prepared::Reply(reply));
+            return Ok(PreparedReply::Reply(reply));
         }
         if !path.is_closed {
-            return Ok(Prepared::Reply(self.with_slash(&path.names)));
+            return Ok(PreparedReply::Reply(self.with_slash(&path.names)));
         }
         let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-        let form = Form::of(accept);
+        let form = ListingFormat::of(accept);
         let listing = Listing::new(found, &self.options.title, &path.names, form)?;
-        Ok(Prepared::Listing(Box::new(listing), form))
+        Ok(PreparedReply::Listing(Box::new(listing), form))
     }
 
     /// Returns a redirection to the URL of a directory with a slash, which relative links need.
@@ -241,11 +241,11 @@ impl Context {
     }
 }
 
-enum Prepared {
+enum PreparedReply {
     Reply(Reply),
-    DataSet(Box<opendap::Prepared>),
-    File(Box<Answer>, &'static str),
-    Listing(Box<Listing>, Form),
+    DataSet(Box<opendap::PreparedAnswer>),
+    File(Box<FileAnswer>, &'static str),
+    Listing(Box<Listing>, ListingFormat),
 }
 
 /// Answers the question of a browser what programs of other origins may do.

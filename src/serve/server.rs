@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 
-use super::body::Blocks;
-use super::client::{Clients, Place, Watched};
+use super::body::BlockMemory;
+use super::client::{Clients, ConnectionSlot, Watched};
 use super::request::Context;
 use crate::pool::Pool;
 use crate::vfs::Vfs;
@@ -40,7 +40,7 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// How to serve.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ServeOptions {
     /// The name of the root, on pages.
     pub title: String,
     /// The first name in each path, which only the user knows.
@@ -99,7 +99,7 @@ impl Bound {
     }
 
     /// Serves `vfs` until the server is stopped.
-    pub fn run(self, vfs: Arc<Vfs>, options: Options) -> io::Result<()> {
+    pub fn run(self, vfs: Arc<Vfs>, options: ServeOptions) -> io::Result<()> {
         let pool = Arc::new(Pool::new(options.workers, options.ahead)?);
         vfs.use_pool(Arc::clone(&pool));
         let runtime = Builder::new_multi_thread()
@@ -111,7 +111,7 @@ impl Bound {
             .enable_time()
             .build()?;
         let tree = Arc::clone(&vfs);
-        let blocks = Blocks::new(options.workers);
+        let blocks = BlockMemory::new(options.workers);
         let context = Arc::new(Context { vfs, address: self.address, options, blocks });
         let ended = runtime.block_on(accept(self.listener, self.stopped, context));
         tree.stop_waiting();
@@ -172,7 +172,7 @@ async fn tick(tree: Arc<Vfs>) {
 /// Answers the requests of a connection.
 async fn serve(
     stream: tokio::net::TcpStream,
-    place: Place,
+    place: ConnectionSlot,
     context: Arc<Context>,
     mut stopped: watch::Receiver<bool>,
 ) {

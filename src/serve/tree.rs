@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::vfs::{Access, Attr, FileVersion, ROOT, Vfs};
 
 /// A file or directory that was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct TreeEntry {
     vfs: Arc<Vfs>,
     /// The inodes on the way, each with a reference.
     numbers: Vec<u64>,
@@ -19,7 +19,7 @@ pub struct Found {
     pub attr: Attr,
 }
 
-impl Found {
+impl TreeEntry {
     /// Finds the file with these names.
     pub fn new(vfs: &Arc<Vfs>, names: &[String]) -> Result<Self> {
         let attr = vfs.getattr(ROOT)?;
@@ -49,7 +49,7 @@ impl Found {
     }
 }
 
-impl Drop for Found {
+impl Drop for TreeEntry {
     fn drop(&mut self) {
         for number in &self.numbers {
             self.vfs.forget(*number, 1);
@@ -60,7 +60,7 @@ impl Drop for Found {
 /// An open file.
 #[derive(Debug)]
 pub struct Open {
-    found: Found,
+    found: TreeEntry,
     handle: u64,
 }
 

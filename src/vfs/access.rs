@@ -9,7 +9,7 @@ use crate::store::Ownership;
 
 /// An open file.
 #[derive(Debug, Clone)]
-pub struct Opened {
+pub struct OpenedFile {
     /// The handle number.
     pub handle: u64,
     /// How the kernel may use its pages of the file.
@@ -74,20 +74,20 @@ pub enum Pages {
 }
 
 /// A file whose bytes are ready for an open.
-pub(in crate::vfs) struct Prepared {
+pub(in crate::vfs) struct PreparedFile {
     pub pages: Pages,
     pub backing: Option<Arc<Backing>>,
     /// The drop epoch, if the kernel drops its pages.
     pub drops: Option<u64>,
 }
 
-impl From<Pages> for Prepared {
+impl From<Pages> for PreparedFile {
     fn from(pages: Pages) -> Self {
         Self { pages, backing: None, drops: None }
     }
 }
 
-impl From<Arc<Backing>> for Prepared {
+impl From<Arc<Backing>> for PreparedFile {
     fn from(backing: Arc<Backing>) -> Self {
         Self { pages: Pages::Drop, backing: Some(backing), drops: None }
     }

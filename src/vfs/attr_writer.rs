@@ -12,13 +12,13 @@ use super::contents::Contents;
 use super::contents::store::StoreReason;
 use super::core::Core;
 use super::names::Names;
-use super::names::file::{Content, Write};
+use super::names::file::{BytesAt, Write};
 use super::names::inode::Inode;
 use super::names::overlay::Shown;
 use super::names::place::{Place, check_writable};
 use super::opening::handles::Handles;
-use crate::error::{At, Error, Result};
-use crate::store::{FileChanges, FileUse, OpenFile, PRIVILEGES, Part};
+use crate::error::{Error, Result, WithSubject};
+use crate::store::{Extent, FileChanges, FileUse, OpenFile, PRIVILEGES};
 
 /// Changes the attributes of files.
 pub struct AttrWriter {
@@ -88,7 +88,7 @@ impl AttrWriter {
     /// Returns the first offset from `offset` on that is of this part of an ordinary file of the
     /// store; fails with `ENXIO` if there is none (lseek(2)). `None` for other files, for files
     /// that zarrfs may not read, and while bytes of a mapping may not have arrived.
-    pub fn find(&self, number: u64, part: Part, offset: u64) -> Result<Option<u64>> {
+    pub fn find(&self, number: u64, part: Extent, offset: u64) -> Result<Option<u64>> {
         let inode = self.names.inode(number)?;
         let mut file = inode.file().lock();
         if file.writers > file.passthrough.writers {
@@ -146,13 +146,13 @@ impl AttrWriter {
         let place = inode.place();
         let mut locked = inode.file().lock();
         let file = &mut *locked;
-        if let (Content::Unstored(unstored) | Content::Detached(unstored), Some(created)) =
+        if let (BytesAt::Unstored(unstored) | BytesAt::Detached(unstored), Some(created)) =
             (&mut file.content, &mut file.created)
         {
             created.change(unstored, changes);
             return Ok(());
         }
-        if let Content::Open(open) = &file.content {
+        if let BytesAt::Open(open) = &file.content {
             return open.change(changes);
         }
         drop(locked);

@@ -8,18 +8,18 @@ use std::time::{Instant, SystemTime};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::journal::Journal;
-use super::options::{Form, Options};
+use super::options::{Presentation, VfsOptions};
 use super::refused::RefusedFiles;
 use crate::array::{Array, Coords};
 use crate::budget::Budget;
 use crate::cache::ChunkCache;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::{Content as NodeContent, Hierarchy};
 use crate::metadata::NodePath;
 use crate::metadata::model::Levels;
 use crate::pool::Pool;
 use crate::store::Stat;
-use crate::view::{Elements, View};
+use crate::view::{ElementRange, View};
 use crate::waiting;
 
 /// How often to retry finding a file whose name is being taken by others.
@@ -57,7 +57,7 @@ pub(in crate::vfs) type Invalidate = Box<dyn Fn(Outdated) + Send + Sync>;
 pub(in crate::vfs) struct Core {
     pub hierarchy: Hierarchy,
     pub cache: Arc<ChunkCache>,
-    pub options: Options,
+    pub options: VfsOptions,
     /// The memory of the mount.
     pub budget: Arc<Budget>,
     /// Protects the names. A thread that creates, moves or removes nodes holds it exclusively, one
@@ -102,9 +102,9 @@ impl Core {
     }
 
     /// Returns the form of the files of the node at `path`.
-    pub fn form_of(&self, path: &NodePath) -> Form {
+    pub fn form_of(&self, path: &NodePath) -> Presentation {
         match self.options.form {
-            Form::Zarr3 if self.hierarchy.forms.is_zarr2(path) => Form::Zarr2,
+            Presentation::Zarr3 if self.hierarchy.forms.is_zarr2(path) => Presentation::Zarr2,
             form => form,
         }
     }
@@ -146,7 +146,7 @@ impl Core {
     /// Returns the current array of a part of a view that was generated after `moves` nodes had
     /// moved. [`Kind::Stale`] if it is not the same array with the same elements: an array that has
     /// gone has no chunks, and must not read as the fill value.
-    pub fn array_of(&self, elements: &Elements, moves: u64) -> Result<Arc<Array>> {
+    pub fn array_of(&self, elements: &ElementRange, moves: u64) -> Result<Arc<Array>> {
         if !self.hierarchy.has_moved_since(&elements.path, moves) {
             match self.array(&elements.path) {
                 Ok(current) if current.has_elements_of(&elements.array) => return Ok(current),

@@ -5,25 +5,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::access::{Access, Opened};
+use super::access::{Access, OpenedFile};
 use super::authors::{HandleUse, Processes};
 use super::contents::store::StoreReason;
 use super::names::attr::Attr;
-use super::names::file::{Content, Write, slice};
+use super::names::file::{BytesAt, Write, slice};
 use super::names::inode::Inode;
 use super::names::place::Place;
-use super::opening::handles::{Handle, Source};
+use super::opening::handles::{Handle, HandleSource};
 use super::opening::passthrough::Passthrough;
 use super::reader::ChunkReader;
 use super::reader::open_view::OpenView;
 use super::view_writers::ViewWriters;
 use super::{ATTEMPTS, Vfs};
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::store::Ownership;
 
 impl Vfs {
     /// Opens a file. All writers share its bytes.
-    pub fn open(&self, number: u64, access: Access) -> Result<Opened> {
+    pub fn open(&self, number: u64, access: Access) -> Result<OpenedFile> {
         let known = self.names.inode(number)?;
         let mut attempts = 1;
         loop {
@@ -59,7 +59,7 @@ impl Vfs {
         known: &Arc<Inode>,
         access: Access,
         is_last: bool,
-    ) -> Option<Result<Opened>> {
+    ) -> Option<Result<OpenedFile>> {
         if access != Access::Read || is_last {
             let open = |_shared| self.opener.open_inode(known, access);
             return Some(self.core.shared().and_then(open));
@@ -86,7 +86,7 @@ impl Vfs {
         owner: Ownership,
         access: Access,
         exclusive: bool,
-    ) -> Result<(Attr, Opened)> {
+    ) -> Result<(Attr, OpenedFile)> {
         self.give_way_to_file(parent, name)?;
         let create = || {
             let _shared = self.core.shared()?;
@@ -165,10 +165,10 @@ impl Vfs {
         let Some(place) = handle.inode.place() else { return };
         let file = handle.inode.file().lock();
         let pages = match (&handle.source, &file.passthrough.backing) {
-            (Source::Backing(_), Some((seen, _))) => seen.map(|(version, _)| version),
+            (HandleSource::Backing(_), Some((seen, _))) => seen.map(|(version, _)| version),
             _ => file.seen,
         };
-        let is_unstored = matches!(file.content, Content::Unstored(_));
+        let is_unstored = matches!(file.content, BytesAt::Unstored(_));
         drop(file);
         match place {
             Place::Chunk(path, coords) if !is_unstored => {
@@ -194,8 +194,8 @@ impl Vfs {
     pub fn generated_len(&self, handle: u64) -> Result<Option<u64>> {
         let handle = self.opener.handles.get(handle)?;
         Ok(match &handle.source {
-            Source::Made(made) => u64::try_from(made.len()).ok(),
-            Source::File(_) | Source::View(_) | Source::Backing(_) => None,
+            HandleSource::Made(made) => u64::try_from(made.len()).ok(),
+            HandleSource::File(_) | HandleSource::View(_) | HandleSource::Backing(_) => None,
         })
     }
 
@@ -203,7 +203,7 @@ impl Vfs {
     pub fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Bytes> {
         let handle = self.opener.handles.get(handle)?;
         let read = match &handle.source {
-            Source::File(drops) => {
+            HandleSource::File(drops) => {
                 if let Some(opener) = *drops {
                     handle.inode.file().lock().note_dropped(opener);
                 }
@@ -211,15 +211,15 @@ impl Vfs {
                 self.note_reads(&handle);
                 read
             }
-            Source::Made(made) => Ok(slice(made, offset, len)),
-            Source::View(view) => {
+            HandleSource::Made(made) => Ok(slice(made, offset, len)),
+            HandleSource::View(view) => {
                 self.names.views.note_pages(view);
                 self.reader.read_view(view, offset, len).at(handle.shown())
             }
-            Source::Backing(_) if handle.may_write() => {
+            HandleSource::Backing(_) if handle.may_write() => {
                 self.contents.files.read_content(&handle.inode, offset, len)
             }
-            Source::Backing(backing) => Ok(backing.read(offset, len)?),
+            HandleSource::Backing(backing) => Ok(backing.read(offset, len)?),
         };
         read.inspect(|bytes| add_len(&self.opener.reports.read_len, bytes))
     }
@@ -228,7 +228,7 @@ impl Vfs {
     pub fn try_read(&self, handle: u64, offset: u64, len: usize) -> Option<Bytes> {
         let handle = self.opener.handles.get(handle).ok()?;
         let read = match &handle.source {
-            Source::File(drops) => {
+            HandleSource::File(drops) => {
                 if let Some(opener) = *drops {
                     handle.inode.file().try_lock()?.note_dropped(opener);
                 }
@@ -238,12 +238,12 @@ impl Vfs {
                 }
                 read
             }
-            Source::Made(made) => Some(slice(made, offset, len)),
-            Source::View(view) => {
+            HandleSource::Made(made) => Some(slice(made, offset, len)),
+            HandleSource::View(view) => {
                 self.names.views.note_pages(view);
                 self.reader.try_read_view(view, offset, len)
             }
-            Source::Backing(_) => None,
+            HandleSource::Backing(_) => None,
         };
         read.inspect(|bytes| add_len(&self.opener.reports.read_len, bytes))
     }
@@ -377,7 +377,7 @@ impl Vfs {
                 })
             }
         };
-        if let Source::Backing(backing) = &handle.source
+        if let HandleSource::Backing(backing) = &handle.source
             && let Some(new) = backing.new_file().filter(|_| handle.inode.place().is_none())
         {
             // It has lost its name, but may be the value still.

@@ -49,21 +49,21 @@ use parking_lot::{Mutex, RwLock};
 use crate::budget::Budget;
 use crate::buffer;
 use crate::cache::{ChunkCache, Due};
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::Hierarchy;
 use crate::pool::Pool;
+use crate::store::{Capacity, FileUse};
 pub use crate::store::{
-    FileChanges, FileKind, NewNode, NewTime, Ownership, Part, Presence, Replace,
+    Extent, FileChanges, FileKind, NewNode, NewTime, Ownership, Presence, Replace,
 };
-use crate::store::{FileUse, Room};
 pub use crate::vfs::reader::ChunkReader;
 use crate::vfs::reader::Reader;
 pub use crate::vfs::reader::stored_versions::FileVersion;
 use crate::view::Format;
-pub use access::{Access, Caller, Opened, Pages};
+pub use access::{Access, Caller, OpenedFile, Pages};
 use attr_writer::AttrWriter;
 pub use authors::HandleUse;
-use changes::directories::Directories;
+use changes::directories::DirectoryChanges;
 use changes::new_files::NewFiles;
 use changes::renames::Renames;
 use contents::Contents;
@@ -77,15 +77,15 @@ use names::Names;
 pub use names::attr::Attr;
 pub use names::inode::ROOT;
 pub use names::listing::Listings;
-pub use names::open_directory::{DirHandle, Listed};
+pub use names::open_directory::{DirHandle, DirectoryName};
 pub use names::place::CONTROL;
 use names::views::{Views, is_view_name};
 use opening::Opener;
 use opening::passthrough::Passthrough;
-pub use opening::unstored::{Change, Unstored};
-pub use options::{Form, ListedViews, Options, PassthroughOptions, Writeback};
+pub use opening::unstored::{Unstored, UnstoredChange};
+pub use options::{ListedViews, PassthroughOptions, Presentation, VfsOptions, Writeback};
 use refused::RefusedFiles;
-use versions::Versions;
+use versions::OpenVersions;
 use xattrs::Xattrs;
 
 /// The most keys to keep for a later `fsync` before syncing them anyway.
@@ -103,11 +103,11 @@ pub struct Vfs {
     contents: Contents,
     opener: Arc<Opener>,
     new_files: NewFiles,
-    directories: Directories,
+    directories: DirectoryChanges,
     renames: Renames,
     attr_writer: AttrWriter,
     xattrs: Xattrs,
-    versions: Versions,
+    versions: OpenVersions,
 }
 
 impl fmt::Debug for Vfs {
@@ -118,7 +118,7 @@ impl fmt::Debug for Vfs {
 
 impl Vfs {
     /// Returns the tree of `hierarchy`.
-    pub fn new(hierarchy: Hierarchy, options: Options) -> Self {
+    pub fn new(hierarchy: Hierarchy, options: VfsOptions) -> Self {
         buffer::set_limit(usize::try_from(options.cache_len / 4).unwrap_or(usize::MAX));
         let budget = Budget::new(options.cache_len, options.dirty_limit);
         let backing_files =
@@ -148,11 +148,11 @@ impl Vfs {
         let opener = Arc::new(Opener::new(&contents, &listings, &reader, backing_files));
         Self {
             new_files: NewFiles::new(&contents, &opener),
-            directories: Directories::new(&contents, &listings, &opener.handles),
+            directories: DirectoryChanges::new(&contents, &listings, &opener.handles),
             renames: Renames::new(&contents),
             attr_writer: AttrWriter::new(&contents, &opener.handles),
             xattrs: Xattrs::new(&contents),
-            versions: Versions::new(&contents, &opener.handles),
+            versions: OpenVersions::new(&contents, &opener.handles),
             core,
             reader,
             names,
@@ -208,7 +208,7 @@ impl Vfs {
     }
 
     /// Returns what knows the versions of open files.
-    pub fn versions(&self) -> &Versions {
+    pub fn versions(&self) -> &OpenVersions {
         &self.versions
     }
 
@@ -265,7 +265,7 @@ impl Vfs {
     }
 
     /// Returns the capacity and the free space of the medium below the store.
-    pub fn room(&self) -> Result<Option<Room>> {
+    pub fn room(&self) -> Result<Option<Capacity>> {
         self.core.hierarchy.store().read().room()
     }
 
@@ -291,7 +291,7 @@ impl Vfs {
 
     /// Returns the attributes of a listed name and adds one to its lookup count; `None` if it is
     /// gone.
-    pub fn lookup_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
+    pub fn lookup_listed(&self, dir: &DirHandle, listed: &DirectoryName) -> Result<Option<Attr>> {
         self.opener.passthrough.renew_outdated(&listed.place);
         self.listings.lookup_listed(dir, listed)
     }

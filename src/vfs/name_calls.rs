@@ -11,10 +11,10 @@ use super::core::once;
 use super::names::attr::Attr;
 use super::names::place::{DOCUMENT, Place, below_shown, check_writable};
 use super::names::zarr2::is_name_of_zarr2;
-use super::options::Form;
+use super::options::Presentation;
 use crate::cache::Due;
-use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::Wanted;
+use crate::error::{Error, Kind, Result, WithSubject};
+use crate::hierarchy::TextPurpose;
 use crate::store::{NewNode, Ownership, Replace};
 
 /// The bits of a mode with which an owner can make files in a directory: write and search.
@@ -64,7 +64,8 @@ impl Vfs {
 
     /// Like [`Self::give_way_to_zarr2`], for a program that opens a file of this name.
     pub(super) fn give_way_to_file(&self, parent: u64, name: &str) -> Result<()> {
-        let is_of_other_form = self.core.options.form == Form::Zarr3 && is_name_of_zarr2(name);
+        let is_of_other_form =
+            self.core.options.form == Presentation::Zarr3 && is_name_of_zarr2(name);
         if !is_of_other_form || !self.core.hierarchy.store().is_writable() {
             return Ok(());
         }
@@ -215,7 +216,7 @@ impl Vfs {
         }
         self.names.look_again(place, Instant::now())?;
         // What cannot be shown can be removed.
-        let Ok(now) = self.names.zarr2.shown_at(place, Wanted::Text) else { return Ok(()) };
+        let Ok(now) = self.names.zarr2.shown_at(place, TextPurpose::Text) else { return Ok(()) };
         self.names.seen_texts.check_known(place, &program, &now)
     }
 

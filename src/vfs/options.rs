@@ -8,7 +8,7 @@ use crate::view::{FORMATS, Format};
 
 /// The form of the mounted tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
+pub enum Presentation {
     /// A hierarchy of Zarr 3.
     #[default]
     Zarr3,
@@ -18,7 +18,7 @@ pub enum Form {
     View(&'static Format),
 }
 
-impl Form {
+impl Presentation {
     /// Returns its name as a value of `--as`.
     pub fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ pub enum Writeback {
 
 /// The options of a mount.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct VfsOptions {
     /// The limit of the chunk cache, in bytes.
     pub cache_len: u64,
     /// Whether the kernel keeps pages, so that views need not be cached here.
@@ -63,7 +63,7 @@ pub struct Options {
     /// How long scratch files and pending chunks may stay unstored.
     pub writeback_delay: Duration,
     /// The form of the tree.
-    pub form: Form,
+    pub form: Presentation,
     /// The mounted hierarchy as the user typed it, for reports.
     pub source: String,
     /// Which views are listed.
@@ -74,7 +74,7 @@ pub struct Options {
     pub descriptors: usize,
 }
 
-impl Default for Options {
+impl Default for VfsOptions {
     fn default() -> Self {
         Self {
             cache_len: 256 << 20,
@@ -85,7 +85,7 @@ impl Default for Options {
             fill_chunks: FillChunks::Store,
             writeback: Writeback::default(),
             writeback_delay: Duration::from_secs(5),
-            form: Form::default(),
+            form: Presentation::default(),
             source: String::new(),
             listed_views: ListedViews::default(),
             passthrough: None,
@@ -94,23 +94,23 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl VfsOptions {
     /// Whether listings include views, which generates them.
     pub(super) fn lists_views(&self) -> bool {
-        matches!(self.form, Form::View(_)) || self.listed_views != ListedViews::None
+        matches!(self.form, Presentation::View(_)) || self.listed_views != ListedViews::None
     }
 
     /// Refuses to create or rename anything in a mount with `--as FORMAT`.
     pub(super) fn check_names_change(&self) -> Result<()> {
         match self.form {
-            Form::View(format) => Err(Error::new(
+            Presentation::View(format) => Err(Error::new(
                 Kind::NotPermitted,
                 format!(
                     "nothing can be created, renamed or removed in a mount with --as {}",
                     format.extension
                 ),
             )),
-            Form::Zarr3 | Form::Zarr2 => Ok(()),
+            Presentation::Zarr3 | Presentation::Zarr2 => Ok(()),
         }
     }
 }

@@ -33,7 +33,7 @@ use super::contents::Contents;
 use super::core::Core;
 use super::names::Names;
 use super::names::place::Place;
-use super::opening::handles::{Handles, Source};
+use super::opening::handles::{HandleSource, Handles};
 use super::reader::open_view::OpenView;
 use super::reader::stored_versions::{FileVersion, StoredVersions, of_key, of_stat};
 use crate::array::Array;
@@ -47,19 +47,19 @@ const MAX_VALUES: usize = 4096;
 const MAX_LEN: usize = 1 << 20;
 
 /// Compares open files with the stored values that they are made of.
-pub struct Versions {
+pub struct OpenVersions {
     core: Arc<Core>,
     names: Arc<Names>,
     handles: Arc<Handles>,
 }
 
-impl fmt::Debug for Versions {
+impl fmt::Debug for OpenVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Versions").finish_non_exhaustive()
     }
 }
 
-impl Versions {
+impl OpenVersions {
     /// Returns the versions of the files of `contents` that `handles` has open.
     pub(in crate::vfs) fn new(contents: &Contents, handles: &Arc<Handles>) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Versions {
         read: impl FnOnce(usize) -> Result<Bytes>,
     ) -> Result<FileVersion> {
         let open = self.handles.get(handle)?;
-        if let Source::View(view) = &open.source {
+        if let HandleSource::View(view) = &open.source {
             let stored = Arc::new(self.stored_versions(view)?);
             *view.versions.lock() = Some(Arc::clone(&stored));
             return Ok(FileVersion { number: stored.number, stored: Some(stored) });
@@ -110,7 +110,7 @@ impl Versions {
     /// before this handle was opened.
     pub fn last_of(&self, handle: u64) -> Option<FileVersion> {
         let open = self.handles.get(handle).ok()?;
-        let Source::View(view) = &open.source else { return None };
+        let HandleSource::View(view) = &open.source else { return None };
         let stored = view.versions.lock().clone()?;
         let is_young = stored.since.elapsed() < self.core.hierarchy.options().metadata_ttl;
         let number = stored.number;
@@ -121,7 +121,7 @@ impl Versions {
     /// Whether a part of an open view, which was read since `version` was, has this version.
     pub fn is_part_of(&self, handle: u64, version: &FileVersion, part: Range<u64>) -> Result<bool> {
         let open = self.handles.get(handle)?;
-        let (Source::View(view), Some(stored)) = (&open.source, &version.stored) else {
+        let (HandleSource::View(view), Some(stored)) = (&open.source, &version.stored) else {
             return Ok(false);
         };
         if stored.number.is_none() {

@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::elements::{Elements, Excerpt};
+use super::elements::{ElementRange, Excerpt};
 use super::image::channel_axis;
-use crate::array::region::{self, Place};
+use crate::array::region::{self, Offset};
 use crate::array::{Array, Coords};
 use crate::buffer::{Buffer, reserve};
 use crate::codec::{vlen_chunk, vlen_items};
 use crate::dtype::DType;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::{Content, Hierarchy};
 use crate::json::Object;
 use crate::metadata::shown::{self, ShownChunks};
@@ -33,7 +33,7 @@ pub type GetOf<'g> = dyn Fn(&Arc<Array>, &Coords) -> Result<Option<Buffer>> + 'g
 
 /// The elements of a box along one dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Index {
+pub enum AxisSelection {
     /// One element; the box lacks the dimension.
     One(i64),
     /// The elements from the first on and before the second; by default all. Negative numbers
@@ -43,7 +43,7 @@ pub enum Index {
 
 /// A box: an index for each dimension, or for the first ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Region(pub Vec<Index>);
+pub struct Region(pub Vec<AxisSelection>);
 
 impl Region {
     /// Parses a list such as `0:10,:,5`.
@@ -58,8 +58,8 @@ impl Region {
             if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| wrong()) }
         };
         let index = |text: &str| match text.split(':').collect::<Vec<_>>().as_slice() {
-            [one] => number(one)?.map(Index::One).ok_or_else(wrong),
-            [from, until] => Ok(Index::Range(number(from)?, number(until)?)),
+            [one] => number(one)?.map(AxisSelection::One).ok_or_else(wrong),
+            [from, until] => Ok(AxisSelection::Range(number(from)?, number(until)?)),
             _ => Err(Error::invalid(format!("{text:?}: a region has no steps"))),
         };
         let text = text.trim().trim_start_matches('[').trim_end_matches(']');
@@ -75,7 +75,7 @@ impl Region {
                 shape.len()
             )));
         }
-        let all = std::iter::repeat(&Index::Range(None, None));
+        let all = std::iter::repeat(&AxisSelection::Range(None, None));
         let indices = self.0.iter().chain(all);
         shape
             .iter()
@@ -84,8 +84,8 @@ impl Region {
             .map(|(axis, (len, index))| {
                 select(*index, *len).ok_or_else(|| {
                     let shown = match index {
-                        Index::One(at) => at.to_string(),
-                        Index::Range(from, until) => {
+                        AxisSelection::One(at) => at.to_string(),
+                        AxisSelection::Range(from, until) => {
                             let text =
                                 |end: &Option<i64>| end.map_or(String::new(), |n| n.to_string());
                             format!("{}:{}", text(from), text(until))
@@ -116,14 +116,14 @@ impl Selected {
     }
 }
 
-fn select(index: Index, len: u64) -> Option<Selected> {
+fn select(index: AxisSelection, len: u64) -> Option<Selected> {
     let place = |at: i64| match u64::try_from(at) {
         Ok(at) => Some(at),
         Err(_) => len.checked_sub(at.unsigned_abs()),
     };
     let (start, end, is_kept) = match index {
-        Index::One(at) => (place(at)?, place(at)?.checked_add(1)?, false),
-        Index::Range(from, until) => {
+        AxisSelection::One(at) => (place(at)?, place(at)?.checked_add(1)?, false),
+        AxisSelection::Range(from, until) => {
             let from = from.map_or(Some(0), place)?;
             (from, until.map_or(Some(len), place)?, true)
         }
@@ -138,12 +138,12 @@ fn select(index: Index, len: u64) -> Option<Selected> {
 #[derive(Debug)]
 pub struct Cut {
     hierarchy: Hierarchy,
-    arrays: HashMap<NodePath, Part>,
+    arrays: HashMap<NodePath, SelectedPart>,
 }
 
 /// The selected elements of one array.
 #[derive(Debug)]
-struct Part {
+struct SelectedPart {
     source: Arc<Array>,
     selected: Vec<Selected>,
 }
@@ -170,7 +170,7 @@ impl Cut {
         }
         let mut add = |path: &NodePath, source: &Arc<Array>, selected: Vec<Selected>| {
             documents.push((path.clone(), document(source, &selected)));
-            arrays.insert(path.clone(), Part { source: Arc::clone(source), selected });
+            arrays.insert(path.clone(), SelectedPart { source: Arc::clone(source), selected });
         };
         if let Some(group) = path.parent() {
             for other in hierarchy.children(&group)?.flatten().filter(|other| other.path() != path)
@@ -195,7 +195,7 @@ impl Cut {
     /// `None` if none of them is stored.
     pub fn chunk(
         &self,
-        elements: &Elements,
+        elements: &ElementRange,
         coords: &Coords,
         get: &GetOf<'_>,
     ) -> Result<Option<Excerpt>> {
@@ -206,13 +206,13 @@ impl Cut {
 }
 
 /// A box of the source, and the chunks that overlap it.
-struct Wanted {
+struct SourceBox {
     start: Vec<u64>,
     extent: Vec<u64>,
     chunks: Vec<Range<u64>>,
 }
 
-impl Part {
+impl SelectedPart {
     fn chunk(&self, cut: &Array, coords: &Coords, get: &GetOf<'_>) -> Result<Option<Excerpt>> {
         // The shape of the chunk, with a length of 1 along the dimensions that the box lacks.
         let mut of_chunk = cut.chunk_shape().iter();
@@ -244,10 +244,10 @@ impl Part {
     }
 
     /// Returns what a chunk of the cut needs of the source.
-    fn wanted(&self, cut: &Array, coords: &Coords) -> Result<Wanted> {
+    fn wanted(&self, cut: &Array, coords: &Coords) -> Result<SourceBox> {
         let outside = || Error::new(Kind::Internal, "a chunk outside of its array");
         let mut of_cut = coords.indices().iter().zip(cut.chunk_shape()).zip(&cut.model().shape);
-        let mut wanted = Wanted { start: Vec::new(), extent: Vec::new(), chunks: Vec::new() };
+        let mut wanted = SourceBox { start: Vec::new(), extent: Vec::new(), chunks: Vec::new() };
         for (axis, one) in self.selected.iter().enumerate() {
             let (from, len) = if one.is_kept {
                 let ((index, chunk), all) = of_cut.next().ok_or_else(outside)?;
@@ -307,7 +307,7 @@ impl Assembled {
 
     /// Copies the elements that a chunk of the source shares with the wanted box. `spans` are the
     /// first element and the length of that chunk along each dimension.
-    fn put(&mut self, chunk: &[u8], spans: &[(u64, u64)], wanted: &Wanted) -> Result<()> {
+    fn put(&mut self, chunk: &[u8], spans: &[(u64, u64)], wanted: &SourceBox) -> Result<()> {
         self.is_stored = true;
         let (mut from, mut to, mut extent) = (Vec::new(), Vec::new(), Vec::new());
         for ((first, len), (start, count)) in
@@ -320,8 +320,8 @@ impl Assembled {
             extent.push(end.saturating_sub(begin));
         }
         let lens: Vec<u64> = spans.iter().map(|(_, len)| *len).collect();
-        let from = Place { shape: &lens, start: &from };
-        let to = Place { shape: &self.shape, start: &to };
+        let from = Offset { shape: &lens, start: &from };
+        let to = Offset { shape: &self.shape, start: &to };
         if !self.dtype.is_variable() {
             let item_len = self.dtype.item_len();
             return region::copy((chunk, from), (&mut self.bytes, to), &extent, item_len);
@@ -334,7 +334,7 @@ impl Assembled {
             return Ok(());
         }
         loop {
-            let number = |place: &Place<'_>| -> Option<usize> {
+            let number = |place: &Offset<'_>| -> Option<usize> {
                 let starts = place.start.iter().zip(&at).zip(place.shape);
                 let number = starts.fold(0_u64, |all, ((start, at), len)| {
                     all.saturating_mul(*len).saturating_add(start.saturating_add(*at))
@@ -388,8 +388,8 @@ fn item_at(place: u32, bytes: &[u8]) -> &[u8] {
 /// Returns the selected elements of an array beside the cut one; `None` if it has no dimension of
 /// that, but some dimension.
 fn beside(
-    model: &model::Array,
-    main: &model::Array,
+    model: &model::ArrayMetadata,
+    main: &model::ArrayMetadata,
     selected: &[Selected],
 ) -> Option<Vec<Selected>> {
     let mut is_related = model.shape.is_empty();

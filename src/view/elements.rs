@@ -3,9 +3,9 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use super::layout::{Items, Layout};
-use super::turned::{Order, Turned};
-use crate::array::region::{self, Cover, Place, Run};
+use super::layout::{Layout, NumberForm};
+use super::turned::{AxisOrder, Turned};
+use crate::array::region::{self, Cover, ElementRun, Offset};
 use crate::array::{Array, Coords};
 use crate::buffer::{Buffer, reserve};
 use crate::error::{Error, Kind, Result};
@@ -13,7 +13,8 @@ use crate::metadata::NodePath;
 
 /// Gets the decoded bytes of a chunk, at least the given range of them; `None` if the chunk is not
 /// stored.
-pub type GetChunk<'g> = dyn Fn(&Elements, &Coords, &Range<usize>) -> Result<Option<Excerpt>> + 'g;
+pub type GetChunk<'g> =
+    dyn Fn(&ElementRange, &Coords, &Range<usize>) -> Result<Option<Excerpt>> + 'g;
 
 /// A range of the decoded bytes of a chunk.
 #[derive(Debug)]
@@ -31,14 +32,14 @@ impl From<Buffer> for Excerpt {
 }
 
 /// Changes the decoded bytes of a chunk. No other change of the chunk can run until it returns.
-pub type ChangeChunk<'g> = dyn FnMut(&Elements, &Coords, Cover, &mut dyn FnMut(&mut [u8]) -> Result<()>) -> Result<()>
+pub type ChangeChunk<'g> = dyn FnMut(&ElementRange, &Coords, Cover, &mut dyn FnMut(&mut [u8]) -> Result<()>) -> Result<()>
     + 'g;
 
 /// Visits a chunk of a walk, and decides whether the walk continues.
-pub type EachChunk<'f, 'v> = dyn FnMut(&'v Elements, &Coords, &Touch) -> Walk + 'f;
+pub type EachChunk<'f, 'v> = dyn FnMut(&'v ElementRange, &Coords, &Touch) -> KeepGoing + 'f;
 
 /// Whether a walk over chunks continues.
-pub type Walk = Result<ControlFlow<()>>;
+pub type KeepGoing = Result<ControlFlow<()>>;
 
 /// The overlap of a range of a file and a chunk.
 #[derive(Debug, Clone)]
@@ -60,14 +61,14 @@ pub enum Reach {
 
 /// The elements of an array as a range of a file.
 #[derive(Debug, Clone)]
-pub struct Elements {
+pub struct ElementRange {
     /// The node of the array.
     pub path: NodePath,
     /// The array.
     pub array: Arc<Array>,
     layout: Layout,
-    items: Items,
-    order: Order,
+    items: NumberForm,
+    order: AxisOrder,
     item_len: u64,
     /// The number of bytes whose order is reversed together.
     component_len: usize,
@@ -77,9 +78,14 @@ pub struct Elements {
     len: u64,
 }
 
-impl Elements {
+impl ElementRange {
     /// Returns the elements of an array. Fails if they are of variable length or cannot be decoded.
-    pub fn new(path: &NodePath, array: &Arc<Array>, layout: Layout, items: Items) -> Result<Self> {
+    pub fn new(
+        path: &NodePath,
+        array: &Arc<Array>,
+        layout: Layout,
+        items: NumberForm,
+    ) -> Result<Self> {
         if let Some(error) = array.not_understood() {
             return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
         }
@@ -113,7 +119,7 @@ impl Elements {
             dtype => dtype.component_len(),
         };
         let (path, array) = (path.clone(), Arc::clone(array));
-        let (order, start) = (Order::default(), 0);
+        let (order, start) = (AxisOrder::default(), 0);
         Ok(Self {
             path,
             array,
@@ -134,7 +140,7 @@ impl Elements {
         if self.layout != Layout::Linear {
             return Err(Error::new(Kind::Internal, "an order of axes of chunks"));
         }
-        let order = Order::new(order, self.array.model().shape.len())?;
+        let order = AxisOrder::new(order, self.array.model().shape.len())?;
         Ok(Self { order, ..self.clone() })
     }
 
@@ -152,8 +158,8 @@ impl Elements {
             path: path.clone(),
             array: Arc::clone(array),
             layout: Layout::Chunks,
-            items: Items::default(),
-            order: Order::default(),
+            items: NumberForm::default(),
+            order: AxisOrder::default(),
             item_len: 1,
             component_len: 1,
             chunk_len: 0,
@@ -271,7 +277,7 @@ impl Elements {
         from: u64,
         len: usize,
         each: &mut EachChunk<'_, 'e>,
-    ) -> Walk {
+    ) -> KeepGoing {
         let from = self.start.checked_add(from).ok_or_else(outside)?;
         let (first, last) = self.items_of(from, len);
         self.for_each_box(first, self.span(first, last)?, &mut |coords, here| {
@@ -404,8 +410,8 @@ impl Elements {
         &self,
         first: u64,
         len: usize,
-        each: &mut dyn FnMut(&Coords, Here<'_>) -> Walk,
-    ) -> Walk {
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> KeepGoing,
+    ) -> KeepGoing {
         let last = u64::try_from(len / self.item_size()?).map_err(|_| outside())?;
         let last = first.checked_add(last).ok_or_else(outside)?;
         match self.layout {
@@ -418,11 +424,11 @@ impl Elements {
         &self,
         first: u64,
         last: u64,
-        each: &mut dyn FnMut(&Coords, Here<'_>) -> Walk,
-    ) -> Walk {
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> KeepGoing,
+    ) -> KeepGoing {
         let mut at = 0_usize;
         let shape = self.order.in_file(&self.array.model().shape);
-        for Run { start, extent } in region::runs(&shape, first, last) {
+        for ElementRun { start, extent } in region::runs(&shape, first, last) {
             let (start, extent) = (self.order.in_array(start), self.order.in_array(extent));
             let count = extent.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
             let count = count.and_then(|count| count.checked_mul(self.item_len));
@@ -442,8 +448,8 @@ impl Elements {
         &self,
         run: &Range<usize>,
         (start, extent): (&[u64], &[u64]),
-        each: &mut dyn FnMut(&Coords, Here<'_>) -> Walk,
-    ) -> Walk {
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> KeepGoing,
+    ) -> KeepGoing {
         let grid = self.array.grid();
         let index_of =
             |(axis, element): (usize, u64)| grid.index_of(axis, element).ok_or_else(outside);
@@ -485,7 +491,7 @@ impl Elements {
                     is_whole = false;
                 }
             }
-            let in_chunk = Place { shape: &chunk_shape, start: &chunk_start };
+            let in_chunk = Offset { shape: &chunk_shape, start: &chunk_start };
             let cover = if is_whole {
                 Cover::Whole
             } else {
@@ -494,7 +500,7 @@ impl Elements {
             let here = Here {
                 in_chunk,
                 run: run.clone(),
-                in_run: Place { shape: extent, start: &in_run },
+                in_run: Offset { shape: extent, start: &in_run },
                 extent: &inside,
                 cover,
                 reach,
@@ -510,8 +516,8 @@ impl Elements {
         &self,
         first: u64,
         last: u64,
-        each: &mut dyn FnMut(&Coords, Here<'_>) -> Walk,
-    ) -> Walk {
+        each: &mut dyn FnMut(&Coords, Here<'_>) -> KeepGoing,
+    ) -> KeepGoing {
         let per_chunk = (self.chunk_len / self.item_len).max(1);
         let (mut item, mut at) = (first, 0_usize);
         while item < last {
@@ -521,9 +527,9 @@ impl Elements {
             let end = len.and_then(|len| at.checked_add(len)).ok_or_else(outside)?;
             let range = within..within.saturating_add(count);
             let here = Here {
-                in_chunk: Place { shape: &[per_chunk], start: &[within] },
+                in_chunk: Offset { shape: &[per_chunk], start: &[within] },
                 run: at..end,
-                in_run: Place { shape: &[count], start: &[0] },
+                in_run: Offset { shape: &[count], start: &[0] },
                 extent: &[count],
                 cover: if count == per_chunk {
                     Cover::Whole
@@ -569,10 +575,10 @@ impl Elements {
 
 /// A box of elements in a chunk and in the range that is read or written.
 struct Here<'h> {
-    in_chunk: Place<'h>,
+    in_chunk: Offset<'h>,
     /// The bytes of the range that hold the run of the box.
     run: Range<usize>,
-    in_run: Place<'h>,
+    in_run: Offset<'h>,
     extent: &'h [u64],
     cover: Cover,
     reach: Reach,

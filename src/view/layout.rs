@@ -12,7 +12,7 @@ pub enum Layout {
 
 /// The form of numbers in a file; in a decoded chunk they are little endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Items {
+pub struct NumberForm {
     /// Whether numbers are big-endian.
     pub big_endian: bool,
     /// Whether the highest bit of each number is inverted, because the file stores integers with an
@@ -20,7 +20,7 @@ pub struct Items {
     pub flip_sign: bool,
 }
 
-impl Items {
+impl NumberForm {
     /// Converts numbers of a chunk, of `component_len` bytes each, to those of the file.
     pub(super) fn to_file(self, component_len: usize, bytes: &mut [u8]) {
         self.flip(component_len, bytes);

@@ -12,7 +12,7 @@ const MOST_NAMES: usize = 12;
 
 /// The nodes that a file lacks, with the reasons, and the properties that it cannot express.
 #[derive(Debug, Clone, Default)]
-pub struct LeftOut {
+pub struct LeftOutOfView {
     nodes: Vec<(String, String)>,
     count: usize,
     unread: usize,
@@ -20,7 +20,7 @@ pub struct LeftOut {
     property_count: usize,
 }
 
-impl LeftOut {
+impl LeftOutOfView {
     /// Adds a node of `group` to the nodes that the file of `root` lacks.
     pub fn add(&mut self, root: &NodePath, group: &NodePath, name: &str, why: &Error) {
         self.count = self.count.saturating_add(1);

@@ -3,9 +3,9 @@
 //! A [`View`] is a sequence of parts: bytes of the format (a header, padding), and the elements of
 //! arrays, either in C order or chunk by chunk. Its length is known without reading chunks. Reading
 //! a range decodes only the chunks that overlap it. Each format is a file in `formats`, which lists
-//! the parts for a [`Source`], or explains why the format cannot hold it.
+//! the parts for a [`ViewSource`], or explains why the format cannot hold it.
 //!
-//! Reads and writes use the same walk over boxes of elements (`Elements::for_each_box`). The
+//! Reads and writes use the same walk over boxes of elements (`ElementRange::for_each_box`). The
 //! layouts differ only in how a range of the file becomes boxes. If there is no view, the reason is
 //! an `Error::unsupported`: the mount returns `ENOENT` and explains it in `.zarrfs/views`.
 //!
@@ -25,13 +25,15 @@ mod parts;
 mod source;
 mod turned;
 
-pub use elements::{ChangeChunk, EachChunk, Elements, Excerpt, GetChunk, Reach, Touch, Walk};
+pub use elements::{
+    ChangeChunk, EachChunk, ElementRange, Excerpt, GetChunk, KeepGoing, Reach, Touch,
+};
 pub use formats::{FORMATS, Format, Nodes};
-pub use image::{Axis, Image, Kind, has_level, levels};
-pub use layout::{Items, Layout};
-pub use left_out::LeftOut;
+pub use image::{Axis, AxisKind, Image, has_level, levels};
+pub use layout::{Layout, NumberForm};
+pub use left_out::LeftOutOfView;
 pub use parts::{Part, Slab, View, max_prefix_len};
-pub use source::{Children, ROOT_NAME, Source};
+pub use source::{Children, ROOT_NAME, ViewSource};
 
 #[cfg(test)]
 mod tests;

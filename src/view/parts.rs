@@ -13,9 +13,9 @@ use bytes::Bytes;
 use foldhash::quality::FixedState;
 use parking_lot::Mutex;
 
-use super::elements::{ChangeChunk, EachChunk, Elements, GetChunk, Walk};
+use super::elements::{ChangeChunk, EachChunk, ElementRange, GetChunk, KeepGoing};
 use super::layout::Layout;
-use super::left_out::LeftOut;
+use super::left_out::LeftOutOfView;
 use crate::budget::Lease;
 use crate::buffer::reserve;
 use crate::error::{Error, Kind, Result};
@@ -44,7 +44,7 @@ pub enum Part {
     /// This many zero bytes.
     Zeros(u64),
     /// The elements of an array.
-    Elements(Elements),
+    Elements(ElementRange),
     /// Bytes that are made from chunks when they are read, and cannot be written.
     Derived(Box<dyn Derived>),
 }
@@ -69,7 +69,7 @@ pub struct View {
     /// Bytes that a library rewrites for its own bookkeeping. They exist only in memory. A leaf
     /// lock.
     overlay: Mutex<Overlay>,
-    left_out: LeftOut,
+    left_out: LeftOutOfView,
     /// A number that depends on all bytes that are not elements, once it is known.
     print: OnceLock<u64>,
     /// The memory of its header and of its nodes, given back with the last owner of the view.
@@ -85,7 +85,7 @@ struct Overlay {
 }
 
 /// The overlap of a part and a range of the file.
-struct Piece<'v> {
+struct PartOverlap<'v> {
     part: &'v Part,
     /// Its start in the part.
     from: u64,
@@ -120,7 +120,7 @@ impl View {
             len,
             prefix_len,
             overlay: Mutex::default(),
-            left_out: LeftOut::default(),
+            left_out: LeftOutOfView::default(),
             print: OnceLock::new(),
             memory: None,
         })
@@ -135,7 +135,7 @@ impl View {
 
     /// Returns the same file with a list of the nodes and properties that its format cannot hold.
     #[must_use]
-    pub fn with_left_out(self, left_out: LeftOut) -> Self {
+    pub fn with_left_out(self, left_out: LeftOutOfView) -> Self {
         Self { left_out, ..self }
     }
 
@@ -151,12 +151,12 @@ impl View {
     }
 
     /// Returns the list of what the file lacks, to add to it.
-    pub(super) fn left_out_mut(&mut self) -> &mut LeftOut {
+    pub(super) fn left_out_mut(&mut self) -> &mut LeftOutOfView {
         &mut self.left_out
     }
 
     /// Returns the nodes and properties that the format cannot hold in this file.
-    pub fn left_out(&self) -> &LeftOut {
+    pub fn left_out(&self) -> &LeftOutOfView {
         &self.left_out
     }
 
@@ -204,7 +204,7 @@ impl View {
     }
 
     /// Returns the elements in the file.
-    pub fn elements(&self) -> impl Iterator<Item = &Elements> {
+    pub fn elements(&self) -> impl Iterator<Item = &ElementRange> {
         self.parts.iter().filter_map(|(part, _)| match part {
             Part::Elements(elements) => Some(elements),
             Part::Bytes(_) | Part::Zeros(_) | Part::Derived(_) => None,
@@ -222,7 +222,7 @@ impl View {
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
         let mut bytes = reserve(len)?;
         bytes.resize(len, 0);
-        for Piece { part, from, within } in self.pieces(offset, len) {
+        for PartOverlap { part, from, within } in self.pieces(offset, len) {
             let target = bytes.get_mut(within).ok_or_else(outside)?;
             match part {
                 Part::Bytes(own) => target.copy_from_slice(slice(own, from, target.len())?),
@@ -240,9 +240,9 @@ impl View {
         &'v self,
         (from, until): (u64, u64),
         each: &mut EachChunk<'_, 'v>,
-    ) -> Walk {
+    ) -> KeepGoing {
         let len = usize::try_from(until.saturating_sub(from)).unwrap_or(usize::MAX);
-        for Piece { part, from, within } in self.pieces(from, len) {
+        for PartOverlap { part, from, within } in self.pieces(from, len) {
             if let Part::Elements(elements) = part
                 && elements.for_each_chunk(from, within.len(), each)?.is_break()
             {
@@ -302,7 +302,7 @@ impl View {
         data: &[u8],
         change: &mut ChangeChunk<'_>,
     ) -> Result<()> {
-        for Piece { part, from, within } in self.pieces(offset, data.len()) {
+        for PartOverlap { part, from, within } in self.pieces(offset, data.len()) {
             if let Part::Elements(elements) = part {
                 elements.write(from, data.get(within).ok_or_else(outside)?, change)?;
             }
@@ -326,7 +326,7 @@ impl View {
             )));
         }
         let overlay = self.overlay.lock();
-        for Piece { part, from, within } in self.pieces(offset, data.len()) {
+        for PartOverlap { part, from, within } in self.pieces(offset, data.len()) {
             let at = offset.saturating_add(u64::try_from(within.start).unwrap_or(u64::MAX));
             let new = data.get(within).ok_or_else(outside)?;
             let made;
@@ -361,7 +361,7 @@ impl View {
     }
 
     /// Returns the pieces of the parts that `len` bytes from `offset` touch.
-    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece<'_>> {
+    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = PartOverlap<'_>> {
         let first = self.parts.partition_point(|(_, end)| *end <= offset);
         let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
         let mut at = offset;
@@ -374,7 +374,7 @@ impl View {
             let place = |at: u64| usize::try_from(at.saturating_sub(offset)).ok();
             let within = place(at)?..place(until)?;
             at = until;
-            Some(Piece { part, from, within })
+            Some(PartOverlap { part, from, within })
         })
     }
 }
@@ -408,8 +408,8 @@ impl From<String> for Part {
     }
 }
 
-impl From<Elements> for Part {
-    fn from(elements: Elements) -> Self {
+impl From<ElementRange> for Part {
+    fn from(elements: ElementRange) -> Self {
         Self::Elements(elements)
     }
 }

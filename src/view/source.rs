@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::elements::{Elements, GetChunk};
-use super::layout::{Items, Layout};
+use super::elements::{ElementRange, GetChunk};
+use super::layout::{Layout, NumberForm};
 use crate::array::{Array, Coords, region};
 use crate::buffer::reserve;
 use crate::codec::vlen_items;
@@ -33,17 +33,17 @@ pub const ROOT_NAME: &str = "__root__";
 
 /// A node, with its properties for a format.
 #[derive(Clone)]
-pub struct Source<'s> {
+pub struct ViewSource<'s> {
     node: Arc<Node>,
     hierarchy: &'s Hierarchy,
     get: &'s GetChunk<'s>,
     /// The nodes that were read for one file.
-    taken: Rc<Taken>,
+    taken: Rc<NodesTaken>,
 }
 
 /// The nodes of a file, and their size in memory.
 #[derive(Debug, Default)]
-struct Taken {
+struct NodesTaken {
     count: Cell<usize>,
     /// The most nodes to read; `None` for no limit.
     most: Option<usize>,
@@ -51,7 +51,7 @@ struct Taken {
     visited: RefCell<Visited>,
 }
 
-impl Taken {
+impl NodesTaken {
     /// Counts a node. Fails if the file has too many.
     fn take(&self, node: &Node) -> Result<()> {
         self.count.set(self.count.get().saturating_add(1));
@@ -74,7 +74,7 @@ impl Taken {
 #[derive(Debug, Default)]
 pub struct Children<'s> {
     /// The nodes that can be read, by name.
-    pub nodes: Vec<Source<'s>>,
+    pub nodes: Vec<ViewSource<'s>>,
     /// The names of the other nodes, with the reasons.
     pub left_out: Vec<(String, Error)>,
 }
@@ -98,13 +98,13 @@ fn is_lasting(error: &Error) -> bool {
     }
 }
 
-impl std::fmt::Debug for Source<'_> {
+impl std::fmt::Debug for ViewSource<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Source").field("path", self.node.path()).finish_non_exhaustive()
     }
 }
 
-impl<'s> Source<'s> {
+impl<'s> ViewSource<'s> {
     /// Returns the node at `path`. `get` reads its chunks.
     pub fn new(hierarchy: &'s Hierarchy, path: &NodePath, get: &'s GetChunk<'s>) -> Result<Self> {
         let node = hierarchy.existing(path)?;
@@ -120,7 +120,7 @@ impl<'s> Source<'s> {
     /// Limits the nodes that may be read below this one. [`Kind::Busy`] if there are more.
     #[must_use]
     pub fn of_at_most(self, most: usize) -> Self {
-        Self { taken: Rc::new(Taken { most: Some(most), ..Taken::default() }), ..self }
+        Self { taken: Rc::new(NodesTaken { most: Some(most), ..NodesTaken::default() }), ..self }
     }
 
     /// Returns the approximate memory of the nodes that were read for the file, in bytes.
@@ -215,14 +215,14 @@ impl<'s> Source<'s> {
     }
 
     /// Returns the elements of the array as a part of a file.
-    pub fn elements(&self, layout: Layout, items: Items) -> Result<Elements> {
-        Elements::new(self.path(), self.array()?, layout, items)
+    pub fn elements(&self, layout: Layout, items: NumberForm) -> Result<ElementRange> {
+        ElementRange::new(self.path(), self.array()?, layout, items)
     }
 
     /// Returns all elements of the array, little endian and in C order. Fails if they are too many
     /// for a header.
     pub fn values(&self) -> Result<Vec<u8>> {
-        let elements = self.elements(Layout::Linear, Items::default())?;
+        let elements = self.elements(Layout::Linear, NumberForm::default())?;
         let len = elements.len();
         if len > MAX_VALUES_LEN {
             return Err(Error::unsupported(format!(
@@ -286,7 +286,7 @@ impl<'s> Source<'s> {
     /// Puts the elements of a chunk at their places in the array.
     fn put_texts(&self, coords: &Coords, texts: &mut [Option<Vec<u8>>]) -> Result<u64> {
         let array = self.array()?;
-        let elements = Elements::of_chunks(self.path(), array);
+        let elements = ElementRange::of_chunks(self.path(), array);
         let Some(chunk) = (self.get)(&elements, coords, &(0..usize::MAX))? else { return Ok(0) };
         let spans = array.grid().spans(coords)?;
         let shape: Vec<u64> = spans.iter().map(|(_, len)| *len).collect();

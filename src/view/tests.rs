@@ -12,7 +12,7 @@ use crate::array::Coords;
 use crate::array::region::Cover;
 use crate::buffer::Buffer;
 use crate::error::{Kind, Result};
-use crate::hierarchy::{Hierarchy, Options};
+use crate::hierarchy::{Hierarchy, HierarchyOptions};
 use crate::metadata::NodePath;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
@@ -24,7 +24,7 @@ fn hierarchy(document: &Value) -> Hierarchy {
     let text = Bytes::from(document.to_string());
     let key = Key::parse("zarr.json").expect("a key");
     store.write().expect("writable").set(&key, &[text.into()], Condition::Always).expect("set");
-    Hierarchy::open(store, None, Options::default()).expect("opens")
+    Hierarchy::open(store, None, HierarchyOptions::default()).expect("opens")
 }
 
 fn array(shape: &[u64], chunks: &[u64], data_type: &str, fill: &Value) -> Value {
@@ -43,7 +43,7 @@ struct Case {
     chunks: Vec<u64>,
     missing: u64,
     layout: Layout,
-    items: Items,
+    items: NumberForm,
     /// The axes in the order of the file.
     order: Vec<usize>,
 }
@@ -58,7 +58,7 @@ fn case() -> impl Strategy<Value = Case> {
     (axes, any::<u64>(), layout, any::<[bool; 2]>()).prop_map(
         |((axes, order), missing, layout, [big_endian, flip_sign])| {
             let (shape, chunks) = axes.into_iter().unzip();
-            let items = Items { big_endian, flip_sign };
+            let items = NumberForm { big_endian, flip_sign };
             Case { shape, chunks, missing, layout, items, order }
         },
     )
@@ -66,17 +66,17 @@ fn case() -> impl Strategy<Value = Case> {
 
 const FILL: u16 = 0x1234;
 
-struct Bed {
+struct ViewBed {
     chunks: RefCell<HashMap<Vec<u64>, Vec<u8>>>,
     view: View,
     file: Vec<u8>,
 }
 
 /// The expected state of a case, computed element by element.
-fn bed(case: &Case) -> Bed {
+fn bed(case: &Case) -> ViewBed {
     let hierarchy = hierarchy(&array(&case.shape, &case.chunks, "uint16", &json!(FILL)));
     let none: &GetChunk<'_> = &|_, _, _| Ok(None);
-    let source = Source::new(&hierarchy, &NodePath::root(), none).expect("understood");
+    let source = ViewSource::new(&hierarchy, &NodePath::root(), none).expect("understood");
     let elements = source.elements(case.layout, case.items).expect("a file");
     let elements = match case.layout {
         Layout::Linear => elements.turned(&case.order).expect("an order of all axes"),
@@ -139,10 +139,10 @@ fn bed(case: &Case) -> Bed {
     file.extend([4, 5]);
     let parts = [vec![1, 2, 3].into(), elements.into(), Part::Zeros(5), vec![4, 5].into()];
     let view = View::new(parts).expect("a file");
-    Bed { chunks: RefCell::new(chunks), view, file }
+    ViewBed { chunks: RefCell::new(chunks), view, file }
 }
 
-impl Bed {
+impl ViewBed {
     /// Returns every second chunk as a whole, and only the requested range of the others.
     fn get(&self, coords: &Coords, range: &Range<usize>) -> Option<Excerpt> {
         let chunk = self.chunks.borrow().get(coords.indices()).cloned()?;
@@ -224,11 +224,11 @@ fn bookkeeping_is_kept_and_touches_no_chunk() {
         chunks: vec![2],
         missing: 0,
         layout: Layout::Linear,
-        items: Items::default(),
+        items: NumberForm::default(),
         order: vec![0],
     };
     let bed = bed(&case);
-    let bed = Bed { view: bed.view.with_bookkeeping(1..2), ..bed };
+    let bed = ViewBed { view: bed.view.with_bookkeeping(1..2), ..bed };
     let before = bed.chunks.borrow().clone();
     bed.write(0, &[1, 9, 3], &case).expect("only the byte that may change does");
     assert_eq!(bed.read(0, 3), [1, 9, 3]);
@@ -246,8 +246,8 @@ fn a_part_of_the_elements_is_read_and_written_where_it_lies() {
     let get: &GetChunk<'_> = &|_, coords, _| {
         Ok(chunks.borrow().get(coords.indices()).cloned().map(|it| Buffer::from(it).into()))
     };
-    let source = Source::new(&hierarchy, &NodePath::root(), get).expect("understood");
-    let all = source.elements(Layout::Linear, Items::default()).expect("a file");
+    let source = ViewSource::new(&hierarchy, &NodePath::root(), get).expect("understood");
+    let all = source.elements(Layout::Linear, NumberForm::default()).expect("a file");
     all.range(20, 5).expect_err("past the end");
     let (rows, first) = (all.range(12, 12).expect("in it"), all.range(0, 12).expect("in it"));
     let view = View::new([rows.range(6, 6).expect("in it").into(), first.into()]).expect("a file");
@@ -268,8 +268,8 @@ fn a_slab_is_a_row_of_chunks() {
     let slab = |shape: &[u64], chunks: &[u64], layout| {
         let hierarchy = hierarchy(&array(shape, chunks, "uint16", &json!(0)));
         let none: &GetChunk<'_> = &|_, _, _| Ok(None);
-        let source = Source::new(&hierarchy, &NodePath::root(), none).expect("understood");
-        source.elements(layout, Items::default()).expect("a file").slab_len()
+        let source = ViewSource::new(&hierarchy, &NodePath::root(), none).expect("understood");
+        source.elements(layout, NumberForm::default()).expect("a file").slab_len()
     };
     assert_eq!(slab(&[100, 72, 144], &[10, 9, 12], Layout::Linear), Some(8 * 12 * 2160));
     assert_eq!(slab(&[100, 72, 144], &[10, 9, 12], Layout::Chunks), Some(2160));

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::array::region::{self, Place};
+use crate::array::region::{self, Offset};
 use crate::error::{Error, Kind, Result};
 
 /// The axes of an array in the order of a file, the slowest first, if it is another one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Order(Option<Arc<[usize]>>);
+pub(super) struct AxisOrder(Option<Arc<[usize]>>);
 
-impl Order {
+impl AxisOrder {
     /// Returns the order of `rank` axes. Those that are not in `order` follow unchanged.
     pub fn new(order: &[usize], rank: usize) -> Result<Self> {
         let rest = (0..rank).filter(|axis| !order.contains(axis));
@@ -48,8 +48,8 @@ impl Order {
 /// A box of elements in a chunk, and its place in a run of elements in another order of axes. All
 /// shapes are in the order of the array.
 pub(super) struct Turned<'t> {
-    pub in_chunk: Place<'t>,
-    pub in_run: Place<'t>,
+    pub in_chunk: Offset<'t>,
+    pub in_run: Offset<'t>,
     pub extent: &'t [u64],
     /// The axes of the array in the order of the run, the slowest first.
     pub order: &'t [usize],

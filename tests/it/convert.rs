@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use zarrfs::array::{Array, Coords};
-use zarrfs::hierarchy::{Content, Hierarchy, Options};
+use zarrfs::hierarchy::{Content, Hierarchy, HierarchyOptions};
 use zarrfs::metadata::NodePath;
 use zarrfs::store::Store;
 use zarrfs::store::directory::{DirectoryStore, Durability};
@@ -27,7 +27,8 @@ fn convert(source: &Path, dest: &Path, more: &[&str]) -> String {
 
 fn open(store: &Path) -> Hierarchy {
     let store = DirectoryStore::open(store, Durability::Buffered).unwrap();
-    Hierarchy::open(Store::new(Arc::new(store)).read_only(), None, Options::default()).unwrap()
+    Hierarchy::open(Store::new(Arc::new(store)).read_only(), None, HierarchyOptions::default())
+        .unwrap()
 }
 
 /// What a person sees of a node.
@@ -365,7 +366,8 @@ fn a_fill_value_gets_the_spelling_of_the_target() {
 
 #[test]
 fn a_fill_value_of_bytes_is_the_same_in_both_versions() {
-    // zarr-python 3.1.6 writes these for b"\0f", b"abcd", b"", b"ab" and b"\xff\xfe" in either version.
+    // zarr-python 3.1.6 writes these for b"\0f", b"abcd", b"", b"ab" and b"\xff\xfe" in either
+    // version.
     for fill in ["AGY=", "YWJjZA==", "", "YWI=", "//4="] {
         let dir = tempfile::tempdir().unwrap();
         let [v3, v2, back] = ["v3", "v2", "back"].map(|name| dir.path().join(name));

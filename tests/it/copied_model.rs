@@ -80,7 +80,8 @@ const ENCODINGS: [Encoding; 7] = [
     Encoding::Sharded,
 ];
 
-/// An array of a hierarchy that is written without zarrfs. No element is 0, which is the fill value.
+/// An array of a hierarchy that is written without zarrfs. No element is 0, which is the fill
+/// value.
 #[derive(Debug, Clone, PartialEq)]
 struct Array {
     shape: Vec<usize>,

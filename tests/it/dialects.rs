@@ -407,8 +407,9 @@ fn attributes_of_an_array_that_have_the_names_of_those_of_images_stay_as_they_ar
     }
 }
 
-/// Shows: zarr2-nodes. A group of Zarr 3 with nothing in its metadata file becomes one of Zarr 2 in the mount if a
-/// program writes that: after a pause, at the root, by a rename, and with its attributes alone.
+/// Shows: zarr2-nodes. A group of Zarr 3 with nothing in its metadata file becomes one of Zarr 2 in
+/// the mount if a program writes that: after a pause, at the root, by a rename, and with its
+/// attributes alone.
 #[test]
 fn a_program_may_write_zarr_2_into_an_empty_group_of_zarr_3() {
     let group = r#"{"zarr_format":2}"#;

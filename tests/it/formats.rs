@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use zarrfs::codec::registry::Chain;
+use zarrfs::codec::registry::CodecChain;
 use zarrfs::codec::{CodecSpec, table};
 use zarrfs::dtype::{DType, Narrow};
 use zarrfs::json::Object;
@@ -30,9 +30,9 @@ fn every_codec_that_the_page_names_is_built() {
         configuration.insert("elementsize".to_owned(), serde_json::json!(4));
         configuration.insert("codecs".to_owned(), serde_json::json!([]));
         let spec = CodecSpec::new(&name, configuration);
-        assert!(Chain::sort(&[spec]).is_ok(), "{name} is not built");
+        assert!(CodecChain::sort(&[spec]).is_ok(), "{name} is not built");
     }
-    assert!(Chain::sort(&[CodecSpec::new("homeopathy", Object::new())]).is_err());
+    assert!(CodecChain::sort(&[CodecSpec::new("homeopathy", Object::new())]).is_err());
 }
 
 #[test]

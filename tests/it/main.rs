@@ -55,5 +55,6 @@ mod times;
 mod unmount;
 mod values;
 mod views;
+mod vocabulary;
 mod waits;
 mod words;

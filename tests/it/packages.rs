@@ -1,4 +1,5 @@
-//! What packages are made of: the tables of Cargo.toml, the recipes in `packaging`, units and pages.
+//! What packages are made of: the tables of Cargo.toml, the recipes in `packaging`, units and
+//! pages.
 //!
 //! scripts/package.sh builds the packages and scripts/package-test.sh installs them. These tests
 //! find what would break them, and take no time.

@@ -13,8 +13,8 @@ use crate::support::{Mount, stat};
 const CHUNKS: u8 = 40;
 const CHUNK_LEN: usize = 1 << 18;
 
-/// Two arrays of bytes in chunks of 256 KiB, each filled with its number: `x`, and `small` with three
-/// chunks.
+/// Two arrays of bytes in chunks of 256 KiB, each filled with its number: `x`, and `small` with
+/// three chunks.
 fn mount(codec: &str, options: &[&str]) -> Mount {
     let mount = Mount::new(&["--create", "--shards", "none", "--codecs", codec]);
     for (name, chunks) in [("x", CHUNKS), ("small", 3)] {

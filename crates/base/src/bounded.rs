@@ -13,14 +13,14 @@ pub type Evicted<K, V> = Vec<(K, V)>;
 
 /// The most that a map holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct MapLimits {
     /// The most bytes of all entries.
     pub len: u64,
     /// The most entries.
     pub count: usize,
 }
 
-impl Limits {
+impl MapLimits {
     /// No limits, for a map whose owner calls [`Bounded::shrink_to`].
     pub const NONE: Self = Self { len: u64::MAX, count: usize::MAX };
 
@@ -40,12 +40,12 @@ impl Limits {
 pub struct Bounded<K, V> {
     entries: LruCache<K, (V, u64)>,
     len: u64,
-    limits: Limits,
+    limits: MapLimits,
 }
 
 impl<K: Hash + Eq, V> Bounded<K, V> {
     /// Returns an empty map.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: MapLimits) -> Self {
         Self { entries: LruCache::unbounded(), len: 0, limits }
     }
 
@@ -148,7 +148,7 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
     #[must_use = "free it when the map is unlocked"]
     pub fn shrink_to(&mut self, len: u64) -> Evicted<K, V> {
         let mut gone = Vec::new();
-        self.evict(Limits::bytes(len), 0, &mut gone);
+        self.evict(MapLimits::bytes(len), 0, &mut gone);
         gone
     }
 
@@ -170,7 +170,7 @@ impl<K: Hash + Eq, V> Bounded<K, V> {
     }
 
     /// Evicts entries that exceed `limits`, but leaves at least `least` of them.
-    fn evict(&mut self, limits: Limits, least: usize, gone: &mut Evicted<K, V>) {
+    fn evict(&mut self, limits: MapLimits, least: usize, gone: &mut Evicted<K, V>) {
         while (self.len > limits.len || self.entries.len() > limits.count)
             && self.entries.len() > least
         {
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_entries_are_evicted() {
-        let mut map = Bounded::new(Limits { len: 10, count: 3 });
+        let mut map = Bounded::new(MapLimits { len: 10, count: 3 });
         assert!(map.put(1, 'a', 4).is_empty() && map.put(2, 'b', 4).is_empty());
         assert_eq!(map.get(&1), Some(&'a'));
         assert_eq!(map.put(3, 'c', 4), [(2, 'b')]);
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_newest_entry_stays_however_long_it_is_unless_the_owner_shrinks_the_map() {
-        let mut map = Bounded::new(Limits::bytes(10));
+        let mut map = Bounded::new(MapLimits::bytes(10));
         assert!(map.put(1, 'a', 3).is_empty());
         assert_eq!(map.put(2, 'b', 1000), [(1, 'a')]);
         assert_eq!((map.len(), map.len_of(&2)), (1000, Some(1000)));
@@ -233,9 +233,9 @@ mod tests {
 
     /// The same map as a list, the most recently used entry first.
     #[derive(Default)]
-    struct Listed(VecDeque<(u8, u8, u64)>);
+    struct ByUse(VecDeque<(u8, u8, u64)>);
 
-    impl Listed {
+    impl ByUse {
         fn take(&mut self, key: u8) -> Option<(u8, u8, u64)> {
             let at = self.0.iter().position(|entry| entry.0 == key)?;
             self.0.remove(at)
@@ -245,7 +245,7 @@ mod tests {
             self.0.iter().map(|entry| entry.2).sum()
         }
 
-        fn evict(&mut self, limits: Limits) {
+        fn evict(&mut self, limits: MapLimits) {
             while (self.len() > limits.len || self.0.len() > limits.count) && self.0.len() > 1 {
                 self.0.pop_back();
             }
@@ -257,8 +257,8 @@ mod tests {
         fn every_operation_does_what_it_does_to_a_list(
             operations in prop::collection::vec((0_u8..7, 0_u8..8, 0_u64..12), 0..200),
         ) {
-            let limits = Limits { len: 30, count: 5 };
-            let (mut map, mut list) = (Bounded::new(limits), Listed::default());
+            let limits = MapLimits { len: 30, count: 5 };
+            let (mut map, mut list) = (Bounded::new(limits), ByUse::default());
             for (at, (operation, key, len)) in operations.into_iter().enumerate() {
                 let (value, known) = (at as u8, list.0.iter().find(|entry| entry.0 == key).copied());
                 match operation {

@@ -1,7 +1,7 @@
 //! The one error type: its kind (which decides the errno), its subject, and the reason.
 //!
-//! The leaf describes the failure; the layer that knows the name adds it with [`At::at`]. The
-//! innermost name stays, since it is the key or path that the user can check. Absence is not an
+//! The leaf describes the failure; the layer that knows the name adds it with [`WithSubject::at`].
+//! The innermost name stays, since it is the key or path that the user can check. Absence is not an
 //! error: it is an `Option`.
 //!
 //! A person reads the reason, and names of a hierarchy in it may have any characters. So it has
@@ -365,13 +365,13 @@ impl From<std::io::Error> for Error {
 }
 
 /// Adds the subject to an error.
-pub trait At {
+pub trait WithSubject {
     /// Sets the subject, unless a layer below has set one.
     #[must_use]
     fn at(self, subject: impl Display) -> Self;
 }
 
-impl At for Error {
+impl WithSubject for Error {
     fn at(mut self, subject: impl Display) -> Self {
         if self.subject.is_none() {
             self.subject = Some(subject.to_string().into_boxed_str());
@@ -380,7 +380,7 @@ impl At for Error {
     }
 }
 
-impl<T> At for Result<T> {
+impl<T> WithSubject for Result<T> {
     fn at(self, subject: impl Display) -> Self {
         self.map_err(|error| error.at(subject))
     }

@@ -14,7 +14,7 @@ pub struct Limit {
     /// What it limits.
     pub what: &'static str,
     /// What its value counts.
-    pub unit: Unit,
+    pub unit: LimitUnit,
     /// Its value unless the user sets one.
     default: u64,
     /// With little memory, the default is at most one for each of this many bytes of memory.
@@ -27,7 +27,7 @@ pub struct Limit {
 
 /// The unit of the value of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum LimitUnit {
     /// Things.
     Count,
     /// Bytes.
@@ -38,11 +38,11 @@ pub enum Unit {
 
 impl Limit {
     const fn new(name: &'static str, what: &'static str, default: u64, highest: u64) -> Self {
-        let (unit, set) = (Unit::Count, AtomicU64::new(0));
+        let (unit, set) = (LimitUnit::Count, AtomicU64::new(0));
         Self { name, what, unit, default, memory_of_one: None, highest, set }
     }
 
-    const fn in_unit(self, unit: Unit) -> Self {
+    const fn in_unit(self, unit: LimitUnit) -> Self {
         Self { unit, ..self }
     }
 
@@ -89,14 +89,14 @@ impl fmt::Display for Limit {
         write!(f, "the limit is {}", self.unit.write(value))?;
         match self.unit {
             _ if value >= self.highest => Ok(()),
-            Unit::Count => write!(f, " (--limit {name}=N)"),
-            Unit::Bytes => write!(f, " (--limit {name}=SIZE)"),
-            Unit::Time => write!(f, " (--limit {name}=TIME)"),
+            LimitUnit::Count => write!(f, " (--limit {name}=N)"),
+            LimitUnit::Bytes => write!(f, " (--limit {name}=SIZE)"),
+            LimitUnit::Time => write!(f, " (--limit {name}=TIME)"),
         }
     }
 }
 
-impl Unit {
+impl LimitUnit {
     /// Returns a value as a message and the command line have it.
     pub fn write(self, value: u64) -> String {
         let in_larger = |units: &[(u64, &str)]| {
@@ -115,7 +115,7 @@ impl Unit {
 /// The longest metadata file to read, without the consolidated metadata in it.
 pub static METADATA: Limit =
     Limit::new("metadata", "bytes of a metadata file, without copies in it", 16 << 20, 1 << 30)
-        .in_unit(Unit::Bytes)
+        .in_unit(LimitUnit::Bytes)
         .within_memory(64);
 
 /// The limit of `serde_json`, so that other readers succeed, too. The parser calls itself for each
@@ -160,7 +160,7 @@ pub static GROUP_NAMES: Limit = Limit::new(
     64 << 20,
     1 << 40,
 )
-.in_unit(Unit::Bytes);
+.in_unit(LimitUnit::Bytes);
 
 /// The most nodes of a walk that keeps none of them.
 pub static NODES: Limit = Limit::new(
@@ -185,7 +185,8 @@ pub static OPEN_FILES: Limit =
 
 /// The most time to decode one chunk. A program that waits for it cannot be killed meanwhile.
 pub static DECODE_TIME: Limit =
-    Limit::new("decode-time", "time to decode one chunk", 120_000, 1 << 40).in_unit(Unit::Time);
+    Limit::new("decode-time", "time to decode one chunk", 120_000, 1 << 40)
+        .in_unit(LimitUnit::Time);
 
 /// All of them, in the order of the documentation.
 pub static ALL: [&Limit; 13] = [
@@ -219,10 +220,10 @@ mod tests {
         );
         limit.set(u64::MAX);
         assert_eq!(limit.to_string(), "the limit is 4096");
-        let len = Limit::new("metadata", "bytes", 16 << 20, 1 << 30).in_unit(Unit::Bytes);
+        let len = Limit::new("metadata", "bytes", 16 << 20, 1 << 30).in_unit(LimitUnit::Bytes);
         assert_eq!(len.to_string(), "the limit is 16M (--limit metadata=SIZE)");
-        assert_eq!(Unit::Time.write(90_000), "90s");
-        assert_eq!(Unit::Bytes.write(1025), "1025");
+        assert_eq!(LimitUnit::Time.write(90_000), "90s");
+        assert_eq!(LimitUnit::Bytes.write(1025), "1025");
     }
 
     #[test]

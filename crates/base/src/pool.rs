@@ -23,12 +23,12 @@ pub enum Urgency {
 
 /// A fixed number of threads, and a queue of tasks, first in first out for each urgency.
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolShared>,
     /// A leaf lock.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-struct Shared {
+struct PoolShared {
     /// A leaf lock.
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -62,7 +62,7 @@ impl Pool {
     /// Starts `threads` threads. At most `most_ahead` of them prefetch at a time.
     pub fn new(threads: usize, most_ahead: usize) -> std::io::Result<Self> {
         let (queue, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { queue, changed, most_ahead });
+        let shared = Arc::new(PoolShared { queue, changed, most_ahead });
         let start = |n: usize| {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name(format!("worker-{n}")).spawn(move || shared.work())
@@ -118,7 +118,7 @@ impl Drop for Pool {
     }
 }
 
-impl Shared {
+impl PoolShared {
     fn close(&self) {
         let mut queue = self.queue.lock();
         queue.closed = true;

@@ -82,26 +82,26 @@ pub fn open_directories() -> usize {
 
 /// A share of the open files for one purpose.
 #[derive(Debug)]
-pub struct Part {
+pub struct FileShare {
     most: usize,
     taken: Arc<AtomicUsize>,
 }
 
 /// An open file of a share; dropping it returns it.
 #[derive(Debug)]
-pub struct Taken(Arc<AtomicUsize>);
+pub struct FilePermit(Arc<AtomicUsize>);
 
-impl Part {
+impl FileShare {
     /// Returns a share of `most` open files.
     pub fn new(most: usize) -> Self {
         Self { most, taken: Arc::default() }
     }
 
     /// Takes an open file, `None` if all are taken.
-    pub fn take(&self) -> Option<Taken> {
+    pub fn take(&self) -> Option<FilePermit> {
         let more = |taken: usize| (taken < self.most).then_some(taken.saturating_add(1));
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Taken(Arc::clone(&self.taken)))
+        taken.is_ok().then(|| FilePermit(Arc::clone(&self.taken)))
     }
 
     /// Returns the number of open files that are taken.
@@ -110,7 +110,7 @@ impl Part {
     }
 }
 
-impl Drop for Taken {
+impl Drop for FilePermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn no_more_files_are_taken_than_the_limit_and_each_is_returned() {
-        let part = Part::new(2);
+        let part = FileShare::new(2);
         let (first, second) = (part.take(), part.take());
         assert!(first.is_some() && second.is_some() && part.take().is_none());
         drop(first);

@@ -35,17 +35,17 @@ std::thread_local! {
 /// This thread changes something for a program until this is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Change(Option<Program>);
+pub struct ChangeScope(Option<Program>);
 
-impl Drop for Change {
+impl Drop for ChangeScope {
     fn drop(&mut self) {
         CHANGING.set(self.0);
     }
 }
 
 /// Lets this thread change something for a program.
-pub fn change_for(program: Option<Program>) -> Change {
-    Change(CHANGING.replace(program))
+pub fn change_for(program: Option<Program>) -> ChangeScope {
+    ChangeScope(CHANGING.replace(program))
 }
 
 /// Like [`check`], before a change that waits for the writers of other processes.
@@ -60,12 +60,12 @@ pub fn check_before_change() -> Result<()> {
 /// This thread works for a program until this is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct Work {
+pub struct WorkScope {
     /// The program that it has worked for before.
     before: Option<Program>,
 }
 
-impl Drop for Work {
+impl Drop for WorkScope {
     fn drop(&mut self) {
         PROGRAM.set(self.before);
     }
@@ -80,8 +80,8 @@ impl Program {
 }
 
 /// Lets this thread work for a program, or for none.
-pub fn work_for(program: Option<Program>) -> Work {
-    Work { before: PROGRAM.replace(program) }
+pub fn work_for(program: Option<Program>) -> WorkScope {
+    WorkScope { before: PROGRAM.replace(program) }
 }
 
 /// Returns the program that this thread works for.

@@ -6,14 +6,14 @@ use zarrfs_base::error::{Error, Result};
 
 /// The shape and data type of a chunk. A codec for arrays is bound to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Elements {
+pub struct ChunkType {
     /// The number of elements along each dimension.
     pub shape: Vec<u64>,
     /// The data type of each element.
     pub dtype: DType,
 }
 
-impl Elements {
+impl ChunkType {
     /// Returns the number of elements.
     pub fn count(&self) -> Result<usize> {
         let count = self.shape.iter().try_fold(1_u64, |count, len| count.checked_mul(*len));
@@ -30,7 +30,7 @@ impl Elements {
             Some(len) => {
                 Err(Error::invalid(format!("{} bytes written, the chunk has {len}", bytes.len())))
             }
-            None => vlen::Form::new(self)?.check(bytes).map_err(Error::invalid),
+            None => vlen::DecodedVlen::new(self)?.check(bytes).map_err(Error::invalid),
         }
     }
 

@@ -82,7 +82,7 @@ pub trait ArrayToBytes: Send + Sync + fmt::Debug {
 
 /// A decoded range of a chunk.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct DecodedRange {
     /// The bytes of the range.
     pub bytes: Vec<u8>,
     /// The number of bytes that were decoded for it.
@@ -116,7 +116,7 @@ pub trait BytesToBytes: Send + Sync + fmt::Debug {
         encoded: &[u8],
         decoded_len: usize,
         range: Range<usize>,
-    ) -> Result<Option<Part>> {
+    ) -> Result<Option<DecodedRange>> {
         let _ = (encoded, decoded_len, range);
         Ok(None)
     }

@@ -16,7 +16,7 @@
 //! `sharding_indexed` is not built here: it decides where encoded chunks lie, so an array builds
 //! it.
 //!
-//! A filter may change shape and data type, so binding a pipeline passes `Elements` from codec to
+//! A filter may change shape and data type, so binding a pipeline passes `ChunkType` from codec to
 //! codec. An encoder knows how much of the chunk lies inside the array, since N5 crops chunks at
 //! the border. A pipeline knows whether it loses precision; if so, the cache drops written bytes
 //! and readers see the stored ones. In the model, `endian` of `bytes` may be a list with one value
@@ -61,8 +61,8 @@ mod texts;
 pub mod vlen;
 
 pub use bytes_to_bytes::lookup3;
-pub use elements::Elements;
-pub use kinds::{ArrayToArray, ArrayToBytes, BytesToBytes, Part};
+pub use elements::ChunkType;
+pub use kinds::{ArrayToArray, ArrayToBytes, BytesToBytes, DecodedRange};
 pub use pipeline::Pipeline;
 pub use spec::CodecSpec;
-pub use texts::{Places as VlenPlaces, chunk as vlen_chunk, items as vlen_items};
+pub use texts::{TextOffsets as VlenPlaces, chunk as vlen_chunk, items as vlen_items};

@@ -10,7 +10,7 @@ use zarrfs_base::error::Result;
 
 /// A type of real numbers, little endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum NumberFormat {
     /// A byte, 0 or 1.
     Bool,
     /// A signed integer of this many bytes.
@@ -21,16 +21,16 @@ pub(crate) enum Format {
     Float(u8),
 }
 
-/// The exact value of a number of any [`Format`].
+/// The exact value of a number of any [`NumberFormat`].
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Number {
+pub(crate) enum ExactNumber {
     /// An integer.
     Int(i128),
     /// A float.
     Float(f64),
 }
 
-impl Format {
+impl NumberFormat {
     /// Returns the format of a type. Times have the format of the integers that count them.
     pub fn of(dtype: &DType) -> Option<Self> {
         Some(match dtype {
@@ -80,45 +80,47 @@ impl Format {
     }
 
     /// Returns the number in these [`Self::len`] bytes.
-    pub fn load(self, item: &[u8]) -> Number {
+    pub fn load(self, item: &[u8]) -> ExactNumber {
         let bits = bits(item);
         match self {
-            Self::Bool => Number::Int(i128::from(bits != 0)),
-            Self::Int(len) => Number::Int(i128::from(sign_extended(bits, len))),
-            Self::Uint(_) => Number::Int(i128::from(bits)),
-            Self::Float(2) => Number::Float(half_value(u16::try_from(bits).unwrap_or_default())),
+            Self::Bool => ExactNumber::Int(i128::from(bits != 0)),
+            Self::Int(len) => ExactNumber::Int(i128::from(sign_extended(bits, len))),
+            Self::Uint(_) => ExactNumber::Int(i128::from(bits)),
+            Self::Float(2) => {
+                ExactNumber::Float(half_value(u16::try_from(bits).unwrap_or_default()))
+            }
             Self::Float(4) => {
                 let bits = u32::try_from(bits).unwrap_or_default();
-                Number::Float(f64::from(f32::from_bits(bits)))
+                ExactNumber::Float(f64::from(f32::from_bits(bits)))
             }
-            Self::Float(_) => Number::Float(f64::from_bits(bits)),
+            Self::Float(_) => ExactNumber::Float(f64::from_bits(bits)),
         }
     }
 
     /// Appends the bytes of a number after a cast as in NumPy.
-    pub fn store(self, number: Number, target: &mut Vec<u8>) {
+    pub fn store(self, number: ExactNumber, target: &mut Vec<u8>) {
         match (self, number) {
-            (Self::Bool, Number::Int(int)) => target.push(u8::from(int != 0)),
-            (Self::Bool, Number::Float(float)) => target.push(u8::from(float != 0.0)),
-            (Self::Int(len) | Self::Uint(len), Number::Int(int)) => {
+            (Self::Bool, ExactNumber::Int(int)) => target.push(u8::from(int != 0)),
+            (Self::Bool, ExactNumber::Float(float)) => target.push(u8::from(float != 0.0)),
+            (Self::Int(len) | Self::Uint(len), ExactNumber::Int(int)) => {
                 push(target, &int.to_le_bytes(), len);
             }
-            (Self::Int(len) | Self::Uint(len), Number::Float(float)) => {
+            (Self::Int(len) | Self::Uint(len), ExactNumber::Float(float)) => {
                 let int = truncated(float, len, matches!(self, Self::Int(_)));
                 push(target, &int.to_le_bytes(), len);
             }
             (Self::Float(2), number) => {
                 // NumPy casts an integer to a half only through a single.
                 let wide = match number {
-                    Number::Int(int) => f64::from(single(int)),
-                    Number::Float(float) => float,
+                    ExactNumber::Int(int) => f64::from(single(int)),
+                    ExactNumber::Float(float) => float,
                 };
                 target.extend_from_slice(&half_bits(wide).to_le_bytes());
             }
-            (Self::Float(4), Number::Int(int)) => {
+            (Self::Float(4), ExactNumber::Int(int)) => {
                 target.extend_from_slice(&single(int).to_le_bytes());
             }
-            (Self::Float(4), Number::Float(float)) => {
+            (Self::Float(4), ExactNumber::Float(float)) => {
                 target.extend_from_slice(&to_single(float).to_le_bytes());
             }
             (Self::Float(_), number) => {
@@ -128,11 +130,15 @@ impl Format {
     }
 
     /// Returns the number after a cast to this format.
-    pub fn cast(self, number: Number) -> Number {
+    pub fn cast(self, number: ExactNumber) -> ExactNumber {
         match (self, number) {
-            (Self::Float(8), number) => Number::Float(number.to_float()),
-            (Self::Float(4), Number::Float(float)) => Number::Float(f64::from(to_single(float))),
-            (Self::Float(2), Number::Float(float)) => Number::Float(half_value(half_bits(float))),
+            (Self::Float(8), number) => ExactNumber::Float(number.to_float()),
+            (Self::Float(4), ExactNumber::Float(float)) => {
+                ExactNumber::Float(f64::from(to_single(float)))
+            }
+            (Self::Float(2), ExactNumber::Float(float)) => {
+                ExactNumber::Float(half_value(half_bits(float)))
+            }
             _ => {
                 let mut item = Vec::with_capacity(8);
                 self.store(number, &mut item);
@@ -142,7 +148,12 @@ impl Format {
     }
 
     /// Applies `change` to each number of `source` and stores the results in the format `to`.
-    pub fn map(self, to: Self, source: &[u8], change: impl Fn(Number) -> Number) -> Result<Buffer> {
+    pub fn map(
+        self,
+        to: Self,
+        source: &[u8],
+        change: impl Fn(ExactNumber) -> ExactNumber,
+    ) -> Result<Buffer> {
         let count = source.len() / self.len();
         let mut target = reserve(count.saturating_mul(to.len()))?;
         for item in source.chunks_exact(self.len()) {
@@ -156,7 +167,7 @@ impl Format {
         self,
         to: Self,
         source: &[u8],
-        change: impl Fn(Number) -> Result<Number>,
+        change: impl Fn(ExactNumber) -> Result<ExactNumber>,
     ) -> Result<Buffer> {
         let count = source.len() / self.len();
         let mut target = reserve(count.saturating_mul(to.len()))?;
@@ -183,7 +194,7 @@ impl Format {
     /// must be of this format.
     pub fn neighbour(self, float: f64, away: bool) -> f64 {
         let mut item = Vec::with_capacity(8);
-        self.store(Number::Float(float), &mut item);
+        self.store(ExactNumber::Float(float), &mut item);
         let bits = bits(&item);
         // Without the sign, the bits sort like the numbers.
         let next = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
@@ -193,7 +204,7 @@ impl Format {
     }
 }
 
-impl Number {
+impl ExactNumber {
     /// Returns the nearest double.
     pub fn to_float(self) -> f64 {
         match self {

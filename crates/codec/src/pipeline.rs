@@ -8,12 +8,12 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::array_to_array::{self, BigEndian, Order};
+use super::array_to_array::{self, BigEndian, DimensionOrder};
 use super::array_to_bytes::AnyBytes;
 use super::clock::Clock;
-use super::elements::Elements;
+use super::elements::ChunkType;
 use super::kinds::{ArrayToArray, ArrayToBytes, BytesToBytes};
-use super::registry::{self, Chain};
+use super::registry::{self, CodecChain};
 use super::spec::CodecSpec;
 use crate::json::Object;
 use zarrfs_base::admission;
@@ -56,9 +56,9 @@ impl Pipeline {
     /// codecs `before`, which stand before a sharding codec, are applied first. `max_len` limits
     /// the bytes of a chunk whose length does not follow from its shape.
     pub fn bind(
-        chain: &Chain,
+        chain: &CodecChain,
         before: &[CodecSpec],
-        elements: &Elements,
+        elements: &ChunkType,
         max_len: u64,
     ) -> Result<Self> {
         let decoded_len = elements.byte_len()?;
@@ -346,8 +346,8 @@ fn merged<'s>(specs: impl Iterator<Item = &'s CodecSpec>, rank: usize) -> Result
     for spec in specs {
         match merged.last_mut() {
             Some(last) if last.name == "transpose" && spec.name == "transpose" => {
-                let first = Order::parse(&last.configuration, rank)?;
-                let order = first.then(&Order::parse(&spec.configuration, rank)?);
+                let first = DimensionOrder::parse(&last.configuration, rank)?;
+                let order = first.then(&DimensionOrder::parse(&spec.configuration, rank)?);
                 last.configuration = order.to_configuration();
             }
             _ => merged.push(spec.clone()),
@@ -364,7 +364,7 @@ fn longest(decoded_len: usize) -> u64 {
 
 /// Fails if a chunk of at most `decoded_len` bytes has too many after the codec `name`. `max_len`
 /// is the limit of a chunk.
-fn check_form(name: &str, encoded: &Elements, decoded_len: usize, max_len: u64) -> Result<()> {
+fn check_form(name: &str, encoded: &ChunkType, decoded_len: usize, max_len: u64) -> Result<()> {
     let len = encoded.byte_len()?.and_then(|len| u64::try_from(len).ok()).unwrap_or_default();
     let twice = longest(decoded_len);
     if len <= twice.max(max_len) {

@@ -1,16 +1,16 @@
 //! Sorts the codecs of a metadata file by kind, and builds them.
 
-use super::array_to_array::Order;
-use super::elements::Elements;
+use super::array_to_array::DimensionOrder;
+use super::elements::ChunkType;
 use super::kinds::{ArrayToBytes, BytesToBytes};
 use super::row::{Build, Built};
 use super::spec::CodecSpec;
 use super::table;
-use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::error::{Error, Result, WithSubject};
 
 /// A chain of codecs sorted by kind.
 #[derive(Debug, Clone, Default)]
-pub struct Chain {
+pub struct CodecChain {
     /// From array to array, in order of encoding.
     pub array_to_array: Vec<CodecSpec>,
     /// The array-to-bytes codec; `None` means `bytes`, little endian.
@@ -19,7 +19,7 @@ pub struct Chain {
     pub bytes_to_bytes: Vec<CodecSpec>,
 }
 
-impl Chain {
+impl CodecChain {
     /// Sorts codecs. An unknown codec is an error, unless its `must_understand` is false.
     pub fn sort(specs: &[CodecSpec]) -> Result<Self> {
         let mut chain = Self::default();
@@ -48,11 +48,11 @@ impl Chain {
 
     /// Returns all `transpose` codecs of an array of `rank` dimensions as one permutation, `None`
     /// if some other codec moves elements.
-    pub fn order(&self, rank: usize) -> Result<Option<Order>> {
-        let mut order = Order::identity(rank);
+    pub fn order(&self, rank: usize) -> Result<Option<DimensionOrder>> {
+        let mut order = DimensionOrder::identity(rank);
         for spec in &self.array_to_array {
             if spec.name == "transpose" {
-                order = order.then(&Order::parse(&spec.configuration, rank)?);
+                order = order.then(&DimensionOrder::parse(&spec.configuration, rank)?);
             } else if !table::find(&spec.name).is_some_and(|row| row.is_per_element) {
                 return Ok(None);
             }
@@ -64,7 +64,7 @@ impl Chain {
 /// Returns the array-to-array codec of `spec`, bound to chunks of `elements`, and the elements that
 /// it produces. `limit` is the most decoded bytes of a chunk whose length does not follow from its
 /// shape.
-pub fn array_to_array(spec: &CodecSpec, elements: &Elements, limit: usize) -> Result<Built> {
+pub fn array_to_array(spec: &CodecSpec, elements: &ChunkType, limit: usize) -> Result<Built> {
     match table::find(&spec.name).map(|row| row.build) {
         Some(Build::ArrayToArray(build)) => build(&spec.configuration, elements, limit),
         _ => Err(unknown(spec)),
@@ -74,7 +74,7 @@ pub fn array_to_array(spec: &CodecSpec, elements: &Elements, limit: usize) -> Re
 /// Returns the array-to-bytes codec of `spec`, bound to chunks of `elements`, with the same limit.
 pub fn array_to_bytes(
     spec: &CodecSpec,
-    elements: &Elements,
+    elements: &ChunkType,
     limit: usize,
 ) -> Result<Box<dyn ArrayToBytes>> {
     match table::find(&spec.name).map(|row| row.build) {

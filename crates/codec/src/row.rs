@@ -5,21 +5,21 @@
 
 use serde_json::Value;
 
-use super::elements::Elements;
+use super::elements::ChunkType;
 use super::kinds::{ArrayToArray, ArrayToBytes, BytesToBytes};
 use crate::json::Object;
 use zarrfs_base::error::Result;
 
 /// A codec, `None` if it would change nothing, and the elements that it produces.
-pub type Built = (Option<Box<dyn ArrayToArray>>, Elements);
+pub type Built = (Option<Box<dyn ArrayToArray>>, ChunkType);
 
 /// Returns a codec, and the elements that it produces.
-pub fn built((codec, encoded): (impl ArrayToArray + 'static, Elements)) -> Built {
+pub fn built((codec, encoded): (impl ArrayToArray + 'static, ChunkType)) -> Built {
     (Some(Box::new(codec)), encoded)
 }
 
 /// Returns a codec that is `None` if it would change nothing, and the elements that it produces.
-pub fn unless_identity(codec: Option<impl ArrayToArray + 'static>, encoded: Elements) -> Built {
+pub fn unless_identity(codec: Option<impl ArrayToArray + 'static>, encoded: ChunkType) -> Built {
     let codec = codec.map(|codec| -> Box<dyn ArrayToArray> { Box::new(codec) });
     (codec, encoded)
 }
@@ -36,9 +36,9 @@ pub type FindBytes = fn(&str) -> Option<BuildBytes>;
 pub enum Build {
     /// Array to array. The last argument is the most decoded bytes of a chunk whose length does not
     /// follow from its shape.
-    ArrayToArray(fn(&Object, &Elements, usize) -> Result<Built>),
+    ArrayToArray(fn(&Object, &ChunkType, usize) -> Result<Built>),
     /// Array to bytes, with the same arguments.
-    ArrayToBytes(fn(&Object, &Elements, usize) -> Result<Box<dyn ArrayToBytes>>),
+    ArrayToBytes(fn(&Object, &ChunkType, usize) -> Result<Box<dyn ArrayToBytes>>),
     /// Array to bytes. `array` builds it, because it decides where chunks are stored.
     Shards,
     /// Bytes to bytes.
@@ -59,7 +59,7 @@ pub enum CodecKind {
 /// A codec.
 #[expect(clippy::struct_excessive_bools, reason = "they are the columns of a table")]
 #[derive(Debug, Clone, Copy)]
-pub struct Row {
+pub struct CodecRow {
     /// Its name in released v3, or the name that zarr-python gives it there.
     pub name: &'static str,
     /// Another name for it in v3 metadata.
@@ -86,7 +86,7 @@ pub struct Row {
     pub build: Build,
 }
 
-impl Row {
+impl CodecRow {
     pub(super) const fn new(name: &'static str, build: Build) -> Self {
         Self {
             name,
@@ -110,14 +110,14 @@ impl Row {
 
     pub(super) const fn array_to_bytes(
         name: &'static str,
-        build: fn(&Object, &Elements, usize) -> Result<Box<dyn ArrayToBytes>>,
+        build: fn(&Object, &ChunkType, usize) -> Result<Box<dyn ArrayToBytes>>,
     ) -> Self {
         Self::new(name, Build::ArrayToBytes(build))
     }
 
     pub(super) const fn array_to_array(
         name: &'static str,
-        build: fn(&Object, &Elements, usize) -> Result<Built>,
+        build: fn(&Object, &ChunkType, usize) -> Result<Built>,
     ) -> Self {
         Self::new(name, Build::ArrayToArray(build))
     }

@@ -5,8 +5,8 @@
 //! one row.
 
 use super::array_to_array::{
-    AsType, BitRound, CastValue, Categorize, Delta, FixedScaleOffset, Order, PackBits, Quantize,
-    Reshape, ScaleOffset, Transpose,
+    AsType, BitRound, CastValue, Categorize, Delta, DimensionOrder, FixedScaleOffset, PackBits,
+    Quantize, Reshape, ScaleOffset, Transpose,
 };
 #[cfg(feature = "grib")]
 use super::array_to_bytes::Grib;
@@ -15,20 +15,20 @@ use super::bytes_to_bytes::{
     Base64, Blosc, Bz2, Checksum, Conditional, Crc32c, Gzip, Lz4, Lz4BlockStream, Lzma, Shuffle,
     Zlib, Zstd,
 };
-use super::elements::Elements;
+use super::elements::ChunkType;
 use super::kinds::ArrayToBytes;
-pub use super::row::{Build, CodecKind, Row};
+pub use super::row::{Build, CodecKind, CodecRow};
 use super::row::{BuildBytes, Built, built, unless_identity};
 use crate::json::Object;
 use zarrfs_base::error::{Error, Result};
 
 /// Returns the codec with this name in v3 metadata.
-pub fn find(name: &str) -> Option<&'static Row> {
+pub fn find(name: &str) -> Option<&'static CodecRow> {
     ROWS.iter().find(|row| row.name == name || row.alias == Some(name))
 }
 
 /// Returns the codec with this identifier in Zarr 2 or a draft.
-pub fn find_id(id: &str) -> Option<&'static Row> {
+pub fn find_id(id: &str) -> Option<&'static CodecRow> {
     ROWS.iter().find(|row| row.id == Some(id) || (row.alias == Some(id)))
 }
 
@@ -43,11 +43,11 @@ pub fn find_bytes_to_bytes(name: &str) -> Option<BuildBytes> {
 /// Returns the kind of the codec with this name. An unknown codec counts as bytes to bytes, as most
 /// are.
 pub fn kind(name: &str) -> CodecKind {
-    find(name).map_or(CodecKind::BytesToBytes, Row::kind)
+    find(name).map_or(CodecKind::BytesToBytes, CodecRow::kind)
 }
 
 /// The identifiers of the codecs that `is_meant` accepts, in alphabetical order.
-pub fn ids(is_meant: impl Fn(&Row) -> bool) -> Vec<&'static str> {
+pub fn ids(is_meant: impl Fn(&CodecRow) -> bool) -> Vec<&'static str> {
     let mut ids: Vec<_> =
         ROWS.iter().filter(|row| is_meant(row)).filter_map(|row| row.id).collect();
     ids.sort_unstable();
@@ -57,146 +57,156 @@ pub fn ids(is_meant: impl Fn(&Row) -> bool) -> Vec<&'static str> {
 const LEVEL: &str = r#"{"level": 5}"#;
 
 /// All codecs. If two rows have the same identifier, [`find_id`] returns the first one.
-pub const ROWS: &[Row] = &[
+pub const ROWS: &[CodecRow] = &[
     // Array to array.
-    Row::array_to_array("transpose", |configuration, elements, _| {
-        let order = Order::parse(configuration, elements.shape.len())?;
+    CodecRow::array_to_array("transpose", |configuration, elements, _| {
+        let order = DimensionOrder::parse(configuration, elements.shape.len())?;
         let shape = order.apply(&elements.shape);
         let codec = Transpose::new(&order, elements)?;
-        Ok(unless_identity(codec, Elements { shape, dtype: elements.dtype.clone() }))
+        Ok(unless_identity(codec, ChunkType { shape, dtype: elements.dtype.clone() }))
     })
     .id("transpose"),
-    Row::array_to_array("reshape", |c, elements, _| Ok(built(Reshape::new(c, elements)?))),
-    Row::array_to_array("scale_offset", |c, elements, _| {
+    CodecRow::array_to_array("reshape", |c, elements, _| Ok(built(Reshape::new(c, elements)?))),
+    CodecRow::array_to_array("scale_offset", |c, elements, _| {
         Ok(unless_identity(ScaleOffset::new(c, elements)?, elements.clone()))
     })
     .per_element(),
-    Row::array_to_array("cast_value", |c, elements, _| Ok(built(CastValue::new(c, elements)?)))
-        .per_element(),
-    Row::array_to_array("numcodecs.bitround", bitround).zarr2("bitround").per_element(),
-    Row::array_to_array("bitround", bitround).zarr2("bitround").per_element(),
-    Row::array_to_array("numcodecs.delta", |c, elements, _| Ok(built(Delta::new(c, elements)?)))
-        .zarr2("delta")
-        .names_type(),
-    Row::array_to_array("numcodecs.fixedscaleoffset", |c, elements, _| {
+    CodecRow::array_to_array("cast_value", |c, elements, _| {
+        Ok(built(CastValue::new(c, elements)?))
+    })
+    .per_element(),
+    CodecRow::array_to_array("numcodecs.bitround", bitround).zarr2("bitround").per_element(),
+    CodecRow::array_to_array("bitround", bitround).zarr2("bitround").per_element(),
+    CodecRow::array_to_array("numcodecs.delta", |c, elements, _| {
+        Ok(built(Delta::new(c, elements)?))
+    })
+    .zarr2("delta")
+    .names_type(),
+    CodecRow::array_to_array("numcodecs.fixedscaleoffset", |c, elements, _| {
         Ok(built(FixedScaleOffset::new(c, elements)?))
     })
     .zarr2("fixedscaleoffset")
     .per_element()
     .names_type(),
-    Row::array_to_array("numcodecs.astype", |c, elements, _| Ok(built(AsType::new(c, elements)?)))
-        .zarr2("astype")
-        .per_element()
-        .names_type(),
-    Row::array_to_array("numcodecs.quantize", |c, elements, _| {
+    CodecRow::array_to_array("numcodecs.astype", |c, elements, _| {
+        Ok(built(AsType::new(c, elements)?))
+    })
+    .zarr2("astype")
+    .per_element()
+    .names_type(),
+    CodecRow::array_to_array("numcodecs.quantize", |c, elements, _| {
         Ok(built(Quantize::new(c, elements)?))
     })
     .zarr2("quantize")
     .per_element()
     .names_type(),
-    Row::array_to_array("numcodecs.categorize", |c, elements, limit| {
+    CodecRow::array_to_array("numcodecs.categorize", |c, elements, limit| {
         Ok(built(Categorize::new(c, elements, limit)?))
     })
     .zarr2("categorize")
     .names_type(),
-    Row::array_to_array("numcodecs.packbits", |_, elements, _| Ok(built(PackBits::new(elements)?)))
-        .zarr2("packbits"),
+    CodecRow::array_to_array("numcodecs.packbits", |_, elements, _| {
+        Ok(built(PackBits::new(elements)?))
+    })
+    .zarr2("packbits"),
     // Array to bytes.
-    Row::array_to_bytes("bytes", |c, elements, _| Ok(Box::new(BytesCodec::new(c, elements)?)))
+    CodecRow::array_to_bytes("bytes", |c, elements, _| Ok(Box::new(BytesCodec::new(c, elements)?)))
         .id("bytes")
         .alias("endian"),
-    Row::new("sharding_indexed", Build::Shards).id("sharding_indexed"),
-    Row::array_to_bytes("vlen-utf8", |_, elements, limit| {
+    CodecRow::new("sharding_indexed", Build::Shards).id("sharding_indexed"),
+    CodecRow::array_to_bytes("vlen-utf8", |_, elements, limit| {
         Ok(Box::new(Vlen::new("vlen-utf8", elements, limit)?))
     })
     .zarr2("vlen-utf8"),
-    Row::array_to_bytes("vlen-bytes", |_, elements, limit| {
+    CodecRow::array_to_bytes("vlen-bytes", |_, elements, limit| {
         Ok(Box::new(Vlen::new("vlen-bytes", elements, limit)?))
     })
     .zarr2("vlen-bytes"),
-    Row::array_to_bytes("packbits", |c, elements, _| {
+    CodecRow::array_to_bytes("packbits", |c, elements, _| {
         Ok(Box::new(array_to_bytes::PackBits::new(c, elements)?))
     }),
-    Row::array_to_bytes("n5_default", |c, elements, _| {
+    CodecRow::array_to_bytes("n5_default", |c, elements, _| {
         Ok(Box::new(N5Default::new(c, elements, find_bytes_to_bytes)?))
     }),
-    Row::array_to_bytes("numcodecs.json2", |c, elements, limit| {
+    CodecRow::array_to_bytes("numcodecs.json2", |c, elements, limit| {
         Ok(Box::new(Objects::json(c, elements, limit)?))
     })
     .zarr2("json2"),
-    Row::array_to_bytes("numcodecs.msgpack2", |_, elements, limit| {
+    CodecRow::array_to_bytes("numcodecs.msgpack2", |_, elements, limit| {
         Ok(Box::new(Objects::message_pack(elements, limit)?))
     })
     .zarr2("msgpack2"),
-    Row::array_to_bytes("numcodecs.pcodec", |c, elements, _| {
+    CodecRow::array_to_bytes("numcodecs.pcodec", |c, elements, _| {
         Ok(Box::new(Pcodec::new(c, elements)?))
     })
     .zarr2("pcodec"),
-    Row::array_to_bytes("numcodecs.grib", |c, elements, _| grib(c, elements))
+    CodecRow::array_to_bytes("numcodecs.grib", |c, elements, _| grib(c, elements))
         .alias("grib")
         .zarr2("grib")
         .read_only(),
-    Row::array_to_bytes("gribberish", |c, elements, _| gribberish(c, elements))
+    CodecRow::array_to_bytes("gribberish", |c, elements, _| gribberish(c, elements))
         .alias("numcodecs.gribberish")
         .zarr2("gribberish")
         .read_only(),
-    Row::array_to_bytes("numcodecs.pickle", |_, _, _| {
+    CodecRow::array_to_bytes("numcodecs.pickle", |_, _, _| {
         Err(Error::unsupported("pickle is never decoded: it would run code"))
     })
     .zarr2("pickle"),
     // Bytes to bytes: compressors.
-    Row::bytes_to_bytes("blosc", |c| Ok(Box::new(Blosc::new(c)?)))
+    CodecRow::bytes_to_bytes("blosc", |c| Ok(Box::new(Blosc::new(c)?)))
         .alias("numcodecs.blosc")
         .zarr2("blosc")
         .drafts()
         .n5()
         .option()
         .with_defaults(r#"{"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "blocksize": 0}"#),
-    Row::bytes_to_bytes("gzip", |c| Ok(Box::new(Gzip::new(c)?)))
+    CodecRow::bytes_to_bytes("gzip", |c| Ok(Box::new(Gzip::new(c)?)))
         .alias("numcodecs.gzip")
         .zarr2("gzip")
         .drafts()
         .n5()
         .option()
         .with_defaults(LEVEL),
-    Row::bytes_to_bytes("zstd", |c| Ok(Box::new(Zstd::new(c)?)))
+    CodecRow::bytes_to_bytes("zstd", |c| Ok(Box::new(Zstd::new(c)?)))
         .alias("numcodecs.zstd")
         .zarr2("zstd")
         .drafts()
         .n5()
         .option()
         .with_defaults(r#"{"level": 3, "checksum": false}"#),
-    Row::bytes_to_bytes("numcodecs.zlib", |c| Ok(Box::new(Zlib::new(c)?)))
+    CodecRow::bytes_to_bytes("numcodecs.zlib", |c| Ok(Box::new(Zlib::new(c)?)))
         .zarr2("zlib")
         .drafts()
         .n5()
         .option()
         .with_defaults(LEVEL),
-    Row::bytes_to_bytes("numcodecs.bz2", |c| Ok(Box::new(Bz2::new(c)?)))
+    CodecRow::bytes_to_bytes("numcodecs.bz2", |c| Ok(Box::new(Bz2::new(c)?)))
         .zarr2("bz2")
         .drafts()
         .n5()
         .option()
         .with_defaults(LEVEL),
-    Row::bytes_to_bytes("numcodecs.lzma", |c| Ok(Box::new(Lzma::new(c)?)))
+    CodecRow::bytes_to_bytes("numcodecs.lzma", |c| Ok(Box::new(Lzma::new(c)?)))
         .zarr2("lzma")
         .drafts()
         .n5()
         .option()
         .with_defaults(r#"{"preset": 6}"#),
-    Row::bytes_to_bytes("numcodecs.lz4", |c| Ok(Box::new(Lz4::new(c)?)))
+    CodecRow::bytes_to_bytes("numcodecs.lz4", |c| Ok(Box::new(Lz4::new(c)?)))
         .zarr2("lz4")
         .drafts()
         .option()
         .with_defaults(r#"{"acceleration": 1}"#),
-    Row::bytes_to_bytes("lz4_block_stream", |c| Ok(Box::new(Lz4BlockStream::new(c)?))),
-    Row::bytes_to_bytes("conditional", |c| Ok(Box::new(Conditional::new(c, find_bytes_to_bytes)?))),
+    CodecRow::bytes_to_bytes("lz4_block_stream", |c| Ok(Box::new(Lz4BlockStream::new(c)?))),
+    CodecRow::bytes_to_bytes("conditional", |c| {
+        Ok(Box::new(Conditional::new(c, find_bytes_to_bytes)?))
+    }),
     // Bytes to bytes: the rest.
-    Row::bytes_to_bytes("numcodecs.shuffle", |c| Ok(Box::new(Shuffle::new(c)?)))
+    CodecRow::bytes_to_bytes("numcodecs.shuffle", |c| Ok(Box::new(Shuffle::new(c)?)))
         .zarr2("shuffle")
         .option(),
-    Row::bytes_to_bytes("shuffle", |c| Ok(Box::new(Shuffle::new(c)?))),
-    Row::bytes_to_bytes("crc32c", |c| {
+    CodecRow::bytes_to_bytes("shuffle", |c| Ok(Box::new(Shuffle::new(c)?))),
+    CodecRow::bytes_to_bytes("crc32c", |c| {
         // The codec of the same name in numcodecs can have a location.
         if c.contains_key("location") {
             return Ok(Box::new(Checksum::crc32c(c)?));
@@ -205,28 +215,30 @@ pub const ROWS: &[Row] = &[
     })
     .zarr2("crc32c")
     .option(),
-    Row::bytes_to_bytes("numcodecs.crc32c", |c| Ok(Box::new(Checksum::crc32c(c)?))).zarr2("crc32c"),
-    Row::bytes_to_bytes("numcodecs.crc32", |c| Ok(Box::new(Checksum::crc32(c)?))).zarr2("crc32"),
-    Row::bytes_to_bytes("numcodecs.adler32", |c| Ok(Box::new(Checksum::adler32(c)?)))
+    CodecRow::bytes_to_bytes("numcodecs.crc32c", |c| Ok(Box::new(Checksum::crc32c(c)?)))
+        .zarr2("crc32c"),
+    CodecRow::bytes_to_bytes("numcodecs.crc32", |c| Ok(Box::new(Checksum::crc32(c)?)))
+        .zarr2("crc32"),
+    CodecRow::bytes_to_bytes("numcodecs.adler32", |c| Ok(Box::new(Checksum::adler32(c)?)))
         .zarr2("adler32"),
-    Row::bytes_to_bytes("numcodecs.fletcher32", |_| Ok(Box::new(Checksum::fletcher32())))
+    CodecRow::bytes_to_bytes("numcodecs.fletcher32", |_| Ok(Box::new(Checksum::fletcher32())))
         .zarr2("fletcher32"),
-    Row::bytes_to_bytes("numcodecs.jenkins_lookup3", |c| Ok(Box::new(Checksum::lookup3(c)?)))
+    CodecRow::bytes_to_bytes("numcodecs.jenkins_lookup3", |c| Ok(Box::new(Checksum::lookup3(c)?)))
         .zarr2("jenkins_lookup3"),
-    Row::bytes_to_bytes("numcodecs.base64", |_| Ok(Box::new(Base64))).zarr2("base64"),
+    CodecRow::bytes_to_bytes("numcodecs.base64", |_| Ok(Box::new(Base64))).zarr2("base64"),
 ];
 
-fn bitround(configuration: &Object, elements: &Elements, _: usize) -> Result<Built> {
+fn bitround(configuration: &Object, elements: &ChunkType, _: usize) -> Result<Built> {
     Ok(unless_identity(BitRound::new(configuration, elements)?, elements.clone()))
 }
 
 #[cfg(feature = "grib")]
-fn grib(configuration: &Object, elements: &Elements) -> Result<Box<dyn ArrayToBytes>> {
+fn grib(configuration: &Object, elements: &ChunkType) -> Result<Box<dyn ArrayToBytes>> {
     Ok(Box::new(Grib::kerchunk(configuration, elements)?))
 }
 
 #[cfg(feature = "grib")]
-fn gribberish(configuration: &Object, elements: &Elements) -> Result<Box<dyn ArrayToBytes>> {
+fn gribberish(configuration: &Object, elements: &ChunkType) -> Result<Box<dyn ArrayToBytes>> {
     Ok(Box::new(Grib::gribberish(configuration, elements)?))
 }
 
@@ -236,7 +248,7 @@ use without_grib as grib;
 use without_grib as gribberish;
 
 #[cfg(not(feature = "grib"))]
-fn without_grib(_: &Object, _: &Elements) -> Result<Box<dyn ArrayToBytes>> {
+fn without_grib(_: &Object, _: &ChunkType) -> Result<Box<dyn ArrayToBytes>> {
     Err(Error::unsupported("grib: this zarrfs was built without the feature grib"))
 }
 
@@ -249,7 +261,7 @@ mod tests {
     use crate::{CodecSpec, registry};
 
     /// The defaults of a row, and values for the members that have no default.
-    fn configuration(row: &Row) -> Object {
+    fn configuration(row: &CodecRow) -> Object {
         let members = match row.name {
             "transpose" => json!({"order": [0]}),
             "reshape" => json!({"shape": [[0]]}),
@@ -285,7 +297,7 @@ mod tests {
         for row in ROWS {
             let build = |dtype: &DType| {
                 let spec = CodecSpec::new(row.name, configuration(row));
-                let elements = Elements { shape: vec![4], dtype: dtype.clone() };
+                let elements = ChunkType { shape: vec![4], dtype: dtype.clone() };
                 match row.build {
                     Build::ArrayToArray(_) => {
                         registry::array_to_array(&spec, &elements, 1 << 20).map(drop)

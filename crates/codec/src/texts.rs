@@ -21,13 +21,13 @@ const STEP: usize = 16;
 /// The places of the elements in such a chunk. They take half a byte for each element: a chunk may
 /// have many millions of empty ones, and a slice of each would take four times the chunk.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct TextOffsets {
     count: usize,
     /// The offset of each [`STEP`]th element, with its length in front.
     known: Vec<usize>,
 }
 
-impl Places {
+impl TextOffsets {
     /// Returns the places of the elements of `chunk`. An error unless there are `count`.
     pub fn of(chunk: &[u8], count: usize) -> Result<Self> {
         let short = || Error::corrupt(format!("strings: truncated after {} bytes", chunk.len()));
@@ -86,12 +86,12 @@ fn split(elements: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The elements of a chunk.
 #[derive(Debug, Clone)]
-pub struct Items<'c> {
+pub struct TextItems<'c> {
     chunk: &'c [u8],
-    places: Places,
+    places: TextOffsets,
 }
 
-impl<'c> Items<'c> {
+impl<'c> TextItems<'c> {
     /// Returns the element with this index.
     pub fn get(&self, index: usize) -> Option<&'c [u8]> {
         self.places.get(self.chunk, index)
@@ -110,13 +110,13 @@ impl<'c> Items<'c> {
 }
 
 /// Returns the elements of such a chunk. An error unless there are `count`.
-pub fn items(chunk: &[u8], count: usize) -> Result<Items<'_>> {
-    Ok(Items { chunk, places: Places::of(chunk, count)? })
+pub fn items(chunk: &[u8], count: usize) -> Result<TextItems<'_>> {
+    Ok(TextItems { chunk, places: TextOffsets::of(chunk, count)? })
 }
 
 /// Returns the chunk with these elements.
 pub fn chunk<'i>(items: impl ExactSizeIterator<Item = &'i [u8]>) -> Result<Vec<u8>> {
-    let mut writer = Writer::new(items.len(), usize::MAX)?;
+    let mut writer = TextWriter::new(items.len(), usize::MAX)?;
     for item in items {
         writer.push(item)?;
     }
@@ -125,12 +125,12 @@ pub fn chunk<'i>(items: impl ExactSizeIterator<Item = &'i [u8]>) -> Result<Vec<u
 
 /// Writes a chunk element by element.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct TextWriter {
     chunk: Vec<u8>,
     limit: usize,
 }
 
-impl Writer {
+impl TextWriter {
     /// Returns the writer of a chunk with `count` elements and at most `limit` bytes. An error if
     /// even empty elements would have more.
     pub fn new(count: usize, limit: usize) -> Result<Self> {
@@ -181,15 +181,15 @@ mod tests {
     fn a_chunk_of_texts_is_that_of_vlen_utf8() {
         let bytes = [3, 0, 0, 0, 1, 0, 0, 0, 97, 2, 0, 0, 0, 0xc3, 0xa9, 0, 0, 0, 0];
         let texts = ["a", "\u{e9}", ""];
-        let mut writer = Writer::new(3, 19).unwrap();
+        let mut writer = TextWriter::new(3, 19).unwrap();
         for text in &texts {
             writer.push(text.as_bytes()).unwrap();
         }
         assert_eq!(writer.into_chunk(), bytes);
-        assert!(Writer::new(1, 10).unwrap().push(b"abc").is_err());
-        assert!(Writer::new(2, 12).unwrap().push(b"abcd").is_ok());
-        assert!(Writer::new(2, 11).is_err() && Writer::new(1, 7).is_err());
-        assert!(Writer::new(1, 8).unwrap().push(b"").is_ok());
+        assert!(TextWriter::new(1, 10).unwrap().push(b"abc").is_err());
+        assert!(TextWriter::new(2, 12).unwrap().push(b"abcd").is_ok());
+        assert!(TextWriter::new(2, 11).is_err() && TextWriter::new(1, 7).is_err());
+        assert!(TextWriter::new(1, 8).unwrap().push(b"").is_ok());
         let all: Vec<&[u8]> = items(&bytes, 3).unwrap().all().collect();
         assert_eq!(all, texts.map(str::as_bytes));
         assert!(items(&bytes, 2).is_err());
@@ -216,7 +216,7 @@ mod tests {
         assert!(found.range(999..1001).is_none());
         let count = 1_000_000;
         let empty = chunk(std::iter::repeat_n(&[][..], count)).unwrap();
-        let places = Places::of(&empty, count).unwrap();
+        let places = TextOffsets::of(&empty, count).unwrap();
         assert!(places.known.capacity() * size_of::<usize>() < count);
         assert_eq!(places.from(&empty, 0).count(), count);
     }

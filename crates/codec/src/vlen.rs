@@ -6,7 +6,7 @@
 //!
 //! A chunk has this form in memory and as a file. `vlen-utf8` and `vlen-bytes` store it unchanged.
 
-use super::elements::Elements;
+use super::elements::ChunkType;
 use crate::dtype::DType;
 use zarrfs_base::buffer::reserve;
 use zarrfs_base::error::{Error, Result};
@@ -16,15 +16,15 @@ const NUMBER_LEN: usize = 4;
 
 /// The decoded form of a chunk with this number of elements.
 #[derive(Debug, Clone, Copy)]
-pub struct Form {
+pub struct DecodedVlen {
     count: u32,
     /// Whether each element is a string in UTF-8.
     is_text: bool,
 }
 
-impl Form {
+impl DecodedVlen {
     /// Returns the form of chunks of `elements`.
-    pub fn new(elements: &Elements) -> Result<Self> {
+    pub fn new(elements: &ChunkType) -> Result<Self> {
         let is_text = match &elements.dtype {
             DType::String => true,
             DType::VariableBytes => false,

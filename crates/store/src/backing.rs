@@ -26,7 +26,7 @@ use crate::NewFile;
 use zarrfs_base::budget::{Budget, Lease, Purpose};
 use zarrfs_base::buffer::{Buffer, unset};
 use zarrfs_base::error::{Error, Result};
-use zarrfs_base::resources::{Part, Taken};
+use zarrfs_base::resources::{FilePermit, FileShare};
 use zarrfs_base::sys::{MemoryFile, MemoryFs};
 
 /// The identifier of a file in the kernel's protocol, or why the kernel rejects it.
@@ -34,7 +34,7 @@ pub type Registration = Result<Arc<dyn Any + Send + Sync>, Arc<str>>;
 
 /// A file that the kernel reads instead of one in the mount.
 pub struct Backing {
-    file: File,
+    file: BackingKind,
     /// The length in bytes when it was opened; a new file grows.
     len: u64,
     modified: SystemTime,
@@ -43,27 +43,27 @@ pub struct Backing {
     registration: OnceLock<Registration>,
 }
 
-enum File {
+enum BackingKind {
     /// A file of the store.
-    Stored { file: OwnedFd, _taken: Taken },
+    Stored { file: OwnedFd, _taken: FilePermit },
     /// A new file of the store that a program writes, and that is no value yet.
-    New { file: NewFile, _taken: Taken },
+    New { file: NewFile, _taken: FilePermit },
     /// A memory file with decoded bytes.
-    Memory { file: MemoryFile, _taken: Taken, _memory: Lease },
+    Memory { file: MemoryFile, _taken: FilePermit, _memory: Lease },
 }
 
 impl Backing {
     /// Returns a file of the store of `len` bytes. It counts as one of the open files.
-    pub fn stored(file: OwnedFd, len: u64, modified: SystemTime, taken: Taken) -> Self {
-        Self::new(File::Stored { file, _taken: taken }, len, modified)
+    pub fn stored(file: OwnedFd, len: u64, modified: SystemTime, taken: FilePermit) -> Self {
+        Self::new(BackingKind::Stored { file, _taken: taken }, len, modified)
     }
 
     /// Returns a new and empty file of the store. It counts as one of the open files.
-    pub fn of_new_file(file: NewFile, taken: Taken) -> Self {
-        Self::new(File::New { file, _taken: taken }, 0, SystemTime::now())
+    pub fn of_new_file(file: NewFile, taken: FilePermit) -> Self {
+        Self::new(BackingKind::New { file, _taken: taken }, 0, SystemTime::now())
     }
 
-    fn new(file: File, len: u64, modified: SystemTime) -> Self {
+    fn new(file: BackingKind, len: u64, modified: SystemTime) -> Self {
         Self { file, len, modified, registration: OnceLock::new() }
     }
 
@@ -80,14 +80,14 @@ impl Backing {
     /// Returns the file if it is a new one of the store.
     pub fn new_file(&self) -> Option<&NewFile> {
         match &self.file {
-            File::New { file, .. } => Some(file),
-            File::Stored { .. } | File::Memory { .. } => None,
+            BackingKind::New { file, .. } => Some(file),
+            BackingKind::Stored { .. } | BackingKind::Memory { .. } => None,
         }
     }
 
     /// Whether it is a memory file.
     pub fn is_in_memory(&self) -> bool {
-        matches!(self.file, File::Memory { .. })
+        matches!(self.file, BackingKind::Memory { .. })
     }
 
     /// Returns the time of the stored bytes, or of the last write to a new file.
@@ -131,9 +131,9 @@ impl Backing {
 
     fn file(&self) -> BorrowedFd<'_> {
         match &self.file {
-            File::Stored { file, .. } => file.as_fd(),
-            File::New { file, .. } => file.as_fd(),
-            File::Memory { file, .. } => file.as_fd(),
+            BackingKind::Stored { file, .. } => file.as_fd(),
+            BackingKind::New { file, .. } => file.as_fd(),
+            BackingKind::Memory { file, .. } => file.as_fd(),
         }
     }
 }
@@ -148,7 +148,7 @@ impl fmt::Debug for Backing {
 #[derive(Debug)]
 pub struct MemoryFiles {
     budget: Arc<Budget>,
-    files: Part,
+    files: FileShare,
     /// The file system for them, `None` if it cannot be created.
     fs: OnceLock<Option<MemoryFs>>,
 }
@@ -156,7 +156,7 @@ pub struct MemoryFiles {
 impl MemoryFiles {
     /// Returns an empty set for at most `most` files, which draw their memory from `budget`.
     pub fn new(budget: Arc<Budget>, most: usize) -> Self {
-        Self { budget, files: Part::new(most), fs: OnceLock::new() }
+        Self { budget, files: FileShare::new(most), fs: OnceLock::new() }
     }
 
     /// Returns the number of files.
@@ -172,7 +172,7 @@ impl MemoryFiles {
         let Some(memory) = memory else { return Ok(None) };
         let file = self.made()?;
         file.fill(bytes)?;
-        let file = File::Memory { file, _taken: taken, _memory: memory };
+        let file = BackingKind::Memory { file, _taken: taken, _memory: memory };
         Ok(Some(Backing::new(file, len, modified)))
     }
 

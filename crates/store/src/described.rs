@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::refs::version_of;
 use super::{
-    ByteRange, Entries, Expected, Key, Keys, ListableStore, Prefix, ReadableStore, Requests, Room,
-    Stat, Store, Value,
+    ByteRange, Capacity, Entries, Expected, Key, Keys, ListableStore, Prefix, ReadableStore,
+    Requests, Stat, Store, Value,
 };
 use zarrfs_base::error::{Error, Result};
 
@@ -96,7 +96,7 @@ impl ReadableStore for Described {
         self.store.read().open(key)
     }
 
-    fn room(&self) -> Result<Option<Room>> {
+    fn room(&self) -> Result<Option<Capacity>> {
         self.store.read().room()
     }
 }
@@ -148,7 +148,7 @@ impl ListableStore for Described {
             None => return Err(Error::unsupported("the store cannot list its keys")),
         };
         missing.retain(|name| !found.iter().flatten().any(|entry| entry.name() == name));
-        let missing = missing.into_iter().map(|name| Ok(super::Entry::Prefix(name)));
+        let missing = missing.into_iter().map(|name| Ok(super::StoreEntry::Prefix(name)));
         Ok(Box::new(found.into_iter().chain(missing)))
     }
 

@@ -39,13 +39,13 @@ use rustix::fs::{AtFlags, FileType, OFlags, fstatvfs, renameat, statat, syncfs, 
 use rustix::io::Errno;
 
 use super::{
-    Aside, ByteRange, Condition, Entries, Found, Key, Keys, ListableStore, NewFile, Omissions,
-    PRIVATE, Piece, Prefix, ReadableStore, Room, Stat, Value, Version, WasRead, WritableStore,
-    WriterFile,
+    Aside, ByteRange, Capacity, Condition, Entries, Key, Keys, ListableStore, ListedEntry, NewFile,
+    Omissions, PRIVATE, Prefix, ReadableStore, Stat, Value, ValuePiece, Version, WasRead,
+    WritableStore, WriterFile,
 };
 use circles::Root;
 use key_lock::KeyLock;
-use listing::{Follow, Listing, Walk};
+use listing::{DirectoryListing, Follow, KeyWalk};
 pub use names::{LOCK_SUFFIX, is_lock_of_key, may_be_of_key};
 use names::{c_name, is_lock};
 use opening::{kind_of, open_at, open_dir, open_file};
@@ -54,10 +54,10 @@ use parents::{Prunes, make_parent, prune};
 use recover::recover;
 use session::Session;
 use trees::{empty, move_tree};
-use turn::{Turn, Turns};
-use value::{Opened, digest_of, keep_owner, read_range, write_all};
+use turn::{KeyTurn, Turns};
+use value::{OpenValue, digest_of, keep_owner, read_range, write_all};
 use version::Clock;
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_base::sys::{self, Dir, Links};
 
 /// When new bytes are forced to disk.
@@ -119,12 +119,12 @@ impl DirectoryStore {
 
     /// Opens the regular file of `key` if there is one, and takes its version before anything is
     /// read.
-    fn open_value(&self, key: &Key) -> Result<Option<Opened>> {
+    fn open_value(&self, key: &Key) -> Result<Option<OpenValue>> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let found = open_file(&self.root, key, flags)?;
         Ok(found.map(|(file, metadata)| {
             let stat = self.clock.stat(&file, &metadata);
-            Opened { file, metadata, stat }
+            OpenValue { file, metadata, stat }
         }))
     }
 
@@ -151,7 +151,7 @@ impl DirectoryStore {
         &self,
         lock: &KeyLock,
         key: &Key,
-        pieces: &[Piece],
+        pieces: &[ValuePiece],
         condition: Condition,
     ) -> Result<Stat> {
         let file = &lock.file;
@@ -166,7 +166,7 @@ impl DirectoryStore {
             keep_owner(file, &old.metadata)?;
             // A program that writes values in place ignores the lock, so a kept range may be half
             // written.
-            if pieces.iter().any(|piece| matches!(piece, Piece::Kept { .. })) {
+            if pieces.iter().any(|piece| matches!(piece, ValuePiece::Kept { .. })) {
                 let now = self.clock.stat(&old.file, &old.file.metadata()?);
                 condition.check(Some(now.version))?;
             }
@@ -188,7 +188,7 @@ impl DirectoryStore {
     }
 
     /// Returns the value of a locked key, which is to be replaced on this condition.
-    fn value_to_replace(&self, key: &Key, condition: Condition) -> Result<Option<Opened>> {
+    fn value_to_replace(&self, key: &Key, condition: Condition) -> Result<Option<OpenValue>> {
         let old = match self.open_value(key) {
             // Replace the value even if it cannot be opened.
             Err(_) if matches!(condition, Condition::Always) => None,
@@ -238,7 +238,7 @@ impl DirectoryStore {
 impl ReadableStore for DirectoryStore {
     fn get_partial_values(&self, ranges: &[(Key, ByteRange)]) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::with_capacity(ranges.len());
-        let mut open: Option<(&Key, Option<Opened>)> = None;
+        let mut open: Option<(&Key, Option<OpenValue>)> = None;
         for (key, range) in ranges {
             let reusable = open.take().filter(|(opened, _)| *opened == key);
             let current = match reusable {
@@ -281,9 +281,9 @@ impl ReadableStore for DirectoryStore {
         Ok(found.map(|value| (value.file.into(), value.stat)))
     }
 
-    fn room(&self) -> Result<Option<Room>> {
+    fn room(&self) -> Result<Option<Capacity>> {
         let figures = fstatvfs(&self.root)?;
-        Ok(Some(Room {
+        Ok(Some(Capacity {
             unit_len: u32::try_from(figures.f_frsize).unwrap_or(4096),
             total: figures.f_blocks,
             free: figures.f_bfree,
@@ -296,7 +296,7 @@ impl ReadableStore for DirectoryStore {
 }
 
 impl WritableStore for DirectoryStore {
-    fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
+    fn set(&self, key: &Key, pieces: &[ValuePiece], condition: Condition) -> Result<Stat> {
         if is_lock(key) {
             return Err(reserved().at(key));
         }
@@ -313,7 +313,7 @@ impl WritableStore for DirectoryStore {
             return Ok(None);
         }
         let lock = KeyLock::take(&self.root, &self.session, key).at(key)?;
-        Ok(Some(Box::new(Turn::begin(&self.turns, &self.root, self.prunes, key, lock))))
+        Ok(Some(Box::new(KeyTurn::begin(&self.turns, &self.root, self.prunes, key, lock))))
     }
 
     fn new_file(&self, prefix: &Prefix) -> Result<Option<NewFile>> {
@@ -346,7 +346,7 @@ impl WritableStore for DirectoryStore {
             let stat = self.stat(std::slice::from_ref(key))?.pop().flatten();
             let stat = stat.ok_or_else(|| Error::not_found().at(key))?;
             // The kernel copies the rest, because a long value need not fit into memory.
-            let pieces = Piece::overlay(stat.len, &[(*start, bytes.clone())]).at(key)?;
+            let pieces = ValuePiece::overlay(stat.len, &[(*start, bytes.clone())]).at(key)?;
             self.set(key, &pieces, Condition::Unchanged(stat.version))?;
         }
         Ok(())
@@ -498,27 +498,27 @@ impl WritableStore for DirectoryStore {
 
 impl ListableStore for DirectoryStore {
     fn list_dir(&self, prefix: &Prefix) -> Result<Entries> {
-        Ok(match Listing::open(&self.root, prefix)? {
+        Ok(match DirectoryListing::open(&self.root, prefix)? {
             Some(listing) => Box::new(listing.shown()),
             None => Box::new(std::iter::empty()),
         })
     }
 
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
-        Ok(Box::new(Walk::below(Listing::open(&self.root, prefix)?, Follow::None)))
+        Ok(Box::new(KeyWalk::below(DirectoryListing::open(&self.root, prefix)?, Follow::None)))
     }
 
     fn list_known(
         &self,
         prefix: &Prefix,
         start: &str,
-    ) -> Result<Box<dyn Iterator<Item = Result<Found>> + Send>> {
+    ) -> Result<Box<dyn Iterator<Item = Result<ListedEntry>> + Send>> {
         // A program that asks for a chunk by its key finds it behind a link, too.
-        let keys = Walk::below(Listing::open(&self.root, prefix)?, Follow::All);
+        let keys = KeyWalk::below(DirectoryListing::open(&self.root, prefix)?, Follow::All);
         let start = format!("{prefix}{start}");
         let keys = keys
             .filter(move |key| key.as_ref().map_or(true, |key| key.as_str().starts_with(&start)));
-        Ok(Box::new(keys.map(|key| key.map(Found::Key))))
+        Ok(Box::new(keys.map(|key| key.map(ListedEntry::Key))))
     }
 
     fn omissions(&self) -> Omissions {

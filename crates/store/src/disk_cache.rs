@@ -40,10 +40,10 @@ use parking_lot::Mutex;
 use twox_hash::XxHash3_128;
 
 use super::{Stat, unique};
-use file::{Found, Index, Owner};
-use zarrfs_base::bounded::{Bounded, Limits};
-use zarrfs_base::error::{At, Error, Result};
-use zarrfs_base::sys::{self, Others, OwnDirectory, Taken};
+use file::{FileRead, Owner, RecordIndex};
+use zarrfs_base::bounded::{Bounded, MapLimits};
+use zarrfs_base::error::{Error, Result, WithSubject};
+use zarrfs_base::sys::{self, IfTaken, OthersMay, OwnDirectory};
 
 /// The bytes of a value in one file.
 const PART_LEN: u64 = 64 << 20;
@@ -105,7 +105,7 @@ pub struct DiskCache {
     /// The bytes that threads are writing now.
     being_written: AtomicU64,
     /// The places of bytes in files that were used recently. A leaf lock.
-    indexes: Mutex<Bounded<u128, Arc<Index>>>,
+    indexes: Mutex<Bounded<u128, Arc<RecordIndex>>>,
     /// When a disk that is nearly full may be looked at again. A leaf lock.
     full_until: Mutex<Option<Instant>>,
     /// Whether the log has said that the cache cannot be written.
@@ -124,7 +124,7 @@ impl DiskCache {
     pub fn open(directory: &Path, most: u64) -> Result<Self> {
         let above = OwnDirectory::on_safe_way(directory)?;
         let is_new = above.names()?.next().is_none();
-        let dir = above.private(DIRECTORY, Others::Read)?;
+        let dir = above.private(DIRECTORY, OthersMay::Read)?;
         dir.mark(MARK, MARK_TEXT, |name| name == TAG || name == TIDYING)?;
         dir.put_text(TAG, TAG_TEXT).at(dir.shown().display())?;
         if is_new {
@@ -137,7 +137,7 @@ impl DiskCache {
             // The cache may have been larger before, so the first bytes tidy it.
             written: Mutex::new(most),
             being_written: AtomicU64::new(0),
-            indexes: Mutex::new(Bounded::new(Limits::bytes(MOST_INDEXES))),
+            indexes: Mutex::new(Bounded::new(MapLimits::bytes(MOST_INDEXES))),
             full_until: Mutex::default(),
             is_said: AtomicBool::new(false),
         })
@@ -204,9 +204,9 @@ impl DiskCache {
         let path = path_of(hash(owner.name, owner.part));
         let found = self.read(&path, owner, start, end);
         match found {
-            Ok(Found::This(bytes)) => return Some(bytes),
-            Ok(Found::Other) => {}
-            Ok(Found::Damaged) => {
+            Ok(FileRead::This(bytes)) => return Some(bytes),
+            Ok(FileRead::Other) => {}
+            Ok(FileRead::Damaged) => {
                 log::debug!("{path}: damaged, so it is removed");
                 drop(self.dir.remove(&path));
             }
@@ -222,15 +222,15 @@ impl DiskCache {
         owner: &Owner<'_>,
         start: u64,
         end: u64,
-    ) -> io::Result<Found<Bytes>> {
+    ) -> io::Result<FileRead<Bytes>> {
         let file = self.dir.open_to_read(path)?;
         let index = match self.index(&file, owner)? {
-            Found::This(index) => index,
-            Found::Other => return Ok(Found::Other),
-            Found::Damaged => return Ok(Found::Damaged),
+            FileRead::This(index) => index,
+            FileRead::Other => return Ok(FileRead::Other),
+            FileRead::Damaged => return Ok(FileRead::Damaged),
         };
         let found = index.bytes(&file, start, end)?;
-        if matches!(found, Found::This(_)) {
+        if matches!(found, FileRead::This(_)) {
             let used = file.metadata()?.modified()?;
             // A use in the future is one by a clock that was wrong.
             if used.elapsed().map_or(true, |age| age > NOTED) {
@@ -241,18 +241,18 @@ impl DiskCache {
     }
 
     /// Returns the places of bytes in a file.
-    fn index(&self, file: &File, owner: &Owner<'_>) -> io::Result<Found<Arc<Index>>> {
+    fn index(&self, file: &File, owner: &Owner<'_>) -> io::Result<FileRead<Arc<RecordIndex>>> {
         let hash = hash(owner.name, owner.part);
         let known = self.indexes.lock().get(&hash).cloned();
-        Ok(match Index::read(file, owner, known.as_deref())? {
-            Found::This(index) => {
+        Ok(match RecordIndex::read(file, owner, known.as_deref())? {
+            FileRead::This(index) => {
                 let memory = index.memory();
                 let index = Arc::new(index);
                 drop(self.indexes.lock().put(hash, Arc::clone(&index), memory));
-                Found::This(index)
+                FileRead::This(index)
             }
-            Found::Other => Found::Other,
-            Found::Damaged => Found::Damaged,
+            FileRead::Other => FileRead::Other,
+            FileRead::Damaged => FileRead::Damaged,
         })
     }
 
@@ -264,7 +264,7 @@ impl DiskCache {
             let file = match self.dir.open_to_append(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    match self.create(owner, start, bytes, Taken::Stays) {
+                    match self.create(owner, start, bytes, IfTaken::Stays) {
                         // Another thread or process has created it.
                         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                         created => return created,
@@ -287,7 +287,7 @@ impl DiskCache {
     fn add(&self, mut file: File, owner: &Owner<'_>, start: u64, bytes: &[u8]) -> io::Result<()> {
         let end = start.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         match self.index(&file, owner)? {
-            Found::This(index) if index.is_whole(file.metadata()?.len()) => {
+            FileRead::This(index) if index.is_whole(file.metadata()?.len()) => {
                 for (from, until) in index.gaps(start, end) {
                     let at = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(0);
                     let Some(bytes) = bytes.get(at(from)..at(until)) else { return Ok(()) };
@@ -295,18 +295,24 @@ impl DiskCache {
                 }
                 Ok(())
             }
-            Found::This(_) | Found::Other | Found::Damaged => {
-                self.create(owner, start, bytes, Taken::Goes)
+            FileRead::This(_) | FileRead::Other | FileRead::Damaged => {
+                self.create(owner, start, bytes, IfTaken::Goes)
             }
         }
     }
 
     /// Makes a new file for a part.
-    fn create(&self, owner: &Owner<'_>, start: u64, bytes: &[u8], taken: Taken) -> io::Result<()> {
+    fn create(
+        &self,
+        owner: &Owner<'_>,
+        start: u64,
+        bytes: &[u8],
+        taken: IfTaken,
+    ) -> io::Result<()> {
         let Some(header) = owner.header() else { return Ok(()) };
         let path = path_of(hash(owner.name, owner.part));
         let Some((above, name)) = path.split_once('/') else { return Ok(()) };
-        let above = match self.dir.private(above, Others::Read) {
+        let above = match self.dir.private(above, OthersMay::Read) {
             Ok(above) => above,
             Err(error) => return Err(io::Error::from_raw_os_error(error.errno())),
         };
@@ -321,7 +327,7 @@ impl DiskCache {
     }
 
     /// Makes room for bytes if the cache or the disk has too many, and returns it if there is some.
-    fn room(&self, len: u64) -> Option<Room<'_>> {
+    fn room(&self, len: u64) -> Option<WriteReservation<'_>> {
         let (free, total) = self.dir.disk_space().ok()?;
         let least = (total / FREE).min(MOST_FREE);
         if free < least.saturating_add(len) {
@@ -339,7 +345,7 @@ impl DiskCache {
             return None;
         }
         let mut written = self.written.lock();
-        let room = Room::new(self, len.next_multiple_of(UNIT).saturating_add(UNIT));
+        let room = WriteReservation::new(self, len.next_multiple_of(UNIT).saturating_add(UNIT));
         *written = written.saturating_add(room.len);
         if *written >= self.most / OFTEN {
             // Others wait, so that they do not write faster than this removes.
@@ -367,19 +373,19 @@ impl DiskCache {
 }
 
 /// The room for bytes that a thread is writing.
-struct Room<'c> {
+struct WriteReservation<'c> {
     cache: &'c DiskCache,
     len: u64,
 }
 
-impl<'c> Room<'c> {
+impl<'c> WriteReservation<'c> {
     fn new(cache: &'c DiskCache, len: u64) -> Self {
         cache.being_written.fetch_add(len, Ordering::Relaxed);
         Self { cache, len }
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for WriteReservation<'_> {
     fn drop(&mut self) {
         self.cache.being_written.fetch_sub(self.len, Ordering::Relaxed);
     }

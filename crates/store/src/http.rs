@@ -24,7 +24,7 @@ mod url;
 mod whole;
 mod wholes;
 
-pub use client::Options;
+pub use client::HttpOptions;
 pub use url::{are_on_one_server, decoded, shown};
 
 use std::fmt;
@@ -35,16 +35,16 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::disk_cache::DiskCache;
-use super::remote::server::{Depth, Page, Report, Server, Start};
-use super::remote::{Limits, RemoteStore, ValueCache};
+use super::remote::server::{Depth, ListingPage, Report, Server, Start};
+use super::remote::{RemoteLimits, RemoteStore, ValueCache};
 use super::runner::Runner;
 use super::{ByteRange, Condition, Key, Prefix, Stat, Value};
 use body::Received;
-use client::Client;
+use client::HttpClient;
 use failure::Failure;
 use retry::retried;
-use shared::Shared;
-use url::Base;
+use shared::ServerState;
+use url::BaseUrl;
 use zarrfs_base::error::{Error, Kind, Result};
 
 /// How long to try until the server has answered for the first time: its name may be wrong.
@@ -54,11 +54,11 @@ const FIRST: Duration = Duration::from_secs(5);
 /// there is such a cache.
 pub fn connect(
     url: &str,
-    options: &Options,
-    limits: Limits,
+    options: &HttpOptions,
+    limits: RemoteLimits,
     disk: Option<Arc<DiskCache>>,
 ) -> Result<RemoteStore> {
-    let base = Base::parse(url)?;
+    let base = BaseUrl::parse(url)?;
     let store = base.identity(&options.headers);
     let cache = disk.map(|disk| ValueCache { disk, store });
     let server = HttpServer::connect(base, options, limits)?;
@@ -68,7 +68,7 @@ pub fn connect(
 
 /// A web server, from a URL on.
 struct HttpServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     runner: Runner,
     /// How long a request is tried again.
     retry_for: Duration,
@@ -81,14 +81,14 @@ impl fmt::Debug for HttpServer {
 }
 
 impl HttpServer {
-    fn connect(base: Base, options: &Options, limits: Limits) -> Result<Self> {
-        let shared = Arc::new(Shared::new(Client::new(base, options)?, limits));
+    fn connect(base: BaseUrl, options: &HttpOptions, limits: RemoteLimits) -> Result<Self> {
+        let shared = Arc::new(ServerState::new(HttpClient::new(base, options)?, limits));
         Ok(Self { shared, runner: Runner::new(limits.requests)?, retry_for: options.retry_for })
     }
 
     /// Asks for a name that cannot exist, beside the first requests, which wait for the answer.
     fn probe(&self) {
-        let request = |shared: Arc<Shared>, _| async move { shared.probe().await };
+        let request = |shared: Arc<ServerState>, _| async move { shared.probe().await };
         // The first request reports its failure.
         self.run(request, Box::new(drop));
     }
@@ -96,7 +96,7 @@ impl HttpServer {
     /// Runs a request, and reports its result.
     fn run<T: Send + 'static, F: Future<Output = Result<T, Failure>> + Send>(
         &self,
-        request: impl Fn(Arc<Shared>, Arc<Received>) -> F + Send + Sync + 'static,
+        request: impl Fn(Arc<ServerState>, Arc<Received>) -> F + Send + Sync + 'static,
         report: Report<T>,
     ) {
         let (shared, retry_for) = (Arc::clone(&self.shared), self.retry_for);
@@ -119,7 +119,7 @@ impl Server for HttpServer {
 
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
         let key = key.clone();
-        let request = move |shared: Arc<Shared>, received: Arc<Received>| {
+        let request = move |shared: Arc<ServerState>, received: Arc<Received>| {
             let key = key.clone();
             async move { shared.get(&key, range, &received).await }
         };
@@ -150,9 +150,9 @@ impl Server for HttpServer {
         false
     }
 
-    fn list(&self, prefix: &Prefix, _: Depth, _: Start, report: Report<Page>) {
+    fn list(&self, prefix: &Prefix, _: Depth, _: Start, report: Report<ListingPage>) {
         let prefix = prefix.clone();
-        let request = move |shared: Arc<Shared>, received: Arc<Received>| {
+        let request = move |shared: Arc<ServerState>, received: Arc<Received>| {
             let prefix = prefix.clone();
             async move { shared.list(&prefix, &received).await }
         };

@@ -9,8 +9,8 @@
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface>
 //!
 //! `WritableStore::set` takes pieces: new bytes, or a range of the value that it replaces
-//! (`Piece::Kept`, valid only under `Condition::Unchanged`). The unchanged inner chunks of a shard
-//! are such ranges. They are never decoded, and in a directory the kernel copies them
+//! (`ValuePiece::Kept`, valid only under `Condition::Unchanged`). The unchanged inner chunks of a
+//! shard are such ranges. They are never decoded, and in a directory the kernel copies them
 //! (`copy_file_range`) without using memory of this process.
 //!
 //! Conditions preserve the changes of other programs. A change of a shard is stored only if the
@@ -99,11 +99,11 @@ pub use files::FileStore;
 pub use key::{Key, MAX_KEY_LEN, Prefix, is_component};
 pub use new_file::{NewFile, Stamp};
 pub use omissions::{NotSeen, OMISSIONS_TARGET, Omission, Omissions};
-pub use open_file::{OpenFile, Part};
-pub use piece::Piece;
+pub use open_file::{Extent, OpenFile};
+pub use piece::ValuePiece;
 pub(crate) use value::WasRead;
 pub use value::{ByteRange, Condition, Stat, Value, Version};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 /// The directories of other states of a hierarchy, below [`PRIVATE`]: see
 /// [`ListableStore::has_states`].
@@ -114,7 +114,7 @@ const SNAPSHOTS: &str = "snapshots";
 
 /// The capacity of the medium below a store, as in `statfs`.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Room {
+pub struct Capacity {
     /// The bytes of one unit in the following counts.
     pub unit_len: u32,
     /// All units.
@@ -133,14 +133,14 @@ pub struct Room {
 
 /// An entry directly below a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Entry {
+pub enum StoreEntry {
     /// A value, by the last component of its key.
     Key(String),
     /// A prefix of further keys, by its last component without the slash.
     Prefix(String),
 }
 
-impl Entry {
+impl StoreEntry {
     /// Returns the component.
     pub fn name(&self) -> &str {
         match self {
@@ -162,14 +162,14 @@ pub struct WriterFile {
 
 /// Entries in no particular order, each once. They are read lazily, because a directory may hold
 /// millions.
-pub type Entries = Box<dyn Iterator<Item = Result<Entry>> + Send>;
+pub type Entries = Box<dyn Iterator<Item = Result<StoreEntry>> + Send>;
 
 /// Keys in no particular order, each once.
 pub type Keys = Box<dyn Iterator<Item = Result<Key>> + Send>;
 
 /// An entry of a listing whose keys the store may not all know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum ListedEntry {
     /// A key.
     Key(Key),
     /// A directory that the store cannot list, and why.
@@ -303,7 +303,7 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
     }
 
     /// Returns the capacity of the medium, if it has one.
-    fn room(&self) -> Result<Option<Room>>;
+    fn room(&self) -> Result<Option<Capacity>>;
 
     /// Opens a file with exactly the value's bytes, if the store has one. The file does not change
     /// when the key gets another value.
@@ -344,7 +344,7 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     }
 
     /// Stores the concatenated `pieces` as the value of `key`, and returns the new stat.
-    fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat>;
+    fn set(&self, key: &Key, pieces: &[ValuePiece], condition: Condition) -> Result<Stat>;
 
     /// Keeps other writers from changing the value of `key` until what it returns is dropped; only
     /// this thread can change it. For a writer that has lost to others again and again. `None` if
@@ -367,8 +367,8 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
 
     /// Stores several values, as [`Self::set`] does, and returns the result of each. A store that
     /// takes long for each stores them at the same time.
-    fn set_all(&self, values: Vec<(Key, Vec<Piece>, Condition)>) -> Vec<Result<Stat>> {
-        let set = |(key, pieces, condition): (Key, Vec<Piece>, Condition)| {
+    fn set_all(&self, values: Vec<(Key, Vec<ValuePiece>, Condition)>) -> Vec<Result<Stat>> {
+        let set = |(key, pieces, condition): (Key, Vec<ValuePiece>, Condition)| {
             self.set(&key, &pieces, condition)
         };
         values.into_iter().map(set).collect()
@@ -467,7 +467,7 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
     }
 
     /// Like [`Self::may_have`], for the entries directly below `prefix` that `is_wanted`.
-    fn may_have_entry(&self, prefix: &Prefix, _is_wanted: &dyn Fn(&Entry) -> bool) -> bool {
+    fn may_have_entry(&self, prefix: &Prefix, _is_wanted: &dyn Fn(&StoreEntry) -> bool) -> bool {
         self.may_have(prefix)
     }
 
@@ -499,13 +499,13 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
         &self,
         prefix: &Prefix,
         start: &str,
-    ) -> Result<Box<dyn Iterator<Item = Result<Found>> + Send>> {
+    ) -> Result<Box<dyn Iterator<Item = Result<ListedEntry>> + Send>> {
         let keys = if start.is_empty() {
             self.list_prefix(prefix)?
         } else {
             self.list_starting(prefix, start)?
         };
-        Ok(Box::new(keys.map(|key| key.map(Found::Key))))
+        Ok(Box::new(keys.map(|key| key.map(ListedEntry::Key))))
     }
 
     /// Returns the private files of writers below `prefix`, which the other listings leave out.

@@ -8,16 +8,16 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::{
-    Aside, ByteRange, Condition, Entries, Entry, Key, Keys, ListableStore, PRIVATE, Piece, Prefix,
-    ReadableStore, Room, Stat, Value, Version, WritableStore,
+    Aside, ByteRange, Capacity, Condition, Entries, Key, Keys, ListableStore, PRIVATE, Prefix,
+    ReadableStore, Stat, StoreEntry, Value, ValuePiece, Version, WritableStore,
 };
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 /// Values in a map, which are lost when the process ends.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     /// A leaf lock; no thread waits while it holds it.
-    values: Mutex<Values>,
+    values: Mutex<MemoryValues>,
     asides: Arc<Mutex<Asides>>,
 }
 
@@ -42,7 +42,7 @@ impl Drop for AsideGuard {
 }
 
 #[derive(Debug, Default)]
-struct Values {
+struct MemoryValues {
     by_key: BTreeMap<Key, (Bytes, Stat)>,
     sets: u64,
 }
@@ -82,13 +82,13 @@ impl ReadableStore for MemoryStore {
         Ok(keys.iter().map(|key| values.by_key.get(key).map(|(_, stat)| *stat)).collect())
     }
 
-    fn room(&self) -> Result<Option<Room>> {
+    fn room(&self) -> Result<Option<Capacity>> {
         Ok(None)
     }
 }
 
 impl WritableStore for MemoryStore {
-    fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
+    fn set(&self, key: &Key, pieces: &[ValuePiece], condition: Condition) -> Result<Stat> {
         let mut values = self.values.lock();
         let old = values.by_key.get(key);
         condition.check(old.map(|(_, stat)| stat.version)).at(key)?;
@@ -96,8 +96,10 @@ impl WritableStore for MemoryStore {
         let mut new = Vec::new();
         for piece in pieces {
             match piece {
-                Piece::New(bytes) => new.extend_from_slice(bytes),
-                Piece::Kept { offset, len } => new.extend_from_slice(kept(&old, *offset, *len)?),
+                ValuePiece::New(bytes) => new.extend_from_slice(bytes),
+                ValuePiece::Kept { offset, len } => {
+                    new.extend_from_slice(kept(&old, *offset, *len)?);
+                }
             }
         }
         let bytes = Bytes::from(new);
@@ -115,7 +117,7 @@ impl WritableStore for MemoryStore {
         for (key, start, bytes) in parts {
             let stat = self.values.lock().by_key.get(key).map(|(_, stat)| *stat);
             let stat = stat.ok_or_else(|| Error::not_found().at(key))?;
-            let pieces = Piece::overlay(stat.len, &[(*start, bytes.clone())]).at(key)?;
+            let pieces = ValuePiece::overlay(stat.len, &[(*start, bytes.clone())]).at(key)?;
             self.set(key, &pieces, Condition::Unchanged(stat.version))?;
         }
         Ok(())
@@ -197,7 +199,7 @@ impl WritableStore for MemoryStore {
         let private = Prefix::parse(PRIVATE)?;
         let mut abandoned = Vec::new();
         for entry in self.list_dir(&private)? {
-            if let Entry::Prefix(name) = entry?
+            if let StoreEntry::Prefix(name) = entry?
                 && name.starts_with("aside-")
             {
                 let prefix = private.join(&name)?;
@@ -223,14 +225,14 @@ fn kept(old: &[u8], offset: u64, len: u64) -> Result<&[u8]> {
 impl ListableStore for MemoryStore {
     fn list_dir(&self, prefix: &Prefix) -> Result<Entries> {
         let values = self.values.lock();
-        let below = |key: &Key| -> Option<Entry> {
+        let below = |key: &Key| -> Option<StoreEntry> {
             let rest = key.as_str().strip_prefix(prefix.as_str())?;
             Some(match rest.split_once('/') {
-                Some((name, _)) => Entry::Prefix(name.to_owned()),
-                None => Entry::Key(rest.to_owned()),
+                Some((name, _)) => StoreEntry::Prefix(name.to_owned()),
+                None => StoreEntry::Key(rest.to_owned()),
             })
         };
-        let mut entries: Vec<Entry> = values.by_key.keys().filter_map(below).collect();
+        let mut entries: Vec<StoreEntry> = values.by_key.keys().filter_map(below).collect();
         entries.sort();
         entries.dedup();
         Ok(Box::new(entries.into_iter().map(Ok)))

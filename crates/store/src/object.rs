@@ -22,7 +22,7 @@ mod signs;
 mod uploads;
 mod version;
 
-pub use settings::Options;
+pub use settings::ObjectOptions;
 pub use uploads::{Upload, Uploads};
 
 use std::fmt;
@@ -38,20 +38,20 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt as _};
 
 use super::disk_cache::DiskCache;
 use super::pace::Pace;
-use super::remote::server::{Depth, Page, Report, Server, Start};
-use super::remote::{Limits, RemoteStore, ValueCache};
+use super::remote::server::{Depth, ListingPage, Report, Server, Start};
+use super::remote::{RemoteLimits, RemoteStore, ValueCache};
 use super::runner::Runner;
 use super::{
-    ByteRange, Condition, Entry, Key, Omissions, Prefix, Stat, Value, is_component, unique,
+    ByteRange, Condition, Key, Omissions, Prefix, Stat, StoreEntry, Value, is_component, unique,
 };
 use client::{Clients, FIRST};
 use failure::error_of;
 use hidden::Hidden;
-use listed::LeftOut;
-use place::{Place, Provider};
-use progress::Progress;
+use listed::UnlistedNames;
+use place::{BucketPrefix, Provider};
+use progress::LastArrival;
 use put::Quoting;
-use settings::Client;
+use settings::BucketClient;
 use version::stat_of;
 use zarrfs_base::error::{Error, Kind, Result};
 
@@ -75,19 +75,19 @@ const LONGEST: u64 = 1 << 20;
 /// in `disk`, if there is such a cache.
 pub fn connect(
     url: &str,
-    options: &Options,
-    limits: Limits,
+    options: &ObjectOptions,
+    limits: RemoteLimits,
     disk: Option<Arc<DiskCache>>,
 ) -> Result<RemoteStore> {
-    let server = ObjectServer::connect(Place::parse(url)?, options, limits)?;
+    let server = ObjectServer::connect(BucketPrefix::parse(url)?, options, limits)?;
     let store = format!("{}/{}", server.clients.name, server.root);
     let cache = disk.map(|disk| ValueCache { disk, store });
     RemoteStore::new(Arc::new(server), limits, cache)
 }
 
 /// Returns the uploads to a URL.
-pub fn uploads(url: &str, options: &Options) -> Result<Uploads> {
-    Uploads::open(Place::parse(url)?, options)
+pub fn uploads(url: &str, options: &ObjectOptions) -> Result<Uploads> {
+    Uploads::open(BucketPrefix::parse(url)?, options)
 }
 
 /// A bucket, from a prefix on.
@@ -110,7 +110,7 @@ impl fmt::Debug for ObjectServer {
 }
 
 impl ObjectServer {
-    fn connect(place: Place, options: &Options, limits: Limits) -> Result<Self> {
+    fn connect(place: BucketPrefix, options: &ObjectOptions, limits: RemoteLimits) -> Result<Self> {
         let clients = Clients::new(&place, options)?;
         Ok(Self {
             clients,
@@ -123,7 +123,7 @@ impl ObjectServer {
         })
     }
 
-    fn reader(&self) -> Arc<dyn Client> {
+    fn reader(&self) -> Arc<dyn BucketClient> {
         let has_answered = self.has_answered.load(Ordering::Relaxed);
         Arc::clone(if has_answered { &self.clients.reader } else { &self.clients.first })
     }
@@ -133,7 +133,7 @@ impl ObjectServer {
     fn run<T: Send + 'static, F: Future<Output = object_store::Result<T>> + Send>(
         &self,
         len: u64,
-        request: impl Fn(Arc<Progress>) -> F + Send + Sync + 'static,
+        request: impl Fn(Arc<LastArrival>) -> F + Send + Sync + 'static,
         report: Report<T>,
     ) {
         let (credentials, signs) =
@@ -144,7 +144,7 @@ impl ObjectServer {
         self.runner.run(async move {
             let _under_way = signs.begin(len);
             let noted = Arc::clone(&signs);
-            let progress = Arc::new(Progress::begin(signs));
+            let progress = Arc::new(LastArrival::begin(signs));
             let tries = || {
                 progress
                     .until_silent(retried(|| request(Arc::clone(&progress)), retry_for), retry_for)
@@ -188,7 +188,7 @@ impl Server for ObjectServer {
         let (client, text) = (self.reader(), format!("{}{key}", self.root));
         let (hidden, root) = (Arc::clone(&self.hidden), self.root.clone());
         let provider = self.clients.provider;
-        let request = move |progress: Arc<Progress>| {
+        let request = move |progress: Arc<LastArrival>| {
             let (client, path) = (Arc::clone(&client), Path::parse(&text));
             let (hidden, root) = (Arc::clone(&hidden), root.clone());
             async move {
@@ -220,7 +220,7 @@ impl Server for ObjectServer {
         // All tries have this name.
         let id: Arc<str> = unique::text().into();
         let len = put::len_of(&bytes);
-        let request = move |progress: Arc<Progress>| {
+        let request = move |progress: Arc<LastArrival>| {
             progress.allow(put::longest(len));
             let (clients, path) = (clients.clone(), Path::parse(&text));
             let (bytes, quoting, id) = (Arc::clone(&bytes), Arc::clone(&quoting), Arc::clone(&id));
@@ -242,7 +242,7 @@ impl Server for ObjectServer {
     fn delete(&self, keys: &[Key], report: Report<()>) {
         let client = self.reader();
         let paths: Vec<String> = keys.iter().map(|key| format!("{}{key}", self.root)).collect();
-        let request = move |progress: Arc<Progress>| {
+        let request = move |progress: Arc<LastArrival>| {
             let client = Arc::clone(&client);
             let paths: Vec<_> = paths.iter().map(|path| Ok(Path::parse(path)?)).collect();
             async move {
@@ -261,7 +261,7 @@ impl Server for ObjectServer {
         self.run(0, request, report);
     }
 
-    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
+    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<ListingPage>) {
         let (client, hidden) = (self.reader(), Arc::clone(&self.hidden));
         let left_out = self.clients.left_out.clone();
         let prefix = format!("{}{prefix}", self.root);
@@ -274,7 +274,7 @@ impl Server for ObjectServer {
             page_token,
             ..PaginatedListOptions::default()
         };
-        let request = move |progress: Arc<Progress>| {
+        let request = move |progress: Arc<LastArrival>| {
             progress.allow(put::longest(PAGE_LEN));
             let (client, prefix, options) = (Arc::clone(&client), prefix.clone(), options.clone());
             let (hidden, left_out) = (Arc::clone(&hidden), left_out.clone());
@@ -289,7 +289,12 @@ impl Server for ObjectServer {
 }
 
 /// Returns the names in a part of a listing, without those that are no keys, which it notes.
-fn page_of(prefix: &str, depth: Depth, listed: PaginatedListResult, left_out: &LeftOut) -> Page {
+fn page_of(
+    prefix: &str,
+    depth: Depth,
+    listed: PaginatedListResult,
+    left_out: &UnlistedNames,
+) -> ListingPage {
     let is_valid = |name: &str| match depth {
         Depth::Directory => is_component(name),
         Depth::All => Key::parse(name).is_ok(),
@@ -306,7 +311,7 @@ fn page_of(prefix: &str, depth: Depth, listed: PaginatedListResult, left_out: &L
         None
     };
     let prefixes = listed.result.common_prefixes.iter().filter_map(name_of);
-    let prefixes: Vec<Entry> = prefixes.map(Entry::Prefix).collect();
+    let prefixes: Vec<StoreEntry> = prefixes.map(StoreEntry::Prefix).collect();
     // A program that shows a bucket as directories may have stored an empty object for one.
     let objects = &listed.result.objects;
     let is_directory = |at: usize, name: &str| {
@@ -320,11 +325,11 @@ fn page_of(prefix: &str, depth: Depth, listed: PaginatedListResult, left_out: &L
     let keys = objects.iter().enumerate().filter_map(|(at, object)| {
         let name = name_of(&object.location)?;
         let is_marker = object.size == 0 && is_directory(at, &name);
-        (!is_marker).then(|| (Entry::Key(name), Some(stat_of(object))))
+        (!is_marker).then(|| (StoreEntry::Key(name), Some(stat_of(object))))
     });
     let mut entries: Vec<_> = keys.collect();
     entries.extend(prefixes.into_iter().map(|prefix| (prefix, None)));
-    Page { entries, next: listed.page_token }
+    ListingPage { entries, next: listed.page_token }
 }
 
 /// Tries a request again whose answer was cut. The client does so only for requests without an
@@ -355,10 +360,10 @@ fn failed(detail: String) -> object_store::Error {
 /// A request for bytes of an object.
 #[derive(Clone, Copy)]
 struct Get<'g> {
-    client: &'g dyn Client,
+    client: &'g dyn BucketClient,
     provider: Provider,
     path: &'g Path,
-    progress: &'g Progress,
+    progress: &'g LastArrival,
 }
 
 impl Get<'_> {

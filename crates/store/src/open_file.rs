@@ -30,12 +30,12 @@ pub struct OpenFile {
     file: File,
     purpose: FileUse,
     is_readable: bool,
-    _counted: Counted,
+    _counted: OpenFileCount,
 }
 
 /// The two kinds of ranges in a sparse file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum Extent {
     /// Bytes that were written.
     Data,
     /// A range without bytes, which reads as zeros. The end of the file counts as one.
@@ -47,9 +47,9 @@ static OPEN: AtomicU64 = AtomicU64::new(0);
 
 /// Counts an open file until it is dropped.
 #[derive(Debug)]
-struct Counted;
+struct OpenFileCount;
 
-impl Drop for Counted {
+impl Drop for OpenFileCount {
     fn drop(&mut self) {
         OPEN.fetch_sub(1, Ordering::Relaxed);
     }
@@ -79,7 +79,7 @@ impl OpenFile {
     pub(super) fn new(fd: OwnedFd, purpose: FileUse) -> Self {
         OPEN.fetch_add(1, Ordering::Relaxed);
         let is_readable = purpose != FileUse::Attributes;
-        Self { file: File::from(fd), purpose, is_readable, _counted: Counted }
+        Self { file: File::from(fd), purpose, is_readable, _counted: OpenFileCount }
     }
 
     /// Whether it was opened in a way that allows this use, too.
@@ -131,10 +131,10 @@ impl OpenFile {
 
     /// Returns the first offset from `offset` on that is of this part of the file. Fails with
     /// `ENXIO` if there is none (lseek(2)).
-    pub fn find(&self, part: Part, offset: u64) -> Result<u64> {
+    pub fn find(&self, part: Extent, offset: u64) -> Result<u64> {
         let from = match part {
-            Part::Data => SeekFrom::Data(offset),
-            Part::Hole => SeekFrom::Hole(offset),
+            Extent::Data => SeekFrom::Data(offset),
+            Extent::Hole => SeekFrom::Hole(offset),
         };
         Ok(seek(&self.file, from)?)
     }

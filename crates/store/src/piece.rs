@@ -6,7 +6,7 @@ use zarrfs_base::error::{Error, Result};
 
 /// A part of a new value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum ValuePiece {
     /// New bytes.
     New(Bytes),
     /// Bytes of the replaced value, so that a shard's unchanged inner chunks need not pass through
@@ -19,7 +19,7 @@ pub enum Piece {
     },
 }
 
-impl Piece {
+impl ValuePiece {
     /// Returns its length in bytes.
     pub fn len(&self) -> u64 {
         match self {
@@ -85,7 +85,7 @@ impl Piece {
     }
 }
 
-impl From<Bytes> for Piece {
+impl From<Bytes> for ValuePiece {
     fn from(bytes: Bytes) -> Self {
         Self::New(bytes)
     }
@@ -114,14 +114,14 @@ mod tests {
             }
             let parts: Vec<(u64, Bytes)> =
                 parts.into_iter().map(|(start, bytes)| (start, bytes.into())).collect();
-            let pieces = Piece::overlay(old.len() as u64, &parts);
+            let pieces = ValuePiece::overlay(old.len() as u64, &parts);
             prop_assert_eq!(pieces.is_ok(), fits);
             if let Ok(pieces) = pieces {
                 let mut found = Vec::new();
                 for piece in pieces {
                     match piece {
-                        Piece::New(bytes) => found.extend_from_slice(&bytes),
-                        Piece::Kept { offset, len } => {
+                        ValuePiece::New(bytes) => found.extend_from_slice(&bytes),
+                        ValuePiece::Kept { offset, len } => {
                             found.extend_from_slice(&old[offset as usize..][..len as usize]);
                         }
                     }

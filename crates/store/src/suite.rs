@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::{ByteRange, Condition, Entry, Key, Piece, Prefix, Store};
+use super::{ByteRange, Condition, Key, Prefix, Store, StoreEntry, ValuePiece};
 use zarrfs_base::error::Kind;
 
 /// Runs the suite; `new` returns an empty store each time.
@@ -37,7 +37,7 @@ fn get(store: &Store, text: &str) -> Option<Vec<u8>> {
     store.get(&key(text), 1 << 20).expect("get").map(|value| value.bytes.to_vec())
 }
 
-fn entries(store: &Store, prefix: &str) -> BTreeSet<Entry> {
+fn entries(store: &Store, prefix: &str) -> BTreeSet<StoreEntry> {
     let prefix = Prefix::parse(prefix).expect("a valid prefix");
     let list = store.list().expect("listable").list_dir(&prefix).expect("listed");
     list.map(|entry| entry.expect("an entry")).collect()
@@ -53,7 +53,7 @@ fn keys(store: &Store, prefix: &str) -> Vec<String> {
 
 fn a_value_is_what_was_set(store: &Store) {
     assert_eq!(get(store, "a/b"), None);
-    let pieces = [b"one", &b""[..], b"two"].map(|bytes| Piece::New(Bytes::from_static(bytes)));
+    let pieces = [b"one", &b""[..], b"two"].map(|bytes| ValuePiece::New(Bytes::from_static(bytes)));
     let stat = store
         .write()
         .and_then(|write| write.set(&key("a/b"), &pieces, Condition::Always))
@@ -65,7 +65,7 @@ fn a_value_is_what_was_set(store: &Store) {
     set(store, "a/b", b"");
     assert_eq!(get(store, "a/b").as_deref(), Some(&b""[..]), "an empty value is a value");
     let long = vec![7_u8; 3 << 20];
-    let pieces: Vec<Piece> =
+    let pieces: Vec<ValuePiece> =
         long.chunks(1000).map(|bytes| Bytes::copy_from_slice(bytes).into()).collect();
     let write = store.write().expect("writable");
     write.set(&key("long"), &pieces, Condition::Always).expect("set");
@@ -98,7 +98,7 @@ fn ranges_are_clipped_to_the_value(store: &Store) {
 
 fn a_condition_that_does_not_hold_changes_nothing(store: &Store) {
     let write = store.write().expect("writable");
-    let value = |text: &'static str| [Piece::New(Bytes::from_static(text.as_bytes()))];
+    let value = |text: &'static str| [ValuePiece::New(Bytes::from_static(text.as_bytes()))];
     let first = write.set(&key("k"), &value("1"), Condition::Absent).expect("there was none");
     let exists = write.set(&key("k"), &value("2"), Condition::Absent).expect_err("there is one");
     assert_eq!(exists.kind(), Kind::Exists);
@@ -139,12 +139,12 @@ fn erasing_leaves_no_trace_in_listings(store: &Store) {
         set(store, text, b"x");
     }
     write.erase_values(&[key("a/c/1/0"), key("nothing"), key("a/c")]).expect("erased");
-    assert_eq!(entries(store, "a/c"), BTreeSet::from([Entry::Prefix("0".into())]));
+    assert_eq!(entries(store, "a/c"), BTreeSet::from([StoreEntry::Prefix("0".into())]));
     let prefix = Prefix::parse("a/c").expect("valid");
     write.erase_prefix(&prefix).expect("erased");
     write.erase_prefix(&prefix).expect("erasing nothing is no error");
     assert_eq!(keys(store, ""), ["a/doc", "b"]);
-    assert_eq!(entries(store, "a"), BTreeSet::from([Entry::Key("doc".into())]));
+    assert_eq!(entries(store, "a"), BTreeSet::from([StoreEntry::Key("doc".into())]));
     write.erase_prefix(&Prefix::root()).expect("erased");
     assert_eq!(keys(store, ""), Vec::<String>::new());
 }
@@ -181,9 +181,9 @@ fn each_set_makes_a_new_version(store: &Store) {
 
 fn kept_pieces_come_from_the_value_that_is_replaced(store: &Store) {
     let write = store.write().expect("writable");
-    let new = |text: &'static str| Piece::New(Bytes::from_static(text.as_bytes()));
+    let new = |text: &'static str| ValuePiece::New(Bytes::from_static(text.as_bytes()));
     let stat = write.set(&key("k"), &[new("0123456789")], Condition::Always).expect("set");
-    let kept = |offset, len| Piece::Kept { offset, len };
+    let kept = |offset, len| ValuePiece::Kept { offset, len };
     let pieces = [new("a"), kept(7, 3), new("b"), kept(0, 2), kept(2, 0)];
     let stat = write.set(&key("k"), &pieces, Condition::Unchanged(stat.version)).expect("set");
     assert_eq!(get(store, "k").as_deref(), Some(&b"a789b01"[..]));
@@ -235,7 +235,7 @@ fn a_value_is_moved_onto_another(store: &Store) {
     write.move_value(&key("d/e"), &key("x/y/z")).expect("moved");
     write.move_value(&key("none/at/all"), &key("new/z")).expect("nothing to move");
     assert_eq!(keys(store, ""), ["x/y/z"]);
-    assert_eq!(entries(store, ""), BTreeSet::from([Entry::Prefix("x".into())]));
+    assert_eq!(entries(store, ""), BTreeSet::from([StoreEntry::Prefix("x".into())]));
 }
 
 fn what_is_aside_is_nobody_elses_until_it_is_abandoned(store: &Store) {

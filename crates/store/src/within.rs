@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::{
-    ByteRange, Entries, Entry, Expected, Key, Keys, ListableStore, Omissions, Prefix,
-    ReadableStore, Requests, Room, Stat, Store, Value,
+    ByteRange, Capacity, Entries, Expected, Key, Keys, ListableStore, Omissions, Prefix,
+    ReadableStore, Requests, Stat, Store, StoreEntry, Value,
 };
 use zarrfs_base::error::{Error, Result};
 
@@ -92,7 +92,7 @@ impl ReadableStore for Within {
         self.store.read().note_misnamed(&is_wanted)
     }
 
-    fn room(&self) -> Result<Option<Room>> {
+    fn room(&self) -> Result<Option<Capacity>> {
         self.store.read().room()
     }
 }
@@ -126,7 +126,7 @@ impl ListableStore for Within {
         self.ask(prefix, |list, prefix| list.may_have(prefix)).unwrap_or(true)
     }
 
-    fn may_have_entry(&self, prefix: &Prefix, is_wanted: &dyn Fn(&Entry) -> bool) -> bool {
+    fn may_have_entry(&self, prefix: &Prefix, is_wanted: &dyn Fn(&StoreEntry) -> bool) -> bool {
         self.ask(prefix, |list, prefix| list.may_have_entry(prefix, is_wanted)).unwrap_or(true)
     }
 

@@ -31,14 +31,14 @@ use libdeflater::Crc;
 use parking_lot::Mutex;
 
 use super::{
-    ByteRange, Entries, Entry, Expected, Key, Keys, ListableStore, Omissions, Prefix,
-    ReadableStore, Requests, Room, Stat, Store, Value, Version,
+    ByteRange, Capacity, Entries, Expected, Key, Keys, ListableStore, Omissions, Prefix,
+    ReadableStore, Requests, Stat, Store, StoreEntry, Value, Version,
 };
 use archive::Archive;
-pub use archive::Limits;
-use table::Table;
-pub use writer::{Writer, Zip64};
-use zarrfs_base::error::{At, Error, Kind, Result};
+pub use archive::ArchiveLimits;
+use table::EntryTable;
+pub use writer::{Zip64, ZipWriter};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 /// How often a read begins again because the archive was replaced meanwhile.
 const ATTEMPTS: usize = 8;
@@ -65,8 +65,8 @@ impl Pieces {
 
 /// One state of the archive: its table, as soon as a thread has read it. Others wait for that.
 #[derive(Debug, Default)]
-struct Opened {
-    table: OnceLock<Result<Arc<Table>>>,
+struct ArchiveState {
+    table: OnceLock<Result<Arc<EntryTable>>>,
     /// When the archive was last seen to have the version of the table, in milliseconds since the
     /// store was made.
     seen: AtomicU64,
@@ -76,10 +76,10 @@ struct Opened {
 #[derive(Debug)]
 pub struct ZipStore {
     archive: Archive,
-    limits: Limits,
+    limits: ArchiveLimits,
     made: Instant,
     /// A leaf lock.
-    opened: Mutex<Arc<Opened>>,
+    opened: Mutex<Arc<ArchiveState>>,
     omissions: Omissions,
 }
 
@@ -97,7 +97,7 @@ fn of_archive(error: Error) -> Error {
 
 impl ZipStore {
     /// Opens the archive that is the value of `key` in `below`.
-    pub fn open(below: Store, key: Key, limits: Limits) -> Result<Self> {
+    pub fn open(below: Store, key: Key, limits: ArchiveLimits) -> Result<Self> {
         let store = Self {
             archive: Archive { below, key },
             limits,
@@ -113,13 +113,13 @@ impl ZipStore {
     pub fn only_directory(&self) -> Result<Option<String>> {
         let mut entries = self.table()?.1.entries(String::new());
         match (entries.next(), entries.next()) {
-            (Some(Entry::Prefix(name)), None) => Ok(Some(name)),
+            (Some(StoreEntry::Prefix(name)), None) => Ok(Some(name)),
             _ => Ok(None),
         }
     }
 
     /// Returns the table of the archive as it is now, or was not longer than `ttl` ago.
-    fn table(&self) -> Result<(Arc<Opened>, Arc<Table>)> {
+    fn table(&self) -> Result<(Arc<ArchiveState>, Arc<EntryTable>)> {
         for _ in 0..ATTEMPTS {
             let opened = Arc::clone(&self.opened.lock());
             let mut is_new = false;
@@ -153,14 +153,14 @@ impl ZipStore {
     }
 
     /// Whether the archive was seen recently.
-    fn is_fresh(&self, opened: &Opened) -> bool {
+    fn is_fresh(&self, opened: &ArchiveState) -> bool {
         let age = self.now().saturating_sub(opened.seen.load(Ordering::Relaxed));
         Duration::from_millis(age) < self.limits.ttl
     }
 
     /// Whether the archive still has the version of the table. The last byte comes with the
     /// version, in a short answer even from a server.
-    fn is_current(&self, opened: &Opened, table: &Table) -> Result<bool> {
+    fn is_current(&self, opened: &ArchiveState, table: &EntryTable) -> Result<bool> {
         let now = self.now();
         let found = self.archive.get(ByteRange::Suffix(1))?;
         let is_current = table.stat.version.holds(found.stat.version);
@@ -171,7 +171,7 @@ impl ZipStore {
     }
 
     /// Lets the next reader read the directory again, unless that has happened.
-    fn drop_outdated(&self, opened: &Arc<Opened>) {
+    fn drop_outdated(&self, opened: &Arc<ArchiveState>) {
         let mut current = self.opened.lock();
         if Arc::ptr_eq(&current, opened) {
             *current = Arc::default();
@@ -272,7 +272,7 @@ impl ReadableStore for ZipStore {
         Err(Archive::replaced())
     }
 
-    fn room(&self) -> Result<Option<Room>> {
+    fn room(&self) -> Result<Option<Capacity>> {
         self.archive.below.read().room()
     }
 }

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use zarrfs_base::error::Result;
 use zarrfs_store::memory::MemoryStore;
 use zarrfs_store::{
-    Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
-    Room, Stat, Store, Value, Version, WritableStore,
+    Aside, ByteRange, Capacity, Condition, Entries, Key, Keys, ListableStore, Prefix,
+    ReadableStore, Stat, Store, Value, ValuePiece, Version, WritableStore,
 };
 
 /// The number of calls of each operation, and of the bytes.
@@ -103,19 +103,19 @@ impl ReadableStore for CountingStore {
         self.store.stat(keys)
     }
 
-    fn room(&self) -> Result<Option<Room>> {
+    fn room(&self) -> Result<Option<Capacity>> {
         self.store.room()
     }
 }
 
 impl WritableStore for CountingStore {
-    fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
+    fn set(&self, key: &Key, pieces: &[ValuePiece], condition: Condition) -> Result<Stat> {
         let mut calls = self.calls.lock();
         calls.sets += 1;
         for piece in pieces {
             match piece {
-                Piece::New(bytes) => calls.new_len += bytes.len() as u64,
-                Piece::Kept { len, .. } => calls.kept_len += len,
+                ValuePiece::New(bytes) => calls.new_len += bytes.len() as u64,
+                ValuePiece::Kept { len, .. } => calls.kept_len += len,
             }
         }
         drop(calls);

@@ -11,16 +11,16 @@ use parking_lot::Mutex;
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_store::disk_cache::DiskCache;
 use zarrfs_store::memory::MemoryStore;
-use zarrfs_store::remote::server::{Depth, Page, Report, Server, Start};
-use zarrfs_store::remote::{Limits, RemoteStore, ValueCache};
+use zarrfs_store::remote::server::{Depth, ListingPage, Report, Server, Start};
+use zarrfs_store::remote::{RemoteLimits, RemoteStore, ValueCache};
 use zarrfs_store::{
-    ByteRange, Condition, Entry, Key, ListableStore, Piece, Prefix, ReadableStore, Stat, Store,
-    Value, WritableStore,
+    ByteRange, Condition, Key, ListableStore, Prefix, ReadableStore, Stat, Store, StoreEntry,
+    Value, ValuePiece, WritableStore,
 };
 
 /// A request that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum MadeRequest {
     Get(String, Option<(u64, u64)>),
     GetEnd(String, u64),
     List(String),
@@ -45,7 +45,7 @@ pub(crate) struct MemoryServer {
     pub(crate) is_web: AtomicBool,
     /// Whether its values have no versions.
     pub(crate) lacks_versions: AtomicBool,
-    made: Mutex<Vec<Made>>,
+    made: Mutex<Vec<MadeRequest>>,
     under_way: Arc<AtomicUsize>,
     most: AtomicUsize,
 }
@@ -71,25 +71,26 @@ impl MemoryServer {
             under_way: Arc::default(),
             most: AtomicUsize::new(0),
         });
-        let limits = Limits { ttl, lease: Duration::from_millis(60), ..Limits::DEFAULT };
+        let limits =
+            RemoteLimits { ttl, lease: Duration::from_millis(60), ..RemoteLimits::DEFAULT };
         (server.store(limits), server)
     }
 
     /// Returns another store on the server, as that of another machine.
-    pub(crate) fn store(self: &Arc<Self>, limits: Limits) -> Store {
+    pub(crate) fn store(self: &Arc<Self>, limits: RemoteLimits) -> Store {
         let server = Arc::<Self>::clone(self) as Arc<dyn Server>;
         Store::new(Arc::new(RemoteStore::new(server, limits, None).expect("a store")))
     }
 
     /// Returns another store on the server, whose values are kept in a cache.
-    pub(crate) fn cached(self: &Arc<Self>, limits: Limits, disk: &Arc<DiskCache>) -> Store {
+    pub(crate) fn cached(self: &Arc<Self>, limits: RemoteLimits, disk: &Arc<DiskCache>) -> Store {
         let server = Arc::<Self>::clone(self) as Arc<dyn Server>;
         let cache = ValueCache { disk: Arc::clone(disk), store: "memory/".to_owned() };
         Store::new(Arc::new(RemoteStore::new(server, limits, Some(cache)).expect("a store")))
     }
 
     /// Returns the requests since the last `take`.
-    pub(crate) fn take(&self) -> Vec<Made> {
+    pub(crate) fn take(&self) -> Vec<MadeRequest> {
         self.most.store(0, Ordering::Relaxed);
         std::mem::take(&mut self.made.lock())
     }
@@ -99,7 +100,7 @@ impl MemoryServer {
         self.most.load(Ordering::Relaxed)
     }
 
-    fn answer<T: Send + 'static>(&self, made: Made, answer: Result<T>, report: Report<T>) {
+    fn answer<T: Send + 'static>(&self, made: MadeRequest, answer: Result<T>, report: Report<T>) {
         self.made.lock().push(made);
         let is_away = self.is_away.load(Ordering::Relaxed);
         let away = || Err(Error::new(Kind::Os(libc::EIO), "the server is away"));
@@ -114,22 +115,22 @@ impl MemoryServer {
         });
     }
 
-    fn page(&self, prefix: &Prefix, depth: Depth, start: &Start) -> Result<Page> {
+    fn page(&self, prefix: &Prefix, depth: Depth, start: &Start) -> Result<ListingPage> {
         let is_web = self.is_web.load(Ordering::Relaxed);
         assert!(!is_web || depth == Depth::Directory, "a web server does not list a subtree");
-        let mut entries: Vec<Entry> = match depth {
+        let mut entries: Vec<StoreEntry> = match depth {
             Depth::Directory => self.store.list_dir(prefix)?.collect::<Result<_>>()?,
             Depth::All => {
                 let keys = self.store.list_prefix(prefix)?.collect::<Result<Vec<_>>>()?;
                 let below =
                     |key: Key| key.as_str().strip_prefix(prefix.as_str()).map(str::to_owned);
-                keys.into_iter().filter_map(below).map(Entry::Key).collect()
+                keys.into_iter().filter_map(below).map(StoreEntry::Key).collect()
             }
         };
         // Prefixes are listed with their slash.
-        let text = |entry: &Entry| match entry {
-            Entry::Key(name) => name.clone(),
-            Entry::Prefix(name) => format!("{name}/"),
+        let text = |entry: &StoreEntry| match entry {
+            StoreEntry::Key(name) => name.clone(),
+            StoreEntry::Prefix(name) => format!("{name}/"),
         };
         entries.retain(|entry| !is_web || !entry.name().starts_with('.'));
         entries.sort_by_key(text);
@@ -141,11 +142,11 @@ impl MemoryServer {
         let is_more = entries.len() > self.page;
         entries.truncate(self.page);
         let next = entries.last().filter(|_| is_more).map(text);
-        let mut page = Page { entries: Vec::new(), next };
+        let mut page = ListingPage { entries: Vec::new(), next };
         for entry in entries {
             let stat = match &entry {
-                Entry::Key(name) => self.store.stat(&[prefix.key(name)?])?.pop().flatten(),
-                Entry::Prefix(_) => None,
+                StoreEntry::Key(name) => self.store.stat(&[prefix.key(name)?])?.pop().flatten(),
+                StoreEntry::Prefix(_) => None,
             };
             page.entries.push((entry, stat));
         }
@@ -171,37 +172,37 @@ impl Server for MemoryServer {
     fn put(&self, key: &Key, bytes: Vec<Bytes>, condition: Condition, report: Report<Stat>) {
         let is_ignored = self.ignores_conditions.load(Ordering::Relaxed);
         let condition = if is_ignored { Condition::Always } else { condition };
-        let pieces: Vec<Piece> = bytes.into_iter().map(Piece::New).collect();
+        let pieces: Vec<ValuePiece> = bytes.into_iter().map(ValuePiece::New).collect();
         let put = if self.is_away.load(Ordering::Relaxed) {
             Err(Error::new(Kind::Os(libc::EIO), "the server is away"))
         } else {
             self.store.set(key, &pieces, condition)
         };
-        self.answer(Made::Put(key.as_str().to_owned()), put, report);
+        self.answer(MadeRequest::Put(key.as_str().to_owned()), put, report);
     }
 
     fn delete(&self, keys: &[Key], report: Report<()>) {
-        self.answer(Made::Delete(keys.len()), self.store.erase_values(keys), report);
+        self.answer(MadeRequest::Delete(keys.len()), self.store.erase_values(keys), report);
     }
 
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
         let name = key.as_str().to_owned();
         let made = match range {
-            None => Made::Get(name, None),
-            Some(ByteRange::Span { offset, len }) => Made::Get(name, Some((offset, len))),
-            Some(ByteRange::Suffix(len)) => Made::GetEnd(name, len),
+            None => MadeRequest::Get(name, None),
+            Some(ByteRange::Span { offset, len }) => MadeRequest::Get(name, Some((offset, len))),
+            Some(ByteRange::Suffix(len)) => MadeRequest::GetEnd(name, len),
         };
         let wanted = [(key.clone(), range.unwrap_or(ByteRange::first(u64::MAX)))];
         let values = ReadableStore::get_partial_values(&self.store, &wanted);
         self.answer(made, values.map(|mut values| values.pop().flatten()), report);
     }
 
-    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
+    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<ListingPage>) {
         let page = if self.refuses_lists.load(Ordering::Relaxed) {
             Err(Error::new(Kind::Os(libc::EACCES), "the server answered 403 Forbidden"))
         } else {
             self.page(prefix, depth, &start)
         };
-        self.answer(Made::List(prefix.as_str().to_owned()), page, report);
+        self.answer(MadeRequest::List(prefix.as_str().to_owned()), page, report);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use scheduled::budget::{Budget, Purpose};
 use scheduled::pool::{Pool, Urgency};
-use scheduled::vfs::{Access, Options};
+use scheduled::vfs::{Access, VfsOptions};
 use shuttle::thread;
 
 use super::run;
@@ -58,7 +58,7 @@ pub fn budget() {
 /// Programs write chunks of several shards where only two may wait, and read them where one fits
 /// into the cache. Nothing is lost, and the memory is given back.
 pub fn small_memory() {
-    let small = Options { cache_len: 600, dirty_limit: 8, ..options() };
+    let small = VfsOptions { cache_len: 600, dirty_limit: 8, ..options() };
     let mount = Mount::with(&[("x/zarr.json", &sharded())], small);
     mount.write_first("x", &chunk(1));
     let writer = |numbers: [u8; 2]| {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::check::Chunks;
+use crate::check::WhichChunks;
 use crate::cli::remote::Remote;
 use crate::cli::values::{dialects, node_path, size};
 use crate::metadata::{Dialect, NodePath};
@@ -37,7 +37,7 @@ pub struct Check {
     /// Decode only a sample of the chunks: a percentage such as 5%, or a number of chunks. The
     /// indexes of shards are always read.
     #[arg(long, value_name = "5%|N", value_parser = sample)]
-    pub sample: Option<Chunks>,
+    pub sample: Option<WhichChunks>,
     /// Check only this node and everything below it. Can be repeated.
     #[arg(long, value_name = "PATH", value_parser = node_path)]
     pub only: Vec<NodePath>,
@@ -130,10 +130,10 @@ pub struct Diff {
 }
 
 /// Parses the size of a sample: `5%`, `0.1%`, or a count.
-fn sample(text: &str) -> Result<Chunks, String> {
+fn sample(text: &str) -> Result<WhichChunks, String> {
     let wrong = || "expected a percentage such as 5% or 0.1%, or a number of chunks".to_owned();
     let Some(share) = text.strip_suffix('%') else {
-        return text.parse().map(Chunks::Count).map_err(|_| wrong());
+        return text.parse().map(WhichChunks::Count).map_err(|_| wrong());
     };
     let (whole, part) = share.split_once('.').unwrap_or((share, "0"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -144,7 +144,7 @@ fn sample(text: &str) -> Result<Chunks, String> {
     let per_million = number(whole)?
         .checked_mul(10_000)
         .and_then(|whole| whole.checked_add(number(&format!("{part:0<4}")).ok()?));
-    per_million.filter(|all| *all <= 1_000_000).map(Chunks::PerMillion).ok_or_else(wrong)
+    per_million.filter(|all| *all <= 1_000_000).map(WhichChunks::PerMillion).ok_or_else(wrong)
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {

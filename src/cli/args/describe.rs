@@ -77,13 +77,13 @@ pub struct Info {
     #[arg(
         long,
         value_name = "5%|N",
-        value_parser = Sample::parse,
+        value_parser = SampleShare::parse,
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "5%",
         requires = "stats"
     )]
-    pub sample: Option<Sample>,
+    pub sample: Option<SampleShare>,
     /// Draw a two-dimensional slice. REGION has an index for each dimension, as in `cat --region`
     /// [default: the last two spatial dimensions].
     ///
@@ -162,14 +162,14 @@ impl Plot {
 
 /// A part of the chunks of an array.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Sample {
+pub enum SampleShare {
     /// A percentage, above 0 and at most 100.
     Percent(f64),
     /// A number of chunks, at least 1.
     Chunks(u64),
 }
 
-impl Sample {
+impl SampleShare {
     fn parse(text: &str) -> Result<Self, String> {
         let wrong = || "expected a percentage such as 5%, or a number of chunks".to_owned();
         if let Some(percent) = text.strip_suffix('%') {

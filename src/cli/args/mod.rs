@@ -12,7 +12,7 @@ mod serve;
 
 pub use check::{Check, Diff};
 use clap::{Parser, Subcommand};
-pub use describe::{Cat, Info, Sample, Tree};
+pub use describe::{Cat, Info, SampleShare, Tree};
 #[cfg(feature = "remote")]
 pub use extras::Uploads;
 pub use extras::{Completions, Demo, Man};
@@ -158,9 +158,15 @@ mod tests {
         assert_eq!(info(&["--plot=0,:,-5:", "a.zarr"]), (source(), region, None));
         assert_eq!(info(&["--plot", "a.zarr"]), (source(), Some(Plot::Usual), None));
         let sample = |sample| (source(), None, Some(sample));
-        assert_eq!(info(&["--stats", "--sample", "a.zarr"]), sample(Sample::Percent(5.0)));
-        assert_eq!(info(&["--stats", "--sample", "100", "a.zarr"]), sample(Sample::Chunks(100)));
-        assert_eq!(info(&["a.zarr", "--stats", "--sample", "2.5%"]), sample(Sample::Percent(2.5)));
+        assert_eq!(info(&["--stats", "--sample", "a.zarr"]), sample(SampleShare::Percent(5.0)));
+        assert_eq!(
+            info(&["--stats", "--sample", "100", "a.zarr"]),
+            sample(SampleShare::Chunks(100))
+        );
+        assert_eq!(
+            info(&["a.zarr", "--stats", "--sample", "2.5%"]),
+            sample(SampleShare::Percent(2.5))
+        );
         assert!(parse(&["info", "a.zarr", "--stats", "--sample=0"]).is_err());
         assert!(parse(&["info", "a.zarr", "--sample"]).is_err());
     }

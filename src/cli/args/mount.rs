@@ -16,7 +16,7 @@ use crate::cli::values::{
     Codecs, codecs, dialects, duration, form_values, listed_views, new_dialects, shard_orders, size,
 };
 use crate::metadata::{Dialect, Policy, Shards};
-use crate::vfs::{Form, ListedViews};
+use crate::vfs::{ListedViews, Presentation};
 
 /// Mount a hierarchy, and return when the mount is ready.
 #[derive(Debug, Clone, clap::Args)]
@@ -128,7 +128,7 @@ impl MountOptions {
 pub struct TreeOptions {
     /// The form of the mount: a Zarr hierarchy, or a tree of files of one format.
     #[arg(long = "as", value_name = "FORMAT", value_parser = form_values(), default_value = "zarr")]
-    pub form: Form,
+    pub form: Presentation,
     /// Formats whose files are listed beside their nodes, such as t2m.npy beside t2m: `none`,
     /// `all`, or formats separated by commas (in -o separate them by +, as in `-o views=npy+nc`).
     ///

@@ -14,7 +14,7 @@ use super::mountpoint::{private_base, safe_base};
 use crate::cli::failure::{Failure, failed};
 use crate::cli::print;
 use crate::error::Kind;
-use crate::sys::{self, Others, OwnDirectory};
+use crate::sys::{self, OthersMay, OwnDirectory};
 
 /// The variables in which batch systems and MPI name the job of a task.
 const JOBS: [&str; 9] = [
@@ -49,7 +49,7 @@ pub struct Rendezvous {
 
 /// The turn of a task to join or to begin, as long as the lock is open.
 #[derive(Debug)]
-pub struct Turn {
+pub struct JoinTurn {
     dir: OwnDirectory,
     _lock: File,
 }
@@ -86,7 +86,7 @@ impl Rendezvous {
     }
 
     /// Waits for the turn of this task to join or to begin.
-    pub fn turn(&self) -> Result<Turn, Failure> {
+    pub fn turn(&self) -> Result<JoinTurn, Failure> {
         loop {
             let dir = self.directory()?;
             let at = |error: io::Error| {
@@ -100,7 +100,7 @@ impl Rendezvous {
             let report = |holder| report_wait(&dir.shown().join(&self.lock), holder);
             sys::wait_for_lock(&lock, NOTICE, report).map_err(at)?;
             if dir.is_named(&self.lock, &lock).map_err(at)? {
-                return Ok(Turn { dir, _lock: lock });
+                return Ok(JoinTurn { dir, _lock: lock });
             }
         }
     }
@@ -108,7 +108,7 @@ impl Rendezvous {
     /// Makes and opens the directory, which only this user may enter.
     fn directory(&self) -> Result<OwnDirectory, Failure> {
         let opened = OwnDirectory::existing(&self.base);
-        let opened = opened.and_then(|base| base.private(&self.dir, Others::Nothing));
+        let opened = opened.and_then(|base| base.private(&self.dir, OthersMay::Nothing));
         opened.map_err(|error| match error.kind() {
             Kind::NotPermitted => failed(format!(
                 "{error}: tasks cannot meet there; set XDG_RUNTIME_DIR or TMPDIR to a directory of \
@@ -119,12 +119,12 @@ impl Rendezvous {
     }
 
     /// Connects to the server, if there is one.
-    pub fn connect(&self, turn: &Turn) -> Option<UnixStream> {
+    pub fn connect(&self, turn: &JoinTurn) -> Option<UnixStream> {
         UnixStream::connect(turn.dir.path_of(&self.socket)).ok()
     }
 
     /// Returns the listener of a server that is about to start.
-    pub fn listen(&self, turn: &Turn) -> Result<JoinListener, Failure> {
+    pub fn listen(&self, turn: &JoinTurn) -> Result<JoinListener, Failure> {
         // A server that was killed has left it.
         remove(&turn.dir, &self.socket);
         let socket = UnixListener::bind(turn.dir.path_of(&self.socket));

@@ -27,13 +27,13 @@ use rustix::process::{Pid, WaitOptions, geteuid, setsid, waitpid};
 use super::args::Exec;
 use super::failure::{Failure, failed};
 use super::mount::check_mountpoint;
-use super::serving::{At, Starter, raise_readahead};
+use super::serving::{ServedAt, Starter, raise_readahead};
 use super::typed::Typed;
 use super::words::{Flags, with_options};
 use super::{apart, obstacles};
 use crate::fuse;
 use crate::sys::{self, Forked, Namespaces};
-use join::{JoinListener, Rendezvous, Turn};
+use join::{JoinListener, JoinTurn, Rendezvous};
 use messages::{END, FAILED, MOUNTED, Message, READY, STORED};
 use mountpoint::Mountpoint;
 use server::Server;
@@ -112,7 +112,7 @@ fn start(
     args: &Exec,
     flags: &Flags,
     existing: Option<PathBuf>,
-    shared: Option<(JoinListener, Turn)>,
+    shared: Option<(JoinListener, JoinTurn)>,
 ) -> Result<Started, Failure> {
     let place = existing.map_or_else(Mountpoint::new, |path| Ok(Mountpoint::existing(path)))?;
     let (task_end, server_end) = UnixStream::pair()?;
@@ -273,8 +273,12 @@ fn serve(
     let mount = Typed { flags: &flags, ..mount };
     let server = Arc::new(Server::new(task, mountpoint.clone(), joining, namespaces));
     let starter = Starter::Exec(Arc::clone(&server));
-    let ended =
-        mount.serve(&source, At { path: &mountpoint, device: Some(device) }, &starter, unwritable);
+    let ended = mount.serve(
+        &source,
+        ServedAt { path: &mountpoint, device: Some(device) },
+        &starter,
+        unwritable,
+    );
     place.remove();
     if server.finish(&ended) { Ok(()) } else { ended }
 }

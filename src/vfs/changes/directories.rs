@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use crate::array::parse_index;
 use crate::cache::Due;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::Content;
 use crate::metadata::merge::Edit;
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::directory::LOCK_SUFFIX;
-use crate::store::{Entry, Key, NewNode, Ownership, PRIVATE};
+use crate::store::{Key, NewNode, Ownership, PRIVATE, StoreEntry};
 use crate::vfs::contents::Contents;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
@@ -20,7 +20,7 @@ use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::{CHUNKS, DOCUMENT, Place};
 use crate::vfs::names::zarr2::is_name_of_zarr2;
 use crate::vfs::opening::handles::Handles;
-use crate::vfs::options::Form;
+use crate::vfs::options::Presentation;
 
 /// The reason why a directory cannot be moved into an array. The errno is not `EINVAL`, which `mv`
 /// takes for a move of a directory into itself.
@@ -34,7 +34,7 @@ const COPY_FILES: &str = "a directory of an array cannot be renamed: copy its fi
 const MOST_LEVELS: usize = 64;
 
 /// Creates, removes and moves directories.
-pub(in crate::vfs) struct Directories {
+pub(in crate::vfs) struct DirectoryChanges {
     core: Arc<Core>,
     names: Arc<Names>,
     listings: Arc<Listings>,
@@ -42,7 +42,7 @@ pub(in crate::vfs) struct Directories {
     handles: Arc<Handles>,
 }
 
-impl Directories {
+impl DirectoryChanges {
     /// Changes the directories that `listings` lists.
     pub fn new(contents: &Contents, listings: &Arc<Listings>, handles: &Arc<Handles>) -> Self {
         let contents = contents.clone();
@@ -109,7 +109,7 @@ impl Directories {
         name: &str,
         owner: Ownership,
     ) -> Result<Place> {
-        if self.core.form_of(path) == Form::Zarr2 && is_name_of_zarr2(name) {
+        if self.core.form_of(path) == Presentation::Zarr2 && is_name_of_zarr2(name) {
             return Err(Error::invalid("the name of a metadata file"));
         }
         let (child, changes) = (path.child(name)?, self.core.hierarchy.changes());
@@ -280,7 +280,7 @@ impl Directories {
         let Place::Node(path) = place else { return Ok(false) };
         let Some(list) = self.core.hierarchy.store().list() else { return Ok(false) };
         for entry in list.list_dir(&self.core.hierarchy.ordinary_prefix(path)?)? {
-            if matches!(entry?, Entry::Prefix(name) if name == DOCUMENT) {
+            if matches!(entry?, StoreEntry::Prefix(name) if name == DOCUMENT) {
                 return Ok(true);
             }
         }

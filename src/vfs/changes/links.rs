@@ -6,13 +6,13 @@ use std::time::Instant;
 use super::ordinary::is_lock_of_tensorstore;
 use super::renames::Renames;
 use crate::buffer::Buffer;
-use crate::error::{At, Error, Result};
+use crate::error::{Error, Result, WithSubject};
 use crate::store::{Condition, FileUse, Ownership};
 use crate::vfs::access::Caller;
+use crate::vfs::contents::store::FileWriters;
 use crate::vfs::contents::store::StoreReason;
-use crate::vfs::contents::store::Writer;
 use crate::vfs::core::once;
-use crate::vfs::names::file::{Content, Created, Unstored};
+use crate::vfs::names::file::{BytesAt, Created, UnstoredBytes};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::Place;
@@ -27,12 +27,12 @@ impl Renames {
         self.check_regular(from)?;
         self.check_may_copy(user, inode)?;
         let file = inode.file().lock();
-        let by = Writer { authors: file.makers(), shown: None };
+        let by = FileWriters { authors: file.makers(), shown: None };
         let bytes = match &file.content {
-            Content::Unstored(unstored) => {
+            BytesAt::Unstored(unstored) => {
                 unstored.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?
             }
-            Content::Stored | Content::Detached(_) | Content::Open(_) => {
+            BytesAt::Stored | BytesAt::Detached(_) | BytesAt::Open(_) => {
                 self.contents.stored.bytes_now(from)?
             }
         };
@@ -65,7 +65,7 @@ impl Renames {
     fn put_new_file(&self, place: &Place, bytes: Buffer) -> Result<()> {
         if self.contents.files.is_kept_as_file(Some(place)) {
             let created = Created::by(Ownership::of_process(0o644));
-            let new = Unstored { condition: Condition::Absent, ..Unstored::of(bytes) };
+            let new = UnstoredBytes { condition: Condition::Absent, ..UnstoredBytes::of(bytes) };
             self.contents.files.make_file(place, &new, &created)?;
             return self.contents.files.note_change(place);
         }
@@ -74,11 +74,11 @@ impl Renames {
             self.names.inodes.release(inode);
             return Err(error);
         }
-        inode.file().lock().content = Content::Unstored(Unstored {
+        inode.file().lock().content = BytesAt::Unstored(UnstoredBytes {
             changed: true,
             condition: Condition::Absent,
             waits_since: matches!(place, Place::Chunk(..)).then(Instant::now),
-            ..Unstored::of(bytes)
+            ..UnstoredBytes::of(bytes)
         });
         let name = place.name().unwrap_or_default();
         self.names.overlay.insert(place.parent(), &name, Shown::File(place.clone(), inode));

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::ordinary::is_lock_of_tensorstore;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::store::{Condition, FileStore, NewNode, Ownership, PRIVILEGES};
-use crate::vfs::access::{Access, Opened};
+use crate::vfs::access::{Access, OpenedFile};
 use crate::vfs::contents::Contents;
 use crate::vfs::contents::ordinary::is_scratch;
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
 use crate::vfs::names::attr::Attr;
-use crate::vfs::names::file::{Content, Created, Unstored};
+use crate::vfs::names::file::{BytesAt, Created, UnstoredBytes};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::Place;
@@ -43,7 +43,7 @@ impl NewFiles {
         owner: Ownership,
         access: Access,
         is_exclusive: bool,
-    ) -> Result<(Attr, Opened)> {
+    ) -> Result<(Attr, OpenedFile)> {
         let since = Instant::now();
         if let Some(place) = self.names.places.resolve(parent, name)? {
             return self.open_existing(&place, access, is_exclusive);
@@ -89,7 +89,7 @@ impl NewFiles {
         place: &Place,
         access: Access,
         is_exclusive: bool,
-    ) -> Result<(Attr, Opened)> {
+    ) -> Result<(Attr, OpenedFile)> {
         if is_exclusive {
             return Err(Error::new(Kind::Exists, "the file exists"));
         }
@@ -105,7 +105,7 @@ impl NewFiles {
         if !inode.is_at(place) {
             return Err(Error::not_found()); // A thread has just removed the file that was there.
         }
-        if !matches!(file.content, Content::Stored) {
+        if !matches!(file.content, BytesAt::Stored) {
             return Err(Error::new(Kind::Exists, "another program has just created the file"));
         }
         let shown = Shown::File(place.clone(), Arc::clone(inode));
@@ -113,7 +113,7 @@ impl NewFiles {
         file.created = Some(Created::by(owner));
         let is_ordinary = matches!(place, Place::Ordinary(..));
         let condition = if is_ordinary { Condition::Absent } else { Condition::Always };
-        file.content = Content::Unstored(Unstored { condition, ..Unstored::empty() });
+        file.content = BytesAt::Unstored(UnstoredBytes { condition, ..UnstoredBytes::empty() });
         Ok(())
     }
 
@@ -123,23 +123,23 @@ impl NewFiles {
         place: &Place,
         owner: Ownership,
         access: Access,
-    ) -> Result<(Attr, Opened)> {
+    ) -> Result<(Attr, OpenedFile)> {
         let (files, path) = self.in_store(place)?;
         let created = files.create(&path, owner).at(place.shown())?;
         self.contents.files.note_change(place)?;
         let inode = self.names.inode_of_new(place);
         // Its creator may write to it whatever the mode says.
-        inode.file().lock().content = Content::Open(Arc::new(created));
+        inode.file().lock().content = BytesAt::Open(Arc::new(created));
         let opened = self.open_and_look_up(&inode, access);
         if opened.is_err() {
-            inode.file().lock().content = Content::Stored;
+            inode.file().lock().content = BytesAt::Stored;
             self.names.inodes.release(inode);
         }
         opened
     }
 
     /// Opens a file for its creator, and adds one to its lookup count.
-    fn open_and_look_up(&self, inode: &Arc<Inode>, access: Access) -> Result<(Attr, Opened)> {
+    fn open_and_look_up(&self, inode: &Arc<Inode>, access: Access) -> Result<(Attr, OpenedFile)> {
         let opened = self.opener.open_inode(inode, access)?;
         match self.names.attrs.of(inode) {
             Ok(attr) => {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::renames::{NamedFile, Renames, lock_both};
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{FileKind, FileStore, Replace};
 use crate::vfs::contents::store::StoreReason;
-use crate::vfs::names::file::File;
+use crate::vfs::names::file::InodeFile;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 
@@ -44,7 +44,7 @@ impl Renames {
     pub(super) fn unlink_in_store(
         &self,
         inode: &Inode,
-        file: &mut File,
+        file: &mut InodeFile,
         place: &Place,
     ) -> Result<()> {
         if !file.is_new() {

@@ -7,16 +7,16 @@ use parking_lot::MutexGuard;
 
 use super::ordinary::is_lock_of_tensorstore;
 use crate::buffer::Buffer;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::metadata::NodePath;
 use crate::store::{Condition, Replace};
 use crate::vfs::access::Caller;
 use crate::vfs::contents::Contents;
-use crate::vfs::contents::store::Writer;
+use crate::vfs::contents::store::FileWriters;
 use crate::vfs::core::{ATTEMPTS, Core, once};
 use crate::vfs::names::Names;
 use crate::vfs::names::chunk_names::ChunkNames;
-use crate::vfs::names::file::{Content, File, OpenedAs, Unstored, Written};
+use crate::vfs::names::file::{BytesAt, FileToStore, InodeFile, OpenedAs, UnstoredBytes};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::Place;
@@ -24,7 +24,7 @@ use crate::view::Format;
 
 /// The bytes of a file that is renamed.
 struct Moved {
-    written: Written,
+    written: FileToStore,
     /// Whether the old name has a value in the store.
     is_stored: bool,
     /// Whether they are unstored bytes that a program has written.
@@ -82,7 +82,7 @@ impl Renames {
         // The store may have no directory for the chunk any more as soon as it is erased.
         self.names.remember_chunk_dirs(place);
         let is_replaced = match &file.content {
-            Content::Unstored(unstored) => self.is_replaced(unstored, place)?,
+            BytesAt::Unstored(unstored) => self.is_replaced(unstored, place)?,
             _ => false,
         };
         if !file.is_only_here() && !is_replaced {
@@ -226,7 +226,7 @@ impl Renames {
             None
         } else {
             let target = self.names.target(to.clone())?;
-            let by = Writer { authors: file.makers(), shown: old.shown.clone() };
+            let by = FileWriters { authors: file.makers(), shown: old.shown.clone() };
             self.contents.files.store_as(&target, moved.written, &by).map_err(once)?
         };
         // Use the current place: the directory may have become an array meanwhile.
@@ -267,8 +267,14 @@ impl Renames {
     }
 
     /// Keeps a renamed file in memory under its new name, to be stored there on this condition.
-    fn keep_unstored(&self, inode: &Arc<Inode>, file: &mut File, to: &Place, condition: Condition) {
-        if let Content::Unstored(unstored) = &mut file.content {
+    fn keep_unstored(
+        &self,
+        inode: &Arc<Inode>,
+        file: &mut InodeFile,
+        to: &Place,
+        condition: Condition,
+    ) {
+        if let BytesAt::Unstored(unstored) = &mut file.content {
             unstored.condition = condition;
             unstored.refused = None; // That was by what it meant where it was.
         }
@@ -278,7 +284,7 @@ impl Renames {
     }
 
     /// Gives a file that was renamed the meaning of its new name.
-    fn settle_meaning(&self, file: &mut File, from: &Place, to: &Place) {
+    fn settle_meaning(&self, file: &mut InodeFile, from: &Place, to: &Place) {
         if matches!(from, Place::Ordinary(..)) != matches!(to, Place::Ordinary(..)) {
             file.opened = None; // It means something else now.
         } else if let (Some(OpenedAs::Chunk(_)), Place::Chunk(path, coords)) = (&file.opened, to) {
@@ -317,7 +323,7 @@ impl Renames {
             Before::Bytes(bytes) => {
                 let target = self.names.target(place.clone());
                 let stored = |target| {
-                    self.contents.files.store_as(&target, bytes.into(), &Writer::default())
+                    self.contents.files.store_as(&target, bytes.into(), &FileWriters::default())
                 };
                 target.and_then(stored).map(drop)
             }
@@ -330,8 +336,8 @@ impl Renames {
     }
 
     /// Returns the bytes of a file that is to be renamed.
-    fn bytes_to_move(&self, file: &File, from: &Place) -> Result<Moved> {
-        let Content::Unstored(unstored) = &file.content else {
+    fn bytes_to_move(&self, file: &InodeFile, from: &Place) -> Result<Moved> {
+        let BytesAt::Unstored(unstored) = &file.content else {
             let bytes = self.contents.stored.bytes_now(from)?;
             return Ok(Moved { written: bytes.into(), is_stored: true, was_written: false });
         };
@@ -343,14 +349,14 @@ impl Renames {
         };
         Ok(Moved {
             // The chunk that it was a change of has another name.
-            written: Written { base: None, ..unstored.written() },
+            written: FileToStore { base: None, ..unstored.written() },
             is_stored,
             was_written: unstored.changed,
         })
     }
 
     /// Whether another program has stored a file since a change of it was made here.
-    fn is_replaced(&self, unstored: &Unstored, place: &Place) -> Result<bool> {
+    fn is_replaced(&self, unstored: &UnstoredBytes, place: &Place) -> Result<bool> {
         let (Condition::Unchanged(version), Place::Ordinary(path, relative)) =
             (unstored.condition, place)
         else {
@@ -405,7 +411,7 @@ fn check_are_at((inode, from): (&Inode, &Place), (replaced, to): (&Inode, &Place
 pub(super) fn lock_both<'i>(
     one: &'i Inode,
     other: &'i Inode,
-) -> (MutexGuard<'i, File>, MutexGuard<'i, File>) {
+) -> (MutexGuard<'i, InodeFile>, MutexGuard<'i, InodeFile>) {
     if one.number() < other.number() {
         let locked = one.file().lock();
         (locked, other.file().lock())

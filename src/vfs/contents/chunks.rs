@@ -20,18 +20,18 @@ use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use crate::array::{Array, ChunkRef, Coords, Current};
 use crate::buffer::Buffer;
-use crate::cache::{Due, NewChunk, PutChunk, Stored};
-use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::Wanted;
+use crate::cache::{Due, NewChunk, PutChunk, WrittenBack};
+use crate::error::{Error, Kind, Result, WithSubject};
+use crate::hierarchy::TextPurpose;
 use crate::metadata::{NodeKind, NodePath, merge};
 use crate::pool::Urgency;
-use crate::store::{Key, Room};
+use crate::store::{Capacity, Key};
 use crate::vfs::authors::Processes;
 use crate::vfs::core::{Core, Outdated};
 use crate::vfs::names::Names;
-use crate::vfs::names::file::Written;
+use crate::vfs::names::file::FileToStore;
 use crate::vfs::names::place::Place;
-use crate::vfs::names::target::Target;
+use crate::vfs::names::target::CurrentPlace;
 use crate::vfs::options::Writeback;
 
 /// The free bytes below which the disk counts as full.
@@ -63,7 +63,7 @@ impl ChunkWriter {
         &self,
         path: &NodePath,
         chunk: &ChunkRef,
-        written: Written,
+        written: FileToStore,
         by: &Processes,
     ) -> Result<PutChunk> {
         self.latest.check_accepted(path, by)?;
@@ -73,8 +73,8 @@ impl ChunkWriter {
             Some(seen) => self.check_current(path, chunk, seen),
             None => Ok(written.base.clone()),
         };
-        let stored =
-            base.and_then(|base| self.store_known(path, chunk, Written { base, ..written }, by));
+        let stored = base
+            .and_then(|base| self.store_known(path, chunk, FileToStore { base, ..written }, by));
         let place = Place::Chunk(path.clone(), chunk.coords.clone());
         match (&stored, seen) {
             (Ok(_), _) => {
@@ -93,7 +93,7 @@ impl ChunkWriter {
         &self,
         path: &NodePath,
         chunk: &ChunkRef,
-        written: Written,
+        written: FileToStore,
         by: &Processes,
     ) -> Result<PutChunk> {
         if !chunk.array.is_stored_decoded(&chunk.coords) {
@@ -116,7 +116,7 @@ impl ChunkWriter {
         }
         if let Some(seen) = self.names.seen_texts.known_array(path, by) {
             let node = self.core.hierarchy.existing(path)?;
-            let now = self.core.hierarchy.shown().text_of(&node, Wanted::Text)?;
+            let now = self.core.hierarchy.shown().text_of(&node, TextPurpose::Text)?;
             if *seen != *now && !merge::have_like_chunks(seen.as_bytes(), now.as_bytes()) {
                 let detail = "another program has replaced the array since this one read its \
                               metadata: open it again";
@@ -133,10 +133,10 @@ impl ChunkWriter {
         path: &NodePath,
         chunk: &ChunkRef,
         current: Option<&Current>,
-        written: Written,
+        written: FileToStore,
     ) -> Result<PutChunk> {
         let ChunkRef { array, coords } = chunk;
-        let Written { bytes, base, modified, .. } = written;
+        let FileToStore { bytes, base, modified, .. } = written;
         let file = bytes.new_file().zip(current);
         let store_file = |(file, current)| self.core.cache.write_file(current, coords, file);
         if let Some(file) = file.filter(|_| array.is_trusted() && !bytes.is_empty()) {
@@ -170,7 +170,7 @@ impl ChunkWriter {
     /// Fails if the disk is full: then a write may have failed, and only the program knows that.
     fn check_room(&self) -> Result<()> {
         let room = self.core.hierarchy.store().read().room()?;
-        let free = |room: &Room| room.free.saturating_mul(u64::from(room.unit_len));
+        let free = |room: &Capacity| room.free.saturating_mul(u64::from(room.unit_len));
         if room.as_ref().is_some_and(|room| free(room) < LEAST_FREE) {
             return Err(Error::new(Kind::Os(libc::ENOSPC), "the disk is full: nothing was stored"));
         }
@@ -363,7 +363,7 @@ impl ChunkWriter {
     }
 
     /// Stores the pending chunks in the shard of a chunk.
-    pub fn store_shard_of(&self, target: &Target) -> Result<()> {
+    pub fn store_shard_of(&self, target: &CurrentPlace) -> Result<()> {
         match target.chunk() {
             Some((_, chunk)) if self.core.cache.has_pending() && target.waits().is_none() => {
                 self.store_shard(&chunk.array.key(&chunk.coords)?, Instant::now())
@@ -373,7 +373,7 @@ impl ChunkWriter {
     }
 
     /// Whether a file is a pending chunk.
-    pub fn is_pending(&self, target: &Target) -> Result<bool> {
+    pub fn is_pending(&self, target: &CurrentPlace) -> Result<bool> {
         let Some((_, chunk)) = target.chunk() else { return Ok(false) };
         let stat = self.core.cache.stat(&chunk.array, &chunk.coords)?;
         Ok(stat.is_some_and(|stat| stat.version.is_unstored()))
@@ -381,7 +381,7 @@ impl ChunkWriter {
 
     /// Returns the error of the last attempt to store the shard of a chunk. Chunks outside of
     /// shards fail with the error of any pending chunk of their array.
-    pub fn check_shard_of(&self, target: &Target) -> Result<()> {
+    pub fn check_shard_of(&self, target: &CurrentPlace) -> Result<()> {
         let Some((path, ChunkRef { array, coords })) = target.chunk() else { return Ok(()) };
         // A chunk that waits is in no shard yet.
         if !self.core.cache.has_pending() || target.waits().is_some() {
@@ -437,7 +437,12 @@ impl ChunkWriter {
 
     /// Updates the state of the stored chunks: the kernel's pages show them if they read as they
     /// were written.
-    fn settle_stored(&self, path: &NodePath, array: &Arc<Array>, chunks: &[Stored]) -> Result<()> {
+    fn settle_stored(
+        &self,
+        path: &NodePath,
+        array: &Arc<Array>,
+        chunks: &[WrittenBack],
+    ) -> Result<()> {
         let stored = chunks.iter().filter(|chunk| chunk.now.is_some());
         let times: Vec<(Coords, SystemTime)> =
             stored.filter_map(|chunk| Some((chunk.coords.clone(), chunk.modified?))).collect();
@@ -449,7 +454,7 @@ impl ChunkWriter {
             let key = array.key(first)?;
             versions = self.stored.set_value_modified(&target, &key, modified).map(Some)?;
         }
-        for Stored { coords, was, now, .. } in chunks {
+        for WrittenBack { coords, was, now, .. } in chunks {
             let place = Place::Chunk(path.clone(), coords.clone());
             self.names.seen_versions.forget(&place);
             let Some(inode) = self.names.inodes.known_at(&place) else { continue };

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use super::chunks::ChunkWriter;
 use super::files::Files;
 use crate::array::{Array, ChunkRef, Coords};
-use crate::cache::{Base, Chunk};
-use crate::error::{At, Error, Kind, Result};
+use crate::cache::{ChunkBase, DecodedChunk};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::metadata::NodePath;
 use crate::store::{Condition, Version};
 use crate::vfs::authors::Processes;
-use crate::vfs::names::file::Content;
+use crate::vfs::names::file::BytesAt;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 use crate::vfs::names::seen_versions::SeenVersion;
@@ -73,14 +73,19 @@ impl ChunkWriter {
 
     /// Returns the chunk that the programs `by` have read before they wrote this one, which could
     /// not be stored: if another program stores it before it is, their changes are merged.
-    pub fn base_seen(&self, path: &NodePath, chunk: &ChunkRef, by: &Processes) -> Option<Base> {
+    pub fn base_seen(
+        &self,
+        path: &NodePath,
+        chunk: &ChunkRef,
+        by: &Processes,
+    ) -> Option<ChunkBase> {
         let seen = self.take_seen(path, chunk, by)?;
         match seen.version {
-            None => Some(Base::Absent),
+            None => Some(ChunkBase::Absent),
             Some(version) => {
                 let before = self.core.cache.peek(&chunk.array, &chunk.coords)?;
                 let is_seen = version.holds(before.stat.version);
-                is_seen.then(|| Base::Stored(before.bytes, version))
+                is_seen.then(|| ChunkBase::Stored(before.bytes, version))
             }
         }
     }
@@ -129,23 +134,24 @@ impl ChunkWriter {
         path: &NodePath,
         chunk: &ChunkRef,
         seen: SeenVersion,
-    ) -> Result<Option<Base>> {
+    ) -> Result<Option<ChunkBase>> {
         let ChunkRef { array, coords } = chunk;
-        let is_seen = |it: &Chunk| seen.version.is_some_and(|seen| seen.holds(it.stat.version));
+        let is_seen =
+            |it: &DecodedChunk| seen.version.is_some_and(|seen| seen.holds(it.stat.version));
         let before = self.core.cache.peek(array, coords).filter(is_seen);
         let store = self.core.hierarchy.store();
         let stat = store.stat_since(&array.key(coords)?, Instant::now())?;
         if Version::holds_of(seen.version, stat.map(|stat| stat.version)) {
             let is_compared = self.core.compares_puts()?;
             let base = match (stat, before) {
-                (None, _) => Some(Base::Absent),
-                (Some(stat), Some(before)) => Some(Base::Stored(before.bytes, stat.version)),
+                (None, _) => Some(ChunkBase::Absent),
+                (Some(stat), Some(before)) => Some(ChunkBase::Stored(before.bytes, stat.version)),
                 (Some(_), None) => None,
             };
             return Ok(base.filter(|_| is_compared));
         }
         // The version is that of the whole shard.
-        let is_same = |before: &Chunk| {
+        let is_same = |before: &DecodedChunk| {
             let now = self.core.cache.get_fresh(array, coords, Some(Instant::now()));
             now.map(|now| now.is_some_and(|now| now.bytes == before.bytes))
         };
@@ -181,7 +187,7 @@ impl Files {
     /// have read.
     pub fn compare_with_read(&self, inode: &Inode, by: &Processes) {
         let Some(read) = inode.place().and_then(|place| self.take_read(&place, by)) else { return };
-        if let Content::Unstored(unstored) = &mut inode.file().lock().content
+        if let BytesAt::Unstored(unstored) = &mut inode.file().lock().content
             && matches!(unstored.condition, Condition::Always)
             && self.core.compares_puts().unwrap_or(true)
         {
@@ -204,7 +210,7 @@ impl Files {
         }
         let Some(place @ Place::Ordinary(..)) = inode.place() else { return Ok(()) };
         let read = match &inode.file().lock().content {
-            Content::Unstored(unstored) if unstored.changed => unstored.condition,
+            BytesAt::Unstored(unstored) if unstored.changed => unstored.condition,
             _ => Condition::Always,
         };
         match read {

@@ -18,13 +18,13 @@ use parking_lot::MutexGuard;
 use super::documents::{DocumentWriter, is_plain_group};
 use crate::array::{Array, Coords, Current};
 use crate::buffer::Buffer;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::Node;
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, FileChanges, FileUse, Key};
 use crate::vfs::names::chunk_names::ChunkNames;
-use crate::vfs::names::file::{Content, File, OpenedAs, Unstored, Written};
-use crate::vfs::names::held::Held;
+use crate::vfs::names::file::{BytesAt, FileToStore, InodeFile, OpenedAs, UnstoredBytes};
+use crate::vfs::names::held::HeldBytes;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::{CHUNKS, Place};
@@ -36,11 +36,11 @@ const BATCH_LEN: usize = 256 << 20;
 const WRITABLE: u16 = 0o300;
 
 /// A locked file.
-pub(in crate::vfs) type Locked<'i> = MutexGuard<'i, File>;
+pub(in crate::vfs) type Locked<'i> = MutexGuard<'i, InodeFile>;
 
 /// The files and directories below a directory that becomes an array.
 #[derive(Default)]
-pub(in crate::vfs) struct Below {
+pub(in crate::vfs) struct FilesBelow {
     /// Whether the directory is an array, without stored chunks, that another one replaces.
     is_array: bool,
     /// The directories, by what they become.
@@ -62,7 +62,7 @@ struct NewChunk {
     is_in_place: bool,
 }
 
-impl Below {
+impl FilesBelow {
     /// Returns the inodes of the files that are chunks.
     pub fn inodes(&self) -> Vec<Arc<Inode>> {
         self.chunks.iter().map(|chunk| Arc::clone(&chunk.inode)).collect()
@@ -72,10 +72,10 @@ impl Below {
 impl DocumentWriter {
     /// Returns everything below `path`, which is to become `array`; an error if an array cannot
     /// contain it.
-    pub fn below_new_array(&self, node: &Node, array: &Array) -> Result<Below> {
+    pub fn below_new_array(&self, node: &Node, array: &Array) -> Result<FilesBelow> {
         let path = node.path();
         let is_array = node.kind() == NodeKind::Array;
-        let mut below = Below { is_array, ..Below::default() };
+        let mut below = FilesBelow { is_array, ..FilesBelow::default() };
         let names = ChunkNames::of(&self.core, path, array.grid().rank());
         self.collect_below(&Place::Node(path.clone()), (path, names), array, &mut below)?;
         below.chunks.sort_by(|one, other| one.coords.indices().cmp(other.coords.indices()));
@@ -87,7 +87,7 @@ impl DocumentWriter {
         directory: &Place,
         (path, names): (&NodePath, ChunkNames),
         array: &Array,
-        below: &mut Below,
+        below: &mut FilesBelow,
     ) -> Result<()> {
         for found in self.listings.entries(directory)? {
             let (_, place) = found?;
@@ -153,7 +153,7 @@ impl DocumentWriter {
     pub fn encode_below(
         &self,
         path: &NodePath,
-        below: &mut Below,
+        below: &mut FilesBelow,
         files: &mut [Locked<'_>],
         array: &Array,
     ) -> Result<Option<Aside>> {
@@ -177,7 +177,7 @@ impl DocumentWriter {
     /// Lets this process take files out of directories of chunks that are read-only: `cp -a` gives
     /// a directory its mode before it copies the metadata file beside it. The store makes these
     /// directories again.
-    fn make_writable(&self, path: &NodePath, below: &Below) -> Result<()> {
+    fn make_writable(&self, path: &NodePath, below: &FilesBelow) -> Result<()> {
         let Some(files) = self.names.ordinary.store() else { return Ok(()) };
         for place in below.dirs.iter().filter(|place| matches!(place, Place::ChunkDir(..))) {
             let key = self.core.hierarchy.ordinary_prefix(path)?.key(&place.relative())?;
@@ -193,7 +193,7 @@ impl DocumentWriter {
     }
 
     /// Returns the keys of the files that were encoded.
-    pub fn plain_keys(&self, below: &Below) -> Result<Vec<Key>> {
+    pub fn plain_keys(&self, below: &FilesBelow) -> Result<Vec<Key>> {
         let is_moved = |chunk: &&NewChunk| chunk.encoded.is_some() && !chunk.is_in_place;
         let encoded = below.chunks.iter().filter(is_moved);
         let key = |chunk: &NewChunk| self.stored.key_of(&self.names.target(chunk.from.clone())?);
@@ -201,7 +201,7 @@ impl DocumentWriter {
     }
 
     /// Marks the encoded chunks and their new places as not synced to disk.
-    pub fn note_converted(&self, below: &Below, plain: Vec<Key>, array: &Array) -> Result<()> {
+    pub fn note_converted(&self, below: &FilesBelow, plain: Vec<Key>, array: &Array) -> Result<()> {
         for chunk in below.chunks.iter().filter(|chunk| chunk.encoded.is_some()) {
             self.unsynced.changed(array.key(&chunk.coords)?);
         }
@@ -213,7 +213,7 @@ impl DocumentWriter {
 
     fn encode_aside(
         &self,
-        below: &mut Below,
+        below: &mut FilesBelow,
         files: &[Locked<'_>],
         array: &Arc<Array>,
     ) -> Result<()> {
@@ -249,7 +249,12 @@ impl DocumentWriter {
 
     /// Stores a file that has the bytes and the key of its chunk already, where it is: it is a
     /// chunk once the metadata file is there, and an ordinary file until then.
-    fn store_in_place(&self, chunk: &mut NewChunk, file: &mut File, array: &Array) -> Result<()> {
+    fn store_in_place(
+        &self,
+        chunk: &mut NewChunk,
+        file: &mut InodeFile,
+        array: &Array,
+    ) -> Result<()> {
         let key = self.stored.key_of(&self.names.target(chunk.from.clone())?)?;
         let Some(key) = key.filter(|_| array.stores_as_written()) else { return Ok(()) };
         if array.key(&chunk.coords)? != key {
@@ -270,7 +275,7 @@ impl DocumentWriter {
         }
         if !is_stored {
             let condition = file.content.condition();
-            let written = Written { bytes: held, base: None, modified: None, condition };
+            let written = FileToStore { bytes: held, base: None, modified: None, condition };
             self.stored.set_ordinary(&key, &written)?;
             self.unsynced.changed(key);
             self.memory.forget_unstored(file);
@@ -281,11 +286,15 @@ impl DocumentWriter {
 
     /// Returns the bytes of a file and their modification time; `None` if a program is still
     /// writing it.
-    fn bytes_to_encode(&self, chunk: &NewChunk, file: &File) -> Result<Option<(Held, SystemTime)>> {
+    fn bytes_to_encode(
+        &self,
+        chunk: &NewChunk,
+        file: &InodeFile,
+    ) -> Result<Option<(HeldBytes, SystemTime)>> {
         match &file.content {
-            Content::Unstored(unstored) if unstored.changed && file.writers > 0 => Ok(None),
-            Content::Open(_) if file.writers > 0 => Ok(None),
-            Content::Unstored(unstored) if unstored.changed => {
+            BytesAt::Unstored(unstored) if unstored.changed && file.writers > 0 => Ok(None),
+            BytesAt::Open(_) if file.writers > 0 => Ok(None),
+            BytesAt::Unstored(unstored) if unstored.changed => {
                 Ok(Some((unstored.bytes.clone(), unstored.last_modified())))
             }
             _ => {
@@ -299,7 +308,7 @@ impl DocumentWriter {
     pub fn settle_below(
         &self,
         path: &NodePath,
-        below: &Below,
+        below: &FilesBelow,
         files: Vec<Locked<'_>>,
         rank: usize,
     ) -> Result<()> {
@@ -356,22 +365,24 @@ impl DocumentWriter {
         if let Some(OpenedAs::Ordinary(_)) = file.opened {
             file.opened = None;
         }
-        if let Content::Open(open) = &file.content
+        if let BytesAt::Open(open) = &file.content
             && file.writers > 0
         {
             let limit = self.core.hierarchy.options().max_chunk_len;
             let len = usize::try_from(open.stat()?.len.min(limit)).unwrap_or(usize::MAX);
             let bytes = Vec::from(open.read(0, len)?);
             self.memory.add(bytes.len());
-            file.content =
-                Content::Unstored(Unstored { changed: true, ..Unstored::of(Buffer::from(bytes)) });
+            file.content = BytesAt::Unstored(UnstoredBytes {
+                changed: true,
+                ..UnstoredBytes::of(Buffer::from(bytes))
+            });
         }
         let kept = match &file.content {
             // It is stored when its writer closes it.
-            Content::Unstored(_) if encoded.is_none() || file.writers > 0 => return Ok(()),
-            Content::Unstored(unstored) => unstored.keep_modified.then_some(unstored.modified),
-            Content::Stored | Content::Open(_) => encoded,
-            Content::Detached(_) => None,
+            BytesAt::Unstored(_) if encoded.is_none() || file.writers > 0 => return Ok(()),
+            BytesAt::Unstored(unstored) => unstored.keep_modified.then_some(unstored.modified),
+            BytesAt::Stored | BytesAt::Open(_) => encoded,
+            BytesAt::Detached(_) => None,
         };
         self.memory.forget_unstored(&mut file);
         self.names.overlay.remove_file(place, inode);

@@ -7,8 +7,8 @@ use super::convert;
 use super::memory::UnstoredMemory;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
-use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Content, ConvertedFiles, Document, Node, NodeForm, Raised, Wanted};
+use crate::error::{Error, Kind, Result, WithSubject};
+use crate::hierarchy::{Content, ConvertedFiles, Document, Node, NodeForm, Raised, TextPurpose};
 use crate::json;
 use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
@@ -23,7 +23,7 @@ use crate::vfs::names::place::Place;
 
 /// A metadata file as its writer has seen it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Seen<'t> {
+pub struct SeenDocument<'t> {
     /// The text; `None` if that is not known.
     pub before: Option<&'t str>,
     /// The text as it is now, in the same form; `None` for that of the mount.
@@ -53,7 +53,12 @@ impl DocumentWriter {
         written: &[u8],
         by: &Processes,
     ) -> Result<()> {
-        self.store_compared(path, Seen { before: shown, ..Seen::default() }, written, by)
+        self.store_compared(
+            path,
+            SeenDocument { before: shown, ..SeenDocument::default() },
+            written,
+            by,
+        )
     }
 
     /// Like [`Self::store_document`], for a file that is made of another one, as is what its writer
@@ -61,7 +66,7 @@ impl DocumentWriter {
     pub fn store_compared(
         &self,
         path: &NodePath,
-        seen: Seen<'_>,
+        seen: SeenDocument<'_>,
         written: &[u8],
         by: &Processes,
     ) -> Result<()> {
@@ -86,11 +91,17 @@ impl DocumentWriter {
         stored
     }
 
-    fn store_by(&self, node: &Node, seen: Seen<'_>, written: &[u8], by: &Processes) -> Result<()> {
+    fn store_by(
+        &self,
+        node: &Node,
+        seen: SeenDocument<'_>,
+        written: &[u8],
+        by: &Processes,
+    ) -> Result<()> {
         let Some(before) = self.show_as_described(node, seen, written, by)? else {
             return self.store_in_form(node, seen, written);
         };
-        let seen = Seen { written: seen.written, ..Seen::default() };
+        let seen = SeenDocument { written: seen.written, ..SeenDocument::default() };
         let stored = self.store_in_form(node, seen, written);
         if stored.is_err() {
             self.show_in_form(node, before, by)?;
@@ -100,12 +111,12 @@ impl DocumentWriter {
 
     /// Whether the metadata file `written` describes another array than `node`.
     fn is_another(&self, node: &Node, written: &[u8]) -> bool {
-        let now = self.core.hierarchy.shown().text_of(node, Wanted::Text);
+        let now = self.core.hierarchy.shown().text_of(node, TextPurpose::Text);
         let is_array = node.array().is_some() && is_array(written);
         is_array && now.is_ok_and(|now| !merge::describe_one_node(now.as_bytes(), written))
     }
 
-    fn store_in_form(&self, node: &Node, seen: Seen<'_>, written: &[u8]) -> Result<()> {
+    fn store_in_form(&self, node: &Node, seen: SeenDocument<'_>, written: &[u8]) -> Result<()> {
         let (path, changes) = (node.path(), self.core.hierarchy.changes());
         if node.is_bare() {
             return match self.edit_of_removed(node, seen, written)? {
@@ -145,7 +156,7 @@ impl DocumentWriter {
     fn replace_array(
         &self,
         node: &Node,
-        seen: Seen<'_>,
+        seen: SeenDocument<'_>,
         written: &[u8],
         difference: Error,
     ) -> Result<()> {
@@ -161,7 +172,7 @@ impl DocumentWriter {
     fn edit_of_removed<'n>(
         &self,
         node: &'n Node,
-        seen: Seen<'_>,
+        seen: SeenDocument<'_>,
         written: &[u8],
     ) -> Result<Option<(&'n Document, Edit)>> {
         let Some(removed) = node.removed() else { return Ok(None) };
@@ -195,14 +206,19 @@ impl DocumentWriter {
 
     /// Returns the stored form of a new node. A copy of another node of this mount is stored like
     /// that node.
-    fn raise(&self, path: &NodePath, seen: Seen<'_>, written: &[u8]) -> Result<Raised> {
+    fn raise(&self, path: &NodePath, seen: SeenDocument<'_>, written: &[u8]) -> Result<Raised> {
         match self.raise_copy(path, seen, written) {
             Some(raised) => Ok(raised),
             None => self.core.hierarchy.raise(path, written),
         }
     }
 
-    fn raise_copy(&self, path: &NodePath, seen: Seen<'_>, written: &[u8]) -> Option<Raised> {
+    fn raise_copy(
+        &self,
+        path: &NodePath,
+        seen: SeenDocument<'_>,
+        written: &[u8],
+    ) -> Option<Raised> {
         let hierarchy = &self.core.hierarchy;
         if !hierarchy.options().keeps_copied {
             return None;
@@ -212,7 +228,7 @@ impl DocumentWriter {
         // If it does not say how, the copy is stored like any other new node.
         let copy = || {
             let shown =
-                self.names.zarr2.shown_at(&Place::Document(source.clone()), Wanted::Text)?;
+                self.names.zarr2.shown_at(&Place::Document(source.clone()), TextPurpose::Text)?;
             let is_decoded = |node: &Node| {
                 let array = node.array();
                 array.is_none_or(|array| {
@@ -286,10 +302,15 @@ impl DocumentWriter {
     /// Returns the document of a node with which `written` is compared: as its writer saw it, if it
     /// still describes this node. Fails if the writer describes the node that it saw, and another
     /// program has replaced that.
-    pub(super) fn base_of(&self, node: &Node, seen: Seen<'_>, written: &[u8]) -> Result<Arc<str>> {
+    pub(super) fn base_of(
+        &self,
+        node: &Node,
+        seen: SeenDocument<'_>,
+        written: &[u8],
+    ) -> Result<Arc<str>> {
         let now = match seen.now {
             Some(now) => now.into(),
-            None => self.core.hierarchy.shown().text_of(node, Wanted::Text)?,
+            None => self.core.hierarchy.shown().text_of(node, TextPurpose::Text)?,
         };
         let Some(seen) = seen.before.filter(|seen| **seen != *now) else { return Ok(now) };
         if merge::describe_one_node(seen.as_bytes(), now.as_bytes()) {
@@ -307,9 +328,11 @@ impl DocumentWriter {
     /// Returns how `written` differs from the document of `node` that was shown as `base`.
     pub(super) fn edit_of(&self, node: &Node, base: &str, written: &[u8]) -> Result<Edit> {
         let (described, chunks) = match node.content() {
-            Content::Group(group) => (model::Node::Group(group.clone()), ShownChunks::default()),
+            Content::Group(group) => {
+                (model::NodeMetadata::Group(group.clone()), ShownChunks::default())
+            }
             Content::Array(array) => {
-                let described = model::Node::Array(Box::new(array.model().clone()));
+                let described = model::NodeMetadata::Array(Box::new(array.model().clone()));
                 (described, self.core.hierarchy.shown().chunks_of(node, array))
             }
             Content::NotUnderstood(_, error) => return Err(error.clone()),

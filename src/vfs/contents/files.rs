@@ -13,18 +13,18 @@ use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use crate::array::ChunkRef;
 use crate::buffer::Buffer;
-use crate::cache::{Base, Chunk, Due};
-use crate::error::{At, Error, Kind, Result};
+use crate::cache::{ChunkBase, DecodedChunk, Due};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::store::Condition;
 use crate::vfs::access::Access;
 use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::core::{ATTEMPTS, Core};
 use crate::vfs::names::Names;
-use crate::vfs::names::file::{Content, File, Unstored, Write, slice};
+use crate::vfs::names::file::{BytesAt, InodeFile, UnstoredBytes, Write, slice};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::{Place, check_writable};
-use crate::vfs::names::target::Target;
+use crate::vfs::names::target::CurrentPlace;
 
 /// How long a write waits for memory.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -67,7 +67,7 @@ impl Files {
             let alone = (attempts >= ATTEMPTS).then(|| self.core.shared()).transpose()?;
             let place = inode.place().ok_or_else(Error::not_found)?;
             let (moves, target) = (self.core.hierarchy.moves(), self.names.target(place.clone()));
-            let id = target.as_ref().ok().and_then(Target::array_id);
+            let id = target.as_ref().ok().and_then(CurrentPlace::array_id);
             let read = target.and_then(|target| self.stored.read_stored(&target, offset, len));
             // If its node was moved, removed or changed meanwhile, a chunk that has gone may have
             // been read as the fill value: it is read again, where it is now.
@@ -123,7 +123,7 @@ impl Files {
     fn write_locked(
         &self,
         inode: &Inode,
-        file: &mut File,
+        file: &mut InodeFile,
         write: Write<'_>,
         by: Thread,
     ) -> Result<()> {
@@ -147,7 +147,7 @@ impl Files {
 
     pub fn try_write_content(&self, inode: &Inode, write: Write<'_>, by: Thread) -> Result<bool> {
         let Some(mut file) = inode.file().try_lock() else { return Ok(false) };
-        if !matches!(file.content, Content::Unstored(_)) {
+        if !matches!(file.content, BytesAt::Unstored(_)) {
             return Ok(false);
         }
         let Ok(target) = self.names.target_of(inode, &file) else { return Ok(false) };
@@ -172,9 +172,9 @@ impl Files {
     }
 
     /// Refuses a write that ends past the longest file. Returns the length to allocate at once.
-    fn check_end(&self, target: Option<&Target>, write: Write<'_>) -> Result<usize> {
+    fn check_end(&self, target: Option<&CurrentPlace>, write: Write<'_>) -> Result<usize> {
         let has_grid = target.is_some_and(|target| target.waits().is_none());
-        let (limit, full_len) = match target.and_then(Target::chunk).filter(|_| has_grid) {
+        let (limit, full_len) = match target.and_then(CurrentPlace::chunk).filter(|_| has_grid) {
             Some((_, chunk)) => {
                 let chunk_len = chunk.array.chunk_len(&chunk.coords)?;
                 (chunk_len.longest(), chunk_len.exactly())
@@ -191,13 +191,13 @@ impl Files {
     }
 
     /// Writes bytes to a loaded file. The memory must be reserved.
-    fn put(&self, file: &mut File, write: Write<'_>, full_len: usize) -> Result<()> {
+    fn put(&self, file: &mut InodeFile, write: Write<'_>, full_len: usize) -> Result<()> {
         let Write { offset, data } = write;
         let offset =
             usize::try_from(offset).map_err(|_| Error::too_large("offset out of range"))?;
         match &mut file.content {
             // A detached file is never stored, but its openers see what they write.
-            Content::Unstored(unstored) | Content::Detached(unstored) => {
+            BytesAt::Unstored(unstored) | BytesAt::Detached(unstored) => {
                 let base_len = unstored.base_len();
                 let added = unstored.bytes.memory_added(offset.saturating_add(data.len()));
                 let written = unstored.write(offset, data, full_len);
@@ -207,15 +207,15 @@ impl Files {
                 }
                 written
             }
-            Content::Stored | Content::Open(_) => {
+            BytesAt::Stored | BytesAt::Open(_) => {
                 Err(Error::new(Kind::Internal, "the bytes of the file are not here"))
             }
         }
     }
 
     /// Loads the bytes of a file into memory, so that they can be changed.
-    fn load(&self, file: &mut File, target: Option<&Target>) -> Result<()> {
-        if matches!(file.content, Content::Stored) {
+    fn load(&self, file: &mut InodeFile, target: Option<&CurrentPlace>) -> Result<()> {
+        if matches!(file.content, BytesAt::Stored) {
             let target = target.ok_or_else(Error::not_found)?;
             let mut base = None;
             let mut condition = Condition::Always;
@@ -228,7 +228,7 @@ impl Files {
                 // until this request is answered. If the daemon were killed while it waits for
                 // that page, the writing program would hang.
                 let now = chunk.as_ref().map(|chunk| chunk.stat.version);
-                base = Some(chunk.as_ref().map_or(Base::Absent, Chunk::base));
+                base = Some(chunk.as_ref().map_or(ChunkBase::Absent, DecodedChunk::base));
                 let bytes = self.stored.bytes_of(path, chunk_ref, chunk)?;
                 file.is_shared |= !now.zip(file.seen).is_some_and(|(now, seen)| seen.holds(now));
                 bytes
@@ -247,14 +247,15 @@ impl Files {
             self.reserve(bytes.len())?;
             // Without memory for both, the chunk is stored as a whole.
             let base = base.filter(|base| self.reserve(base.bytes_len()).is_ok());
-            file.content = Content::Unstored(Unstored { condition, base, ..Unstored::of(bytes) });
+            file.content =
+                BytesAt::Unstored(UnstoredBytes { condition, base, ..UnstoredBytes::of(bytes) });
         }
         Ok(())
     }
 
     /// Moves the bytes of a file that the kernel should have written into memory.
-    pub fn hold_in_memory(&self, file: &mut File) -> Result<()> {
-        let (Content::Unstored(unstored) | Content::Detached(unstored)) = &mut file.content else {
+    pub fn hold_in_memory(&self, file: &mut InodeFile) -> Result<()> {
+        let (BytesAt::Unstored(unstored) | BytesAt::Detached(unstored)) = &mut file.content else {
             return Ok(());
         };
         if unstored.bytes.file().is_some() {
@@ -270,7 +271,7 @@ impl Files {
     pub fn truncate_and_store(&self, inode: &Inode, len: u64) -> Result<()> {
         let _tree = self.lock_tree_to_store(inode)?;
         let mut file = inode.file().lock();
-        let is_here = !matches!(file.content, Content::Stored);
+        let is_here = !matches!(file.content, BytesAt::Stored);
         let cut = self.truncate_locked(inode, &mut file, len);
         if file.writers > 0 {
             return cut;
@@ -287,7 +288,7 @@ impl Files {
     }
 
     /// Like [`Self::truncate_content`], for a caller that has locked the file.
-    pub fn truncate_locked(&self, inode: &Inode, file: &mut File, len: u64) -> Result<()> {
+    pub fn truncate_locked(&self, inode: &Inode, file: &mut InodeFile, len: u64) -> Result<()> {
         let mut cut = || {
             self.leave_memory(inode, file, Write { offset: len, data: &[] })?;
             if let Some(open) = self.open_to_change(inode, file)? {
@@ -297,7 +298,7 @@ impl Files {
             self.stored.check_longest(target.as_ref(), len)?;
             self.note_late_writes(inode, file)?;
             let written = file.passthrough.written().and_then(|written| written.new_file());
-            if let (Content::Stored, Some(written)) = (&file.content, written) {
+            if let (BytesAt::Stored, Some(written)) = (&file.content, written) {
                 // It was closed, and is open still: the kernel writes to the stored file.
                 return Ok(written.set_len(len)?);
             }
@@ -306,9 +307,9 @@ impl Files {
                 // kernel has released that handle.
                 file.authors = Processes::default();
             }
-            if len == 0 && matches!(file.content, Content::Stored) {
+            if len == 0 && matches!(file.content, BytesAt::Stored) {
                 // Truncating to 0 must work on a damaged file, so it does not read the file.
-                file.content = Content::Unstored(Unstored::empty());
+                file.content = BytesAt::Unstored(UnstoredBytes::empty());
                 return Ok(());
             }
             self.load(file, target.as_ref())?;
@@ -320,15 +321,15 @@ impl Files {
     }
 
     /// Changes the length of a loaded file. A chunk of this length already stays as it is.
-    fn set_len(&self, file: &mut File, len: u64, is_ordinary: bool) -> Result<()> {
+    fn set_len(&self, file: &mut InodeFile, len: u64, is_ordinary: bool) -> Result<()> {
         let len = usize::try_from(len).map_err(|_| Error::too_large("length out of range"))?;
         match &mut file.content {
-            Content::Unstored(unstored) | Content::Detached(unstored)
+            BytesAt::Unstored(unstored) | BytesAt::Detached(unstored)
                 if unstored.bytes.len() == len && !is_ordinary =>
             {
                 Ok(())
             }
-            Content::Unstored(unstored) | Content::Detached(unstored) => {
+            BytesAt::Unstored(unstored) | BytesAt::Detached(unstored) => {
                 let more = unstored.bytes.memory_added(len);
                 let less = unstored.bytes.memory_len().saturating_sub(len);
                 self.reserve(more)?;
@@ -338,7 +339,7 @@ impl Files {
                 self.memory.unreserve(if cut.is_ok() { less } else { more });
                 cut
             }
-            Content::Stored | Content::Open(_) => Ok(()),
+            BytesAt::Stored | BytesAt::Open(_) => Ok(()),
         }
     }
 
@@ -348,7 +349,7 @@ impl Files {
         if let Some(new) = file.content.backing().and_then(|backing| backing.new_file()) {
             new.set_modified(modified)?;
         }
-        if let Content::Unstored(unstored) = &mut file.content
+        if let BytesAt::Unstored(unstored) = &mut file.content
             && unstored.changed
         {
             unstored.modified = modified;
@@ -371,21 +372,26 @@ impl Files {
     /// Ends one open of a file. Stores what a mapping wrote after the last close. With the last
     /// open, drops bytes that could not be stored, as that close has reported. `end` updates other
     /// counters under the same lock.
-    pub fn release_content(&self, inode: &Arc<Inode>, access: Access, end: impl FnOnce(&mut File)) {
+    pub fn release_content(
+        &self,
+        inode: &Arc<Inode>,
+        access: Access,
+        end: impl FnOnce(&mut InodeFile),
+    ) {
         let mut file = inode.file().lock();
         if access != Access::Read
             && let Err(error) = self.note_late_writes(inode, &mut file)
         {
             self.core.note("close", &error);
         }
-        if let Content::Unstored(unstored) = &mut file.content {
+        if let BytesAt::Unstored(unstored) = &mut file.content {
             unstored.refresh();
         }
         end(&mut file);
         file.openers = file.openers.saturating_sub(1);
         file.writers = file.writers.saturating_sub(u32::from(access != Access::Read));
         let refused =
-            matches!(&file.content, Content::Unstored(unstored) if unstored.refused.is_some());
+            matches!(&file.content, BytesAt::Unstored(unstored) if unstored.refused.is_some());
         let stores = access != Access::Read && file.writers == 0 && !refused;
         let stored =
             if stores { self.store_locked(inode, &mut file, StoreReason::Closing) } else { Ok(()) };
@@ -393,8 +399,8 @@ impl Files {
         if file.openers == 0 {
             (file.opened, file.users) = (None, Processes::default());
             file.has_failed_write = false;
-            if let Content::Open(_) = file.content {
-                file.content = Content::Stored;
+            if let BytesAt::Open(_) = file.content {
+                file.content = BytesAt::Stored;
                 file.created = None;
             }
         }
@@ -404,14 +410,14 @@ impl Files {
         }
         match (&file.content, &place) {
             // It stays until it is due, even if no handle and no kernel inode refers to it.
-            (Content::Unstored(_), Some(place @ Place::Ordinary(..))) => {
+            (BytesAt::Unstored(_), Some(place @ Place::Ordinary(..))) => {
                 let name = place.name().unwrap_or_default();
                 let shown = Shown::File(place.clone(), Arc::clone(inode));
                 return self.names.overlay.insert(place.parent(), &name, shown);
             }
-            (Content::Stored | Content::Open(_), _) => return,
+            (BytesAt::Stored | BytesAt::Open(_), _) => return,
             _ if file.openers > 0 => return,
-            (Content::Unstored(_) | Content::Detached(_), _) => {}
+            (BytesAt::Unstored(_) | BytesAt::Detached(_), _) => {}
         }
         if let (Err(error), Some(place)) = (&stored, &place) {
             // No program gets this error: it closed the file before the kernel wrote its mapping,
@@ -419,7 +425,7 @@ impl Files {
             let detail = format!("unstored changes are discarded: {}", error.detail());
             self.core.note("close", &Error::new(error.kind(), detail).at(place.shown()));
         }
-        if let Content::Unstored(Unstored { refused: Some(error), .. }) = &file.content
+        if let BytesAt::Unstored(UnstoredBytes { refused: Some(error), .. }) = &file.content
             && error.kind() == Kind::Incomplete
             && !has_failed_write
         {
@@ -439,11 +445,11 @@ impl Files {
 
     /// Returns the bytes of a file that is about to be unlinked or replaced, for the programs that
     /// have it open; `None` if there are none, or if the bytes are in memory already.
-    pub fn bytes_for_openers(&self, file: &File, place: &Place) -> Option<Buffer> {
+    pub fn bytes_for_openers(&self, file: &InodeFile, place: &Place) -> Option<Buffer> {
         if let Place::View(..) = place {
             return None; // Its openers have it as it is.
         }
-        let wanted = file.openers > 0 && matches!(file.content, Content::Stored);
+        let wanted = file.openers > 0 && matches!(file.content, BytesAt::Stored);
         // A file that cannot be read now could not be read before either.
         wanted.then(|| self.stored.bytes_at(place).unwrap_or_else(|_| Vec::new().into()))
     }
@@ -451,20 +457,20 @@ impl Files {
     /// Makes a file without a name private to its openers. Call this after the name is gone, under
     /// the same lock as [`Self::bytes_for_openers`]; otherwise an open in between would see neither
     /// the old bytes nor the new ones.
-    pub fn detach(&self, file: &mut File, kept: Option<Buffer>) {
+    pub fn detach(&self, file: &mut InodeFile, kept: Option<Buffer>) {
         if file.openers == 0 {
             return self.memory.forget_unstored(file);
         }
         if let Some(bytes) = kept {
             // The limit does not apply: removing a file must always work.
             self.memory.add(bytes.len());
-            file.content = Content::Detached(Unstored::of(bytes));
+            file.content = BytesAt::Detached(UnstoredBytes::of(bytes));
             return;
         }
         file.content = match std::mem::take(&mut file.content) {
-            Content::Unstored(unstored) => Content::Detached(unstored),
+            BytesAt::Unstored(unstored) => BytesAt::Detached(unstored),
             // Another thread has removed or replaced it just now.
-            kept @ (Content::Stored | Content::Detached(_) | Content::Open(_)) => kept,
+            kept @ (BytesAt::Stored | BytesAt::Detached(_) | BytesAt::Open(_)) => kept,
         };
     }
 
@@ -496,7 +502,7 @@ impl Files {
         for inode in self.names.overlay.files() {
             let Some(mut file) = inode.file().try_lock() else { continue };
             let is_ordinary = matches!(inode.place(), Some(Place::Ordinary(..)));
-            if is_ordinary && file.writers == 0 && matches!(file.content, Content::Unstored(_)) {
+            if is_ordinary && file.writers == 0 && matches!(file.content, BytesAt::Unstored(_)) {
                 // The next request to store the file reports the error.
                 let stored = self.store_locked(&inode, &mut file, StoreReason::Asked);
                 stored.unwrap_or_else(|error| log::debug!("{error}"));
@@ -507,9 +513,9 @@ impl Files {
 
 /// Returns why the bytes of a file that was just closed are discarded: the error of this close, or
 /// of an earlier one. A file that lost its name keeps nothing back.
-fn discarded(file: &File, error: Option<Error>) -> Option<Error> {
+fn discarded(file: &InodeFile, error: Option<Error>) -> Option<Error> {
     match &file.content {
-        Content::Unstored(unstored) if unstored.changed => error.or(unstored.refused.clone()),
+        BytesAt::Unstored(unstored) if unstored.changed => error.or(unstored.refused.clone()),
         _ => None,
     }
 }

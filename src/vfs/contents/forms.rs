@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Contents;
 use crate::cache::Due;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::{Bounds, Node};
 use crate::metadata::NodePath;
 use crate::metadata::model::Levels;

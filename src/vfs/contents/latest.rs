@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::array::{ArrayId, Coords};
-use crate::bounded::{Bounded, Limits};
+use crate::bounded::{Bounded, MapLimits};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::vfs::authors::{Processes, Thread};
@@ -47,7 +47,7 @@ const ARRAY_LEN: usize = 256;
 
 /// The chunks of one array.
 #[derive(Debug, Default)]
-struct Stored {
+struct LatestChunks {
     /// The process that stored each chunk; `None` if that is not known.
     chunks: HashMap<Coords, Option<u32>>,
     /// When a chunk was stored that is not in `chunks` any more.
@@ -60,12 +60,12 @@ struct Stored {
 #[derive(Debug)]
 pub struct Latest {
     /// A leaf lock.
-    known: Mutex<Known>,
+    known: Mutex<LatestState>,
 }
 
 #[derive(Debug)]
-struct Known {
-    arrays: Bounded<NodePath, Stored>,
+struct LatestState {
+    arrays: Bounded<NodePath, LatestChunks>,
     /// The process whose metadata file of an array was refused last, and when that was.
     refused: Vec<(NodePath, u32, Instant)>,
     /// The processes that were refused a removal in a node, and when that was.
@@ -78,10 +78,10 @@ struct Known {
 
 impl Default for Latest {
     fn default() -> Self {
-        let arrays = Bounded::new(Limits::bytes(MAX_LEN));
-        let seen = Bounded::new(Limits::entries(MOST_SEEN));
+        let arrays = Bounded::new(MapLimits::bytes(MAX_LEN));
+        let seen = Bounded::new(MapLimits::entries(MOST_SEEN));
         let (refused, kept) = (Vec::new(), Vec::new());
-        Self { known: Mutex::new(Known { arrays, refused, kept, dropped: None, seen }) }
+        Self { known: Mutex::new(LatestState { arrays, refused, kept, dropped: None, seen }) }
     }
 }
 
@@ -109,11 +109,11 @@ impl Latest {
         let mut guard = self.known.lock();
         let known = &mut *guard;
         if !known.arrays.contains(path) {
-            drop(known.arrays.put(path.clone(), Stored::default(), 0));
+            drop(known.arrays.put(path.clone(), LatestChunks::default(), 0));
         }
         let Some(stored) = known.arrays.get_mut(path) else { return };
         if stored.chunks.len() >= MOST || stored.last.len() >= MOST {
-            *stored = Stored { dropped: Some(now), ..Stored::default() };
+            *stored = LatestChunks { dropped: Some(now), ..LatestChunks::default() };
         }
         stored.chunks.insert(coords.clone(), process);
         stored.last.insert(process, now);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::budget::{Lease, Purpose};
 use crate::error::{Error, Kind, Result};
 use crate::vfs::core::Core;
-use crate::vfs::names::file::{Content, File};
+use crate::vfs::names::file::{BytesAt, InodeFile};
 
 /// Counts the memory of unstored bytes.
 pub(in crate::vfs) struct UnstoredMemory {
@@ -20,15 +20,15 @@ impl UnstoredMemory {
     }
 
     /// Drops bytes that need not be stored, or no longer.
-    pub fn forget_unstored(&self, file: &mut File) {
+    pub fn forget_unstored(&self, file: &mut InodeFile) {
         file.created = None;
         file.stored_by = std::mem::take(&mut file.authors);
         match std::mem::take(&mut file.content) {
-            Content::Unstored(unstored) | Content::Detached(unstored) => {
+            BytesAt::Unstored(unstored) | BytesAt::Detached(unstored) => {
                 self.unreserve(unstored.bytes.memory_len());
                 self.unreserve(unstored.base_len());
             }
-            Content::Stored | Content::Open(_) => {}
+            BytesAt::Stored | BytesAt::Open(_) => {}
         }
     }
 

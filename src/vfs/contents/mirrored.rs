@@ -10,18 +10,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::documents::{DocumentWriter, Seen, is_array};
+use super::documents::{DocumentWriter, SeenDocument, is_array};
 use super::latest::Before;
 use crate::array::{Array, Coords};
 use crate::buffer::Buffer;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::{Node, NodeForm};
 use crate::metadata::model::Levels;
 use crate::metadata::shown::{self, EncodedChunks, ShownChunks};
 use crate::metadata::{NodePath, merge, model};
 use crate::vfs::authors::Processes;
 use crate::vfs::names::place::Place;
-use crate::vfs::options::Form;
+use crate::vfs::options::Presentation;
 
 impl DocumentWriter {
     /// Gives the files of an array the form that `written`, the text of a metadata file by the
@@ -29,11 +29,11 @@ impl DocumentWriter {
     pub(super) fn show_as_described(
         &self,
         node: &Node,
-        seen: Seen<'_>,
+        seen: SeenDocument<'_>,
         written: &[u8],
         by: &Processes,
     ) -> Result<Option<NodeForm>> {
-        let is_zarr3 = self.core.form_of(node.path()) == Form::Zarr3;
+        let is_zarr3 = self.core.form_of(node.path()) == Presentation::Zarr3;
         let array = node.array().filter(|_| is_zarr3 && is_array(written));
         let Some(array) = array else { return Ok(None) };
         match self.edit_of(node, &self.base_of(node, seen, written)?, written) {
@@ -44,7 +44,7 @@ impl DocumentWriter {
         let keys = self.core.hierarchy.shown().chunks_of(node, array).keys;
         let forms = self.forms_in(node.path(), array, written);
         for (form, files) in forms.into_iter().filter(|(_, files)| files.keys == keys) {
-            let described = model::Node::Array(Box::new(array.model().clone()));
+            let described = model::NodeMetadata::Array(Box::new(array.model().clone()));
             let base = shown::array(array.model(), &files);
             if merge::diff(&base, written, &described, &files).is_ok() {
                 return self.show_in_form(node, form, by).map(Some);

@@ -2,7 +2,7 @@
 //!
 //! A new file is in the store at once, unless its name is one of a scratch file: most of these are
 //! soon renamed onto a chunk, a metadata file or another name, or removed. Until then they have
-//! their bytes in memory, as any other file ([`Content::Unstored`]), and their attributes, too
+//! their bytes in memory, as any other file ([`BytesAt::UnstoredBytes`]), and their attributes, too
 //! ([`Created`]).
 
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use super::files::Files;
 use super::store::StoreReason;
 use super::stored::taken;
 use crate::budget::Purpose;
-use crate::error::{At, Error, Result};
+use crate::error::{Error, Result, WithSubject};
 use crate::store::{FileChanges, FileUse, Key, NewTime, OpenFile, Ownership, Presence};
-use crate::vfs::names::file::{Content, Created, File, Unstored, Write};
+use crate::vfs::names::file::{BytesAt, Created, InodeFile, UnstoredBytes, Write};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 
@@ -51,24 +51,24 @@ impl Files {
     pub fn open_stored(
         &self,
         inode: &Inode,
-        file: &mut File,
+        file: &mut InodeFile,
         purpose: FileUse,
     ) -> Result<Option<Arc<OpenFile>>> {
         match &file.content {
-            Content::Open(open) if open.serves(purpose) => return Ok(Some(Arc::clone(open))),
+            BytesAt::Open(open) if open.serves(purpose) => return Ok(Some(Arc::clone(open))),
             // It may have no name any more.
-            Content::Open(open) => {
+            BytesAt::Open(open) => {
                 let open = Arc::new(open.reopen(purpose)?);
-                file.content = Content::Open(Arc::clone(&open));
+                file.content = BytesAt::Open(Arc::clone(&open));
                 return Ok(Some(open));
             }
-            Content::Stored => {}
-            Content::Unstored(_) | Content::Detached(_) => return Ok(None),
+            BytesAt::Stored => {}
+            BytesAt::Unstored(_) | BytesAt::Detached(_) => return Ok(None),
         }
         let Some((_, open)) = self.open_by_a_name(inode, purpose)? else { return Ok(None) };
         let open = Arc::new(open);
         if file.openers > 0 {
-            file.content = Content::Open(Arc::clone(&open));
+            file.content = BytesAt::Open(Arc::clone(&open));
         }
         Ok(Some(open))
     }
@@ -97,7 +97,11 @@ impl Files {
     }
 
     /// Like [`Self::open_stored`], to change the bytes.
-    pub fn open_to_change(&self, inode: &Inode, file: &mut File) -> Result<Option<Arc<OpenFile>>> {
+    pub fn open_to_change(
+        &self,
+        inode: &Inode,
+        file: &mut InodeFile,
+    ) -> Result<Option<Arc<OpenFile>>> {
         let open = self.open_stored(inode, file, FileUse::Write)?;
         if open.is_some()
             && let Some(place @ Place::Ordinary(..)) = inode.place()
@@ -112,7 +116,7 @@ impl Files {
     pub fn open_to_write(
         &self,
         inode: &Inode,
-        file: &mut File,
+        file: &mut InodeFile,
         write: Write<'_>,
     ) -> Result<Option<Arc<OpenFile>>> {
         self.leave_memory(inode, file, write)?;
@@ -120,8 +124,13 @@ impl Files {
     }
 
     /// Stores a scratch file that a write makes too long for memory: then only the disk limits it.
-    pub fn leave_memory(&self, inode: &Inode, file: &mut File, write: Write<'_>) -> Result<()> {
-        let Content::Unstored(unstored) = &file.content else { return Ok(()) };
+    pub fn leave_memory(
+        &self,
+        inode: &Inode,
+        file: &mut InodeFile,
+        write: Write<'_>,
+    ) -> Result<()> {
+        let BytesAt::Unstored(unstored) = &file.content else { return Ok(()) };
         if unstored.bytes.file().is_some() || !self.is_kept_as_file(inode.place().as_ref()) {
             return Ok(());
         }
@@ -149,7 +158,7 @@ impl Files {
     pub fn make_file(
         &self,
         place: &Place,
-        unstored: &Unstored,
+        unstored: &UnstoredBytes,
         created: &Created,
     ) -> Result<OpenFile> {
         let files =

@@ -5,18 +5,18 @@ use std::time::Instant;
 
 use super::files::Files;
 use crate::cache::NewChunk;
-use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::Wanted;
+use crate::error::{Error, Kind, Result, WithSubject};
+use crate::hierarchy::TextPurpose;
 use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{Condition, FileUse, Ownership, Stamp, Version};
 use crate::vfs::authors::Processes;
 use crate::vfs::core::TreeLock;
-use crate::vfs::names::file::{Content, Created, File, Unstored, Written};
-use crate::vfs::names::held::Held;
+use crate::vfs::names::file::{BytesAt, Created, FileToStore, InodeFile, UnstoredBytes};
+use crate::vfs::names::held::HeldBytes;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
-use crate::vfs::names::target::Target;
-use crate::vfs::options::Form;
+use crate::vfs::names::target::CurrentPlace;
+use crate::vfs::options::Presentation;
 
 /// The reason for storing a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum StoreReason {
 
 /// The programs that have written the bytes of a file, and the file as they may have seen it.
 #[derive(Debug, Default)]
-pub struct Writer {
+pub struct FileWriters {
     /// The programs.
     pub authors: Processes,
     /// A metadata file as any program saw it last.
@@ -44,8 +44,13 @@ pub struct Writer {
 impl Files {
     /// Makes a chunk pending if the store could not take it, so that it is retried. Returns `false`
     /// for other files, and for bytes that can never be stored.
-    fn defer_failed(&self, target: &Target, file: &mut File, error: &Error) -> Result<bool> {
-        let (Some((path, chunk)), Content::Unstored(unstored)) = (target.chunk(), &file.content)
+    fn defer_failed(
+        &self,
+        target: &CurrentPlace,
+        file: &mut InodeFile,
+        error: &Error,
+    ) -> Result<bool> {
+        let (Some((path, chunk)), BytesAt::Unstored(unstored)) = (target.chunk(), &file.content)
         else {
             return Ok(false);
         };
@@ -54,7 +59,7 @@ impl Files {
         if !is_store_failure(error) || is_full && unstored.bytes.file().is_some() {
             return Ok(false);
         }
-        let Written { bytes, base, modified, .. } = unstored.written();
+        let FileToStore { bytes, base, modified, .. } = unstored.written();
         let base = base.or_else(|| self.chunks.base_seen(path, chunk, &file.authors));
         let limit = chunk.array.chunk_len(&chunk.coords)?.longest();
         let stamp = bytes.stamp();
@@ -87,7 +92,12 @@ impl Files {
 
     /// Like [`Self::store_content`], for a caller that has locked the file and its names
     /// ([`Self::lock_tree_to_store`]).
-    pub fn store_locked(&self, inode: &Inode, file: &mut File, reason: StoreReason) -> Result<()> {
+    pub fn store_locked(
+        &self,
+        inode: &Inode,
+        file: &mut InodeFile,
+        reason: StoreReason,
+    ) -> Result<()> {
         self.note_late_writes(inode, file)?;
         let (writers, is_open) = (file.writers, file.passthrough.writers > 0);
         let mut target = self.names.target_of(inode, file);
@@ -96,7 +106,7 @@ impl Files {
         {
             target = self.names.target_of(inode, file);
         }
-        let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
+        let BytesAt::Unstored(unstored) = &mut file.content else { return Ok(()) };
         unstored.refresh();
         let Some(place) = inode.place() else { return target.map(drop) };
         unstored.settled |= matches!(reason, StoreReason::Closing | StoreReason::Asked);
@@ -122,7 +132,7 @@ impl Files {
             return Err(error);
         }
         let (written, stamp) = (unstored.written(), unstored.bytes.stamp());
-        let by = Writer { authors: file.authors.clone(), shown: file.shown.clone() };
+        let by = FileWriters { authors: file.authors.clone(), shown: file.shown.clone() };
         let (is_empty, cut_by) = (written.bytes.is_empty(), unstored.cut_by.clone());
         let target = target.and_then(|target| target.ok_or_else(Error::not_found));
         let stored = self.store_whole(&target, written, cut_by, &by).map_err(|error| {
@@ -141,7 +151,7 @@ impl Files {
             && self.defer_failed(target, file, error)?
         {
             self.names.overlay.remove_file(&place, inode);
-        } else if let (Err(error), Content::Unstored(unstored)) = (&stored, &mut file.content) {
+        } else if let (Err(error), BytesAt::Unstored(unstored)) = (&stored, &mut file.content) {
             // A program is still writing it, or got the error at its close. No program gets that of
             // a chunk that has waited.
             let is_known = unstored.waits_since.is_none() && error.kind() == Kind::Invalid;
@@ -158,10 +168,10 @@ impl Files {
     /// Stores bytes, unless a write of a chunk failed with `cut_by` after them.
     fn store_whole(
         &self,
-        target: &Result<Target>,
-        written: Written,
+        target: &Result<CurrentPlace>,
+        written: FileToStore,
         cut_by: Option<Error>,
-        by: &Writer,
+        by: &FileWriters,
     ) -> Result<Option<Version>> {
         let target = target.as_ref().map_err(Error::clone)?;
         if let Some(error) = cut_by.filter(|_| target.chunk().is_some()) {
@@ -175,7 +185,7 @@ impl Files {
     fn is_due(
         &self,
         place: &Place,
-        unstored: &Unstored,
+        unstored: &UnstoredBytes,
         reason: StoreReason,
         (writers, is_open): (u32, bool),
     ) -> bool {
@@ -208,8 +218,8 @@ impl Files {
     }
 
     /// Makes a scratch file a file of the store, at the name that it has.
-    fn store_as_file(&self, inode: &Inode, file: &mut File, place: &Place) -> Result<()> {
-        let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
+    fn store_as_file(&self, inode: &Inode, file: &mut InodeFile, place: &Place) -> Result<()> {
+        let BytesAt::Unstored(unstored) = &mut file.content else { return Ok(()) };
         let created =
             file.created.clone().unwrap_or_else(|| Created::by(Ownership::of_process(0o644)));
         let made = self.make_file(place, unstored, &created).at(place.shown());
@@ -221,7 +231,7 @@ impl Files {
         file.seen = None;
         self.memory.forget_unstored(file);
         if file.openers > 0 {
-            file.content = Content::Open(Arc::new(made));
+            file.content = BytesAt::Open(Arc::new(made));
             self.open_stored(inode, file, FileUse::Write)?;
         }
         self.names.overlay.remove_file(place, inode);
@@ -232,16 +242,16 @@ impl Files {
     /// kernel had written them.
     fn settle_stored(
         &self,
-        file: &mut File,
-        target: Option<&Target>,
+        file: &mut InodeFile,
+        target: Option<&CurrentPlace>,
         version: Option<Version>,
         stamp: Option<Stamp>,
     ) {
         file.seen = version.filter(|_| file.has_pages_of_one_version());
         file.shown = None;
         self.forget_stored(file, stamp);
-        let chunk = target.and_then(Target::chunk);
-        if let (Content::Stored, Some((_, chunk)), Some(_)) = (&file.content, chunk, stamp) {
+        let chunk = target.and_then(CurrentPlace::chunk);
+        if let (BytesAt::Stored, Some((_, chunk)), Some(_)) = (&file.content, chunk, stamp) {
             let generation = self.core.cache.generation(&chunk.array);
             file.passthrough.stored_as(version.map(|version| (version, generation)), stamp);
         }
@@ -249,8 +259,8 @@ impl Files {
 
     /// Takes note of what programs wrote after a close that made the file the value. If another
     /// program has replaced the value since, the file is stored again.
-    pub fn note_late_writes(&self, inode: &Inode, file: &mut File) -> Result<()> {
-        let (Content::Stored, Some(backing)) = (&file.content, file.passthrough.written()) else {
+    pub fn note_late_writes(&self, inode: &Inode, file: &mut InodeFile) -> Result<()> {
+        let (BytesAt::Stored, Some(backing)) = (&file.content, file.passthrough.written()) else {
             return Ok(());
         };
         let Some(new) = backing.new_file() else { return Ok(()) };
@@ -267,18 +277,19 @@ impl Files {
             self.unsynced.changed(key);
             file.passthrough.stamp = now;
         } else {
-            let held = Held::File(Arc::clone(backing));
-            file.content = Content::Unstored(Unstored { changed: true, ..Unstored::of(held) });
+            let held = HeldBytes::File(Arc::clone(backing));
+            file.content =
+                BytesAt::Unstored(UnstoredBytes { changed: true, ..UnstoredBytes::of(held) });
         }
         Ok(())
     }
 
     /// Drops bytes that have been stored. If programs may go on writing to a new file that has not
     /// become the value, it stays, to be stored again; `stamp` is its state before it was stored.
-    pub fn forget_stored(&self, file: &mut File, stamp: Option<Stamp>) {
+    pub fn forget_stored(&self, file: &mut InodeFile, stamp: Option<Stamp>) {
         let is_open = file.passthrough.writers > 0;
         match &mut file.content {
-            Content::Unstored(unstored) if is_open && unstored.bytes.is_nameless() => {
+            BytesAt::Unstored(unstored) if is_open && unstored.bytes.is_nameless() => {
                 (unstored.changed, unstored.condition) = (false, Condition::Always);
                 (unstored.refused, unstored.stamp) = (None, stamp);
             }
@@ -290,9 +301,9 @@ impl Files {
     /// version, or `None` if reading returns other bytes than were written (metadata files).
     pub fn store_as(
         &self,
-        target: &Target,
-        written: Written,
-        by: &Writer,
+        target: &CurrentPlace,
+        written: FileToStore,
+        by: &FileWriters,
     ) -> Result<Option<Version>> {
         let modified = written.modified;
         if written.bytes.file().is_some() && !matches!(target.place, Place::Ordinary(..)) {
@@ -331,7 +342,12 @@ impl Files {
     }
 
     /// Stores the bytes of a file that is no chunk.
-    fn store_file(&self, place: &Place, written: &Written, by: &Writer) -> Result<Option<Version>> {
+    fn store_file(
+        &self,
+        place: &Place,
+        written: &FileToStore,
+        by: &FileWriters,
+    ) -> Result<Option<Version>> {
         if let Place::Ordinary(path, relative) = place {
             self.names.check_is_ordinary(place)?;
             let key = self.stored.ordinary_key(path, relative)?;
@@ -342,7 +358,7 @@ impl Files {
         let seen = self.names.seen_texts.last(place, &by.authors);
         let shown = seen.as_deref().or(by.shown.as_deref());
         match place {
-            Place::Document(path) if self.core.form_of(path) == Form::Zarr3 => {
+            Place::Document(path) if self.core.form_of(path) == Presentation::Zarr3 => {
                 self.documents.store_document(path, shown, &bytes, &by.authors)?;
             }
             Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
@@ -350,7 +366,7 @@ impl Files {
             }
             Place::StoredDocument(path, key) => {
                 let document = Place::Document(path.clone());
-                let before = self.names.zarr2.shown_at(&document, Wanted::Text);
+                let before = self.names.zarr2.shown_at(&document, TextPurpose::Text);
                 self.documents.store_stored_document(path, key, &bytes, &by.authors)?;
                 self.documents.invalidate_document(path);
                 if let Ok(before) = before {
@@ -389,7 +405,7 @@ impl Files {
 }
 
 /// Returns why a metadata file can never be stored as it is.
-fn refused_for_good(unstored: &Unstored, place: &Place) -> Option<Error> {
+fn refused_for_good(unstored: &UnstoredBytes, place: &Place) -> Option<Error> {
     let error = unstored.refused.as_ref()?;
     // Its name was taken when it was to be stored, and is taken still.
     let is_taken = unstored.is_taken() && place.is_document();

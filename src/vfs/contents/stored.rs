@@ -8,19 +8,19 @@ use bytes::Bytes;
 use super::unsynced::Unsynced;
 use crate::array::ChunkRef;
 use crate::buffer::Buffer;
-use crate::cache::Chunk;
+use crate::cache::DecodedChunk;
 use crate::error::{Error, Kind, Result};
-use crate::hierarchy::Wanted;
+use crate::hierarchy::TextPurpose;
 use crate::metadata::NodePath;
 use crate::store::{ByteRange, Key, NewFile, Value, Version};
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
-use crate::vfs::names::file::{Written, slice};
+use crate::vfs::names::file::{FileToStore, slice};
 use crate::vfs::names::place::Place;
-use crate::vfs::names::target::Target;
+use crate::vfs::names::target::CurrentPlace;
 
 /// The versions of a stored value before and after a change.
-pub(in crate::vfs) type Versions = (Version, Version);
+pub(in crate::vfs) type VersionChange = (Version, Version);
 
 /// The files of the tree as they are stored.
 pub(in crate::vfs) struct StoredFiles {
@@ -31,7 +31,7 @@ pub(in crate::vfs) struct StoredFiles {
 
 impl StoredFiles {
     /// Returns a range of a stored file.
-    pub fn read_stored(&self, target: &Target, offset: u64, len: usize) -> Result<Bytes> {
+    pub fn read_stored(&self, target: &CurrentPlace, offset: u64, len: usize) -> Result<Bytes> {
         let Place::Ordinary(path, relative) = &target.place else {
             return Ok(slice(&self.stored_bytes(target)?.into(), offset, len));
         };
@@ -69,7 +69,7 @@ impl StoredFiles {
         &self,
         path: &NodePath,
         chunk: &ChunkRef,
-        found: Option<Chunk>,
+        found: Option<DecodedChunk>,
     ) -> Result<Buffer> {
         let ChunkRef { array, coords } = chunk;
         match found {
@@ -80,13 +80,13 @@ impl StoredFiles {
     }
 
     /// Returns all bytes of a stored file.
-    pub fn stored_bytes(&self, target: &Target) -> Result<Buffer> {
+    pub fn stored_bytes(&self, target: &CurrentPlace) -> Result<Buffer> {
         if let Some((path, chunk)) = target.chunk() {
             return self.bytes_of(path, chunk, self.core.cache.get(&chunk.array, &chunk.coords)?);
         }
         match &target.place {
             Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
-                let shown = self.names.zarr2.shown_at(&target.place, Wanted::Text)?;
+                let shown = self.names.zarr2.shown_at(&target.place, TextPurpose::Text)?;
                 Ok(shown.as_bytes().to_vec().into())
             }
             Place::Ordinary(path, relative) => self.value_of(&self.ordinary_key(path, relative)?),
@@ -128,8 +128,8 @@ impl StoredFiles {
 
     /// Stores an ordinary file. If the kernel has written it, and no program can still write to it,
     /// the file itself becomes the value.
-    pub fn set_ordinary(&self, key: &Key, written: &Written) -> Result<Version> {
-        let Written { bytes, condition, .. } = written;
+    pub fn set_ordinary(&self, key: &Key, written: &FileToStore) -> Result<Version> {
+        let FileToStore { bytes, condition, .. } = written;
         let store = self.core.hierarchy.store().write()?;
         if let Some(new) = bytes.new_file().filter(|new| !new.may_have_writers())
             && let Some(stat) = store.set_file(key, new, *condition).map_err(taken)?
@@ -142,8 +142,8 @@ impl StoredFiles {
     }
 
     /// Returns the most bytes that a file may have.
-    pub fn longest(&self, target: Option<&Target>) -> Result<u64> {
-        if let Some((_, chunk)) = target.and_then(Target::chunk)
+    pub fn longest(&self, target: Option<&CurrentPlace>) -> Result<u64> {
+        if let Some((_, chunk)) = target.and_then(CurrentPlace::chunk)
             && target.is_some_and(|target| target.waits().is_none())
         {
             return Ok(chunk.array.chunk_len(&chunk.coords)?.longest());
@@ -156,7 +156,7 @@ impl StoredFiles {
     }
 
     /// Fails with [`Kind::TooLarge`] if a file cannot have `len` bytes.
-    pub fn check_longest(&self, target: Option<&Target>, len: u64) -> Result<()> {
+    pub fn check_longest(&self, target: Option<&CurrentPlace>, len: u64) -> Result<()> {
         let limit = self.longest(target)?;
         if len <= limit {
             return Ok(());
@@ -169,9 +169,9 @@ impl StoredFiles {
     /// value before and after, or `None` if its time was not set.
     pub fn set_stored_modified(
         &self,
-        target: &Target,
+        target: &CurrentPlace,
         modified: SystemTime,
-    ) -> Result<Option<Versions>> {
+    ) -> Result<Option<VersionChange>> {
         let Some(key) = self.key_of(target)? else { return Ok(None) };
         let Some((_, ChunkRef { array, coords })) = target.chunk() else {
             return self.set_value_modified(target, &key, modified).map(Some);
@@ -192,10 +192,10 @@ impl StoredFiles {
     /// Sets the modification time of the stored value of `key`, even if changes to it are pending.
     pub fn set_value_modified(
         &self,
-        target: &Target,
+        target: &CurrentPlace,
         key: &Key,
         modified: SystemTime,
-    ) -> Result<Versions> {
+    ) -> Result<VersionChange> {
         let (before, after) = self.core.hierarchy.store().write()?.set_modified(key, modified)?;
         if let Some((_, chunk)) = target.chunk() {
             self.core.cache.set_version(&chunk.array, &chunk.coords, before, after);
@@ -208,7 +208,7 @@ impl StoredFiles {
     }
 
     /// Returns the key of the value that contains a file; `None` if it has none.
-    pub fn key_of(&self, target: &Target) -> Result<Option<Key>> {
+    pub fn key_of(&self, target: &CurrentPlace) -> Result<Option<Key>> {
         if let Some((_, chunk)) = target.chunk() {
             return chunk.array.key(&chunk.coords).map(Some);
         }
@@ -238,7 +238,7 @@ impl StoredFiles {
     }
 
     /// Syncs what was written to a file, or its removal, to disk.
-    pub fn sync_key(&self, target: &Target) -> Result<()> {
+    pub fn sync_key(&self, target: &CurrentPlace) -> Result<()> {
         let Some(key) = self.key_of(target)? else { return Ok(()) };
         if !self.core.hierarchy.store().is_writable() {
             return Ok(()); // A read-only mount has written nothing.

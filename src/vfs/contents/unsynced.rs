@@ -11,11 +11,11 @@ use crate::store::{Key, Store};
 #[derive(Debug, Default)]
 pub struct Unsynced {
     /// A leaf lock, never held while waiting for the store.
-    changes: Mutex<Changes>,
+    changes: Mutex<UnsyncedKeys>,
 }
 
 #[derive(Debug, Default)]
-struct Changes {
+struct UnsyncedKeys {
     count: u64,
     /// The number of the last change of each key.
     last: BTreeMap<Key, u64>,

@@ -16,7 +16,7 @@ use super::files::Files;
 use crate::array::Coords;
 use crate::array::region::Cover;
 use crate::cache::Due;
-use crate::error::{At, Error, Result};
+use crate::error::{Error, Result, WithSubject};
 use crate::metadata::NodePath;
 use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::core::Core;
@@ -24,7 +24,7 @@ use crate::vfs::names::Names;
 use crate::vfs::names::file::Write;
 use crate::vfs::names::views::as_gone;
 use crate::vfs::reader::open_view::{MOST_AT_HAND, OpenView};
-use crate::view::{ChangeChunk, Elements, Excerpt, Format, View};
+use crate::view::{ChangeChunk, ElementRange, Excerpt, Format, View};
 
 /// How many zero bytes to write at once.
 const ZEROS: usize = 1 << 20;
@@ -146,7 +146,7 @@ impl ViewWriter {
     fn get_chunk(
         &self,
         moves: u64,
-    ) -> impl Fn(&Elements, &Coords, &Range<usize>) -> Result<Option<Excerpt>> {
+    ) -> impl Fn(&ElementRange, &Coords, &Range<usize>) -> Result<Option<Excerpt>> {
         move |elements, coords, _| {
             let array = self.core.array_of(elements, moves)?;
             let since = self.core.fresh_since(None);

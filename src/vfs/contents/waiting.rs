@@ -14,11 +14,11 @@ use super::store::StoreReason;
 use crate::error::{Error, Result};
 use crate::metadata::NodePath;
 use crate::vfs::authors::Processes;
-use crate::vfs::names::file::{Content, File, Unstored, Written};
+use crate::vfs::names::file::{BytesAt, FileToStore, InodeFile, UnstoredBytes};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::names::place::Place;
-use crate::vfs::names::target::Target;
+use crate::vfs::names::target::CurrentPlace;
 
 impl Files {
     /// Whether a place is a chunk that waits for another metadata file.
@@ -38,7 +38,7 @@ impl Files {
     }
 
     /// Whether another program has given the array of a chunk a grid that has the chunk.
-    fn has_room_now(&self, target: &Target) -> Result<bool> {
+    fn has_room_now(&self, target: &CurrentPlace) -> Result<bool> {
         let Some((path, chunk)) = target.chunk() else { return Ok(false) };
         let now = self.core.hierarchy.array_since(path, &chunk.array, Instant::now())?;
         Ok(now.grid().contains(&chunk.coords))
@@ -56,11 +56,11 @@ impl Files {
     /// grid that has it.
     pub(super) fn has_grown(
         &self,
-        target: &Target,
-        file: &File,
+        target: &CurrentPlace,
+        file: &InodeFile,
         reason: StoreReason,
     ) -> Result<bool> {
-        let Content::Unstored(unstored) = &file.content else { return Ok(false) };
+        let BytesAt::Unstored(unstored) = &file.content else { return Ok(false) };
         let is_due = reason != StoreReason::Aged || self.is_late(unstored);
         if target.waits().is_none() || !is_due || !unstored.changed {
             return Ok(false);
@@ -69,7 +69,7 @@ impl Files {
     }
 
     /// Whether a file has waited for as long as it may, and that is not reported yet.
-    fn is_late(&self, unstored: &Unstored) -> bool {
+    fn is_late(&self, unstored: &UnstoredBytes) -> bool {
         unstored.refused.is_none() && unstored.since.elapsed() >= self.core.options.writeback_delay
     }
 
@@ -77,12 +77,12 @@ impl Files {
     pub(super) fn keep_waiting(
         &self,
         inode: &Inode,
-        file: &mut File,
+        file: &mut InodeFile,
         error: Error,
         reason: StoreReason,
     ) -> Result<()> {
         let writers = file.writers;
-        let Content::Unstored(unstored) = &mut file.content else { return Ok(()) };
+        let BytesAt::Unstored(unstored) = &mut file.content else { return Ok(()) };
         match reason {
             // Its name keeps it.
             StoreReason::Closing => unstored.waits_since = Some(Instant::now()),
@@ -134,14 +134,15 @@ impl Files {
 
     /// Has a locked file wait if the place to which its bytes are `moved` is that of a chunk that
     /// waits, and returns whether it does. An ordinary file of the store gets its bytes in memory.
-    pub fn wait_at(&self, file: &mut File, moved: &Written, to: &Place) -> Result<bool> {
+    pub fn wait_at(&self, file: &mut InodeFile, moved: &FileToStore, to: &Place) -> Result<bool> {
         let waits = self.is_waiting_now(to)?;
-        if waits && !matches!(file.content, Content::Unstored(_)) {
+        if waits && !matches!(file.content, BytesAt::Unstored(_)) {
             let bytes = moved.bytes.to_buffer(self.core.hierarchy.options().max_chunk_len)?;
             self.reserve(bytes.len())?;
-            file.content = Content::Unstored(Unstored { changed: true, ..Unstored::of(bytes) });
+            file.content =
+                BytesAt::Unstored(UnstoredBytes { changed: true, ..UnstoredBytes::of(bytes) });
         }
-        if let Content::Unstored(unstored) = &mut file.content {
+        if let BytesAt::Unstored(unstored) = &mut file.content {
             unstored.waits_since = waits.then(Instant::now);
         }
         Ok(waits)
@@ -149,8 +150,8 @@ impl Files {
 
     /// Whether the bytes of a file wait, or its close has kept them for that, whatever has become
     /// of its array since.
-    pub fn is_kept_waiting(&self, file: &File, place: Option<&Place>) -> bool {
-        let Content::Unstored(unstored) = &file.content else { return false };
+    pub fn is_kept_waiting(&self, file: &InodeFile, place: Option<&Place>) -> bool {
+        let BytesAt::Unstored(unstored) = &file.content else { return false };
         unstored.waits_since.is_some() || self.is_waiting(place)
     }
 }

@@ -1,7 +1,7 @@
 //! Metadata files that programs write with `--as zarr2`.
 
-use super::documents::{DocumentWriter, Seen};
-use crate::error::{At, Error, Kind, Result};
+use super::documents::{DocumentWriter, SeenDocument};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::Node;
 use crate::json::{self, Text};
 use crate::metadata::merge::Edit;
@@ -71,7 +71,7 @@ impl DocumentWriter {
             )
         };
         let now = zarr2::to_v3(kind, &known.document, Some(&known.attributes))?;
-        let seen = Seen { before: Some(&base), now: Some(&now), written: Some(&written) };
+        let seen = SeenDocument { before: Some(&base), now: Some(&now), written: Some(&written) };
         self.store_compared(path, seen, new.as_bytes(), &Processes::default())?;
         match place {
             Place::Document(_) => {
@@ -102,7 +102,7 @@ impl DocumentWriter {
             zarr2::to_v3(kind, &removed.document, Some(&removed.attributes)).ok()
         });
         let now = base.as_deref();
-        let seen = Seen { before: now, now, written: Some(written) };
+        let seen = SeenDocument { before: now, now, written: Some(written) };
         self.store_compared(path, seen, document.as_bytes(), &Processes::default())?;
         self.names.zarr2.note_written(path, written, attributes, Some(by));
         self.names.zarr2.early_attributes.lock().remove(path);
@@ -177,7 +177,7 @@ fn with_fill_as_shown(node: &Node, seen: &str, now: &str) -> Result<String> {
     let shown = json::parse_object(now.as_bytes())?.shift_remove(FILL);
     let lowered = Dialect::V2.lower(Some(NodeKind::Array), seen.as_bytes()).node;
     if let (Some(array), Some(shown)) = (node.array(), shown)
-        && let Ok(model::Node::Array(known)) = lowered
+        && let Ok(model::NodeMetadata::Array(known)) = lowered
         && known.dtype == array.model().dtype
     {
         let array = array.model();

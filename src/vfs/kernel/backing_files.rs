@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use super::view_pages::KernelPages;
 use crate::array::{Array, ArrayId, Coords};
 use crate::backing::{Backing, MemoryFiles};
-use crate::bounded::{Bounded, Limits};
+use crate::bounded::{Bounded, MapLimits};
 use crate::budget::{Budget, Purpose};
 use crate::cache::ChunkCache;
 use crate::metadata::NodePath;
-use crate::resources::Part;
+use crate::resources::FileShare;
 use crate::store::{Stamp, Version};
 use crate::vfs::access::Access;
 use crate::vfs::options::PassthroughOptions;
@@ -41,7 +41,7 @@ pub struct PassthroughState {
     /// How many of them may write: to a new file of the store.
     pub writers: u32,
     /// Their backing file, for a chunk with the state that it shows; `None` without handles.
-    pub backing: Option<(Option<Seen>, Arc<Backing>)>,
+    pub backing: Option<(Option<ChunkState>, Arc<Backing>)>,
     /// The state of the new file when it became the value.
     pub stamp: Option<Stamp>,
     /// The version that was last read with passthrough.
@@ -61,7 +61,7 @@ impl PassthroughState {
 
     /// Records what the new file of the store has become, so that readers can share it, and its
     /// state then.
-    pub fn stored_as(&mut self, now: Option<Seen>, stamp: Option<Stamp>) {
+    pub fn stored_as(&mut self, now: Option<ChunkState>, stamp: Option<Stamp>) {
         if let Some((seen, _)) = self.backing.as_mut().filter(|_| self.writers > 0) {
             (*seen, self.stamp) = (now, stamp);
         }
@@ -79,7 +79,7 @@ impl PassthroughState {
 
 /// The state of a chunk when it was opened: its version, and the generation of its array. A version
 /// alone may return (a reused inode number, a time that was set).
-pub(in crate::vfs) type Seen = (Version, u64);
+pub(in crate::vfs) type ChunkState = (Version, u64);
 
 /// The contents of a memory file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -101,7 +101,7 @@ pub(in crate::vfs) struct BackingFiles {
     pub limit: u64,
     files: MemoryFiles,
     /// Counts open files of the store.
-    pub stored: Part,
+    pub stored: FileShare,
     /// The memory files in order of use. A leaf lock.
     kept: Mutex<Bounded<Id, CachedFile>>,
     /// A lock for each memory file that is being filled, held over the decoding, so that it happens
@@ -123,7 +123,7 @@ struct CachedFile {
 #[derive(Debug)]
 pub(in crate::vfs) enum Origin {
     /// The array, and the state of the chunk.
-    Chunk(Arc<Array>, Seen),
+    Chunk(Arc<Array>, ChunkState),
     /// The state of the view, and when it was opened last.
     View(KernelPages, Instant),
 }
@@ -143,8 +143,8 @@ impl BackingFiles {
             options: options.unwrap_or_default(),
             limit,
             files: MemoryFiles::new(Arc::clone(budget), most_files),
-            stored: Part::new(descriptors / PART_OF_STORE),
-            kept: Mutex::new(Bounded::new(Limits { len: limit, count: most_files })),
+            stored: FileShare::new(descriptors / PART_OF_STORE),
+            kept: Mutex::new(Bounded::new(MapLimits { len: limit, count: most_files })),
             making: Mutex::default(),
             contended: Mutex::default(),
             opened: AtomicU64::new(0),

@@ -26,7 +26,7 @@ const MAX_INDICES: usize = 4 * MAX_SEEN;
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
 /// A chunk and the version that was read; `None` if it was not stored.
-type Read = (Coords, Option<Version>);
+type ChunkSeen = (Coords, Option<Version>);
 
 /// The generation of the hierarchy, and the sum of those of the arrays.
 pub(in crate::vfs) type Generations = (u64, u64);
@@ -41,17 +41,17 @@ pub(in crate::vfs) struct KernelPages {
     /// The view that they belong to.
     pub view: Arc<View>,
     /// The chunks that were read for them.
-    pub seen: Arc<Seen>,
+    pub seen: Arc<ReadVersions>,
 }
 
 /// The versions of the chunks that any handle of a view has read since the kernel dropped its
 /// pages. A leaf lock.
 #[derive(Debug, Default)]
-pub(in crate::vfs) struct Seen(Mutex<Chunks>);
+pub(in crate::vfs) struct ReadVersions(Mutex<PageVersions>);
 
 #[derive(Debug, Default)]
-struct Chunks {
-    versions: Versions,
+struct PageVersions {
+    versions: ChunkVersions,
     last: Option<Instant>,
     /// How often the kernel had to drop its pages.
     forgotten: u64,
@@ -60,14 +60,14 @@ struct Chunks {
 /// The versions of the chunks that some bytes were made of. A request may need a million chunks, so
 /// only a limited number is kept.
 #[derive(Debug, Default)]
-pub(in crate::vfs) struct Versions {
+pub(in crate::vfs) struct ChunkVersions {
     by_chunk: HashMap<(NodePath, Coords), Option<Version>>,
     index_count: usize,
     /// Whether the bytes may be made of other chunks or versions.
     is_unsure: bool,
 }
 
-impl Versions {
+impl ChunkVersions {
     /// Notes the version of a chunk that was read, or that it was not stored.
     pub fn note(&mut self, path: &NodePath, coords: &Coords, version: Option<Version>) {
         if !self.is_unsure {
@@ -94,14 +94,16 @@ impl Versions {
     }
 }
 
-impl Seen {
+impl ReadVersions {
     /// Forgets the chunks because the kernel drops its pages, except if an answer may still be on
     /// its way to the kernel.
     pub fn forget(&self) {
         let mut chunks = self.0.lock();
         let is_unsure = chunks.last.is_some_and(|last| last.elapsed() < ON_ITS_WAY);
-        let gone =
-            std::mem::replace(&mut chunks.versions, Versions { is_unsure, ..Versions::default() });
+        let gone = std::mem::replace(
+            &mut chunks.versions,
+            ChunkVersions { is_unsure, ..ChunkVersions::default() },
+        );
         chunks.forgotten = chunks.forgotten.wrapping_add(1);
         drop(chunks);
         drop(gone); // Freeing memory takes time: not under the lock.
@@ -119,11 +121,11 @@ impl Seen {
     }
 
     /// Notes the versions of the chunks that an answer was made of.
-    pub fn note_all(&self, read: Versions) {
+    pub fn note_all(&self, read: ChunkVersions) {
         let mut chunks = self.0.lock();
         chunks.last = Some(Instant::now());
         if read.is_unsure {
-            chunks.versions = Versions::unsure();
+            chunks.versions = ChunkVersions::unsure();
         }
         for (chunk, version) in read.by_chunk {
             if chunks.versions.is_unsure {
@@ -134,7 +136,7 @@ impl Seen {
     }
 
     /// Returns the chunks and versions by array; `None` if there may be others.
-    fn by_array(&self) -> Option<HashMap<NodePath, Vec<Read>>> {
+    fn by_array(&self) -> Option<HashMap<NodePath, Vec<ChunkSeen>>> {
         let chunks = self.0.lock();
         if chunks.versions.is_unsure {
             return None;
@@ -152,7 +154,7 @@ impl KernelPages {
     /// changed.
     pub fn hold(&self, core: &Core, view: &View) -> bool {
         let Some(by_array) = self.seen.by_array() else { return false };
-        let holds = |path: &NodePath, mut chunks: Vec<Read>| {
+        let holds = |path: &NodePath, mut chunks: Vec<ChunkSeen>| {
             // Sort the chunks, so that those of one directory are checked together.
             chunks.sort_by(|(one, _), (other, _)| one.indices().cmp(other.indices()));
             let (coords, versions): (Vec<Coords>, Vec<Option<Version>>) =
@@ -176,13 +178,13 @@ mod tests {
     #[test]
     fn the_memory_for_versions_of_chunks_has_a_limit_in_chunks_and_in_dimensions() {
         for (rank, most) in [(1, MAX_SEEN), (4, MAX_SEEN), (64, MAX_INDICES / 64)] {
-            let (seen, path) = (Seen::default(), NodePath::root());
+            let (seen, path) = (ReadVersions::default(), NodePath::root());
             let chunk = |number: usize| {
                 let mut indices = vec![0; rank];
                 indices[0] = u64::try_from(number).expect("small");
                 Coords::new(indices)
             };
-            let mut read = Versions::default();
+            let mut read = ChunkVersions::default();
             for number in 0..most {
                 read.note(&path, &chunk(number), None);
                 read.note(&path, &chunk(number), None);
@@ -190,14 +192,14 @@ mod tests {
             seen.note_all(read);
             let known = seen.by_array().expect("all of them are known");
             assert_eq!(known[&path].len(), most, "of rank {rank}");
-            let mut more = Versions::default();
+            let mut more = ChunkVersions::default();
             more.note(&path, &chunk(most), None);
             seen.note_all(more);
             assert!(seen.by_array().is_none(), "{most} chunks of rank {rank} and one");
-            let mut many = Versions::default();
+            let mut many = ChunkVersions::default();
             (0..=most).for_each(|number| many.note(&path, &chunk(number), None));
             assert!(many.is_unsure && many.by_chunk.is_empty(), "rank {rank}");
-            let other = Seen::default();
+            let other = ReadVersions::default();
             other.note_all(many);
             assert!(other.by_array().is_none(), "rank {rank}");
         }

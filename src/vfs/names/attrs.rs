@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use super::attr::Attr;
-use super::file::Content;
+use super::file::BytesAt;
 use super::inode::Inode;
 use super::ordinary::OrdinaryFiles;
 use super::place::Place;
@@ -13,8 +13,8 @@ use super::private::PrivateFiles;
 use super::views::Views;
 use super::zarr2::Zarr2;
 use crate::array::{Array, Coords};
-use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::Wanted;
+use crate::error::{Error, Kind, Result, WithSubject};
+use crate::hierarchy::TextPurpose;
 use crate::metadata::NodePath;
 use crate::store::{FileKind, Ownership, Stat};
 use crate::vfs::core::Core;
@@ -120,13 +120,13 @@ impl Attrs {
         let file = file.lock();
         let number = inode.number();
         let unstored = match &file.content {
-            Content::Unstored(unstored) if unstored.changed => unstored,
-            Content::Detached(unstored) => unstored,
-            Content::Open(open) => {
+            BytesAt::Unstored(unstored) if unstored.changed => unstored,
+            BytesAt::Detached(unstored) => unstored,
+            BytesAt::Open(open) => {
                 let attr = Attr { number, ..Attr::file(self.core.mounted) };
                 return Ok(Some(attr.of_file(&open.stat()?)));
             }
-            Content::Stored | Content::Unstored(_) => return Ok(None),
+            BytesAt::Stored | BytesAt::Unstored(_) => return Ok(None),
         };
         let len = u64::try_from(unstored.bytes.len()).unwrap_or(u64::MAX);
         let own = file.created.as_ref();
@@ -161,7 +161,7 @@ impl Attrs {
             }
             Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
                 let node = self.core.hierarchy.existing(path)?;
-                let len = u64::try_from(self.zarr2.shown_at(place, Wanted::Len)?.len())
+                let len = u64::try_from(self.zarr2.shown_at(place, TextPurpose::Len)?.len())
                     .unwrap_or(u64::MAX);
                 match node.document() {
                     Some(document) => attr.of_value(len, &document.total()),

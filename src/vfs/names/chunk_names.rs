@@ -10,10 +10,10 @@ use crate::error::Result;
 use crate::metadata::NodePath;
 use crate::metadata::model::{KeyEncoding, Separator};
 use crate::vfs::core::Core;
-use crate::vfs::options::Form;
+use crate::vfs::options::Presentation;
 
 /// Where a name leads.
-pub(in crate::vfs) enum Named {
+pub(in crate::vfs) enum ChunkName {
     /// To the place of the same name.
     Same,
     /// To the place of another name, perhaps in another directory.
@@ -35,8 +35,8 @@ impl ChunkNames {
     /// Returns those of the array at `path`, which has `rank` dimensions.
     pub fn of(core: &Core, path: &NodePath, rank: usize) -> Self {
         let of_mount = match core.form_of(path) {
-            Form::Zarr2 => KeyEncoding::V2(Separator::Dot),
-            Form::Zarr3 | Form::View(_) => KeyEncoding::default(),
+            Presentation::Zarr2 => KeyEncoding::V2(Separator::Dot),
+            Presentation::Zarr3 | Presentation::View(_) => KeyEncoding::default(),
         };
         Self { keys: core.hierarchy.forms.keys(path).unwrap_or(of_mount), rank }
     }
@@ -68,9 +68,9 @@ impl ChunkNames {
     }
 
     /// Returns where `name` in the directory of the array at `path` leads.
-    pub fn translate(self, path: &NodePath, name: &str) -> Named {
+    pub fn translate(self, path: &NodePath, name: &str) -> ChunkName {
         if self.are_of_places() {
-            return Named::Same;
+            return ChunkName::Same;
         }
         let found = if self.rank > 0 && self.has_directories() {
             parse_index(name).map(|index| vec![index])
@@ -79,11 +79,13 @@ impl ChunkNames {
         };
         match found {
             Some(mut indices) => match indices.pop() {
-                Some(last) => Named::As(Place::ChunkDir(path.clone(), indices), last.to_string()),
-                None => Named::As(Place::Node(path.clone()), CHUNKS.to_owned()),
+                Some(last) => {
+                    ChunkName::As(Place::ChunkDir(path.clone(), indices), last.to_string())
+                }
+                None => ChunkName::As(Place::Node(path.clone()), CHUNKS.to_owned()),
             },
-            None if name == CHUNKS => Named::Nothing,
-            None => Named::Same,
+            None if name == CHUNKS => ChunkName::Nothing,
+            None => ChunkName::Same,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::STATES;
-use crate::vfs::options::Form;
+use crate::vfs::options::Presentation;
 use crate::view::has_level;
 
 /// A listing remembers this many directories of chunks, to list none of them twice. It asks the
@@ -35,9 +35,9 @@ impl Listings {
         let Place::Node(path) = directory else { return Ok(names) };
         let names = self.with_chunk_names(path, names)?;
         let names = match self.core.form_of(path) {
-            Form::Zarr3 => names,
-            Form::Zarr2 => self.names.zarr2.names_of_zarr2(path, names)?,
-            Form::View(_) => Box::new(self.groups_in(path)?.into_iter()),
+            Presentation::Zarr3 => names,
+            Presentation::Zarr2 => self.names.zarr2.names_of_zarr2(path, names)?,
+            Presentation::View(_) => Box::new(self.groups_in(path)?.into_iter()),
         };
         Ok(Box::new(names.chain(self.listed_views(path)?.into_iter().map(Ok))))
     }
@@ -55,8 +55,8 @@ impl Listings {
     /// Gives the chunks in the directory of an array the names that its metadata file shows.
     fn with_chunk_names(&self, path: &NodePath, names: DirEntries) -> Result<DirEntries> {
         let form = self.core.form_of(path);
-        if matches!(form, Form::View(_))
-            || (form == Form::Zarr3 && self.core.hierarchy.forms.keys(path).is_none())
+        if matches!(form, Presentation::View(_))
+            || (form == Presentation::Zarr3 && self.core.hierarchy.forms.keys(path).is_none())
         {
             return Ok(names);
         }
@@ -125,8 +125,8 @@ impl Listings {
     /// Returns the views that the directory of a group lists.
     fn listed_views(&self, group: &NodePath) -> Result<Vec<(String, Place)>> {
         let formats = match self.core.options.form {
-            Form::View(only) => vec![only],
-            Form::Zarr3 | Form::Zarr2 => self.core.options.listed_views.formats(),
+            Presentation::View(only) => vec![only],
+            Presentation::Zarr3 | Presentation::Zarr2 => self.core.options.listed_views.formats(),
         };
         if formats.is_empty() {
             return Ok(Vec::new());

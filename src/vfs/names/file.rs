@@ -11,11 +11,11 @@ use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 
-use super::held::Held;
+use super::held::HeldBytes;
 use crate::array::Array;
 use crate::backing::Backing;
 use crate::buffer::Buffer;
-use crate::cache::Base;
+use crate::cache::ChunkBase;
 use crate::error::{Error, Kind, Result};
 use crate::store::{Condition, FileChanges, FileId, NewTime, OpenFile, Ownership, Stamp, Version};
 use crate::vfs::authors::{Processes, Thread};
@@ -31,9 +31,9 @@ const MAX_WRITTEN: usize = 256;
 /// and locks of the cache are taken under it. Only a rename locks two files, the one with the lower
 /// number first.
 #[derive(Debug, Default)]
-pub struct File {
+pub struct InodeFile {
     /// Where the bytes are.
-    pub content: Content,
+    pub content: BytesAt,
     /// The meaning of the bytes that all current openers share; `None` while it is not open.
     pub opened: Option<OpenedAs>,
     /// The number of open handles.
@@ -101,7 +101,7 @@ struct Dropping {
     first: u64,
 }
 
-impl File {
+impl InodeFile {
     /// Records an open while `version` is stored; `None` if the version is unknown. Returns the
     /// drop epoch if the kernel must drop its pages, `None` if they are current.
     ///
@@ -159,7 +159,7 @@ impl File {
 
     /// Returns the processes that changed its bytes, stored or not.
     pub fn makers(&self) -> Processes {
-        let is_changed = matches!(self.content, Content::Unstored(_));
+        let is_changed = matches!(self.content, BytesAt::Unstored(_));
         if is_changed { self.authors.clone() } else { self.stored_by.clone() }
     }
 
@@ -167,7 +167,7 @@ impl File {
     pub fn note_failed_write(&mut self, error: &Error) {
         self.has_failed_write = true;
         // Changes of a stored chunk before it are complete by themselves.
-        if let Content::Unstored(unstored) = &mut self.content
+        if let BytesAt::Unstored(unstored) = &mut self.content
             && error.kind() == Kind::TooLarge
             && unstored.base.is_none()
             && !unstored.bytes.is_empty()
@@ -187,44 +187,44 @@ impl File {
 
     /// Whether its unstored bytes belong only to other processes than that of `thread`.
     pub fn is_written_by_others(&self, thread: Thread) -> bool {
-        matches!(self.content, Content::Unstored(_)) && !self.authors.may_include(thread)
+        matches!(self.content, BytesAt::Unstored(_)) && !self.authors.may_include(thread)
     }
 
     /// Whether a program has made it here, and it was not stored since.
     pub fn is_new(&self) -> bool {
-        matches!(&self.content, Content::Unstored(unstored) if unstored.is_new())
+        matches!(&self.content, BytesAt::Unstored(unstored) if unstored.is_new())
     }
 
     /// Whether what the store has under its name is not it: it was made here and not stored since,
     /// or another program has stored another one.
     pub fn is_only_here(&self) -> bool {
-        self.is_new() || matches!(&self.content, Content::Unstored(unstored) if unstored.is_taken())
+        self.is_new() || matches!(&self.content, BytesAt::Unstored(unstored) if unstored.is_taken())
     }
 
     /// Whether it has unstored changes.
     pub fn is_changed(&self) -> bool {
-        matches!(&self.content, Content::Unstored(unstored) if unstored.changed)
+        matches!(&self.content, BytesAt::Unstored(unstored) if unstored.changed)
     }
 }
 
 /// Where the bytes of a file are.
 #[derive(Debug, Default)]
-pub enum Content {
+pub enum BytesAt {
     /// In the store.
     #[default]
     Stored,
     /// To be stored.
-    Unstored(Unstored),
+    Unstored(UnstoredBytes),
     /// Never to be stored: the file was unlinked or replaced while it was open.
-    Detached(Unstored),
+    Detached(UnstoredBytes),
     /// In an ordinary file of the store that is open, whatever its names are. Programs change it in
     /// place.
     Open(Arc<OpenFile>),
 }
 
-impl Content {
+impl BytesAt {
     /// Returns the bytes that are not in the store, or never will be.
-    fn held(&self) -> Option<&Held> {
+    fn held(&self) -> Option<&HeldBytes> {
         match self {
             Self::Unstored(unstored) | Self::Detached(unstored) => Some(&unstored.bytes),
             Self::Stored | Self::Open(_) => None,
@@ -287,7 +287,7 @@ impl Created {
     }
 
     /// Applies changes to them and to the time of the unstored bytes.
-    pub fn change(&mut self, unstored: &mut Unstored, changes: &FileChanges) {
+    pub fn change(&mut self, unstored: &mut UnstoredBytes, changes: &FileChanges) {
         let Ownership { mode, uid, gid } = self.owner;
         self.owner = Ownership {
             mode: changes.mode.unwrap_or(mode),
@@ -312,9 +312,9 @@ impl Created {
 
 /// Bytes that are to be stored.
 #[derive(Debug)]
-pub struct Unstored {
+pub struct UnstoredBytes {
     /// All bytes of the file.
-    pub bytes: Held,
+    pub bytes: HeldBytes,
     /// Whether they differ from the stored bytes.
     pub changed: bool,
     /// The condition under which an ordinary file is stored. A file that a program made here, where
@@ -337,15 +337,15 @@ pub struct Unstored {
     /// When they were loaded, or when storing them last failed.
     pub since: Instant,
     /// The chunk before a part of it was changed, `None` if it was written completely.
-    pub base: Option<Base>,
+    pub base: Option<ChunkBase>,
     /// Ranges of bytes that were written since the base was read. They do not touch each other, and
     /// there are at most [`MAX_WRITTEN`]; further ones are forgotten.
     pub written: Vec<Range<usize>>,
 }
 
-impl Unstored {
+impl UnstoredBytes {
     /// Returns bytes that equal the stored ones.
-    pub fn of(bytes: impl Into<Held>) -> Self {
+    pub fn of(bytes: impl Into<HeldBytes>) -> Self {
         let (modified, since) = (SystemTime::now(), Instant::now());
         Self {
             bytes: bytes.into(),
@@ -378,12 +378,12 @@ impl Unstored {
     }
 
     /// Returns what is to be stored now.
-    pub fn written(&self) -> Written {
+    pub fn written(&self) -> FileToStore {
         // The kernel does not say when it writes after a program set the time.
         let is_last = self.last_modified() == self.modified;
         let modified = (self.keep_modified && is_last).then_some(self.modified);
         let (bytes, base) = (self.bytes.clone(), self.base.clone());
-        Written { bytes, base, modified, condition: self.condition }
+        FileToStore { bytes, base, modified, condition: self.condition }
     }
 
     /// Whether a program made the file here, and it was not stored since.
@@ -432,7 +432,7 @@ impl Unstored {
 
     /// Returns the bytes that the base takes.
     pub fn base_len(&self) -> usize {
-        self.base.as_ref().map_or(0, Base::bytes_len)
+        self.base.as_ref().map_or(0, ChunkBase::bytes_len)
     }
 
     /// Truncates the file, or extends it with zeros.
@@ -497,17 +497,17 @@ impl Write<'_> {
 
 /// The bytes of a file that is to be stored.
 #[derive(Debug)]
-pub struct Written {
-    pub bytes: Held,
+pub struct FileToStore {
+    pub bytes: HeldBytes,
     /// The chunk before a part of it was changed.
-    pub base: Option<Base>,
+    pub base: Option<ChunkBase>,
     /// The modification time that a program set.
     pub modified: Option<SystemTime>,
     /// The condition under which an ordinary file is stored.
     pub condition: Condition,
 }
 
-impl From<Buffer> for Written {
+impl From<Buffer> for FileToStore {
     fn from(bytes: Buffer) -> Self {
         Self { bytes: bytes.into(), base: None, modified: None, condition: Condition::Always }
     }

@@ -12,20 +12,20 @@ use crate::store::{NewFile, Stamp};
 
 /// The bytes of an unstored file.
 #[derive(Debug, Clone)]
-pub enum Held {
+pub enum HeldBytes {
     /// In memory.
     Memory(Buffer),
     /// In a new file of the store, which the kernel writes without asking zarrfs.
     File(Arc<Backing>),
 }
 
-impl From<Buffer> for Held {
+impl From<Buffer> for HeldBytes {
     fn from(bytes: Buffer) -> Self {
         Self::Memory(bytes)
     }
 }
 
-impl Held {
+impl HeldBytes {
     /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         match self {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::Names;
 use super::attr::Attr;
-use super::file::{Content, OpenedAs};
+use super::file::{BytesAt, OpenedAs};
 use super::inode::Inode;
 use super::place::Place;
 use crate::error::{Error, Kind, Result};
@@ -22,7 +22,7 @@ impl Names {
     pub fn current(&self, known: &Arc<Inode>) -> Arc<Inode> {
         let mut inode = Arc::clone(known);
         while inode.place().is_none()
-            && !matches!(inode.file().lock().content, Content::Detached(_) | Content::Open(_))
+            && !matches!(inode.file().lock().content, BytesAt::Detached(_) | BytesAt::Open(_))
         {
             let next = inode
                 .successor()

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 
-use super::file::{File, OpenedAs};
+use super::file::{InodeFile, OpenedAs};
 use super::place::{Place, number_of};
 use crate::metadata::NodePath;
 use crate::store::FileId;
@@ -37,7 +37,7 @@ pub struct Inode {
     /// The inode that took its place while this one is open with another meaning. A leaf lock.
     successor: RwLock<Option<Weak<Inode>>>,
     /// The state of its bytes, created at the first open; most files are never opened.
-    file: OnceLock<Box<Mutex<File>>>,
+    file: OnceLock<Box<Mutex<InodeFile>>>,
     /// Whether a program has looked a name up in this directory since [`Inodes::surplus`] saw it.
     is_used: AtomicBool,
 }
@@ -128,14 +128,14 @@ impl Inode {
         self.place().is_none() && (self.replaced_at().is_some() || self.successor().is_some())
     }
 
-    /// Returns the state of its bytes. See [`File`] for what may be done under this lock.
-    pub fn file(&self) -> &Mutex<File> {
+    /// Returns the state of its bytes. See [`InodeFile`] for what may be done under this lock.
+    pub fn file(&self) -> &Mutex<InodeFile> {
         self.file.get_or_init(Box::default)
     }
 
     /// Like [`Self::file`], but `None` if the file was never opened and all of its bytes are
     /// stored.
-    pub fn known_file(&self) -> Option<&Mutex<File>> {
+    pub fn known_file(&self) -> Option<&Mutex<InodeFile>> {
         self.file.get().map(|file| &**file)
     }
 
@@ -149,12 +149,12 @@ impl Inode {
 #[derive(Debug)]
 pub struct Inodes {
     /// A leaf lock: copy the `Arc` out, unlock, then work.
-    table: RwLock<Table>,
+    table: RwLock<InodeTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    by_number: HashMap<u64, Known, RandomState>,
+struct InodeTable {
+    by_number: HashMap<u64, InodeEntry, RandomState>,
     by_place: HashMap<Place, u64, RandomState>,
     /// The inodes of files with several names.
     by_file: HashMap<FileId, u64, RandomState>,
@@ -170,7 +170,7 @@ struct Table {
 }
 
 #[derive(Debug)]
-struct Known {
+struct InodeEntry {
     inode: Arc<Inode>,
     /// The lookup count: answers that gave the inode to the kernel, minus those it forgot.
     lookups: u64,
@@ -181,7 +181,7 @@ struct Known {
 impl Inodes {
     /// Returns a table with only the root.
     pub fn new() -> Self {
-        let mut table = Table::default();
+        let mut table = InodeTable::default();
         table.insert(ROOT, Place::root(), 1);
         Self { table: RwLock::new(table) }
     }
@@ -305,8 +305,8 @@ impl Inodes {
     /// Returns the inode at `place`, which is one of the names of the file `id`.
     pub fn at_linked(&self, place: &Place, id: FileId) -> Arc<Inode> {
         let mut table = self.table.write();
-        let known = |table: &Table, number| {
-            table.by_number.get(number).map(|known: &Known| Arc::clone(&known.inode))
+        let known = |table: &InodeTable, number| {
+            table.by_number.get(number).map(|known: &InodeEntry| Arc::clone(&known.inode))
         };
         if let Some(inode) = table.by_place.get(place).and_then(|number| known(&table, number)) {
             return inode;
@@ -408,7 +408,7 @@ impl Inodes {
     }
 }
 
-impl Table {
+impl InodeTable {
     fn insert(&mut self, number: u64, place: Place, lookups: u64) -> Arc<Inode> {
         let inode = Arc::new(Inode {
             number,
@@ -420,7 +420,8 @@ impl Table {
             file: OnceLock::new(),
             is_used: AtomicBool::new(false),
         });
-        self.by_number.insert(number, Known { inode: Arc::clone(&inode), lookups, turn: None });
+        self.by_number
+            .insert(number, InodeEntry { inode: Arc::clone(&inode), lookups, turn: None });
         self.by_place.insert(place, number);
         self.give_turn(number);
         self.directories = self.directories.saturating_add(usize::from(inode.is_dir));

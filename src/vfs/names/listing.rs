@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::Names;
 use super::attr::Attr;
 use super::inode::ROOT;
-use super::open_directory::{Counted, DirHandle, Listed, Read, Rest, Stats};
+use super::open_directory::{DirHandle, DirectoryName, NamesRead, OpenDirectoryCount, Rest, Stats};
 use super::place::{DirEntries, DirEntry, Place};
 use crate::error::{Kind, Result};
 use crate::metadata::NodePath;
@@ -75,20 +75,20 @@ impl Listings {
             })
         };
         let rest = if self.is_crowded() { Rest::Closed } else { Rest::Open(entries()?) };
-        let read = Mutex::new(Read::new(rest));
-        let counted = Counted::new(&self.dirs);
+        let read = Mutex::new(NamesRead::new(rest));
+        let counted = OpenDirectoryCount::new(&self.dirs);
         Ok(DirHandle { place, read, stats: Mutex::default(), _counted: counted })
     }
 
     /// Returns the name at `position` of an open directory, without `.` and `..`; `None` at the
     /// end. If some names cannot be read, all others come first, and then the first error, so that
     /// no copy lacks them in silence.
-    pub fn readdir(&self, dir: &DirHandle, position: usize) -> Result<Option<Arc<Listed>>> {
+    pub fn readdir(&self, dir: &DirHandle, position: usize) -> Result<Option<Arc<DirectoryName>>> {
         let many = self.open_dirs() > MANY_DIRS;
         let most = if many { MIN_LISTED } else { MAX_LISTED };
         let mut read = dir.read.lock();
         if position < read.first {
-            *read = Read::new(Rest::Closed);
+            *read = NamesRead::new(Rest::Closed);
         }
         while read.next_position() <= position {
             let (name, place) = match self.next_name(&mut read, &dir.place)? {
@@ -103,7 +103,7 @@ impl Listings {
             };
             read.errors = 0;
             let (is_dir, at) = (place.is_dir(), read.next_position());
-            read.listed.push_back(Arc::new(Listed { name, is_dir, place, position: at }));
+            read.listed.push_back(Arc::new(DirectoryName { name, is_dir, place, position: at }));
             while read.listed.len() > most {
                 read.listed.pop_front();
                 read.first = read.first.saturating_add(1);
@@ -113,7 +113,7 @@ impl Listings {
     }
 
     /// Returns the next name.
-    fn next_name(&self, read: &mut Read, place: &Place) -> Result<Option<Result<DirEntry>>> {
+    fn next_name(&self, read: &mut NamesRead, place: &Place) -> Result<Option<Result<DirEntry>>> {
         loop {
             let next = match &mut read.rest {
                 Rest::End => return Ok(None),
@@ -192,7 +192,7 @@ impl Listings {
     }
 
     /// Returns the stat of a listed chunk, and prefetches those of the chunks after it.
-    fn stat_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Stat>> {
+    fn stat_listed(&self, dir: &DirHandle, listed: &DirectoryName) -> Result<Option<Stat>> {
         let Place::Chunk(_, coords) = &listed.place else { return Ok(None) };
         if let Some(stat) = dir.stats.lock().known.remove(coords) {
             return Ok(Some(stat));
@@ -202,7 +202,7 @@ impl Listings {
     }
 
     /// Prefetches the stats of a listed chunk and the chunks after it.
-    fn stat_next(&self, dir: &DirHandle, listed: &Listed) -> Result<()> {
+    fn stat_next(&self, dir: &DirHandle, listed: &DirectoryName) -> Result<()> {
         let Place::Chunk(path, _) = &listed.place else { return Ok(()) };
         let array = self.core.shown_array(path)?;
         let mut next = Vec::new();
@@ -226,7 +226,7 @@ impl Listings {
 
     /// Returns the attributes of a listed name and adds one to its lookup count; `None` if it is
     /// gone. A caller that does not pass them to the kernel must call [`crate::vfs::Vfs::forget`].
-    pub fn lookup_listed(&self, dir: &DirHandle, listed: &Listed) -> Result<Option<Attr>> {
+    pub fn lookup_listed(&self, dir: &DirHandle, listed: &DirectoryName) -> Result<Option<Attr>> {
         // The listing did not check whether a directory in a group is a node.
         let place = match &listed.place {
             // To read the metadata file of each would take a request each.
@@ -274,7 +274,7 @@ impl Listings {
 
     /// Returns placeholder attributes for a listed name whose own are unavailable, and adds one to
     /// its lookup count. They expire at once, so the kernel asks again before it uses them.
-    pub fn lookup_listed_name(&self, listed: &Listed) -> Attr {
+    pub fn lookup_listed_name(&self, listed: &DirectoryName) -> Attr {
         self.lookup_name(&listed.place)
     }
 
@@ -300,7 +300,7 @@ impl Listings {
     }
 
     /// Returns the inode number that a name has or would have.
-    pub fn number_listed(&self, listed: &Listed) -> u64 {
+    pub fn number_listed(&self, listed: &DirectoryName) -> u64 {
         self.names.inodes.number_at(&listed.place)
     }
 

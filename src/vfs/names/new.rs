@@ -6,10 +6,10 @@ use super::place::{
 use super::places::Places;
 use super::zarr2::is_name_of_zarr2;
 use crate::array::parse_index;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::Content as NodeContent;
 use crate::metadata::{NodeKind, NodePath};
-use crate::vfs::options::Form;
+use crate::vfs::options::Presentation;
 
 impl Places {
     /// Returns the place of a new file `name` in `directory`, or the reason why it cannot be
@@ -22,7 +22,7 @@ impl Places {
     fn new_in_tree(&self, directory: &Place, name: &str) -> Result<Place> {
         let refused = |why: &str| refused(directory, name, why);
         match directory {
-            _ if matches!(self.core.options.form, Form::View(_)) => {
+            _ if matches!(self.core.options.form, Presentation::View(_)) => {
                 refused("nothing can be created in a mount that shows one format (--as)")
             }
             Place::Control | Place::ViewsDir(_) => refused("nothing can be created here"),
@@ -53,7 +53,7 @@ impl Places {
     fn new_in_node(&self, path: &NodePath, directory: &Place, name: &str) -> Result<Place> {
         let refused = |why: &str| refused(directory, name, why);
         self.choose_form(path, name)?;
-        if self.core.form_of(path) == Form::Zarr2
+        if self.core.form_of(path) == Presentation::Zarr2
             && let Some(place) =
                 self.zarr2.place_for_new_of_zarr2(path, name).at(below_shown(directory, name))?
         {
@@ -84,7 +84,7 @@ impl Places {
     fn choose_form(&self, path: &NodePath, name: &str) -> Result<()> {
         let is_zarr2 = is_name_of_zarr2(name);
         if !(is_zarr2 || name == DOCUMENT)
-            || self.core.options.form != Form::Zarr3
+            || self.core.options.form != Presentation::Zarr3
             || self.core.hierarchy.forms.is_zarr2(path) == is_zarr2
             || is_zarr2 && self.is_of_another_format(path)?
         {
@@ -107,7 +107,7 @@ impl Places {
     pub fn gives_way(&self, directory: &Place, name: &str) -> Result<Option<NodePath>> {
         let (Place::Node(path), name) = self.translated(directory, name)? else { return Ok(None) };
         if !is_name_of_zarr2(&name)
-            || self.core.form_of(&path) != Form::Zarr3
+            || self.core.form_of(&path) != Presentation::Zarr3
             || self.is_of_another_format(&path)?
             || self.has_metadata_of_zarr2(&path)?
         {

@@ -15,7 +15,7 @@ use crate::store::Stat;
 
 /// A name in a directory.
 #[derive(Debug)]
-pub struct Listed {
+pub struct DirectoryName {
     /// The name itself.
     pub name: String,
     /// Whether it is a directory.
@@ -29,10 +29,10 @@ pub struct Listed {
 pub struct DirHandle {
     pub(super) place: Place,
     /// Held while the next names are read.
-    pub(super) read: Mutex<Read>,
+    pub(super) read: Mutex<NamesRead>,
     /// The stats of the next chunks. A leaf lock.
     pub(super) stats: Mutex<Stats>,
-    pub(super) _counted: Counted,
+    pub(super) _counted: OpenDirectoryCount,
 }
 
 impl DirHandle {
@@ -43,16 +43,16 @@ impl DirHandle {
 }
 
 /// Counts an open directory until it is dropped.
-pub(super) struct Counted(Arc<AtomicUsize>);
+pub(super) struct OpenDirectoryCount(Arc<AtomicUsize>);
 
-impl Counted {
+impl OpenDirectoryCount {
     pub(super) fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Counted {
+impl Drop for OpenDirectoryCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -65,9 +65,9 @@ pub(super) struct Stats {
     pub(super) since: Option<Instant>,
 }
 
-pub(super) struct Read {
+pub(super) struct NamesRead {
     /// The names read last.
-    pub(super) listed: VecDeque<Arc<Listed>>,
+    pub(super) listed: VecDeque<Arc<DirectoryName>>,
     /// The position of the first of them.
     pub(super) first: usize,
     pub(super) rest: Rest,
@@ -90,7 +90,7 @@ pub(super) enum Rest {
     End,
 }
 
-impl Read {
+impl NamesRead {
     pub(super) fn new(rest: Rest) -> Self {
         Self { listed: VecDeque::new(), first: 0, rest, failed: None, errors: 0 }
     }

@@ -10,7 +10,7 @@ use super::place::{CHUNKS, DirEntries, Place, below};
 use crate::array::{Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::store::{Entry, FileId, FileKind, FileStat, FileStore, Stat};
+use crate::store::{FileId, FileKind, FileStat, FileStore, Stat, StoreEntry};
 use crate::vfs::core::Core;
 
 /// The ordinary files and directories of the store, and its directories of nodes and chunks.
@@ -124,7 +124,7 @@ impl OrdinaryFiles {
         let Some(list) = self.core.hierarchy.store().list() else { return Ok(false) };
         let prefix = self.core.hierarchy.ordinary_prefix(path)?.join(relative)?;
         Ok(match list.list_dir(&prefix)?.next().transpose()? {
-            Some(Entry::Prefix(_)) if self.core.is_remote() => {
+            Some(StoreEntry::Prefix(_)) if self.core.is_remote() => {
                 // An error may hide keys: a web server lists some of its directories only.
                 list.list_prefix(&prefix)?.next().is_some()
             }
@@ -179,7 +179,7 @@ impl OrdinaryFiles {
                 && let Some(index) = parse_index(&name)
             {
                 // In the mount it is a chunk or a directory of chunks, whatever keys the store has.
-                if matches!(entry, Entry::Key(_)) {
+                if matches!(entry, StoreEntry::Key(_)) {
                     return None;
                 }
                 let found = is_listed(index).and_then(|is_listed| {
@@ -197,8 +197,8 @@ impl OrdinaryFiles {
                 return None;
             }
             let place = match entry {
-                Entry::Key(_) => Place::Ordinary(path.clone(), below),
-                Entry::Prefix(_) => Place::OrdinaryDir(path.clone(), below),
+                StoreEntry::Key(_) => Place::Ordinary(path.clone(), below),
+                StoreEntry::Prefix(_) => Place::OrdinaryDir(path.clone(), below),
             };
             Some(Ok((name, place)))
         })))

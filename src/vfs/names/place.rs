@@ -15,7 +15,7 @@ use foldhash::quality::FixedState;
 
 use super::chunk_names::ChunkNames;
 use crate::array::{Array, Coords, parse_index};
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Key, Stat};
 use crate::view::{Format, ROOT_NAME};
@@ -116,20 +116,20 @@ pub enum Place {
 
 /// The place of a name.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct FoundPlace {
     pub place: Place,
     /// The stat of the stored value, if it was needed to find the name.
     pub stored: Option<Stat>,
 }
 
-impl Found {
+impl FoundPlace {
     /// Returns the place of a stored chunk or ordinary file.
     pub fn stored(place: Place, stat: Stat) -> Self {
         Self { place, stored: Some(stat) }
     }
 }
 
-impl From<Place> for Found {
+impl From<Place> for FoundPlace {
     fn from(place: Place) -> Self {
         Self { place, stored: None }
     }

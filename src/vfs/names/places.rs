@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::chunk_names::{ChunkNames, Named};
+use super::chunk_names::{ChunkName, ChunkNames};
 use super::ordinary::OrdinaryFiles;
 use super::overlay::{Overlay, Shown};
 use super::place::{
-    CHUNKS, CONTROL, DOCUMENT, Found, GROUP, Place, Report, STORED, VIEWS, below, state_directory,
+    CHUNKS, CONTROL, DOCUMENT, FoundPlace, GROUP, Place, Report, STORED, VIEWS, below,
+    state_directory,
 };
 use super::views::Views;
 use super::zarr2::Zarr2;
@@ -16,7 +17,7 @@ use crate::hierarchy::{Content as NodeContent, Document, Node};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{FileKind, Key, ListableStore, STATES};
 use crate::vfs::core::Core;
-use crate::vfs::options::Form;
+use crate::vfs::options::Presentation;
 use crate::view::{Format, ROOT_NAME};
 
 /// Knows to which place a name leads.
@@ -35,26 +36,26 @@ impl Places {
     }
 
     /// Like [`Self::resolve`], with the stat of the stored value if it was needed.
-    pub fn find(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+    pub fn find(&self, directory: &Place, name: &str) -> Result<Option<FoundPlace>> {
         // It explains why the root cannot be read, so it is found even then.
         if name == CONTROL && *directory == Place::Node(NodePath::root()) {
             return Ok(Some(Place::Control.into()));
         }
         let found = match self.core.options.form {
-            Form::View(_) => self.find_among_views(directory, name)?,
-            Form::Zarr3 | Form::Zarr2 => self.find_in_form(directory, name)?,
+            Presentation::View(_) => self.find_among_views(directory, name)?,
+            Presentation::Zarr3 | Presentation::Zarr2 => self.find_in_form(directory, name)?,
         };
         match found {
-            None => Ok(self.views.resolve_view(directory, name)?.map(Found::from)),
+            None => Ok(self.views.resolve_view(directory, name)?.map(FoundPlace::from)),
             found => Ok(found),
         }
     }
 
     /// With `--as FORMAT`, only groups and views have names.
-    fn find_among_views(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+    fn find_among_views(&self, directory: &Place, name: &str) -> Result<Option<FoundPlace>> {
         let Place::Node(_) = directory else { return self.find_in_zarr3(directory, name) };
         Ok(match self.find_in_zarr3(directory, name)? {
-            Some(Found { place: Place::Node(path), .. }) => {
+            Some(FoundPlace { place: Place::Node(path), .. }) => {
                 let node = self.core.hierarchy.existing(&path)?;
                 (node.kind() == NodeKind::Group).then(|| Place::Node(path).into())
             }
@@ -62,39 +63,39 @@ impl Places {
         })
     }
 
-    fn find_in_form(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+    fn find_in_form(&self, directory: &Place, name: &str) -> Result<Option<FoundPlace>> {
         match self.translate(directory, name)? {
-            Named::Same => match self.find_in_zarr3(directory, name)? {
-                None => Ok(self.zarr2.unlisted_chunk(directory, name)?.map(Found::from)),
+            ChunkName::Same => match self.find_in_zarr3(directory, name)? {
+                None => Ok(self.zarr2.unlisted_chunk(directory, name)?.map(FoundPlace::from)),
                 found => Ok(found),
             },
-            Named::As(parent, alias) => match self.find_in_zarr3(&parent, &alias)? {
+            ChunkName::As(parent, alias) => match self.find_in_zarr3(&parent, &alias)? {
                 None => {
                     let is_bare = self.is_bare(directory)?;
                     let own = if is_bare { self.find_in_zarr3(directory, name)? } else { None };
                     let unlisted = || self.zarr2.unlisted_chunk(&parent, &alias);
-                    own.map_or_else(|| Ok(unlisted()?.map(Found::from)), |own| Ok(Some(own)))
+                    own.map_or_else(|| Ok(unlisted()?.map(FoundPlace::from)), |own| Ok(Some(own)))
                 }
                 found => Ok(found),
             },
-            Named::Beside(place) => Ok(self.zarr2.beside(place)?.map(Found::from)),
-            Named::Nothing => Ok(None),
+            ChunkName::Beside(place) => Ok(self.zarr2.beside(place)?.map(FoundPlace::from)),
+            ChunkName::Nothing => Ok(None),
         }
     }
 
     /// Returns where `name` in `directory` leads, in the tree of places.
-    fn translate(&self, directory: &Place, name: &str) -> Result<Named> {
-        let Place::Node(path) = directory else { return Ok(Named::Same) };
+    fn translate(&self, directory: &Place, name: &str) -> Result<ChunkName> {
+        let Place::Node(path) = directory else { return Ok(ChunkName::Same) };
         let form = self.core.form_of(path);
-        if form == Form::Zarr3 && self.core.hierarchy.forms.keys(path).is_none() {
-            return Ok(Named::Same);
+        if form == Presentation::Zarr3 && self.core.hierarchy.forms.keys(path).is_none() {
+            return Ok(ChunkName::Same);
         }
-        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(Named::Same) };
-        let of_chunk = node.array().map_or(Named::Same, |array| {
+        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(ChunkName::Same) };
+        let of_chunk = node.array().map_or(ChunkName::Same, |array| {
             ChunkNames::of(&self.core, path, array.grid().rank()).translate(path, name)
         });
         Ok(match of_chunk {
-            Named::Same if form == Form::Zarr2 => Zarr2::translate(&node, name),
+            ChunkName::Same if form == Presentation::Zarr2 => Zarr2::translate(&node, name),
             found => found,
         })
     }
@@ -103,7 +104,7 @@ impl Places {
     /// of a chunk.
     pub fn translated(&self, directory: &Place, name: &str) -> Result<(Place, String)> {
         Ok(match self.translate(directory, name)? {
-            Named::As(parent, alias) if alias != DOCUMENT => (parent, alias),
+            ChunkName::As(parent, alias) if alias != DOCUMENT => (parent, alias),
             _ => (directory.clone(), name.to_owned()),
         })
     }
@@ -113,7 +114,7 @@ impl Places {
         Ok(self.core.hierarchy.node(path)?.is_some_and(|node| node.is_bare()))
     }
 
-    fn find_in_zarr3(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+    fn find_in_zarr3(&self, directory: &Place, name: &str) -> Result<Option<FoundPlace>> {
         if let Some(found) = self.find_in_overlay(directory, name)? {
             return Ok(Some(found));
         }
@@ -124,7 +125,7 @@ impl Places {
         }
     }
 
-    fn find_in_overlay(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+    fn find_in_overlay(&self, directory: &Place, name: &str) -> Result<Option<FoundPlace>> {
         let epoch = self.core.epoch();
         let Some(shown) = self.overlay.get(directory, name) else { return Ok(None) };
         if self.is_current(&shown)? {
@@ -137,7 +138,7 @@ impl Places {
         Ok(None)
     }
 
-    fn find_below(&self, directory: &Place, name: &str) -> Result<Option<Found>> {
+    fn find_below(&self, directory: &Place, name: &str) -> Result<Option<FoundPlace>> {
         match directory {
             Place::Node(path) => self.find_in_node(path, directory, name),
             Place::ChunkDir(path, prefix) => self.find_in_chunks(path, prefix, name),
@@ -150,8 +151,8 @@ impl Places {
                 }
                 name => Report::of_name(name).map(|report| Place::Report(report).into()),
             }),
-            Place::StoredDir(path) => Ok(self.resolve_stored(path, name)?.map(Found::from)),
-            Place::ViewsDir(path) => Ok(self.resolve_views_of(path, name)?.map(Found::from)),
+            Place::StoredDir(path) => Ok(self.resolve_stored(path, name)?.map(FoundPlace::from)),
+            Place::ViewsDir(path) => Ok(self.resolve_views_of(path, name)?.map(FoundPlace::from)),
             _ => Err(Error::new(Kind::NotDirectory, "not a directory")),
         }
     }
@@ -182,7 +183,7 @@ impl Places {
         path: &NodePath,
         directory: &Place,
         name: &str,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<FoundPlace>> {
         let Some(node) = self.core.hierarchy.node(path)? else { return Ok(None) };
         if name == DOCUMENT {
             return Ok((!node.is_bare()).then(|| Place::Document(path.clone()).into()));
@@ -200,7 +201,7 @@ impl Places {
             NodeContent::Group(_) | NodeContent::NotUnderstood(NodeKind::Group, _) => {
                 let child = path.child(name)?;
                 if matches!(node.content(), NodeContent::Group(_))
-                    && !matches!(self.core.options.form, Form::View(_))
+                    && !matches!(self.core.options.form, Presentation::View(_))
                     && self.ordinary.is_special(path, directory, name)?
                 {
                     return self.find_ordinary(path, directory, name);
@@ -218,7 +219,8 @@ impl Places {
                 }
                 let found = self.find_ordinary(path, directory, name)?;
                 // Another program may have made the directory since the node was looked for.
-                let is_dir = matches!(&found, Some(Found { place: Place::OrdinaryDir(..), .. }));
+                let is_dir =
+                    matches!(&found, Some(FoundPlace { place: Place::OrdinaryDir(..), .. }));
                 if is_dir && self.core.hierarchy.changes().node(&child)?.is_some() {
                     return Ok(Some(Place::Node(child).into()));
                 }
@@ -229,12 +231,14 @@ impl Places {
 
     /// Returns the place of an array's chunks, if it has any: a directory, or the only chunk of an
     /// array without dimensions.
-    pub fn chunks_of(&self, path: &NodePath, array: &Arc<Array>) -> Result<Option<Found>> {
+    pub fn chunks_of(&self, path: &NodePath, array: &Arc<Array>) -> Result<Option<FoundPlace>> {
         let array = &self.core.hierarchy.forms.shown_array(path, array);
         if array.grid().rank() == 0 {
             let coords = Coords::new([]);
             let stat = self.core.cache.stat(array, &coords)?;
-            return Ok(stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat)));
+            return Ok(
+                stat.map(|stat| FoundPlace::stored(Place::Chunk(path.clone(), coords), stat))
+            );
         }
         let place = Place::ChunkDir(path.clone(), Vec::new());
         let is_there = self.may_have_chunks(array, &[])?
@@ -243,7 +247,12 @@ impl Places {
         Ok(is_there.then(|| place.into()))
     }
 
-    fn find_in_chunks(&self, path: &NodePath, prefix: &[u64], name: &str) -> Result<Option<Found>> {
+    fn find_in_chunks(
+        &self,
+        path: &NodePath,
+        prefix: &[u64],
+        name: &str,
+    ) -> Result<Option<FoundPlace>> {
         let array = self.core.shown_array(path)?;
         if let Some(index) = parse_index(name) {
             let indices = [prefix, &[index]].concat();
@@ -256,7 +265,7 @@ impl Places {
                     return Ok(None);
                 }
                 let stat = self.core.cache.stat(&array, &coords)?;
-                stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat))
+                stat.map(|stat| FoundPlace::stored(Place::Chunk(path.clone(), coords), stat))
             } else {
                 let is_there = self.may_have_chunks(&array, &indices)?
                     || self.overlay.has_chunks(path, &indices);
@@ -275,7 +284,7 @@ impl Places {
         path: &NodePath,
         array: &Arc<Array>,
         indices: Vec<u64>,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<FoundPlace>> {
         let Some(array) = array.reaching(&indices) else { return Ok(None) };
         if indices.len() < array.grid().rank() {
             let is_there = self.has_chunks(&array, &indices)?;
@@ -283,7 +292,7 @@ impl Places {
         }
         let coords = Coords::new(indices);
         let stat = self.core.cache.stat(&array, &coords)?;
-        Ok(stat.map(|stat| Found::stored(Place::Chunk(path.clone(), coords), stat)))
+        Ok(stat.map(|stat| FoundPlace::stored(Place::Chunk(path.clone(), coords), stat)))
     }
 
     /// Finds an ordinary file or directory in the store, by its path below a node.
@@ -292,7 +301,7 @@ impl Places {
         path: &NodePath,
         directory: &Place,
         name: &str,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<FoundPlace>> {
         let relative = below(directory, name);
         if self.ordinary.is_reserved(path, &relative)? {
             return Ok(None);
@@ -310,7 +319,7 @@ impl Places {
             list.expect_names(&prefix.key(&relative)?.parent());
         }
         if let Some(stat) = store.stat(&prefix.key(&relative)?)? {
-            return Ok(Some(Found::stored(Place::Ordinary(path.clone(), relative), stat)));
+            return Ok(Some(FoundPlace::stored(Place::Ordinary(path.clone(), relative), stat)));
         }
         let is_dir = self.ordinary.is_directory(path, &relative)?;
         Ok(is_dir.then(|| Place::OrdinaryDir(path.clone(), relative).into()))

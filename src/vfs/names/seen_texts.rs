@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::place::Place;
-use crate::bounded::{Bounded, Limits};
-use crate::error::{At, Error, Kind, Result};
+use crate::bounded::{Bounded, MapLimits};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::json;
 use crate::metadata::NodePath;
 use crate::sys;
@@ -40,7 +40,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// A text that a thread has seen.
 #[derive(Debug)]
-struct Seen {
+struct SeenText {
     thread: u32,
     at: Instant,
     text: Arc<str>,
@@ -48,7 +48,7 @@ struct Seen {
     is_written: bool,
 }
 
-impl Seen {
+impl SeenText {
     /// Whether the thread that saw it belongs to this process. A process that began later has only
     /// got the number.
     fn is_of(&self, process: u32) -> bool {
@@ -62,12 +62,12 @@ impl Seen {
 #[derive(Debug)]
 pub struct SeenTexts {
     /// A leaf lock.
-    files: Mutex<Bounded<Place, Vec<Seen>>>,
+    files: Mutex<Bounded<Place, Vec<SeenText>>>,
 }
 
 impl Default for SeenTexts {
     fn default() -> Self {
-        Self { files: Mutex::new(Bounded::new(Limits::bytes(MAX_LEN))) }
+        Self { files: Mutex::new(Bounded::new(MapLimits::bytes(MAX_LEN))) }
     }
 }
 
@@ -91,7 +91,7 @@ impl SeenTexts {
         if seen.len() >= MAX_THREADS {
             seen.remove(0);
         }
-        seen.push(Seen { thread, at: Instant::now(), text, is_written });
+        seen.push(SeenText { thread, at: Instant::now(), text, is_written });
         let texts = seen.chunk_by(|one, next| Arc::ptr_eq(&one.text, &next.text));
         let texts: usize = texts.filter_map(|same| Some(same.first()?.text.len())).sum();
         let len = texts.saturating_add(seen.len().saturating_mul(ENTRY_LEN));
@@ -155,15 +155,15 @@ impl SeenTexts {
         (!path.ancestors().into_iter().any(has_copy)).then_some(seen.text)
     }
 
-    fn last_seen(&self, place: &Place, by: &Processes) -> Option<Seen> {
+    fn last_seen(&self, place: &Place, by: &Processes) -> Option<SeenText> {
         let processes = by.known()?;
         // `/proc` is read without the lock.
-        let seen: Vec<Seen> = {
+        let seen: Vec<SeenText> = {
             let files = self.files.lock();
-            let copy = |seen: &Seen| Seen { text: Arc::clone(&seen.text), ..*seen };
+            let copy = |seen: &SeenText| SeenText { text: Arc::clone(&seen.text), ..*seen };
             files.peek(place)?.iter().rev().map(copy).collect()
         };
-        let is_theirs = |seen: &Seen| processes.iter().any(|process| seen.is_of(*process));
+        let is_theirs = |seen: &SeenText| processes.iter().any(|process| seen.is_of(*process));
         seen.into_iter().find(is_theirs)
     }
 
@@ -172,7 +172,7 @@ impl SeenTexts {
     /// name of the copy comes first.
     pub fn source_of(&self, copy: &NodePath, text: &[u8]) -> Option<NodePath> {
         let files = self.files.lock();
-        let has_text = |seen: &Vec<Seen>| seen.iter().any(|seen| seen.text.as_bytes() == text);
+        let has_text = |seen: &Vec<SeenText>| seen.iter().any(|seen| seen.text.as_bytes() == text);
         let sources = || {
             files.iter().filter_map(|(place, seen)| match place {
                 Place::Document(path) if path != copy && has_text(seen) => Some(path),
@@ -294,7 +294,7 @@ mod tests {
     fn a_number_that_a_later_process_has_got_tells_nothing() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("started");
         let at = Instant::now().checked_sub(Duration::from_secs(5)).expect("long ago");
-        let seen = |at| Seen { thread: child.id(), at, text: "".into(), is_written: false };
+        let seen = |at| SeenText { thread: child.id(), at, text: "".into(), is_written: false };
         assert!(!seen(at).is_of(child.id()), "it did not run then");
         assert!(seen(Instant::now()).is_of(child.id()));
         child.kill().expect("killed");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::place::Place;
-use crate::bounded::{Bounded, Limits};
+use crate::bounded::{Bounded, MapLimits};
 use crate::metadata::NodePath;
 use crate::store::Version;
 use crate::vfs::authors::Processes;
@@ -59,8 +59,8 @@ pub struct SeenVersions {
 impl Default for SeenVersions {
     fn default() -> Self {
         Self {
-            files: Mutex::new(Bounded::new(Limits::entries(MOST))),
-            arrays: Mutex::new(Bounded::new(Limits::entries(MOST_ARRAYS))),
+            files: Mutex::new(Bounded::new(MapLimits::entries(MOST))),
+            arrays: Mutex::new(Bounded::new(MapLimits::entries(MOST_ARRAYS))),
         }
     }
 }

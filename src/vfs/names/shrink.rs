@@ -11,7 +11,7 @@ use crate::array::Coords;
 use crate::limits;
 use crate::metadata::NodePath;
 use crate::vfs::core::Outdated;
-use crate::vfs::options::Form;
+use crate::vfs::options::Presentation;
 
 impl Names {
     /// Has the kernel forget the inodes that exceed the limit.
@@ -46,7 +46,7 @@ impl Names {
         let named = match place {
             Place::Chunk(path, coords) => self.name_of_chunk(path, coords.indices(), false),
             Place::ChunkDir(path, prefix) => self.name_of_chunk(path, prefix, true),
-            Place::Document(path) if self.core.form_of(path) == Form::Zarr2 => {
+            Place::Document(path) if self.core.form_of(path) == Presentation::Zarr2 => {
                 return (Place::Node(path.clone()), vec![ZARRAY.to_owned(), ZGROUP.to_owned()]);
             }
             _ => None,

@@ -1,16 +1,16 @@
 //! The target of a request: a place, with the array of its chunk looked up once.
 
 use super::Names;
-use super::file::{Content, File, OpenedAs};
+use super::file::{BytesAt, InodeFile, OpenedAs};
 use super::inode::Inode;
 use super::place::Place;
 use crate::array::{ArrayId, ChunkRef};
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::metadata::NodePath;
 
 /// A place. If it is a chunk, the array that is there now belongs to it.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct CurrentPlace {
     pub place: Place,
     /// If the chunk lies outside of the array, the array of `chunk` reaches it where it can.
     chunk: Option<ChunkRef>,
@@ -18,7 +18,7 @@ pub struct Target {
     outside_of: Option<Vec<u64>>,
 }
 
-impl Target {
+impl CurrentPlace {
     /// Returns its path in the mount, for messages.
     pub fn shown(&self) -> String {
         self.place.shown()
@@ -48,24 +48,24 @@ impl Target {
 
 impl Names {
     /// Looks up what a place is now.
-    pub fn target(&self, place: Place) -> Result<Target> {
+    pub fn target(&self, place: Place) -> Result<CurrentPlace> {
         let Place::Chunk(path, coords) = &place else {
-            return Ok(Target { place, chunk: None, outside_of: None });
+            return Ok(CurrentPlace { place, chunk: None, outside_of: None });
         };
         let array = self.core.shown_array(path)?;
         let grid = array.grid();
         let outside_of = (!grid.contains(coords)).then(|| grid.counts().to_vec());
         let reaching = outside_of.as_ref().and_then(|_| array.reaching(coords.indices()));
         let chunk = ChunkRef::new(reaching.as_ref().unwrap_or(&array), coords);
-        Ok(Target { chunk: Some(chunk), place, outside_of })
+        Ok(CurrentPlace { chunk: Some(chunk), place, outside_of })
     }
 
     /// Looks up what a locked file is now; `None` if it has no name. Fails if the array of an open
     /// chunk was replaced by another one.
-    pub fn target_of(&self, inode: &Inode, file: &File) -> Result<Option<Target>> {
+    pub fn target_of(&self, inode: &Inode, file: &InodeFile) -> Result<Option<CurrentPlace>> {
         let opened = match &file.opened {
             Some(OpenedAs::Chunk(opened))
-                if !matches!(file.content, Content::Detached(_) | Content::Open(_)) =>
+                if !matches!(file.content, BytesAt::Detached(_) | BytesAt::Open(_)) =>
             {
                 Some(opened)
             }

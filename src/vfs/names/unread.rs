@@ -13,8 +13,8 @@ use super::places::may_be_chunk;
 use crate::error::Result;
 use crate::hierarchy::Content;
 use crate::metadata::{NodeKind, NodePath};
-use crate::store::{Entries, Entry};
-use crate::vfs::options::Form;
+use crate::store::{Entries, StoreEntry};
+use crate::vfs::options::Presentation;
 
 /// The names that are looked at before the first one is returned: a server sends that many.
 const FIRST: usize = 1000;
@@ -24,18 +24,18 @@ struct Unread {
     listings: Listings,
     path: NodePath,
     /// The first entries of the store, and those after them.
-    first: VecDeque<Result<Entry>>,
+    first: VecDeque<Result<StoreEntry>>,
     stored: Entries,
     is_begun: bool,
     /// The names of the metadata files that the node may have.
     documents: Vec<(Option<NodeKind>, String)>,
     has_document: bool,
     is_at_end: bool,
-    state: State,
+    state: UnreadState,
 }
 
 /// Whether the metadata file was read, and the kind of the node.
-enum State {
+enum UnreadState {
     /// Nothing. These names were returned.
     Unread(HashSet<String>),
     /// It is that of a group, which has the names of the store.
@@ -57,7 +57,7 @@ impl Listings {
         let Some(list) = hierarchy.store().list() else { return Ok(None) };
         if dialect.children_prefix(path)? != prefix
             || hierarchy.is_in_folder(path)
-            || self.core.form_of(path) != Form::Zarr3
+            || self.core.form_of(path) != Presentation::Zarr3
         {
             return Ok(None);
         }
@@ -75,7 +75,7 @@ impl Listings {
             documents: documents.map(|(kind, key)| (kind, key.name().to_owned())).collect(),
             has_document: false,
             is_at_end: false,
-            state: State::Unread(HashSet::new()),
+            state: UnreadState::Unread(HashSet::new()),
         })))
     }
 }
@@ -89,7 +89,7 @@ impl Iterator for Unread {
             return Some(Err(error));
         }
         loop {
-            if let State::Other(names) = &mut self.state {
+            if let UnreadState::Other(names) = &mut self.state {
                 return names.next();
             }
             let shown = match self.first.pop_front().or_else(|| self.stored.next()) {
@@ -102,7 +102,7 @@ impl Iterator for Unread {
             };
             if let Some(shown) = shown.transpose() {
                 match (&shown, &mut self.state) {
-                    (Ok((name, _)), State::Unread(returned)) => {
+                    (Ok((name, _)), UnreadState::Unread(returned)) => {
                         returned.insert(name.clone());
                     }
                     // The next name would only meet the same error, after as long a time.
@@ -129,7 +129,7 @@ impl Unread {
         Ok(())
     }
 
-    fn may_be_of_array(&self, entry: &Entry) -> bool {
+    fn may_be_of_array(&self, entry: &StoreEntry) -> bool {
         let is_document = |(kind, name): &(Option<NodeKind>, String)| {
             *kind == Some(NodeKind::Array) && name == entry.name()
         };
@@ -143,23 +143,23 @@ impl Unread {
     }
 
     /// Returns the name for an entry of the store; `None` for one that is not shown.
-    fn shown(&mut self, entry: Entry) -> Result<Option<DirEntry>> {
+    fn shown(&mut self, entry: StoreEntry) -> Result<Option<DirEntry>> {
         if self.may_be_of_array(&entry) {
             self.read()?;
-            if matches!(self.state, State::Other(_)) {
+            if matches!(self.state, UnreadState::Other(_)) {
                 return Ok(None);
             }
         }
         let is_document = self.documents.iter().any(|(_, name)| name == entry.name());
-        if is_document && matches!(entry, Entry::Key(_)) {
+        if is_document && matches!(entry, StoreEntry::Key(_)) {
             let is_first = !std::mem::replace(&mut self.has_document, true);
             return Ok(is_first.then(|| self.document()));
         }
         let path = &self.path;
         Ok(match entry {
-            Entry::Prefix(name) if path.is_root() && name == CONTROL => None,
-            Entry::Prefix(name) => Some((name.clone(), Place::Node(path.child(&name)?))),
-            Entry::Key(name) => {
+            StoreEntry::Prefix(name) if path.is_root() && name == CONTROL => None,
+            StoreEntry::Prefix(name) => Some((name.clone(), Place::Node(path.child(&name)?))),
+            StoreEntry::Key(name) => {
                 let dialect = self.listings.core.hierarchy.dialect_of(path);
                 let is_shown = !dialect.is_reserved(path, &name);
                 is_shown.then(|| (name.clone(), Place::Ordinary(path.clone(), name)))
@@ -182,17 +182,17 @@ impl Unread {
 
     /// Reads the metadata file, if that was not done, to know whether this is an array.
     fn read(&mut self) -> Result<()> {
-        let State::Unread(returned) = &mut self.state else { return Ok(()) };
+        let UnreadState::Unread(returned) = &mut self.state else { return Ok(()) };
         let node = self.listings.core.hierarchy.existing(&self.path)?;
         if matches!(node.content(), Content::Group(_)) {
-            self.state = State::Group;
+            self.state = UnreadState::Group;
             return Ok(());
         }
         let returned = std::mem::take(returned);
         let names = self.listings.names_in_read(&self.path)?;
         let names =
             names.filter(move |it| it.as_ref().map_or(true, |(name, _)| !returned.contains(name)));
-        self.state = State::Other(Box::new(names));
+        self.state = UnreadState::Other(Box::new(names));
         Ok(())
     }
 }

@@ -13,21 +13,21 @@ use parking_lot::Mutex;
 
 use super::place::{Place, view_name};
 use crate::array::Array;
-use crate::bounded::{Bounded, Limits};
+use crate::bounded::{Bounded, MapLimits};
 use crate::budget::Purpose;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::Node;
 use crate::metadata::NodePath;
 use crate::printable::escaped;
 use crate::vfs::access::{Access, Pages};
 use crate::vfs::core::Core;
-use crate::vfs::kernel::view_pages::{Generations, KernelPages, Seen};
-use crate::vfs::options::Form;
+use crate::vfs::kernel::view_pages::{Generations, KernelPages, ReadVersions};
+use crate::vfs::options::Presentation;
 use crate::vfs::reader::open_view::OpenView;
 use crate::vfs::reader::stored_versions::LastVersions;
 use crate::vfs::reader::{ReadState, Reader};
 use crate::vfs::view_writers::ViewWriters;
-use crate::view::{FORMATS, Format, GetChunk, ROOT_NAME, Source, View};
+use crate::view::{FORMATS, Format, GetChunk, ROOT_NAME, View, ViewSource};
 use crate::waiting;
 
 /// The most views to cache.
@@ -49,7 +49,7 @@ pub(in crate::vfs) struct Views {
     /// The cached views. A leaf lock.
     kept: Mutex<Bounded<Name, Kept>>,
     /// The chunks read through each view that is open or has pages in the kernel. A leaf lock.
-    seen: Mutex<HashMap<Name, Weak<Seen>>>,
+    seen: Mutex<HashMap<Name, Weak<ReadVersions>>>,
     /// The state of the writers of each view. A leaf lock.
     writing: Mutex<HashMap<Name, Weak<ViewWriters>>>,
     /// The views with a logged warning about slow sequential reads. A leaf lock.
@@ -80,15 +80,15 @@ impl Views {
     /// Returns the views of the nodes in `core`. `reader` knows how much it assembles at once.
     pub fn new(core: Arc<Core>, reader: Arc<Reader>) -> Self {
         let len = MAX_KEPT_LEN.min(core.budget.limit(Purpose::ViewHeaders));
-        let kept = Limits { len, count: MAX_KEPT };
+        let kept = MapLimits { len, count: MAX_KEPT };
         Self {
             core,
             reader,
             kept: Mutex::new(Bounded::new(kept)),
             seen: Mutex::default(),
             writing: Mutex::default(),
-            warned: Mutex::new(Bounded::new(Limits::entries(MAX_NOTED))),
-            refused: Mutex::new(Bounded::new(Limits::entries(MAX_NOTED))),
+            warned: Mutex::new(Bounded::new(MapLimits::entries(MAX_NOTED))),
+            refused: Mutex::new(Bounded::new(MapLimits::entries(MAX_NOTED))),
         }
     }
 
@@ -110,7 +110,7 @@ impl Views {
 
     /// Returns the chunks read through a view by all of its handles, which share the kernel's
     /// pages.
-    fn seen(&self, path: &NodePath, format: &'static Format) -> Arc<Seen> {
+    fn seen(&self, path: &NodePath, format: &'static Format) -> Arc<ReadVersions> {
         shared(&self.seen, (path.clone(), format.extension))
     }
 
@@ -215,8 +215,8 @@ impl Views {
     /// Whether the tree has views of this format.
     pub fn shows(&self, format: &Format) -> bool {
         match self.core.options.form {
-            Form::View(only) => only == format,
-            Form::Zarr3 | Form::Zarr2 => true,
+            Presentation::View(only) => only == format,
+            Presentation::Zarr3 | Presentation::Zarr2 => true,
         }
     }
 
@@ -292,7 +292,7 @@ impl Views {
             let chunk = self.core.cache.get_fresh(&array, coords, since).at(&elements.path)?;
             Ok(chunk.map(|chunk| chunk.bytes.into()))
         };
-        let source = Source::new(&self.core.hierarchy, path, get)?;
+        let source = ViewSource::new(&self.core.hierarchy, path, get)?;
         let view = format.view(&source)?;
         // It keeps its arrays, with their attributes.
         let len = view.prefix_len().saturating_add(source.memory_len());

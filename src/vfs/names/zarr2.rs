@@ -7,8 +7,8 @@
 //!
 //! `Names::resolve` translates a name of Zarr 2 to the directory and name in the tree of Zarr 3,
 //! and listings translate names back. The two extra places are `Place::Attributes` and
-//! `Place::Copies`. `metadata::zarr2::to_v3` converts what a program writes to a metadata file of
-//! Zarr 3. The difference to the one that the mount shows is then an edit like any other.
+//! `Place::CopyTexts`. `metadata::zarr2::to_v3` converts what a program writes to a metadata file
+//! of Zarr 3. The difference to the one that the mount shows is then an edit like any other.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::chunk_names::Named;
+use super::chunk_names::ChunkName;
 use super::overlay::Overlay;
 use super::place::{CHUNKS, DOCUMENT, DirEntries, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use super::removed_chunks::RemovedChunks;
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
-use crate::hierarchy::{Bounds, Content, Node, Sources, Text, TextCache, Wanted, check_len};
+use crate::hierarchy::{Bounds, Content, Node, Sources, Text, TextCache, TextPurpose, check_len};
 use crate::json;
-use crate::metadata::shown::Copies;
+use crate::metadata::shown::CopyTexts;
 use crate::metadata::zarr2::{ArrayExtras, Documents};
 use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath, zarr2};
 use crate::vfs::authors::Processes;
 use crate::vfs::core::Core;
-use crate::vfs::options::Form;
+use crate::vfs::options::Presentation;
 
 /// The member of a metadata file with the compressor.
 const COMPRESSOR: &str = "compressor";
@@ -88,16 +88,16 @@ impl Zarr2 {
     }
 
     /// Returns where `name` in the directory of a node leads, unless it is a chunk.
-    pub fn translate(node: &Node, name: &str) -> Named {
+    pub fn translate(node: &Node, name: &str) -> ChunkName {
         let path = node.path();
-        let document = || Named::As(Place::Node(path.clone()), DOCUMENT.to_owned());
+        let document = || ChunkName::As(Place::Node(path.clone()), DOCUMENT.to_owned());
         match name {
             ZARRAY | ZGROUP if node.is_bare() => document(),
             ZARRAY | ZGROUP if zarr2::kind_of(name) == Some(node.kind()) => document(),
-            DOCUMENT | ZARRAY | ZGROUP => Named::Nothing,
-            ZATTRS => Named::Beside(Place::Attributes(path.clone())),
-            ZMETADATA => Named::Beside(Place::Copies(path.clone())),
-            _ => Named::Same,
+            DOCUMENT | ZARRAY | ZGROUP => ChunkName::Nothing,
+            ZATTRS => ChunkName::Beside(Place::Attributes(path.clone())),
+            ZMETADATA => ChunkName::Beside(Place::Copies(path.clone())),
+            _ => ChunkName::Same,
         }
     }
 
@@ -156,7 +156,7 @@ impl Zarr2 {
 
     /// Returns the elements that programs take a missing chunk for, if such chunks can be opened.
     fn missing(&self, path: &NodePath, array: &Array) -> Option<Vec<u8>> {
-        if self.core.form_of(path) == Form::Zarr3 {
+        if self.core.form_of(path) == Presentation::Zarr3 {
             return None;
         }
         let node = self.core.hierarchy.node(path).ok()??;
@@ -258,7 +258,7 @@ impl Zarr2 {
     }
 
     /// Returns the text shown at a metadata file, or an older one if only its length is wanted.
-    pub fn shown_at(&self, place: &Place, wanted: Wanted) -> Result<Arc<str>> {
+    pub fn shown_at(&self, place: &Place, wanted: TextPurpose) -> Result<Arc<str>> {
         let path = place.node().ok_or_else(Error::not_found)?;
         let node = self.core.hierarchy.existing(path)?;
         let early = || self.early_attributes.lock().get(path).cloned();
@@ -269,7 +269,7 @@ impl Zarr2 {
                 None => Ok(self.attributes_of(&node)?.into()),
             },
             Place::Copies(_) => self.copies_of(path, wanted),
-            _ if self.core.form_of(path) == Form::Zarr3 => {
+            _ if self.core.form_of(path) == Presentation::Zarr3 => {
                 self.core.hierarchy.shown().text_of(&node, wanted)
             }
             _ => match node.content() {
@@ -379,7 +379,7 @@ impl Zarr2 {
 
     /// Returns the consolidated metadata of a group, from a
     /// [`TextCache`](crate::hierarchy::TextCache).
-    fn copies_of(&self, path: &NodePath, wanted: Wanted) -> Result<Arc<str>> {
+    fn copies_of(&self, path: &NodePath, wanted: TextPurpose) -> Result<Arc<str>> {
         let node = self.core.hierarchy.existing(path)?;
         let version = node.stored().or(node.removed()).map(|stored| stored.stat.version.state());
         let of = Sources { generation: self.core.hierarchy.generation(), version };
@@ -400,7 +400,7 @@ impl Zarr2 {
         len.and_then(|len| u64::try_from(len).ok()).unwrap_or_default()
     }
 
-    fn collect_copies(&self, group: &Arc<Node>) -> Result<Copies> {
+    fn collect_copies(&self, group: &Arc<Node>) -> Result<CopyTexts> {
         let mut copies = zarr2::no_copies();
         let below = self.core.hierarchy.walk_below(group.path(), Bounds::COPIES);
         for node in std::iter::once(Ok(Arc::clone(group))).chain(below) {

@@ -25,14 +25,14 @@ const SPARE_FOR_REPORTS: usize = 64;
 pub(in crate::vfs) struct Handle {
     pub inode: Arc<Inode>,
     pub access: Access,
-    pub source: Source,
+    pub source: HandleSource,
     /// The program that reads a chunk of a server with it.
     pub reader: Arc<OnceLock<Processes>>,
 }
 
 /// Where a handle reads from.
 #[derive(Debug, Clone)]
-pub(in crate::vfs) enum Source {
+pub(in crate::vfs) enum HandleSource {
     /// The current bytes of its file, with the drop epoch if this open made the kernel drop its
     /// pages.
     File(Option<u64>),
@@ -66,7 +66,7 @@ impl Handle {
 
     pub fn view(&self) -> Option<&Arc<OpenView>> {
         match &self.source {
-            Source::View(view) => Some(view),
+            HandleSource::View(view) => Some(view),
             _ => None,
         }
     }
@@ -121,7 +121,7 @@ impl Handles {
     /// Has a handle read the current bytes of its file.
     pub fn read_file(&self, handle: u64) {
         if let Some(handle) = self.table.lock().get_mut(&handle) {
-            handle.source = Source::File(None);
+            handle.source = HandleSource::File(None);
         }
     }
 

@@ -1,6 +1,6 @@
 //! FUSE passthrough for writing: the kernel writes to a new file of the store without asking
 //! zarrfs. The file has no name until it becomes the value of the file in the mount, at a close or
-//! a rename (`Held::File`). This saves two of three copies of the bytes.
+//! a rename (`HeldBytes::InodeFile`). This saves two of three copies of the bytes.
 //!
 //! A program may write again after a close that has stored the file, through another descriptor or
 //! a mapping, and the kernel does not report it. So among chunk files, the kernel writes only
@@ -23,22 +23,22 @@ use super::passthrough::Passthrough;
 use crate::backing::Backing;
 use crate::store::Prefix;
 use crate::vfs::access::Access;
-use crate::vfs::names::file::{Content, File};
-use crate::vfs::names::held::Held;
+use crate::vfs::names::file::{BytesAt, InodeFile};
+use crate::vfs::names::held::HeldBytes;
 use crate::vfs::names::place::Place;
 use crate::vfs::options::Writeback;
 
 impl Passthrough {
     /// Creates a new file of the store for a file that was truncated, and has the kernel write to
     /// it. `None` if zarrfs must receive the bytes.
-    pub fn backing_for_writer(&self, file: &mut File, place: &Place) -> Option<Arc<Backing>> {
+    pub fn backing_for_writer(&self, file: &mut InodeFile, place: &Place) -> Option<Arc<Backing>> {
         let is_possible = self.backing_files.is_possible()
             && self.backing_files.is_possible_of_store.load(Ordering::Relaxed);
         let are_alike = file.openers.saturating_sub(file.opening) == file.passthrough.openers;
         if !is_possible || !are_alike || self.core.options.writeback == Writeback::All {
             return None;
         }
-        let Content::Unstored(unstored) = &mut file.content else { return None };
+        let BytesAt::Unstored(unstored) = &mut file.content else { return None };
         if !unstored.bytes.is_empty() {
             return None;
         }
@@ -47,7 +47,7 @@ impl Passthrough {
         let new = self.core.hierarchy.store().write().and_then(|store| store.new_file(&prefix));
         let new = new.inspect_err(|error| log::debug!("no new file: {error}")).ok()??;
         let backing = Arc::new(Backing::of_new_file(new, taken));
-        unstored.bytes = Held::File(Arc::clone(&backing));
+        unstored.bytes = HeldBytes::File(Arc::clone(&backing));
         Some(self.share_new_file(file, Access::Truncate, backing))
     }
 
@@ -67,7 +67,7 @@ impl Passthrough {
     }
 
     /// Returns the new file of the store that the kernel reads and writes for handles of a file.
-    pub fn kernel_file(file: &File) -> Option<Arc<Backing>> {
+    pub fn kernel_file(file: &InodeFile) -> Option<Arc<Backing>> {
         let (_, backing) = file.passthrough.backing.as_ref()?;
         let is_used = file.passthrough.openers > 0 && backing.new_file().is_some();
         is_used.then(|| Arc::clone(backing))
@@ -76,7 +76,7 @@ impl Passthrough {
     /// Adds a handle of a file that the kernel writes to a new file of the store.
     pub fn share_new_file(
         &self,
-        file: &mut File,
+        file: &mut InodeFile,
         access: Access,
         backing: Arc<Backing>,
     ) -> Arc<Backing> {

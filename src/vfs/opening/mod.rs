@@ -13,16 +13,16 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::array::Array;
-use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Content as NodeContent, Wanted};
+use crate::error::{Error, Kind, Result, WithSubject};
+use crate::hierarchy::{Content as NodeContent, TextPurpose};
 use crate::metadata::NodePath;
 use crate::store::{FileUse, Key, Version};
-use crate::vfs::access::{Access, Opened, Pages, Prepared};
+use crate::vfs::access::{Access, OpenedFile, Pages, PreparedFile};
 use crate::vfs::contents::Contents;
 use crate::vfs::core::{Core, Outdated};
 use crate::vfs::kernel::backing_files::BackingFiles;
 use crate::vfs::names::Names;
-use crate::vfs::names::file::{Content, File, OpenedAs};
+use crate::vfs::names::file::{BytesAt, InodeFile, OpenedAs};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::listing::Listings;
 use crate::vfs::names::place::{Place, check_writable};
@@ -30,7 +30,7 @@ use crate::vfs::names::views::as_gone;
 use crate::vfs::reader::Reader;
 use crate::vfs::reader::open_view::OpenView;
 use crate::view::Format;
-use handles::{Handle, Handles, Source};
+use handles::{Handle, HandleSource, Handles};
 use passthrough::Passthrough;
 use reports::Reports;
 
@@ -84,7 +84,7 @@ impl Opener {
         Self { core, names, reader, contents, handles, passthrough, reports }
     }
 
-    pub fn open_inode(&self, known: &Arc<Inode>, access: Access) -> Result<Opened> {
+    pub fn open_inode(&self, known: &Arc<Inode>, access: Access) -> Result<OpenedFile> {
         self.handles.check_count(known)?;
         if access != Access::Read {
             self.core.hierarchy.store().write()?;
@@ -119,7 +119,7 @@ impl Opener {
         let prepared = match (&made, &place, view.as_ref().zip(view_pages)) {
             (_, _, Some((view, pages))) => {
                 let passed = self.passthrough.backing_for_view(&inode, view, access);
-                passed.map(|backing| Prepared { pages, backing, drops: None })
+                passed.map(|backing| PreparedFile { pages, backing, drops: None })
             }
             (Some(_), _, None) => {
                 inode.file().lock().settle();
@@ -127,10 +127,10 @@ impl Opener {
             }
             (None, Some(place), None) => self.prepare(&inode, place, access).at(place.shown()),
             // The file just lost its name.
-            (None, None, None) => self.prepare_unnamed(&inode, access).map(Prepared::from),
+            (None, None, None) => self.prepare_unnamed(&inode, access).map(PreparedFile::from),
         };
         let made = made.or_else(|| self.shown_to_reader(&inode, place.as_ref()?, access));
-        let Prepared { pages, backing, drops } = match prepared {
+        let PreparedFile { pages, backing, drops } = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 self.abort_open(&inode, access);
@@ -138,17 +138,17 @@ impl Opener {
             }
         };
         let source = match (&backing, made, view) {
-            (Some(backing), ..) => Source::Backing(Arc::clone(backing)),
-            (None, Some(made), _) => Source::Made(made),
-            (None, None, Some(view)) => Source::View(view),
-            (None, None, None) => Source::File(drops.filter(|_| Arc::ptr_eq(&inode, known))),
+            (Some(backing), ..) => HandleSource::Backing(Arc::clone(backing)),
+            (None, Some(made), _) => HandleSource::Made(made),
+            (None, None, Some(view)) => HandleSource::View(view),
+            (None, None, None) => HandleSource::File(drops.filter(|_| Arc::ptr_eq(&inode, known))),
         };
         // For another inode than the kernel asked for, and for a generated file, the kernel's
         // length and pages may be wrong.
-        let is_known = !matches!(source, Source::Made(_)) && Arc::ptr_eq(&inode, known);
+        let is_known = !matches!(source, HandleSource::Made(_)) && Arc::ptr_eq(&inode, known);
         let pages = if is_known { pages } else { Pages::None };
         let handle = self.handles.insert(Handle { inode, access, source, reader: Arc::default() });
-        Ok(Opened { handle, pages, backing: backing.filter(|_| is_known) })
+        Ok(OpenedFile { handle, pages, backing: backing.filter(|_| is_known) })
     }
 
     /// Forgets what is known of a file that a program opens to change a part of it: it must not put
@@ -158,7 +158,7 @@ impl Opener {
         let is_changed = access == Access::Write && self.core.is_remote();
         let is_stored =
             access != Access::Truncate && matches!(place, Some(Place::StoredDocument(..)));
-        let is_here = || !matches!(inode.file().lock().content, Content::Stored);
+        let is_here = || !matches!(inode.file().lock().content, BytesAt::Stored);
         let Some(place) = place.filter(|_| (is_changed || is_stored) && !is_here()) else {
             return Ok(());
         };
@@ -194,10 +194,10 @@ impl Opener {
     /// Prepares a file that has lost its name and whose bytes are kept for its openers.
     pub fn prepare_unnamed(&self, inode: &Inode, access: Access) -> Result<Pages> {
         let file = inode.file().lock();
-        if file.passthrough.openers > 0 || matches!(file.content, Content::Stored) {
+        if file.passthrough.openers > 0 || matches!(file.content, BytesAt::Stored) {
             return Err(Error::not_found()); // What it has is another file's now.
         }
-        let is_file = matches!(file.content, Content::Open(_));
+        let is_file = matches!(file.content, BytesAt::Open(_));
         drop(file);
         if is_file && access == Access::Write {
             let mut file = inode.file().lock();
@@ -213,12 +213,12 @@ impl Opener {
 
     /// Undoes the counting of an open that failed.
     fn abort_open(&self, inode: &Arc<Inode>, access: Access) {
-        self.contents.files.release_content(inode, access, File::settle);
+        self.contents.files.release_content(inode, access, InodeFile::settle);
     }
 
     /// Opens an inode with passthrough that has lost its name: it can only be opened with the same
     /// backing file. `None` if it is no such inode.
-    fn open_unnamed(&self, known: &Arc<Inode>, access: Access) -> Result<Option<Opened>> {
+    fn open_unnamed(&self, known: &Arc<Inode>, access: Access) -> Result<Option<OpenedFile>> {
         let Some(file) = known.known_file() else { return Ok(None) };
         let mut file = file.lock();
         if file.passthrough.openers == 0 || known.place().is_some() {
@@ -231,17 +231,17 @@ impl Opener {
             self.passthrough.backing_for_unnamed(&mut file).ok_or_else(Error::not_found)?;
         file.openers += 1;
         drop(file);
-        let source = Source::Backing(Arc::clone(&backing));
+        let source = HandleSource::Backing(Arc::clone(&backing));
         let handle = self.handles.insert(Handle {
             inode: Arc::clone(known),
             access,
             source,
             reader: Arc::default(),
         });
-        Ok(Some(Opened { handle, pages: Pages::Drop, backing: Some(backing) }))
+        Ok(Some(OpenedFile { handle, pages: Pages::Drop, backing: Some(backing) }))
     }
 
-    fn prepare(&self, inode: &Arc<Inode>, place: &Place, access: Access) -> Result<Prepared> {
+    fn prepare(&self, inode: &Arc<Inode>, place: &Place, access: Access) -> Result<PreparedFile> {
         if access != Access::Read {
             check_writable(Some(place))?;
             self.core.options.check_names_change()?;
@@ -265,10 +265,10 @@ impl Opener {
         }
         let file = inode.file().lock();
         match (&file.content, place) {
-            (Content::Stored, Place::Document(_) | Place::Attributes(_) | Place::Copies(_)) => {
+            (BytesAt::Stored, Place::Document(_) | Place::Attributes(_) | Place::Copies(_)) => {
                 file.shown.clone().map(|text| Bytes::from_owner(SharedText(text)))
             }
-            (Content::Unstored(unstored), _) if unstored.is_unfit() => {
+            (BytesAt::Unstored(unstored), _) if unstored.is_unfit() => {
                 self.contents.stored.bytes_at(place).ok().map(Bytes::from)
             }
             _ => None,
@@ -281,7 +281,7 @@ impl Opener {
         loop {
             let inode = self.names.current(known);
             let mut file = inode.file().lock();
-            let is_kept = matches!(file.content, Content::Detached(_) | Content::Open(_));
+            let is_kept = matches!(file.content, BytesAt::Detached(_) | BytesAt::Open(_));
             if inode.place().is_some() || is_kept {
                 file.openers += 1;
                 file.opening += 1;
@@ -299,7 +299,7 @@ impl Opener {
         // Remove the handle only after its bytes are where `sync` finds them without it.
         let Ok(Handle { inode, access, source, .. }) = self.handles.get(handle) else { return };
         self.contents.files.release_content(&inode, access, |file| {
-            if let Source::Backing(_) = source {
+            if let HandleSource::Backing(_) = source {
                 file.passthrough.end(access);
             }
         });
@@ -311,7 +311,7 @@ impl Opener {
     /// new file.
     pub fn refuse_passthrough(&self, handle: u64) -> Result<()> {
         let Handle { inode, access, source, .. } = self.handles.get(handle)?;
-        let Source::Backing(backing) = source else { return Ok(()) };
+        let HandleSource::Backing(backing) = source else { return Ok(()) };
         if backing.new_file().is_none() {
             return Ok(());
         }
@@ -351,13 +351,13 @@ impl Opener {
         inode: &Arc<Inode>,
         place: &Place,
         access: Access,
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedFile> {
         let array = self.array_of_open(inode, place, access)?;
         let mut file = inode.file().lock();
         if inode.place().is_none() {
             // The file has lost its name meanwhile.
             drop(file);
-            return self.prepare_unnamed(inode, access).map(Prepared::from);
+            return self.prepare_unnamed(inode, access).map(PreparedFile::from);
         }
         if let Some(backing) = file.content.backing().map(Arc::clone) {
             if access == Access::Truncate {
@@ -374,7 +374,7 @@ impl Opener {
             drop(file);
             return self.open_truncated(inode, place);
         }
-        if let Content::Unstored(unstored) = &file.content
+        if let BytesAt::Unstored(unstored) = &file.content
             && unstored.changed
         {
             if file.passthrough.openers > 0 {
@@ -403,7 +403,7 @@ impl Opener {
         file.passthrough.has_pages |= access == Access::Read;
         file.settle();
         let pages = if drops.is_some() { Pages::Drop } else { Pages::Keep };
-        Ok(Prepared { pages, backing: None, drops })
+        Ok(PreparedFile { pages, backing: None, drops })
     }
 
     /// Opens the file of the store that an ordinary file is; `None` if its bytes are not stored.
@@ -412,10 +412,10 @@ impl Opener {
         inode: &Arc<Inode>,
         place: &Place,
         access: Access,
-    ) -> Result<Option<Prepared>> {
+    ) -> Result<Option<PreparedFile>> {
         let purpose = if access == Access::Read { FileUse::Read } else { FileUse::Write };
         let mut file = inode.file().lock();
-        if matches!(file.content, Content::Stored | Content::Open(_))
+        if matches!(file.content, BytesAt::Stored | BytesAt::Open(_))
             && let Some(backing) = Passthrough::kernel_file(&file)
             && let Some(new) = backing.new_file()
         {
@@ -453,11 +453,11 @@ impl Opener {
         let drops = file.open_pages(version);
         file.settle();
         let pages = if drops.is_some() { Pages::Drop } else { Pages::Keep };
-        Ok(Some(Prepared { pages, backing: None, drops }))
+        Ok(Some(PreparedFile { pages, backing: None, drops }))
     }
 
     /// Truncates a file for an open, and decides who receives what is written.
-    fn open_truncated(&self, inode: &Inode, place: &Place) -> Result<Prepared> {
+    fn open_truncated(&self, inode: &Inode, place: &Place) -> Result<PreparedFile> {
         self.contents.files.truncate_content(inode, 0)?;
         let mut file = inode.file().lock();
         if let Some(backing) = file.content.backing().map(Arc::clone) {
@@ -480,7 +480,7 @@ impl Opener {
         &self,
         place: &Place,
         array: Option<&Arc<Array>>,
-        file: &mut File,
+        file: &mut InodeFile,
     ) -> Result<Option<Version>> {
         match place {
             Place::Chunk(path, coords) => {
@@ -510,7 +510,7 @@ impl Opener {
                     node.document().ok_or_else(|| error.clone())?;
                     self.core.note("open", error);
                 }
-                file.shown = Some(self.names.zarr2.shown_at(place, Wanted::Text)?);
+                file.shown = Some(self.names.zarr2.shown_at(place, TextPurpose::Text)?);
                 // The contents also depend on other nodes and on the options of the mount.
                 Ok(None)
             }

@@ -46,11 +46,11 @@ use crate::metadata::NodePath;
 use crate::store::Version;
 use crate::vfs::access::Access;
 use crate::vfs::core::Core;
-use crate::vfs::kernel::backing_files::{BackingFiles, Id, Origin, Seen};
-use crate::vfs::kernel::view_pages::{KernelPages, Seen as SeenChunks};
+use crate::vfs::kernel::backing_files::{BackingFiles, ChunkState, Id, Origin};
+use crate::vfs::kernel::view_pages::{KernelPages, ReadVersions as SeenChunks};
 use crate::vfs::names::Names;
 use crate::vfs::names::attr::Attr;
-use crate::vfs::names::file::{Content, File};
+use crate::vfs::names::file::{BytesAt, InodeFile};
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 use crate::vfs::reader::Reader;
@@ -85,7 +85,7 @@ impl Passthrough {
     /// should use the page cache.
     pub fn backing_for_chunk(
         &self,
-        file: &mut File,
+        file: &mut InodeFile,
         path: &NodePath,
         (array, coords): (&Arc<Array>, &Coords),
         version: Version,
@@ -132,8 +132,8 @@ impl Passthrough {
 
     fn settle_with_passthrough(
         &self,
-        file: &mut File,
-        seen: Seen,
+        file: &mut InodeFile,
+        seen: ChunkState,
         backing: Arc<Backing>,
     ) -> Arc<Backing> {
         file.settle();
@@ -161,7 +161,7 @@ impl Passthrough {
 
     /// Returns the backing file for another handle of a file that has lost its name. `None` shortly
     /// after that, while the kernel may still use the number for the name.
-    pub fn backing_for_unnamed(&self, file: &mut File) -> Option<Arc<Backing>> {
+    pub fn backing_for_unnamed(&self, file: &mut InodeFile) -> Option<Arc<Backing>> {
         let window = NAME_GRACE.min(self.backing_files.options.calm);
         if file.passthrough.lost_name_at.is_some_and(|lost_at| lost_at.elapsed() < window) {
             return None;
@@ -251,9 +251,9 @@ impl Passthrough {
 
     pub(super) fn count_passthrough(
         &self,
-        file: &mut File,
+        file: &mut InodeFile,
         access: Access,
-        seen: Option<Seen>,
+        seen: Option<ChunkState>,
         backing: Arc<Backing>,
     ) -> Arc<Backing> {
         let state = &mut file.passthrough;
@@ -273,8 +273,8 @@ impl Passthrough {
 
     /// Gives the name of a locked file with passthrough to a new inode without it. Returns the
     /// error that makes the kernel look up the name again.
-    pub fn detach_from_name(&self, inode: &Arc<Inode>, file: &mut File) -> Error {
-        if matches!(file.content, Content::Unstored(_)) {
+    pub fn detach_from_name(&self, inode: &Arc<Inode>, file: &mut InodeFile) -> Error {
+        if matches!(file.content, BytesAt::Unstored(_)) {
             let detail = "other readers still have the previous contents open";
             return Error::new(Kind::Busy, detail);
         }
@@ -314,7 +314,7 @@ impl Passthrough {
         let seen = {
             let file = inode.file().lock();
             let backing = file.passthrough.backing.as_ref();
-            backing.filter(|_| matches!(file.content, Content::Stored)).and_then(|(seen, _)| *seen)
+            backing.filter(|_| matches!(file.content, BytesAt::Stored)).and_then(|(seen, _)| *seen)
         };
         let Some((version, generation)) = seen else { return Ok(false) };
         let array = self.core.shown_array_at(path, coords.indices())?;

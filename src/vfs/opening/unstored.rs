@@ -10,8 +10,8 @@ use crate::buffer::Buffer;
 use crate::cache::Due;
 use crate::error::{Error, Kind, Result};
 use crate::printable::escaped_json;
-use crate::vfs::names::file::Content;
-use crate::vfs::names::held::Held;
+use crate::vfs::names::file::BytesAt;
+use crate::vfs::names::held::HeldBytes;
 use crate::vfs::names::place::Place;
 
 /// A file or directory with an unstored change.
@@ -20,16 +20,16 @@ pub struct Unstored {
     /// Its path in the mount.
     pub path: String,
     /// The change.
-    pub change: Change,
+    pub change: UnstoredChange,
     /// The error of the last attempt to store it.
     pub failure: Option<Error>,
 }
 
 /// An unstored change.
 #[derive(Debug)]
-pub enum Change {
+pub enum UnstoredChange {
     /// A file has these bytes; those of a chunk are decoded.
-    Bytes(Held),
+    Bytes(HeldBytes),
     /// A file was removed here but is still in the store.
     Removed,
     /// A new directory, which becomes a group.
@@ -45,9 +45,9 @@ impl Unstored {
             line["reason"] = error.detail().into();
         }
         match self.change {
-            Change::Bytes(_) => {}
-            Change::Removed => line["removed"] = true.into(),
-            Change::Directory => line["directory"] = true.into(),
+            UnstoredChange::Bytes(_) => {}
+            UnstoredChange::Removed => line["removed"] = true.into(),
+            UnstoredChange::Directory => line["directory"] = true.into(),
         }
         line
     }
@@ -62,11 +62,11 @@ impl Reports {
             if let Some(text) = attributes {
                 let path = Place::Attributes(path.clone()).shown();
                 let bytes = Buffer::from(text.into_bytes());
-                let (change, failure) = (Change::Bytes(bytes.into()), failure.clone());
+                let (change, failure) = (UnstoredChange::Bytes(bytes.into()), failure.clone());
                 all.insert(path.clone(), Unstored { path, change, failure });
             }
             let path = Place::Node(path).shown();
-            all.insert(path.clone(), Unstored { path, change: Change::Directory, failure });
+            all.insert(path.clone(), Unstored { path, change: UnstoredChange::Directory, failure });
         }
         for key in self.core.cache.due(Due::All) {
             let failure = self.core.cache.failure(&key);
@@ -82,16 +82,17 @@ impl Reports {
             for (coords, bytes) in chunks {
                 let failure = unread.remove(&coords).or_else(|| failure.clone());
                 let path = Place::Chunk(path.clone(), coords).shown();
-                let change = bytes.map_or(Change::Removed, |bytes| Change::Bytes(bytes.into()));
+                let change = bytes
+                    .map_or(UnstoredChange::Removed, |bytes| UnstoredChange::Bytes(bytes.into()));
                 all.insert(path.clone(), Unstored { path, change, failure });
             }
         }
         for inode in self.names.overlay.files().into_iter().chain(self.handles.written_files()) {
             let Some(place) = inode.place() else { continue };
-            if let Content::Unstored(unstored) = &inode.file().lock().content
+            if let BytesAt::Unstored(unstored) = &inode.file().lock().content
                 && unstored.changed
             {
-                let (path, change) = (place.shown(), Change::Bytes(unstored.bytes.clone()));
+                let (path, change) = (place.shown(), UnstoredChange::Bytes(unstored.bytes.clone()));
                 let failure = unstored.refused.clone();
                 all.insert(path.clone(), Unstored { path, change, failure });
             }
@@ -115,10 +116,10 @@ impl Reports {
         let mut made = Vec::new();
         for file in self.unstored() {
             let bytes = match &file.change {
-                Change::Bytes(bytes) => {
+                UnstoredChange::Bytes(bytes) => {
                     bytes.to_buffer(self.core.budget.limit(Purpose::Unstored))?
                 }
-                Change::Removed | Change::Directory => Vec::new().into(),
+                UnstoredChange::Removed | UnstoredChange::Directory => Vec::new().into(),
             };
             let mut line = file.line();
             line["len"] = bytes.len().into();

@@ -12,16 +12,16 @@ use super::expect;
 use super::jobs::{self, Done, Job, Jobs};
 use super::open_view::OpenView;
 use super::pattern::Ticket;
-use super::plan::{Chunk, Fetch, Ranges};
-use super::request::{Part, Request};
+use super::plan::{Fetch, PlannedChunk, Ranges};
+use super::request::{ChunkRange, Request};
 use crate::array::{ChunkRef, Coords};
 use crate::buffer::Buffer;
 use crate::cache::Residency;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::pool::Urgency;
 use crate::store::{Expected, Stat, Version};
-use crate::vfs::kernel::view_pages::{Seen, Versions};
-use crate::view::{Elements, Excerpt, GetChunk};
+use crate::vfs::kernel::view_pages::{ChunkVersions, ReadVersions};
+use crate::view::{ElementRange, Excerpt, GetChunk};
 use crate::waiting;
 
 /// Up to `1/SMALL_PART` of a chunk is a small part of it.
@@ -69,14 +69,14 @@ impl Assembler {
     pub fn assemble(
         &self,
         open: &OpenView,
-        seen: &Seen,
+        seen: &ReadVersions,
         request: &Request<'_>,
         how: &Execution<'_>,
     ) -> Result<Vec<u8>> {
         let since = self.decoder.core.fresh_since(Some(open.opened));
         let _expected = self.expect(request, how);
         let jobs = self.decode_together(request, how, since);
-        let (next, read) = (Cell::new(0_usize), RefCell::new(Versions::default()));
+        let (next, read) = (Cell::new(0_usize), RefCell::new(ChunkVersions::default()));
         // Of a long part, few chunks are in memory at a time. The first one is for this thread.
         let beside = absent(request, how).filter(|_| how.is_long_part).skip(1);
         let beside = RefCell::new(beside);
@@ -96,7 +96,7 @@ impl Assembler {
             let part = request.parts.get(at);
             debug_assert!(part.is_none_or(|part| part.chunk.coords == *coords));
             let note = |version| read.borrow_mut().note(&elements.path, coords, version);
-            if let Some(Part { residency: Residency::Ready(chunk), .. }) = part {
+            if let Some(ChunkRange { residency: Residency::Ready(chunk), .. }) = part {
                 note(Some(chunk.stat.version));
                 return Ok(Some(chunk.bytes.clone().into()));
             }
@@ -150,7 +150,7 @@ impl Assembler {
     fn get_apart(
         &self,
         open: &OpenView,
-        elements: &Elements,
+        elements: &ElementRange,
         coords: &Coords,
         since: Option<Instant>,
     ) -> Result<Option<Excerpt>> {
@@ -233,7 +233,7 @@ impl Assembler {
 
     /// Records the chunks that were decoded as a whole for a small part.
     pub fn note_jumps(&self, request: &Request<'_>) {
-        for Part { chunk, range, residency, .. } in &request.parts {
+        for ChunkRange { chunk, range, residency, .. } in &request.parts {
             let len = chunk.len().unwrap_or_default();
             let is_small =
                 u64::try_from(range.len()).is_ok_and(|wanted| wanted <= len / SMALL_PART);

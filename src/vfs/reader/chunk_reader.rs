@@ -12,12 +12,12 @@ use super::Reader;
 use super::decode::{DecodeTo, Decoder};
 use super::expect::Expectations;
 use super::jobs::read_range;
-use super::pattern::Run;
+use super::pattern::ReadSequence;
 use super::plan::hash_of;
 use crate::array::{ChunkLen, ChunkRef, Coords};
-use crate::error::{At, Result};
+use crate::error::{Result, WithSubject};
 use crate::pool::Urgency;
-use crate::view::{Elements, Excerpt};
+use crate::view::{ElementRange, Excerpt};
 
 /// A chunk is read in parts until these have `1/PARTIAL` of its bytes. Then it is decoded.
 const PARTIAL: u64 = 4;
@@ -39,14 +39,14 @@ pub struct ChunkReader {
     /// `Hierarchy::moves` at that time.
     moves: u64,
     /// A leaf lock.
-    state: Mutex<State>,
+    state: Mutex<ChunkHistory>,
     expectations: Arc<Expectations>,
     /// Ends with the reader, so that nothing is decoded for it afterwards.
-    run: Run,
+    run: ReadSequence,
 }
 
 #[derive(Default)]
-struct State {
+struct ChunkHistory {
     /// The bytes that were read of a chunk in parts, by its hash.
     parts: HashMap<u64, u64>,
     /// The hashes of the chunks that were decoded in advance.
@@ -68,7 +68,7 @@ impl Reader {
             made: Instant::now(),
             state: Mutex::default(),
             expectations: Arc::default(),
-            run: Run::new(0, 0),
+            run: ReadSequence::new(0, 0),
         }
     }
 }
@@ -77,7 +77,7 @@ impl ChunkReader {
     /// Returns the range of a decoded chunk, or more of it; `None` if the chunk is not stored.
     pub fn get(
         &self,
-        elements: &Elements,
+        elements: &ElementRange,
         coords: &Coords,
         range: &Range<usize>,
     ) -> Result<Option<Excerpt>> {
@@ -120,7 +120,7 @@ impl ChunkReader {
 
     /// Has chunks decoded in advance that will be read soon, in this order, as far as there is room
     /// for them.
-    pub fn expect(&self, chunks: impl IntoIterator<Item = (Elements, Coords)>) {
+    pub fn expect(&self, chunks: impl IntoIterator<Item = (ElementRange, Coords)>) {
         let core = &self.decoder.core;
         let Some(pool) = core.pool.get() else { return };
         // An error is reported when the chunk is read.

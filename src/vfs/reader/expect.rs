@@ -23,11 +23,11 @@ const MOST_REMEMBERED: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct Expectations {
     /// A leaf lock.
-    state: Mutex<State>,
+    state: Mutex<Announced>,
 }
 
 #[derive(Default)]
-struct State {
+struct Announced {
     /// The hashes of the chunks that were announced.
     expected: HashSet<u64>,
     kept: VecDeque<Expected>,

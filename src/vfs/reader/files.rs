@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::decode::{DecodeTo, Decoder};
 use super::expect::Expectations;
-use super::pattern::{Run, Ticket};
+use super::pattern::{ReadSequence, Ticket};
 use crate::array::{Array, ChunkRef, Coords};
 use crate::metadata::NodePath;
 use crate::pool::Urgency;
@@ -33,9 +33,9 @@ pub(super) struct Followed(Mutex<HashMap<NodePath, Files>>);
 #[derive(Debug)]
 struct Files {
     last: Coords,
-    order: Order,
+    order: OpenOrder,
     /// In files that were opened.
-    run: Run,
+    run: ReadSequence,
     asked: VecDeque<Coords>,
     passed: VecDeque<Coords>,
     expectations: Arc<Expectations>,
@@ -58,8 +58,8 @@ impl Files {
     fn new(last: &Coords) -> Self {
         Self {
             last: last.clone(),
-            order: Order::Numbers,
-            run: Run::default(),
+            order: OpenOrder::Numbers,
+            run: ReadSequence::default(),
             asked: VecDeque::new(),
             passed: VecDeque::new(),
             expectations: Arc::default(),
@@ -74,8 +74,8 @@ impl Files {
             return None;
         }
         let orders = match self.order {
-            Order::Numbers => [Order::Numbers, Order::Texts],
-            Order::Texts => [Order::Texts, Order::Numbers],
+            OpenOrder::Numbers => [OpenOrder::Numbers, OpenOrder::Texts],
+            OpenOrder::Texts => [OpenOrder::Texts, OpenOrder::Numbers],
         };
         let Some(order) = orders.into_iter().find(|it| it.is_soon(coords, &self.last, counts))
         else {
@@ -118,14 +118,14 @@ impl Files {
 
 /// The order in which chunk files are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum OpenOrder {
     /// The order of a listing.
     Numbers,
     /// The order in which a shell expands a pattern.
     Texts,
 }
 
-impl Order {
+impl OpenOrder {
     /// The next of `count` numbers.
     fn next(self, number: u64, count: u64) -> Option<u64> {
         let below = |number: Option<u64>| number.filter(|number| *number < count);
@@ -252,8 +252,8 @@ mod tests {
     fn names_follow_one_another_as_numbers_and_as_texts() {
         for count in [1, 9, 10, 11, 25, 100, 123, 1050] {
             let mut numbers: Vec<u64> = (0..count).collect();
-            for order in [Order::Numbers, Order::Texts] {
-                if order == Order::Texts {
+            for order in [OpenOrder::Numbers, OpenOrder::Texts] {
+                if order == OpenOrder::Texts {
                     numbers.sort_by_key(ToString::to_string);
                 }
                 for pair in numbers.windows(2) {
@@ -267,12 +267,12 @@ mod tests {
     #[test]
     fn chunks_follow_one_another_along_the_last_dimension_first() {
         let at = |a, b| Coords::new([a, b]);
-        assert_eq!(Order::Numbers.after(&at(0, 1), &[2, 3]), Some(at(0, 2)));
-        assert_eq!(Order::Numbers.after(&at(0, 2), &[2, 3]), Some(at(1, 0)));
-        assert_eq!(Order::Numbers.after(&at(1, 2), &[2, 3]), None);
-        assert!(Order::Numbers.is_soon(&at(1, 1), &at(0, 1), &[2, 3]));
-        assert!(!Order::Numbers.is_soon(&at(0, 0), &at(0, 1), &[2, 3]));
-        assert_eq!(Order::Numbers.after(&Coords::new([]), &[]), None);
+        assert_eq!(OpenOrder::Numbers.after(&at(0, 1), &[2, 3]), Some(at(0, 2)));
+        assert_eq!(OpenOrder::Numbers.after(&at(0, 2), &[2, 3]), Some(at(1, 0)));
+        assert_eq!(OpenOrder::Numbers.after(&at(1, 2), &[2, 3]), None);
+        assert!(OpenOrder::Numbers.is_soon(&at(1, 1), &at(0, 1), &[2, 3]));
+        assert!(!OpenOrder::Numbers.is_soon(&at(0, 0), &at(0, 1), &[2, 3]));
+        assert_eq!(OpenOrder::Numbers.after(&Coords::new([]), &[]), None);
     }
 
     /// The chunks that are decoded in advance when these files are opened in turn, of a row of 100.

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::array::ChunkRef;
 use crate::buffer::Buffer;
-use crate::cache::{Chunk, ChunkCache};
+use crate::cache::{ChunkCache, DecodedChunk};
 use crate::error::Result;
 use crate::store::Stat;
 use crate::waiting;
@@ -30,24 +30,24 @@ pub(super) enum Done {
     /// A range of the chunk, the stat of the chunk, and how many bytes were decoded.
     Range((Buffer, Stat, usize)),
     /// The whole chunk, also where a range was wanted that is no gain.
-    Whole(Result<Option<Chunk>>),
+    Whole(Result<Option<DecodedChunk>>),
 }
 
 /// The jobs of a read.
 pub(super) struct Jobs {
     /// A leaf lock.
-    state: Mutex<State>,
+    state: Mutex<JobState>,
     /// Notified when a job is done.
     changed: Condvar,
 }
 
-struct State {
+struct JobState {
     rest: VecDeque<Job>,
     /// The results by the number of the chunk.
-    done: HashMap<usize, Progress>,
+    done: HashMap<usize, JobProgress>,
 }
 
-enum Progress {
+enum JobProgress {
     Begun,
     Done(Done),
 }
@@ -63,7 +63,7 @@ impl Drop for Begun<'_> {
     fn drop(&mut self) {
         let mut state = self.jobs.state.lock();
         match self.result.take() {
-            Some(result) => state.done.insert(self.at, Progress::Done(result)),
+            Some(result) => state.done.insert(self.at, JobProgress::Done(result)),
             None => state.done.remove(&self.at),
         };
         drop(state);
@@ -74,7 +74,7 @@ impl Drop for Begun<'_> {
 impl Jobs {
     /// Returns these jobs.
     pub fn new(jobs: VecDeque<Job>) -> Self {
-        let state = State { rest: jobs, done: HashMap::new() };
+        let state = JobState { rest: jobs, done: HashMap::new() };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -86,7 +86,7 @@ impl Jobs {
                 state.rest.clear();
             }
             let Some(Job { at, chunk, range }) = state.rest.pop_front() else { return };
-            state.done.insert(at, Progress::Begun);
+            state.done.insert(at, JobProgress::Begun);
             drop(state);
             let mut begun = Begun { jobs: self, at, result: None };
             let read = range.and_then(|range| read_range(&chunk, &range));
@@ -100,14 +100,14 @@ impl Jobs {
     /// Waits for the result of a job, and takes it; `None` if there is no such job.
     pub fn take(&self, at: usize) -> Option<Done> {
         let mut state = self.state.lock();
-        while matches!(state.done.get(&at)?, Progress::Begun) {
+        while matches!(state.done.get(&at)?, JobProgress::Begun) {
             if let Err(killed) = waiting::wait(&self.changed, &mut state) {
                 return Some(Done::Whole(Err(killed)));
             }
         }
         match state.done.remove(&at) {
-            Some(Progress::Done(done)) => Some(done),
-            Some(Progress::Begun) | None => None,
+            Some(JobProgress::Done(done)) => Some(done),
+            Some(JobProgress::Begun) | None => None,
         }
     }
 }

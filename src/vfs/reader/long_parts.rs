@@ -8,9 +8,9 @@ use bytes::Bytes;
 
 use super::assemble::{Assembler, Execution};
 use super::open_view::OpenView;
-use super::plan::{self, Limits, LongPart};
-use super::request::{self, Part};
-use super::span::{AGE, Assembled, Span, Stamp, len_of};
+use super::plan::{self, LongPart, ReadLimits};
+use super::request::{self, ChunkRange};
+use super::span::{AGE, Assembled, AssembledSpan, Stamp, len_of};
 use super::state::ReadState;
 use crate::budget::Purpose;
 use crate::buffer::Buffer;
@@ -26,8 +26,8 @@ struct Claim<'r>(&'r ReadState);
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        if matches!(state.span, Span::Assembling) {
-            state.span = Span::None;
+        if matches!(state.span, AssembledSpan::Assembling) {
+            state.span = AssembledSpan::None;
         }
         drop(state);
         self.0.assembled.notify_all();
@@ -66,7 +66,12 @@ impl LongParts {
 
     /// The bytes of a range of a view, from a span that is assembled if need be. Returns `None`
     /// where that cannot be done.
-    pub fn read_span(&self, open: &OpenView, range: (u64, u64), limits: Limits) -> Option<Bytes> {
+    pub fn read_span(
+        &self,
+        open: &OpenView,
+        range: (u64, u64),
+        limits: ReadLimits,
+    ) -> Option<Bytes> {
         let mut is_assembled = false;
         loop {
             let now = self.stamp(open);
@@ -76,31 +81,38 @@ impl LongParts {
                 return Some(bytes);
             }
             match &state.span {
-                Span::Assembling => {
+                AssembledSpan::Assembling => {
                     waiting::wait(&open.reads.assembled, &mut state).ok()?;
                     continue;
                 }
-                Span::Failed(at) if at.elapsed() < AGE => return None,
+                AssembledSpan::Failed(at) if at.elapsed() < AGE => return None,
                 _ if is_assembled => return None,
-                Span::Failed(_) | Span::Ready(_) | Span::None => {}
+                AssembledSpan::Failed(_) | AssembledSpan::Ready(_) | AssembledSpan::None => {}
             }
             let extent = state.span.extent(&now);
             let part = state.reads.long_part(range, extent, &*open.view, limits);
-            let before = match std::mem::replace(&mut state.span, Span::Assembling) {
-                Span::Ready(made) if extent.is_some_and(|(_, end)| end == part.start) => Some(made),
+            let before = match std::mem::replace(&mut state.span, AssembledSpan::Assembling) {
+                AssembledSpan::Ready(made) if extent.is_some_and(|(_, end)| end == part.start) => {
+                    Some(made)
+                }
                 _ => None,
             };
             drop(state);
             let claim = Claim(&open.reads);
             let made = self.assemble_span(open, &part, before);
-            open.reads.has_span.store(matches!(made, Span::Ready(_)), Ordering::Relaxed);
+            open.reads.has_span.store(matches!(made, AssembledSpan::Ready(_)), Ordering::Relaxed);
             open.reads.state.lock().span = made;
             drop(claim);
             is_assembled = true;
         }
     }
 
-    fn assemble_span(&self, open: &OpenView, part: &LongPart, before: Option<Assembled>) -> Span {
+    fn assemble_span(
+        &self,
+        open: &OpenView,
+        part: &LongPart,
+        before: Option<Assembled>,
+    ) -> AssembledSpan {
         let began = Instant::now();
         let stamp = self.stamp(open);
         // The memory of the span before this one is used for this one.
@@ -108,7 +120,7 @@ impl LongParts {
         let before = before.unwrap_or_default();
         let len = part.end.saturating_sub(part.start).saturating_add(len_of(&before));
         let memory = self.assembler.decoder.core.budget.try_draw(Purpose::LongParts, len);
-        let Some(memory) = memory else { return Span::None };
+        let Some(memory) = memory else { return AssembledSpan::None };
         let made =
             request::find(&self.assembler.decoder.core, open, (part.start, part.end), MOST_CHUNKS)
                 .and_then(|mut request| {
@@ -123,7 +135,7 @@ impl LongParts {
                             part.residency = Residency::Pending;
                         }
                     }
-                    let wanted: Vec<_> = request.parts.iter().map(Part::wanted).collect();
+                    let wanted: Vec<_> = request.parts.iter().map(ChunkRange::wanted).collect();
                     let (fetches, beside) = plan::plan_long_part(&wanted);
                     let ticket = &part.ticket;
                     let how = Execution { fetches: &fetches, beside, ticket, is_long_part: true };
@@ -138,14 +150,20 @@ impl LongParts {
                 let is_old = oldest.is_some_and(|oldest| oldest < now);
                 let before = if is_old { Bytes::new() } else { before };
                 let bytes = Buffer::from(bytes).into();
-                Span::Ready(Assembled { before, start: part.start, bytes, stamp, _memory: memory })
+                AssembledSpan::Ready(Assembled {
+                    before,
+                    start: part.start,
+                    bytes,
+                    stamp,
+                    _memory: memory,
+                })
             }
             // Other programs that read the view may go on.
             Err(error) if !part.ticket.has_ended() && waiting::check().is_ok() => {
                 log::debug!("{}: {error}", open.path);
-                Span::Failed(now)
+                AssembledSpan::Failed(now)
             }
-            Ok(_) | Err(_) => Span::None,
+            Ok(_) | Err(_) => AssembledSpan::None,
         }
     }
 }
@@ -154,8 +172,8 @@ impl LongParts {
 pub(in crate::vfs) fn drop_old_spans(open: &[Arc<OpenView>]) {
     for open in open {
         let mut state = open.reads.state.lock();
-        if matches!(&state.span, Span::Ready(made) if !made.stamp.is_young()) {
-            state.span = Span::None;
+        if matches!(&state.span, AssembledSpan::Ready(made) if !made.stamp.is_young()) {
+            state.span = AssembledSpan::None;
         }
     }
 }

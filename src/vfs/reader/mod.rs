@@ -33,7 +33,7 @@ use crate::metadata::NodePath;
 use crate::pool::Urgency;
 use crate::vfs::core::Core;
 use crate::vfs::kernel::backing_files::BackingFiles;
-use crate::vfs::kernel::view_pages::Seen;
+use crate::vfs::kernel::view_pages::ReadVersions;
 use crate::view::View;
 use assemble::{Assembler, Execution};
 pub use chunk_reader::ChunkReader;
@@ -43,8 +43,8 @@ use long_parts::LongParts;
 pub(super) use long_parts::drop_old_spans;
 use open_view::{MOST_AT_HAND, OpenView};
 use pattern::Ticket;
-use plan::{Fetch, Limits, Outlook, Plan};
-use request::{Part, Request};
+use plan::{Fetch, Outlook, ReadLimits, ReadPlan};
+use request::{ChunkRange, Request};
 pub(super) use state::ReadState;
 
 /// Chunks of one request that are looked for in the cache together; the others are when they are
@@ -105,7 +105,7 @@ impl Reader {
 
     /// Reads all bytes of a view, and notes in `seen` what they were made of. Returns `None` if
     /// something of it cannot be read, or nodes are about to move.
-    pub(super) fn whole_view(&self, open: &OpenView, seen: &Seen) -> Option<Buffer> {
+    pub(super) fn whole_view(&self, open: &OpenView, seen: &ReadVersions) -> Option<Buffer> {
         let mut request =
             request::find(&self.core, open, (0, open.view.len()), MOST_CHUNKS).ok()?;
         request::look_in_cache(&self.core, open, &mut request);
@@ -155,9 +155,9 @@ impl Reader {
         Ok(bytes)
     }
 
-    fn limits(&self, may_be_old: bool) -> Limits {
+    fn limits(&self, may_be_old: bool) -> ReadLimits {
         let at_once = self.core.pool.get().map_or(1, |pool| pool.most_ahead());
-        Limits {
+        ReadLimits {
             cache_len: self.core.options.cache_len,
             fetched_ahead: self.core.hierarchy.store().read().most_expected(),
             at_once: u64::try_from(at_once).unwrap_or(u64::MAX),
@@ -165,24 +165,33 @@ impl Reader {
         }
     }
 
-    fn limits_of(&self, open: &OpenView) -> Limits {
+    fn limits_of(&self, open: &OpenView) -> ReadLimits {
         self.limits(open.writing.is_none())
     }
 
     /// Plans a read that was noted with this outlook.
-    fn plan(&self, open: &OpenView, request: &Request<'_>, outlook: &Outlook) -> Plan<ChunkRef> {
+    fn plan(
+        &self,
+        open: &OpenView,
+        request: &Request<'_>,
+        outlook: &Outlook,
+    ) -> ReadPlan<ChunkRef> {
         let soon = self.chunks_ahead(open, &outlook.soon);
         let later = self.chunks_ahead(open, &outlook.later);
         let later = later.into_iter().map(|(chunk, _)| chunk).collect();
-        let wanted: Vec<_> = request.parts.iter().map(Part::wanted).collect();
+        let wanted: Vec<_> = request.parts.iter().map(ChunkRange::wanted).collect();
         let read = (request.end, outlook.is_sequential);
         open.reads.state.lock().reads.plan(read, &wanted, (soon, later), self.limits_of(open))
     }
 
     /// Notes a read and plans it, with one look at the state where nothing is decoded in advance.
-    fn note_and_plan(&self, open: &OpenView, request: &Request<'_>) -> (Outlook, Plan<ChunkRef>) {
+    fn note_and_plan(
+        &self,
+        open: &OpenView,
+        request: &Request<'_>,
+    ) -> (Outlook, ReadPlan<ChunkRef>) {
         let limits = self.limits_of(open);
-        let wanted: Vec<_> = request.parts.iter().map(Part::wanted).collect();
+        let wanted: Vec<_> = request.parts.iter().map(ChunkRange::wanted).collect();
         let mut state = open.reads.state.lock();
         let range = (request.offset, request.end);
         let outlook = state.reads.note(range, &*open.view, limits);
@@ -215,7 +224,7 @@ impl Reader {
         open: &OpenView,
         request: &Request<'_>,
         outlook: &Outlook,
-        plan: Plan<ChunkRef>,
+        plan: ReadPlan<ChunkRef>,
     ) -> Result<Bytes> {
         self.decoder.drop_passed(plan.passed, plan.run_len);
         let how = Execution {

@@ -7,7 +7,7 @@ use super::state::ReadState;
 use super::stored_versions::LastVersions;
 use crate::metadata::NodePath;
 use crate::vfs::authors::Thread;
-use crate::vfs::kernel::view_pages::{Generations, Seen};
+use crate::vfs::kernel::view_pages::{Generations, ReadVersions};
 use crate::vfs::view_writers::ViewWriters;
 use crate::view::{Format, View};
 
@@ -30,7 +30,7 @@ pub(in crate::vfs) struct OpenView {
     /// The generations that the kernel's pages will show, if this open makes it drop its pages.
     pub pages: Option<Generations>,
     /// The chunks that are read.
-    pub seen: Arc<Seen>,
+    pub seen: Arc<ReadVersions>,
     /// The shared state of the writers, if it is open for writing.
     pub writing: Option<Arc<ViewWriters>>,
     /// Whether this open truncated it.

@@ -21,7 +21,7 @@ const STEPS_TO_TRUST: u64 = 8;
 
 /// How far a sequence has come. The tasks that read ahead for it look here before they begin.
 #[derive(Debug, Default)]
-struct Progress {
+struct SequenceProgress {
     has_ended: AtomicBool,
     /// Where the next read is expected.
     position: AtomicU64,
@@ -30,7 +30,7 @@ struct Progress {
 /// A claim on work for a sequence, for as long as that has not come to `until`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ticket {
-    progress: Arc<Progress>,
+    progress: Arc<SequenceProgress>,
     until: u64,
 }
 
@@ -49,17 +49,18 @@ impl Ticket {
 /// Reads that continue one another, in any unit: bytes of a view, or chunk files that were opened.
 /// It ends when it is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Run {
+pub(super) struct ReadSequence {
     start: u64,
     next: u64,
     steps: u64,
-    progress: Arc<Progress>,
+    progress: Arc<SequenceProgress>,
 }
 
-impl Run {
+impl ReadSequence {
     /// Returns a run that begins with a read from `start` to `end`.
     pub fn new(start: u64, end: u64) -> Self {
-        let progress = Progress { position: AtomicU64::new(end), ..Progress::default() };
+        let progress =
+            SequenceProgress { position: AtomicU64::new(end), ..SequenceProgress::default() };
         Self { start, next: end, steps: 0, progress: Arc::new(progress) }
     }
 
@@ -110,7 +111,7 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for ReadSequence {
     fn drop(&mut self) {
         self.end();
     }
@@ -119,20 +120,20 @@ impl Drop for Run {
 /// The runs of one file, each with something that belongs to it.
 #[derive(Debug, Default)]
 pub(super) struct Runs<T> {
-    current: (Run, T),
+    current: (ReadSequence, T),
     /// Those that may go on, the last used last.
-    others: Vec<(Run, T)>,
+    others: Vec<(ReadSequence, T)>,
 }
 
 impl<T: Default> Runs<T> {
     /// Notes a read, and returns the run that it continues or begins.
-    pub fn note(&mut self, offset: u64, end: u64) -> &mut (Run, T) {
+    pub fn note(&mut self, offset: u64, end: u64) -> &mut (ReadSequence, T) {
         if self.current.0.distance(offset) > DISORDER {
-            let is_close = |(run, _): &(Run, T)| run.distance(offset) <= CLOSE;
+            let is_close = |(run, _): &(ReadSequence, T)| run.distance(offset) <= CLOSE;
             let known = self.others.iter().rposition(is_close);
             let next = match known {
                 Some(at) => self.others.remove(at),
-                None => (Run::new(offset, end), T::default()),
+                None => (ReadSequence::new(offset, end), T::default()),
             };
             let mut before = std::mem::replace(&mut self.current, next);
             if before.0.steps < STEPS_TO_TRUST {
@@ -149,7 +150,7 @@ impl<T: Default> Runs<T> {
     }
 
     /// The run that was read last.
-    pub fn current(&mut self) -> &mut (Run, T) {
+    pub fn current(&mut self) -> &mut (ReadSequence, T) {
         &mut self.current
     }
 

@@ -68,7 +68,7 @@ const LEAST_LONG_PART: u64 = 4 << 20;
 const MOST_PARTS: usize = 64;
 
 /// The properties of a chunk that the planner needs.
-pub(super) trait Chunk: Clone + Eq + Hash + fmt::Debug {
+pub(super) trait PlannedChunk: Clone + Eq + Hash + fmt::Debug {
     /// The number of bytes of the decoded chunk, if that is fixed.
     fn len(&self) -> Option<u64>;
     /// The most bytes that the decoded chunk may have.
@@ -89,7 +89,7 @@ pub(super) enum Ranges {
 }
 
 /// The properties of a file that the planner needs.
-pub(super) trait File {
+pub(super) trait PlannedFile {
     /// The number of bytes of the file.
     fn len(&self) -> u64;
     /// What has to be decoded at `offset` to go on with a sequence.
@@ -100,7 +100,7 @@ pub(super) trait File {
     fn has_parts(&self, most: usize) -> bool;
 }
 
-impl File for View {
+impl PlannedFile for View {
     fn len(&self) -> u64 {
         self.len()
     }
@@ -120,7 +120,7 @@ impl File for View {
 
 /// What reading may use.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct ReadLimits {
     /// Bytes of the cache.
     pub cache_len: u64,
     /// Chunks that are decoded in advance at a time.
@@ -134,7 +134,7 @@ pub(super) struct Limits {
 
 /// A chunk of a read.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted<C> {
+pub(super) struct ChunkNeed<C> {
     pub chunk: C,
     /// The number of bytes from the first that is read to the last.
     pub len: u64,
@@ -182,7 +182,7 @@ pub(super) struct LongPart {
 
 /// What to get for a read.
 #[derive(Debug)]
-pub(super) struct Plan<C> {
+pub(super) struct ReadPlan<C> {
     /// How much of each chunk to get, in the order of the request.
     pub fetches: Vec<Fetch>,
     /// How many chunks of a long part other threads decode at a time. Otherwise they share all
@@ -203,14 +203,14 @@ pub(super) struct Plan<C> {
 /// The reads of one file so far.
 #[derive(Debug)]
 pub(super) struct Reads<C: Hash + Eq> {
-    runs: Runs<Run<C>>,
+    runs: Runs<SequenceState<C>>,
     /// How many bytes of chunks were read in ranges.
     in_ranges: Bounded<C, u64>,
 }
 
 /// The state of one sequence of reads.
 #[derive(Debug)]
-struct Run<C> {
+struct SequenceState<C> {
     /// When the first read was made.
     began: Instant,
     /// How far chunks were asked for.
@@ -224,7 +224,7 @@ struct Run<C> {
     passed: VecDeque<(u64, C)>,
 }
 
-impl<C> Default for Run<C> {
+impl<C> Default for SequenceState<C> {
     fn default() -> Self {
         Self {
             began: Instant::now(),
@@ -237,16 +237,21 @@ impl<C> Default for Run<C> {
     }
 }
 
-impl<C: Chunk> Default for Reads<C> {
+impl<C: PlannedChunk> Default for Reads<C> {
     fn default() -> Self {
-        let limits = bounded::Limits::entries(MOST_REMEMBERED);
+        let limits = bounded::MapLimits::entries(MOST_REMEMBERED);
         Self { runs: Runs::default(), in_ranges: Bounded::new(limits) }
     }
 }
 
-impl<C: Chunk> Reads<C> {
+impl<C: PlannedChunk> Reads<C> {
     /// Notes a read from `offset` to `end`, and says what it is part of.
-    pub fn note(&mut self, (offset, end): (u64, u64), file: &dyn File, limits: Limits) -> Outlook {
+    pub fn note(
+        &mut self,
+        (offset, end): (u64, u64),
+        file: &dyn PlannedFile,
+        limits: ReadLimits,
+    ) -> Outlook {
         let (run, state) = self.runs.note(offset, end);
         let now = run.ticket(end.saturating_add(DISORDER));
         let is_sequential = run.is_sequential();
@@ -286,8 +291,8 @@ impl<C: Chunk> Reads<C> {
         &mut self,
         (offset, end): (u64, u64),
         assembled: Option<(u64, u64)>,
-        file: &dyn File,
-        limits: Limits,
+        file: &dyn PlannedFile,
+        limits: ReadLimits,
     ) -> LongPart {
         let (run, _) = self.runs.current();
         let follows = |(first, last): &(u64, u64)| {
@@ -304,10 +309,10 @@ impl<C: Chunk> Reads<C> {
     pub fn plan(
         &mut self,
         (end, is_sequential): (u64, bool),
-        wanted: &[Wanted<C>],
+        wanted: &[ChunkNeed<C>],
         (soon, later): (Vec<(C, u64)>, Vec<C>),
-        limits: Limits,
-    ) -> Plan<C> {
+        limits: ReadLimits,
+    ) -> ReadPlan<C> {
         let mut absent_len = 0_u64;
         let fetches = wanted.iter().map(|wanted| {
             if !wanted.is_absent {
@@ -325,7 +330,7 @@ impl<C: Chunk> Reads<C> {
         let run_len = run.len();
         let expectations = Arc::clone(&state.expectations);
         if !is_sequential {
-            return Plan {
+            return ReadPlan {
                 fetches,
                 beside,
                 soon: Vec::new(),
@@ -342,7 +347,7 @@ impl<C: Chunk> Reads<C> {
         }
         let soon = soon.into_iter().filter(|(chunk, _)| state.asked.insert(hash_of(chunk)));
         let soon = soon.map(|(chunk, until)| (chunk, run.ticket(until))).collect();
-        Plan { fetches, beside, soon, later, expectations, passed, run_len }
+        ReadPlan { fetches, beside, soon, later, expectations, passed, run_len }
     }
 
     /// Notes that a partial read of a chunk has decoded so many bytes more than those of the range;
@@ -357,7 +362,7 @@ impl<C: Chunk> Reads<C> {
     }
 
     /// Whether only a range of a chunk is read. Notes that it is.
-    fn is_for_range(&mut self, wanted: &Wanted<C>) -> bool {
+    fn is_for_range(&mut self, wanted: &ChunkNeed<C>) -> bool {
         let Some(len) = wanted.chunk.len() else { return false };
         if len < LEAST_PARTIAL
             || wanted.len > len / PARTIAL
@@ -375,7 +380,7 @@ impl<C: Chunk> Reads<C> {
     }
 }
 
-impl<C> Run<C> {
+impl<C> SequenceState<C> {
     /// Notes that the last elements of some chunks are read, by a read that ends at `end`; returns
     /// the chunks that lie far behind `next`.
     fn pass(&mut self, (end, next): (u64, u64), ended: impl Iterator<Item = C>) -> Vec<C> {
@@ -394,8 +399,8 @@ impl<C> Run<C> {
 }
 
 /// The plan for the chunks of a long part: each is needed once, for this part alone.
-pub(super) fn plan_long_part<C: Chunk>(wanted: &[Wanted<C>]) -> (Vec<Fetch>, usize) {
-    let fetch = |wanted: &Wanted<C>| {
+pub(super) fn plan_long_part<C: PlannedChunk>(wanted: &[ChunkNeed<C>]) -> (Vec<Fetch>, usize) {
+    let fetch = |wanted: &ChunkNeed<C>| {
         let is_short = wanted.chunk.len().is_some_and(|len| wanted.len <= len / PARTIAL);
         let is_range = wanted.is_absent && is_short && wanted.chunk.ranges() == Ranges::Exact;
         if is_range { Fetch::Range } else { Fetch::Whole }
@@ -404,7 +409,7 @@ pub(super) fn plan_long_part<C: Chunk>(wanted: &[Wanted<C>]) -> (Vec<Fetch>, usi
 }
 
 /// The most bytes of a long part, 0 where a file has none.
-pub(super) fn longest_part(file: &dyn File, limits: Limits) -> u64 {
+pub(super) fn longest_part(file: &dyn PlannedFile, limits: ReadLimits) -> u64 {
     let len = limits.cache_len / LONG_PART;
     let is_possible = limits.has_long_parts && len >= LEAST_LONG_PART && file.has_parts(MOST_PARTS);
     if is_possible { len } else { 0 }
@@ -412,12 +417,12 @@ pub(super) fn longest_part(file: &dyn File, limits: Limits) -> u64 {
 
 /// The most bytes of a long part for a sequence that has read `run_len` bytes: a sequence that has
 /// not come far may end soon.
-fn long_part_len(run_len: u64, file: &dyn File, limits: Limits) -> u64 {
+fn long_part_len(run_len: u64, file: &dyn PlannedFile, limits: ReadLimits) -> u64 {
     longest_part(file, limits).min(run_len.saturating_mul(2))
 }
 
 /// Whether a sequence that has read `run_len` bytes is read in long parts at `offset`.
-fn is_for_long_part(offset: u64, run_len: u64, file: &dyn File, limits: Limits) -> bool {
+fn is_for_long_part(offset: u64, run_len: u64, file: &dyn PlannedFile, limits: ReadLimits) -> bool {
     let is_beyond_cache = || match file.slab_at(offset) {
         Some(Slab::Row(len)) => len > limits.cache_len,
         Some(Slab::Chunk(_)) => false,
@@ -452,7 +457,7 @@ fn in_pieces(from: u64, until: u64) -> Vec<(u64, u64)> {
 
 /// How many bytes after `offset` are decoded in advance: the next row of chunks, or some chunks; 0
 /// where the cache would not hold them.
-fn ahead_len(offset: u64, file: &dyn File, limits: Limits) -> u64 {
+fn ahead_len(offset: u64, file: &dyn PlannedFile, limits: ReadLimits) -> u64 {
     let slab = file.slab_at(offset).map_or(u64::MAX, |slab| match slab {
         Slab::Row(len) => len,
         Slab::Chunk(len) => len.saturating_mul(limits.at_once),

@@ -4,12 +4,12 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::open_view::OpenView;
-use super::plan::{Chunk, Ranges, Wanted};
+use super::plan::{ChunkNeed, PlannedChunk, Ranges};
 use crate::array::{ChunkLen, ChunkRef};
 use crate::cache::Residency;
 use crate::error::Result;
 use crate::vfs::core::Core;
-use crate::view::{Elements, Reach};
+use crate::view::{ElementRange, Reach};
 
 /// A read of a view, from `offset` to `end` in bytes.
 #[derive(Debug)]
@@ -18,16 +18,16 @@ pub(super) struct Request<'v> {
     /// At most the end of the view.
     pub end: u64,
     /// The chunks in the order in which the view copies them; only the first if there are many.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ChunkRange>,
     /// Whether `parts` are all of them.
     pub is_complete: bool,
     /// The elements of the view that they are chunks of.
-    pub elements: Vec<&'v Elements>,
+    pub elements: Vec<&'v ElementRange>,
 }
 
 /// A chunk of a read.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct ChunkRange {
     pub chunk: ChunkRef,
     /// From the first of its bytes that are read to the last.
     pub range: Range<usize>,
@@ -35,7 +35,7 @@ pub(super) struct Part {
     pub residency: Residency,
 }
 
-impl Chunk for ChunkRef {
+impl PlannedChunk for ChunkRef {
     fn len(&self) -> Option<u64> {
         self.array.chunk_len(&self.coords).ok().and_then(ChunkLen::exactly)
     }
@@ -53,10 +53,10 @@ impl Chunk for ChunkRef {
     }
 }
 
-impl Part {
+impl ChunkRange {
     /// Returns the input of the planner.
-    pub fn wanted(&self) -> Wanted<ChunkRef> {
-        Wanted {
+    pub fn wanted(&self) -> ChunkNeed<ChunkRef> {
+        ChunkNeed {
             chunk: self.chunk.clone(),
             len: u64::try_from(self.range.len()).unwrap_or(u64::MAX),
             reach: self.reach,
@@ -68,7 +68,7 @@ impl Part {
 impl Request<'_> {
     /// Whether every chunk is in the cache.
     pub fn is_ready(&self) -> bool {
-        let is_ready = |part: &Part| matches!(part.residency, Residency::Ready(_));
+        let is_ready = |part: &ChunkRange| matches!(part.residency, Residency::Ready(_));
         self.is_complete && self.parts.iter().all(is_ready)
     }
 
@@ -87,7 +87,7 @@ pub(super) fn find<'v>(
     most: usize,
 ) -> Result<Request<'v>> {
     let end = end.min(open.view.len());
-    let (mut parts, mut elements): (Vec<Part>, Vec<&Elements>) = (Vec::new(), Vec::new());
+    let (mut parts, mut elements): (Vec<ChunkRange>, Vec<&ElementRange>) = (Vec::new(), Vec::new());
     let walk = open.view.for_each_chunk((offset, end), &mut |of, coords, touch| {
         if parts.len() >= most {
             return Ok(ControlFlow::Break(()));
@@ -99,7 +99,7 @@ pub(super) fn find<'v>(
                 core.array_of(of, open.moves)?
             }
         };
-        parts.push(Part {
+        parts.push(ChunkRange {
             chunk: ChunkRef { array, coords: coords.clone() },
             range: touch.bytes.clone(),
             reach: touch.reach,
@@ -113,7 +113,8 @@ pub(super) fn find<'v>(
 /// Looks which chunks of a request are in the cache, as what is stored now. Waits for nothing.
 pub(super) fn look_in_cache(core: &Core, open: &OpenView, request: &mut Request<'_>) {
     let since = core.fresh_since(Some(open.opened));
-    let is_of_one = |one: &Part, next: &Part| one.chunk.array.id() == next.chunk.array.id();
+    let is_of_one =
+        |one: &ChunkRange, next: &ChunkRange| one.chunk.array.id() == next.chunk.array.id();
     for parts in request.parts.chunk_by_mut(is_of_one) {
         let Some(array) = parts.first().map(|first| Arc::clone(&first.chunk.array)) else {
             continue;

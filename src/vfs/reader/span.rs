@@ -19,7 +19,7 @@ pub(super) const AGE: Duration = Duration::from_secs(10);
 
 /// The assembled part of an open view.
 #[derive(Debug, Default)]
-pub(super) enum Span {
+pub(super) enum AssembledSpan {
     #[default]
     None,
     /// A thread assembles one; the others wait for it.
@@ -59,7 +59,7 @@ impl Stamp {
     }
 }
 
-impl Span {
+impl AssembledSpan {
     /// The first and the last byte that are here, if `now` says that they may be used.
     pub fn extent(&self, now: &Stamp) -> Option<(u64, u64)> {
         match self {

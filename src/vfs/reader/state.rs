@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::{Condvar, Mutex};
 
 use super::plan::Reads;
-use super::span::Span;
+use super::span::AssembledSpan;
 use crate::array::ChunkRef;
 
 /// How one open view is being read.
 #[derive(Debug, Default)]
 pub(in crate::vfs) struct ReadState {
     /// A leaf: never held while something is read, decoded or looked up.
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<ReadProgress>,
     /// Signals that a span was assembled, or could not be.
     pub(super) assembled: Condvar,
     /// Whether there may be a span.
@@ -20,9 +20,9 @@ pub(in crate::vfs) struct ReadState {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct ReadProgress {
     pub reads: Reads<ChunkRef>,
-    pub span: Span,
+    pub span: AssembledSpan,
 }
 
 impl ReadState {

@@ -13,11 +13,11 @@ use crate::hierarchy::{self, Hierarchy};
 use crate::metadata::{Dialect, Policy};
 use crate::store::memory::MemoryStore;
 use crate::store::{
-    Aside, ByteRange, Condition, Entries, Key, Keys, ListableStore, Piece, Prefix, ReadableStore,
-    Room, Stat, Store, Value, Version, WritableStore,
+    Aside, ByteRange, Capacity, Condition, Entries, Key, Keys, ListableStore, Prefix,
+    ReadableStore, Stat, Store, Value, ValuePiece, Version, WritableStore,
 };
 use crate::vfs::{
-    Access, Opened, Options, Ownership, PassthroughOptions, Presence, ROOT, Vfs, Writeback,
+    Access, OpenedFile, Ownership, PassthroughOptions, Presence, ROOT, Vfs, VfsOptions, Writeback,
 };
 
 /// Bytes of every chunk: two elements of `uint16`.
@@ -124,13 +124,13 @@ impl ReadableStore for FaultyStore {
         self.store.stat(keys)
     }
 
-    fn room(&self) -> Result<Option<Room>> {
+    fn room(&self) -> Result<Option<Capacity>> {
         self.store.room()
     }
 }
 
 impl WritableStore for FaultyStore {
-    fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
+    fn set(&self, key: &Key, pieces: &[ValuePiece], condition: Condition) -> Result<Stat> {
         self.change()?;
         run(&self.before_set);
         fails(&self.fail_set)?;
@@ -237,7 +237,7 @@ impl ListableStore for FaultyStore {
 }
 
 /// A group with the arrays `plain` and `sharded`, both of eight elements, and its tree.
-pub struct Bed {
+pub struct VfsBed {
     pub store: Arc<FaultyStore>,
     pub vfs: Arc<Vfs>,
     dialect: Dialect,
@@ -264,11 +264,11 @@ fn array(codecs: &str, chunk_shape: u64) -> String {
 const BYTES: &str = r#"{"name":"bytes","configuration":{"endian":"little"}}"#;
 
 /// Nothing waits to be stored for its age alone.
-fn at_once() -> Options {
-    Options { writeback_delay: Duration::ZERO, ..Options::default() }
+fn at_once() -> VfsOptions {
+    VfsOptions { writeback_delay: Duration::ZERO, ..VfsOptions::default() }
 }
 
-impl Bed {
+impl VfsBed {
     pub fn new() -> Self {
         let store = Arc::new(FaultyStore::default());
         let shards = format!(
@@ -320,14 +320,14 @@ impl Bed {
         store: &Arc<FaultyStore>,
         dialect: &Dialect,
         policy: Policy,
-        options: Options,
+        options: VfsOptions,
     ) -> Arc<Vfs> {
-        let defaults = hierarchy::Options::default();
+        let defaults = hierarchy::HierarchyOptions::default();
         // What others change is seen at once where the kernel has copies of what is stored.
         let metadata_ttl =
             if options.passthrough.is_some() { Duration::ZERO } else { defaults.metadata_ttl };
         let of_hierarchy =
-            hierarchy::Options { metadata_ttl, policy, trusts_encoded: true, ..defaults };
+            hierarchy::HierarchyOptions { metadata_ttl, policy, trusts_encoded: true, ..defaults };
         let store = Store::new(Arc::clone(store));
         let hierarchy = Hierarchy::open(store, Some(dialect.clone()), of_hierarchy).expect("opens");
         Arc::new(Vfs::new(hierarchy, options))
@@ -344,10 +344,11 @@ impl Bed {
     /// The same, where only as many bytes may wait.
     pub fn limited(dirty_limit: u64) -> Self {
         let bed = Self::new();
-        let options = hierarchy::Options::default();
+        let options = hierarchy::HierarchyOptions::default();
         let store = Store::new(Arc::clone(&bed.store));
         let hierarchy = Hierarchy::open(store, Some(Dialect::V3), options).expect("opens");
-        let vfs = Arc::new(Vfs::new(hierarchy, Options { dirty_limit, ..Options::default() }));
+        let vfs =
+            Arc::new(Vfs::new(hierarchy, VfsOptions { dirty_limit, ..VfsOptions::default() }));
         Self { vfs, ..bed }
     }
 
@@ -362,7 +363,7 @@ impl Bed {
     pub fn patient() -> Self {
         let bed = Self::new();
         let policy = bed.policy.clone();
-        let options = Options { writeback_delay: Duration::MAX, ..Options::default() };
+        let options = VfsOptions { writeback_delay: Duration::MAX, ..VfsOptions::default() };
         Self { vfs: Self::mounted(&bed.store, &bed.dialect, policy, options), ..bed }
     }
 
@@ -378,14 +379,14 @@ impl Bed {
 
     /// Another mount of the same store, where nothing waits.
     pub fn other(&self) -> Self {
-        let options = hierarchy::Options {
+        let options = hierarchy::HierarchyOptions {
             policy: self.policy.clone(),
             trusts_encoded: true,
-            ..hierarchy::Options::default()
+            ..hierarchy::HierarchyOptions::default()
         };
         let store = Store::new(Arc::clone(&self.store));
         let hierarchy = Hierarchy::open(store, Some(self.dialect.clone()), options).expect("opens");
-        let options = Options { writeback: Writeback::Sync, ..Options::default() };
+        let options = VfsOptions { writeback: Writeback::Sync, ..VfsOptions::default() };
         Self {
             store: Arc::clone(&self.store),
             vfs: Arc::new(Vfs::new(hierarchy, options)),
@@ -413,7 +414,7 @@ impl Bed {
     pub fn remount(&mut self) {
         let policy = self.policy.clone();
         let (passthrough, writeback) = (self.passthrough, self.writeback);
-        let options = Options { writeback, passthrough, ..at_once() };
+        let options = VfsOptions { writeback, passthrough, ..at_once() };
         self.vfs = Self::mounted(&self.store, &self.dialect, policy, options);
     }
 
@@ -431,7 +432,7 @@ impl Bed {
 
     /// The hierarchy behind the mount.
     pub fn writable(&self) -> Hierarchy {
-        let options = hierarchy::Options::default();
+        let options = hierarchy::HierarchyOptions::default();
         let store = Store::new(Arc::clone(&self.store));
         Hierarchy::open(store, Some(self.dialect.clone()), options).expect("opens")
     }
@@ -439,7 +440,7 @@ impl Bed {
     /// The hierarchy as others see it.
     pub fn hierarchy(&self) -> Hierarchy {
         let store = Store::new(Arc::clone(&self.store)).read_only();
-        Hierarchy::open(store, Some(self.dialect.clone()), hierarchy::Options::default())
+        Hierarchy::open(store, Some(self.dialect.clone()), hierarchy::HierarchyOptions::default())
             .expect("opens")
     }
 
@@ -502,7 +503,7 @@ impl Bed {
 
     /// Opens a file and says by which number: as the kernel does, which looks a name up again,
     /// once, where what it knew is not there.
-    pub fn open_found(&self, path: &str, access: Access) -> Result<(u64, Opened)> {
+    pub fn open_found(&self, path: &str, access: Access) -> Result<(u64, OpenedFile)> {
         let number = self.find(path)?;
         match self.vfs.open(number, access) {
             Err(error) if error.kind() == Kind::NotFound => {

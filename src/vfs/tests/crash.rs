@@ -11,38 +11,38 @@ use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 
-use super::bed::{Bed, CHUNK_LEN, new_array};
+use super::bed::{CHUNK_LEN, VfsBed, new_array};
 use crate::error::Result;
 use crate::hierarchy::{Content, Hierarchy};
 use crate::metadata::merge::Edit;
 use crate::metadata::{Dialect, NodePath};
 
 /// Something that programs do.
-struct Change {
+struct ProgramChange {
     name: &'static str,
     /// What there is before.
-    prepare: fn(&Bed),
-    run: fn(&Bed) -> Result<()>,
+    prepare: fn(&VfsBed),
+    run: fn(&VfsBed) -> Result<()>,
     /// Whether it is one system call, so that there is nothing between before and after.
     is_one: bool,
 }
 
 const GROUP: &str = r#"{"zarr_format":3,"node_type":"group","attributes":{"units":"m"}}"#;
 
-const CHANGES: &[Change] = &[
-    Change {
+const CHANGES: &[ProgramChange] = &[
+    ProgramChange {
         name: "create an array",
         prepare: |bed| write(bed, "g/zarr.json", GROUP),
         run: |bed| bed.write("g/a/zarr.json", new_array().as_bytes()),
         is_one: true,
     },
-    Change {
+    ProgramChange {
         name: "create a group",
         prepare: |bed| write(bed, "g/zarr.json", GROUP),
         run: |bed| bed.write("g/b/zarr.json", GROUP.as_bytes()),
         is_one: true,
     },
-    Change {
+    ProgramChange {
         name: "make a directory, which becomes a group",
         prepare: |bed| write(bed, "g/zarr.json", GROUP),
         run: |bed| {
@@ -51,32 +51,37 @@ const CHANGES: &[Change] = &[
         },
         is_one: true,
     },
-    Change {
+    ProgramChange {
         name: "edit the attributes",
         prepare: with_array,
         run: |bed| edit(bed, 8),
         is_one: true,
     },
-    Change {
+    ProgramChange {
         name: "edit the attributes and the shape",
         prepare: with_array,
         run: |bed| edit(bed, 3),
         is_one: true,
     },
-    Change {
+    ProgramChange {
         name: "remove a document",
         prepare: with_array,
         run: |bed| bed.unlink("g/a/zarr.json"),
         is_one: true,
     },
-    Change { name: "remove an array", prepare: with_array, run: remove_array, is_one: false },
-    Change {
+    ProgramChange {
+        name: "remove an array",
+        prepare: with_array,
+        run: remove_array,
+        is_one: false,
+    },
+    ProgramChange {
         name: "rename an array",
         prepare: with_array,
         run: |bed| bed.rename("g/a", "h/b"),
         is_one: true,
     },
-    Change {
+    ProgramChange {
         name: "rename a group",
         prepare: |bed| {
             with_array(bed);
@@ -86,13 +91,13 @@ const CHANGES: &[Change] = &[
         run: |bed| bed.rename("g", "h/k"),
         is_one: true,
     },
-    Change {
+    ProgramChange {
         name: "make an array of a directory that has its chunks",
         prepare: with_files,
         run: |bed| bed.write("g/x/zarr.json", new_array().as_bytes()),
         is_one: true,
     },
-    Change {
+    ProgramChange {
         name: "make an array of a group whose directories of chunks are groups",
         prepare: |bed| {
             with_files(bed);
@@ -103,13 +108,13 @@ const CHANGES: &[Change] = &[
         run: |bed| bed.write("g/x/zarr.json", new_array().as_bytes()),
         is_one: true,
     },
-    Change {
+    ProgramChange {
         name: "create an array with codecs of its maker",
         prepare: |bed| write(bed, "g/zarr.json", GROUP),
         run: |bed| bed.write("g/a/zarr.json", compressed_array().as_bytes()),
         is_one: true,
     },
-    Change {
+    ProgramChange {
         name: "create an array with encoded chunks",
         prepare: |bed| write(bed, "g/zarr.json", GROUP),
         run: |bed| {
@@ -118,7 +123,7 @@ const CHANGES: &[Change] = &[
         },
         is_one: false,
     },
-    Change {
+    ProgramChange {
         name: "make an array of a directory that has its encoded chunks",
         prepare: |bed| {
             write(bed, "g/zarr.json", GROUP);
@@ -129,7 +134,7 @@ const CHANGES: &[Change] = &[
         run: |bed| bed.write("g/x/zarr.json", compressed_array().as_bytes()),
         is_one: true,
     },
-    Change {
+    ProgramChange {
         name: "replace the metadata of an array without chunks by other codecs",
         prepare: |bed| {
             write(bed, "g/zarr.json", GROUP);
@@ -140,7 +145,7 @@ const CHANGES: &[Change] = &[
     },
 ];
 
-impl Change {
+impl ProgramChange {
     /// Whether programs can do it in a dialect: N5 has no encoded chunks.
     fn suits(&self, dialect: &Dialect) -> bool {
         dialect.name() != "n5" || !(self.name.contains("codecs") || self.name.contains("encoded"))
@@ -158,7 +163,7 @@ fn compressed(at: u64) -> Vec<u8> {
     encoder.finish().expect("in memory")
 }
 
-fn write(bed: &Bed, path: &str, text: &str) {
+fn write(bed: &VfsBed, path: &str, text: &str) {
     bed.write(path, text.as_bytes()).unwrap_or_else(|error| panic!("{path}: {error}"));
 }
 
@@ -167,13 +172,13 @@ fn chunk(at: u64) -> Vec<u8> {
     vec![u8::try_from(at).expect("small") + 1; CHUNK_LEN]
 }
 
-fn write_chunks(bed: &Bed, array: &str) {
+fn write_chunks(bed: &VfsBed, array: &str) {
     for at in 0..4 {
         bed.write(&format!("{array}/c/{at}"), &chunk(at)).expect("stored");
     }
 }
 
-fn with_array(bed: &Bed) {
+fn with_array(bed: &VfsBed) {
     for group in ["g", "h"] {
         write(bed, &format!("{group}/zarr.json"), GROUP);
     }
@@ -182,13 +187,13 @@ fn with_array(bed: &Bed) {
     write(bed, "g/a/notes", "a note");
 }
 
-fn with_files(bed: &Bed) {
+fn with_files(bed: &VfsBed) {
     write(bed, "g/zarr.json", GROUP);
     write_chunks(bed, "g/x");
     write(bed, "g/x/c/notes", "a note");
 }
 
-fn edit(bed: &Bed, len: u64) -> Result<()> {
+fn edit(bed: &VfsBed, len: u64) -> Result<()> {
     let document = bed.read("g/a/zarr.json")?;
     let mut document: Value = serde_json::from_slice(&document).expect("JSON");
     document["attributes"]["units"] = "s".into();
@@ -198,7 +203,7 @@ fn edit(bed: &Bed, len: u64) -> Result<()> {
 }
 
 /// As `rm -r` does it.
-fn remove_array(bed: &Bed) -> Result<()> {
+fn remove_array(bed: &VfsBed) -> Result<()> {
     bed.vfs.unlink(bed.find("g/a")?, "zarr.json")?;
     for at in 0..4 {
         bed.vfs.unlink(bed.find("g/a/c")?, &at.to_string())?;
@@ -211,16 +216,16 @@ fn remove_array(bed: &Bed) -> Result<()> {
 
 /// Whether there are copies of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Copies {
+enum WithCopies {
     None,
     OfAll,
 }
 
-fn prepared(dialect: &Dialect, copies: Copies, change: &Change) -> Bed {
-    let mut bed = Bed::empty(dialect, false);
+fn prepared(dialect: &Dialect, copies: WithCopies, change: &ProgramChange) -> VfsBed {
+    let mut bed = VfsBed::empty(dialect, false);
     (change.prepare)(&bed);
     bed.vfs.sync().expect("stored");
-    if copies == Copies::OfAll {
+    if copies == WithCopies::OfAll {
         consolidate(&bed, dialect);
     }
     bed.remount();
@@ -228,7 +233,7 @@ fn prepared(dialect: &Dialect, copies: Copies, change: &Change) -> Bed {
 }
 
 /// Gives the root consolidated metadata, as the libraries of the dialect do.
-fn consolidate(bed: &Bed, dialect: &Dialect) {
+fn consolidate(bed: &VfsBed, dialect: &Dialect) {
     if dialect.name() == "d2020-10" {
         // Those of zarr-python 2, which are the store's own affair.
         let document = |key: &String| key.starts_with("meta/") || key == "zarr.json";
@@ -246,7 +251,7 @@ fn consolidate(bed: &Bed, dialect: &Dialect) {
 }
 
 /// The values in the store, in one form for all texts that say the same.
-fn said(bed: &Bed) -> BTreeMap<String, Result<Value, Vec<u8>>> {
+fn said(bed: &VfsBed) -> BTreeMap<String, Result<Value, Vec<u8>>> {
     let say = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).map_err(|_| bytes);
     bed.values().into_iter().map(|(key, bytes)| (key, say(bytes))).collect()
 }
@@ -277,7 +282,7 @@ fn check_opens(hierarchy: &Hierarchy, path: &NodePath, what: &str) {
 }
 
 /// Refuses copies that are not those of what is stored, and attributes of nothing.
-fn check_true(bed: &Bed, what: &str) {
+fn check_true(bed: &VfsBed, what: &str) {
     let said = said(bed);
     let left: Vec<&String> = said.keys().filter(|key| key.starts_with(".zarrfs")).collect();
     assert!(left.is_empty(), "{what}: {left:?}");
@@ -319,11 +324,11 @@ fn check_true(bed: &Bed, what: &str) {
 }
 
 /// Every dialect, with and without copies where some library makes them.
-fn cases() -> Vec<(Dialect, Copies)> {
+fn cases() -> Vec<(Dialect, WithCopies)> {
     let dialect = |name: &str| Dialect::parse_name(name).expect("a dialect");
     let plain =
-        ["v3", "v2", "d2020-10", "d2019-06", "n5"].map(|name| (dialect(name), Copies::None));
-    let consolidated = ["v3", "v2", "d2020-10"].map(|name| (dialect(name), Copies::OfAll));
+        ["v3", "v2", "d2020-10", "d2019-06", "n5"].map(|name| (dialect(name), WithCopies::None));
+    let consolidated = ["v3", "v2", "d2020-10"].map(|name| (dialect(name), WithCopies::OfAll));
     plain.into_iter().chain(consolidated).collect()
 }
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
-use super::bed::{Bed, new_array};
+use super::bed::{VfsBed, new_array};
 use crate::error::Result;
 use crate::metadata::merge::Edit;
 use crate::metadata::{Dialect, NodePath};
@@ -17,8 +17,8 @@ use crate::vfs::{Ownership, ROOT, Writeback};
 struct Call {
     name: &'static str,
     /// What it does before, in the same mount.
-    prepare: fn(&Bed),
-    run: fn(&Bed) -> Result<()>,
+    prepare: fn(&VfsBed),
+    run: fn(&VfsBed) -> Result<()>,
 }
 
 const GROUP: &str = r#"{"zarr_format":3,"node_type":"group","attributes":{"units":"m"}}"#;
@@ -125,7 +125,7 @@ const CALLS: &[Call] = &[
     },
 ];
 
-impl Bed {
+impl VfsBed {
     /// An ordinary file that is stored.
     pub(super) fn put_file(&self, path: &str, bytes: &[u8]) {
         self.write(path, bytes).expect("kept");
@@ -134,7 +134,7 @@ impl Bed {
 }
 
 /// Every name in the mount, and the bytes of each file.
-fn seen(bed: &Bed) -> BTreeMap<String, Option<Vec<u8>>> {
+fn seen(bed: &VfsBed) -> BTreeMap<String, Option<Vec<u8>>> {
     let mut all = BTreeMap::new();
     let mut directories = vec![String::new()];
     while let Some(directory) = directories.pop() {
@@ -153,8 +153,8 @@ fn seen(bed: &Bed) -> BTreeMap<String, Option<Vec<u8>>> {
     all
 }
 
-fn prepared(dialect: &Dialect, (shards, copies): (bool, bool), call: &Call) -> Bed {
-    let mut bed = Bed::empty(dialect, shards);
+fn prepared(dialect: &Dialect, (shards, copies): (bool, bool), call: &Call) -> VfsBed {
+    let mut bed = VfsBed::empty(dialect, shards);
     for group in ["g", "h"] {
         bed.write(&format!("{group}/zarr.json"), GROUP.as_bytes()).expect("stored");
     }

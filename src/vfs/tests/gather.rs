@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 
-use super::bed::Bed;
+use super::bed::VfsBed;
 use crate::error::Kind;
 use crate::vfs::{Access, Pages};
 
 #[test]
 fn a_shard_is_stored_once_for_all_that_waits_for_it() {
-    let bed = Bed::patient();
+    let bed = VfsBed::patient();
     bed.sets();
     bed.write("sharded/c/0", b"aaaa").expect("closed");
     bed.vfs.store_full();
@@ -25,7 +25,7 @@ fn a_shard_is_stored_once_for_all_that_waits_for_it() {
 
 #[test]
 fn pending_chunks_are_visible_everywhere_in_the_mount() {
-    let mut bed = Bed::patient();
+    let mut bed = VfsBed::patient();
     bed.write("sharded/c/1", b"1111").expect("closed");
     bed.write("sharded/c/2", b"2222").expect("closed");
     bed.vfs.sync().expect("stored");
@@ -53,7 +53,7 @@ fn pending_chunks_are_visible_everywhere_in_the_mount() {
 
 #[test]
 fn fsync_of_one_chunk_stores_its_shard_and_no_other() {
-    let bed = Bed::patient();
+    let bed = VfsBed::patient();
     bed.write("sharded/c/0", b"aaaa").expect("closed");
     bed.write("sharded/c/2", b"cccc").expect("closed");
     bed.sets();
@@ -66,14 +66,16 @@ fn fsync_of_one_chunk_stores_its_shard_and_no_other() {
 
 #[test]
 fn a_failure_comes_out_of_the_next_close_and_fsync_in_that_shard_and_of_unmount() {
-    let bed = Bed::patient();
+    let bed = VfsBed::patient();
     bed.write("sharded/c/0", b"aaaa").expect("closed");
     bed.store.fail_set.store(1, Ordering::Relaxed);
     bed.vfs.sync().expect_err("the store is full");
     let unstored = bed.vfs.unstored();
     assert_eq!(unstored.len(), 1);
     assert_eq!(unstored[0].path, "sharded/c/0");
-    let crate::vfs::Change::Bytes(bytes) = &unstored[0].change else { panic!("{unstored:?}") };
+    let crate::vfs::UnstoredChange::Bytes(bytes) = &unstored[0].change else {
+        panic!("{unstored:?}")
+    };
     let bytes = bytes.to_buffer(99).expect("read");
     assert_eq!(&*bytes, b"aaaa");
     assert_eq!(unstored[0].failure.as_ref().map(crate::error::Error::errno), Some(libc::ENOSPC));
@@ -93,7 +95,7 @@ fn a_failure_comes_out_of_the_next_close_and_fsync_in_that_shard_and_of_unmount(
 
 #[test]
 fn with_writeback_all_a_failure_is_reported_in_its_array() {
-    let bed = Bed::behind();
+    let bed = VfsBed::behind();
     bed.write("plain/c/0", b"aaaa").expect("closed");
     assert_eq!((bed.sets(), bed.stored("plain/c/0")), (0, None), "its writer waited");
     assert_eq!(bed.read("plain/c/0").expect("read"), b"aaaa");
@@ -110,7 +112,7 @@ fn with_writeback_all_a_failure_is_reported_in_its_array() {
 
 #[test]
 fn pages_are_kept_when_pending_chunks_are_stored_unchanged() {
-    let bed = Bed::patient();
+    let bed = VfsBed::patient();
     bed.write("sharded/c/0", b"aaaa").expect("closed");
     let number = bed.find("sharded/c/0").expect("there");
     let before = bed.vfs.open(number, Access::Read).expect("opened");
@@ -124,7 +126,7 @@ fn pages_are_kept_when_pending_chunks_are_stored_unchanged() {
 
 #[test]
 fn chunks_that_other_programs_store_in_the_shard_are_kept() {
-    let (bed, other) = (Bed::patient(), Bed::patient());
+    let (bed, other) = (VfsBed::patient(), VfsBed::patient());
     other.write("sharded/c/1", b"bbbb").expect("closed");
     other.vfs.sync().expect("stored");
     bed.write("sharded/c/0", b"aaaa").expect("closed");
@@ -137,7 +139,7 @@ fn chunks_that_other_programs_store_in_the_shard_are_kept() {
 
 #[test]
 fn pending_chunks_move_with_their_node_and_are_dropped_with_it() {
-    let mut bed = Bed::patient();
+    let mut bed = VfsBed::patient();
     bed.write("sharded/c/0", b"aaaa").expect("closed");
     bed.rename("sharded", "moved").expect("moved");
     assert_eq!(bed.read("moved/c/0").expect("read"), b"aaaa");
@@ -156,7 +158,7 @@ fn pending_chunks_move_with_their_node_and_are_dropped_with_it() {
 
 #[test]
 fn chunks_that_wait_outside_of_a_smaller_shape_are_stored_before_it() {
-    let mut bed = Bed::patient();
+    let mut bed = VfsBed::patient();
     for chunk in 0..4 {
         bed.write(&format!("sharded/c/{chunk}"), b"aaaa").expect("closed");
     }
@@ -173,7 +175,7 @@ fn chunks_that_wait_outside_of_a_smaller_shape_are_stored_before_it() {
 #[test]
 fn pending_chunks_stay_within_the_limit_and_a_refusal_gives_the_reason() {
     let limit = 3 * 600;
-    let bed = Bed::limited(limit);
+    let bed = VfsBed::limited(limit);
     for (chunk, byte) in (0..4).chain(0..4).zip(b'a'..) {
         let name = format!("sharded/c/{chunk}");
         bed.write(&name, &[byte; 4]).expect("room is made");
@@ -199,7 +201,7 @@ proptest! {
     fn listings_are_those_of_a_store_where_nothing_waits(
         steps in prop::collection::vec((0_usize..4, any::<bool>(), any::<bool>()), 1..20),
     ) {
-        let bed = Bed::patient();
+        let bed = VfsBed::patient();
         let mut there = std::collections::BTreeSet::new();
         for (chunk, is_set, is_synced) in steps {
             let name = format!("sharded/c/{chunk}");
@@ -225,7 +227,7 @@ proptest! {
 
 #[test]
 fn a_chunk_that_is_removed_while_its_shard_is_stored_stays_removed() {
-    let mut bed = Bed::patient();
+    let mut bed = VfsBed::patient();
     bed.write("sharded/c/0", b"aaaa").expect("closed");
     let vfs = std::sync::Arc::clone(&bed.vfs);
     let directory = bed.place("sharded/c/0").0;
@@ -241,7 +243,7 @@ fn a_chunk_that_is_removed_while_its_shard_is_stored_stays_removed() {
 
 #[test]
 fn a_node_is_removed_after_its_chunks_in_progress_are_stored() {
-    let mut bed = Bed::patient();
+    let mut bed = VfsBed::patient();
     bed.write("sharded/c/0", b"aaaa").expect("closed");
     let (vfs, array) = (std::sync::Arc::clone(&bed.vfs), bed.find("sharded").expect("there"));
     let directory = bed.place("sharded/c/0").0;
@@ -267,7 +269,7 @@ fn a_node_is_removed_after_its_chunks_in_progress_are_stored() {
 
 #[test]
 fn an_open_chunk_can_be_read_while_its_node_moves() {
-    let mut bed = Bed::new();
+    let mut bed = VfsBed::new();
     bed.write("sharded/c/0", b"0000").expect("closed");
     bed.vfs.sync().expect("stored");
     bed.remount();
@@ -297,7 +299,7 @@ fn move_to_and_fro(vfs: &crate::vfs::Vfs) {
 
 #[test]
 fn a_chunk_written_while_its_node_moves_is_stored_at_the_new_place() {
-    let mut bed = Bed::patient();
+    let mut bed = VfsBed::patient();
     bed.write("sharded/c/0", b"0000").expect("closed");
     let number = bed.find("sharded/c/0").expect("there");
     let vfs = std::sync::Arc::clone(&bed.vfs);

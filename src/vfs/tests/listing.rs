@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::bed::Bed;
+use super::bed::VfsBed;
 use super::tree::{collect, remove_all};
 use crate::error::Kind;
 use crate::metadata::{Dialect, NodePath};
@@ -13,7 +13,7 @@ use crate::vfs::{Access, Ownership, Presence, ROOT};
 
 #[test]
 fn a_damaged_shard_hides_only_its_own_chunks_and_ends_the_listing_with_an_error() {
-    let mut bed = Bed::new();
+    let mut bed = VfsBed::new();
     for chunk in 0..4 {
         bed.write(&format!("sharded/c/{chunk}"), b"abcd").expect("stored");
     }
@@ -32,7 +32,7 @@ fn a_damaged_shard_hides_only_its_own_chunks_and_ends_the_listing_with_an_error(
 
 #[test]
 fn a_directory_with_the_name_of_a_metadata_file_is_not_listed_beside_it() {
-    let mut bed = Bed::new();
+    let mut bed = VfsBed::new();
     bed.put("zarr.json/a", b"x".to_vec());
     bed.remount();
     let names = bed.names("");
@@ -41,7 +41,7 @@ fn a_directory_with_the_name_of_a_metadata_file_is_not_listed_beside_it() {
 
 #[test]
 fn inodes_are_dropped_when_the_kernel_forgets_them() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     assert_eq!(bed.vfs.names.inodes.len(), 1);
     // The kernel forgets it while it is still open, and before it is stored.
     let open = bed.create("scratch").expect("created");
@@ -67,7 +67,7 @@ fn inodes_are_dropped_when_the_kernel_forgets_them() {
 
 #[test]
 fn a_chunk_outside_of_a_smaller_shape_is_not_listed_and_can_be_removed() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.write("plain/c/3", b"abcd").expect("stored");
     let number = bed.find("plain/c/3").expect("there");
     let document = String::from_utf8(bed.read("plain/zarr.json").expect("read")).expect("text");
@@ -91,7 +91,7 @@ fn a_chunk_outside_of_a_smaller_shape_is_not_listed_and_can_be_removed() {
 
 #[test]
 fn reads_from_before_an_edit_are_not_cached() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     let plain = NodePath::parse("plain").expect("a path");
     bed.vfs.hierarchy().invalidate(&plain);
     let number = bed.find("plain").expect("there");
@@ -108,7 +108,7 @@ fn reads_from_before_an_edit_are_not_cached() {
 
 #[test]
 fn attributes_of_bytes_that_may_be_merged_or_dropped_are_not_kept() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     let (parent, name) = bed.place("plain/c/0");
     let (attr, opened) = bed
         .vfs
@@ -143,7 +143,7 @@ fn a_directory_of_chunks_that_has_only_other_files_is_listed_once() {
         for separator in ["/", "."] {
             for sharded in [false, true] {
                 let of = format!("{keys} {separator} sharded: {sharded}");
-                let mut bed = Bed::new();
+                let mut bed = VfsBed::new();
                 let document = array_of_three_dimensions(keys, separator, sharded);
                 bed.put("x/zarr.json", document.into_bytes());
                 bed.write("x/c/0/0/0", b"abcd").expect("stored");
@@ -215,14 +215,14 @@ proptest! {
         kept in prop::collection::vec(any::<bool>(), 12),
     ) {
         let shards = shards && matches!(name, "v3" | "d2020-10");
-        let mut bed = Bed::empty(&Dialect::parse_name(name).expect("a dialect"), shards);
+        let mut bed = VfsBed::empty(&Dialect::parse_name(name).expect("a dialect"), shards);
         let first = bed.keys();
         let document = array_of_three_dimensions("default", "/", false);
         bed.write("x/zarr.json", document.as_bytes()).expect("stored");
         for file in &files {
             bed.write(file, b"abcd").expect("stored");
         }
-        let is_listed = |bed: &Bed, files: &BTreeSet<String>| {
+        let is_listed = |bed: &VfsBed, files: &BTreeSet<String>| {
             let mut found = Vec::new();
             collect(bed, "", &mut found);
             found.sort();

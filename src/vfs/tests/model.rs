@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 
-use super::bed::{Bed, CHUNK_LEN};
+use super::bed::{CHUNK_LEN, VfsBed};
 use crate::error::{Error, Kind};
 use crate::vfs::{Access, Ownership, Pages, Writeback};
 
@@ -24,7 +24,7 @@ const NAMES: [&str; 10] = [
 
 /// What programs do. Numbers wrap: every one of them names a name or a handle.
 #[derive(Debug, Clone)]
-enum Step {
+enum ModelStep {
     Create(usize),
     Open(usize, Access),
     Write(usize, usize, Vec<u8>),
@@ -51,35 +51,35 @@ enum Step {
     Remount,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelStep> {
     let n = 0_usize..64;
     let access = prop_oneof![Just(Access::Read), Just(Access::Write), Just(Access::Truncate)];
     prop_oneof![
-        4 => n.clone().prop_map(Step::Create),
-        4 => (n.clone(), access).prop_map(|(n, access)| Step::Open(n, access)),
+        4 => n.clone().prop_map(ModelStep::Create),
+        4 => (n.clone(), access).prop_map(|(n, access)| ModelStep::Open(n, access)),
         8 => (n.clone(), 0_usize..5, prop::collection::vec(any::<u8>(), 1..5))
-            .prop_map(|(n, offset, data)| Step::Write(n, offset, data)),
-        3 => (n.clone(), 0_usize..6).prop_map(|(n, len)| Step::Truncate(n, len)),
-        1 => n.clone().prop_map(Step::Flush),
-        1 => n.clone().prop_map(Step::Fsync),
-        6 => n.clone().prop_map(Step::Close),
-        2 => n.clone().prop_map(Step::Unlink),
-        4 => (n.clone(), n.clone()).prop_map(|(from, to)| Step::Rename(from, to)),
-        1 => (n.clone(), n.clone()).prop_map(|(from, to)| Step::Link(from, to)),
-        2 => (n.clone(), any::<Option<u8>>()).prop_map(|(n, byte)| Step::Behind(n, byte)),
+            .prop_map(|(n, offset, data)| ModelStep::Write(n, offset, data)),
+        3 => (n.clone(), 0_usize..6).prop_map(|(n, len)| ModelStep::Truncate(n, len)),
+        1 => n.clone().prop_map(ModelStep::Flush),
+        1 => n.clone().prop_map(ModelStep::Fsync),
+        6 => n.clone().prop_map(ModelStep::Close),
+        2 => n.clone().prop_map(ModelStep::Unlink),
+        4 => (n.clone(), n.clone()).prop_map(|(from, to)| ModelStep::Rename(from, to)),
+        1 => (n.clone(), n.clone()).prop_map(|(from, to)| ModelStep::Link(from, to)),
+        2 => (n.clone(), any::<Option<u8>>()).prop_map(|(n, byte)| ModelStep::Behind(n, byte)),
         4 => (any::<[bool; 2]>(), 0_usize..12, prop::collection::vec(any::<u8>(), 1..13))
-            .prop_map(|([sharded, cut], offset, data)| Step::View { sharded, cut, offset, data }),
-        1 => Just(Step::SyncAll),
-        1 => Just(Step::Tick),
-        1 => n.prop_map(Step::Forget),
-        1 => Just(Step::Remount),
+            .prop_map(|([sharded, cut], offset, data)| ModelStep::View { sharded, cut, offset, data }),
+        1 => Just(ModelStep::SyncAll),
+        1 => Just(ModelStep::Tick),
+        1 => n.prop_map(ModelStep::Forget),
+        1 => Just(ModelStep::Remount),
     ]
 }
 
 /// A file of the model: what its openers see, and what the store has.
 #[derive(Debug, Default, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about one file")]
-struct File {
+struct ModelFile {
     name: Option<&'static str>,
     bytes: Vec<u8>,
     changed: bool,
@@ -94,7 +94,7 @@ struct File {
     refused: bool,
 }
 
-impl File {
+impl ModelFile {
     fn cut(&mut self, len: usize) {
         if self.bytes.len() != len || len == 0 && !self.changed {
             self.bytes.resize(len, 0);
@@ -130,7 +130,7 @@ struct Open {
 struct Model {
     /// Chunks that the store may not have as they are here.
     waiting: BTreeSet<&'static str>,
-    files: Vec<File>,
+    files: Vec<ModelFile>,
     names: BTreeMap<&'static str, usize>,
     open: Vec<Open>,
     /// Whether chunks that are in no shard wait to be stored, too.
@@ -193,7 +193,7 @@ fn is_chunk(name: Option<&str>) -> bool {
 }
 
 impl Model {
-    fn of(bed: &Bed) -> Self {
+    fn of(bed: &VfsBed) -> Self {
         bed.put_encoded();
         bed.show_encoded();
         Self { all_wait: bed.writeback == Writeback::All, ..Self::default() }
@@ -267,7 +267,7 @@ impl Model {
     }
 }
 
-fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseError> {
+fn apply(bed: &mut VfsBed, model: &mut Model, step: &ModelStep) -> Result<(), TestCaseError> {
     let broken = bed.store.broken.load(Ordering::Relaxed) > 0;
     let name = |n: &usize| NAMES[n % NAMES.len()];
     let slot = |model: &Model, n: &usize| match model.open.len() {
@@ -275,14 +275,14 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
         len => Some((n % len, model.open[n % len].clone())),
     };
     match step {
-        Step::Create(n) => {
+        ModelStep::Create(n) => {
             let (parent, last) = bed.place(name(n));
             let (attr, opened) = bed
                 .vfs
                 .create(parent, last, Ownership::of_process(0o644), Access::Truncate, false)
                 .expect("made");
             let file = *model.names.entry(name(n)).or_insert_with(|| {
-                model.files.push(File { name: Some(name(n)), ..File::default() });
+                model.files.push(ModelFile { name: Some(name(n)), ..ModelFile::default() });
                 model.files.len() - 1
             });
             let (handle, number, access) = (opened.handle, attr.number, Access::Truncate);
@@ -302,7 +302,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 is_paged,
             });
         }
-        Step::Open(n, access) => {
+        ModelStep::Open(n, access) => {
             let Some(&file) = model.names.get(name(n)) else {
                 prop_assert_eq!(bed.find(name(n)).expect_err("no such").kind(), Kind::NotFound);
                 return Ok(());
@@ -333,7 +333,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 is_paged,
             });
         }
-        Step::Write(n, offset, data) => {
+        ModelStep::Write(n, offset, data) => {
             let Some((_, open)) = slot(model, n).filter(|(_, o)| o.access != Access::Read) else {
                 return Ok(());
             };
@@ -362,7 +362,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             file.bytes[*offset..end].copy_from_slice(data);
             file.touch();
         }
-        Step::Truncate(n, len) => {
+        ModelStep::Truncate(n, len) => {
             let Some((_, open)) = slot(model, n).filter(|(_, o)| o.access != Access::Read) else {
                 return Ok(());
             };
@@ -376,14 +376,14 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             cut.expect("cut");
             file.cut(*len);
         }
-        Step::Flush(n) => {
+        ModelStep::Flush(n) => {
             let Some((_, open)) = slot(model, n) else { return Ok(()) };
             let (flushed, want) = (bed.vfs.flush(open.handle), model.flush(&open));
             if done(broken, flushed, want)? && want && open.access != Access::Read {
                 model.settle_at_once(model.files[open.file].name);
             }
         }
-        Step::Fsync(n) => {
+        ModelStep::Fsync(n) => {
             let Some((_, open)) = slot(model, n) else { return Ok(()) };
             if open.uses_passthrough {
                 // What others write since is another file.
@@ -396,7 +396,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 model.settle(model.files[open.file].name);
             }
         }
-        Step::Close(n) => {
+        ModelStep::Close(n) => {
             let Some((at, open)) = slot(model, n) else { return Ok(()) };
             model.open.remove(at);
             let (closed, want) = (bed.close(open.handle), model.flush(&open));
@@ -405,7 +405,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             }
             model.release(&open);
         }
-        Step::Unlink(n) => {
+        ModelStep::Unlink(n) => {
             let is_stored = model.waits(name(n))
                 && (model.waiting.contains(name(n)) || bed.other().find(name(n)).is_ok());
             let removed = bed.unlink(name(n));
@@ -416,7 +416,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 model.waiting.extend(is_stored.then_some(name(n)));
             }
         }
-        Step::Link(from, to) => {
+        ModelStep::Link(from, to) => {
             let (from, to) = (name(from), name(to));
             let Some(file) = model.names.get(from).map(|file| model.files[*file].clone()) else {
                 return Ok(());
@@ -429,7 +429,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 let changed = !is_chunk(Some(to));
                 let stored = (!changed).then(|| file.bytes.clone());
                 let refused = false;
-                let file = File {
+                let file = ModelFile {
                     name: Some(to),
                     stored,
                     changed,
@@ -446,7 +446,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 model.settle_at_once(Some(to));
             }
         }
-        Step::Behind(n, byte) => {
+        ModelStep::Behind(n, byte) => {
             let name = name(n);
             let known = model.names.get(name).copied();
             let is_open = known.is_some_and(|file| model.files[file].openers > 0);
@@ -466,11 +466,16 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             model.unname(name);
             if let Some(bytes) = bytes {
                 let stored = Some(bytes.clone());
-                model.files.push(File { name: Some(name), bytes, stored, ..File::default() });
+                model.files.push(ModelFile {
+                    name: Some(name),
+                    bytes,
+                    stored,
+                    ..ModelFile::default()
+                });
                 model.names.insert(name, model.files.len() - 1);
             }
         }
-        Step::View { sharded, cut, offset, data } => {
+        ModelStep::View { sharded, cut, offset, data } => {
             let chunks = chunks_of(*sharded);
             let is_open = |name: &&str| {
                 model.names.get(*name).is_some_and(|file| model.files[*file].openers > 0)
@@ -501,7 +506,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 }
                 let file = *model.names.entry(name).or_insert_with(|| {
                     let bytes = vec![0; CHUNK_LEN];
-                    model.files.push(File { name: Some(name), bytes, ..File::default() });
+                    model.files.push(ModelFile { name: Some(name), bytes, ..ModelFile::default() });
                     model.files.len() - 1
                 });
                 let file = &mut model.files[file];
@@ -518,7 +523,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 }
             }
         }
-        Step::Rename(from, to) => {
+        ModelStep::Rename(from, to) => {
             let (from, to) = (name(from), name(to));
             // A program that has a chunk open must open it again when it moves to an array of
             // another form.
@@ -567,16 +572,16 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             }
             model.settle_at_once(Some(to));
         }
-        Step::SyncAll | Step::Tick => {
+        ModelStep::SyncAll | ModelStep::Tick => {
             for file in 0..model.files.len() {
                 let known = &model.files[file];
                 let is_done = known.writers == 0 || known.settled;
-                if matches!(step, Step::SyncAll) && is_done || !is_chunk(known.name) {
+                if matches!(step, ModelStep::SyncAll) && is_done || !is_chunk(known.name) {
                     model.store(file);
                 }
             }
             match step {
-                Step::Tick => bed.vfs.tick(),
+                ModelStep::Tick => bed.vfs.tick(),
                 _ => drop(done(broken, bed.vfs.sync(), true)?),
             }
             let keys = bed.vfs.core.cache.due(crate::cache::Due::All);
@@ -584,14 +589,14 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
                 model.waiting.clear();
             }
         }
-        Step::Forget(n) => {
+        ModelStep::Forget(n) => {
             let known = model.names.get(name(n)).map(|file| model.files[*file].openers);
             if known == Some(0) {
                 bed.vfs.forget(bed.find(name(n)).expect("there"), u64::MAX);
             }
         }
-        Step::Remount if broken => {}
-        Step::Remount => {
+        ModelStep::Remount if broken => {}
+        ModelStep::Remount => {
             for open in std::mem::take(&mut model.open) {
                 prop_assert_eq!(bed.close(open.handle).is_ok(), model.flush(&open));
                 model.release(&open);
@@ -612,10 +617,10 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
     Ok(())
 }
 
-fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
+fn compare(bed: &VfsBed, model: &Model) -> Result<(), TestCaseError> {
     for name in NAMES {
         let file = model.names.get(name).map(|file| &model.files[*file]);
-        let want = file.map(File::seen_anew);
+        let want = file.map(ModelFile::seen_anew);
         let found = match bed.open_found(name, Access::Read) {
             Ok((number, opened)) => {
                 let uses_passthrough = opened.backing.is_some();
@@ -676,9 +681,9 @@ proptest! {
     fn files_hold_the_written_bytes_live_and_after_a_remount(
         steps in prop::collection::vec(step(), 1..60),
     ) {
-        for mut bed in [Bed::new(), Bed::passing(), Bed::behind()] {
+        for mut bed in [VfsBed::new(), VfsBed::passing(), VfsBed::behind()] {
             let mut model = Model::of(&bed);
-            for step in steps.iter().chain([&Step::Remount]) {
+            for step in steps.iter().chain([&ModelStep::Remount]) {
                 apply(&mut bed, &mut model, step)?;
                 compare(&bed, &model)?;
             }
@@ -693,7 +698,7 @@ proptest! {
     fn a_failing_store_loses_nothing_and_continues_after_repair(
         steps in prop::collection::vec(step(), 1..40), good in 2_usize..20,
     ) {
-        for mut bed in [Bed::new(), Bed::behind()] {
+        for mut bed in [VfsBed::new(), VfsBed::behind()] {
             let mut model = Model::of(&bed);
             bed.store.broken.store(good, Ordering::Relaxed);
             for step in &steps {
@@ -701,7 +706,7 @@ proptest! {
                 compare(&bed, &model)?;
             }
             bed.store.broken.store(0, Ordering::Relaxed);
-            for step in [Step::SyncAll, Step::Remount] {
+            for step in [ModelStep::SyncAll, ModelStep::Remount] {
                 apply(&mut bed, &mut model, &step)?;
                 compare(&bed, &model)?;
             }
@@ -713,7 +718,7 @@ proptest! {
 fn every_failing_set_is_reported_and_stored_values_stay() {
     for name in ["plain/c/0", "sharded/c/1", "plain/scratch"] {
         for nth in 1..6 {
-            let mut bed = Bed::new();
+            let mut bed = VfsBed::new();
             bed.write(name, b"aaaa").expect("stored");
             bed.vfs.sync().expect("stored");
             bed.store.fail_set.store(nth, Ordering::Relaxed);

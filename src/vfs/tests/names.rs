@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::bed::{Bed, new_array};
+use super::bed::{VfsBed, new_array};
 use crate::error::Kind;
 use crate::vfs::{Access, Ownership};
 
 #[test]
 fn a_refused_rename_does_not_affect_open_files() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     bed.write("plain/scratch", b"too long").expect("kept");
     let open = bed.open("plain/c/0", Access::Write).expect("opened");
@@ -23,7 +23,7 @@ fn a_refused_rename_does_not_affect_open_files() {
 
 #[test]
 fn a_failed_unlink_does_not_affect_open_files() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     let open = bed.open("plain/c/0", Access::Write).expect("opened");
     bed.store.fail_erase.store(1, Ordering::Relaxed);
@@ -35,7 +35,7 @@ fn a_failed_unlink_does_not_affect_open_files() {
 
 #[test]
 fn a_rename_that_the_store_refuses_keeps_the_unstored_bytes_of_both_files() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.put("plain/stored", b"from the store".to_vec());
     bed.write("plain/new", b"unstored").expect("kept");
     bed.store.fail_set.store(1, Ordering::Relaxed);
@@ -46,7 +46,7 @@ fn a_rename_that_the_store_refuses_keeps_the_unstored_bytes_of_both_files() {
 
 #[test]
 fn an_open_during_a_rename_reads_one_of_the_two_files() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     bed.write("plain/scratch", b"ABCD").expect("kept");
     let number = bed.find("plain/c/0").expect("there");
@@ -69,7 +69,7 @@ fn an_open_during_a_rename_reads_one_of_the_two_files() {
 
 #[test]
 fn a_replaced_metadata_file_can_be_read_through_open_descriptors() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     let open = bed.open("plain/zarr.json", Access::Read).expect("opened");
     let old = bed.read("plain/zarr.json").expect("read");
     let new = String::from_utf8(old.clone()).expect("text").replace("\"K\"", "\"degC\"");
@@ -81,7 +81,7 @@ fn a_replaced_metadata_file_can_be_read_through_open_descriptors() {
 
 #[test]
 fn bytes_of_removed_files_count_until_they_are_closed() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     let open = bed.create("plain/scratch").expect("created");
     bed.vfs.write(open, 0, &[1; 1000]).expect("written");
     bed.unlink("plain/scratch").expect("removed");
@@ -94,7 +94,7 @@ fn bytes_of_removed_files_count_until_they_are_closed() {
 
 #[test]
 fn a_file_with_the_name_of_a_chunk_does_not_become_the_document_of_its_array() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.write("new/c/0", new_array().as_bytes()).expect("written");
     let refused = bed.rename("new/c/0", "new/zarr.json").expect_err("refused");
     assert_eq!(refused.kind(), Kind::Invalid);
@@ -105,7 +105,7 @@ fn a_file_with_the_name_of_a_chunk_does_not_become_the_document_of_its_array() {
 
 #[test]
 fn an_open_chunk_survives_two_replacements() {
-    let bed = Bed::passing();
+    let bed = VfsBed::passing();
     bed.write("plain/c/0", b"abcd").expect("stored");
     let number = bed.find("plain/c/0").expect("there");
     bed.write("plain/scratch", b"ABCD").expect("kept");
@@ -125,7 +125,7 @@ fn an_open_chunk_survives_two_replacements() {
 
 #[test]
 fn a_directory_does_not_get_the_name_of_a_lock_file() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     for name in ["zarr.json.__lock", "x.__lock"] {
         let refused =
             bed.vfs.mkdir(crate::vfs::ROOT, name, Ownership::of_process(0o755)).expect_err("made");
@@ -143,7 +143,7 @@ fn a_directory_does_not_get_the_name_of_a_lock_file() {
 
 #[test]
 fn a_file_that_is_not_linked_for_want_of_room_leaves_no_inode() {
-    let bed = Bed::limited(64);
+    let bed = VfsBed::limited(64);
     bed.put("plain/notes", vec![1; 100]);
     let (notes, plain) =
         (bed.find("plain/notes").expect("there"), bed.find("plain").expect("there"));
@@ -157,7 +157,7 @@ fn a_file_that_is_not_linked_for_want_of_room_leaves_no_inode() {
 fn links_and_renames_take_the_bytes_that_another_mount_stored_last() {
     for to in ["plain/c/1", "sharded/c/0", "plain/notes"] {
         for is_link in [true, false] {
-            let bed = Bed::new();
+            let bed = VfsBed::new();
             bed.write("plain/c/0", b"abcd").expect("stored");
             assert_eq!(bed.read("plain/c/0").expect("read"), b"abcd");
             let number = bed.find("plain/c/0").expect("there");

@@ -1,11 +1,11 @@
 //! How those who open a file read it: through the kernel's pages, or by the kernel itself.
 
-use super::bed::Bed;
+use super::bed::VfsBed;
 use crate::vfs::{Access, Pages};
 
 #[test]
 fn pages_are_dropped_when_a_replaced_file_is_opened_again() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     let number = bed.find("plain/c/0").expect("there");
     let reader = bed.vfs.open(number, Access::Read).expect("opened");
@@ -24,7 +24,7 @@ fn pages_are_dropped_when_a_replaced_file_is_opened_again() {
 
 #[test]
 fn the_kernel_is_not_told_to_read_a_chunk_in_two_ways() {
-    let bed = Bed::passing();
+    let bed = VfsBed::passing();
     bed.write("plain/c/0", b"abcd").expect("stored");
     let writer = bed.open("plain/c/0", Access::Write).expect("opened");
     bed.vfs.write(writer, 0, b"ABCD").expect("written");
@@ -43,7 +43,7 @@ fn the_kernel_is_not_told_to_read_a_chunk_in_two_ways() {
 
 #[test]
 fn a_look_up_asks_the_store_for_the_attributes_of_a_value_once() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     bed.put_file("plain/notes", b"text");
     bed.vfs.sync().expect("stored");

@@ -3,12 +3,12 @@
 
 use std::sync::atomic::Ordering;
 
-use super::replaced::{KINDS, Kind, Pair};
+use super::replaced::{KINDS, Pair, StoreKind};
 use crate::error::Result;
 use crate::store::{Ownership, Replace};
 use crate::vfs::{Access, HandleUse, ROOT, Writeback};
 
-fn pair(kind: Kind) -> Pair {
+fn pair(kind: StoreKind) -> Pair {
     let pair = Pair::new(kind, false, Writeback::Delay);
     for (key, text) in [("log", "old\n"), ("a/c/0", "ol"), ("a/c/1", "ol")] {
         pair.place.put(key, text);
@@ -86,7 +86,7 @@ fn a_program_appends_behind_what_another_one_has_appended() {
 
 #[test]
 fn a_changed_file_that_waits_does_not_replace_what_another_mount_has_stored_meanwhile() {
-    let pair = pair(Kind::Server);
+    let pair = pair(StoreKind::Server);
     let handle = pair.mine.open(pair.find("log").expect("there"), Access::Write).expect("open");
     pair.mine.write(handle.handle, 0, b"OLD").expect("written");
     pair.mine.flush(handle.handle).expect("closed");
@@ -136,7 +136,7 @@ fn a_program_that_appends_to_an_array_does_not_overwrite_what_another_one_has_ap
 /// Shows: store-decides-removal.
 #[test]
 fn a_program_removes_no_array_that_another_one_has_changed_since_it_was_read() {
-    let pair = pair(Kind::Server);
+    let pair = pair(StoreKind::Server);
     read(&pair, "a/zarr.json").expect("read");
     let changed = with(&pair, |document| document["attributes"]["theirs"] = 1.into());
     pair.place.put("a/zarr.json", &changed);
@@ -157,7 +157,7 @@ fn a_program_removes_no_array_that_another_one_has_changed_since_it_was_read() {
 #[test]
 fn a_whole_chunk_does_not_undo_what_another_mount_had_stored_before_its_program_read_it() {
     for writeback in [Writeback::Sync, Writeback::All] {
-        let pair = Pair::new(Kind::Server, false, writeback);
+        let pair = Pair::new(StoreKind::Server, false, writeback);
         pair.place.put("a/c/0", "ol");
         read(&pair, "a/c/0").expect("read");
         pair.place.put("a/c/0", "ne");
@@ -176,7 +176,7 @@ fn a_whole_chunk_does_not_undo_what_another_mount_had_stored_before_its_program_
 
 #[test]
 fn a_whole_chunk_keeps_what_another_program_stores_after_it_was_compared() {
-    let pair = Pair::new(Kind::Server, false, Writeback::All);
+    let pair = Pair::new(StoreKind::Server, false, Writeback::All);
     pair.place.put("a/c/0", "ol");
     read(&pair, "a/c/0").expect("read");
     let number = pair.find("a/c/0").expect("there");
@@ -193,7 +193,7 @@ fn a_whole_chunk_keeps_what_another_program_stores_after_it_was_compared() {
 
 #[test]
 fn a_whole_chunk_that_could_not_be_compared_keeps_what_another_program_stores_before_it() {
-    let pair = Pair::new(Kind::Server, false, Writeback::Sync);
+    let pair = Pair::new(StoreKind::Server, false, Writeback::Sync);
     pair.place.put("a/c/0", "ol");
     read(&pair, "a/c/0").expect("read");
     let server = pair.place.server.as_ref().expect("a server");
@@ -236,7 +236,7 @@ fn create(pair: &Pair, name: &str, text: &str) {
 /// Shows: store-decides-outdated.
 #[test]
 fn an_edited_file_does_not_undo_what_another_mount_had_stored_before_its_program_read_it() {
-    let pair = pair(Kind::Server);
+    let pair = pair(StoreKind::Server);
     let by = Some(std::process::id());
     pair.place.put("log", "theirs");
     // An editor that writes into the file.
@@ -247,7 +247,7 @@ fn an_edited_file_does_not_undo_what_another_mount_had_stored_before_its_program
 
 #[test]
 fn a_file_that_takes_the_name_of_an_edited_one_does_not_undo_what_another_mount_has_stored() {
-    let pair = pair(Kind::Server);
+    let pair = pair(StoreKind::Server);
     create(&pair, "log.new", "OLD\n");
     pair.place.put("log", "theirs");
     let renamed = || pair.mine.rename(ROOT, "log.new", ROOT, "log", Replace::Yes);
@@ -263,7 +263,7 @@ fn a_file_that_takes_the_name_of_an_edited_one_does_not_undo_what_another_mount_
 /// Shows: store-decides-removal.
 #[test]
 fn a_program_removes_no_file_or_chunk_that_another_one_has_stored_since_it_was_read() {
-    let pair = pair(Kind::Server);
+    let pair = pair(StoreKind::Server);
     let by = Some(std::process::id());
     let chunks = pair.find("a/c").expect("there");
     for (parent, name, key) in [(ROOT, "log", "log"), (chunks, "0", "a/c/0")] {
@@ -277,7 +277,7 @@ fn a_program_removes_no_file_or_chunk_that_another_one_has_stored_since_it_was_r
 
 #[test]
 fn a_view_that_is_written_again_keeps_elements_that_another_mount_has_stored() {
-    let pair = pair(Kind::Server);
+    let pair = pair(StoreKind::Server);
     let seen = read(&pair, "a.raw").expect("read");
     pair.place.put("a/c/0", "ot");
     let mut changed = seen.clone();
@@ -286,7 +286,7 @@ fn a_view_that_is_written_again_keeps_elements_that_another_mount_has_stored() {
         .expect("stored");
     check(&pair, "a/c/0", "mt");
     // So does a chunk of a program that has read it in a view.
-    let pair = self::pair(Kind::Server);
+    let pair = self::pair(StoreKind::Server);
     read(&pair, "a.raw").expect("read");
     pair.place.put("a/c/1", "ne");
     assert_eq!(errno(replace(&pair, "a/c/1", "mi")), libc::ESTALE);

@@ -13,42 +13,43 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::hierarchy::{self, Hierarchy};
 use crate::json::parse_object;
-use crate::memory_server::{Made, MemoryServer};
+use crate::memory_server::{MadeRequest, MemoryServer};
 use crate::metadata::Dialect;
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::memory::MemoryStore;
 use crate::store::{ByteRange, Condition, Key, Ownership, Prefix, Presence, Store};
-use crate::vfs::{Access, Options, ROOT, Vfs, Writeback};
+use crate::vfs::{Access, ROOT, Vfs, VfsOptions, Writeback};
 
 /// Longer than a test.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Where the hierarchy is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum StoreKind {
     Memory,
     Directory,
     Server,
 }
 
-pub(super) const KINDS: [Kind; 3] = [Kind::Memory, Kind::Directory, Kind::Server];
+pub(super) const KINDS: [StoreKind; 3] =
+    [StoreKind::Memory, StoreKind::Directory, StoreKind::Server];
 
 /// A store, as the mount sees it, and as others do.
-pub(super) struct Place {
+pub(super) struct BothStores {
     mine: Store,
     theirs: Store,
     pub(super) server: Option<Arc<MemoryServer>>,
     _dir: Option<tempfile::TempDir>,
 }
 
-impl Place {
-    fn new(kind: Kind) -> Self {
+impl BothStores {
+    fn new(kind: StoreKind) -> Self {
         match kind {
-            Kind::Memory => {
+            StoreKind::Memory => {
                 let store = Store::new(Arc::new(MemoryStore::new()));
                 Self { mine: store.clone(), theirs: store, server: None, _dir: None }
             }
-            Kind::Directory => {
+            StoreKind::Directory => {
                 let dir = tempfile::tempdir().expect("a directory");
                 let open = || {
                     let store = DirectoryStore::open(dir.path(), Durability::Buffered);
@@ -56,11 +57,11 @@ impl Place {
                 };
                 Self { mine: open(), theirs: open(), server: None, _dir: Some(dir) }
             }
-            Kind::Server => {
+            StoreKind::Server => {
                 let (mine, server) = MemoryServer::new(LONG);
-                let theirs = server.store(crate::store::remote::Limits {
+                let theirs = server.store(crate::store::remote::RemoteLimits {
                     ttl: Duration::ZERO,
-                    ..crate::store::remote::Limits::DEFAULT
+                    ..crate::store::remote::RemoteLimits::DEFAULT
                 });
                 Self { mine, theirs, server: Some(server), _dir: None }
             }
@@ -134,7 +135,7 @@ fn length(document: &Value) -> u64 {
 }
 
 pub(super) struct Pair {
-    pub(super) place: Place,
+    pub(super) place: BothStores,
     pub(super) mine: Arc<Vfs>,
     is_sharded: bool,
     number: u64,
@@ -144,14 +145,17 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn new(kind: Kind, is_sharded: bool, writeback: Writeback) -> Self {
-        let place = Place::new(kind);
+    pub(super) fn new(kind: StoreKind, is_sharded: bool, writeback: Writeback) -> Self {
+        let place = BothStores::new(kind);
         place.put("zarr.json", GROUP);
         place.put("a/zarr.json", &array(0, 4, is_sharded));
-        let options = hierarchy::Options { metadata_ttl: LONG, ..hierarchy::Options::default() };
+        let options = hierarchy::HierarchyOptions {
+            metadata_ttl: LONG,
+            ..hierarchy::HierarchyOptions::default()
+        };
         let hierarchy =
             Hierarchy::open(place.mine.clone(), Some(Dialect::V3), options).expect("opens");
-        let options = Options { writeback, writeback_delay: LONG, ..Options::default() };
+        let options = VfsOptions { writeback, writeback_delay: LONG, ..VfsOptions::default() };
         let mine = Arc::new(Vfs::new(hierarchy, options));
         let pair = Self { place, mine, is_sharded, number: 0, attribute: 0, is_made: false };
         pair.shown("a").expect("it is cached");
@@ -216,7 +220,7 @@ impl Pair {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ReplacedStep {
     /// The mount writes a chunk, or a part of it.
     Write(u64, bool),
     /// It erases a chunk.
@@ -239,28 +243,28 @@ enum Step {
     TheirOther,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ReplacedStep> {
     prop_oneof![
-        6 => (0..6_u64, any::<bool>()).prop_map(|(chunk, is_part)| Step::Write(chunk, is_part)),
-        2 => (0..6_u64).prop_map(Step::Unlink),
-        2 => any::<bool>().prop_map(Step::Attribute),
-        2 => (1..7_u64).prop_map(Step::Resize),
-        1 => Just(Step::Remove),
-        1 => Just(Step::Create),
-        1 => Just(Step::Rename),
-        4 => Just(Step::Replace),
-        1 => Just(Step::ReplaceByGroup),
-        1 => Just(Step::Gone),
-        3 => (1..7_u64).prop_map(Step::TheirResize),
-        2 => (0..6_u64).prop_map(Step::TheirChunk),
-        1 => Just(Step::TheirOther),
+        6 => (0..6_u64, any::<bool>()).prop_map(|(chunk, is_part)| ReplacedStep::Write(chunk, is_part)),
+        2 => (0..6_u64).prop_map(ReplacedStep::Unlink),
+        2 => any::<bool>().prop_map(ReplacedStep::Attribute),
+        2 => (1..7_u64).prop_map(ReplacedStep::Resize),
+        1 => Just(ReplacedStep::Remove),
+        1 => Just(ReplacedStep::Create),
+        1 => Just(ReplacedStep::Rename),
+        4 => Just(ReplacedStep::Replace),
+        1 => Just(ReplacedStep::ReplaceByGroup),
+        1 => Just(ReplacedStep::Gone),
+        3 => (1..7_u64).prop_map(ReplacedStep::TheirResize),
+        2 => (0..6_u64).prop_map(ReplacedStep::TheirChunk),
+        1 => Just(ReplacedStep::TheirOther),
     ]
 }
 
-type Values = BTreeMap<String, Vec<u8>>;
+type StoreContents = BTreeMap<String, Vec<u8>>;
 
 /// The keys whose values differ.
-fn changed(before: &Values, after: &Values) -> Vec<String> {
+fn changed(before: &StoreContents, after: &StoreContents) -> Vec<String> {
     let keys = before.keys().chain(after.keys());
     let mut keys: Vec<String> =
         keys.filter(|key| before.get(*key) != after.get(*key)).cloned().collect();
@@ -272,37 +276,37 @@ fn changed(before: &Values, after: &Values) -> Vec<String> {
 
 impl Pair {
     /// What another program does. It knows the store as it is.
-    fn theirs(&mut self, step: &Step) {
+    fn theirs(&mut self, step: &ReplacedStep) {
         let now = self.place.text("a/zarr.json");
         match step {
-            Step::Replace => {
+            ReplacedStep::Replace => {
                 self.place.erase_below("a/");
                 self.number += 1;
                 let new = array(self.number, 1 + self.number % 5, self.is_sharded);
                 self.place.put("a/zarr.json", &new);
             }
-            Step::ReplaceByGroup => {
+            ReplacedStep::ReplaceByGroup => {
                 self.place.erase_below("a/");
                 self.place.put("a/zarr.json", GROUP);
             }
-            Step::Gone => self.place.erase_below("a/"),
-            Step::TheirResize(chunks) => {
+            ReplacedStep::Gone => self.place.erase_below("a/"),
+            ReplacedStep::TheirResize(chunks) => {
                 let Some(mut now) = now.filter(|now| now["node_type"] == "array") else { return };
                 now["shape"] = json!([chunks * 2]);
                 self.place.put("a/zarr.json", &now.to_string());
             }
-            Step::TheirChunk(chunk) if !self.is_sharded => {
+            ReplacedStep::TheirChunk(chunk) if !self.is_sharded => {
                 let Some(now) = now.filter(|now| now["node_type"] == "array") else { return };
                 let len = 2 * item_len(&now);
                 self.place.put(&format!("a/c/{chunk}"), &"t".repeat(len));
             }
-            Step::TheirOther => self.place.put("b/zarr.json", GROUP),
+            ReplacedStep::TheirOther => self.place.put("b/zarr.json", GROUP),
             _ => {}
         }
     }
 
     /// Takes a step in the mount, and notes which changes it may make.
-    fn mine(&mut self, step: &Step) {
+    fn mine(&mut self, step: &ReplacedStep) {
         let before = self.place.values();
         let (stored, shown) = (self.place.text("a/zarr.json"), self.shown("a").ok());
         let is_seen = match (&stored, &shown) {
@@ -322,17 +326,21 @@ impl Pair {
             let is_of_others =
                 |key: &&String| before.get(*key).is_some_and(|value| value.contains(&b't'));
             let mut old = changes.iter().filter(is_of_others);
-            let is_removal = matches!(step, Step::Rename | Step::Remove | Step::Unlink(_));
+            let is_removal = matches!(
+                step,
+                ReplacedStep::Rename | ReplacedStep::Remove | ReplacedStep::Unlink(_)
+            );
             assert!(is_removal || old.next().is_none(), "{context}");
             return;
         }
-        if !matches!(step, Step::Create | Step::Rename) && !is_seen {
+        if !matches!(step, ReplacedStep::Create | ReplacedStep::Rename) && !is_seen {
             // A group may get files, but keeps what it has.
             let is_group = stored.is_some_and(|stored| stored["node_type"] == "group");
             let is_new = |key: &String| is_group && !before.contains_key(key);
             // `rm -r` and `setxattr` of a directory that this mount has made change a node that
             // another program has put there since (docs/reliability.md).
-            if self.is_made && matches!(step, Step::Remove | Step::Attribute(true)) {
+            if self.is_made && matches!(step, ReplacedStep::Remove | ReplacedStep::Attribute(true))
+            {
                 return;
             }
             assert!(changes.iter().all(is_new), "it was done to another node: {context}");
@@ -341,12 +349,12 @@ impl Pair {
         let is_allowed = |key: &String| may_change.iter().any(|may| key.starts_with(may.as_str()));
         assert!(changes.iter().all(is_allowed), "more has changed: {context}");
         match (step, done) {
-            (Step::Write(chunk, _), Ok(())) => {
+            (ReplacedStep::Write(chunk, _), Ok(())) => {
                 let stored = stored.expect("seen");
                 let is_array = stored["node_type"] == "array";
                 assert!(!is_array || chunk * 2 < length(&stored), "it lies outside: {context}");
             }
-            (Step::Attribute(_), Ok(())) => {
+            (ReplacedStep::Attribute(_), Ok(())) => {
                 let now = self.place.text("a/zarr.json").expect("there");
                 assert_eq!(now["attributes"]["mine"], json!(self.attribute), "{context}");
                 let mut now = now;
@@ -354,7 +362,7 @@ impl Pair {
                 (now["attributes"], stored["attributes"]) = (json!({}), json!({}));
                 assert_eq!(now, stored, "more than an attribute: {context}");
             }
-            (Step::Resize(chunks), Ok(()))
+            (ReplacedStep::Resize(chunks), Ok(()))
                 if stored.as_ref().is_some_and(|stored| stored["node_type"] == "array") =>
             {
                 let now = length(&self.place.text("a/zarr.json").expect("there"));
@@ -369,18 +377,20 @@ impl Pair {
                 };
                 assert_eq!(now, wanted, "{context}");
             }
-            (Step::Remove, Ok(())) => assert!(!after.keys().any(|key| key.starts_with("a/"))),
+            (ReplacedStep::Remove, Ok(())) => {
+                assert!(!after.keys().any(|key| key.starts_with("a/")));
+            }
             _ => {}
         }
     }
 
     /// Returns whether the mount has done it, and the beginnings of the keys that may change.
-    fn attempt(&mut self, step: &Step, shown: Option<&Value>) -> (Result<()>, Vec<String>) {
+    fn attempt(&mut self, step: &ReplacedStep, shown: Option<&Value>) -> (Result<()>, Vec<String>) {
         let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
         let chunk_key =
             |chunk: u64| format!("a/c/{}", if self.is_sharded { chunk / 2 } else { chunk });
         match step {
-            Step::Write(chunk, is_part) => {
+            ReplacedStep::Write(chunk, is_part) => {
                 let len = 2 * shown.map_or(1, item_len);
                 let path = format!("a/c/{chunk}");
                 let written = match self.find(&path).ok().filter(|_| *is_part) {
@@ -391,17 +401,17 @@ impl Pair {
                 // One that the mount has made is not sharded.
                 (written, vec![chunk_key(*chunk), path])
             }
-            Step::Unlink(chunk) => {
+            ReplacedStep::Unlink(chunk) => {
                 let unlinked = self
                     .find("a/c")
                     .and_then(|parent| self.mine.unlink(parent, &chunk.to_string()));
                 (unlinked.and_then(|()| self.mine.sync()), keys(&["a/c/"]))
             }
-            Step::Attribute(is_extended) => {
+            ReplacedStep::Attribute(is_extended) => {
                 self.attribute += 1;
                 (self.set_attribute(*is_extended, shown), keys(&["a/zarr.json"]))
             }
-            Step::Resize(chunks) => {
+            ReplacedStep::Resize(chunks) => {
                 let Some(mut shown) = shown.cloned().filter(|shown| shown["node_type"] == "array")
                 else {
                     return (Ok(()), Vec::new());
@@ -410,8 +420,8 @@ impl Pair {
                 let text = shown.to_string();
                 (self.write("a/zarr.json", text.as_bytes()), keys(&["a/zarr.json"]))
             }
-            Step::Remove => (self.remove("a"), keys(&["a/"])),
-            Step::Create => {
+            ReplacedStep::Remove => (self.remove("a"), keys(&["a/"])),
+            ReplacedStep::Create => {
                 self.number += 1;
                 let is_absent = !self.place.values().contains_key("a/zarr.json");
                 let text = array(self.number, 4, false).replace("[4]", "[2]");
@@ -424,7 +434,7 @@ impl Pair {
                 let made = made.and_then(|()| self.write("a/zarr.json", text.as_bytes()));
                 (made, if is_absent { keys(&["a/"]) } else { Vec::new() })
             }
-            Step::Rename => {
+            ReplacedStep::Rename => {
                 let is_absent = !self.place.values().contains_key("b/zarr.json");
                 let moved = self.mine.rename(ROOT, "a", ROOT, "b", crate::vfs::Replace::Yes);
                 (moved, if is_absent { keys(&["a/", "b/"]) } else { Vec::new() })
@@ -487,18 +497,18 @@ proptest! {
 }
 
 /// The metadata requests among those since the last call, and all of them.
-fn requests(server: &MemoryServer) -> (usize, Vec<Made>) {
+fn requests(server: &MemoryServer) -> (usize, Vec<MadeRequest>) {
     let made = server.take();
-    let is_metadata = |made: &&Made| match made {
-        Made::Get(key, _) | Made::GetEnd(key, _) => key.ends_with("zarr.json"),
-        Made::List(_) | Made::Put(_) | Made::Delete(_) => false,
+    let is_metadata = |made: &&MadeRequest| match made {
+        MadeRequest::Get(key, _) | MadeRequest::GetEnd(key, _) => key.ends_with("zarr.json"),
+        MadeRequest::List(_) | MadeRequest::Put(_) | MadeRequest::Delete(_) => false,
     };
     (made.iter().filter(is_metadata).count(), made)
 }
 
 #[test]
 fn a_flush_of_many_shards_asks_a_server_once_for_each_array() {
-    let pair = Pair::new(Kind::Server, true, Writeback::Delay);
+    let pair = Pair::new(StoreKind::Server, true, Writeback::Delay);
     pair.place.put("a/zarr.json", &array(0, 40, true));
     let server = pair.place.server.as_ref().expect("a server");
     // Its first change also tries out whether the server honours conditions.
@@ -517,13 +527,13 @@ fn a_flush_of_many_shards_asks_a_server_once_for_each_array() {
     pair.mine.sync().expect("stored");
     let (of_metadata, made) = requests(server);
     assert_eq!(of_metadata, 1, "{made:?}");
-    let puts = made.iter().filter(|made| matches!(made, Made::Put(_))).count();
+    let puts = made.iter().filter(|made| matches!(made, MadeRequest::Put(_))).count();
     assert_eq!(puts, 19, "{made:?}");
 }
 
 #[test]
 fn a_chunk_that_is_closed_takes_one_request_more_and_one_of_a_known_array_no_other() {
-    let pair = Pair::new(Kind::Server, false, Writeback::Delay);
+    let pair = Pair::new(StoreKind::Server, false, Writeback::Delay);
     let server = pair.place.server.as_ref().expect("a server");
     pair.write("a/c/0", b"mm").expect("stored");
     requests(server);

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use super::bed::Bed;
+use super::bed::VfsBed;
 use crate::error::Kind;
-use crate::vfs::{Access, Change, Ownership, Pages, ROOT};
+use crate::vfs::{Access, Ownership, Pages, ROOT, UnstoredChange};
 
 #[test]
 fn a_rewritten_ordinary_file_is_stored_after_the_kernel_forgot_it() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.put("plain/notes", b"old".to_vec());
     let number = bed.find("plain/notes").expect("there");
     let open = bed.vfs.open(number, Access::Truncate).expect("opened").handle;
@@ -23,10 +23,10 @@ fn a_rewritten_ordinary_file_is_stored_after_the_kernel_forgot_it() {
 
 #[test]
 fn a_failed_sync_is_repeated_by_the_next_one() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     for sync in [
-        |bed: &Bed| bed.vfs.sync(),
-        |bed: &Bed| {
+        |bed: &VfsBed| bed.vfs.sync(),
+        |bed: &VfsBed| {
             let open = bed.open("plain/c/1", Access::Read)?;
             let synced = bed.vfs.fsync(open);
             bed.vfs.release(open);
@@ -48,7 +48,7 @@ fn a_failed_sync_is_repeated_by_the_next_one() {
 
 #[test]
 fn syncing_a_directory_ignores_files_that_others_are_writing() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     let open = bed.create("plain/c/0").expect("created");
     bed.vfs.write(open, 0, b"ab").expect("written");
     bed.vfs.sync().expect("nothing is complete");
@@ -59,7 +59,7 @@ fn syncing_a_directory_ignores_files_that_others_are_writing() {
 
 #[test]
 fn a_time_that_is_set_does_not_make_old_bytes_those_of_a_newer_value() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     assert_eq!(bed.read("plain/c/0").expect("read"), b"abcd");
     let number = bed.find("plain/c/0").expect("there");
@@ -80,7 +80,7 @@ fn a_time_that_is_set_does_not_make_old_bytes_those_of_a_newer_value() {
 
 #[test]
 fn the_time_of_a_generated_file_cannot_be_set() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     let number = bed.find(".zarrfs/errors").expect("there");
     let refused = bed.vfs.attr_writer().set_modified(number, SystemTime::now()).expect_err("set");
     assert_eq!(refused.kind(), Kind::NotPermitted);
@@ -88,7 +88,7 @@ fn the_time_of_a_generated_file_cannot_be_set() {
 
 #[test]
 fn a_scratch_file_that_cannot_be_cut_keeps_its_bytes() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.write("plain/notes", b"unstored").expect("kept");
     bed.store.fail_set.store(1, Ordering::Relaxed);
     bed.vfs
@@ -101,7 +101,7 @@ fn a_scratch_file_that_cannot_be_cut_keeps_its_bytes() {
 
 #[test]
 fn files_that_wait_go_to_the_store_when_there_is_no_room_for_more() {
-    let bed = Bed::limited(100);
+    let bed = VfsBed::limited(100);
     for n in 0..20 {
         bed.write(&format!("plain/{n}"), &[n; 30]).expect("written");
     }
@@ -115,7 +115,7 @@ fn files_that_wait_go_to_the_store_when_there_is_no_room_for_more() {
 
 #[test]
 fn an_open_after_a_refused_close_reads_the_stored_bytes() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.write("plain/c/0", b"abcd").expect("stored");
     for (path, refused) in [("plain/c/0", &b"xy"[..]), ("plain/zarr.json", b"{")] {
         let before = bed.read(path).expect("read");
@@ -131,13 +131,13 @@ fn an_open_after_a_refused_close_reads_the_stored_bytes() {
 
 #[test]
 fn a_directory_that_the_store_rejects_stays_pending_with_the_error() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     let made = bed.vfs.mkdir(ROOT, "new", Ownership::of_process(0o755)).expect("made").number;
     bed.vfs.mkdir(made, "below", Ownership::of_process(0o755)).expect("made");
     bed.vfs.mkdir(ROOT, ".hidden", Ownership::of_process(0o755)).expect("made");
     let paths = |wanted_errno: Option<i32>| -> Vec<String> {
         let of = |unstored: crate::vfs::Unstored| {
-            assert!(matches!(unstored.change, Change::Directory), "{unstored:?}");
+            assert!(matches!(unstored.change, UnstoredChange::Directory), "{unstored:?}");
             assert_eq!(unstored.failure.map(|error| error.errno()), wanted_errno);
             unstored.path
         };
@@ -164,7 +164,7 @@ fn a_directory_that_the_store_rejects_stays_pending_with_the_error() {
 
 #[test]
 fn attributes_that_wait_for_their_directory_are_pending_with_it() {
-    let bed = Bed::new();
+    let bed = VfsBed::new();
     bed.write("new/.zattrs", br#"{"units":"K"}"#).expect("kept");
     bed.store.broken.store(1, Ordering::Relaxed);
     bed.vfs.sync().expect_err("the store is full");

@@ -1,13 +1,13 @@
 //! Names that another mount has given to a file since this one looked: nothing that a program has
 //! never seen here is replaced or removed.
 
-use super::replaced::{KINDS, Kind, Pair};
+use super::replaced::{KINDS, Pair, StoreKind};
 use crate::error::Result;
 use crate::store::{Ownership, Replace};
 use crate::vfs::{Access, ROOT, Writeback};
 
 /// A mount that has listed its root, so that it knows for an hour that no other names are there.
-fn pair(kind: Kind) -> Pair {
+fn pair(kind: StoreKind) -> Pair {
     let pair = Pair::new(kind, false, Writeback::Delay);
     for name in ["README", "notes", "LOCK", "x.tmp"] {
         assert_eq!(errno(pair.mine.lookup(ROOT, name).map(drop)), libc::ENOENT);
@@ -85,7 +85,7 @@ fn a_directory_does_not_get_the_name_of_a_file_that_another_mount_has_just_made(
 
 #[test]
 fn a_file_that_another_mount_makes_before_this_one_is_stored_stays() {
-    for kind in [Kind::Memory, Kind::Server] {
+    for kind in [StoreKind::Memory, StoreKind::Server] {
         let pair = pair(kind);
         let handle = create(&pair, "README", true).expect("made");
         pair.place.put("README", "theirs");
@@ -127,7 +127,7 @@ fn a_file_that_takes_the_place_of_an_unstored_one_replaces_nothing_else() {
             pair.mine.release(handle);
         }
         pair.mine.rename(ROOT, "y.tmp", ROOT, "x.tmp", Replace::Yes).expect("renamed");
-        if kind == Kind::Directory {
+        if kind == StoreKind::Directory {
             check(&pair, "x.tmp", "mine");
             continue; // A rename of files is one of the file system below.
         }

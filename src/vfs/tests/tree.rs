@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::bed::{Bed, CHUNK_LEN};
+use super::bed::{CHUNK_LEN, VfsBed};
 use crate::error::{Kind, Result};
 use crate::metadata::Dialect;
 use crate::vfs::{Access, Ownership, Replace};
@@ -17,7 +17,7 @@ const DIRS: [&str; 6] = ["a", "b", "a/a", "a/b", "b/a", "a/b/a"];
 const FILES: [&str; 7] = ["c/0", "c/1", "c/3", "c/4", "c/note", "note", "other"];
 
 #[derive(Debug, Clone)]
-enum Step {
+enum TreeStep {
     Mkdir(String),
     WriteGroup(String, Option<u8>),
     WriteArray(String),
@@ -33,7 +33,7 @@ enum Step {
     Remount,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = TreeStep> {
     let dir = || prop::sample::select(&DIRS[..]).prop_map(str::to_owned);
     let any_dir = || {
         (dir(), prop::bool::weighted(0.3)).prop_map(
@@ -48,19 +48,19 @@ fn step() -> impl Strategy<Value = Step> {
     let bytes = (any::<u8>(), prop::bool::weighted(0.9))
         .prop_map(|(byte, whole)| vec![byte; if whole { CHUNK_LEN } else { 3 }]);
     prop_oneof![
-        8 => any_dir().prop_map(Step::Mkdir),
-        4 => (dir(), prop::option::of(any::<u8>())).prop_map(|(dir, title)| Step::WriteGroup(dir, title)),
-        6 => dir().prop_map(Step::WriteArray),
-        10 => (file(), bytes).prop_map(|(file, bytes)| Step::Put(file, bytes)),
-        2 => dir().prop_map(Step::RemoveDocument),
-        2 => file().prop_map(Step::Unlink),
-        2 => any_dir().prop_map(Step::Rmdir),
-        2 => (any_dir(), any::<bool>()).prop_map(|(dir, first)| Step::RemoveAll(dir, first)),
-        4 => (any_dir(), any_dir()).prop_map(|(from, to)| Step::Move(from, to)),
-        2 => (file(), file()).prop_map(|(from, to)| Step::Link(from, to)),
-        1 => Just(Step::Sync),
-        1 => Just(Step::Tick),
-        1 => Just(Step::Remount),
+        8 => any_dir().prop_map(TreeStep::Mkdir),
+        4 => (dir(), prop::option::of(any::<u8>())).prop_map(|(dir, title)| TreeStep::WriteGroup(dir, title)),
+        6 => dir().prop_map(TreeStep::WriteArray),
+        10 => (file(), bytes).prop_map(|(file, bytes)| TreeStep::Put(file, bytes)),
+        2 => dir().prop_map(TreeStep::RemoveDocument),
+        2 => file().prop_map(TreeStep::Unlink),
+        2 => any_dir().prop_map(TreeStep::Rmdir),
+        2 => (any_dir(), any::<bool>()).prop_map(|(dir, first)| TreeStep::RemoveAll(dir, first)),
+        4 => (any_dir(), any_dir()).prop_map(|(from, to)| TreeStep::Move(from, to)),
+        2 => (file(), file()).prop_map(|(from, to)| TreeStep::Link(from, to)),
+        1 => Just(TreeStep::Sync),
+        1 => Just(TreeStep::Tick),
+        1 => Just(TreeStep::Remount),
     ]
 }
 
@@ -317,7 +317,7 @@ fn document(kind: Dir) -> String {
 }
 
 /// Writes a whole file, and says what its close said.
-fn write(bed: &Bed, path: &str, bytes: &[u8]) -> Result<()> {
+fn write(bed: &VfsBed, path: &str, bytes: &[u8]) -> Result<()> {
     let (parent, name) = (bed.find(parent(path))?, path.rsplit('/').next().unwrap_or(path));
     let (_, opened) =
         bed.vfs.create(parent, name, Ownership::of_process(0o644), Access::Truncate, false)?;
@@ -325,13 +325,13 @@ fn write(bed: &Bed, path: &str, bytes: &[u8]) -> Result<()> {
     written.and(bed.close(opened.handle))
 }
 
-fn rmdir(bed: &Bed, path: &str) -> Result<()> {
+fn rmdir(bed: &VfsBed, path: &str) -> Result<()> {
     bed.vfs.rmdir(bed.find(parent(path))?, path.rsplit('/').next().unwrap_or(path))
 }
 
 /// As `rm -r` does it: everything that is listed, in the order of the listing or the other way
 /// round.
-pub(super) fn remove_all(bed: &Bed, path: &str, reversed: bool) -> Result<()> {
+pub(super) fn remove_all(bed: &VfsBed, path: &str, reversed: bool) -> Result<()> {
     let mut names = bed.names(path);
     if reversed {
         names.reverse();
@@ -348,10 +348,10 @@ pub(super) fn remove_all(bed: &Bed, path: &str, reversed: bool) -> Result<()> {
     rmdir(bed, path)
 }
 
-fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseError> {
+fn apply(bed: &mut VfsBed, model: &mut Model, step: &TreeStep) -> Result<(), TestCaseError> {
     let has_parent = |model: &Model, path: &str| model.is_dir(parent(path));
     let (done, expected) = match step {
-        Step::Mkdir(path) if has_parent(model, path) => {
+        TreeStep::Mkdir(path) if has_parent(model, path) => {
             let number = bed.find(parent(path)).expect("there");
             let made = bed.vfs.mkdir(
                 number,
@@ -360,34 +360,34 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             );
             (made.map(drop), model.mkdir(path))
         }
-        Step::WriteGroup(path, title) if model.dirs.contains_key(path) => {
+        TreeStep::WriteGroup(path, title) if model.dirs.contains_key(path) => {
             let text = document(Dir::Group(*title));
             let done = write(bed, &format!("{path}/zarr.json"), text.as_bytes());
             (done, model.write_group(path, *title))
         }
-        Step::WriteArray(path) if holds_keys(model, path) => return Ok(()),
-        Step::WriteArray(path) if model.dirs.contains_key(path) => {
+        TreeStep::WriteArray(path) if holds_keys(model, path) => return Ok(()),
+        TreeStep::WriteArray(path) if model.dirs.contains_key(path) => {
             let done = write(bed, &format!("{path}/zarr.json"), document(Dir::Array).as_bytes());
             (done, model.write_array(path))
         }
-        Step::Put(path, _) | Step::Link(_, path)
+        TreeStep::Put(path, _) | TreeStep::Link(_, path)
             if may_be_a_key(model, path) || waits(model, path) =>
         {
             return Ok(());
         }
-        Step::Put(path, bytes) if has_parent(model, path) => {
+        TreeStep::Put(path, bytes) if has_parent(model, path) => {
             (write(bed, path, bytes), model.put(path, bytes))
         }
-        Step::RemoveDocument(path) if model.dirs.contains_key(path) => {
+        TreeStep::RemoveDocument(path) if model.dirs.contains_key(path) => {
             let done = bed.vfs.unlink(bed.find(path).expect("there"), "zarr.json");
             (done, model.remove_document(path))
         }
-        Step::Unlink(path) if model.files.contains_key(path) => {
+        TreeStep::Unlink(path) if model.files.contains_key(path) => {
             model.files.remove(path);
             let number = bed.find(parent(path)).expect("there");
             (bed.vfs.unlink(number, path.rsplit('/').next().unwrap_or(path)), Ok(()))
         }
-        Step::Rmdir(path) if model.dirs.contains_key(path) => {
+        TreeStep::Rmdir(path) if model.dirs.contains_key(path) => {
             let is_empty = model.holds_nothing(path);
             if is_empty {
                 model.dirs.remove(path);
@@ -395,20 +395,20 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             }
             (rmdir(bed, path), if is_empty { Ok(()) } else { Err(Kind::NotEmpty) })
         }
-        Step::RemoveAll(path, reversed) if model.dirs.contains_key(path) => {
+        TreeStep::RemoveAll(path, reversed) if model.dirs.contains_key(path) => {
             model.dirs.retain(|dir, _| dir != path && !is_below(dir, path));
             model.files.retain(|file, _| !is_below(file, path));
             model.became_groups.retain(|dir| dir != path && !is_below(dir, path));
             (remove_all(bed, path, *reversed), Ok(()))
         }
-        Step::Move(from, to) if model.dirs.contains_key(from) && has_parent(model, to) => {
+        TreeStep::Move(from, to) if model.dirs.contains_key(from) && has_parent(model, to) => {
             let ((old, new), name) = (
                 (bed.find(parent(from)).expect("there"), bed.find(parent(to)).expect("there")),
                 |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned(),
             );
             (bed.vfs.rename(old, &name(from), new, &name(to), Replace::Yes), model.rename(from, to))
         }
-        Step::Link(from, to) if model.files.contains_key(from) && has_parent(model, to) => {
+        TreeStep::Link(from, to) if model.files.contains_key(from) && has_parent(model, to) => {
             let bytes = model.files[from].clone();
             let number = bed.find(from).expect("there");
             let parent = bed.find(parent(to)).expect("there");
@@ -416,20 +416,20 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
             let expected = if model.exists(to) { Err(Kind::Exists) } else { model.put(to, &bytes) };
             (done.map(drop), expected)
         }
-        Step::Sync => {
+        TreeStep::Sync => {
             model.settle();
             (bed.vfs.sync(), Ok(()))
         }
-        Step::Tick => {
+        TreeStep::Tick => {
             model.settle();
             bed.vfs.tick();
             (Ok(()), Ok(()))
         }
-        Step::Remount => {
+        TreeStep::Remount => {
             // Without its document nobody can say what the chunks are that are left.
             for (path, _) in model.dirs.clone().iter().filter(|(_, dir)| **dir == Dir::RemovedArray)
             {
-                apply(bed, model, &Step::RemoveAll(path.clone(), false))?;
+                apply(bed, model, &TreeStep::RemoveAll(path.clone(), false))?;
             }
             model.settle();
             model.forget();
@@ -444,7 +444,7 @@ fn apply(bed: &mut Bed, model: &mut Model, step: &Step) -> Result<(), TestCaseEr
     Ok(())
 }
 
-fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
+fn compare(bed: &VfsBed, model: &Model) -> Result<(), TestCaseError> {
     let mut expected: Vec<String> = model.dirs.keys().chain(model.files.keys()).cloned().collect();
     for (path, dir) in &model.dirs {
         if matches!(dir, Dir::Group(_) | Dir::Array) {
@@ -476,7 +476,7 @@ fn compare(bed: &Bed, model: &Model) -> Result<(), TestCaseError> {
 }
 
 /// Adds the paths of all files and directories below `path`.
-pub(super) fn collect(bed: &Bed, path: &str, found: &mut Vec<String>) {
+pub(super) fn collect(bed: &VfsBed, path: &str, found: &mut Vec<String>) {
     for name in bed.names(path) {
         let below = if path.is_empty() { name } else { format!("{path}/{name}") };
         let number = bed.find(&below).expect("listed and not there");
@@ -487,15 +487,15 @@ pub(super) fn collect(bed: &Bed, path: &str, found: &mut Vec<String>) {
     }
 }
 
-fn check(dialect: &Dialect, shards: bool, steps: &[Step]) -> Result<(), TestCaseError> {
-    let (mut bed, mut model) = (Bed::empty(dialect, shards), Model::default());
+fn check(dialect: &Dialect, shards: bool, steps: &[TreeStep]) -> Result<(), TestCaseError> {
+    let (mut bed, mut model) = (VfsBed::empty(dialect, shards), Model::default());
     let first = bed.keys();
-    for step in steps.iter().chain([&Step::Remount]) {
+    for step in steps.iter().chain([&TreeStep::Remount]) {
         apply(&mut bed, &mut model, step)?;
         compare(&bed, &model)?;
     }
     for name in ["a", "b"] {
-        apply(&mut bed, &mut model, &Step::RemoveAll(name.to_owned(), true))?;
+        apply(&mut bed, &mut model, &TreeStep::RemoveAll(name.to_owned(), true))?;
     }
     prop_assert_eq!(bed.keys(), first, "keys are left behind");
     Ok(())

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::is_of_node;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 use crate::store::{FileUse, OpenFile, Presence};
 use crate::vfs::core::Core;
 use crate::vfs::names::Names;
-use crate::vfs::names::file::Content;
+use crate::vfs::names::file::BytesAt;
 use crate::vfs::names::inode::Inode;
 use crate::vfs::names::place::Place;
 
@@ -132,7 +132,7 @@ fn created<T>(inode: &Inode, with: impl FnOnce(&mut BTreeMap<String, Vec<u8>>) -
         return None;
     }
     let mut file = inode.known_file()?.lock();
-    if !matches!(file.content, Content::Unstored(_) | Content::Detached(_)) {
+    if !matches!(file.content, BytesAt::Unstored(_) | BytesAt::Detached(_)) {
         return None;
     }
     Some(with(&mut file.created.as_mut()?.xattrs))

@@ -15,8 +15,8 @@ use super::contents::Contents;
 use super::core::{Core, once};
 use super::names::Names;
 use super::names::place::Place;
-use crate::error::{At, Error, Kind, Result};
-use crate::hierarchy::{Node, Wanted};
+use crate::error::{Error, Kind, Result, WithSubject};
+use crate::hierarchy::{Node, TextPurpose};
 use crate::json as lenient;
 use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
@@ -212,7 +212,7 @@ impl Xattrs {
     fn edit_attribute(&self, seen: &Node, name: String, value: Option<Value>) -> Result<()> {
         let path = seen.path();
         let _alone = self.core.alone()?;
-        let before = self.core.hierarchy.shown().text_of(seen, Wanted::Text);
+        let before = self.core.hierarchy.shown().text_of(seen, TextPurpose::Text);
         let edit = Edit { attributes: vec![(name, value)], ..Edit::default() };
         self.core.hierarchy.changes().edit_like(path, Some(seen), &edit).map_err(once)?;
         let place = Place::Document(path.clone());

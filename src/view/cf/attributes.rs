@@ -23,7 +23,7 @@ pub(crate) struct Attribute {
     /// The name.
     pub name: String,
     /// The values.
-    pub values: Values,
+    pub values: AttributeValues,
     /// Whether the values have the type of the array.
     pub is_of_the_type: bool,
     /// The name in the hierarchy, and the form of the values there if it differs.
@@ -42,7 +42,7 @@ pub(crate) struct Origin {
 
 /// The values of an attribute.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Values {
+pub(crate) enum AttributeValues {
     /// A string.
     Text(String),
     /// Several strings.
@@ -69,7 +69,7 @@ pub(crate) enum Many {
 impl Attribute {
     /// Returns an attribute with a string.
     pub fn text(name: &str, text: impl Into<String>) -> Self {
-        let values = Values::Text(text.into());
+        let values = AttributeValues::Text(text.into());
         Self { name: name.to_owned(), values, is_of_the_type: false, origin: Origin::default() }
     }
 
@@ -143,7 +143,7 @@ pub(crate) fn renamed(
 }
 
 /// Returns the value of an attribute as elements of a type.
-fn elements(name: &str, value: &Value, dtype: &DType) -> Option<Values> {
+fn elements(name: &str, value: &Value, dtype: &DType) -> Option<AttributeValues> {
     let element = |value: &Value| {
         let element = match name {
             FILL => masked_value(value, dtype),
@@ -156,26 +156,28 @@ fn elements(name: &str, value: &Value, dtype: &DType) -> Option<Values> {
         Value::Array(items) if items.is_empty() => None,
         Value::Array(items) => {
             let bytes: Vec<Vec<u8>> = items.iter().map(element).collect::<Option<_>>()?;
-            Some(Values::Numbers(dtype.clone(), bytes.concat(), Many::Yes))
+            Some(AttributeValues::Numbers(dtype.clone(), bytes.concat(), Many::Yes))
         }
         // netCDF requires `_FillValue` to be a list of one element.
-        _ if name == FILL => Some(Values::Numbers(dtype.clone(), element(value)?, Many::Yes)),
-        _ => Some(Values::Numbers(dtype.clone(), element(value)?, Many::No)),
+        _ if name == FILL => {
+            Some(AttributeValues::Numbers(dtype.clone(), element(value)?, Many::Yes))
+        }
+        _ => Some(AttributeValues::Numbers(dtype.clone(), element(value)?, Many::No)),
     }
 }
 
 /// Returns the values of an attribute by their JSON types, and their form if no format has one for
 /// them. Objects and lists of mixed types become strings of JSON.
-fn values(value: &Value) -> (Values, Option<&'static str>) {
-    let json = |what| (Values::Text(json::compact(value)), Some(what));
+fn values(value: &Value) -> (AttributeValues, Option<&'static str>) {
+    let json = |what| (AttributeValues::Text(json::compact(value)), Some(what));
     let plain = |values| (values, None);
     match value {
-        Value::Null => plain(Values::Null),
+        Value::Null => plain(AttributeValues::Null),
         Value::String(text) => match numbers(&[value], Many::No) {
             Some(number) => plain(number),
             // Readers stop at a NUL.
             None if text.contains('\0') => json("a string with a NUL, as JSON"),
-            None => plain(Values::Text(json::plain(text).into_owned())),
+            None => plain(AttributeValues::Text(json::plain(text).into_owned())),
         },
         Value::Bool(_) | Value::Number(_) => match numbers(&[value], Many::No) {
             Some(number) => plain(number),
@@ -186,12 +188,12 @@ fn values(value: &Value) -> (Values, Option<&'static str>) {
                 items.iter().map(|item| Some(json::plain(item.as_str()?).into_owned())).collect();
             let items: Vec<&Value> = items.iter().collect();
             match (numbers(&items, Many::Yes), texts) {
-                _ if items.is_empty() => plain(Values::Nothing),
+                _ if items.is_empty() => plain(AttributeValues::Nothing),
                 (Some(numbers), _) => plain(numbers),
                 (None, Some(texts)) if texts.iter().any(|text| text.contains('\0')) => {
                     json("strings with a NUL, as JSON")
                 }
-                (None, Some(texts)) => plain(Values::Texts(texts)),
+                (None, Some(texts)) => plain(AttributeValues::Texts(texts)),
                 (None, None) => json("a list of other than strings or numbers, as JSON"),
             }
         }
@@ -200,14 +202,14 @@ fn values(value: &Value) -> (Values, Option<&'static str>) {
 }
 
 /// Returns numbers in the first type that holds them all: booleans, int32, int64, uint64, float64.
-fn numbers(values: &[&Value], many: Many) -> Option<Values> {
+fn numbers(values: &[&Value], many: Many) -> Option<AttributeValues> {
     let of = |len: u8, bytes: Option<Vec<Vec<u8>>>| {
-        Some(Values::Numbers(DType::Int(len), bytes?.concat(), many))
+        Some(AttributeValues::Numbers(DType::Int(len), bytes?.concat(), many))
     };
     if values.iter().all(|value| value.is_boolean()) {
         let bytes: Option<Vec<u8>> =
             values.iter().map(|value| value.as_bool().map(u8::from)).collect();
-        return Some(Values::Bools(bytes?, many));
+        return Some(AttributeValues::Bools(bytes?, many));
     }
     let plain = |value: &&Value| {
         let text = value.as_number()?.as_str();
@@ -215,7 +217,7 @@ fn numbers(values: &[&Value], many: Many) -> Option<Values> {
     };
     let Some(integers) = values.iter().map(plain).collect::<Option<Vec<i128>>>() else {
         let bytes: Option<Vec<Vec<u8>>> = values.iter().map(|value| double(value)).collect();
-        return Some(Values::Numbers(DType::Float(8), bytes?.concat(), many));
+        return Some(AttributeValues::Numbers(DType::Float(8), bytes?.concat(), many));
     };
     let bytes = integers.iter().map(|int| Some(i32::try_from(*int).ok()?.to_le_bytes().to_vec()));
     if let found @ Some(_) = of(4, bytes.collect()) {
@@ -227,7 +229,7 @@ fn numbers(values: &[&Value], many: Many) -> Option<Values> {
     }
     let bytes = integers.iter().map(|int| Some(u64::try_from(*int).ok()?.to_le_bytes().to_vec()));
     let bytes: Option<Vec<Vec<u8>>> = bytes.collect();
-    Some(Values::Numbers(DType::Uint(8), bytes?.concat(), many))
+    Some(AttributeValues::Numbers(DType::Uint(8), bytes?.concat(), many))
 }
 
 /// Returns a number, or the string of NaN or an infinity, as a double.

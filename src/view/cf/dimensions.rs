@@ -2,7 +2,7 @@
 
 use super::names::{clean, unused};
 use crate::error::Result;
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 use std::collections::{HashMap, HashSet};
 
 /// A dimension.
@@ -27,7 +27,7 @@ impl Dimensions {
     /// Returns the numbers of the dimensions of an array. A dimension without a name is not shared.
     /// If a name occurs with a second length, as in the levels of an OME-Zarr image, that dimension
     /// has the length appended to its name.
-    pub fn claim(&mut self, array: &Source<'_>) -> Result<Vec<usize>> {
+    pub fn claim(&mut self, array: &ViewSource<'_>) -> Result<Vec<usize>> {
         let model = array.array()?.model();
         let mut names = model.dimension_names.iter();
         let of_axis = |(axis, len): (usize, &u64)| {

@@ -19,18 +19,20 @@ mod variable;
 
 use std::collections::HashSet;
 
-use super::left_out::LeftOut;
-use super::source::Source;
+use super::left_out::LeftOutOfView;
+use super::source::ViewSource;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 pub(crate) use attributes::{
-    Attribute, Many, UNSIGNED, Values, attributes, cleaned, decimal, joined, renamed,
+    Attribute, AttributeValues, Many, UNSIGNED, attributes, cleaned, decimal, joined, renamed,
 };
 pub(crate) use coordinates::{is_coordinate, with_coordinates};
 pub(crate) use dimensions::{Dimension, Dimensions};
 pub(crate) use exact::exactly;
 pub(crate) use names::{clean, distinct, unused};
-pub(crate) use variable::{Data, ENCODING, Form, FormOf, Room, Variable, characters, set_aside};
+pub(crate) use variable::{
+    ConversionBudget, Data, ENCODING, FileElements, FormOf, Variable, characters, set_aside,
+};
 
 /// The attribute that says which arrays are not in a file of a group, and why.
 const LEFT_OUT: &str = "zarrfs_left_out";
@@ -39,11 +41,11 @@ const LEFT_OUT: &str = "zarrfs_left_out";
 const MAX_REASONS: usize = 100;
 
 /// Returns the form of an attribute in a format, `None` if it is that of the hierarchy.
-pub(crate) type ChangeOf<'f> = dyn Fn(&Values) -> Option<&'static str> + 'f;
+pub(crate) type ChangeOf<'f> = dyn Fn(&AttributeValues) -> Option<&'static str> + 'f;
 
 /// A group, or an array with its coordinates, as a netCDF data set.
 #[derive(Debug)]
-pub(crate) struct Dataset<'s> {
+pub(crate) struct CfDataset<'s> {
     /// The dimensions of the variables.
     pub dimensions: Vec<Dimension>,
     /// The arrays, by name.
@@ -56,22 +58,22 @@ pub(crate) struct Dataset<'s> {
     array: Option<NodePath>,
 }
 
-impl<'s> Dataset<'s> {
+impl<'s> CfDataset<'s> {
     /// Returns the data set of the arrays directly in a group, or of one array with its
     /// coordinates, in types of netCDF.
-    pub fn of(source: &Source<'s>, room: &mut Room) -> Result<Self> {
-        Self::with_forms(source, &mut |array| Form::of(array, room))
+    pub fn of(source: &ViewSource<'s>, room: &mut ConversionBudget) -> Result<Self> {
+        Self::with_forms(source, &mut |array| FileElements::of(array, room))
     }
 
     /// Like [`Self::of`], in the types that `form_of` returns.
-    pub fn with_forms(source: &Source<'s>, form_of: &mut FormOf<'_, 's>) -> Result<Self> {
+    pub fn with_forms(source: &ViewSource<'s>, form_of: &mut FormOf<'_, 's>) -> Result<Self> {
         let mut left_out = Vec::new();
         let (arrays, attributes_of) = match source.kind() {
             NodeKind::Array => with_coordinates(source)?,
             NodeKind::Group => {
                 let children = source.children()?;
                 left_out = children.left_out;
-                let is_array = |child: &Source<'s>| child.kind() == NodeKind::Array;
+                let is_array = |child: &ViewSource<'s>| child.kind() == NodeKind::Array;
                 (children.nodes.into_iter().filter(is_array).collect(), Some(source.clone()))
             }
         };
@@ -134,7 +136,7 @@ impl<'s> Dataset<'s> {
         root: &NodePath,
         group: &NodePath,
         form: Option<&ChangeOf<'_>>,
-        left_out: &mut LeftOut,
+        left_out: &mut LeftOutOfView,
     ) {
         for variable in &self.variables {
             let path = variable.source.path();
@@ -172,7 +174,7 @@ impl<'s> Dataset<'s> {
 
     /// Fails if all arrays are left out, or if the array to show is.
     pub fn check_not_empty(&self) -> Result<()> {
-        let Some(Values::Text(reasons)) =
+        let Some(AttributeValues::Text(reasons)) =
             left_out(&self.left_out).map(|attribute| attribute.values)
         else {
             return Ok(());

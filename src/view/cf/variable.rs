@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::attributes;
-use super::attributes::{Attribute, Many, Origin, Values, cleaned};
+use super::attributes::{Attribute, AttributeValues, Many, Origin, cleaned};
 use super::dimensions::Dimensions;
 use super::exact::exactly;
 use super::names::{clean, unused};
@@ -11,8 +11,8 @@ use crate::array::Array;
 use crate::dtype::{DType, Time};
 use crate::error::{Error, Result};
 use crate::metadata::FILL;
-use crate::view::layout::{Items, Layout};
-use crate::view::source::Source;
+use crate::view::layout::{Layout, NumberForm};
+use crate::view::source::ViewSource;
 
 /// The attribute for a second missing value, beside [`FILL`].
 const MISSING: &str = "missing_value";
@@ -21,7 +21,7 @@ const MISSING: &str = "missing_value";
 pub(crate) const ENCODING: &str = "_Encoding";
 
 /// Returns the form of an array in a file format; fails if the format has none.
-pub(crate) type FormOf<'f, 's> = dyn FnMut(&Source<'s>) -> Result<Form> + 'f;
+pub(crate) type FormOf<'f, 's> = dyn FnMut(&ViewSource<'s>) -> Result<FileElements> + 'f;
 
 /// Attributes by which readers decode numbers to other numbers or times.
 const OF_TIMES: [&str; 5] = ["units", "calendar", "scale_factor", "add_offset", "_Unsigned"];
@@ -37,15 +37,15 @@ const MAX_ROOM: u64 = 32 << 20;
 
 /// The number of bytes of converted values that a file can still take.
 #[derive(Debug)]
-pub(crate) struct Room(u64);
+pub(crate) struct ConversionBudget(u64);
 
-impl Default for Room {
+impl Default for ConversionBudget {
     fn default() -> Self {
         Self(MAX_ROOM)
     }
 }
 
-impl Room {
+impl ConversionBudget {
     fn take(&mut self, len: usize) -> Result<()> {
         let left = u64::try_from(len).ok().and_then(|len| self.0.checked_sub(len));
         self.0 = left.ok_or_else(|| {
@@ -70,7 +70,7 @@ pub(crate) struct Variable<'s> {
     /// The elements.
     pub data: Data,
     /// The array.
-    pub source: Source<'s>,
+    pub source: ViewSource<'s>,
     /// The properties that the variable has in another form than the array.
     pub changes: Vec<String>,
 }
@@ -86,7 +86,7 @@ pub(crate) enum Data {
 
 /// The form in which a file format holds the elements of an array.
 #[derive(Debug, Clone)]
-pub(crate) struct Form {
+pub(crate) struct FileElements {
     /// The type of the elements.
     pub dtype: DType,
     /// The elements.
@@ -99,9 +99,9 @@ pub(crate) struct Form {
     pub change: Option<&'static str>,
 }
 
-impl Form {
+impl FileElements {
     /// Returns the form in netCDF. Fails if netCDF has no type for it.
-    pub fn of(source: &Source<'_>, room: &mut Room) -> Result<Self> {
+    pub fn of(source: &ViewSource<'_>, room: &mut ConversionBudget) -> Result<Self> {
         let model = source.array()?.model();
         let mut form = Self::elements(model.dtype.clone());
         match &model.dtype {
@@ -143,7 +143,7 @@ impl Form {
         }
         if let Data::Elements = form.data {
             // Fails if the array has no file of elements.
-            source.elements(Layout::Linear, Items::default())?;
+            source.elements(Layout::Linear, NumberForm::default())?;
         }
         Ok(form)
     }
@@ -157,7 +157,7 @@ impl Form {
 impl<'s> Variable<'s> {
     /// Returns an array as a variable. Fails if `form_of` does.
     pub fn of(
-        source: &Source<'s>,
+        source: &ViewSource<'s>,
         dimensions: &mut Dimensions,
         form_of: &mut FormOf<'_, 's>,
     ) -> Result<Self> {
@@ -166,7 +166,7 @@ impl<'s> Variable<'s> {
             return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
         }
         let model = array.model();
-        let Form { dtype, data, added, chars, change } = form_of(source)?;
+        let FileElements { dtype, data, added, chars, change } = form_of(source)?;
         if model.shape.iter().any(|len| i64::try_from(*len).is_err()) {
             return Err(Error::unsupported("it has more elements than netCDF can count"));
         }
@@ -194,7 +194,7 @@ impl<'s> Variable<'s> {
     }
 
     /// Returns the values of a variable that is small enough for a header.
-    pub fn values(&self, room: &mut Room) -> Result<Vec<u8>> {
+    pub fn values(&self, room: &mut ConversionBudget) -> Result<Vec<u8>> {
         match &self.data {
             Data::Values(values) => Ok(values.clone()),
             Data::Elements => small_values(&self.source, room),
@@ -218,7 +218,7 @@ impl<'s> Variable<'s> {
 impl Attribute {
     /// Converts the elements, and those in attributes, to another type.
     fn retype(&mut self, from: &DType, to: &DType) -> Result<()> {
-        let Values::Numbers(dtype, bytes, _) = &mut self.values else { return Ok(()) };
+        let AttributeValues::Numbers(dtype, bytes, _) = &mut self.values else { return Ok(()) };
         // Booleans become bytes, and times integers.
         if !matches!(from, DType::Bool | DType::Time(_)) {
             let changed = exactly(bytes, from, to);
@@ -288,7 +288,7 @@ fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
             return Err(Error::unsupported(detail));
         }
     };
-    let none = Values::Numbers(DType::Int(8), i64::MIN.to_le_bytes().to_vec(), Many::Yes);
+    let none = AttributeValues::Numbers(DType::Int(8), i64::MIN.to_le_bytes().to_vec(), Many::Yes);
     let origin = Origin::default();
     let fill = Attribute { name: FILL.to_owned(), values: none, is_of_the_type: true, origin };
     Ok(if time.is_span {
@@ -302,7 +302,10 @@ fn time_attributes(time: Time) -> Result<Vec<Attribute>> {
 
 /// Returns the strings of an array as characters in UTF-8, padded with NUL to the longest, and the
 /// length of the longest.
-pub(crate) fn characters(source: &Source<'_>, room: &mut Room) -> Result<(Vec<u8>, u64)> {
+pub(crate) fn characters(
+    source: &ViewSource<'_>,
+    room: &mut ConversionBudget,
+) -> Result<(Vec<u8>, u64)> {
     check_small(source)?;
     let texts = source.texts()?;
     let longest = texts.iter().map(Vec::len).max().unwrap_or_default().max(1);
@@ -321,14 +324,14 @@ pub(crate) fn characters(source: &Source<'_>, room: &mut Room) -> Result<(Vec<u8
 }
 
 /// Returns the values of a small array, little endian and in C order.
-fn small_values(source: &Source<'_>, room: &mut Room) -> Result<Vec<u8>> {
+fn small_values(source: &ViewSource<'_>, room: &mut ConversionBudget) -> Result<Vec<u8>> {
     check_small(source)?;
-    let len = source.elements(Layout::Linear, Items::default())?.len();
+    let len = source.elements(Layout::Linear, NumberForm::default())?.len();
     room.take(usize::try_from(len).unwrap_or(usize::MAX))?;
     source.values()
 }
 
-fn check_small(source: &Source<'_>) -> Result<()> {
+fn check_small(source: &ViewSource<'_>) -> Result<()> {
     let array: &Array = source.array()?;
     let model = array.model();
     let item_len = u64::try_from(model.dtype.item_len()).unwrap_or(u64::MAX).max(1);

@@ -3,15 +3,15 @@
 use super::header::line;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::image::{Image, Kind};
-use crate::view::layout::{Items, Layout};
+use crate::view::image::{AxisKind, Image};
+use crate::view::layout::{Layout, NumberForm};
 use crate::view::parts::{Part, View};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
-pub(super) fn build(source: &Source<'_>) -> Result<View> {
+pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let image = Image::of(source)?;
     // A node without a file of elements has no header.
-    source.elements(Layout::Linear, Items::default())?;
+    source.elements(Layout::Linear, NumberForm::default())?;
     let code = match image.number() {
         DType::Uint(1) => 1,
         DType::Int(2) => 2,
@@ -29,7 +29,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     let channels = image.channels.clone();
     let image = image.of_rank(3)?;
     let is_channel =
-        |axis: usize| image.axes.get(axis).is_some_and(|axis| axis.kind == Some(Kind::Channel));
+        |axis: usize| image.axes.get(axis).is_some_and(|axis| axis.kind == Some(AxisKind::Channel));
     let shape = image.shape();
     let (interleave, lines, samples, bands) = match *shape.as_slice() {
         [samples] => ("bsq", 1, samples, 1),

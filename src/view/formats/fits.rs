@@ -9,16 +9,16 @@ use super::header::line;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image, Quantity};
-use crate::view::layout::{Items, Layout};
+use crate::view::layout::{Layout, NumberForm};
 use crate::view::parts::{Part, View};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 const BLOCK_LEN: u64 = 2880;
 
 /// The most axes of an image.
 const MAX_RANK: usize = 999;
 
-pub(super) fn build(source: &Source<'_>) -> Result<View> {
+pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let image = Image::of(source)?;
     let (bitpix, zero) = match image.number() {
         DType::Uint(1) => (8, None),
@@ -54,7 +54,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
     text.extend([format!("{:<80}", "END")]);
     let header_len = u64::try_from(text.len()).unwrap_or(u64::MAX).next_multiple_of(BLOCK_LEN);
     let width = usize::try_from(header_len).unwrap_or(text.len());
-    let items = Items { big_endian: true, flip_sign: zero.is_some() };
+    let items = NumberForm { big_endian: true, flip_sign: zero.is_some() };
     let elements = source.elements(Layout::Linear, items)?;
     let padding = elements.len().next_multiple_of(BLOCK_LEN).saturating_sub(elements.len());
     View::new([Part::from(format!("{text:<width$}")), elements.into(), Part::Zeros(padding)])

@@ -1,7 +1,7 @@
 //! Strings and bytes of headers that several formats need.
 
 use crate::error::{Error, Result};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// Returns a string without characters that would end its line.
 pub(super) fn line(text: &str) -> String {
@@ -11,7 +11,7 @@ pub(super) fn line(text: &str) -> String {
 /// Returns the name of the data file for a text header. Fails for names that readers misread, so
 /// that they would read another node's elements: they skip leading spaces and separators, treat `%`
 /// as the number of a slice, and `\` as `/`.
-pub(super) fn data_file(source: &Source<'_>) -> Result<String> {
+pub(super) fn data_file(source: &ViewSource<'_>) -> Result<String> {
     let name = source.raw_name();
     let is_skipped = |char: char| char.is_whitespace() || matches!(char, '=' | ':');
     if name.contains(|char: char| char.is_control() || matches!(char, '%' | '\\'))

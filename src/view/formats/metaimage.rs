@@ -6,24 +6,24 @@ use super::header::data_file;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image};
-use crate::view::layout::{Items, Layout};
+use crate::view::layout::{Layout, NumberForm};
 use crate::view::parts::{Part, View};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// The most axes that MetaIO reads.
 const MAX_RANK: usize = 10;
 
-pub(super) fn attached(source: &Source<'_>) -> Result<View> {
-    let elements = source.elements(Layout::Linear, Items::default())?;
+pub(super) fn attached(source: &ViewSource<'_>) -> Result<View> {
+    let elements = source.elements(Layout::Linear, NumberForm::default())?;
     View::new([Part::from(header(source, "LOCAL")?), elements.into()])
 }
 
-pub(super) fn detached(source: &Source<'_>) -> Result<View> {
-    source.elements(Layout::Linear, Items::default())?;
+pub(super) fn detached(source: &ViewSource<'_>) -> Result<View> {
+    source.elements(Layout::Linear, NumberForm::default())?;
     View::new([Part::from(header(source, &data_file(source)?)?)])
 }
 
-fn header(source: &Source<'_>, data_file: &str) -> Result<String> {
+fn header(source: &ViewSource<'_>, data_file: &str) -> Result<String> {
     let image = Image::of(source)?;
     let name = match image.number() {
         DType::Int(1) => "MET_CHAR",

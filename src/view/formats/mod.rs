@@ -19,9 +19,9 @@ mod vti;
 
 use std::hash::{Hash, Hasher};
 
-use super::left_out::{LeftOut, listed};
+use super::left_out::{LeftOutOfView, listed};
 use super::parts::View;
-use super::source::Source;
+use super::source::ViewSource;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::NodeKind;
@@ -63,7 +63,7 @@ pub struct Format {
     says: Says,
     /// Builds the file for a node, or fails with
     /// [`Kind::Unsupported`](crate::error::Kind::Unsupported) and the reason.
-    build: fn(&Source<'_>) -> Result<View>,
+    build: fn(&ViewSource<'_>) -> Result<View>,
 }
 
 /// All formats, in the order of listings.
@@ -270,14 +270,14 @@ impl Format {
     }
 
     /// Returns the file for a node.
-    pub fn view(&self, source: &Source<'_>) -> Result<View> {
+    pub fn view(&self, source: &ViewSource<'_>) -> Result<View> {
         let mut view = (self.build)(source)?;
         self.list_unsaid(source, view.left_out_mut());
         Ok(view)
     }
 
     /// Lists the properties of a node that no file of the format has.
-    fn list_unsaid(&self, source: &Source<'_>, left_out: &mut LeftOut) {
+    fn list_unsaid(&self, source: &ViewSource<'_>, left_out: &mut LeftOutOfView) {
         if self.says == Says::All {
             return;
         }

@@ -4,18 +4,18 @@
 use super::header::{put, single};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::image::{Axis, Image, Kind};
-use crate::view::layout::{Items, Layout};
+use crate::view::image::{Axis, AxisKind, Image};
+use crate::view::layout::{Layout, NumberForm};
 use crate::view::parts::{Part, View};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 const HEADER_LEN: usize = 1024;
 
 /// The unit of the header, the angstrom, as a power of ten of a metre.
 const ANGSTROM: i32 = -10;
 
-pub(super) fn build(source: &Source<'_>) -> Result<View> {
-    let elements = source.elements(Layout::Linear, Items::default())?;
+pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
+    let elements = source.elements(Layout::Linear, NumberForm::default())?;
     View::new([Part::from(header(&Image::of(source)?.of_rank(4)?)?), elements.into()])
 }
 
@@ -38,7 +38,7 @@ fn header(image: &Image) -> Result<Vec<u8>> {
     let mut axes = image.axes.iter().rev();
     let mut next = || axes.next().unwrap_or(&none);
     let (x, y, z, volumes) = (next(), next(), next(), next());
-    let is_stack_of_planes = image.axes.len() == 3 && z.kind != Some(Kind::Z);
+    let is_stack_of_planes = image.axes.len() == 3 && z.kind != Some(AxisKind::Z);
     let too_long = || Error::unsupported("MRC has fewer than 2^31 elements along each axis");
     let int = |len: u64| i32::try_from(len).map_err(|_| too_long());
     let sections = int(z.len.checked_mul(volumes.len).ok_or_else(too_long)?)?;

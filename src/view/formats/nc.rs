@@ -16,12 +16,13 @@ use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodeKind;
 use crate::view::cf::{
-    Attribute, Data, Dataset, Room, UNSIGNED, Values, Variable, decimal, exactly, joined,
+    Attribute, AttributeValues, CfDataset, ConversionBudget, Data, UNSIGNED, Variable, decimal,
+    exactly, joined,
 };
-use crate::view::layout::{Items, Layout};
-use crate::view::left_out::LeftOut;
+use crate::view::layout::{Layout, NumberForm};
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
-use crate::view::source::{ROOT_NAME, Source};
+use crate::view::source::{ROOT_NAME, ViewSource};
 
 const NC_DIMENSION: u32 = 10;
 const NC_VARIABLE: u32 = 11;
@@ -43,14 +44,14 @@ const LONGER: u64 = (1 << 32) - 1;
 
 /// The version of a file, which decides its lengths and types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
+enum NcVersion {
     Cdf2,
     Cdf5,
 }
 
-pub(super) fn build(source: &Source<'_>) -> Result<View> {
-    let mut room = Room::default();
-    let mut dataset = Dataset::of(source, &mut room)?;
+pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
+    let mut room = ConversionBudget::default();
+    let mut dataset = CfDataset::of(source, &mut room)?;
     if source.kind() == NodeKind::Group {
         let children = source.children()?.nodes;
         for group in children.iter().filter(|child| child.kind() == NodeKind::Group) {
@@ -74,26 +75,26 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
         let last = dataset.variables.remove(longest);
         dataset.variables.push(last);
     }
-    let mut version = Version::Cdf5;
+    let mut version = NcVersion::Cdf5;
     if fits {
         let narrow = dataset.variables.iter().map(|variable| in_cdf2(variable, &mut room));
         let narrow: Result<Option<Vec<_>>> = narrow.collect();
         if let Some(narrow) = narrow? {
-            (dataset.variables, version) = (narrow, Version::Cdf2);
+            (dataset.variables, version) = (narrow, NcVersion::Cdf2);
         }
     }
-    let mut left_out = LeftOut::default();
+    let mut left_out = LeftOutOfView::default();
     for (name, why) in &dataset.left_out {
         left_out.add(source.path(), source.path(), name, why);
     }
-    let form = |values: &Values| change_of(values, version);
+    let form = |values: &AttributeValues| change_of(values, version);
     dataset.list_changes(source.path(), source.path(), Some(&form), &mut left_out);
     Ok(file(&dataset, version)?.with_left_out(left_out))
 }
 
 /// Makes a dimension of length 0 the record dimension. There can be only one, and it must be the
 /// first dimension of a variable, so variables with other empty dimensions are left out.
-fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
+fn keep_one_record_dimension(dataset: &mut CfDataset<'_>) -> Result<()> {
     let empty: Vec<bool> = dataset.dimensions.iter().map(|dimension| dimension.len == 0).collect();
     let is_empty = |number: &&usize| empty.get(**number).copied().unwrap_or_default();
     let first = |variable: &Variable<'_>| variable.dimensions.first().filter(is_empty).copied();
@@ -111,7 +112,7 @@ fn keep_one_record_dimension(dataset: &mut Dataset<'_>) -> Result<()> {
 }
 
 /// Returns the padded length of a variable in bytes, or of one record of it.
-fn vsize(variable: &Variable<'_>, dataset: &Dataset<'_>) -> Result<u64> {
+fn vsize(variable: &Variable<'_>, dataset: &CfDataset<'_>) -> Result<u64> {
     let lens = variable.dimensions.iter().filter_map(|number| dataset.dimensions.get(*number));
     let lens = lens.map(|dimension| dimension.len).filter(|len| *len > 0);
     let item_len = u64::try_from(variable.dtype.item_len()).ok();
@@ -122,14 +123,17 @@ fn vsize(variable: &Variable<'_>, dataset: &Dataset<'_>) -> Result<u64> {
 
 /// Converts a variable to types of CDF-2; `None` if it has too many elements, or if one would
 /// change.
-fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variable<'s>>> {
+fn in_cdf2<'s>(
+    variable: &Variable<'s>,
+    room: &mut ConversionBudget,
+) -> Result<Option<Variable<'s>>> {
     match variable.dtype {
         DType::Uint(1) => {
             let mut signed = variable.clone();
             signed.dtype = DType::Int(1);
             signed.changes.push(format!("type uint8 (as int8, with the attribute {UNSIGNED})"));
             for attribute in signed.attributes.iter_mut().filter(|one| one.is_of_the_type) {
-                if let Values::Numbers(dtype, ..) = &mut attribute.values {
+                if let AttributeValues::Numbers(dtype, ..) = &mut attribute.values {
                     *dtype = DType::Int(1);
                 }
             }
@@ -156,17 +160,17 @@ fn in_cdf2<'s>(variable: &Variable<'s>, room: &mut Room) -> Result<Option<Variab
 }
 
 /// Returns the file of a data set that has only types of this version.
-fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
+fn file(dataset: &CfDataset<'_>, version: NcVersion) -> Result<View> {
     // The length of the header does not depend on the offsets.
     let none = vec![0; dataset.variables.len()];
-    let header_len = Header::of(dataset, version, &none)?.len();
+    let header_len = HeaderWriter::of(dataset, version, &none)?.len();
     let too_long = || Error::unsupported("it would exceed the maximum size of a file");
     let mut at = u64::try_from(header_len)
         .ok()
         .and_then(|len| len.checked_add(ROOM)?.checked_next_multiple_of(PAGE))
         .ok_or_else(too_long)?;
     if dataset.variables.is_empty() {
-        return View::new([Part::from(Header::of(dataset, version, &none)?)]);
+        return View::new([Part::from(HeaderWriter::of(dataset, version, &none)?)]);
     }
     let mut parts = vec![Part::Zeros(at.saturating_sub(u64::try_from(header_len).unwrap_or(at)))];
     let mut begins = Vec::new();
@@ -175,7 +179,7 @@ fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
         let part = match &variable.data {
             Data::Values(values) => Part::from(big_endian(values, variable.dtype.item_len())),
             Data::Elements => {
-                let items = Items { big_endian: true, flip_sign: false };
+                let items = NumberForm { big_endian: true, flip_sign: false };
                 Part::from(variable.source.elements(Layout::Linear, items)?)
             }
         };
@@ -191,11 +195,11 @@ fn file(dataset: &Dataset<'_>, version: Version) -> Result<View> {
             at = at.checked_add(vsize(variable, dataset)?).ok_or_else(too_long)?;
         }
     }
-    let header = Header::of(dataset, version, &begins)?;
+    let header = HeaderWriter::of(dataset, version, &begins)?;
     View::new([Part::from(header)].into_iter().chain(parts))
 }
 
-fn is_record(variable: &Variable<'_>, dataset: &Dataset<'_>) -> bool {
+fn is_record(variable: &Variable<'_>, dataset: &CfDataset<'_>) -> bool {
     let first = variable.dimensions.first().and_then(|number| dataset.dimensions.get(*number));
     first.is_some_and(|dimension| dimension.len == 0)
 }
@@ -208,17 +212,17 @@ fn big_endian(values: &[u8], item_len: usize) -> Vec<u8> {
 }
 
 /// Writes the header.
-struct Header {
-    version: Version,
+struct HeaderWriter {
+    version: NcVersion,
     bytes: Vec<u8>,
 }
 
-impl Header {
+impl HeaderWriter {
     /// Returns the whole header, with the offset of each variable.
-    fn of(dataset: &Dataset<'_>, version: Version, begins: &[u64]) -> Result<Vec<u8>> {
+    fn of(dataset: &CfDataset<'_>, version: NcVersion, begins: &[u64]) -> Result<Vec<u8>> {
         let magic = match version {
-            Version::Cdf2 => b"CDF\x02",
-            Version::Cdf5 => b"CDF\x05",
+            NcVersion::Cdf2 => b"CDF\x02",
+            NcVersion::Cdf5 => b"CDF\x05",
         };
         let mut header = Self { version, bytes: magic.to_vec() };
         header.count(0)?;
@@ -239,7 +243,7 @@ impl Header {
             header.bytes.extend(type_code(&variable.dtype)?.to_be_bytes());
             let vsize = vsize(variable, dataset)?;
             header.count(match version {
-                Version::Cdf2 if vsize > MAX_VSIZE => LONGER,
+                NcVersion::Cdf2 if vsize > MAX_VSIZE => LONGER,
                 _ => vsize,
             })?;
             header.bytes.extend(begin.to_be_bytes());
@@ -250,8 +254,8 @@ impl Header {
     /// Writes a number of bytes or elements.
     fn count(&mut self, count: u64) -> Result<()> {
         match self.version {
-            Version::Cdf5 => self.bytes.extend(count.to_be_bytes()),
-            Version::Cdf2 => {
+            NcVersion::Cdf5 => self.bytes.extend(count.to_be_bytes()),
+            NcVersion::Cdf2 => {
                 let count = u32::try_from(count).map_err(|_| {
                     Error::unsupported(format!("CDF-2 cannot store the length {count}"))
                 })?;
@@ -283,7 +287,8 @@ impl Header {
     }
 
     fn attributes(&mut self, attributes: &[Attribute]) -> Result<()> {
-        let all = || attributes.iter().filter(|attribute| attribute.values != Values::Null);
+        let all =
+            || attributes.iter().filter(|attribute| attribute.values != AttributeValues::Null);
         self.list(NC_ATTRIBUTE, all().count())?;
         for attribute in all() {
             self.name(&attribute.name)?;
@@ -296,16 +301,16 @@ impl Header {
     }
 
     /// Returns an attribute in a type of this version.
-    fn attribute(&self, values: &Values) -> (DType, Vec<u8>) {
+    fn attribute(&self, values: &AttributeValues) -> (DType, Vec<u8>) {
         let text = |text: &str| (DType::Bytes(1), text.as_bytes().to_vec());
         match values {
-            Values::Text(value) => text(value),
-            Values::Texts(texts) => text(&joined(texts)),
-            Values::Nothing => text("[]"),
-            Values::Null => text(""),
-            Values::Bools(bytes, _) => (DType::Int(1), bytes.clone()),
-            Values::Numbers(dtype, bytes, many) => {
-                let is_there = self.version == Version::Cdf5
+            AttributeValues::Text(value) => text(value),
+            AttributeValues::Texts(texts) => text(&joined(texts)),
+            AttributeValues::Nothing => text("[]"),
+            AttributeValues::Null => text(""),
+            AttributeValues::Bools(bytes, _) => (DType::Int(1), bytes.clone()),
+            AttributeValues::Numbers(dtype, bytes, many) => {
+                let is_there = self.version == NcVersion::Cdf5
                     || !matches!(dtype, DType::Uint(_) | DType::Int(8));
                 let double = || exactly(bytes, dtype, &DType::Float(8));
                 if is_there {
@@ -321,16 +326,18 @@ impl Header {
 }
 
 /// Returns the form of an attribute in a file, if it is another one than in the hierarchy.
-fn change_of(values: &Values, version: Version) -> Option<&'static str> {
+fn change_of(values: &AttributeValues, version: NcVersion) -> Option<&'static str> {
     match values {
-        Values::Null => Some("null, which netCDF does not have"),
-        Values::Nothing => Some("an empty list, as the string []"),
-        Values::Texts(_) => Some("a list of strings, as one string"),
-        Values::Bools(..) => Some("true or false, as int8"),
-        Values::Numbers(DType::Uint(_) | DType::Int(8), ..) if version == Version::Cdf2 => {
+        AttributeValues::Null => Some("null, which netCDF does not have"),
+        AttributeValues::Nothing => Some("an empty list, as the string []"),
+        AttributeValues::Texts(_) => Some("a list of strings, as one string"),
+        AttributeValues::Bools(..) => Some("true or false, as int8"),
+        AttributeValues::Numbers(DType::Uint(_) | DType::Int(8), ..)
+            if version == NcVersion::Cdf2 =>
+        {
             Some("an integer of 64 bits or without a sign, as float64 or as a string")
         }
-        Values::Text(_) | Values::Numbers(..) => None,
+        AttributeValues::Text(_) | AttributeValues::Numbers(..) => None,
     }
 }
 

@@ -11,11 +11,11 @@ use super::header::{put, single};
 use super::nifti_zarr;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::image::{Axis, Image, Kind};
-use crate::view::layout::{Items, Layout};
-use crate::view::left_out::LeftOut;
+use crate::view::image::{Axis, AxisKind, Image};
+use crate::view::layout::{Layout, NumberForm};
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// The number of axes in a file.
 const RANK: usize = 7;
@@ -25,7 +25,7 @@ const LEN_1: usize = 348;
 const LEN_2: usize = 540;
 
 /// The contents of a header of either version.
-struct Header<'i> {
+struct NiftiHeader<'i> {
     /// The axis of the array for each axis of the file.
     axes: [Option<&'i Axis>; RANK],
     datatype: i16,
@@ -41,17 +41,17 @@ struct Units {
     time: Option<i32>,
 }
 
-pub(super) fn build(source: &Source<'_>) -> Result<View> {
+pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let image = Image::of(source)?;
     let (datatype, bitpix, of_pixel) = datatype(&image)?;
     let axes = image.axes.get(..image.axes.len().saturating_sub(of_pixel)).unwrap_or_default();
     let places = places(axes)?;
     let mut order: Vec<usize> = places.iter().rev().copied().flatten().collect();
     order.extend(axes.len()..image.axes.len());
-    let elements = source.elements(Layout::Linear, Items::default())?;
+    let elements = source.elements(Layout::Linear, NumberForm::default())?;
     let elements = elements.turned(&order)?;
     let axes = places.map(|place| place.and_then(|place| axes.get(place)));
-    let header = Header { axes, datatype, bitpix, units: units(&axes) };
+    let header = NiftiHeader { axes, datatype, bitpix, units: units(&axes) };
     let short: Option<Vec<i16>> = header.dim().into_iter().map(|len| len.try_into().ok()).collect();
     let base = nifti_zarr::header(source).filter(|base| header.is_of(base));
     let bytes = match (short, base) {
@@ -60,7 +60,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
         (_, base) => header.version_2(base),
     };
     let dim = header.dim();
-    let mut left_out = LeftOut::default();
+    let mut left_out = LeftOutOfView::default();
     let rank = axes_count(&image, of_pixel);
     if dim.first() != Some(&rank) {
         let what = format!("{rank} dimensions (as {})", dim.first().unwrap_or(&0));
@@ -101,12 +101,12 @@ fn places(axes: &[Axis]) -> Result<[Option<usize>; RANK]> {
     let mut places = [None; RANK];
     let has = |kind| axes.iter().any(|axis| axis.kind == Some(kind));
     // If neither time nor channels are known, unknown axes follow the spatial ones in order.
-    let others = if has(Kind::Time) || has(Kind::Channel) { 5..RANK } else { 3..RANK };
+    let others = if has(AxisKind::Time) || has(AxisKind::Channel) { 5..RANK } else { 3..RANK };
     for (index, axis) in axes.iter().enumerate().rev() {
         let among = match axis.kind {
-            Some(Kind::X | Kind::Y | Kind::Z) => 0..3,
-            Some(Kind::Time) => 3..4,
-            Some(Kind::Channel) => 4..5,
+            Some(AxisKind::X | AxisKind::Y | AxisKind::Z) => 0..3,
+            Some(AxisKind::Time) => 3..4,
+            Some(AxisKind::Channel) => 4..5,
             None => others.clone(),
         };
         let free = places.get_mut(among).into_iter().flatten().find(|place| place.is_none());
@@ -136,7 +136,7 @@ fn units(axes: &[Option<&Axis>; RANK]) -> Units {
     };
     let space: Vec<&Axis> = axes.iter().flatten().copied().filter(|axis| axis.is_space()).collect();
     let first = space.iter().find_map(|axis| exponent(axis, [0, -3, -6]));
-    let time = axes.iter().flatten().find(|axis| axis.kind == Some(Kind::Time));
+    let time = axes.iter().flatten().find(|axis| axis.kind == Some(AxisKind::Time));
     Units {
         space: first.filter(|exponent| {
             space.iter().all(|axis| axis.scale.is_none() || axis.step_in(*exponent).is_some())
@@ -145,7 +145,7 @@ fn units(axes: &[Option<&Axis>; RANK]) -> Units {
     }
 }
 
-impl Header<'_> {
+impl NiftiHeader<'_> {
     /// Returns the number of axes, and the length of each.
     fn dim(&self) -> [u64; 8] {
         let mut dim = [1; 8];
@@ -182,7 +182,7 @@ impl Header<'_> {
 
     fn time_start(&self) -> f64 {
         let time = self.axes.get(3).copied().flatten();
-        time.filter(|axis| axis.kind == Some(Kind::Time)).map_or(0.0, |axis| self.place(axis).1)
+        time.filter(|axis| axis.kind == Some(AxisKind::Time)).map_or(0.0, |axis| self.place(axis).1)
     }
 
     fn xyzt_units(&self) -> u8 {
@@ -209,8 +209,8 @@ impl Header<'_> {
             return None;
         }
         let row_of = |axis: &Axis| match axis.kind {
-            Some(Kind::Y) => 1,
-            Some(Kind::Z) => 2,
+            Some(AxisKind::Y) => 1,
+            Some(AxisKind::Z) => 2,
             _ => 0,
         };
         let mut rows = [[0.0; 4]; 3];

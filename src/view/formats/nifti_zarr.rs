@@ -3,7 +3,7 @@
 //! largest level has that header again.
 
 use crate::view::image::levels;
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// The name of the array.
 const NAME: &str = "nifti";
@@ -41,8 +41,8 @@ const FIELDS_2: &[(usize, usize, usize)] = &[
 
 /// Returns the header of an array, little endian: of version 1 if it has 348 bytes, of version 2 if
 /// it has 540; `None` if there is none.
-pub(super) fn header(source: &Source<'_>) -> Option<Vec<u8>> {
-    let is_largest = |group: &Source<'_>| {
+pub(super) fn header(source: &ViewSource<'_>) -> Option<Vec<u8>> {
+    let is_largest = |group: &ViewSource<'_>| {
         levels(group).ok()?.first().filter(|level| level.path() == source.path()).map(|_| ())
     };
     let group = source.above().find(|group| is_largest(group).is_some())?;

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use crate::dtype::{DType, Field};
 use crate::error::{Error, Result};
-use crate::view::layout::{Items, Layout};
+use crate::view::layout::{Layout, NumberForm};
 use crate::view::parts::{Part, View};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// The offset of the elements is a multiple of this, for `np.memmap`.
 const ALIGNMENT: usize = 64;
@@ -14,9 +14,9 @@ const ALIGNMENT: usize = 64;
 /// NumPy leaves space for this many digits of the first dimension.
 const MAX_DIGITS: usize = 21;
 
-pub(super) fn build(source: &Source<'_>) -> Result<View> {
+pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let model = source.array()?.model();
-    let elements = source.elements(Layout::Linear, Items::default())?;
+    let elements = source.elements(Layout::Linear, NumberForm::default())?;
     let mut dict =
         format!("{{'descr': {}, 'fortran_order': False, 'shape': (", descr(&model.dtype)?);
     for len in &model.shape {

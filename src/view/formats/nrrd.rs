@@ -5,21 +5,21 @@
 use super::header::{data_file, line};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::image::{Axis, Image, Kind, Scale};
-use crate::view::layout::{Items, Layout};
+use crate::view::image::{Axis, AxisKind, Image, Scale};
+use crate::view::layout::{Layout, NumberForm};
 use crate::view::parts::{Part, View};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// The most axes that Teem reads.
 const MAX_RANK: usize = 16;
 
-pub(super) fn attached(source: &Source<'_>) -> Result<View> {
-    let elements = source.elements(Layout::Linear, Items::default())?;
+pub(super) fn attached(source: &ViewSource<'_>) -> Result<View> {
+    let elements = source.elements(Layout::Linear, NumberForm::default())?;
     View::new([Part::from(header(source, None)?), elements.into()])
 }
 
-pub(super) fn detached(source: &Source<'_>) -> Result<View> {
-    source.elements(Layout::Linear, Items::default())?;
+pub(super) fn detached(source: &ViewSource<'_>) -> Result<View> {
+    source.elements(Layout::Linear, NumberForm::default())?;
     let name = data_file(source)?;
     if !name.is_ascii() {
         // Some readers drop the other characters and open another file.
@@ -30,7 +30,7 @@ pub(super) fn detached(source: &Source<'_>) -> Result<View> {
     View::new([Part::from(header(source, Some(&name))?)])
 }
 
-fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
+fn header(source: &ViewSource<'_>, data_file: Option<&str>) -> Result<String> {
     let image = Image::of(source)?;
     let (name, is_complex) = match image.number() {
         DType::Int(1) => ("int8", false),
@@ -67,10 +67,10 @@ fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
     );
     let kind = |axis: &Axis| match axis.kind {
         None if is_complex && axis.len == 2 && axis.name.is_none() => "complex",
-        Some(Kind::Time) => "time",
-        Some(Kind::Channel) => "list",
-        Some(Kind::X | Kind::Y | Kind::Z) if space.is_some() => "space",
-        Some(Kind::X | Kind::Y | Kind::Z) | None => "domain",
+        Some(AxisKind::Time) => "time",
+        Some(AxisKind::Channel) => "list",
+        Some(AxisKind::X | AxisKind::Y | AxisKind::Z) if space.is_some() => "space",
+        Some(AxisKind::X | AxisKind::Y | AxisKind::Z) | None => "domain",
     };
     let label = |axis: &Axis| format!("\"{}\"", line(axis.label()).replace(['"', '\\'], "_"));
     text.extend([format!(
@@ -90,7 +90,7 @@ fn header(source: &Source<'_>, data_file: Option<&str>) -> Result<String> {
 fn space(axes: &[&Axis]) -> Option<usize> {
     let space = axes.iter().filter(|axis| axis.is_space());
     let known = space.clone().all(|axis| axis.scale.is_some())
-        && axes.iter().all(|axis| axis.is_space() || axis.kind == Some(Kind::Channel));
+        && axes.iter().all(|axis| axis.is_space() || axis.kind == Some(AxisKind::Channel));
     Some(space.count()).filter(|count| *count > 0 && known)
 }
 
@@ -122,9 +122,9 @@ fn unit(scale: &Scale) -> String {
 /// Returns the fields with the directions and the origin in the space of x, y and z, each in its
 /// unit.
 fn directions(axes: &[&Axis]) -> String {
-    let mut kinds = vec![Kind::X, Kind::Y, Kind::Z];
+    let mut kinds = vec![AxisKind::X, AxisKind::Y, AxisKind::Z];
     kinds.retain(|kind| axes.iter().any(|axis| axis.kind == Some(*kind)));
-    let vector = |of: &dyn Fn(Kind) -> f64| {
+    let vector = |of: &dyn Fn(AxisKind) -> f64| {
         let numbers: Vec<String> = kinds.iter().map(|kind| of(*kind).to_string()).collect();
         format!("({})", numbers.join(","))
     };
@@ -134,7 +134,8 @@ fn directions(axes: &[&Axis]) -> String {
         }
         _ => "none".to_owned(),
     };
-    let scale_of = |kind: Kind| axes.iter().find(|axis| axis.kind == Some(kind))?.scale.as_ref();
+    let scale_of =
+        |kind: AxisKind| axes.iter().find(|axis| axis.kind == Some(kind))?.scale.as_ref();
     let units =
         kinds.iter().map(|kind| format!("\"{}\"", scale_of(*kind).map(unit).unwrap_or_default()));
     format!(

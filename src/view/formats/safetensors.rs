@@ -8,11 +8,11 @@ use crate::dtype::{DType, Narrow};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::metadata::NodeKind;
-use crate::view::elements::Elements;
-use crate::view::layout::{Items, Layout};
-use crate::view::left_out::{LeftOut, listed};
+use crate::view::elements::ElementRange;
+use crate::view::layout::{Layout, NumberForm};
+use crate::view::left_out::{LeftOutOfView, listed};
 use crate::view::parts::{Part, View};
-use crate::view::source::{Children, Source};
+use crate::view::source::{Children, ViewSource};
 
 /// The most arrays in a file.
 const MAX_ARRAYS: usize = 1 << 16;
@@ -23,8 +23,8 @@ const METADATA: &str = "__metadata__";
 /// The offset of the elements is a multiple of this.
 const ALIGNMENT: usize = 8;
 
-pub(super) fn build(source: &Source<'_>) -> Result<View> {
-    let (mut arrays, mut left_out) = (Vec::new(), LeftOut::default());
+pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
+    let (mut arrays, mut left_out) = (Vec::new(), LeftOutOfView::default());
     find(source, source, &mut arrays, &mut left_out)?;
     // The longest element types come first, so that each array is aligned.
     arrays.sort_by(|one, other| {
@@ -67,16 +67,16 @@ struct Tensor {
     dtype: &'static str,
     item_len: usize,
     shape: Vec<u64>,
-    elements: Elements,
+    elements: ElementRange,
 }
 
 /// Adds all arrays below a group to `found`. Fails if one is unsupported, since a file without it
 /// would not be the whole group.
 fn find(
-    root: &Source<'_>,
-    group: &Source<'_>,
+    root: &ViewSource<'_>,
+    group: &ViewSource<'_>,
     found: &mut Vec<Tensor>,
-    lacks: &mut LeftOut,
+    lacks: &mut LeftOutOfView,
 ) -> Result<()> {
     let Children { nodes, left_out } = group.children()?;
     if let Some((name, error)) = left_out.first() {
@@ -101,7 +101,7 @@ fn find(
         let dtype = dtype(&model.dtype).ok_or_else(|| {
             reason(&format!("safetensors has no type for {}", model.dtype.name()))
         })?;
-        let elements = child.elements(Layout::Linear, Items::default());
+        let elements = child.elements(Layout::Linear, NumberForm::default());
         found.push(Tensor {
             name: child.path().relative_to(root.path()).unwrap_or_default().to_owned(),
             dtype,

@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use crate::dtype::{DType, FillValue};
 use crate::error::{Error, Result};
-use crate::view::left_out::LeftOut;
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// The most values in a file.
 const MAX_COUNT: u64 = 1 << 20;
 
-pub(super) fn build(source: &Source<'_>) -> Result<View> {
+pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let model = source.array()?.model();
     let (dtype, rank) = (&model.dtype, model.shape.len());
     let count = model.shape.iter().fold(1_u64, |all, len| all.saturating_mul(*len));
@@ -24,7 +24,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
             "it has {count} values, the limit of txt is {MAX_COUNT}"
         )));
     }
-    let (mut text, mut left_out) = (String::new(), LeftOut::default());
+    let (mut text, mut left_out) = (String::new(), LeftOutOfView::default());
     for item in source.values()?.chunks_exact(dtype.item_len().max(1)) {
         if is_other_nan(item, dtype) {
             left_out.add_property(source.path(), source.path(), "the bits of NaN (as nan)");

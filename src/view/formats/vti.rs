@@ -9,15 +9,15 @@ use super::header::line;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::cf::unused;
-use crate::view::image::{Axis, Image, Kind, Scale, escape};
-use crate::view::layout::{Items, Layout};
+use crate::view::image::{Axis, AxisKind, Image, Scale, escape};
+use crate::view::layout::{Layout, NumberForm};
 use crate::view::parts::{Part, View};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// The most arrays for the axes before those of space.
 const MAX_ARRAYS: u64 = 1 << 12;
 
-pub(super) fn build(source: &Source<'_>) -> Result<View> {
+pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let image = Image::of(source)?;
     let name = match image.number() {
         DType::Int(len) => format!("Int{}", u32::from(len).saturating_mul(8)),
@@ -39,7 +39,7 @@ pub(super) fn build(source: &Source<'_>) -> Result<View> {
             "the axes before the spatial ones would give more than {MAX_ARRAYS} arrays"
         ))
     })?;
-    let elements = source.elements(Layout::Linear, Items::default())?.turned(&order)?;
+    let elements = source.elements(Layout::Linear, NumberForm::default())?.turned(&order)?;
     let array_len = elements.len() / arrays.max(1);
     let mut text = head(space)?;
     // A reader shows only one of two arrays with the same name.
@@ -71,8 +71,8 @@ fn order(axes: &[Axis]) -> Vec<usize> {
         let axis = axes.get(*at).filter(|axis| is_in_image(axis, axes));
         match axis.map(|axis| axis.kind) {
             None => 0,
-            Some(Some(Kind::Z)) => 1,
-            Some(Some(Kind::Y)) => 2,
+            Some(Some(AxisKind::Z)) => 1,
+            Some(Some(AxisKind::Y)) => 2,
             Some(_) => 3,
         }
     };
@@ -111,7 +111,7 @@ fn head(space: &[Axis]) -> Result<String> {
 
 /// Returns the name of array `number`: the name of the node with the indices along the axes before
 /// those of space.
-fn title(source: &Source<'_>, image: &Image, outer: &[Axis], number: u64) -> String {
+fn title(source: &ViewSource<'_>, image: &Image, outer: &[Axis], number: u64) -> String {
     let mut left = number;
     let mut names = Vec::new();
     for axis in outer.iter().rev() {
@@ -122,7 +122,7 @@ fn title(source: &Source<'_>, image: &Image, outer: &[Axis], number: u64) -> Str
         }
         let channel = usize::try_from(index).ok().and_then(|index| image.channels.get(index));
         let label = channel.and_then(|channel| channel.label.as_deref());
-        match label.filter(|_| axis.kind == Some(Kind::Channel)) {
+        match label.filter(|_| axis.kind == Some(AxisKind::Channel)) {
             Some(label) => names.push(line(label)),
             None => names.push(format!("{}{index}", line(axis.label()))),
         }

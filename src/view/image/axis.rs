@@ -4,7 +4,7 @@ use super::unit::Unit;
 
 /// The kind of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum AxisKind {
     /// Time.
     Time,
     /// Channels, or the samples of a pixel.
@@ -23,7 +23,7 @@ pub struct Axis {
     /// The name.
     pub name: Option<String>,
     /// The kind, if known.
-    pub kind: Option<Kind>,
+    pub kind: Option<AxisKind>,
     /// The number of elements along it.
     pub len: u64,
     /// The positions of the elements, if known.
@@ -54,18 +54,18 @@ impl Axis {
     /// Returns a letter or a word for the axis.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(match self.kind {
-            Some(Kind::Time) => "t",
-            Some(Kind::Channel) => "c",
-            Some(Kind::Z) => "z",
-            Some(Kind::Y) => "y",
-            Some(Kind::X) => "x",
+            Some(AxisKind::Time) => "t",
+            Some(AxisKind::Channel) => "c",
+            Some(AxisKind::Z) => "z",
+            Some(AxisKind::Y) => "y",
+            Some(AxisKind::X) => "x",
             None => "",
         })
     }
 
     /// Whether the axis is one of space.
     pub fn is_space(&self) -> bool {
-        matches!(self.kind, Some(Kind::X | Kind::Y | Kind::Z))
+        matches!(self.kind, Some(AxisKind::X | AxisKind::Y | AxisKind::Z))
     }
 
     /// Returns the step between elements, in ten to the power of `exponent` metres or seconds;

@@ -1,15 +1,15 @@
 //! Recognises the kinds of axes: by the usual names of dimensions, by the coordinates that the CF
 //! conventions describe (<https://cfconventions.org/>), and by their order.
 
-use super::axis::{Axis, Kind};
+use super::axis::{Axis, AxisKind};
 use crate::dtype::{DType, Time};
 use crate::json::Object;
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// The usual names of axes, in lower case.
-const NAMES: [(Kind, &[&str]); 5] = [
+const NAMES: [(AxisKind, &[&str]); 5] = [
     (
-        Kind::Time,
+        AxisKind::Time,
         &[
             "t",
             "time",
@@ -37,9 +37,9 @@ const NAMES: [(Kind, &[&str]); 5] = [
             "time_counter",
         ],
     ),
-    (Kind::Channel, &["c", "ch", "channel", "channels", "band", "bands", "rgb", "rgba"]),
+    (AxisKind::Channel, &["c", "ch", "channel", "channels", "band", "bands", "rgb", "rgba"]),
     (
-        Kind::Z,
+        AxisKind::Z,
         &[
             "z",
             "depth",
@@ -83,7 +83,7 @@ const NAMES: [(Kind, &[&str]); 5] = [
         ],
     ),
     (
-        Kind::Y,
+        AxisKind::Y,
         &[
             "y",
             "lat",
@@ -115,7 +115,7 @@ const NAMES: [(Kind, &[&str]); 5] = [
         ],
     ),
     (
-        Kind::X,
+        AxisKind::X,
         &[
             "x",
             "lon",
@@ -155,7 +155,7 @@ const PRESSURES: [&str; 9] =
     ["pa", "hpa", "kpa", "mbar", "mb", "millibar", "bar", "dbar", "decibar"];
 
 /// Returns the kind of an axis with this name.
-pub(super) fn of_name(name: &str) -> Option<Kind> {
+pub(super) fn of_name(name: &str) -> Option<AxisKind> {
     let name = name.to_lowercase();
     // A second axis of its kind often has a number.
     let plain = name.trim_end_matches(|char: char| char.is_ascii_digit()).trim_end_matches('_');
@@ -164,20 +164,20 @@ pub(super) fn of_name(name: &str) -> Option<Kind> {
 }
 
 /// Finds the kinds of axes by their names, or by the coordinates in the group of the array.
-pub(super) fn find(source: &Source<'_>, axes: &mut [Axis]) {
+pub(super) fn find(source: &ViewSource<'_>, axes: &mut [Axis]) {
     // In pictures the height is an axis of rows.
     let is_picture = axes.iter().any(|axis| axis.name.as_deref() == Some("width"));
     for axis in axes.iter_mut() {
         let Some(name) = axis.name.as_deref() else { continue };
         axis.kind = match name {
-            "height" if is_picture => Some(Kind::Y),
+            "height" if is_picture => Some(AxisKind::Y),
             name => of_name(name).or_else(|| of_coordinates(source, name, axis.len)),
         };
     }
 }
 
 /// Returns the kind of an axis by its coordinates, an array with its name.
-fn of_coordinates(source: &Source<'_>, name: &str, len: u64) -> Option<Kind> {
+fn of_coordinates(source: &ViewSource<'_>, name: &str, len: u64) -> Option<AxisKind> {
     let path = source.path().parent()?.child(name).ok()?;
     let coordinates = source.other(&path).ok()?;
     let model = coordinates.array().ok()?.model();
@@ -185,31 +185,31 @@ fn of_coordinates(source: &Source<'_>, name: &str, len: u64) -> Option<Kind> {
         return None;
     }
     match model.dtype {
-        DType::Time(Time { is_span: false, .. }) => Some(Kind::Time),
+        DType::Time(Time { is_span: false, .. }) => Some(AxisKind::Time),
         _ => of_attributes(coordinates.attributes()),
     }
 }
 
 /// Returns the kind of an axis by the attributes of its coordinates.
-fn of_attributes(attributes: &Object) -> Option<Kind> {
+fn of_attributes(attributes: &Object) -> Option<AxisKind> {
     let text = |name: &str| {
         attributes.get(name).and_then(|value| value.as_str()).map(|text| text.trim().to_lowercase())
     };
     let of_axis = text("axis").and_then(|axis| {
         Some(match axis.as_str() {
-            "t" => Kind::Time,
-            "z" => Kind::Z,
-            "y" => Kind::Y,
-            "x" => Kind::X,
+            "t" => AxisKind::Time,
+            "z" => AxisKind::Z,
+            "y" => AxisKind::Y,
+            "x" => AxisKind::X,
             _ => return None,
         })
     });
     let of_type = || {
         Some(match text("_CoordinateAxisType")?.as_str() {
-            "time" | "runtime" => Kind::Time,
-            "height" | "pressure" | "geoz" => Kind::Z,
-            "lat" | "geoy" => Kind::Y,
-            "lon" | "geox" => Kind::X,
+            "time" | "runtime" => AxisKind::Time,
+            "height" | "pressure" | "geoz" => AxisKind::Z,
+            "lat" | "geoy" => AxisKind::Y,
+            "lon" | "geox" => AxisKind::X,
             _ => return None,
         })
     };
@@ -217,15 +217,14 @@ fn of_attributes(attributes: &Object) -> Option<Kind> {
         let words = text(name)?.replace(' ', "_");
         of_name(&words).or_else(|| {
             let has = |part: &str| words.contains(part);
-            let is_vertical =
-                ["atmosphere_", "ocean_"].iter().any(|start| words.starts_with(start))
-                    && has("_coordinate");
-            let is_vertical = is_vertical || words.starts_with("height_") || has("pressure");
+            let begins = |starts: &[&str]| starts.iter().any(|start| words.starts_with(start));
+            let is_vertical = begins(&["atmosphere_", "ocean_"]) && has("_coordinate");
+            let is_vertical = is_vertical || begins(&["height_"]) || has("pressure");
             match is_vertical || has("altitude") || has("depth") || has("level") {
-                true => Some(Kind::Z),
-                false if has("latitude") => Some(Kind::Y),
-                false if has("longitude") => Some(Kind::X),
-                false if words == "time" || words.ends_with("_time") => Some(Kind::Time),
+                true => Some(AxisKind::Z),
+                false if has("latitude") => Some(AxisKind::Y),
+                false if has("longitude") => Some(AxisKind::X),
+                false if words == "time" || words.ends_with("_time") => Some(AxisKind::Time),
                 false => None,
             }
         })
@@ -233,17 +232,18 @@ fn of_attributes(attributes: &Object) -> Option<Kind> {
     let of_units = || {
         let units = text("units")?;
         if units.contains(" since ") {
-            return Some(Kind::Time);
+            return Some(AxisKind::Time);
         }
         let direction = units.strip_prefix("degree").map(|rest| rest.trim_start_matches('s'));
         match direction.map(|rest| rest.trim_start_matches('_')) {
-            Some("north" | "n") => Some(Kind::Y),
-            Some("east" | "e") => Some(Kind::X),
-            _ => PRESSURES.contains(&units.as_str()).then_some(Kind::Z),
+            Some("north" | "n") => Some(AxisKind::Y),
+            Some("east" | "e") => Some(AxisKind::X),
+            _ => PRESSURES.contains(&units.as_str()).then_some(AxisKind::Z),
         }
     };
     let of_direction = || {
-        text("positive").filter(|positive| positive == "up" || positive == "down").map(|_| Kind::Z)
+        let positive = text("positive")?;
+        ["up", "down"].contains(&positive.as_str()).then_some(AxisKind::Z)
     };
     of_axis
         .or_else(of_type)
@@ -256,22 +256,22 @@ fn of_attributes(attributes: &Object) -> Option<Kind> {
 /// Decides about axes of a kind that several have, and about those of none: without a name for rows
 /// and columns, the last axes are x, y and z.
 pub(super) fn complete(axes: &mut [Axis]) {
-    for kind in [Kind::Time, Kind::Channel, Kind::Z, Kind::Y, Kind::X] {
+    for kind in [AxisKind::Time, AxisKind::Channel, AxisKind::Z, AxisKind::Y, AxisKind::X] {
         let all: Vec<usize> = (0..axes.len())
             .filter(|at| axes.get(*at).is_some_and(|a| a.kind == Some(kind)))
             .collect();
-        let kept = if kind == Kind::Time { all.first() } else { all.last() };
+        let kept = if kind == AxisKind::Time { all.first() } else { all.last() };
         for at in all.iter().filter(|at| Some(*at) != kept) {
             axes.get_mut(*at).into_iter().for_each(|axis| axis.kind = None);
         }
     }
     let has = |axes: &[Axis], kind| axes.iter().any(|axis| axis.kind == Some(kind));
-    let missing = match (has(axes, Kind::X), has(axes, Kind::Y)) {
+    let missing = match (has(axes, AxisKind::X), has(axes, AxisKind::Y)) {
         (true, true) => return,
-        (true, false) => vec![Kind::Y],
-        (false, true) => vec![Kind::X],
+        (true, false) => vec![AxisKind::Y],
+        (false, true) => vec![AxisKind::X],
         (false, false) => {
-            let mut all = vec![Kind::X, Kind::Y, Kind::Z];
+            let mut all = vec![AxisKind::X, AxisKind::Y, AxisKind::Z];
             all.retain(|kind| !has(axes, *kind));
             all
         }
@@ -322,17 +322,17 @@ mod tests {
     #[test]
     fn axes_are_known_by_what_cf_says_of_their_coordinates() {
         for (attributes, expected) in [
-            (json!({"units": "degrees_north"}), Some(Kind::Y)),
-            (json!({"units": "degreesE"}), Some(Kind::X)),
-            (json!({"units": "days since 2000-01-01"}), Some(Kind::Time)),
-            (json!({"units": "hPa"}), Some(Kind::Z)),
-            (json!({"axis": "Z", "units": "1"}), Some(Kind::Z)),
-            (json!({"standard_name": "projection_x_coordinate", "units": "m"}), Some(Kind::X)),
-            (json!({"standard_name": "ocean_sigma_coordinate"}), Some(Kind::Z)),
-            (json!({"standard_name": "air_pressure"}), Some(Kind::Z)),
-            (json!({"positive": "down", "units": "m"}), Some(Kind::Z)),
-            (json!({"long_name": "Latitude"}), Some(Kind::Y)),
-            (json!({"_CoordinateAxisType": "GeoX"}), Some(Kind::X)),
+            (json!({"units": "degrees_north"}), Some(AxisKind::Y)),
+            (json!({"units": "degreesE"}), Some(AxisKind::X)),
+            (json!({"units": "days since 2000-01-01"}), Some(AxisKind::Time)),
+            (json!({"units": "hPa"}), Some(AxisKind::Z)),
+            (json!({"axis": "Z", "units": "1"}), Some(AxisKind::Z)),
+            (json!({"standard_name": "projection_x_coordinate", "units": "m"}), Some(AxisKind::X)),
+            (json!({"standard_name": "ocean_sigma_coordinate"}), Some(AxisKind::Z)),
+            (json!({"standard_name": "air_pressure"}), Some(AxisKind::Z)),
+            (json!({"positive": "down", "units": "m"}), Some(AxisKind::Z)),
+            (json!({"long_name": "Latitude"}), Some(AxisKind::Y)),
+            (json!({"_CoordinateAxisType": "GeoX"}), Some(AxisKind::X)),
             (json!({"units": "m", "axis": 3}), None),
         ] {
             let attributes = attributes.as_object().expect("an object");

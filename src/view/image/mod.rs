@@ -10,10 +10,10 @@ mod kinds;
 mod ome;
 mod unit;
 
-use super::source::Source;
+use super::source::ViewSource;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-pub use axis::{Axis, Channel, Kind, Scale};
+pub use axis::{Axis, AxisKind, Channel, Scale};
 pub use ome::{channel_axis, has_level, levels, title};
 pub use unit::{Quantity, Unit};
 
@@ -30,7 +30,7 @@ pub struct Image {
 
 impl Image {
     /// Returns an array as an image. Fails if it has no elements or no axes.
-    pub fn of(source: &Source<'_>) -> Result<Self> {
+    pub fn of(source: &ViewSource<'_>) -> Result<Self> {
         let model = source.array()?.model();
         if model.shape.is_empty() {
             return Err(Error::unsupported("it has no dimensions"));
@@ -60,7 +60,7 @@ impl Image {
     }
 
     /// Returns the axis of a kind, and its index.
-    pub fn axis(&self, kind: Kind) -> Option<(usize, &Axis)> {
+    pub fn axis(&self, kind: AxisKind) -> Option<(usize, &Axis)> {
         self.axes.iter().enumerate().find(|(_, axis)| axis.kind == Some(kind))
     }
 
@@ -81,7 +81,8 @@ impl Image {
 
     /// Whether the last axis is that of channels, so that the samples of a pixel are adjacent.
     pub fn is_interleaved(&self) -> bool {
-        self.axes.len() > 2 && self.axes.last().is_some_and(|axis| axis.kind == Some(Kind::Channel))
+        self.axes.len() > 2
+            && self.axes.last().is_some_and(|axis| axis.kind == Some(AxisKind::Channel))
     }
 
     /// Returns the type of the numbers; that of a Boolean is a byte, 0 or 1.

@@ -4,13 +4,13 @@
 
 use serde_json::Value;
 
-use super::axis::{Axis, Channel, Kind, Scale};
+use super::axis::{Axis, AxisKind, Channel, Scale};
 use super::kinds::of_name;
 use super::unit::Unit;
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::metadata::NodePath;
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// The most levels of an image: each has half as many elements along an axis as the previous one.
 const MAX_LEVELS: usize = 64;
@@ -20,7 +20,7 @@ const AXES: [&str; 5] = ["t", "c", "z", "y", "x"];
 
 /// Describes the axes of an array in a multiscale image, and returns its channels; `None` if it is
 /// not in one.
-pub(super) fn of(source: &Source<'_>, axes: &mut [Axis]) -> Option<Vec<Channel>> {
+pub(super) fn of(source: &ViewSource<'_>, axes: &mut [Axis]) -> Option<Vec<Channel>> {
     source.above().find_map(|group| {
         let relative = source.path().relative_to(group.path())?;
         let image = multiscale(&group)?;
@@ -32,7 +32,7 @@ pub(super) fn of(source: &Source<'_>, axes: &mut [Axis]) -> Option<Vec<Channel>>
 }
 
 /// Returns the arrays of a group that is a multiscale image, the largest first.
-pub fn levels<'s>(group: &Source<'s>) -> Result<Vec<Source<'s>>> {
+pub fn levels<'s>(group: &ViewSource<'s>) -> Result<Vec<ViewSource<'s>>> {
     let image = multiscale(group).ok_or_else(|| {
         Error::unsupported("a group, but not an OME-Zarr image (it has no multiscales)")
     })?;
@@ -56,7 +56,7 @@ pub fn channel_axis(image: &Value) -> Option<usize> {
         let name = axis.as_str().or_else(|| axis.get("name").and_then(Value::as_str));
         match axis.get("type").and_then(Value::as_str) {
             Some(kind) => kind == "channel",
-            None => name.and_then(of_name) == Some(Kind::Channel),
+            None => name.and_then(of_name) == Some(AxisKind::Channel),
         }
     })
 }
@@ -71,17 +71,17 @@ pub fn has_level(attributes: &Object, name: &str) -> bool {
 }
 
 /// Returns the title of a group that is an image.
-pub fn title(group: &Source<'_>) -> Option<String> {
+pub fn title(group: &ViewSource<'_>) -> Option<String> {
     multiscale(group)?.get("name")?.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-fn multiscale<'g>(group: &'g Source<'_>) -> Option<&'g Value> {
+fn multiscale<'g>(group: &'g ViewSource<'_>) -> Option<&'g Value> {
     member(group, "multiscales")?.as_array()?.first().filter(|image| image.is_object())
 }
 
 /// Returns a member of `ome`. Versions before 0.4 are not converted, so their members are looked up
 /// in the attributes.
-fn member<'g>(group: &'g Source<'_>, name: &str) -> Option<&'g Value> {
+fn member<'g>(group: &'g ViewSource<'_>, name: &str) -> Option<&'g Value> {
     let attributes = group.attributes();
     attributes.get("ome").map_or_else(|| attributes.get(name), |ome| ome.get(name))
 }
@@ -107,8 +107,8 @@ fn describe(image: &Value, dataset: &Value, axes: &mut [Axis]) -> Option<()> {
         let name = listed.as_str().or_else(|| listed.get("name").and_then(Value::as_str));
         axis.name = name.map(str::to_owned);
         axis.kind = match listed.get("type").and_then(Value::as_str) {
-            Some("time") => Some(Kind::Time),
-            Some("channel") => Some(Kind::Channel),
+            Some("time") => Some(AxisKind::Time),
+            Some("channel") => Some(AxisKind::Channel),
             _ => name.and_then(of_name),
         };
         let unit = listed.get("unit").and_then(Value::as_str).map(Unit::parse);
@@ -136,7 +136,7 @@ fn apply(transform: &Value, rank: usize, place: &mut Option<Vec<(f64, f64)>>) {
     }
 }
 
-fn channels(group: &Source<'_>) -> Vec<Channel> {
+fn channels(group: &ViewSource<'_>) -> Vec<Channel> {
     let listed =
         member(group, "omero").and_then(|omero| omero.get("channels")).and_then(Value::as_array);
     let channel = |channel: &Value| {

@@ -44,7 +44,7 @@ pub use limits::{
     thread_limit,
 };
 pub use namespace::{Forked, Namespaces, Refused, fork, make_mounts_private};
-pub use own::{Others, OwnDirectory, Taken, is_own, is_same, open_log};
+pub use own::{IfTaken, OthersMay, OwnDirectory, is_own, is_same, open_log};
 pub use process::{
     Life, age_of, end_with_parent, is_stopped, is_thread_of, life_of, process_of, waits_for_give_up,
 };

@@ -27,7 +27,7 @@ use rustix::process::geteuid;
 
 use super::beneath::{Links, create_beneath, open_beneath, path_of};
 use super::dir::Dir;
-use crate::error::{At, Error, Kind, Result};
+use crate::error::{Error, Kind, Result, WithSubject};
 
 /// The most symbolic links on a path, as in Linux.
 const MAX_LINKS: usize = 40;
@@ -38,7 +38,7 @@ const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC
 
 /// What others must not have on a directory of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Others {
+pub enum OthersMay {
     /// They may read it.
     Read,
     /// They may not even enter it.
@@ -47,7 +47,7 @@ pub enum Others {
 
 /// What becomes of a file that has the name of a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum IfTaken {
     /// It stays, and the call fails with `EEXIST`.
     Stays,
     /// It is replaced.
@@ -98,7 +98,7 @@ impl OwnDirectory {
 
     /// Opens the directory `name` in this one, which is made if it is missing. Fails unless it
     /// belongs to this user, and others have no more than `others`.
-    pub fn private(&self, name: &str, others: Others) -> Result<Self> {
+    pub fn private(&self, name: &str, others: OthersMay) -> Result<Self> {
         let (c_name, shown) = (c_name(name)?, self.shown.join(name));
         match mkdirat(&self.dir, &c_name, Mode::from(0o700)) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -112,8 +112,8 @@ impl OwnDirectory {
         let dir = dir.at(shown.display())?;
         let found = fstat(&dir).map_err(Error::from).at(shown.display())?;
         let forbidden = match others {
-            Others::Read => 0o022,
-            Others::Nothing => 0o077,
+            OthersMay::Read => 0o022,
+            OthersMay::Nothing => 0o077,
         };
         if found.st_uid != geteuid().as_raw() {
             return Err(owner(&found).at(shown.display()));
@@ -303,9 +303,9 @@ impl OwnDirectory {
     }
 
     /// Gives a file in this directory another name in it.
-    pub fn rename(&self, from: &str, to: &str, taken: Taken) -> io::Result<()> {
+    pub fn rename(&self, from: &str, to: &str, taken: IfTaken) -> io::Result<()> {
         let (from, to) = (c_name(from)?, c_name(to)?);
-        if taken == Taken::Goes {
+        if taken == IfTaken::Goes {
             return Ok(renameat(&self.dir, &from, &self.dir, &to)?);
         }
         match renameat_with(&self.dir, &from, &self.dir, &to, RenameFlags::NOREPLACE) {

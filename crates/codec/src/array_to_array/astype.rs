@@ -6,7 +6,7 @@
 //! <https://numcodecs.readthedocs.io/en/stable/filter/astype.html>
 
 use super::filter::Sides;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToArray;
 use zarrfs_base::buffer::Buffer;
@@ -20,7 +20,7 @@ pub struct AsType {
 
 impl AsType {
     /// Returns the codec with this configuration, and the elements that it produces.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
+    pub fn new(configuration: &Object, elements: &ChunkType) -> Result<(Self, ChunkType)> {
         let members = ["decode_dtype", "encode_dtype"];
         let sides = Sides::named("astype", configuration, elements, members)?;
         let encoded = sides.encoded_elements(elements);

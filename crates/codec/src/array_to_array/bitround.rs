@@ -10,7 +10,7 @@
 
 use crate::configuration::count;
 use crate::dtype::DType;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToArray;
 use crate::number::{bits, push};
@@ -29,7 +29,7 @@ pub struct BitRound {
 
 impl BitRound {
     /// Returns the codec with this configuration, `None` if all bits are kept.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<Option<Self>> {
+    pub fn new(configuration: &Object, elements: &ChunkType) -> Result<Option<Self>> {
         if configuration.get("keepbits").is_none() {
             return Err(Error::invalid("bitround: keepbits is missing"));
         }

@@ -10,10 +10,10 @@
 use serde_json::Value;
 
 use crate::dtype::{DType, FillValue};
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToArray;
-use crate::number::{Format, Number};
+use crate::number::{ExactNumber, NumberFormat};
 use zarrfs_base::buffer::Buffer;
 use zarrfs_base::error::{Error, Result};
 
@@ -27,17 +27,17 @@ pub struct CastValue {
 /// The cast in one direction.
 #[derive(Debug)]
 struct Cast {
-    from: Format,
-    to: Format,
+    from: NumberFormat,
+    to: NumberFormat,
     /// Numbers and their replacements, sorted by the number for a binary search: it may be long.
-    map: Vec<(Entry, Number)>,
+    map: Vec<(LookedUp, ExactNumber)>,
     rounding: Rounding,
     out_of_range: OutOfRange,
 }
 
 /// A number as it is looked up: all NaN are equal, and so are both zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Entry {
+enum LookedUp {
     Int(i128),
     Float(u64),
     NaN,
@@ -59,15 +59,15 @@ enum OutOfRange {
     Wrap,
 }
 
-fn format(dtype: &DType) -> Result<Format> {
-    Format::of(dtype)
+fn format(dtype: &DType) -> Result<NumberFormat> {
+    NumberFormat::of(dtype)
         .filter(|_| !matches!(dtype, DType::Bool | DType::Time(_)))
         .ok_or_else(|| Error::unsupported(format!("cast_value: {} cannot be cast", dtype.name())))
 }
 
 impl CastValue {
     /// Returns the codec with this configuration, and the elements that it produces.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
+    pub fn new(configuration: &Object, elements: &ChunkType) -> Result<(Self, ChunkType)> {
         let known = ["data_type", "rounding", "out_of_range", "scalar_map"];
         if let Some(other) = configuration.keys().find(|name| !known.contains(&name.as_str())) {
             return Err(Error::invalid(format!("cast_value: {other:?} is not known")));
@@ -107,15 +107,15 @@ impl CastValue {
         let decode = pairs(map.get("decode"), &dtype, &elements.dtype)?;
         let codec =
             Self { encode: cast(decoded, encoded, encode), decode: cast(encoded, decoded, decode) };
-        Ok((codec, Elements { shape: elements.shape.clone(), dtype }))
+        Ok((codec, ChunkType { shape: elements.shape.clone(), dtype }))
     }
 }
 
 /// Parses pairs of a number and its replacement. The first pair of a number counts.
-fn pairs(list: Option<&Value>, from: &DType, to: &DType) -> Result<Vec<(Entry, Number)>> {
+fn pairs(list: Option<&Value>, from: &DType, to: &DType) -> Result<Vec<(LookedUp, ExactNumber)>> {
     let wrong =
         |value: &Value| Error::invalid(format!("cast_value: invalid entry {value} in scalar_map"));
-    let number = |value: &Value, dtype: &DType| -> Result<Number> {
+    let number = |value: &Value, dtype: &DType| -> Result<ExactNumber> {
         let fill = FillValue::parse(value, dtype).map_err(|_| wrong(value))?;
         Ok(format(dtype)?.load(&fill.item(dtype)))
     };
@@ -124,7 +124,7 @@ fn pairs(list: Option<&Value>, from: &DType, to: &DType) -> Result<Vec<(Entry, N
         Some(list) => list.as_array().ok_or_else(|| wrong(list))?,
     };
     let pair = |pair: &Value| match pair.as_array().map(Vec::as_slice) {
-        Some([input, output]) => Ok((Entry::of(number(input, from)?), number(output, to)?)),
+        Some([input, output]) => Ok((LookedUp::of(number(input, from)?), number(output, to)?)),
         Some(_) | None => Err(wrong(pair)),
     };
     let mut pairs = list.iter().map(pair).collect::<Result<Vec<_>>>()?;
@@ -134,13 +134,13 @@ fn pairs(list: Option<&Value>, from: &DType, to: &DType) -> Result<Vec<(Entry, N
     Ok(pairs)
 }
 
-impl Entry {
-    fn of(number: Number) -> Self {
+impl LookedUp {
+    fn of(number: ExactNumber) -> Self {
         match number {
-            Number::Int(int) => Self::Int(int),
-            Number::Float(float) if float.is_nan() => Self::NaN,
+            ExactNumber::Int(int) => Self::Int(int),
+            ExactNumber::Float(float) if float.is_nan() => Self::NaN,
             // The sum of both zeros is the positive one.
-            Number::Float(float) => Self::Float((float + 0.0).to_bits()),
+            ExactNumber::Float(float) => Self::Float((float + 0.0).to_bits()),
         }
     }
 }
@@ -160,19 +160,19 @@ impl Cast {
         })
     }
 
-    fn mapped(&self, number: Number) -> Option<Number> {
+    fn mapped(&self, number: ExactNumber) -> Option<ExactNumber> {
         if self.map.is_empty() {
             return None;
         }
-        let entry = Entry::of(number);
+        let entry = LookedUp::of(number);
         let found = self.map.binary_search_by_key(&entry, |(input, _)| *input).ok()?;
         self.map.get(found).map(|(_, mapped)| *mapped)
     }
 
-    fn cast(&self, number: Number) -> Option<Number> {
+    fn cast(&self, number: ExactNumber) -> Option<ExactNumber> {
         match (number, self.to.range()) {
-            (Number::Int(int), Some(range)) => self.ranged(int, range),
-            (Number::Float(float), Some(range)) => {
+            (ExactNumber::Int(int), Some(range)) => self.ranged(int, range),
+            (ExactNumber::Float(float), Some(range)) => {
                 if !float.is_finite() {
                     return None;
                 }
@@ -182,22 +182,23 @@ impl Cast {
         }
     }
 
-    fn ranged(&self, int: i128, (least, most): (i128, i128)) -> Option<Number> {
+    fn ranged(&self, int: i128, (least, most): (i128, i128)) -> Option<ExactNumber> {
         if (least..=most).contains(&int) {
-            return Some(Number::Int(int));
+            return Some(ExactNumber::Int(int));
         }
         match self.out_of_range {
             OutOfRange::Error => None,
-            OutOfRange::Clamp => Some(Number::Int(int.clamp(least, most))),
-            OutOfRange::Wrap => Some(self.to.cast(Number::Int(int))),
+            OutOfRange::Clamp => Some(ExactNumber::Int(int.clamp(least, most))),
+            OutOfRange::Wrap => Some(self.to.cast(ExactNumber::Int(int))),
         }
     }
 
-    fn float(&self, number: Number) -> Option<Number> {
+    fn float(&self, number: ExactNumber) -> Option<ExactNumber> {
         let nearest = self.to.cast(number).to_float();
         let compared = compare(number, nearest);
-        if matches!(number, Number::Float(float) if !float.is_finite()) || compared == Some(0) {
-            return Some(Number::Float(nearest));
+        if matches!(number, ExactNumber::Float(float) if !float.is_finite()) || compared == Some(0)
+        {
+            return Some(ExactNumber::Float(nearest));
         }
         let is_negative = nearest.is_sign_negative();
         // The result is one of the two neighbours: the nearer to zero, or the farther from it.
@@ -213,14 +214,14 @@ impl Cast {
         };
         let rounded = if goes_out { outer } else { inner };
         if rounded.is_finite() && !self.is_beyond(number, rounded) {
-            return Some(Number::Float(rounded));
+            return Some(ExactNumber::Float(rounded));
         }
         let infinity = f64::INFINITY.copysign(nearest);
-        (self.out_of_range == OutOfRange::Clamp).then_some(Number::Float(infinity))
+        (self.out_of_range == OutOfRange::Clamp).then_some(ExactNumber::Float(infinity))
     }
 
     /// Whether a number exceeds the largest one, to which it was clamped, by a step or more.
-    fn is_beyond(&self, number: Number, rounded: f64) -> bool {
+    fn is_beyond(&self, number: ExactNumber, rounded: f64) -> bool {
         let below = self.to.neighbour(rounded, false);
         let step = (rounded - below).abs();
         self.to.neighbour(rounded, true).is_infinite()
@@ -242,12 +243,12 @@ impl Rounding {
 }
 
 /// Compares a float of the number's type with the number: 1 if the float is larger, -1 if smaller.
-fn compare(number: Number, float: f64) -> Option<i8> {
+fn compare(number: ExactNumber, float: f64) -> Option<i8> {
     let ordering = match number {
-        Number::Float(number) => float.partial_cmp(&number)?,
+        ExactNumber::Float(number) => float.partial_cmp(&number)?,
         // Only integers too large for the float become infinite.
-        Number::Int(_) if float.is_infinite() => float.partial_cmp(&0.0)?,
-        Number::Int(int) => whole(float).cmp(&int),
+        ExactNumber::Int(_) if float.is_infinite() => float.partial_cmp(&0.0)?,
+        ExactNumber::Int(int) => whole(float).cmp(&int),
     };
     Some(match ordering {
         std::cmp::Ordering::Less => -1,
@@ -256,10 +257,10 @@ fn compare(number: Number, float: f64) -> Option<i8> {
     })
 }
 
-fn is_midway(number: Number, inner: f64, outer: f64) -> bool {
+fn is_midway(number: ExactNumber, inner: f64, outer: f64) -> bool {
     match number {
-        Number::Int(int) => int - whole(inner) == whole(outer) - int,
-        Number::Float(float) => (float - inner).total_cmp(&(outer - float)).is_eq(),
+        ExactNumber::Int(int) => int - whole(inner) == whole(outer) - int,
+        ExactNumber::Float(float) => (float - inner).total_cmp(&(outer - float)).is_eq(),
     }
 }
 
@@ -297,14 +298,14 @@ mod tests {
 
     fn cast(value: f64, from: &str, configuration: &Value) -> Option<f64> {
         let dtype = DType::parse(from).unwrap();
-        let from = Format::of(&dtype).unwrap();
-        let elements = Elements { shape: vec![1], dtype };
+        let from = NumberFormat::of(&dtype).unwrap();
+        let elements = ChunkType { shape: vec![1], dtype };
         let (codec, encoded) =
             CastValue::new(configuration.as_object().unwrap(), &elements).unwrap();
         let mut item = Vec::new();
-        from.store(Number::Float(value), &mut item);
+        from.store(ExactNumber::Float(value), &mut item);
         let item = codec.encode(item.into()).ok()?;
-        Some(Format::of(&encoded.dtype).unwrap().load(&item).to_float())
+        Some(NumberFormat::of(&encoded.dtype).unwrap().load(&item).to_float())
     }
 
     #[test]
@@ -374,7 +375,7 @@ mod tests {
         let count: u32 = 200_000;
         let pairs: Vec<Value> = (1..=count).map(|number| json!([number, number % 7])).collect();
         let configuration = json!({"data_type": "uint32", "scalar_map": {"decode": pairs}});
-        let elements = Elements { shape: vec![u64::from(count)], dtype: DType::Uint(4) };
+        let elements = ChunkType { shape: vec![u64::from(count)], dtype: DType::Uint(4) };
         let (codec, _) = CastValue::new(configuration.as_object().unwrap(), &elements).unwrap();
         let encoded: Vec<u8> = (0..count).flat_map(u32::to_le_bytes).collect();
         let expected: Vec<u8> = (0..count).flat_map(|number| (number % 7).to_le_bytes()).collect();
@@ -392,7 +393,7 @@ mod tests {
                 ["-Infinity", 6], [-1.5, 7], [-1.5, 8], [5e-324, 9],
             ]},
         });
-        let elements = Elements { shape: vec![9], dtype: DType::Float(8) };
+        let elements = ChunkType { shape: vec![9], dtype: DType::Float(8) };
         let (codec, _) = CastValue::new(configuration.as_object().unwrap(), &elements).unwrap();
         let floats = [
             f64::NAN,
@@ -420,7 +421,7 @@ mod tests {
             [f64::NAN, f64::NEG_INFINITY, 3.5, 3.6, 300.0].map(cast),
             [0.0, 7.0, 9.0, 4.0, 255.0].map(Some)
         );
-        let elements = Elements { shape: vec![2], dtype: DType::Float(4) };
+        let elements = ChunkType { shape: vec![2], dtype: DType::Float(4) };
         let (codec, _) = CastValue::new(configuration.as_object().unwrap(), &elements).unwrap();
         let decoded = codec.decode(vec![0, 5].into()).unwrap();
         assert_eq!(*decoded, [f32::NAN, 5.0].map(f32::to_le_bytes).concat());
@@ -439,7 +440,7 @@ mod tests {
             json!({"data_type": "int8", "scalar_map": {"encode": [[1, "NaN"]]}}),
             json!({"data_type": "int8", "more": 1}),
         ] {
-            let elements = Elements { shape: vec![2], dtype: DType::Float(4) };
+            let elements = ChunkType { shape: vec![2], dtype: DType::Float(4) };
             let built = CastValue::new(configuration.as_object().unwrap(), &elements);
             assert!(built.is_err(), "{configuration}");
         }

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::dtype::DType;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToArray;
-use crate::number::{Format, Number};
+use crate::number::{ExactNumber, NumberFormat};
 use crate::{configuration, texts};
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Result};
@@ -28,7 +28,7 @@ pub struct Categorize {
     items: Vec<Arc<[u8]>>,
     /// The number of each label.
     numbers: HashMap<Arc<[u8]>, usize>,
-    encoded: Format,
+    encoded: NumberFormat,
     count: usize,
     /// The length of a decoded element in bytes, `None` for elements of variable length.
     item_len: Option<usize>,
@@ -41,20 +41,20 @@ impl Categorize {
     /// most bytes of a decoded chunk whose length does not follow from its shape.
     pub fn new(
         configuration: &Object,
-        elements: &Elements,
+        elements: &ChunkType,
         limit: usize,
-    ) -> Result<(Self, Elements)> {
+    ) -> Result<(Self, ChunkType)> {
         let labels = configuration.get("labels").and_then(Value::as_array);
         let labels: Option<Vec<_>> =
             labels.and_then(|labels| labels.iter().map(Value::as_str).collect());
         let labels = labels.ok_or_else(|| Error::invalid("categorize: labels are not strings"))?;
         let numpy_type = configuration::dtype("categorize", configuration, "astype")?;
         let dtype = numpy_type.map_or(DType::Uint(1), |numpy_type| numpy_type.dtype);
-        let encoded = Format::of(&dtype).filter(|format| {
+        let encoded = NumberFormat::of(&dtype).filter(|format| {
             let bits = match format {
-                Format::Uint(len) => 8 * u32::from(*len),
-                Format::Int(len) => 8 * u32::from(*len) - 1,
-                Format::Bool | Format::Float(_) => 0,
+                NumberFormat::Uint(len) => 8 * u32::from(*len),
+                NumberFormat::Int(len) => 8 * u32::from(*len) - 1,
+                NumberFormat::Bool | NumberFormat::Float(_) => 0,
             };
             u64::try_from(labels.len()).is_ok_and(|count| count <= u64::MAX >> (64 - bits.max(1)))
         });
@@ -83,7 +83,7 @@ impl Categorize {
         let numbers = numbered.map(|(number, item)| (Arc::clone(item), number)).collect();
         let shape = elements.shape.clone();
         let codec = Self { items, numbers, encoded, count: elements.count()?, item_len, limit };
-        Ok((codec, Elements { shape, dtype }))
+        Ok((codec, ChunkType { shape, dtype }))
     }
 }
 
@@ -100,7 +100,7 @@ impl ArrayToArray for Categorize {
             for item in items {
                 let number = self.numbers.get(item).copied().unwrap_or_default();
                 let number = i128::try_from(number).unwrap_or_default();
-                self.encoded.store(Number::Int(number), &mut target);
+                self.encoded.store(ExactNumber::Int(number), &mut target);
             }
             Ok(target.into())
         };
@@ -114,14 +114,14 @@ impl ArrayToArray for Categorize {
         let empty: &[u8] = self.items.first().map(AsRef::as_ref).unwrap_or_default();
         let label = |item: &[u8]| {
             let number = match self.encoded.load(item) {
-                Number::Int(number) => usize::try_from(number).ok(),
-                Number::Float(_) => None,
+                ExactNumber::Int(number) => usize::try_from(number).ok(),
+                ExactNumber::Float(_) => None,
             };
             number.and_then(|number| self.items.get(number)).map_or(empty, AsRef::as_ref)
         };
         let labels = encoded.chunks_exact(self.encoded.len()).map(label);
         let Some(item_len) = self.item_len else {
-            let mut target = texts::Writer::new(labels.len(), self.limit)?;
+            let mut target = texts::TextWriter::new(labels.len(), self.limit)?;
             for label in labels {
                 target.push(label)?;
             }
@@ -150,7 +150,7 @@ mod tests {
 
     fn codec(labels: &[&str], dtype: DType) -> Categorize {
         let configuration = json!({"labels": labels, "dtype": "|O", "astype": "<u2"});
-        let elements = Elements { shape: vec![3], dtype };
+        let elements = ChunkType { shape: vec![3], dtype };
         Categorize::new(configuration.as_object().unwrap(), &elements, 100).unwrap().0
     }
 

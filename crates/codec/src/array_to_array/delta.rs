@@ -7,10 +7,10 @@
 //! <https://numcodecs.readthedocs.io/en/stable/filter/delta.html>
 
 use super::filter::Sides;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToArray;
-use crate::number::{Format, Number};
+use crate::number::{ExactNumber, NumberFormat};
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Result};
 
@@ -22,16 +22,16 @@ pub struct Delta {
 
 impl Delta {
     /// Returns the codec with this configuration, and the elements that it produces.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
+    pub fn new(configuration: &Object, elements: &ChunkType) -> Result<(Self, ChunkType)> {
         let sides = Sides::parse("delta", configuration, elements)?;
         let (decoded, encoded) = (sides.decoded, sides.encoded);
         // NumPy neither subtracts booleans nor sums floats in an integer.
         let sums_up = match decoded {
-            Format::Bool => false,
-            Format::Int(_) | Format::Uint(_) => {
-                matches!(encoded, Format::Int(_) | Format::Uint(_))
+            NumberFormat::Bool => false,
+            NumberFormat::Int(_) | NumberFormat::Uint(_) => {
+                matches!(encoded, NumberFormat::Int(_) | NumberFormat::Uint(_))
             }
-            Format::Float(_) => encoded != Format::Bool,
+            NumberFormat::Float(_) => encoded != NumberFormat::Bool,
         };
         if !sums_up {
             return Err(Error::unsupported(format!(
@@ -43,36 +43,38 @@ impl Delta {
     }
 
     /// Returns the type in which NumPy sums: one that holds the numbers of both sides.
-    fn summed(&self) -> Format {
+    fn summed(&self) -> NumberFormat {
         let needed = match self.sides.encoded {
-            Format::Float(len) => len,
-            Format::Bool => 2,
-            Format::Int(len) | Format::Uint(len) => len.saturating_mul(2).min(8),
+            NumberFormat::Float(len) => len,
+            NumberFormat::Bool => 2,
+            NumberFormat::Int(len) | NumberFormat::Uint(len) => len.saturating_mul(2).min(8),
         };
         match self.sides.decoded {
-            Format::Float(len) => Format::Float(len.max(needed)),
-            Format::Int(_) | Format::Uint(_) | Format::Bool => Format::Int(8),
+            NumberFormat::Float(len) => NumberFormat::Float(len.max(needed)),
+            NumberFormat::Int(_) | NumberFormat::Uint(_) | NumberFormat::Bool => {
+                NumberFormat::Int(8)
+            }
         }
     }
 }
 
-fn sum(a: Number, b: Number) -> Number {
+fn sum(a: ExactNumber, b: ExactNumber) -> ExactNumber {
     match (a, b) {
-        (Number::Int(a), Number::Int(b)) => Number::Int(a.wrapping_add(b)),
-        (a, b) => Number::Float(a.to_float() + b.to_float()),
+        (ExactNumber::Int(a), ExactNumber::Int(b)) => ExactNumber::Int(a.wrapping_add(b)),
+        (a, b) => ExactNumber::Float(a.to_float() + b.to_float()),
     }
 }
 
-fn difference(a: Number, b: Number) -> Number {
+fn difference(a: ExactNumber, b: ExactNumber) -> ExactNumber {
     match (a, b) {
-        (Number::Int(a), Number::Int(b)) => Number::Int(a.wrapping_sub(b)),
-        (a, b) => Number::Float(a.to_float() - b.to_float()),
+        (ExactNumber::Int(a), ExactNumber::Int(b)) => ExactNumber::Int(a.wrapping_sub(b)),
+        (a, b) => ExactNumber::Float(a.to_float() - b.to_float()),
     }
 }
 
 impl ArrayToArray for Delta {
     fn encode(&self, decoded: Buffer) -> Result<Buffer> {
-        let mut before: Option<Number> = None;
+        let mut before: Option<ExactNumber> = None;
         let Sides { decoded: from, encoded: to, .. } = self.sides;
         let mut target = reserve(decoded.len() / from.len() * to.len())?;
         for item in decoded.chunks_exact(from.len()) {
@@ -87,7 +89,7 @@ impl ArrayToArray for Delta {
     }
 
     fn decode(&self, encoded: Buffer) -> Result<Buffer> {
-        let mut before: Option<Number> = None;
+        let mut before: Option<ExactNumber> = None;
         let Sides { decoded: to, encoded: from, .. } = self.sides;
         let summed = self.summed();
         let mut target = reserve(encoded.len() / from.len() * to.len())?;

@@ -2,9 +2,9 @@
 
 use crate::configuration;
 use crate::dtype::DType;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
-use crate::number::Format;
+use crate::number::NumberFormat;
 use crate::spec::CodecSpec;
 use zarrfs_base::error::{Error, Result};
 
@@ -12,9 +12,9 @@ use zarrfs_base::error::{Error, Result};
 #[derive(Debug)]
 pub(super) struct Sides {
     /// The format of decoded elements.
-    pub decoded: Format,
+    pub decoded: NumberFormat,
     /// The format of encoded elements.
-    pub encoded: Format,
+    pub encoded: NumberFormat,
     /// The type of the encoded elements.
     encoded_dtype: DType,
 }
@@ -22,7 +22,7 @@ pub(super) struct Sides {
 impl Sides {
     /// Returns the types that `configuration` names. `dtype` defaults to the type of the elements,
     /// and `astype` to `dtype`.
-    pub fn parse(codec: &str, configuration: &Object, elements: &Elements) -> Result<Self> {
+    pub fn parse(codec: &str, configuration: &Object, elements: &ChunkType) -> Result<Self> {
         Self::named(codec, configuration, elements, ["dtype", "astype"])
     }
 
@@ -30,7 +30,7 @@ impl Sides {
     pub fn named(
         codec: &str,
         configuration: &Object,
-        elements: &Elements,
+        elements: &ChunkType,
         [decoded, encoded]: [&str; 2],
     ) -> Result<Self> {
         let numpy_type = |member| configuration::dtype(codec, configuration, member);
@@ -45,7 +45,7 @@ impl Sides {
             )));
         }
         let format = |dtype: &DType| {
-            Format::of(dtype).ok_or_else(|| {
+            NumberFormat::of(dtype).ok_or_else(|| {
                 Error::unsupported(format!("{codec}: {} is not a real number type", dtype.name()))
             })
         };
@@ -53,8 +53,8 @@ impl Sides {
     }
 
     /// Returns the encoded elements for decoded `elements`.
-    pub fn encoded_elements(&self, elements: &Elements) -> Elements {
-        Elements { shape: elements.shape.clone(), dtype: self.encoded_dtype.clone() }
+    pub fn encoded_elements(&self, elements: &ChunkType) -> ChunkType {
+        ChunkType { shape: elements.shape.clone(), dtype: self.encoded_dtype.clone() }
     }
 }
 

@@ -26,7 +26,7 @@ pub use quantize::Quantize;
 pub use reshape::Reshape;
 pub use scale::FixedScaleOffset;
 pub use scale_offset::ScaleOffset;
-pub use transpose::{Order, Transpose};
+pub use transpose::{DimensionOrder, Transpose};
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@
 //! <https://numcodecs.readthedocs.io/en/stable/filter/packbits.html>
 
 use crate::dtype::DType;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::kinds::ArrayToArray;
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Result};
@@ -26,7 +26,7 @@ pub struct PackBits {
 
 impl PackBits {
     /// Returns the codec for chunks of `elements`, and the elements that it produces.
-    pub fn new(elements: &Elements) -> Result<(Self, Elements)> {
+    pub fn new(elements: &ChunkType) -> Result<(Self, ChunkType)> {
         if elements.dtype.item_len() != 1 {
             return Err(Error::unsupported(format!(
                 "packbits: {} is not bool",
@@ -35,7 +35,7 @@ impl PackBits {
         }
         let count = elements.count()?;
         let encoded_len = u64::try_from(count.div_ceil(8).saturating_add(1)).unwrap_or(u64::MAX);
-        let encoded = Elements { shape: vec![encoded_len], dtype: DType::Uint(1) };
+        let encoded = ChunkType { shape: vec![encoded_len], dtype: DType::Uint(1) };
         Ok((Self { count, encoded_len }, encoded))
     }
 

@@ -7,10 +7,10 @@
 
 use super::filter::Sides;
 use crate::configuration::integer;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToArray;
-use crate::number::Number;
+use crate::number::ExactNumber;
 use zarrfs_base::buffer::Buffer;
 use zarrfs_base::error::{Error, Result};
 
@@ -24,7 +24,7 @@ pub struct Quantize {
 
 impl Quantize {
     /// Returns the codec with this configuration, and the elements that it produces.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
+    pub fn new(configuration: &Object, elements: &ChunkType) -> Result<(Self, ChunkType)> {
         let sides = Sides::parse("quantize", configuration, elements)?;
         if !(sides.decoded.is_float() && sides.encoded.is_float()) {
             return Err(Error::unsupported("quantize: both types must be floats"));
@@ -46,10 +46,10 @@ impl Quantize {
 impl ArrayToArray for Quantize {
     fn encode(&self, decoded: Buffer) -> Result<Buffer> {
         let format = self.sides.decoded;
-        let scale = format.cast(Number::Float(self.scale)).to_float();
+        let scale = format.cast(ExactNumber::Float(self.scale)).to_float();
         format.map(self.sides.encoded, &decoded, |number| {
-            let scaled = format.cast(Number::Float(number.to_float() * scale)).to_float();
-            format.cast(Number::Float(scaled.round_ties_even() / scale))
+            let scaled = format.cast(ExactNumber::Float(number.to_float() * scale)).to_float();
+            format.cast(ExactNumber::Float(scaled.round_ties_even() / scale))
         })
     }
 

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToArray;
 use zarrfs_base::buffer::Buffer;
@@ -21,14 +21,14 @@ pub struct Reshape {
 
 impl Reshape {
     /// Returns the codec with this configuration, and the elements that it produces.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
+    pub fn new(configuration: &Object, elements: &ChunkType) -> Result<(Self, ChunkType)> {
         let entries = configuration.get("shape").and_then(Value::as_array);
         let entries = entries.ok_or_else(|| Error::invalid("reshape: shape is not a list"))?;
         let shape = resolved(entries, &elements.shape).ok_or_else(|| {
             let entries = Value::from(entries.clone());
             Error::invalid(format!("reshape: shape {:?} cannot become {entries}", elements.shape))
         })?;
-        let encoded = Elements { shape: shape.clone(), dtype: elements.dtype.clone() };
+        let encoded = ChunkType { shape: shape.clone(), dtype: elements.dtype.clone() };
         Ok((Self { encoded_shape: shape }, encoded))
     }
 }

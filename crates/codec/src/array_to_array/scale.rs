@@ -11,10 +11,10 @@
 use serde_json::Value;
 
 use super::filter::Sides;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToArray;
-use crate::number::{Format, Number};
+use crate::number::{ExactNumber, NumberFormat};
 use zarrfs_base::buffer::Buffer;
 use zarrfs_base::error::{Error, Result};
 
@@ -22,13 +22,13 @@ use zarrfs_base::error::{Error, Result};
 #[derive(Debug)]
 pub struct FixedScaleOffset {
     sides: Sides,
-    offset: Number,
-    scale: Number,
+    offset: ExactNumber,
+    scale: ExactNumber,
 }
 
 impl FixedScaleOffset {
     /// Returns the codec with this configuration, and the elements that it produces.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<(Self, Elements)> {
+    pub fn new(configuration: &Object, elements: &ChunkType) -> Result<(Self, ChunkType)> {
         let sides = Sides::parse("fixedscaleoffset", configuration, elements)?;
         let encoded = sides.encoded_elements(elements);
         let offset = number(configuration, "offset")?;
@@ -37,12 +37,12 @@ impl FixedScaleOffset {
     }
 }
 
-fn number(configuration: &Object, member: &str) -> Result<Number> {
+fn number(configuration: &Object, member: &str) -> Result<ExactNumber> {
     let value = configuration.get(member).unwrap_or(&Value::Null);
     let text = value.as_number().map(serde_json::Number::as_str);
     let parse = |text: &str| {
-        let int = text.parse::<i64>().ok().map(|int| Number::Int(int.into()));
-        int.or_else(|| text.parse().ok().map(Number::Float))
+        let int = text.parse::<i64>().ok().map(|int| ExactNumber::Int(int.into()));
+        int.or_else(|| text.parse().ok().map(ExactNumber::Float))
     };
     text.and_then(parse).ok_or_else(|| {
         Error::invalid(format!("fixedscaleoffset: {member} {value} is not a number"))
@@ -50,12 +50,12 @@ fn number(configuration: &Object, member: &str) -> Result<Number> {
 }
 
 /// Returns the type in which NumPy computes with an array and a scalar.
-fn common(array: Format, number: Number) -> Format {
+fn common(array: NumberFormat, number: ExactNumber) -> NumberFormat {
     match (array, number) {
-        (Format::Float(_), _) => array,
-        (_, Number::Float(_)) => Format::Float(8),
-        (Format::Bool, Number::Int(_)) => Format::Int(8),
-        (_, Number::Int(_)) => array,
+        (NumberFormat::Float(_), _) => array,
+        (_, ExactNumber::Float(_)) => NumberFormat::Float(8),
+        (NumberFormat::Bool, ExactNumber::Int(_)) => NumberFormat::Int(8),
+        (_, ExactNumber::Int(_)) => array,
     }
 }
 
@@ -68,9 +68,14 @@ enum Operation {
 }
 
 /// Computes in the arithmetic of `format`, which `a` is a number of.
-fn compute(format: Format, a: Number, operation: Operation, b: Number) -> Number {
-    if let (Number::Int(a), Number::Int(b), false) = (a, b, format.is_float()) {
-        return format.cast(Number::Int(match operation {
+fn compute(
+    format: NumberFormat,
+    a: ExactNumber,
+    operation: Operation,
+    b: ExactNumber,
+) -> ExactNumber {
+    if let (ExactNumber::Int(a), ExactNumber::Int(b), false) = (a, b, format.is_float()) {
+        return format.cast(ExactNumber::Int(match operation {
             Operation::Minus => a.wrapping_sub(b),
             Operation::Times => a.wrapping_mul(b),
             Operation::Plus => a.wrapping_add(b),
@@ -79,7 +84,7 @@ fn compute(format: Format, a: Number, operation: Operation, b: Number) -> Number
     }
     let (a, b) = (format.cast(a).to_float(), format.cast(b).to_float());
     // Rounding to a double and then to a single or a half equals rounding once.
-    format.cast(Number::Float(match operation {
+    format.cast(ExactNumber::Float(match operation {
         Operation::Minus => a - b,
         Operation::Times => a * b,
         Operation::Plus => a + b,
@@ -94,16 +99,18 @@ impl ArrayToArray for FixedScaleOffset {
         self.sides.decoded.map(self.sides.encoded, &decoded, |number| {
             let number = compute(shifted, number, Operation::Minus, self.offset);
             match compute(scaled, number, Operation::Times, self.scale) {
-                Number::Float(float) => Number::Float(float.round_ties_even()),
-                Number::Int(int) => Number::Int(int),
+                ExactNumber::Float(float) => ExactNumber::Float(float.round_ties_even()),
+                ExactNumber::Int(int) => ExactNumber::Int(int),
             }
         })
     }
 
     fn decode(&self, encoded: Buffer) -> Result<Buffer> {
         let format = match self.sides.encoded {
-            float @ Format::Float(_) => float,
-            Format::Bool | Format::Int(_) | Format::Uint(_) => Format::Float(8),
+            float @ NumberFormat::Float(_) => float,
+            NumberFormat::Bool | NumberFormat::Int(_) | NumberFormat::Uint(_) => {
+                NumberFormat::Float(8)
+            }
         };
         self.sides.encoded.map(self.sides.decoded, &encoded, |number| {
             let number = compute(format, number, Operation::Over, self.scale);

@@ -7,39 +7,39 @@
 //! <https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/scale_offset>
 
 use crate::dtype::{DType, FillValue};
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToArray;
-use crate::number::{Format, Number};
+use crate::number::{ExactNumber, NumberFormat};
 use zarrfs_base::buffer::Buffer;
 use zarrfs_base::error::{Error, Result};
 
 /// The codec, bound to a type.
 #[derive(Debug)]
 pub struct ScaleOffset {
-    format: Format,
-    offset: Option<Number>,
-    scale: Option<Number>,
+    format: NumberFormat,
+    offset: Option<ExactNumber>,
+    scale: Option<ExactNumber>,
 }
 
 impl ScaleOffset {
     /// Returns the codec with this configuration, `None` if it would change nothing.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<Option<Self>> {
+    pub fn new(configuration: &Object, elements: &ChunkType) -> Result<Option<Self>> {
         if let Some(other) =
             configuration.keys().find(|name| !matches!(name.as_str(), "offset" | "scale"))
         {
             return Err(Error::invalid(format!("scale_offset: {other:?} is not known")));
         }
         let format = match &elements.dtype {
-            DType::Int(len) => Format::Int(*len),
-            DType::Uint(len) => Format::Uint(*len),
-            DType::Float(len) => Format::Float(*len),
+            DType::Int(len) => NumberFormat::Int(*len),
+            DType::Uint(len) => NumberFormat::Uint(*len),
+            DType::Float(len) => NumberFormat::Float(*len),
             other => {
                 let what = format!("scale_offset: no arithmetic for {}", other.name());
                 return Err(Error::unsupported(what));
             }
         };
-        let number = |member: &str, neutral: i128| -> Result<Option<Number>> {
+        let number = |member: &str, neutral: i128| -> Result<Option<ExactNumber>> {
             let Some(value) = configuration.get(member) else { return Ok(None) };
             let fill = FillValue::parse(value, &elements.dtype).map_err(|_| {
                 Error::invalid(format!(
@@ -48,7 +48,7 @@ impl ScaleOffset {
                 ))
             })?;
             let number = format.load(&fill.item(&elements.dtype));
-            Ok(Some(number).filter(|number| *number != format.cast(Number::Int(neutral))))
+            Ok(Some(number).filter(|number| *number != format.cast(ExactNumber::Int(neutral))))
         };
         let (offset, scale) = (number("offset", 0)?, number("scale", 1)?);
         let changes = offset.is_some() || scale.is_some();
@@ -56,15 +56,15 @@ impl ScaleOffset {
     }
 
     /// Returns the result of an operation, or an error if the type cannot represent it.
-    fn representable(&self, result: Option<Number>, x: Number) -> Result<Number> {
-        let fits = |result: &Number| match (result, self.format.range()) {
-            (Number::Int(int), Some((least, most))) => (least..=most).contains(int),
-            (Number::Float(float), _) => float.is_finite() || !x.to_float().is_finite(),
-            (Number::Int(_), None) => false,
+    fn representable(&self, result: Option<ExactNumber>, x: ExactNumber) -> Result<ExactNumber> {
+        let fits = |result: &ExactNumber| match (result, self.format.range()) {
+            (ExactNumber::Int(int), Some((least, most))) => (least..=most).contains(int),
+            (ExactNumber::Float(float), _) => float.is_finite() || !x.to_float().is_finite(),
+            (ExactNumber::Int(_), None) => false,
         };
         let result = result.map(|result| match result {
-            Number::Float(_) => self.format.cast(result),
-            Number::Int(_) => result,
+            ExactNumber::Float(_) => self.format.cast(result),
+            ExactNumber::Int(_) => result,
         });
         result.filter(fits).ok_or_else(|| {
             Error::invalid(format!("scale_offset: {x:?} cannot be represented in its type"))
@@ -76,16 +76,18 @@ impl ArrayToArray for ScaleOffset {
     fn encode(&self, decoded: Buffer) -> Result<Buffer> {
         self.format.try_map(self.format, &decoded, |x| {
             let shifted = match (x, self.offset) {
-                (Number::Int(x), Some(Number::Int(offset))) => {
-                    x.checked_sub(offset).map(Number::Int)
+                (ExactNumber::Int(x), Some(ExactNumber::Int(offset))) => {
+                    x.checked_sub(offset).map(ExactNumber::Int)
                 }
-                (x, Some(offset)) => Some(Number::Float(x.to_float() - offset.to_float())),
+                (x, Some(offset)) => Some(ExactNumber::Float(x.to_float() - offset.to_float())),
                 (x, None) => Some(x),
             };
             let shifted = self.representable(shifted, x)?;
             let scaled = match (shifted, self.scale) {
-                (Number::Int(y), Some(Number::Int(scale))) => y.checked_mul(scale).map(Number::Int),
-                (y, Some(scale)) => Some(Number::Float(y.to_float() * scale.to_float())),
+                (ExactNumber::Int(y), Some(ExactNumber::Int(scale))) => {
+                    y.checked_mul(scale).map(ExactNumber::Int)
+                }
+                (y, Some(scale)) => Some(ExactNumber::Float(y.to_float() * scale.to_float())),
                 (y, None) => Some(y),
             };
             self.representable(scaled, x)
@@ -95,19 +97,19 @@ impl ArrayToArray for ScaleOffset {
     fn decode(&self, encoded: Buffer) -> Result<Buffer> {
         self.format.try_map(self.format, &encoded, |y| {
             let divided = match (y, self.scale) {
-                (Number::Int(y), Some(Number::Int(scale))) => {
+                (ExactNumber::Int(y), Some(ExactNumber::Int(scale))) => {
                     let is_whole = y.checked_rem(scale) == Some(0);
-                    y.checked_div(scale).filter(|_| is_whole).map(Number::Int)
+                    y.checked_div(scale).filter(|_| is_whole).map(ExactNumber::Int)
                 }
-                (y, Some(scale)) => Some(Number::Float(y.to_float() / scale.to_float())),
+                (y, Some(scale)) => Some(ExactNumber::Float(y.to_float() / scale.to_float())),
                 (y, None) => Some(y),
             };
             let divided = self.representable(divided, y)?;
             let shifted = match (divided, self.offset) {
-                (Number::Int(x), Some(Number::Int(offset))) => {
-                    x.checked_add(offset).map(Number::Int)
+                (ExactNumber::Int(x), Some(ExactNumber::Int(offset))) => {
+                    x.checked_add(offset).map(ExactNumber::Int)
                 }
-                (x, Some(offset)) => Some(Number::Float(x.to_float() + offset.to_float())),
+                (x, Some(offset)) => Some(ExactNumber::Float(x.to_float() + offset.to_float())),
                 (x, None) => Some(x),
             };
             self.representable(shifted, y)
@@ -126,7 +128,7 @@ mod tests {
     use super::*;
 
     fn bound(configuration: &Value, dtype: DType) -> Option<ScaleOffset> {
-        let elements = Elements { shape: vec![1], dtype };
+        let elements = ChunkType { shape: vec![1], dtype };
         ScaleOffset::new(configuration.as_object().unwrap(), &elements).unwrap()
     }
 
@@ -159,7 +161,7 @@ mod tests {
     fn an_identity_becomes_no_codec() {
         assert!(bound(&json!({}), DType::Int(4)).is_none());
         assert!(bound(&json!({"offset": 0, "scale": 1.0}), DType::Float(8)).is_none());
-        let elements = Elements { shape: vec![1], dtype: DType::Uint(1) };
+        let elements = ChunkType { shape: vec![1], dtype: DType::Uint(1) };
         for wrong in [json!({"offset": -1}), json!({"scale": 1.5}), json!({"astype": "int8"})] {
             assert!(ScaleOffset::new(wrong.as_object().unwrap(), &elements).is_err(), "{wrong}");
         }

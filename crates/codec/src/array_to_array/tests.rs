@@ -9,7 +9,7 @@ use super::*;
 use crate::configuration::NumpyType;
 use crate::dtype::DType;
 use crate::table::{self, CodecKind};
-use crate::{ArrayToArray, CodecSpec, Elements, registry};
+use crate::{ArrayToArray, ChunkType, CodecSpec, registry};
 use zarrfs_base::buffer::Buffer;
 
 fn bytes(hexadecimal: &Value) -> Vec<u8> {
@@ -34,9 +34,9 @@ fn bound(
     configuration: &Value,
     dtype: &DType,
     shape: Vec<u64>,
-) -> (Vec<Box<dyn ArrayToArray>>, Elements) {
+) -> (Vec<Box<dyn ArrayToArray>>, ChunkType) {
     let spec = CodecSpec::new(name, configuration.as_object().expect("an object").clone());
-    let elements = Elements { shape, dtype: dtype.clone() };
+    let elements = ChunkType { shape, dtype: dtype.clone() };
     let (codec, encoded) = registry::array_to_array(&spec, &elements, 1 << 20).expect("built");
     let mut codecs: Vec<Box<dyn ArrayToArray>> = codec.into_iter().collect();
     if makes_big(&spec).expect("a type").unwrap_or_default() {
@@ -86,8 +86,8 @@ fn the_last_filter_that_names_a_byte_order_is_believed() {
     ];
     let decoded: Vec<u8> = [1_f32, 3.0, 300.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     let encoded = |specs: &[CodecSpec]| {
-        let chain = registry::Chain::sort(specs).expect("known");
-        let elements = Elements { shape: vec![3], dtype: DType::Float(4) };
+        let chain = registry::CodecChain::sort(specs).expect("known");
+        let elements = ChunkType { shape: vec![3], dtype: DType::Float(4) };
         let pipeline = crate::Pipeline::bind(&chain, &[], &elements, 100).expect("bound");
         let encoded = pipeline.encode(decoded.clone().into(), &[]).expect("encoded");
         assert_eq!(*pipeline.decode(encoded.clone()).expect("decoded"), *decoded);
@@ -115,7 +115,7 @@ fn a_filter_for_other_elements_is_refused() {
         ("numcodecs.packbits", json!({})),
     ] {
         let spec = CodecSpec::new(name, configuration.as_object().expect("an object").clone());
-        let elements = Elements { shape: vec![3], dtype: DType::Int(4) };
+        let elements = ChunkType { shape: vec![3], dtype: DType::Int(4) };
         assert!(
             registry::array_to_array(&spec, &elements, 1 << 20).is_err(),
             "{name} {configuration}"
@@ -162,9 +162,9 @@ fn a_reshape_may_come_before_a_transpose() {
     };
     let specs =
         [spec("reshape", json!({"shape": [2, 3]})), spec("transpose", json!({"order": [1, 0]}))];
-    let chain = registry::Chain::sort(&specs).expect("known");
+    let chain = registry::CodecChain::sort(&specs).expect("known");
     assert!(chain.order(1).expect("an order").is_none());
-    let elements = Elements { shape: vec![6], dtype: DType::Uint(1) };
+    let elements = ChunkType { shape: vec![6], dtype: DType::Uint(1) };
     let pipeline = crate::Pipeline::bind(&chain, &[], &elements, 100).expect("bound");
     let encoded = pipeline.encode(vec![1, 2, 3, 4, 5, 6].into(), &[6]).expect("encoded");
     assert_eq!(encoded, [1, 4, 2, 5, 3, 6].as_slice());

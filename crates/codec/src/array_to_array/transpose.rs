@@ -8,19 +8,19 @@
 //!
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/codecs/transpose/index.html>
 
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToArray;
-use crate::texts::Places;
-use crate::vlen::Form;
+use crate::texts::TextOffsets;
+use crate::vlen::DecodedVlen;
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Result};
 
 /// A permutation of dimensions: for each encoded dimension, the number of the decoded one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Order(Vec<usize>);
+pub struct DimensionOrder(Vec<usize>);
 
-impl Order {
+impl DimensionOrder {
     /// Returns the permutation that changes nothing.
     pub fn identity(rank: usize) -> Self {
         Self((0..rank).collect())
@@ -79,17 +79,17 @@ impl Order {
 /// The codec, bound to a shape.
 #[derive(Debug)]
 pub struct Transpose {
-    order: Order,
+    order: DimensionOrder,
     encode: Permutation,
     decode: Permutation,
     /// The form of elements of variable length; then the permutations count elements, not bytes.
-    form: Option<Form>,
+    form: Option<DecodedVlen>,
 }
 
 impl Transpose {
     /// Binds `order` to chunks of the decoded `elements`; `None` if the codec would change nothing.
-    pub fn new(order: &Order, elements: &Elements) -> Result<Option<Self>> {
-        let form = elements.dtype.is_variable().then(|| Form::new(elements)).transpose()?;
+    pub fn new(order: &DimensionOrder, elements: &ChunkType) -> Result<Option<Self>> {
+        let form = elements.dtype.is_variable().then(|| DecodedVlen::new(elements)).transpose()?;
         let item_len = form.map_or_else(|| elements.dtype.item_len(), |_| 1);
         let shape: Vec<usize> = elements
             .shape
@@ -106,7 +106,7 @@ impl Transpose {
 
 /// Permutes elements of variable length.
 fn run_variable(permutation: &Permutation, count: usize, chunk: &[u8]) -> Result<Buffer> {
-    let places = Places::of(chunk, count)?;
+    let places = TextOffsets::of(chunk, count)?;
     let mut permuted = reserve(chunk.len())?;
     permuted.extend(chunk.iter().take(size_of::<u32>()));
     let run = permutation.item_len;
@@ -151,13 +151,13 @@ impl ArrayToArray for Transpose {
 struct Permutation {
     /// For each dimension of the target, outermost first, the length and the step in the source, in
     /// items.
-    axes: Vec<Axis>,
+    axes: Vec<StridedAxis>,
     /// The number of bytes that move together.
     item_len: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Axis {
+struct StridedAxis {
     len: usize,
     stride: usize,
 }
@@ -166,7 +166,7 @@ struct Axis {
 const TILE: usize = 16;
 
 impl Permutation {
-    fn new(source_shape: &[usize], order: &Order, item_len: usize) -> Self {
+    fn new(source_shape: &[usize], order: &DimensionOrder, item_len: usize) -> Self {
         let mut strides = vec![1_usize; source_shape.len()];
         for axis in (1..source_shape.len()).rev() {
             if let (Some(len), Some(stride)) = (source_shape.get(axis), strides.get(axis)) {
@@ -178,13 +178,13 @@ impl Permutation {
         }
         let lens = order.apply(source_shape);
         let strides = order.apply(&strides);
-        let mut axes: Vec<Axis> = Vec::new();
+        let mut axes: Vec<StridedAxis> = Vec::new();
         for (len, stride) in lens.into_iter().zip(strides).filter(|(len, _)| *len != 1) {
             match axes.last_mut() {
                 Some(outer) if outer.stride == stride.saturating_mul(len) => {
-                    *outer = Axis { len: outer.len.saturating_mul(len), stride };
+                    *outer = StridedAxis { len: outer.len.saturating_mul(len), stride };
                 }
-                _ => axes.push(Axis { len, stride }),
+                _ => axes.push(StridedAxis { len, stride }),
             }
         }
         // An innermost dimension that stays innermost is part of the item.
@@ -231,7 +231,7 @@ impl Permutation {
         let at = inner_at.unwrap_or_default();
         let below: usize =
             outer.iter().skip(at + 1).map(|axis| axis.len).product::<usize>() * row.len;
-        let mut rest: Vec<Axis> = outer.to_vec();
+        let mut rest: Vec<StridedAxis> = outer.to_vec();
         if let Some(axis) = rest.get_mut(at) {
             axis.len = 1;
         }
@@ -268,7 +268,7 @@ impl Permutation {
         });
     }
 
-    fn for_each_row(&self, outer: &[Axis], _row_len: usize, copy: impl FnMut(usize, usize)) {
+    fn for_each_row(&self, outer: &[StridedAxis], _row_len: usize, copy: impl FnMut(usize, usize)) {
         for_each_place(outer, &self.target_steps(), copy);
     }
 
@@ -290,7 +290,7 @@ impl Permutation {
 }
 
 /// Calls `copy` with the source and target index of every place in `axes`, the last axis fastest.
-fn for_each_place(axes: &[Axis], steps: &[usize], mut copy: impl FnMut(usize, usize)) {
+fn for_each_place(axes: &[StridedAxis], steps: &[usize], mut copy: impl FnMut(usize, usize)) {
     if axes.iter().any(|axis| axis.len == 0) {
         return;
     }
@@ -370,8 +370,8 @@ mod tests {
             let source: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
             let dims: Vec<u64> = shape.iter().map(|n| *n as u64).collect();
             let want = reference(&source, &shape, &order, item_len);
-            let elements = Elements { shape: dims, dtype: DType::Raw(item_len as u32) };
-            let bound = Transpose::new(&Order(order), &elements).expect("small");
+            let elements = ChunkType { shape: dims, dtype: DType::Raw(item_len as u32) };
+            let bound = Transpose::new(&DimensionOrder(order), &elements).expect("small");
             if let Some(codec) = bound {
                     let encoded = codec.encode(source.clone().into()).expect("encoded");
                     prop_assert_eq!(&*encoded, &*want);
@@ -390,8 +390,9 @@ mod tests {
             let count = (texts.len() as u32).to_le_bytes().to_vec();
             [count, texts.iter().flat_map(element).collect()].concat()
         };
-        let elements = Elements { shape: vec![2, 3], dtype: DType::String };
-        let codec = Transpose::new(&Order(vec![1, 0]), &elements).expect("small").expect("moves");
+        let elements = ChunkType { shape: vec![2, 3], dtype: DType::String };
+        let codec =
+            Transpose::new(&DimensionOrder(vec![1, 0]), &elements).expect("small").expect("moves");
         let decoded = chunk(&["", "a", "bb", "ccc", "é", "x"]);
         let encoded = codec.encode(decoded.clone().into()).expect("encoded");
         assert_eq!(*encoded, chunk(&["", "ccc", "a", "é", "bb", "x"]));
@@ -404,9 +405,12 @@ mod tests {
 
     #[test]
     fn two_permutations_in_a_row_are_one() {
-        let cyclic = Order(vec![1, 2, 0]);
+        let cyclic = DimensionOrder(vec![1, 2, 0]);
         assert!(cyclic.then(&cyclic).then(&cyclic).is_identity());
         assert!(cyclic.then(&cyclic.inverse()).is_identity());
-        assert_eq!(cyclic.then(&Order(vec![1, 0, 2])).apply(&['a', 'b', 'c']), ['c', 'b', 'a']);
+        assert_eq!(
+            cyclic.then(&DimensionOrder(vec![1, 0, 2])).apply(&['a', 'b', 'c']),
+            ['c', 'b', 'a']
+        );
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::dtype::DType;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToBytes;
 use zarrfs_base::buffer::Buffer;
@@ -39,7 +39,7 @@ pub enum ByteSwap {
 
 impl BytesCodec {
     /// Returns the codec with this configuration, for chunks of `elements`.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<Self> {
+    pub fn new(configuration: &Object, elements: &ChunkType) -> Result<Self> {
         let len = elements.byte_len()?.ok_or_else(|| {
             Error::unsupported(format!("bytes: {} has no fixed length", elements.dtype.name()))
         })?;
@@ -172,7 +172,7 @@ mod tests {
 
     fn decoded(configuration: &Value, dtype: DType, bytes: &'static [u8]) -> Vec<u8> {
         let item_len = u64::try_from(dtype.item_len()).expect("short");
-        let elements = Elements { shape: vec![8 / item_len], dtype };
+        let elements = ChunkType { shape: vec![8 / item_len], dtype };
         let codec = BytesCodec::new(configuration.as_object().expect("an object"), &elements);
         let codec = codec.expect("bound");
         let decoded = codec.decode(Bytes::from_static(bytes)).expect("decoded");

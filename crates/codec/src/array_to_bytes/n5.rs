@@ -20,7 +20,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::bytes::ByteSwap;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::{ArrayToBytes, BytesToBytes};
 use crate::row::FindBytes;
@@ -45,7 +45,7 @@ pub struct N5Default {
 impl N5Default {
     /// Returns the codec with this configuration, for chunks of `elements`. `find` finds the
     /// compressors in its list.
-    pub fn new(configuration: &Object, elements: &Elements, find: FindBytes) -> Result<Self> {
+    pub fn new(configuration: &Object, elements: &ChunkType, find: FindBytes) -> Result<Self> {
         let list = configuration.get("codecs").and_then(Value::as_array);
         let list = list.ok_or_else(|| Error::corrupt("n5_default: codecs is not a list"))?;
         let specs: Vec<_> = list.iter().map(CodecSpec::from_json).collect::<Result<_>>()?;
@@ -283,7 +283,7 @@ mod tests {
         let bytes = json!({"name": "bytes", "configuration": {"endian": "big"}});
         let codecs: Vec<Value> = [bytes].into_iter().chain(compressor).collect();
         let configuration = Object::from_iter([("codecs".to_owned(), codecs.into())]);
-        let elements = Elements { shape: shape.to_vec(), dtype: DType::Uint(2) };
+        let elements = ChunkType { shape: shape.to_vec(), dtype: DType::Uint(2) };
         N5Default::new(&configuration, &elements, find_bytes_to_bytes).unwrap()
     }
 

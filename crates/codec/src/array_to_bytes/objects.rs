@@ -25,10 +25,10 @@ use self::lists::check_row;
 use self::scalar::{Scalar, written};
 use crate::configuration::numpy_name;
 use crate::dtype::{DType, FillValue};
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToBytes;
-use crate::number::{Format, Number};
+use crate::number::{ExactNumber, NumberFormat};
 use crate::texts;
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Result};
@@ -44,7 +44,7 @@ const LEAST_LIMIT: usize = 4096;
 #[derive(Debug)]
 pub struct Objects {
     notation: Notation,
-    elements: Elements,
+    elements: ChunkType,
     /// NumPy's name of the type.
     type_name: String,
     /// The most bytes of a decoded chunk.
@@ -60,7 +60,7 @@ enum Notation {
 
 impl Objects {
     /// Returns `numcodecs.json2` for chunks of `elements`, of at most `limit` bytes.
-    pub fn json(configuration: &Object, elements: &Elements, limit: usize) -> Result<Self> {
+    pub fn json(configuration: &Object, elements: &ChunkType, limit: usize) -> Result<Self> {
         let encoding = configuration.get("encoding").and_then(Value::as_str).unwrap_or("utf-8");
         let ascii = configuration.get("ensure_ascii").and_then(Value::as_bool).unwrap_or(true);
         if !matches!(encoding.to_ascii_lowercase().as_str(), "utf-8" | "utf8" | "ascii") {
@@ -73,11 +73,11 @@ impl Objects {
     }
 
     /// Returns `numcodecs.msgpack2` for chunks of `elements`, of at most `limit` bytes.
-    pub fn message_pack(elements: &Elements, limit: usize) -> Result<Self> {
+    pub fn message_pack(elements: &ChunkType, limit: usize) -> Result<Self> {
         Self::new(Notation::MessagePack, elements, limit)
     }
 
-    fn new(notation: Notation, elements: &Elements, limit: usize) -> Result<Self> {
+    fn new(notation: Notation, elements: &ChunkType, limit: usize) -> Result<Self> {
         let type_name = numpy_name(&elements.dtype).ok_or_else(|| {
             Error::unsupported(format!("lists of {} are not supported", elements.dtype.name()))
         })?;
@@ -201,11 +201,11 @@ impl Objects {
     }
 
     fn write(&self, item: &[u8], target: &mut Vec<u8>) -> Result<()> {
-        let scalar = match (&self.elements.dtype, Format::of(&self.elements.dtype)) {
+        let scalar = match (&self.elements.dtype, NumberFormat::of(&self.elements.dtype)) {
             (DType::Bool, _) => Scalar::Bool(item.iter().any(|byte| *byte != 0)),
             (_, Some(format)) => match format.load(item) {
-                Number::Int(int) => Scalar::Int(int),
-                Number::Float(float) => Scalar::Float(float),
+                ExactNumber::Int(int) => Scalar::Int(int),
+                ExactNumber::Float(float) => Scalar::Float(float),
             },
             (DType::Utf32(_), None) => {
                 let fill = FillValue::from_item(item).to_json(&self.elements.dtype);
@@ -312,7 +312,7 @@ impl ArrayToBytes for Objects {
     fn decode(&self, encoded: Bytes) -> Result<Buffer> {
         let limit = self.limit.max(LEAST_LIMIT);
         if self.elements.dtype == DType::String {
-            let mut chunk = texts::Writer::new(self.elements.count()?, self.limit)?;
+            let mut chunk = texts::TextWriter::new(self.elements.count()?, self.limit)?;
             let shape = self.shape(&encoded)?;
             self.notation.for_each_leaf(&encoded, &shape, 2, &mut |leaf| match self
                 .notation

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::configuration::count;
 use crate::dtype::DType;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToBytes;
 use crate::number::{bits, push};
@@ -85,7 +85,7 @@ impl Component {
 
 impl PackBits {
     /// Returns the codec with this configuration, for chunks of `elements`.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<Self> {
+    pub fn new(configuration: &Object, elements: &ChunkType) -> Result<Self> {
         let padding = match configuration.get("padding_encoding") {
             None | Some(Value::Null) => Padding::None,
             Some(value) => match value.as_str() {
@@ -231,7 +231,7 @@ mod tests {
     use crate::dtype::Narrow;
 
     fn bound(configuration: &Value, dtype: DType, count: u64) -> PackBits {
-        let elements = Elements { shape: vec![count], dtype };
+        let elements = ChunkType { shape: vec![count], dtype };
         PackBits::new(configuration.as_object().unwrap(), &elements).unwrap()
     }
 
@@ -282,11 +282,11 @@ mod tests {
             (json!({}), DType::String),
             (json!({}), DType::Raw(2)),
         ] {
-            let elements = Elements { shape: vec![3], dtype };
+            let elements = ChunkType { shape: vec![3], dtype };
             let built = PackBits::new(configuration.as_object().unwrap(), &elements);
             assert!(built.is_err(), "{configuration}");
         }
-        let elements = Elements { shape: vec![u64::MAX, 2], dtype: DType::Bool };
+        let elements = ChunkType { shape: vec![u64::MAX, 2], dtype: DType::Bool };
         assert!(PackBits::new(&Object::new(), &elements).is_err());
     }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::configuration::count;
 use crate::dtype::DType;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToBytes;
 use zarrfs_base::buffer::{Buffer, reserve};
@@ -59,7 +59,7 @@ plain!(u8: 1, u16: 2, u32: 4, u64: 8, i8: 1, i16: 2, i32: 4, i64: 8, f16: 2, f32
 
 impl Pcodec {
     /// Returns the codec with this configuration, for chunks of `elements`.
-    pub fn new(configuration: &Object, elements: &Elements) -> Result<Self> {
+    pub fn new(configuration: &Object, elements: &ChunkType) -> Result<Self> {
         let level = count("pcodec", configuration, "level", 8, 0..=12)?;
         let page = count("pcodec", configuration, "equal_pages_up_to", 1 << 18, 1..=1 << 24)?;
         let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn bound(configuration: &Value, dtype: DType, count: u64) -> Pcodec {
-        let elements = Elements { shape: vec![count], dtype };
+        let elements = ChunkType { shape: vec![count], dtype };
         Pcodec::new(configuration.as_object().unwrap(), &elements).unwrap()
     }
 

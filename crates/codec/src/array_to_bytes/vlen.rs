@@ -7,23 +7,23 @@
 
 use bytes::Bytes;
 
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::kinds::ArrayToBytes;
-use crate::vlen::Form;
+use crate::vlen::DecodedVlen;
 use zarrfs_base::buffer::Buffer;
 use zarrfs_base::error::{Error, Result};
 
 /// The codec, bound to a number of elements.
 #[derive(Debug)]
 pub struct Vlen {
-    form: Form,
+    form: DecodedVlen,
     limit: usize,
 }
 
 impl Vlen {
     /// Returns the codec with this name, for chunks of `elements` with at most `limit` bytes.
-    pub fn new(name: &str, elements: &Elements, limit: usize) -> Result<Self> {
-        let form = Form::new(elements)?;
+    pub fn new(name: &str, elements: &ChunkType, limit: usize) -> Result<Self> {
+        let form = DecodedVlen::new(elements)?;
         if form.name() != name {
             return Err(Error::unsupported(format!(
                 "{name}: cannot encode {}",
@@ -67,8 +67,8 @@ mod tests {
     use zarrfs_base::error::Kind;
 
     fn codec(dtype: DType, shape: &[u64]) -> Vlen {
-        let elements = Elements { shape: shape.to_vec(), dtype };
-        let name = Form::new(&elements).expect("a form").name();
+        let elements = ChunkType { shape: shape.to_vec(), dtype };
+        let name = DecodedVlen::new(&elements).expect("a form").name();
         Vlen::new(name, &elements, 1000).expect("bound")
     }
 
@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn a_codec_is_for_its_own_type() {
         for (name, dtype) in [("vlen-utf8", DType::VariableBytes), ("vlen-bytes", DType::Int(4))] {
-            let elements = Elements { shape: vec![2], dtype };
+            let elements = ChunkType { shape: vec![2], dtype };
             let error = Vlen::new(name, &elements, 1000).expect_err(name);
             assert_eq!(error.kind(), Kind::Unsupported, "{error}");
         }
-        let elements = Elements { shape: vec![1 << 32], dtype: DType::String };
+        let elements = ChunkType { shape: vec![1 << 32], dtype: DType::String };
         assert!(Vlen::new("vlen-utf8", &elements, 1000).is_err(), "no number for so many");
     }
 

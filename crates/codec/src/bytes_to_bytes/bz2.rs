@@ -6,7 +6,7 @@
 
 use bzip2::{Action, Compress, Compression, Decompress, Status};
 
-use super::stream::{Decompressor, Part, Step, decode_one, room, room_to_decode};
+use super::stream::{Decompressor, Input, StreamStep, decode_one, room, room_to_decode};
 use crate::clock::Clock;
 use crate::configuration::count;
 use crate::json::Object;
@@ -69,14 +69,14 @@ impl BytesToBytes for Bz2 {
 struct Stream(Decompress);
 
 impl Decompressor for Stream {
-    fn step(&mut self, input: &[u8], _: Part, output: &mut Vec<u8>) -> Result<Step> {
+    fn step(&mut self, input: &[u8], _: Input, output: &mut Vec<u8>) -> Result<StreamStep> {
         let before = self.0.total_in();
         let status = self
             .0
             .decompress_vec(input, output)
             .map_err(|error| Error::corrupt(format!("bz2: {error}")))?;
         let consumed = self.0.total_in().saturating_sub(before);
-        Ok(Step {
+        Ok(StreamStep {
             consumed: usize::try_from(consumed).unwrap_or(usize::MAX),
             ended: status == Status::StreamEnd,
         })

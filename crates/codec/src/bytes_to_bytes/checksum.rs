@@ -24,7 +24,7 @@ const LEN: usize = 4;
 pub struct Checksum {
     name: &'static str,
     sum: Sum,
-    location: Location,
+    location: ChecksumAt,
 }
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ enum Sum {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Location {
+enum ChecksumAt {
     Start,
     End,
 }
@@ -45,25 +45,25 @@ enum Location {
 impl Checksum {
     /// Returns the codec for the CRC-32 of zlib.
     pub fn crc32(configuration: &Object) -> Result<Self> {
-        let location = location("crc32", configuration, Location::Start)?;
+        let location = location("crc32", configuration, ChecksumAt::Start)?;
         Ok(Self { name: "crc32", sum: Sum::Crc32, location })
     }
 
     /// Returns the codec for CRC-32C, which numcodecs can also put at the start.
     pub fn crc32c(configuration: &Object) -> Result<Self> {
-        let location = location("crc32c", configuration, Location::End)?;
+        let location = location("crc32c", configuration, ChecksumAt::End)?;
         Ok(Self { name: "crc32c", sum: Sum::Crc32c, location })
     }
 
     /// Returns the codec for the Adler-32 of zlib.
     pub fn adler32(configuration: &Object) -> Result<Self> {
-        let location = location("adler32", configuration, Location::Start)?;
+        let location = location("adler32", configuration, ChecksumAt::Start)?;
         Ok(Self { name: "adler32", sum: Sum::Adler32, location })
     }
 
     /// Returns the codec for the Fletcher-32 of HDF5.
     pub fn fletcher32() -> Self {
-        Self { name: "fletcher32", sum: Sum::Fletcher32, location: Location::End }
+        Self { name: "fletcher32", sum: Sum::Fletcher32, location: ChecksumAt::End }
     }
 
     /// Returns the codec for Jenkins' lookup3 of a prefix and the payload.
@@ -77,15 +77,15 @@ impl Checksum {
                  bytes",
             )
         })?;
-        Ok(Self { name, sum: Sum::Lookup3 { start, prefix }, location: Location::End })
+        Ok(Self { name, sum: Sum::Lookup3 { start, prefix }, location: ChecksumAt::End })
     }
 }
 
-fn location(codec: &str, configuration: &Object, default: Location) -> Result<Location> {
+fn location(codec: &str, configuration: &Object, default: ChecksumAt) -> Result<ChecksumAt> {
     match configuration.get("location") {
         None | Some(Value::Null) => Ok(default),
-        Some(Value::String(text)) if text == "start" => Ok(Location::Start),
-        Some(Value::String(text)) if text == "end" => Ok(Location::End),
+        Some(Value::String(text)) if text == "start" => Ok(ChecksumAt::Start),
+        Some(Value::String(text)) if text == "end" => Ok(ChecksumAt::End),
         Some(other) => {
             Err(Error::invalid(format!("{codec}: location {other} is neither start nor end")))
         }
@@ -130,8 +130,8 @@ impl BytesToBytes for Checksum {
         let sum = self.sum.of(decoded)?.to_le_bytes();
         let mut encoded = room(self.name, decoded.len().saturating_add(LEN))?;
         let parts = match self.location {
-            Location::Start => [&sum, decoded],
-            Location::End => [decoded, &sum],
+            ChecksumAt::Start => [&sum, decoded],
+            ChecksumAt::End => [decoded, &sum],
         };
         for part in parts {
             encoded.extend_from_slice(part);
@@ -141,8 +141,10 @@ impl BytesToBytes for Checksum {
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
         let parts = match self.location {
-            Location::Start => encoded.split_first_chunk::<LEN>(),
-            Location::End => encoded.split_last_chunk::<LEN>().map(|(payload, sum)| (sum, payload)),
+            ChecksumAt::Start => encoded.split_first_chunk::<LEN>(),
+            ChecksumAt::End => {
+                encoded.split_last_chunk::<LEN>().map(|(payload, sum)| (sum, payload))
+            }
         };
         let name = self.name;
         let Some((stored, payload)) = parts else {

@@ -22,7 +22,7 @@ std::thread_local! {
 
 /// The container around the deflated bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum DeflateContainer {
     /// RFC 1952.
     Gzip,
     /// RFC 1950.
@@ -30,15 +30,15 @@ pub(super) enum Form {
 }
 
 /// Returns the decoded bytes if `encoded` is one stream of exactly `len` decoded bytes.
-pub(super) fn decode_whole(form: Form, encoded: &[u8], len: usize) -> Option<Vec<u8>> {
+pub(super) fn decode_whole(form: DeflateContainer, encoded: &[u8], len: usize) -> Option<Vec<u8>> {
     if len > encoded.len().saturating_mul(MAX_RATIO) {
         return None;
     }
     let isize = u32::try_from(len & 0xFFFF_FFFF).ok()?.to_le_bytes();
     let (header_len, trailer_len) = match form {
-        Form::Gzip if encoded.ends_with(&isize) => (gzip_header_len(encoded)?, 8),
-        Form::Zlib if is_zlib(encoded) => (2, 4),
-        Form::Gzip | Form::Zlib => return None,
+        DeflateContainer::Gzip if encoded.ends_with(&isize) => (gzip_header_len(encoded)?, 8),
+        DeflateContainer::Zlib if is_zlib(encoded) => (2, 4),
+        DeflateContainer::Gzip | DeflateContainer::Zlib => return None,
     };
     let trailer_at = encoded.len().checked_sub(trailer_len)?;
     let (stream, trailer) = (encoded.get(header_len..trailer_at)?, encoded.get(trailer_at..)?);
@@ -49,8 +49,8 @@ pub(super) fn decode_whole(form: Form, encoded: &[u8], len: usize) -> Option<Vec
     let found = DECOMPRESSOR.with(decompress).ok()?;
     // The trailer is at the end. Any bytes between the stream and the trailer change nothing.
     let is_whole = match form {
-        Form::Gzip => trailer.starts_with(&crc32(&decoded).to_le_bytes()),
-        Form::Zlib => trailer == adler32(&decoded).to_be_bytes(),
+        DeflateContainer::Gzip => trailer.starts_with(&crc32(&decoded).to_le_bytes()),
+        DeflateContainer::Zlib => trailer == adler32(&decoded).to_be_bytes(),
     };
     (found == len && is_whole).then_some(decoded)
 }
@@ -71,10 +71,10 @@ fn is_zlib(encoded: &[u8]) -> bool {
 }
 
 /// Encodes all of `decoded` into one stream. Level 0 stores.
-pub(super) fn encode_whole(form: Form, level: i32, decoded: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn encode_whole(form: DeflateContainer, level: i32, decoded: &[u8]) -> Result<Vec<u8>> {
     let bound = with_compressor(level, |compressor| match form {
-        Form::Gzip => compressor.gzip_compress_bound(decoded.len()),
-        Form::Zlib => compressor.zlib_compress_bound(decoded.len()),
+        DeflateContainer::Gzip => compressor.gzip_compress_bound(decoded.len()),
+        DeflateContainer::Zlib => compressor.zlib_compress_bound(decoded.len()),
     })?;
     let mut encoded = unset("deflate", bound)?;
     let len = encode_into(form, level, decoded, &mut encoded)?;
@@ -84,14 +84,14 @@ pub(super) fn encode_whole(form: Form, level: i32, decoded: &[u8]) -> Result<Vec
 
 /// Encodes to the start of `target`, and returns the length; `None` if it does not fit.
 pub(super) fn encode_into(
-    form: Form,
+    form: DeflateContainer,
     level: i32,
     decoded: &[u8],
     target: &mut [u8],
 ) -> Result<Option<usize>> {
     let len = with_compressor(level, |compressor| match form {
-        Form::Gzip => compressor.gzip_compress(decoded, target),
-        Form::Zlib => compressor.zlib_compress(decoded, target),
+        DeflateContainer::Gzip => compressor.gzip_compress(decoded, target),
+        DeflateContainer::Zlib => compressor.zlib_compress(decoded, target),
     })?;
     match len {
         Ok(len) => Ok(Some(len)),
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn one_stream_of_the_length_is_decoded_and_nothing_else_is() {
-        for form in [Form::Gzip, Form::Zlib] {
+        for form in [DeflateContainer::Gzip, DeflateContainer::Zlib] {
             for level in [0, 1, 6, 9] {
                 let encoded = encode_whole(form, level, b"abcabcabc").expect("encoded");
                 assert_eq!(decode_whole(form, &encoded, 9).as_deref(), Some(&b"abcabcabc"[..]));

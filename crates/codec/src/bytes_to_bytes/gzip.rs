@@ -8,7 +8,7 @@
 
 use flate2::Decompress;
 
-use super::deflate::{Form, decode_whole, encode_whole};
+use super::deflate::{DeflateContainer, decode_whole, encode_whole};
 use super::stream::{decode_one, room_to_decode};
 use super::zlib::Inflate;
 use crate::clock::Clock;
@@ -39,11 +39,11 @@ impl Gzip {
 
 impl BytesToBytes for Gzip {
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>> {
-        encode_whole(Form::Gzip, self.level, decoded)
+        encode_whole(DeflateContainer::Gzip, self.level, decoded)
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
-        if let Some(decoded) = decode_whole(Form::Gzip, encoded, limit) {
+        if let Some(decoded) = decode_whole(DeflateContainer::Gzip, encoded, limit) {
             return Ok(decoded);
         }
         let mut output = room_to_decode("gzip", encoded.len(), limit)?;

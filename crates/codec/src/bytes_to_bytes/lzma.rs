@@ -9,8 +9,8 @@
 
 use liblzma::stream::{Action, CONCATENATED, Check, Status, Stream};
 
-use self::filter::{Chain, Filter};
-use super::stream::{Decompressor, Part, Step, decode_one, room, room_to_decode};
+use self::filter::{Filter, FilterChain};
+use super::stream::{Decompressor, Input, StreamStep, decode_one, room, room_to_decode};
 use crate::clock::Clock;
 use crate::configuration::{count, integer};
 use crate::json::Object;
@@ -24,7 +24,7 @@ const MEMORY_LIMIT: u64 = 192 << 20;
 
 /// The container around the compressed bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum LzmaContainer {
     Xz,
     Alone,
     Raw,
@@ -33,18 +33,18 @@ enum Format {
 /// The codec `numcodecs.lzma`.
 #[derive(Debug)]
 pub struct Lzma {
-    format: Format,
+    format: LzmaContainer,
     check: Check,
-    chain: Chain,
+    chain: FilterChain,
 }
 
 impl Lzma {
     /// Returns the codec with this configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
         let format = match integer("lzma", configuration, "format", 1, 1..=3)? {
-            2 => Format::Alone,
-            3 => Format::Raw,
-            _ => Format::Xz,
+            2 => LzmaContainer::Alone,
+            3 => LzmaContainer::Raw,
+            _ => LzmaContainer::Xz,
         };
         let check = match integer("lzma", configuration, "check", -1, -1..=10)? {
             -1 | 4 => Check::Crc64,
@@ -54,27 +54,27 @@ impl Lzma {
             other => return Err(Error::invalid(format!("lzma: check {other} is not known"))),
         };
         let preset = filter::preset(configuration)?;
-        let chain = match (Chain::parse(configuration)?, format) {
+        let chain = match (FilterChain::parse(configuration)?, format) {
             (Some(chain), _) => chain,
-            (None, Format::Raw) => {
+            (None, LzmaContainer::Raw) => {
                 return Err(Error::invalid("lzma: format 3 (raw) has no filters"));
             }
-            (None, Format::Alone) => Chain::new(vec![Filter::lzma1(preset)?]),
-            (None, Format::Xz) => {
+            (None, LzmaContainer::Alone) => FilterChain::new(vec![Filter::lzma1(preset)?]),
+            (None, LzmaContainer::Xz) => {
                 let delta = count("lzma", configuration, "delta", 0, 0..=256)?;
                 let mut filters = Vec::new();
                 if delta > 0 {
                     filters.push(Filter::delta(delta)?);
                 }
                 filters.push(Filter::lzma2(preset)?);
-                Chain::new(filters)
+                FilterChain::new(filters)
             }
         };
-        if format == Format::Alone && !chain.is_lzma1_alone() {
+        if format == LzmaContainer::Alone && !chain.is_lzma1_alone() {
             return Err(Error::invalid("lzma: format 2 (alone) needs exactly one filter, LZMA1"));
         }
         let codec = Self { format, check, chain };
-        if format == Format::Raw {
+        if format == LzmaContainer::Raw {
             // liblzma checks which chains are valid.
             codec.decoder()?;
         }
@@ -83,19 +83,23 @@ impl Lzma {
 
     fn decoder(&self) -> Result<Stream> {
         match self.format {
-            Format::Xz | Format::Alone => Stream::new_auto_decoder(MEMORY_LIMIT, CONCATENATED),
-            Format::Raw => Stream::new_raw_decoder(&self.chain.filters(None)?),
+            LzmaContainer::Xz | LzmaContainer::Alone => {
+                Stream::new_auto_decoder(MEMORY_LIMIT, CONCATENATED)
+            }
+            LzmaContainer::Raw => Stream::new_raw_decoder(&self.chain.filters(None)?),
         }
         .map_err(|error| Error::invalid(format!("lzma: {error}")))
     }
 
     fn encoder(&self, decoded_len: usize) -> Result<Stream> {
         match self.format {
-            Format::Xz => {
+            LzmaContainer::Xz => {
                 Stream::new_stream_encoder(&self.chain.filters(Some(decoded_len))?, self.check)
             }
-            Format::Alone => Stream::new_lzma_encoder(&self.chain.lzma1_options(decoded_len)?),
-            Format::Raw => Stream::new_raw_encoder(&self.chain.filters(Some(decoded_len))?),
+            LzmaContainer::Alone => {
+                Stream::new_lzma_encoder(&self.chain.lzma1_options(decoded_len)?)
+            }
+            LzmaContainer::Raw => Stream::new_raw_encoder(&self.chain.filters(Some(decoded_len))?),
         }
         .map_err(|error| Error::invalid(format!("lzma: {error}")))
     }
@@ -138,15 +142,15 @@ impl BytesToBytes for Lzma {
 struct Decoder(Stream);
 
 impl Decompressor for Decoder {
-    fn step(&mut self, input: &[u8], part: Part, output: &mut Vec<u8>) -> Result<Step> {
+    fn step(&mut self, input: &[u8], part: Input, output: &mut Vec<u8>) -> Result<StreamStep> {
         let before = self.0.total_in();
-        let action = if part == Part::Last { Action::Finish } else { Action::Run };
+        let action = if part == Input::Last { Action::Finish } else { Action::Run };
         let status = self
             .0
             .process_vec(input, output, action)
             .map_err(|error| Error::corrupt(format!("lzma: {error}")))?;
         let consumed = self.0.total_in().saturating_sub(before);
-        Ok(Step {
+        Ok(StreamStep {
             consumed: usize::try_from(consumed).unwrap_or(usize::MAX),
             ended: status == Status::StreamEnd,
         })

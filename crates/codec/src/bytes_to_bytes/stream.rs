@@ -8,7 +8,7 @@ use zarrfs_base::buffer::{self, reserve};
 use zarrfs_base::error::{Error, Kind, Result};
 
 /// The result of one call of a decompressor.
-pub(super) struct Step {
+pub(super) struct StreamStep {
     /// The number of input bytes that it consumed.
     pub consumed: usize,
     /// Whether the stream ended, with a correct checksum if it has one.
@@ -17,7 +17,7 @@ pub(super) struct Step {
 
 /// A part of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum Input {
     NotLast,
     Last,
 }
@@ -26,7 +26,7 @@ pub(super) enum Part {
 pub(super) trait Decompressor {
     /// Decodes from `input` into the spare capacity of `output` until either is used up. After the
     /// last part of the input no more follows.
-    fn step(&mut self, input: &[u8], part: Part, output: &mut Vec<u8>) -> Result<Step>;
+    fn step(&mut self, input: &[u8], part: Input, output: &mut Vec<u8>) -> Result<StreamStep>;
 }
 
 /// The first guess of the ratio of decoded to encoded length. The output grows if a stream decodes
@@ -67,8 +67,8 @@ pub(super) fn decode_one(
         }
         let target = if len_before < limit { &mut *output } else { &mut surplus };
         let (input_part, part) = match rest.get(..PART_LEN) {
-            Some(first) if first.len() < rest.len() => (first, Part::NotLast),
-            _ => (rest, Part::Last),
+            Some(first) if first.len() < rest.len() => (first, Input::NotLast),
+            _ => (rest, Input::Last),
         };
         let step = decompressor.step(input_part, part, target)?;
         if output.len() > limit || !surplus.is_empty() {

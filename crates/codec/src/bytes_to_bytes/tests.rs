@@ -11,7 +11,7 @@ use crate::{BytesToBytes, CodecSpec, registry};
 use zarrfs_base::error::Result;
 
 /// A value that a program other than zarrfs encoded; see `tests/fixtures/numcodecs/generate.py`.
-struct Record {
+struct EncodedRecord {
     name: String,
     configuration: Value,
     decoded: Vec<u8>,
@@ -19,7 +19,7 @@ struct Record {
 }
 
 /// The records in a file below `tests/fixtures`.
-fn records(file: &str) -> Vec<Record> {
+fn records(file: &str) -> Vec<EncodedRecord> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(file);
     let packed = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let unpacked = Lzma::new(&Object::new()).unwrap().decode(&packed, 1 << 26).unwrap();
@@ -34,7 +34,7 @@ fn records(file: &str) -> Vec<Record> {
     while !rest.is_empty() {
         let head: Value = serde_json::from_slice(&part(&mut rest)).unwrap();
         let len = head["length"].as_u64().unwrap().try_into().unwrap();
-        records.push(Record {
+        records.push(EncodedRecord {
             name: head["name"].as_str().unwrap().to_owned(),
             configuration: head["configuration"].clone(),
             decoded: sample(head["kind"].as_str().unwrap(), len),
@@ -126,7 +126,7 @@ fn data_of_numcodecs_are_read() {
     for file in ["numcodecs/blosc.xz", "numcodecs/codecs.xz"] {
         let records = records(file);
         assert!(records.len() > 20, "{file} has {} records", records.len());
-        for Record { name, configuration, decoded, encoded } in records {
+        for EncodedRecord { name, configuration, decoded, encoded } in records {
             let codec = codec(&name, &configuration);
             let what = format!("{file}: {name} {configuration}, {} bytes", decoded.len());
             let actual = codec.decode(&encoded, decoded.len());
@@ -151,7 +151,7 @@ fn data_of_numcodecs_are_read() {
 }
 
 /// The records of bytes-to-bytes codecs in `filters.json`; see `filters.py` next to it.
-fn checksums() -> Vec<Record> {
+fn checksums() -> Vec<EncodedRecord> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/numcodecs/filters.json");
     let all: Vec<Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -160,7 +160,7 @@ fn checksums() -> Vec<Record> {
         let byte = |pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
         pairs.map(byte).collect()
     };
-    let record = |record: &Value| Record {
+    let record = |record: &Value| EncodedRecord {
         name: record["name"].as_str().unwrap().to_owned(),
         configuration: record["configuration"].clone(),
         decoded: bytes(&record["elements"]),
@@ -173,7 +173,7 @@ fn checksums() -> Vec<Record> {
 fn checksums_are_those_of_numcodecs() {
     let records = checksums();
     assert!(records.len() > 100, "{} records", records.len());
-    for Record { name, configuration, decoded, mut encoded } in records {
+    for EncodedRecord { name, configuration, decoded, mut encoded } in records {
         let codec = codec(&name, &configuration);
         let what = format!("{name} {configuration}, {} bytes", decoded.len());
         assert!(codec.encode(&decoded).unwrap() == encoded, "{what}");
@@ -195,7 +195,8 @@ fn base64_may_have_line_breaks() {
 fn blosc_frames_are_hardly_longer_than_those_of_numcodecs() {
     for cnames in [&["blosclz"][..], &["lz4", "zlib", "zstd"]] {
         let (mut ours, mut theirs) = (0, 0);
-        for Record { name, configuration, decoded, encoded } in records("numcodecs/blosc.xz") {
+        for EncodedRecord { name, configuration, decoded, encoded } in records("numcodecs/blosc.xz")
+        {
             if cnames.contains(&configuration["cname"].as_str().unwrap()) {
                 ours += codec(&name, &configuration).encode(&decoded).unwrap().len();
                 theirs += encoded.len();
@@ -397,7 +398,7 @@ fn changed_frames_of_other_writers_decode_within_the_limit_or_not_at_all() {
         let [place_low, place_high, how, byte, ..] = state.to_be_bytes();
         (u16::from_le_bytes([place_low, place_high]), how % 4, byte)
     };
-    for Record { name, configuration, decoded, encoded } in records("numcodecs/blosc.xz") {
+    for EncodedRecord { name, configuration, decoded, encoded } in records("numcodecs/blosc.xz") {
         if decoded.len() > 70_000 {
             continue;
         }

@@ -7,8 +7,8 @@ use std::cell::Cell;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::deflate::{Form, decode_whole, encode_whole};
-use super::stream::{Decompressor, Part, Step, decode_one, room_to_decode};
+use super::deflate::{DeflateContainer, decode_whole, encode_whole};
+use super::stream::{Decompressor, Input, StreamStep, decode_one, room_to_decode};
 use crate::clock::Clock;
 use crate::configuration::integer;
 use crate::json::Object;
@@ -36,11 +36,11 @@ impl Zlib {
 
 impl BytesToBytes for Zlib {
     fn encode(&self, decoded: &[u8]) -> Result<Vec<u8>> {
-        encode_whole(Form::Zlib, self.level, decoded)
+        encode_whole(DeflateContainer::Zlib, self.level, decoded)
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
-        if let Some(decoded) = decode_whole(Form::Zlib, encoded, limit) {
+        if let Some(decoded) = decode_whole(DeflateContainer::Zlib, encoded, limit) {
             return Ok(decoded);
         }
         let mut output = room_to_decode("zlib", encoded.len(), limit)?;
@@ -78,14 +78,14 @@ pub(super) struct Inflate<'a> {
 }
 
 impl Decompressor for Inflate<'_> {
-    fn step(&mut self, input: &[u8], _: Part, output: &mut Vec<u8>) -> Result<Step> {
+    fn step(&mut self, input: &[u8], _: Input, output: &mut Vec<u8>) -> Result<StreamStep> {
         let before = self.decompress.total_in();
         let status = self
             .decompress
             .decompress_vec(input, output, FlushDecompress::None)
             .map_err(|error| Error::corrupt(format!("{}: {error}", self.codec)))?;
         let consumed = self.decompress.total_in().saturating_sub(before);
-        Ok(Step {
+        Ok(StreamStep {
             consumed: usize::try_from(consumed).unwrap_or(usize::MAX),
             ended: status == Status::StreamEnd,
         })

@@ -20,7 +20,7 @@ use zstd::zstd_safe::{
 use super::stream::{room, too_long};
 use crate::configuration::{flag, integer};
 use crate::json::Object;
-use crate::kinds::{BytesToBytes, Part};
+use crate::kinds::{BytesToBytes, DecodedRange};
 use tables::{MAX_SHORT_LEVEL, Tables};
 use zarrfs_base::error::{Error, Result};
 
@@ -108,15 +108,16 @@ impl BytesToBytes for Zstd {
         encoded: &[u8],
         decoded_len: usize,
         range: Range<usize>,
-    ) -> Result<Option<Part>> {
+    ) -> Result<Option<DecodedRange>> {
         let len = range.end.min(decoded_len);
         let mut start = START.take();
         if start.len() < len {
             start = vec![0; len];
         }
         let decoded = start.get_mut(..len).map_or(Ok(()), |start| decode_start(encoded, start));
-        let part = decoded
-            .map(|()| start.get(range).map(|bytes| Part { bytes: bytes.to_vec(), decoded: len }));
+        let part = decoded.map(|()| {
+            start.get(range).map(|bytes| DecodedRange { bytes: bytes.to_vec(), decoded: len })
+        });
         if start.len() <= MAX_KEPT_RANGE {
             START.set(start);
         }

@@ -13,11 +13,11 @@ pub struct Narrow {
     pub name: &'static str,
     /// The length of an element in bytes.
     pub len: usize,
-    form: Form,
+    form: NarrowType,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Form {
+enum NarrowType {
     Int { bits: u32, signed: bool },
     Float(Float),
 }
@@ -50,7 +50,7 @@ enum Special {
 }
 
 const fn int(name: &'static str, bits: u32, signed: bool) -> Narrow {
-    Narrow { name, len: 1, form: Form::Int { bits, signed } }
+    Narrow { name, len: 1, form: NarrowType::Int { bits, signed } }
 }
 
 const fn float(
@@ -61,7 +61,7 @@ const fn float(
     nan: Option<u16>,
 ) -> Narrow {
     let float = Float { exponent, fraction, bias, signed: true, special, nan };
-    Narrow { name, len, form: Form::Float(float) }
+    Narrow { name, len, form: NarrowType::Float(float) }
 }
 
 use Special::{Ieee, NegativeZeroNan, OnesNan};
@@ -85,7 +85,7 @@ static ALL: [Narrow; 16] = [
     Narrow {
         name: "float8_e8m0fnu",
         len: 1,
-        form: Form::Float(Float {
+        form: NarrowType::Float(Float {
             exponent: 8,
             fraction: 0,
             bias: 127,
@@ -109,26 +109,26 @@ impl Narrow {
 
     /// Whether the type is a float.
     pub fn is_float(&self) -> bool {
-        matches!(self.form, Form::Float(_))
+        matches!(self.form, NarrowType::Float(_))
     }
 
     /// Returns the number of bits that have a meaning.
     pub fn bits(&self) -> u32 {
         match self.form {
-            Form::Int { bits, .. } => bits,
-            Form::Float(float) => float.exponent + float.fraction + u32::from(float.signed),
+            NarrowType::Int { bits, .. } => bits,
+            NarrowType::Float(float) => float.exponent + float.fraction + u32::from(float.signed),
         }
     }
 
     /// Whether the type is a signed integer.
     pub fn is_signed_int(&self) -> bool {
-        matches!(self.form, Form::Int { signed: true, .. })
+        matches!(self.form, NarrowType::Int { signed: true, .. })
     }
 
     /// Returns an integer in a byte, with the sign extended to the unused bits; `None` if it does
     /// not fit.
     pub(super) fn int_bits(&self, int: i128) -> Option<u16> {
-        let Form::Int { bits, signed } = self.form else { return None };
+        let NarrowType::Int { bits, signed } = self.form else { return None };
         let range = if signed { -(1 << (bits - 1))..1 << (bits - 1) } else { 0..1 << bits };
         let byte = if signed {
             i8::try_from(int).ok()?.cast_unsigned()
@@ -140,7 +140,7 @@ impl Narrow {
 
     /// Returns the integer in the low bits of a byte.
     pub(super) fn int_value(&self, byte: u16) -> Option<i64> {
-        let Form::Int { bits, signed } = self.form else { return None };
+        let NarrowType::Int { bits, signed } = self.form else { return None };
         let low = i64::from(byte) & ((1 << bits) - 1);
         Some(if signed && low >> (bits - 1) == 1 { low - (1 << bits) } else { low })
     }
@@ -165,32 +165,32 @@ impl Narrow {
     /// Returns the bits of the default NaN.
     pub(super) fn nan(&self) -> Option<u16> {
         match self.form {
-            Form::Float(float) => float.nan,
-            Form::Int { .. } => None,
+            NarrowType::Float(float) => float.nan,
+            NarrowType::Int { .. } => None,
         }
     }
 
     /// Returns the bits of an infinity.
     pub(super) fn infinity(&self, negative: bool) -> Option<u16> {
         match self.form {
-            Form::Float(float) if float.special == Ieee => {
+            NarrowType::Float(float) if float.special == Ieee => {
                 let sign = if negative { 1 << (float.exponent + float.fraction) } else { 0 };
                 Some(sign | (((1 << float.exponent) - 1) << float.fraction))
             }
-            Form::Float(_) | Form::Int { .. } => None,
+            NarrowType::Float(_) | NarrowType::Int { .. } => None,
         }
     }
 
     /// Returns the value of these bits, `None` if they are not a number.
     pub(super) fn float_value(&self, bits: u16) -> Option<f64> {
-        let Form::Float(float) = self.form else { return None };
+        let NarrowType::Float(float) = self.form else { return None };
         float.value(bits)
     }
 
     /// Returns the bits of the number nearest to `wide`, ties to even; a larger value becomes the
     /// largest number. Tries all patterns, since there are few.
     pub(super) fn float_bits(&self, wide: f64) -> Option<u16> {
-        let Form::Float(float) = self.form else { return None };
+        let NarrowType::Float(float) = self.form else { return None };
         if wide.is_nan() {
             return float.nan;
         }

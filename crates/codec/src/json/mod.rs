@@ -17,7 +17,7 @@ use serde_json::{Map, Number, Value};
 pub use halves::plain;
 pub use print::{compact, pretty, pretty_object, quoted};
 pub use same::{same, same_and_of_one_type};
-pub use text::{Change, NewValue, Text};
+pub use text::{MemberEdit, NewValue, Text};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::limits;
 use zarrfs_base::resources;

@@ -336,7 +336,7 @@ proptest! {
                 None => one_by_one.remove(&path),
             });
         }
-        let changes: Vec<Change<'_>> = changes
+        let changes: Vec<MemberEdit<'_>> = changes
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_ref().map(NewValue::Value)))
             .collect();

@@ -33,11 +33,11 @@ pub enum NewValue<'v> {
 }
 
 /// A change of a member: its name, and the new value, or `None` to remove it.
-pub type Change<'v> = (&'v str, Option<NewValue<'v>>);
+pub type MemberEdit<'v> = (&'v str, Option<NewValue<'v>>);
 
 /// The layout of a metadata file.
 #[derive(Debug, Clone)]
-struct Layout {
+struct TextLayout {
     /// One level of indentation, `None` if the document is on one line.
     indent: Option<String>,
     /// The end of a line.
@@ -103,7 +103,7 @@ impl Text {
 
     /// Sets and removes members of the object at `path` in one pass, as [`Text::set`] and
     /// [`Text::remove`] do one by one. The last change of a name counts.
-    pub fn edit(&mut self, path: &[&str], changes: &[Change<'_>]) -> Result<()> {
+    pub fn edit(&mut self, path: &[&str], changes: &[MemberEdit<'_>]) -> Result<()> {
         let Some(at) = changes.iter().position(|(_, value)| value.is_some()) else {
             let names: HashSet<&str> = changes.iter().map(|(name, _)| *name).collect();
             return self.remove_members(path, |member| names.contains(member));
@@ -132,7 +132,7 @@ impl Text {
         members: &[Member],
         wanted: &HashMap<&str, Option<NewValue<'_>>>,
         depth: usize,
-        layout: &Layout,
+        layout: &TextLayout,
     ) -> HashSet<String> {
         let lines = self.has_lines(object);
         // The last of several members with the same name counts.
@@ -158,10 +158,10 @@ impl Text {
     fn append(
         &mut self,
         path: &[&str],
-        changes: &[Change<'_>],
+        changes: &[MemberEdit<'_>],
         wanted: &HashMap<&str, Option<NewValue<'_>>>,
         mut known: HashSet<String>,
-        layout: &Layout,
+        layout: &TextLayout,
     ) -> Result<()> {
         let object = self.find(path)?;
         let object = object.ok_or_else(|| Error::new(Kind::Internal, "an object has gone"))?;
@@ -352,7 +352,7 @@ impl Text {
         members: &[Member],
         new: &[String],
         depth: usize,
-        layout: &Layout,
+        layout: &TextLayout,
     ) {
         let Some(last) = members.last() else {
             let body = match &layout.indent {
@@ -378,10 +378,10 @@ impl Text {
     }
 
     /// Returns the layout, which the first members of the metadata file show.
-    fn layout(&self) -> Result<Layout> {
+    fn layout(&self) -> Result<TextLayout> {
         let root = self.root();
         let newline = if self.0.contains("\r\n") { "\r\n" } else { "\n" };
-        let mut layout = Layout { indent: None, newline, colon: ": ", comma: ", " };
+        let mut layout = TextLayout { indent: None, newline, colon: ": ", comma: ", " };
         if !self.slice(&root).starts_with('{') {
             return Ok(layout);
         }
@@ -434,7 +434,7 @@ fn gets_lines(old: &str, lines: bool) -> bool {
     old.contains('\n') || (lines && !had_none)
 }
 
-impl Layout {
+impl TextLayout {
     /// Returns `value` as a string at `depth`, inside objects with the names `below`: on several
     /// lines if the metadata file is and `lines` is true.
     fn print(&self, below: &[&str], value: NewValue<'_>, depth: usize, lines: bool) -> String {

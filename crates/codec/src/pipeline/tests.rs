@@ -6,8 +6,8 @@ fn spec(name: &str, configuration: &str) -> CodecSpec {
 }
 
 fn bind(specs: &[CodecSpec], shape: &[u64], dtype: DType) -> Pipeline {
-    let chain = Chain::sort(specs).expect("known codecs");
-    let elements = Elements { shape: shape.to_vec(), dtype };
+    let chain = CodecChain::sort(specs).expect("known codecs");
+    let elements = ChunkType { shape: shape.to_vec(), dtype };
     Pipeline::bind(&chain, &[], &elements, 1 << 20).expect("bound")
 }
 
@@ -69,8 +69,8 @@ fn a_chunk_that_its_codecs_make_too_long_to_read_is_not_encoded() {
 #[test]
 fn a_chunk_of_strings_is_decoded_within_little_memory_at_first() {
     let specs = [spec("vlen-utf8", "{}"), spec("gzip", r#"{"level": 1}"#)];
-    let chain = Chain::sort(&specs).expect("known codecs");
-    let elements = Elements { shape: vec![1], dtype: DType::String };
+    let chain = CodecChain::sort(&specs).expect("known codecs");
+    let elements = ChunkType { shape: vec![1], dtype: DType::String };
     let pipeline = Pipeline::bind(&chain, &[], &elements, 1 << 40).expect("bound");
     let usual = pipeline.usual_len();
     assert!(usual < pipeline.longest() && pipeline.decoder_memory(usual) == FORMS * usual);
@@ -86,18 +86,18 @@ fn a_chunk_of_strings_is_decoded_within_little_memory_at_first() {
 #[test]
 fn a_codec_that_is_not_known_is_named_unless_it_may_be_left_out() {
     let mut unknown = spec("homeopathy", "{}");
-    let error = Chain::sort(std::slice::from_ref(&unknown)).expect_err("unknown");
+    let error = CodecChain::sort(std::slice::from_ref(&unknown)).expect_err("unknown");
     assert!(error.to_string().contains("homeopathy"), "{error}");
     assert_eq!(error.errno(), libc::EOPNOTSUPP);
     unknown.optional = true;
-    assert!(Chain::sort(&[unknown]).expect("left out").bytes_to_bytes.is_empty());
+    assert!(CodecChain::sort(&[unknown]).expect("left out").bytes_to_bytes.is_empty());
 }
 
 #[test]
 fn no_form_between_two_codecs_is_much_longer_than_a_chunk_may_be() {
     let bound = |spec: CodecSpec, count: u64, dtype: DType, max_len: u64| {
-        let chain = Chain { array_to_array: vec![spec], ..Chain::default() };
-        Pipeline::bind(&chain, &[], &Elements { shape: vec![count], dtype }, max_len)
+        let chain = CodecChain { array_to_array: vec![spec], ..CodecChain::default() };
+        Pipeline::bind(&chain, &[], &ChunkType { shape: vec![count], dtype }, max_len)
     };
     let categorize = |max_len| {
         let spec = spec("numcodecs.categorize", r#"{"labels": ["x"], "dtype": "|O"}"#);

@@ -24,7 +24,7 @@ const MISSING: u64 = u64::MAX;
 
 /// The bytes of an inner chunk in its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct ByteSpan {
     /// The offset from the start of the shard.
     pub offset: u64,
     /// The length of the encoded inner chunk.
@@ -33,9 +33,9 @@ pub struct Span {
 
 /// The decoded index of a shard: one entry for each slot, in C order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Index(Box<[(u64, u64)]>);
+pub struct ShardIndex(Box<[(u64, u64)]>);
 
-impl Index {
+impl ShardIndex {
     /// Parses decoded index bytes: little endian, without the index codecs.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let (entries, rest) = bytes.as_chunks::<ENTRY_LEN>();
@@ -57,7 +57,12 @@ impl Index {
 
     /// Returns where the inner chunk of `slot` lies, `None` if it is missing. The shard has
     /// `shard_len` bytes; the index is at `index`.
-    pub fn span(&self, slot: usize, shard_len: u64, index: &Range<u64>) -> Result<Option<Span>> {
+    pub fn span(
+        &self,
+        slot: usize,
+        shard_len: u64,
+        index: &Range<u64>,
+    ) -> Result<Option<ByteSpan>> {
         let Some(&(offset, len)) = self.0.get(slot) else {
             return Err(Error::corrupt(format!("shard index has no slot {slot}")));
         };
@@ -72,7 +77,7 @@ impl Index {
         if len > 0 && offset < index.end && end > index.start {
             return Err(Error::corrupt(format!("inner chunk {slot} reaches into the shard index")));
         }
-        Ok(Some(Span { offset, len }))
+        Ok(Some(ByteSpan { offset, len }))
     }
 
     /// Whether the inner chunk of `slot` exists.
@@ -86,7 +91,7 @@ impl Index {
     }
 
     /// Sets where the inner chunk of `slot` lies; `None` if it is missing.
-    pub(super) fn put(&mut self, slot: usize, span: Option<Span>) {
+    pub(super) fn put(&mut self, slot: usize, span: Option<ByteSpan>) {
         if let Some(entry) = self.0.get_mut(slot) {
             *entry = span.map_or((MISSING, MISSING), |span| (span.offset, span.len));
         }
@@ -113,8 +118,8 @@ mod tests {
 
     use super::*;
 
-    fn index(entries: &[(u64, u64)]) -> Index {
-        Index(entries.into())
+    fn index(entries: &[(u64, u64)]) -> ShardIndex {
+        ShardIndex(entries.into())
     }
 
     #[test]
@@ -122,8 +127,8 @@ mod tests {
         let mut bytes = vec![0; 8];
         bytes.extend(3_u64.to_le_bytes());
         bytes.extend([0xff; 16]);
-        let index = Index::parse(&bytes).expect("two entries");
-        assert_eq!(index.span(0, 35, &(3..35)), Ok(Some(Span { offset: 0, len: 3 })));
+        let index = ShardIndex::parse(&bytes).expect("two entries");
+        assert_eq!(index.span(0, 35, &(3..35)), Ok(Some(ByteSpan { offset: 0, len: 3 })));
         assert_eq!(index.span(1, 35, &(3..35)), Ok(None));
         assert_eq!(index.to_bytes(), bytes);
     }
@@ -134,7 +139,10 @@ mod tests {
         for entry in cases {
             assert!(index(&[entry]).span(0, 35, &(3..35)).is_err(), "{entry:?}");
         }
-        assert_eq!(index(&[(20, 0)]).span(0, 35, &(3..35)), Ok(Some(Span { offset: 20, len: 0 })));
+        assert_eq!(
+            index(&[(20, 0)]).span(0, 35, &(3..35)),
+            Ok(Some(ByteSpan { offset: 20, len: 0 }))
+        );
     }
 
     proptest! {

@@ -8,6 +8,6 @@ mod assemble;
 mod index;
 mod usage;
 
-pub use assemble::{Part, assemble};
-pub use index::{ENTRY_LEN, Index, Span};
+pub use assemble::{InnerChunk, assemble};
+pub use index::{ByteSpan, ENTRY_LEN, ShardIndex};
 pub use usage::Usage;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::index::{Index, Span};
+use super::index::{ByteSpan, ShardIndex};
 use zarrfs_base::error::Error;
 
 /// The usage of the bytes of a shard.
@@ -21,14 +21,14 @@ pub struct Usage {
 
 impl Usage {
     /// Returns the usage of a shard of `shard_len` bytes with its index at `index_at`.
-    pub fn of(index: &Index, shard_len: u64, index_at: &Range<u64>) -> Self {
+    pub fn of(index: &ShardIndex, shard_len: u64, index_at: &Range<u64>) -> Self {
         let mut usage = Self {
             present: Vec::new(),
             outside: Vec::new(),
             overlapping: Vec::new(),
             unused_len: 0,
         };
-        let mut spans: Vec<(Span, usize)> = Vec::new();
+        let mut spans: Vec<(ByteSpan, usize)> = Vec::new();
         for slot in 0..index.slots() {
             match index.span(slot, shard_len, index_at) {
                 Ok(None) => {}
@@ -42,7 +42,7 @@ impl Usage {
         spans.sort_unstable_by_key(|(span, slot)| (span.offset, span.len, *slot));
         let mut used_len = index_at.end.saturating_sub(index_at.start);
         // The end of all spans so far, and the span that ends there.
-        let mut last: Option<(u64, Span, usize)> = None;
+        let mut last: Option<(u64, ByteSpan, usize)> = None;
         for (span, slot) in spans {
             let end = span.offset.saturating_add(span.len);
             let Some((far, of, by)) = last else {
@@ -69,13 +69,13 @@ mod tests {
     use super::*;
 
     /// An index of entries `(offset, len)`.
-    fn index(entries: &[(u64, u64)]) -> Index {
+    fn index(entries: &[(u64, u64)]) -> ShardIndex {
         let bytes: Vec<u8> = entries
             .iter()
             .flat_map(|(offset, len)| [offset.to_le_bytes(), len.to_le_bytes()])
             .flatten()
             .collect();
-        Index::parse(&bytes).expect("whole entries")
+        ShardIndex::parse(&bytes).expect("whole entries")
     }
 
     const NONE: (u64, u64) = (u64::MAX, u64::MAX);

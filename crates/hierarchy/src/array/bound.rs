@@ -16,10 +16,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::layers::{Stack, chunk_len};
-use zarrfs_base::bounded::{Bounded, Limits};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_codec::dtype::DType;
-use zarrfs_codec::{Elements, Pipeline};
+use zarrfs_codec::{ChunkType, Pipeline};
 
 /// The most shapes to cache.
 const SHAPES: usize = 64;
@@ -99,7 +99,7 @@ impl Deref for Bound<'_> {
 impl Pipelines {
     /// Returns the pipelines of a grid with chunks of one `shape`, of at most `limit` bytes.
     pub fn one(stack: &Stack, shape: Vec<u64>, dtype: &DType, limit: u64) -> Result<Self> {
-        let elements = Elements { shape, dtype: dtype.clone() };
+        let elements = ChunkType { shape, dtype: dtype.clone() };
         let pipeline = stack.bind(&elements, limit)?;
         check_len(&elements, limit)?;
         Ok(Self::One(pipeline))
@@ -108,8 +108,8 @@ impl Pipelines {
     /// Returns the pipelines of a grid with different chunks; the first chunk has the shape
     /// `first`.
     pub fn by_shape(stack: Stack, first: Vec<u64>, dtype: &DType, limit: u64) -> Result<Self> {
-        let first = stack.bind(&Elements { shape: first, dtype: dtype.clone() }, limit)?;
-        let cached = Mutex::new(Bounded::new(Limits::entries(SHAPES)));
+        let first = stack.bind(&ChunkType { shape: first, dtype: dtype.clone() }, limit)?;
+        let cached = Mutex::new(Bounded::new(MapLimits::entries(SHAPES)));
         Ok(Self::ByShape(Box::new(ByShape { stack, dtype: dtype.clone(), limit, first, cached })))
     }
 
@@ -154,7 +154,7 @@ impl ByShape {
         if let Some(pipeline) = known {
             return Ok(pipeline);
         }
-        let elements = Elements { shape, dtype: self.dtype.clone() };
+        let elements = ChunkType { shape, dtype: self.dtype.clone() };
         check_len(&elements, self.limit)?;
         let pipeline = Arc::new(self.stack.bind(&elements, self.limit)?);
         let evicted = self.cached.lock().put(elements.shape, Arc::clone(&pipeline), 0);
@@ -163,7 +163,7 @@ impl ByShape {
     }
 }
 
-fn check_len(elements: &Elements, limit: u64) -> Result<()> {
+fn check_len(elements: &ChunkType, limit: u64) -> Result<()> {
     let len = ChunkLen::of(&elements.shape, &elements.dtype, limit)?.longest();
     if len <= limit {
         return Ok(());

@@ -17,11 +17,11 @@ use bytes::Bytes;
 use super::coords::{Coords, Grid};
 use super::{key_encoding, unlisted};
 use crate::metadata::model::KeyEncoding;
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_codec::shard::Usage;
 use zarrfs_store::{
-    ByteRange, Condition, Entry, Expected, Found, Key, NewFile, Piece, Prefix, Stat, Store, Value,
-    Version,
+    ByteRange, Condition, Expected, Key, ListedEntry, NewFile, Prefix, Stat, Store, StoreEntry,
+    Value, ValuePiece, Version,
 };
 
 /// How often to retry a change because another program changed the same stored value in the
@@ -35,7 +35,7 @@ const LONGEST: Duration = Duration::from_secs(120);
 const LOST: usize = 3;
 
 /// A time in which only this thread can change a stored value; `None` if its store has no locks.
-pub type Turn = Option<Box<dyn fmt::Debug + Send>>;
+pub type WriteTurn = Option<Box<dyn fmt::Debug + Send>>;
 
 /// Whether other writers were faster.
 pub(super) fn has_lost<T>(changed: &Result<T>) -> bool {
@@ -45,7 +45,7 @@ pub(super) fn has_lost<T>(changed: &Result<T>) -> bool {
 /// Retries `change` while it conflicts with other writers. If that goes on, it takes a turn, so
 /// that a writer that is always faster does not keep this one out.
 pub(crate) fn retried<T>(
-    take_turn: impl FnOnce() -> Result<Turn>,
+    take_turn: impl FnOnce() -> Result<WriteTurn>,
     mut change: impl FnMut() -> Result<T>,
 ) -> Result<T> {
     let (began, mut take_turn, mut turn) = (Instant::now(), Some(take_turn), None);
@@ -73,16 +73,16 @@ pub(crate) fn retried<T>(
 
 /// A new encoded value for a chunk, or its removal.
 #[derive(Debug, Clone)]
-pub struct Change {
+pub struct ChunkChange {
     /// The coordinates of the chunk.
     pub coords: Coords,
     /// The encoded bytes; `None` erases the chunk.
-    pub value: Option<Vec<Piece>>,
+    pub value: Option<Vec<ValuePiece>>,
     /// The condition for the change.
     pub condition: Condition,
 }
 
-impl Change {
+impl ChunkChange {
     /// Sets a chunk unconditionally.
     pub fn set(coords: Coords, encoded: Bytes) -> Self {
         Self { coords, value: Some(vec![encoded.into()]), condition: Condition::Always }
@@ -131,11 +131,11 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
     /// does not hold.
     ///
     /// Returns the new stat for each change, `None` for an erased chunk.
-    fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>>;
+    fn update(&self, changes: Vec<ChunkChange>) -> Result<Vec<Option<Stat>>>;
 
     /// Keeps other writers from changing the stored value that contains the chunk, as
     /// [`WritableStore::take_turn`](zarrfs_store::WritableStore::take_turn) does.
-    fn take_turn(&self, coords: &Coords) -> Result<Turn>;
+    fn take_turn(&self, coords: &Coords) -> Result<WriteTurn>;
 
     /// Whether a chunk can be erased under [`Condition::Unchanged`].
     fn erases_unchanged(&self) -> bool {
@@ -189,9 +189,9 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
             let mut changes = Vec::with_capacity(ranges.len());
             for ((coords, parts), old) in by_chunk.iter().zip(self.get_partial_values(&ranges)?) {
                 let stat = old.ok_or_else(Error::not_found).at(coords)?.stat;
-                changes.push(Change {
+                changes.push(ChunkChange {
                     coords: (*coords).clone(),
-                    value: Some(Piece::overlay(stat.len, parts).at(coords)?),
+                    value: Some(ValuePiece::overlay(stat.len, parts).at(coords)?),
                     condition: Condition::Unchanged(stat.version),
                 });
             }
@@ -201,7 +201,7 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
 
     /// Erases chunks, and skips those that are not stored.
     fn erase_values(&self, coords: &[Coords]) -> Result<()> {
-        self.update(coords.iter().cloned().map(Change::erase).collect()).map(drop)
+        self.update(coords.iter().cloned().map(ChunkChange::erase).collect()).map(drop)
     }
 
     /// Erases every chunk whose first indices are `prefix`.
@@ -302,10 +302,10 @@ impl ChunkStore for Direct {
         self.store.read().stat(&self.keys(coords)?)
     }
 
-    fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
+    fn update(&self, changes: Vec<ChunkChange>) -> Result<Vec<Option<Stat>>> {
         let mut stored = Vec::with_capacity(changes.len());
         let (mut set, mut erased) = (Vec::new(), BTreeSet::new());
-        for Change { coords, value, condition } in changes {
+        for ChunkChange { coords, value, condition } in changes {
             let key = self.key(&coords)?;
             stored.push(match (value, condition) {
                 (Some(pieces), condition) => {
@@ -339,7 +339,7 @@ impl ChunkStore for Direct {
         Ok(stored)
     }
 
-    fn take_turn(&self, coords: &Coords) -> Result<Turn> {
+    fn take_turn(&self, coords: &Coords) -> Result<WriteTurn> {
         self.store.write()?.take_turn(&self.key(coords)?)
     }
 
@@ -390,10 +390,10 @@ impl ChunkStore for Direct {
             // There is the metadata file, too.
             (Ok(below), Some(list)) if below == self.prefix => {
                 let rank = self.grid.rank();
-                let is_chunk = |entry: &Entry| match entry {
-                    Entry::Key(name) => key_encoding::decode(self.encoding, name, rank)
+                let is_chunk = |entry: &StoreEntry| match entry {
+                    StoreEntry::Key(name) => key_encoding::decode(self.encoding, name, rank)
                         .is_some_and(|coords| coords.starts_with(prefix)),
-                    Entry::Prefix(name) => key_encoding::level_of(self.encoding, name, rank)
+                    StoreEntry::Prefix(name) => key_encoding::level_of(self.encoding, name, rank)
                         .is_some_and(|first| {
                             first.starts_with(prefix) || prefix.starts_with(&first)
                         }),
@@ -464,16 +464,18 @@ impl ChunkStore for Direct {
                     return Some(coords);
                 }
                 match found.next()? {
-                    Ok(Found::Key(key)) => {
+                    Ok(ListedEntry::Key(key)) => {
                         let coords = self.coords_of(&key).filter(|it| it.starts_with(&prefix));
                         if let Some(coords) = coords {
                             return Some(Ok(coords));
                         }
                     }
-                    Ok(Found::Unlisted(directory, _)) => match self.asked_in(&directory, &prefix) {
-                        Ok(chunks) => asked = Some(chunks),
-                        Err(error) => return Some(Err(error)),
-                    },
+                    Ok(ListedEntry::Unlisted(directory, _)) => {
+                        match self.asked_in(&directory, &prefix) {
+                            Ok(chunks) => asked = Some(chunks),
+                            Err(error) => return Some(Err(error)),
+                        }
+                    }
                     Err(error) => return Some(Err(error)),
                 }
             }
@@ -513,15 +515,15 @@ impl Direct {
     /// Returns the chunks of `all` that are `listed`, and those that the list leaves out.
     fn with_hidden(
         &self,
-        listed: Box<dyn Iterator<Item = Result<Found>> + Send>,
+        listed: Box<dyn Iterator<Item = Result<ListedEntry>> + Send>,
         all: Vec<Coords>,
     ) -> Result<CoordsList> {
         let mut known = HashSet::new();
         for found in listed {
             match found {
-                Ok(Found::Key(key)) => known.extend(self.coords_of(&key)),
+                Ok(ListedEntry::Key(key)) => known.extend(self.coords_of(&key)),
                 // Those in it are asked for.
-                Ok(Found::Unlisted(..)) => {}
+                Ok(ListedEntry::Unlisted(..)) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -571,7 +573,12 @@ impl Direct {
 
     /// Returns the index that an entry of a level adds to `prefix`, if it leads to a chunk of the
     /// grid.
-    fn child(self: &Arc<Self>, prefix: &[u64], before: &str, entry: &Entry) -> Result<Option<u64>> {
+    fn child(
+        self: &Arc<Self>,
+        prefix: &[u64],
+        before: &str,
+        entry: &StoreEntry,
+    ) -> Result<Option<u64>> {
         let Some(index) = entry.name().strip_prefix(before).and_then(key_encoding::index) else {
             return Ok(None);
         };
@@ -581,11 +588,13 @@ impl Direct {
         }
         let is_leaf = path.len() == self.grid.rank();
         let found = match entry {
-            Entry::Key(_) => is_leaf,
+            StoreEntry::Key(_) => is_leaf,
             // Ignore empty directories.
-            Entry::Prefix(_) if is_leaf => false,
-            Entry::Prefix(_) if !self.listing()?.lists_empty_prefixes() => true,
-            Entry::Prefix(_) => Arc::clone(self).list_prefix(&path)?.next().transpose()?.is_some(),
+            StoreEntry::Prefix(_) if is_leaf => false,
+            StoreEntry::Prefix(_) if !self.listing()?.lists_empty_prefixes() => true,
+            StoreEntry::Prefix(_) => {
+                Arc::clone(self).list_prefix(&path)?.next().transpose()?.is_some()
+            }
         };
         Ok(found.then_some(index))
     }

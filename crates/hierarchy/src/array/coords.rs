@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::metadata::model;
-use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::error::{Error, Result, WithSubject};
 
 /// The coordinates of a chunk: one index along each dimension.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,22 +45,22 @@ impl fmt::Debug for Coords {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grid {
     counts: Vec<u64>,
-    axes: Arc<[Axis]>,
+    axes: Arc<[GridAxis]>,
 }
 
 /// The chunks along a dimension, as far as the metadata list them, including those outside of the
 /// array.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Axis {
+enum GridAxis {
     /// Chunks of this length, without an end.
     Regular(u64),
     /// Runs of chunks of the same length.
-    Irregular(Box<[Run]>),
+    Irregular(Box<[EqualChunks]>),
 }
 
 /// Chunks of the same length, one after another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Run {
+struct EqualChunks {
     /// The index of the first chunk.
     index: u64,
     /// The first element of the first chunk.
@@ -75,14 +75,14 @@ impl Grid {
     /// Returns the grid with chunks of `chunk_shape` over an array of `shape`; chunks at the edges
     /// may overhang.
     pub fn regular(shape: &[u64], chunk_shape: &[u64]) -> Self {
-        Self::over(shape, chunk_shape.iter().map(|len| Axis::Regular((*len).max(1))).collect())
+        Self::over(shape, chunk_shape.iter().map(|len| GridAxis::Regular((*len).max(1))).collect())
     }
 
     /// Returns the grid of the stored chunks of `array`.
-    pub fn of(array: &model::Array) -> Self {
+    pub fn of(array: &model::ArrayMetadata) -> Self {
         match &array.rectilinear {
             Some(runs) => {
-                Self::over(&array.shape, runs.iter().map(|runs| Axis::of(runs)).collect())
+                Self::over(&array.shape, runs.iter().map(|runs| GridAxis::of(runs)).collect())
             }
             None => Self::regular(&array.shape, &array.chunk_shape),
         }
@@ -94,7 +94,7 @@ impl Grid {
         Self::over(shape, Arc::clone(&self.axes))
     }
 
-    fn over(shape: &[u64], axes: Arc<[Axis]>) -> Self {
+    fn over(shape: &[u64], axes: Arc<[GridAxis]>) -> Self {
         let counts = shape.iter().zip(&*axes).map(|(len, axis)| axis.count_in(*len)).collect();
         Self { counts, axes }
     }
@@ -126,7 +126,7 @@ impl Grid {
 
     /// Whether all chunks have the same shape.
     pub fn is_regular(&self) -> bool {
-        self.axes.iter().all(|axis| matches!(axis, Axis::Regular(_)))
+        self.axes.iter().all(|axis| matches!(axis, GridAxis::Regular(_)))
     }
 
     /// Whether there is a chunk at `coords`.
@@ -180,11 +180,11 @@ impl Grid {
     }
 }
 
-impl Axis {
+impl GridAxis {
     fn of(runs: &[(u64, u64)]) -> Self {
         let (mut index, mut start) = (0_u64, 0_u64);
         let run = |(len, count): &(u64, u64)| {
-            let run = Run { index, start, len: (*len).max(1), count: *count };
+            let run = EqualChunks { index, start, len: (*len).max(1), count: *count };
             index = index.saturating_add(*count);
             start = start.saturating_add(len.saturating_mul(*count));
             run
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     fn grid(shape: &[u64], runs: &[&[(u64, u64)]]) -> Grid {
-        Grid::over(shape, runs.iter().map(|runs| Axis::of(runs)).collect())
+        Grid::over(shape, runs.iter().map(|runs| GridAxis::of(runs)).collect())
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::open::Array;
 use crate::metadata::model::Levels;
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_base::parallel;
-use zarrfs_codec::{Elements, Pipeline};
+use zarrfs_codec::{ChunkType, Pipeline};
 use zarrfs_store::{NewFile, Stat};
 
 /// How to treat encoded chunks.
@@ -33,7 +33,7 @@ pub struct Encoded {
 
 /// The form of an open array.
 #[derive(Debug)]
-pub(super) enum Form {
+pub(super) enum ArrayForm {
     /// Chunks are decoded. Its encoded forms, once they were opened.
     Decoded { by_maker: OnceLock<Arc<Array>>, by_mount: OnceLock<Arc<Array>> },
     /// Chunks are encoded.
@@ -50,7 +50,7 @@ pub(super) struct EncodedForm {
     pipelines: Arc<Result<Pipelines>>,
 }
 
-impl Form {
+impl ArrayForm {
     pub(super) fn decoded() -> Self {
         Self::Decoded { by_maker: OnceLock::new(), by_mount: OnceLock::new() }
     }
@@ -59,7 +59,7 @@ impl Form {
 impl Array {
     /// Returns the encoded form of this array, which is decoded.
     pub fn encoded(self: &Arc<Self>, how: Encoded) -> Arc<Self> {
-        let Form::Decoded { by_maker, by_mount } = &self.form else {
+        let ArrayForm::Decoded { by_maker, by_mount } = &self.form else {
             return Arc::clone(self);
         };
         let opened = match how.levels {
@@ -83,7 +83,7 @@ impl Array {
         };
         let chunk_shape =
             if is_sharded || at == 0 { &self.model.chunk_shape } else { &self.chunk_shape };
-        let form = Form::Encoded(EncodedForm {
+        let form = ArrayForm::Encoded(EncodedForm {
             decoded: Arc::downgrade(self),
             how,
             chunks: Arc::clone(&self.chunks),
@@ -125,38 +125,38 @@ impl Array {
             Self::open(model, &self.store, prefix, self.max_chunk_len, ShardLayout::default());
         let array = Arc::new(array.ok()?);
         Some(match &self.form {
-            Form::Encoded(form) => array.encoded(form.how),
-            Form::Decoded { .. } => array,
+            ArrayForm::Encoded(form) => array.encoded(form.how),
+            ArrayForm::Decoded { .. } => array,
         })
     }
 
     /// Whether its chunks are encoded.
     pub fn is_encoded(&self) -> bool {
-        matches!(self.form, Form::Encoded(_))
+        matches!(self.form, ArrayForm::Encoded(_))
     }
 
     /// Returns the levels of sharding that the mount added, if its chunks are encoded.
     pub fn encoded_levels(&self) -> Option<Levels> {
         match &self.form {
-            Form::Encoded(form) => Some(form.how.levels),
-            Form::Decoded { .. } => None,
+            ArrayForm::Encoded(form) => Some(form.how.levels),
+            ArrayForm::Decoded { .. } => None,
         }
     }
 
     /// Whether [`Self::other_forms`] may have any.
     pub fn has_other_forms(&self) -> bool {
         match &self.form {
-            Form::Decoded { by_maker, by_mount } => {
+            ArrayForm::Decoded { by_maker, by_mount } => {
                 by_maker.get().is_some() || by_mount.get().is_some()
             }
-            Form::Encoded(_) => true,
+            ArrayForm::Encoded(_) => true,
         }
     }
 
     /// Returns the other forms of the same open array that were opened so far.
     pub fn other_forms(&self) -> Vec<Arc<Self>> {
         let decoded = self.decoded_form();
-        let Form::Decoded { by_maker, by_mount } =
+        let ArrayForm::Decoded { by_maker, by_mount } =
             decoded.as_ref().map_or(&self.form, |decoded| &decoded.form)
         else {
             return Vec::new();
@@ -186,14 +186,14 @@ impl Array {
 
     /// Whether its chunks are encoded, and stored without being checked.
     pub fn is_trusted(&self) -> bool {
-        matches!(&self.form, Form::Encoded(form) if form.how.is_trusted)
+        matches!(&self.form, ArrayForm::Encoded(form) if form.how.is_trusted)
     }
 
     /// Returns the decoded form, if the chunks of this one are encoded.
     pub(super) fn decoded_form(&self) -> Option<Arc<Self>> {
         match &self.form {
-            Form::Encoded(form) => form.decoded.upgrade(),
-            Form::Decoded { .. } => None,
+            ArrayForm::Encoded(form) => form.decoded.upgrade(),
+            ArrayForm::Decoded { .. } => None,
         }
     }
 
@@ -216,7 +216,7 @@ impl Array {
     /// Fails for bytes that the codecs of the array cannot have made. If encoded chunks are
     /// trusted, fails only for no bytes.
     pub(super) fn check_encoded(&self, coords: &Coords, bytes: &[u8]) -> Result<()> {
-        let Form::Encoded(form) = &self.form else { return Ok(()) };
+        let ArrayForm::Encoded(form) = &self.form else { return Ok(()) };
         if form.how.is_trusted {
             let empty = || Error::invalid("an encoded chunk cannot be empty");
             return if bytes.is_empty() { Err(empty()) } else { Ok(()) };
@@ -235,7 +235,7 @@ impl Array {
             let shape = form.chunks.grid().chunk_shape_at(&coords)?;
             let decoded = pipelines.of(|| Ok(shape.clone()))?.decode(encoded).map_err(invalid)?;
             let dtype = self.model.dtype.clone();
-            Elements { shape, dtype }.check(&decoded).map_err(invalid)
+            ChunkType { shape, dtype }.check(&decoded).map_err(invalid)
         };
         let memory = |(coords, _): &(Coords, Bytes)| {
             let shape = || form.chunks.grid().chunk_shape_at(coords);

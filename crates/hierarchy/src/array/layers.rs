@@ -1,8 +1,8 @@
 //! Splits the codecs of an array into the levels of its chunk store and the pipeline of its
 //! innermost chunks.
 //!
-//! A `sharding_indexed` codec becomes a [`Level`]. Transposes before it move into the pipeline of
-//! its inner chunks, where they have the same effect. So a chunk in the mount is always the
+//! A `sharding_indexed` codec becomes a [`ShardLevel`]. Transposes before it move into the pipeline
+//! of its inner chunks, where they have the same effect. So a chunk in the mount is always the
 //! smallest unit that can be read by itself.
 //!
 //! The remaining codecs are the pipeline of the innermost chunks. Slots are counted in the
@@ -11,21 +11,21 @@
 
 use serde_json::Value;
 
-use super::level::Level;
+use super::level::ShardLevel;
 use crate::metadata::model;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_codec::CodecSpec;
-use zarrfs_codec::array_to_array::Order;
+use zarrfs_codec::array_to_array::DimensionOrder;
 use zarrfs_codec::dtype::DType;
 use zarrfs_codec::json::Object;
-use zarrfs_codec::registry::Chain;
-use zarrfs_codec::{Elements, Pipeline};
+use zarrfs_codec::registry::CodecChain;
+use zarrfs_codec::{ChunkType, Pipeline};
 
 /// The result of splitting a chain of codecs.
 #[derive(Debug)]
 pub struct Layers {
     /// The levels of sharding, the outermost first, each with the shape of its inner chunks.
-    pub levels: Vec<(Level, Vec<u64>)>,
+    pub levels: Vec<(ShardLevel, Vec<u64>)>,
     /// The codecs of the innermost chunks.
     pub stack: Stack,
 }
@@ -34,28 +34,28 @@ pub struct Layers {
 #[derive(Debug)]
 pub struct Stack {
     before: Vec<CodecSpec>,
-    chain: Chain,
+    chain: CodecChain,
 }
 
 impl Stack {
     /// Binds the codecs to chunks of `elements`; `max_len` is the most bytes for elements of
     /// variable length.
-    pub fn bind(&self, elements: &Elements, max_len: u64) -> Result<Pipeline> {
+    pub fn bind(&self, elements: &ChunkType, max_len: u64) -> Result<Pipeline> {
         Pipeline::bind(&self.chain, &self.before, elements, max_len)
     }
 }
 
 /// Splits the codecs of `array` at its sharding codecs, and binds each of these to its shape. A
 /// shard that must be decoded as a whole may have `max_chunk_len` bytes.
-pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
+pub fn split(array: &model::ArrayMetadata, max_chunk_len: u64) -> Result<Layers> {
     let rank = array.chunk_shape.len();
     let mut levels = Vec::new();
     let mut before: Vec<CodecSpec> = Vec::new();
-    let mut order = Order::identity(rank);
+    let mut order = DimensionOrder::identity(rank);
     let mut shape = array.chunk_shape.clone();
     let mut specs = array.codecs.clone();
     loop {
-        let chain = Chain::sort(&specs)?;
+        let chain = CodecChain::sort(&specs)?;
         let sharding = chain.array_to_bytes.as_ref().filter(|spec| spec.name == "sharding_indexed");
         let Some(configuration) = sharding.map(|spec| &spec.configuration) else {
             return Ok(Layers { levels, stack: Stack { before, chain } });
@@ -78,7 +78,7 @@ pub fn split(array: &model::Array, max_chunk_len: u64) -> Result<Layers> {
         let inner = order.inverse().apply(&encoded);
         let inner_len = chunk_len(&inner, &array.dtype)?;
         let around = &chain.bytes_to_bytes;
-        let level = Level::bind(
+        let level = ShardLevel::bind(
             configuration,
             &shape,
             &inner,

@@ -11,15 +11,15 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::coords::{Coords, Grid};
-use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::limits;
 use zarrfs_codec::CodecSpec;
-use zarrfs_codec::array_to_array::Order;
+use zarrfs_codec::array_to_array::DimensionOrder;
 use zarrfs_codec::dtype::DType;
 use zarrfs_codec::json::Object;
-use zarrfs_codec::registry::{self, Chain};
-use zarrfs_codec::shard::Index;
-use zarrfs_codec::{BytesToBytes, Elements, Pipeline};
+use zarrfs_codec::registry::{self, CodecChain};
+use zarrfs_codec::shard::ShardIndex;
+use zarrfs_codec::{BytesToBytes, ChunkType, Pipeline};
 use zarrfs_store::{ByteRange, Value};
 
 /// A shard may be longer than its chunks by at most this many bytes.
@@ -27,11 +27,11 @@ const SLACK: u64 = 1 << 20;
 
 /// A level of sharding, bound to a shard shape.
 #[derive(Debug)]
-pub struct Level {
+pub struct ShardLevel {
     /// The number of inner chunks along each dimension of a shard.
     counts: Vec<u64>,
     /// The order of dimensions for counting slots.
-    order: Order,
+    order: DimensionOrder,
     slots: usize,
     index: IndexForm,
     location: IndexLocation,
@@ -58,7 +58,7 @@ enum IndexForm {
     Either { plain: Pipeline, checked: Pipeline },
 }
 
-impl Level {
+impl ShardLevel {
     /// Binds the configuration of a sharding codec. `shard_shape` and `inner_shape` are in the
     /// array's own order of dimensions; `order` is the transpose before the codec. Decoded inner
     /// chunks have `inner_len` bytes, or for `None` variable lengths of at most `max_len`.
@@ -67,7 +67,7 @@ impl Level {
         configuration: &Object,
         shard_shape: &[u64],
         inner_shape: &[u64],
-        order: Order,
+        order: DimensionOrder,
         around: &[CodecSpec],
         inner_len: Option<u64>,
         max_len: u64,
@@ -198,7 +198,7 @@ impl Level {
 
     /// Parses the index in `value`, which was read from [`Self::index_range`], and returns where in
     /// the shard it is.
-    pub fn parse_index(&self, value: &Value) -> Result<(Index, Range<u64>)> {
+    pub fn parse_index(&self, value: &Value) -> Result<(ShardIndex, Range<u64>)> {
         match &self.index {
             IndexForm::Known(pipeline) => self.parse_as(pipeline, value),
             IndexForm::Either { plain, checked } => {
@@ -207,7 +207,7 @@ impl Level {
         }
     }
 
-    fn parse_as(&self, pipeline: &Pipeline, value: &Value) -> Result<(Index, Range<u64>)> {
+    fn parse_as(&self, pipeline: &Pipeline, value: &Value) -> Result<(ShardIndex, Range<u64>)> {
         let len = pipeline.encoded_len().unwrap_or_default();
         let shard_len = value.stat.len;
         let read = u64::try_from(value.bytes.len()).unwrap_or(u64::MAX);
@@ -224,7 +224,7 @@ impl Level {
         let decoded = pipeline
             .decode(bytes)
             .map_err(|error| Error::corrupt(format!("shard index: {error}")))?;
-        Ok((Index::parse(&decoded)?, self.index_at(len, shard_len)))
+        Ok((ShardIndex::parse(&decoded)?, self.index_at(len, shard_len)))
     }
 
     /// Returns the length of an index at the beginning of a shard, else 0.
@@ -244,7 +244,7 @@ impl Level {
     }
 
     /// Encodes an index; `old` is its range in the old shard, whose encoding is kept.
-    pub fn encode_index(&self, index: &Index, old: Option<&Range<u64>>) -> Result<Bytes> {
+    pub fn encode_index(&self, index: &ShardIndex, old: Option<&Range<u64>>) -> Result<Bytes> {
         let pipeline = match &self.index {
             IndexForm::Known(pipeline) => pipeline,
             IndexForm::Either { plain, checked } => match old {
@@ -285,8 +285,8 @@ impl Level {
 
 fn index_form(configuration: &Object, shape: &[u64]) -> Result<IndexForm> {
     let bind = |specs: &[CodecSpec]| {
-        let elements = Elements { shape: shape.to_vec(), dtype: DType::Uint(8) };
-        let pipeline = Pipeline::bind(&Chain::sort(specs)?, &[], &elements, 0)?;
+        let elements = ChunkType { shape: shape.to_vec(), dtype: DType::Uint(8) };
+        let pipeline = Pipeline::bind(&CodecChain::sort(specs)?, &[], &elements, 0)?;
         match pipeline.encoded_len() {
             Some(_) => Ok(pipeline),
             None => Err(Error::corrupt("the length of the shard index is not fixed")),

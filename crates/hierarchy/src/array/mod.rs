@@ -25,7 +25,7 @@ mod unlisted;
 pub use bound::ChunkLen;
 pub use chunk_ref::{ChunkId, ChunkRef};
 pub(crate) use chunk_store::retried;
-pub use chunk_store::{Change, ChunkStore, CoordsList, Direct, Indices};
+pub use chunk_store::{ChunkChange, ChunkStore, CoordsList, Direct, Indices};
 pub use coords::{Coords, Grid};
 pub use current::Current;
 pub use form::Encoded;

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::bound::{Bound, ChunkLen, Pipelines};
-use super::chunk_store::{Change, ChunkStore, Direct};
+use super::chunk_store::{ChunkChange, ChunkStore, Direct};
 use super::coords::{Coords, Grid};
-use super::form::Form;
+use super::form::ArrayForm;
 use super::id::ArrayId;
 use super::key_encoding::{self, decode as decode_key};
 use super::layers;
@@ -21,9 +21,9 @@ use super::sharded::Sharded;
 use crate::metadata::{chunk_shapes, model};
 use zarrfs_base::admission;
 use zarrfs_base::buffer::{Buffer, reserve};
-use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::parallel;
-use zarrfs_codec::{Elements, vlen};
+use zarrfs_codec::{ChunkType, vlen};
 use zarrfs_store::{ByteRange, Condition, Expected, Key, Prefix, Stat, Store};
 
 /// What to do with a chunk that equals the fill value bit for bit.
@@ -39,7 +39,7 @@ pub enum FillChunks {
 #[derive(Debug)]
 pub struct Array {
     pub(super) id: ArrayId,
-    pub(super) model: model::Array,
+    pub(super) model: model::ArrayMetadata,
     /// The shape of the chunks that are shown, the innermost.
     pub(super) chunk_shape: Vec<u64>,
     /// The length of the longest chunk.
@@ -54,14 +54,14 @@ pub struct Array {
     /// Whether reading a range once had to decode most of its chunk. If so, no other chunk is
     /// tried, since all chunks of an array are compressed alike.
     pub(super) is_in_one_block: AtomicBool,
-    pub(super) form: Form,
+    pub(super) form: ArrayForm,
 }
 
 impl Array {
     /// Binds `model` to the chunks below `prefix`. Chunks of more than `max_chunk_len` decoded
     /// bytes are listed but not read. Shards are written in `layout`.
     pub fn open(
-        model: model::Array,
+        model: model::ArrayMetadata,
         store: &Store,
         prefix: Prefix,
         max_chunk_len: u64,
@@ -111,7 +111,7 @@ impl Array {
             prefix,
             store,
             is_in_one_block,
-            form: Form::decoded(),
+            form: ArrayForm::decoded(),
         })
     }
 
@@ -121,7 +121,7 @@ impl Array {
     }
 
     /// Returns its metadata.
-    pub fn model(&self) -> &model::Array {
+    pub fn model(&self) -> &model::ArrayMetadata {
         &self.model
     }
 
@@ -285,9 +285,9 @@ impl Array {
     }
 
     /// Returns the elements of the chunk at `coords`.
-    fn elements(&self, coords: &Coords) -> Result<Elements> {
+    fn elements(&self, coords: &Coords) -> Result<ChunkType> {
         let dtype = self.model.dtype.clone();
-        Ok(Elements { shape: self.chunk_shape_at(coords)?, dtype })
+        Ok(ChunkType { shape: self.chunk_shape_at(coords)?, dtype })
     }
 
     /// Whether another array has the same elements at the same places.
@@ -410,7 +410,7 @@ impl Array {
                 }
                 _ => None,
             };
-            Ok(Change { coords, value, condition })
+            Ok(ChunkChange { coords, value, condition })
         };
         // A chunk that is erased takes none.
         let memory = |(coords, decoded, _): &(Coords, Option<Buffer>, Condition)| {
@@ -516,7 +516,7 @@ impl Array {
             ChunkLen::Exactly(len) => usize::try_from(len)
                 .map_err(|_| Error::too_large("the chunk does not fit into memory"))?,
             ChunkLen::UpTo(limit) => {
-                let form = vlen::Form::new(&self.elements(coords)?)?;
+                let form = vlen::DecodedVlen::new(&self.elements(coords)?)?;
                 return form.filled(item, limit).map(Buffer::from);
             }
         };
@@ -552,7 +552,7 @@ impl Array {
             }
             Ok(ChunkLen::UpTo(_)) => self
                 .elements(coords)
-                .and_then(|elements| vlen::Form::new(&elements))
+                .and_then(|elements| vlen::DecodedVlen::new(&elements))
                 .is_ok_and(|form| form.is_filled(decoded, &item)),
             Err(_) => false,
         }

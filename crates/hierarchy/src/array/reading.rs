@@ -4,7 +4,7 @@ use super::coords::Coords;
 use super::open::Array;
 use zarrfs_base::admission;
 use zarrfs_base::buffer::Buffer;
-use zarrfs_base::error::{At, Error, Fault, Kind, Result};
+use zarrfs_base::error::{Error, Fault, Kind, Result, WithSubject};
 use zarrfs_codec::Pipeline;
 use zarrfs_store::{ByteRange, Stat};
 

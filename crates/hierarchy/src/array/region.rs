@@ -6,7 +6,7 @@ use zarrfs_base::error::{Error, Kind, Result};
 
 /// The position of a box in an array.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'p> {
+pub struct Offset<'p> {
     /// The shape of the array.
     pub shape: &'p [u64],
     /// The first element of the box along each dimension.
@@ -37,7 +37,7 @@ impl Cover {
 /// Returns the range of a chunk's elements in which a box contains all those that lie in
 /// the array; `None` if there is none. `within` is the number of the chunk's elements in the array
 /// along each dimension.
-pub fn range_of(chunk: Place<'_>, extent: &[u64], within: &[u64]) -> Option<Range<u64>> {
+pub fn range_of(chunk: Offset<'_>, extent: &[u64], within: &[u64]) -> Option<Range<u64>> {
     let (mut is_cut, mut carries) = (false, true);
     let (mut from, mut until, mut stride) = (0_u64, 0_u64, 1_u64);
     let starts = chunk.shape.iter().zip(chunk.start);
@@ -57,7 +57,7 @@ pub fn range_of(chunk: Place<'_>, extent: &[u64], within: &[u64]) -> Option<Rang
 }
 
 /// Returns the range from the first to the last element of a box in an array, in C order.
-pub fn bounds(array: Place<'_>, extent: &[u64]) -> Option<Range<u64>> {
+pub fn bounds(array: Offset<'_>, extent: &[u64]) -> Option<Range<u64>> {
     if extent.contains(&0) {
         return Some(0..0);
     }
@@ -72,8 +72,8 @@ pub fn bounds(array: Place<'_>, extent: &[u64]) -> Option<Range<u64>> {
 
 /// Copies a box of `extent` elements of `item_len` bytes each.
 pub fn copy(
-    (from, from_place): (&[u8], Place<'_>),
-    to: (&mut [u8], Place<'_>),
+    (from, from_place): (&[u8], Offset<'_>),
+    to: (&mut [u8], Offset<'_>),
     extent: &[u64],
     item_len: usize,
 ) -> Result<()> {
@@ -83,8 +83,8 @@ pub fn copy(
 /// Like [`copy`], from an array without its first `skipped` bytes, and perhaps without its last
 /// ones.
 pub fn copy_from(
-    (from, skipped, from_place): (&[u8], usize, Place<'_>),
-    (to, to_place): (&mut [u8], Place<'_>),
+    (from, skipped, from_place): (&[u8], usize, Offset<'_>),
+    (to, to_place): (&mut [u8], Offset<'_>),
     extent: &[u64],
     item_len: usize,
 ) -> Result<()> {
@@ -99,7 +99,7 @@ pub fn copy_from(
         let len = extent.get(axis).copied().ok_or_else(outside)?;
         row_len = row_len.checked_mul(len).ok_or_else(outside)?;
         outer = axis;
-        let is_whole = |place: &Place<'_>| place.shape.get(axis) == Some(&len);
+        let is_whole = |place: &Offset<'_>| place.shape.get(axis) == Some(&len);
         if !is_whole(&from_place) || !is_whole(&to_place) {
             break;
         }
@@ -108,7 +108,7 @@ pub fn copy_from(
     let outer_extent = extent.get(..outer).ok_or_else(outside)?;
     let mut at = vec![0_u64; outer];
     loop {
-        let range = |place: &Place<'_>| -> Option<Range<usize>> {
+        let range = |place: &Offset<'_>| -> Option<Range<usize>> {
             let mut index = 0_u64;
             for (axis, (len, start)) in place.shape.iter().zip(place.start).enumerate() {
                 let position = start.checked_add(at.get(axis).copied().unwrap_or(0))?;
@@ -134,7 +134,7 @@ pub fn copy_from(
 
 /// A box of consecutive elements in C order.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct ElementRun {
     /// The first element along each dimension.
     pub start: Vec<u64>,
     /// The number of elements along each dimension.
@@ -143,28 +143,34 @@ pub struct Run {
 
 /// Returns the elements from number `first` on and before `last` of an array of `shape` as
 /// consecutive boxes.
-pub fn runs(shape: &[u64], first: u64, last: u64) -> Vec<Run> {
+pub fn runs(shape: &[u64], first: u64, last: u64) -> Vec<ElementRun> {
     let mut runs = Vec::new();
     split(shape, &mut Vec::new(), (first, last), &mut runs);
     runs
 }
 
-fn split(shape: &[u64], above: &mut Vec<u64>, (first, last): (u64, u64), runs: &mut Vec<Run>) {
+fn split(
+    shape: &[u64],
+    above: &mut Vec<u64>,
+    (first, last): (u64, u64),
+    runs: &mut Vec<ElementRun>,
+) {
     if first >= last {
         return;
     }
     let Some((_, below)) = shape.split_first() else {
         let extent = vec![1; above.len()];
-        return runs.push(Run { start: above.clone(), extent });
+        return runs.push(ElementRun { start: above.clone(), extent });
     };
     let row = below.iter().fold(1, |all: u64, len| all.saturating_mul(*len)).max(1);
     let (mut from, until) = (first / row, last / row);
     let (skipped, rest) = (first % row, last % row);
-    let inner = |above: &mut Vec<u64>, index: u64, range: (u64, u64), runs: &mut Vec<Run>| {
-        above.push(index);
-        split(below, above, range, runs);
-        above.pop();
-    };
+    let inner =
+        |above: &mut Vec<u64>, index: u64, range: (u64, u64), runs: &mut Vec<ElementRun>| {
+            above.push(index);
+            split(below, above, range, runs);
+            above.pop();
+        };
     if from == until {
         return inner(above, from, (skipped, rest), runs);
     }
@@ -179,7 +185,7 @@ fn split(shape: &[u64], above: &mut Vec<u64>, (first, last): (u64, u64), runs: &
         extent.push(until.saturating_sub(from));
         start.extend(below.iter().map(|_| 0));
         extent.extend(below);
-        runs.push(Run { start, extent });
+        runs.push(ElementRun { start, extent });
     }
     inner(above, until, (0, rest), runs);
 }
@@ -222,7 +228,7 @@ mod tests {
                 (of_array.clone().filter(|(_, at)| is_in(*at)).collect(), of_array.collect());
             let first = all.iter().position(|at| *at == inside[0]).expect("there");
             let follow = all[first..].iter().take(inside.len()).eq(inside.iter());
-            let found = range_of(Place { shape: &shape, start: &start }, &extent, &within);
+            let found = range_of(Offset { shape: &shape, start: &start }, &extent, &within);
             assert_eq!(found.is_some(), follow, "{start:?} {extent:?}");
             if let Some(range) = found {
                 let until = all.get(first + inside.len()).map_or(24, |(n, _)| *n as u64);
@@ -245,8 +251,8 @@ mod tests {
                 let (to_shape, to_start) = ([2, 3, 5], [0, 0, 0]);
                 let mut to = vec![255; 30];
                 let places = (
-                    Place { shape: &shape, start: &start },
-                    Place { shape: &to_shape, start: &to_start },
+                    Offset { shape: &shape, start: &start },
+                    Offset { shape: &to_shape, start: &to_start },
                 );
                 copy((&from, places.0), (&mut to, places.1), &extent, 1).expect("inside");
                 let range = bounds(places.0, &extent).expect("few");
@@ -264,11 +270,11 @@ mod tests {
                 }
             }
         }
-        let place = Place { shape: &[], start: &[] };
+        let place = Offset { shape: &[], start: &[] };
         let mut to = [0; 2];
         copy((&[1, 2], place), (&mut to, place), &[], 2).expect("a scalar");
         assert_eq!(to, [1, 2]);
-        let place = Place { shape: &[4], start: &[2] };
+        let place = Offset { shape: &[4], start: &[2] };
         assert!(copy((&[0; 4], place), (&mut [0; 4], place), &[3], 1).is_err());
     }
 }

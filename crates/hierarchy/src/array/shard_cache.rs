@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::coords::Coords;
 use super::sharded::Loaded;
-use zarrfs_base::bounded::{Bounded, Limits};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::resources;
 use zarrfs_store::Value;
 
@@ -51,7 +51,7 @@ pub struct ShardCache<V> {
 impl<V: Clone> ShardCache<V> {
     /// Returns a cache for at most `limit` bytes, or one value that is longer.
     pub fn new(limit: u64) -> Self {
-        Self { table: Mutex::new(Bounded::new(Limits::bytes(limit))) }
+        Self { table: Mutex::new(Bounded::new(MapLimits::bytes(limit))) }
     }
 
     /// Returns the cached value of a shard.

@@ -18,13 +18,15 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::chunk_store::{Change, ChunkStore, CoordsList, Indices, Turn, has_lost, retried};
+use super::chunk_store::{
+    ChunkChange, ChunkStore, CoordsList, Indices, WriteTurn, has_lost, retried,
+};
 use super::coords::{Coords, Grid};
 use super::layout::ShardLayout;
-use super::level::Level;
+use super::level::ShardLevel;
 use super::shard_cache::{self, LevelId};
-use zarrfs_base::error::{At, Error, Kind, Result};
-use zarrfs_codec::shard::{ENTRY_LEN, Index, Span, Usage};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
+use zarrfs_codec::shard::{ByteSpan, ENTRY_LEN, ShardIndex, Usage};
 use zarrfs_store::{ByteRange, Condition, Expected, Key, Stat, Value, Version};
 
 /// How often to retry a read because shards were replaced in the meantime.
@@ -46,7 +48,7 @@ fn pause(attempt: usize) -> Duration {
 #[derive(Debug)]
 pub struct Sharded {
     below: Arc<dyn ChunkStore>,
-    level: Level,
+    level: ShardLevel,
     grid: Grid,
     layout: ShardLayout,
     /// The key of this level in the caches of [`shard_cache`].
@@ -59,7 +61,7 @@ pub struct Sharded {
 /// The index of a shard.
 #[derive(Debug)]
 pub struct Loaded {
-    index: Index,
+    index: ShardIndex,
     /// The stat of the shard; the length is that inside the codecs around it.
     stat: Stat,
     /// The range of the index in the shard.
@@ -67,7 +69,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    fn span(&self, slot: usize) -> Result<Option<Span>> {
+    fn span(&self, slot: usize) -> Result<Option<ByteSpan>> {
         self.index.span(slot, self.stat.len, &self.at)
     }
 }
@@ -80,11 +82,16 @@ enum Freshness {
 }
 
 /// The index of a shard, `None` if there is no such shard, and where it comes from.
-type Known = (Option<Arc<Loaded>>, Freshness);
+type KnownIndex = (Option<Arc<Loaded>>, Freshness);
 
 impl Sharded {
     /// Returns the inner chunks of `grid` in the shards of `below`, which are written in `layout`.
-    pub fn new(below: Arc<dyn ChunkStore>, level: Level, grid: Grid, layout: ShardLayout) -> Self {
+    pub fn new(
+        below: Arc<dyn ChunkStore>,
+        level: ShardLevel,
+        grid: Grid,
+        layout: ShardLayout,
+    ) -> Self {
         Self { below, level, grid, layout, id: LevelId::new(), decoding: Mutex::new(()) }
     }
 
@@ -103,7 +110,7 @@ impl Sharded {
         let (index, at) = self.level.parse_index(&Value { bytes: of_index, stat })?;
         let mut inner = Vec::new();
         for slot in 0..self.level.slots() {
-            let Some(Span { offset, len }) = index.span(slot, len, &at)? else { continue };
+            let Some(ByteSpan { offset, len }) = index.span(slot, len, &at)? else { continue };
             inner.push((self.level.coords_of(shard, slot), slice((offset, len))));
         }
         Ok(inner)
@@ -181,7 +188,10 @@ impl Sharded {
 
     /// Returns the indexes of `shards`: cached ones unless `Freshness::Read` is asked for, and
     /// reads the others.
-    fn indexes_of(&self, shards: &BTreeMap<Coords, Freshness>) -> Result<BTreeMap<Coords, Known>> {
+    fn indexes_of(
+        &self,
+        shards: &BTreeMap<Coords, Freshness>,
+    ) -> Result<BTreeMap<Coords, KnownIndex>> {
         let mut found = BTreeMap::new();
         let mut wanted = Vec::new();
         for (shard, freshness) in shards {
@@ -310,14 +320,14 @@ impl Sharded {
     }
 
     /// Updates one stored value after the other, so that a thread takes one turn at a time.
-    fn update_one_by_one(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
-        let mut by_value: BTreeMap<Key, Vec<(usize, Change)>> = BTreeMap::new();
+    fn update_one_by_one(&self, changes: Vec<ChunkChange>) -> Result<Vec<Option<Stat>>> {
+        let mut by_value: BTreeMap<Key, Vec<(usize, ChunkChange)>> = BTreeMap::new();
         let mut stored = vec![None; changes.len()];
         for (at, change) in changes.into_iter().enumerate() {
             by_value.entry(self.key(&change.coords)?).or_default().push((at, change));
         }
         for changes in by_value.into_values() {
-            let (places, changes): (Vec<usize>, Vec<Change>) = changes.into_iter().unzip();
+            let (places, changes): (Vec<usize>, Vec<ChunkChange>) = changes.into_iter().unzip();
             let first = changes.first().map(|change| change.coords.clone());
             let take_turn = || first.map_or(Ok(None), |coords| self.take_turn(&coords));
             let stats = retried(take_turn, || self.try_update(changes.clone()))?;
@@ -334,7 +344,7 @@ impl Sharded {
     fn present(
         &self,
         shard: &Coords,
-        index: &Index,
+        index: &ShardIndex,
         slot: usize,
         prefix: &[u64],
     ) -> Option<Coords> {
@@ -513,7 +523,7 @@ impl ChunkStore for Sharded {
         self.below.renew(&shard, before, after);
     }
 
-    fn update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
+    fn update(&self, changes: Vec<ChunkChange>) -> Result<Vec<Option<Stat>>> {
         if changes.iter().all(|change| matches!(change.condition, Condition::Always)) {
             // Other writers changed other inner chunks, or the same ones, for which the last writer
             // wins.
@@ -524,7 +534,7 @@ impl ChunkStore for Sharded {
         }
     }
 
-    fn take_turn(&self, coords: &Coords) -> Result<Turn> {
+    fn take_turn(&self, coords: &Coords) -> Result<WriteTurn> {
         self.below.take_turn(&self.level.shard_of(coords))
     }
 

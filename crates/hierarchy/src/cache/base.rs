@@ -4,10 +4,10 @@
 //! store the chunk before this copy is stored. The elements of the copy that did not change then
 //! take their values from the newer stored chunk, and the changed elements keep their new values.
 //!
-//! `Base` holds the decoded bytes from before the change and the version that they were read from.
-//! The chunk is stored on the condition that the store still has this version. If it does not, the
-//! merged chunk is stored on the condition of the newer version, and so on. A chunk that a program
-//! wrote completely has no base and is stored unconditionally.
+//! `ChunkBase` holds the decoded bytes from before the change and the version that they were read
+//! from. The chunk is stored on the condition that the store still has this version. If it does
+//! not, the merged chunk is stored on the condition of the newer version, and so on. A chunk that a
+//! program wrote completely has no base and is stored unconditionally.
 
 use std::thread;
 use std::time::Duration;
@@ -24,14 +24,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A chunk before a part of it was changed.
 #[derive(Debug, Clone)]
-pub enum Base {
+pub enum ChunkBase {
     /// The chunk was not stored: its elements had the fill value.
     Absent,
     /// The decoded bytes, and the version of the stored value that they were read from.
     Stored(Buffer, Version),
 }
 
-impl Base {
+impl ChunkBase {
     /// Reads the stored state of a chunk.
     pub(super) fn read(array: &Array, coords: &Coords) -> Result<Self> {
         let stored = array.read_chunk(coords)?;
@@ -134,7 +134,7 @@ impl Base {
 }
 
 /// The bytes of a chunk, `None` to erase it, and its base if only a part of it was changed.
-type ToStore<'c> = (Option<&'c Buffer>, Option<&'c Base>);
+type ToStore<'c> = (Option<&'c Buffer>, Option<&'c ChunkBase>);
 
 /// Stores `chunks` of one stored value. A chunk with a base is stored under the condition that no
 /// other program has stored it since. If one has, `rebase` is called for each chunk that has a
@@ -145,7 +145,7 @@ pub(super) fn write_rebased<C>(
     chunks: &mut [(Coords, C)],
     fill: FillChunks,
     to_store: impl Fn(&C) -> ToStore<'_>,
-    mut rebase: impl FnMut(&Coords, &mut C, Option<Base>) -> Result<()>,
+    mut rebase: impl FnMut(&Coords, &mut C, Option<ChunkBase>) -> Result<()>,
 ) -> Result<Vec<Option<Stat>>> {
     let (mut is_stale, mut was_tried, mut patience) = (false, false, PATIENCE);
     let first = chunks.first().map(|(coords, _)| coords.clone());
@@ -154,7 +154,7 @@ pub(super) fn write_rebased<C>(
         if is_stale {
             for (coords, chunk) in &mut *chunks {
                 if to_store(chunk).1.is_some() {
-                    let now = Base::read_again(array, coords, &mut patience)?;
+                    let now = ChunkBase::read_again(array, coords, &mut patience)?;
                     rebase(coords, chunk, now)?;
                 }
             }
@@ -162,12 +162,12 @@ pub(super) fn write_rebased<C>(
         is_stale = true;
         let changes = chunks.iter().map(|(coords, chunk)| {
             let (bytes, base) = to_store(chunk);
-            let condition = base.map_or(Condition::Always, Base::condition);
+            let condition = base.map_or(Condition::Always, ChunkBase::condition);
             (coords.clone(), bytes.cloned(), condition)
         });
         let stored = array.write_chunks_if(changes.collect(), fill);
         if chunks.iter().any(|(_, chunk)| to_store(chunk).1.is_some()) {
-            stored.map_err(|error| Base::as_stale(error, &mut was_tried))
+            stored.map_err(|error| ChunkBase::as_stale(error, &mut was_tried))
         } else {
             stored
         }
@@ -180,7 +180,7 @@ pub struct NewChunk {
     /// All decoded bytes of the chunk, `None` to erase it.
     pub bytes: Option<Buffer>,
     /// The chunk before the change, if only a part of it was changed.
-    pub base: Option<Base>,
+    pub base: Option<ChunkBase>,
 }
 
 impl From<Option<Buffer>> for NewChunk {

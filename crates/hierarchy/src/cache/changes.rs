@@ -10,12 +10,12 @@ use zarrfs_store::Prefix;
 
 /// The number and time of the latest change of each array's chunks.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct ChunkChanges {
     /// A leaf lock.
     generations: Mutex<HashMap<Prefix, (u64, SystemTime)>>,
 }
 
-impl Changes {
+impl ChunkChanges {
     /// Returns a number that changes whenever a chunk of the array changes in this mount.
     pub fn generation(&self, array: &Array) -> u64 {
         self.generations

@@ -1,20 +1,20 @@
 //! A decoded chunk, as the cache returns it.
 
-use super::base::Base;
+use super::base::ChunkBase;
 use super::pending::PendingChunk;
 use zarrfs_base::buffer::Buffer;
 use zarrfs_store::Stat;
 
 /// A decoded chunk and the version of the stored value that it came from.
 #[derive(Debug, Clone)]
-pub struct Chunk {
+pub struct DecodedChunk {
     /// The elements, little endian and in C order.
     pub bytes: Buffer,
     /// The stat of the stored value when it was read or written.
     pub stat: Stat,
 }
 
-impl Chunk {
+impl DecodedChunk {
     /// Returns a pending chunk; `None` if it is to be erased.
     pub(super) fn of_pending(pending: PendingChunk) -> Option<Self> {
         debug_assert!(!pending.is_unread());
@@ -22,8 +22,8 @@ impl Chunk {
     }
 
     /// Returns this chunk as the base of a change.
-    pub fn base(&self) -> Base {
-        Base::Stored(self.bytes.clone(), self.stat.version)
+    pub fn base(&self) -> ChunkBase {
+        ChunkBase::Stored(self.bytes.clone(), self.stat.version)
     }
 }
 
@@ -31,7 +31,7 @@ impl Chunk {
 #[derive(Debug)]
 pub enum Residency {
     /// The cache has the whole chunk, and it matches the store.
-    Ready(Chunk),
+    Ready(DecodedChunk),
     /// The chunk is being decoded, is pending, or must first be compared with the store.
     Pending,
     /// The cache does not have the chunk.

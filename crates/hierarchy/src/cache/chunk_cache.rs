@@ -7,8 +7,8 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::base::Base;
-use super::changes::Changes;
+use super::base::ChunkBase;
+use super::changes::ChunkChanges;
 use super::counters::Counters;
 use super::forms::StoreValue;
 use super::pending::{ChunkAt, PendingChunk, PendingChunks};
@@ -30,7 +30,7 @@ pub struct ChunkCache {
     keys: Vec<Mutex<()>>,
     /// Chunks that are not stored yet; they take precedence. Its lock is a leaf.
     pub(super) pending: PendingChunks,
-    pub(super) changes: Changes,
+    pub(super) changes: ChunkChanges,
     /// Stores a value, for [`super::forms`]. Unset without a mount.
     pub(super) store_value: OnceLock<StoreValue>,
     pub(super) counters: Counters,
@@ -61,7 +61,7 @@ impl ChunkCache {
             slots,
             keys: (0..KEY_LOCKS).map(|_| Mutex::new(())).collect(),
             pending: PendingChunks::new(budget.lease(Purpose::Unstored)),
-            changes: Changes::default(),
+            changes: ChunkChanges::default(),
             store_value: OnceLock::new(),
             counters: Counters::default(),
         }
@@ -99,8 +99,8 @@ impl ChunkCache {
     pub(super) fn complete(&self, array: &Array, key: &Key, coords: &Coords) -> Result<()> {
         let Some(begun) = self.pending.unread_since(key, coords) else { return Ok(()) };
         let started = Instant::now();
-        let stored = Base::read(array, coords)?;
-        if let Base::Stored(bytes, _) = &stored {
+        let stored = ChunkBase::read(array, coords)?;
+        if let ChunkBase::Stored(bytes, _) = &stored {
             self.counters.count_decoded(bytes, started);
         }
         self.pending.complete(ChunkAt { key, coords }, begun, stored)

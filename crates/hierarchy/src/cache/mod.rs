@@ -17,12 +17,12 @@ mod slots;
 mod write_back;
 mod writing;
 
-pub use base::{Base, NewChunk};
-pub use chunk::{Chunk, PutChunk, Residency};
+pub use base::{ChunkBase, NewChunk};
+pub use chunk::{DecodedChunk, PutChunk, Residency};
 pub use chunk_cache::ChunkCache;
 pub use counters::Counters;
 pub use pending::Due;
-pub use write_back::Stored;
+pub use write_back::WrittenBack;
 
 #[cfg(test)]
 mod tests;

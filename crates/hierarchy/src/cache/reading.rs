@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::chunk::{Chunk, Residency};
+use super::chunk::{DecodedChunk, Residency};
 use super::chunk_cache::ChunkCache;
 use super::slots::Slot;
 use crate::array::{Array, Coords};
@@ -15,20 +15,20 @@ use zarrfs_base::waiting;
 const ATTEMPTS: usize = 16;
 
 /// The result of reading a chunk.
-struct Found {
-    chunk: Result<Option<Chunk>>,
+struct ChunkRead {
+    chunk: Result<Option<DecodedChunk>>,
     /// Whether the slot it was read into was not replaced by a writer meanwhile.
     is_current: bool,
 }
 
 impl ChunkCache {
     /// Returns the chunk if all of it is cached, without waiting.
-    pub fn peek(&self, array: &Arc<Array>, coords: &Coords) -> Option<Chunk> {
+    pub fn peek(&self, array: &Arc<Array>, coords: &Coords) -> Option<DecodedChunk> {
         if self.is_pending_elsewhere(array, coords) {
             return None;
         }
         if let Some(pending) = self.pending_chunk(array, coords) {
-            return if pending.is_unread() { None } else { Chunk::of_pending(pending) };
+            return if pending.is_unread() { None } else { DecodedChunk::of_pending(pending) };
         }
         let slot = self.slots.find(array, coords)?;
         let chunk = slot.peek();
@@ -44,16 +44,16 @@ impl ChunkCache {
     }
 
     /// Returns the chunk, after reading and decoding it if necessary; `None` if it is not stored.
-    pub fn get(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<Chunk>> {
+    pub fn get(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<DecodedChunk>> {
         self.settle_forms(array, coords)?;
         self.get_in_form(array, coords)
     }
 
     /// Like [`Self::get`], for a caller that has locked the key of the chunk.
-    fn get_in_form(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<Chunk>> {
+    fn get_in_form(&self, array: &Arc<Array>, coords: &Coords) -> Result<Option<DecodedChunk>> {
         while let Some(pending) = self.pending_chunk(array, coords) {
             if !pending.is_unread() {
-                return Ok(Chunk::of_pending(pending));
+                return Ok(DecodedChunk::of_pending(pending));
             }
             drop(pending);
             self.complete(array, &array.key(coords)?, coords)?;
@@ -69,24 +69,24 @@ impl ChunkCache {
     }
 
     /// Returns the chunk from its slot, which it fills if necessary.
-    fn get_stored(&self, array: &Arc<Array>, coords: &Coords) -> Found {
+    fn get_stored(&self, array: &Arc<Array>, coords: &Coords) -> ChunkRead {
         let slot = self.slots.slot(array, coords);
         let is_current = || !slot.is_replaced.load(Ordering::Relaxed);
         let mut chunk = match waiting::lock(&slot.chunk) {
             Ok(chunk) => chunk,
-            Err(error) => return Found { chunk: Err(error), is_current: true },
+            Err(error) => return ChunkRead { chunk: Err(error), is_current: true },
         };
         slot.drop_outdated(&mut chunk);
         if let Some(chunk) = &*chunk {
             self.counters.hits.fetch_add(1, Ordering::Relaxed);
             slot.is_read_again.store(true, Ordering::Relaxed);
-            return Found { chunk: Ok(Some(chunk.clone())), is_current: is_current() };
+            return ChunkRead { chunk: Ok(Some(chunk.clone())), is_current: is_current() };
         }
         let started = Instant::now();
         let read = match array.read_chunk_within(coords, |len| self.slots.draw_to_decode(len)) {
             Ok(Some((bytes, stat))) => {
                 self.counters.count_decoded(&bytes, started);
-                Ok(Some(Chunk { bytes, stat }))
+                Ok(Some(DecodedChunk { bytes, stat }))
             }
             Ok(None) => Ok(None),
             Err(error) => Err(error),
@@ -99,7 +99,7 @@ impl ChunkCache {
             drop(chunk);
             self.remove(array, coords);
         }
-        Found { chunk: read, is_current: is_current() }
+        ChunkRead { chunk: read, is_current: is_current() }
     }
 
     /// Like [`Self::get`], but the cached chunk must have matched the store at `since` or later.
@@ -109,7 +109,7 @@ impl ChunkCache {
         array: &Arc<Array>,
         coords: &Coords,
         since: Option<Instant>,
-    ) -> Result<Option<Chunk>> {
+    ) -> Result<Option<DecodedChunk>> {
         self.settle_forms(array, coords)?;
         self.get_fresh_in_form(array, coords, since)
     }
@@ -120,7 +120,7 @@ impl ChunkCache {
         array: &Arc<Array>,
         coords: &Coords,
         since: Option<Instant>,
-    ) -> Result<Option<Chunk>> {
+    ) -> Result<Option<DecodedChunk>> {
         let Some(since) = since else { return self.get_in_form(array, coords) };
         let now = Instant::now();
         let known = self.slots.peek(array, coords);
@@ -169,7 +169,7 @@ impl ChunkCache {
             return Residency::Pending;
         }
         if let Some(pending) = self.pending_chunk(array, coords) {
-            let chunk = if pending.is_unread() { None } else { Chunk::of_pending(pending) };
+            let chunk = if pending.is_unread() { None } else { DecodedChunk::of_pending(pending) };
             return chunk.map_or(Residency::Pending, Residency::Ready);
         }
         let Some(slot) = slot else { return Residency::Absent };

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::chunk::Chunk;
+use super::chunk::DecodedChunk;
 use crate::array::{Array, ChunkId, Coords};
-use zarrfs_base::bounded::{Bounded, Limits};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::budget::{Budget, Lease, Purpose};
 use zarrfs_base::buffer::{self, Buffer};
 use zarrfs_store::{Stat, Version};
@@ -64,19 +64,19 @@ impl Probation {
 }
 
 /// Slots by chunk, each with the bytes of its chunk once it is filled.
-type Table = Bounded<ChunkId, Arc<Slot>>;
+type SlotTable = Bounded<ChunkId, Arc<Slot>>;
 
 /// A chunk that is cached or being decoded.
 #[derive(Debug)]
 pub(super) struct Slot {
     array: Arc<Array>,
     /// Held while the chunk is read and decoded; other readers of the chunk wait for it.
-    pub chunk: Mutex<Option<Chunk>>,
+    pub chunk: Mutex<Option<DecodedChunk>>,
     /// When the chunk was last known to match the store. A leaf lock.
     pub checked: Mutex<Option<Instant>>,
     /// The version that an opener saw in the store, until it is compared with that of `chunk`. With
     /// this an opener need not wait for a reader that has locked `chunk`. A leaf lock.
-    stored: Mutex<Option<Stored>>,
+    stored: Mutex<Option<StoredVersion>>,
     /// Whether the chunk was read again after it was added to a [`Probation`].
     pub is_read_again: AtomicBool,
     /// Whether a writer has put another slot in its place. A reader that still fills this one may
@@ -86,15 +86,15 @@ pub(super) struct Slot {
 
 /// The version of a chunk in the store; `None` if it is not stored.
 #[derive(Debug)]
-struct Stored(Option<Version>);
+struct StoredVersion(Option<Version>);
 
 impl Slot {
     /// Empties the slot if it has another version than an opener saw in the store, and returns
     /// whether it did. A reader calls this after it locked `chunk`.
-    pub fn drop_outdated(&self, chunk: &mut Option<Chunk>) -> bool {
+    pub fn drop_outdated(&self, chunk: &mut Option<DecodedChunk>) -> bool {
         let seen = self.stored.lock().take();
         let gone = chunk.take_if(|chunk| {
-            seen.is_some_and(|Stored(version)| {
+            seen.is_some_and(|StoredVersion(version)| {
                 !Version::holds_of(Some(chunk.stat.version), version)
             })
         });
@@ -102,7 +102,7 @@ impl Slot {
     }
 
     /// Returns the chunk if it is here and nobody has locked it.
-    pub fn peek(&self) -> Option<Chunk> {
+    pub fn peek(&self) -> Option<DecodedChunk> {
         let mut chunk = self.chunk.try_lock()?;
         self.drop_outdated(&mut chunk);
         chunk.clone()
@@ -113,7 +113,7 @@ fn id(array: &Array, coords: &Coords) -> ChunkId {
     (array.id(), coords.clone())
 }
 
-fn len_of(chunk: &Chunk, coords: &Coords) -> u64 {
+fn len_of(chunk: &DecodedChunk, coords: &Coords) -> u64 {
     let rank = u64::try_from(coords.indices().len()).unwrap_or(u64::MAX);
     let beside = rank.saturating_mul(INDEX_LEN).saturating_add(SLOT_LEN);
     u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX).saturating_add(beside)
@@ -126,7 +126,7 @@ pub(super) struct Slots {
     /// The bytes of `table`, set while it is locked.
     memory: Lease,
     /// The cached chunks in order of use. A leaf lock for look-ups, never held while decoding.
-    table: Mutex<Table>,
+    table: Mutex<SlotTable>,
     /// Chunks that are cached because they were written. A leaf lock.
     written: Mutex<Probation>,
     /// Chunks that one read used a small part of. A leaf lock.
@@ -139,7 +139,7 @@ impl Slots {
         Self {
             memory: budget.lease(Purpose::Chunks),
             budget,
-            table: Mutex::new(Table::new(Limits::NONE)),
+            table: Mutex::new(SlotTable::new(MapLimits::NONE)),
             written: Mutex::default(),
             random_reads: Mutex::default(),
         }
@@ -200,7 +200,7 @@ impl Slots {
     /// compares.
     pub fn keep_only(&self, array: &Arc<Array>, coords: &Coords, version: Option<Version>) {
         let Some(slot) = self.peek(array, coords) else { return };
-        *slot.stored.lock() = Some(Stored(version));
+        *slot.stored.lock() = Some(StoredVersion(version));
         let Some(mut chunk) = slot.chunk.try_lock() else { return };
         let is_outdated = slot.drop_outdated(&mut chunk);
         drop(chunk);
@@ -242,7 +242,7 @@ impl Slots {
         if let (Some(bytes), Some(stat)) = (bytes.filter(|_| array.reads_as_written(coords)), stat)
         {
             let slot = self.slot(array, coords);
-            let chunk = Chunk { bytes, stat };
+            let chunk = DecodedChunk { bytes, stat };
             let len = len_of(&chunk, coords);
             *slot.chunk.lock() = Some(chunk);
             self.count(&id(array, coords), &slot, len);
@@ -309,7 +309,7 @@ impl Slots {
     }
 
     /// Evicts the least recently used chunks until the rest is within the limit.
-    fn make_room(&self, mut table: MutexGuard<'_, Table>) {
+    fn make_room(&self, mut table: MutexGuard<'_, SlotTable>) {
         let limit = self.budget.room_for_chunks();
         let unused = u64::try_from(buffer::cached_len()).unwrap_or(u64::MAX);
         let gone = table.shrink_to(limit.saturating_sub(unused.min(limit / SPARE)));
@@ -321,7 +321,7 @@ impl Slots {
     /// Counts the bytes of the table, and leaves what nobody has drawn to unused memory: at least a
     /// reserve for the next chunks, and what is drawn for chunks that are being decoded. Returns
     /// the unused memory that exceeds this.
-    fn count_table(&self, table: &Table) -> Vec<Vec<u8>> {
+    fn count_table(&self, table: &SlotTable) -> Vec<Vec<u8>> {
         self.memory.set_len(table.len());
         let limit = self.budget.room_for_chunks();
         let left = limit.saturating_sub(table.len()).max(limit / SPARE);
@@ -330,7 +330,13 @@ impl Slots {
     }
 
     /// Counts a chunk that was read into its slot.
-    pub fn count_read(&self, array: &Array, coords: &Coords, slot: &Arc<Slot>, chunk: &Chunk) {
+    pub fn count_read(
+        &self,
+        array: &Array,
+        coords: &Coords,
+        slot: &Arc<Slot>,
+        chunk: &DecodedChunk,
+    ) {
         self.count(&id(array, coords), slot, len_of(chunk, coords));
     }
 

@@ -20,7 +20,7 @@ use zarrfs_store::{Condition, Key, Prefix, Store};
 /// Returns an array with chunks of `chunk_len` bytes, in `store`.
 fn array(store: &Store, chunk_len: u64, codecs: &serde_json::Value) -> Arc<Array> {
     let codecs = codecs.as_array().expect("a list").iter();
-    let model = model::Array {
+    let model = model::ArrayMetadata {
         shape: vec![chunk_len * 1000],
         dtype: DType::Uint(1),
         fill: FillValue::parse(&json!(0), &DType::Uint(1)).expect("a fill value"),
@@ -44,7 +44,7 @@ fn chunk(byte: u8, len: usize) -> Option<Buffer> {
     Some(vec![byte; len].into())
 }
 
-fn bytes(chunk: Option<Chunk>) -> Option<Vec<u8>> {
+fn bytes(chunk: Option<DecodedChunk>) -> Option<Vec<u8>> {
     chunk.map(|chunk| chunk.bytes.to_vec())
 }
 

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::base::{Base, write_rebased};
+use super::base::{ChunkBase, write_rebased};
 use super::chunk_cache::ChunkCache;
 use super::counters::add_time;
 use super::pending::{ChunkAt, Due, PendingChunk};
-use crate::array::region::{self, Place};
+use crate::array::region::{self, Offset};
 use crate::array::{Array, Coords, Current, FillChunks};
 use crate::metadata::NodePath;
 use zarrfs_base::buffer::Buffer;
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_store::{Key, Stat, Version};
 
 /// A pending chunk that is stored now.
 #[derive(Debug)]
-pub struct Stored {
+pub struct WrittenBack {
     /// The coordinates of the chunk.
     pub coords: Coords,
     /// The version that it had while it was pending.
@@ -118,7 +118,7 @@ impl ChunkCache {
         array: &Current,
         fill: FillChunks,
         changed: impl FnOnce(),
-    ) -> Result<(Vec<Stored>, Result<()>)> {
+    ) -> Result<(Vec<WrittenBack>, Result<()>)> {
         let _turn = self.lock_key(key);
         let _mark = self.pending.being_stored(key);
         if self.pending.is_of_another(key, array) {
@@ -139,7 +139,7 @@ impl ChunkCache {
                 left = left.and(Err(outside_now(array, &coords)));
             } else {
                 // Readers do not see a chunk there.
-                self.pending.done(ChunkAt { key, coords: &coords }, &pending, Base::Absent);
+                self.pending.done(ChunkAt { key, coords: &coords }, &pending, ChunkBase::Absent);
             }
         }
         // In the order of their writes, because a shard may be laid out in that order.
@@ -168,7 +168,7 @@ impl ChunkCache {
         for ((coords, pending), now) in chunks.into_iter().zip(stats) {
             self.counters.count_stored(pending.bytes.as_ref());
             let was = pending.stat.version;
-            let base = Base::of(pending.bytes.clone(), now);
+            let base = ChunkBase::of(pending.bytes.clone(), now);
             // Cache the stored chunk before it stops being pending.
             self.slots.put(array, &coords, pending.bytes.clone(), now);
             if !array.reads_as_written(&coords) {
@@ -177,7 +177,7 @@ impl ChunkCache {
             self.changed_in_other_forms(array, &coords);
             let done = self.pending.done(ChunkAt { key, coords: &coords }, &pending, base);
             if let Some(PendingChunk { modified, .. }) = done {
-                stored.push(Stored { coords, was, now, modified });
+                stored.push(WrittenBack { coords, was, now, modified });
             }
         }
         Ok((stored, left))
@@ -199,10 +199,10 @@ impl ChunkCache {
         if !has_grown || array.has_variable_len() {
             return Ok(());
         }
-        let base = Base::read(array, coords)?;
+        let base = ChunkBase::read(array, coords)?;
         let mut whole = base.bytes(array, coords)?;
         let (shape, start) = (array.chunk_shape_at(coords)?, vec![0; before.len()]);
-        let place = Place { shape: &shape, start: &start };
+        let place = Offset { shape: &shape, start: &start };
         let item_len = array.model().dtype.item_len();
         region::copy((bytes, place), (whole.to_mut(), place), &before, item_len)?;
         self.pending.complete_from(chunk, pending, whole, base);
@@ -218,7 +218,7 @@ impl ChunkCache {
         chunks: &mut [(Coords, PendingChunk)],
         fill: FillChunks,
     ) -> Result<Vec<Option<Stat>>> {
-        let rebase = |coords: &Coords, pending: &mut PendingChunk, now: Option<Base>| {
+        let rebase = |coords: &Coords, pending: &mut PendingChunk, now: Option<ChunkBase>| {
             self.pending.rebase(ChunkAt { key, coords }, pending, array, now)?;
             self.changed(array);
             Ok(())

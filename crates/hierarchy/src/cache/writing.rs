@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::base::{Base, NewChunk, write_rebased};
+use super::base::{ChunkBase, NewChunk, write_rebased};
 use super::chunk::PutChunk;
 use super::chunk_cache::ChunkCache;
 use super::counters::add_time;
-use super::pending::{Begin, Changed, ChunkAt, Destination, PendingChunk, PendingState};
+use super::pending::{Begin, ChunkAt, Destination, PendingChanged, PendingChunk, PendingState};
 use crate::array::region::Cover;
 use crate::array::{Array, ChunkRef, Coords, Current, FillChunks};
 use crate::metadata::NodePath;
@@ -40,7 +40,7 @@ impl ChunkCache {
             self.merge_pending(array, ChunkAt { key: &key, coords }, &mut new)?;
         // Use the stat of this write: a later `stat` could see the value of another writer.
         let started = Instant::now();
-        let rebase = |_: &Coords, new: &mut NewChunk, now: Option<Base>| {
+        let rebase = |_: &Coords, new: &mut NewChunk, now: Option<ChunkBase>| {
             if let NewChunk { bytes: Some(bytes), base: Some(base) } = new
                 && let Some(now) = &now
             {
@@ -67,7 +67,7 @@ impl ChunkCache {
                 ChunkAt { key: &key, coords },
                 known,
                 array,
-                Base::of(bytes, stat),
+                ChunkBase::of(bytes, stat),
             )?;
         }
         // A file that is opened before this line may read the old bytes, since no writer knows yet
@@ -160,8 +160,8 @@ impl ChunkCache {
         }
         let Some(chunk) = &pending else { return Ok(Merged { is_merged: false, pending }) };
         let now = match &chunk.bytes {
-            Some(bytes) => Base::Stored(bytes.clone(), chunk.stat.version),
-            None => Base::Absent,
+            Some(bytes) => ChunkBase::Stored(bytes.clone(), chunk.stat.version),
+            None => ChunkBase::Absent,
         };
         let is_same = now.has_version_of(base);
         let is_merged = !is_same && base.merge(&now, array, coords, bytes)?;
@@ -185,10 +185,10 @@ impl ChunkCache {
         let whole = array_len(array, coords)?;
         let changed =
             self.pending.try_change(array, ChunkAt { key: &key, coords }, cover, whole, change)?;
-        if changed == Changed::Done {
+        if changed == PendingChanged::Done {
             self.changed(array);
         }
-        Ok(changed == Changed::Done)
+        Ok(changed == PendingChanged::Done)
     }
 
     /// Whether the chunk is pending with bytes.
@@ -216,12 +216,12 @@ impl ChunkCache {
         loop {
             self.settle_forms(array, coords)?;
             match self.pending.change(array, ChunkAt { key: &key, coords }, cover, whole, change)? {
-                Changed::Done => break,
-                Changed::Unread => {
+                PendingChanged::Done => break,
+                PendingChanged::Unread => {
                     self.complete(array, &key, coords)?;
                     continue;
                 }
-                Changed::Nothing | Changed::Shared => {}
+                PendingChanged::Nothing | PendingChanged::Shared => {}
             }
             // The lock excludes another thread that begins with the same chunk, and one that stores
             // it.
@@ -237,7 +237,7 @@ impl ChunkCache {
             };
             let base = match (before, cover, &stored) {
                 (PendingState::Nothing, Cover::Part(_), Some(chunk)) => Some(chunk.base()),
-                (PendingState::Nothing, Cover::Part(_), None) => Some(Base::Absent),
+                (PendingState::Nothing, Cover::Part(_), None) => Some(ChunkBase::Absent),
                 _ => None,
             };
             let mut bytes = match stored {

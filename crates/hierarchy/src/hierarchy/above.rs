@@ -7,18 +7,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::nodes::{Above, Hierarchy, Options};
+use super::nodes::{Above, Hierarchy, HierarchyOptions};
 use crate::metadata::{Dialect, NodeKind, NodePath, declared};
-use zarrfs_base::error::{At, Error, Result};
-use zarrfs_store::{Entry, Store};
+use zarrfs_base::error::{Error, Result, WithSubject};
+use zarrfs_store::{Store, StoreEntry};
 
 impl Hierarchy {
     /// Makes this hierarchy a part of the one in `store`, with its root at the node `base`, so that
     /// the consolidated metadata of the groups above `base` stay current.
     pub fn below(mut self, store: Store, base: NodePath) -> Result<Self> {
         // Changes made through this hierarchy must be visible there at once.
-        let options =
-            Options { metadata_ttl: Duration::ZERO, reads_copies: false, ..self.options.clone() };
+        let options = HierarchyOptions {
+            metadata_ttl: Duration::ZERO,
+            reads_copies: false,
+            ..self.options.clone()
+        };
         let hierarchy = Self::open(store, Some(self.dialect().clone()), options)?;
         self.above = Some(Above { hierarchy: Arc::new(hierarchy), base });
         Ok(self)
@@ -77,14 +80,14 @@ pub enum Membership {
 /// Checks whether the node in `dialect` at `relative` belongs to the hierarchy at the root of
 /// `store`.
 pub fn membership(store: &Store, dialect: &Dialect, relative: &NodePath) -> Membership {
-    let is_name = |name: &str| dialect.child(&Entry::Prefix(name.to_owned())).is_some();
+    let is_name = |name: &str| dialect.child(&StoreEntry::Prefix(name.to_owned())).is_some();
     if !dialect.copies_directories_below() || !relative.components().all(is_name) {
         return Membership::None;
     }
     match declared(store) {
         Ok(None) => Membership::Perhaps,
         Ok(Some(found)) if found == *dialect => {
-            let root = Hierarchy::open(store.clone(), Some(found), Options::default());
+            let root = Hierarchy::open(store.clone(), Some(found), HierarchyOptions::default());
             let root = root.and_then(|hierarchy| hierarchy.existing(&NodePath::root()));
             match root {
                 Ok(root) if root.kind() == NodeKind::Group => Membership::Member,

@@ -14,8 +14,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::consolidated::Copies;
-use super::documents::{Planned, Taken, is_conflict};
+use super::consolidated::CopiesAbove;
+use super::documents::{Planned, StepsDone, is_conflict};
 use super::intent::{Documents, Intent, Move, max_len};
 use super::nodes::Hierarchy;
 use super::recover::is_permanent;
@@ -48,7 +48,7 @@ impl Hierarchy {
 }
 
 impl<'h> Atomic<'h> {
-    fn copies(self) -> Copies<'h> {
+    fn copies(self) -> CopiesAbove<'h> {
         self.hierarchy.copies_since(self.since)
     }
 }
@@ -100,12 +100,12 @@ impl Atomic<'_> {
         self,
         intent: &Intent,
         several: bool,
-        change: impl FnOnce(&Taken) -> Result<()>,
+        change: impl FnOnce(&StepsDone) -> Result<()>,
     ) -> Result<()> {
         let takes_several = several
             || matches!(intent, Intent::Documents(documents) if documents.steps.len() > 1)
             || self.copies().has_copies_above(intent.path())?;
-        let taken = Taken::default();
+        let taken = StepsDone::default();
         if !takes_several {
             return change(&taken);
         }
@@ -155,7 +155,7 @@ impl Atomic<'_> {
         self,
         intent: &Intent,
         aside: &Aside,
-        taken: &Taken,
+        taken: &StepsDone,
         error: &Error,
     ) -> Undone {
         let mut is_done = false;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::atomic::Atomic;
-use super::consolidated::Copies;
-use super::documents::{Replaced, Taken, steps_to_erase};
+use super::consolidated::CopiesAbove;
+use super::documents::{Replaced, StepsDone, steps_to_erase};
 use super::guard::array_made;
 use super::intent::{Documents, Intent};
 use super::names::check_is_not_private;
@@ -14,7 +14,7 @@ use super::nodes::Hierarchy;
 use super::raise::Raised;
 use crate::metadata::merge::Edit;
 use crate::metadata::{NodeKind, NodePath};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_store::Key;
 
 /// Changes that programs ask for. Each is complete or has no effect, and follows from what the
@@ -52,7 +52,7 @@ impl<'h> Changes<'h> {
         self.hierarchy.atomic_since(self.since)
     }
 
-    pub(super) fn copies(self) -> Copies<'h> {
+    pub(super) fn copies(self) -> CopiesAbove<'h> {
         self.hierarchy.copies_since(self.since)
     }
 }
@@ -248,7 +248,7 @@ impl Changes<'_> {
             let detail = "another program has just made a node here";
             return Err(Error::new(Kind::NotEmpty, detail).at(path));
         }
-        let remove = |taken: &Taken| -> Result<()> {
+        let remove = |taken: &StepsDone| -> Result<()> {
             // Programs that read only the copies must not find a node whose chunks are missing.
             self.copies().update_consolidated(path, None)?;
             if let Some(document) = node.stored() {
@@ -263,7 +263,7 @@ impl Changes<'_> {
         let removed = if node.stored().is_some() || self.atomic().holds_values(path)? {
             self.atomic().atomically(&Intent::Remove(path.clone()), true, remove)
         } else {
-            remove(&Taken::default())
+            remove(&StepsDone::default())
         };
         removed.inspect_err(|_| self.restore_directory(&node))?;
         drop(self.hierarchy.directories.take_below(path));

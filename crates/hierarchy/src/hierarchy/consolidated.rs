@@ -12,13 +12,13 @@ use super::walk::Bounds;
 use crate::metadata::consolidated::Copied;
 use crate::metadata::model::Group;
 use crate::metadata::{NodeKind, NodePath};
-use zarrfs_base::error::{At, Kind, Result};
+use zarrfs_base::error::{Kind, Result, WithSubject};
 use zarrfs_codec::json::{self, foreign};
 use zarrfs_store::{Condition, Key};
 
 /// The copies of metadata files in the groups above them.
 #[derive(Debug, Clone, Copy)]
-pub struct Copies<'h> {
+pub struct CopiesAbove<'h> {
     pub(super) hierarchy: &'h Hierarchy,
     /// When the change began. Nothing that is copied was read before.
     since: Instant,
@@ -26,13 +26,13 @@ pub struct Copies<'h> {
 
 impl Hierarchy {
     /// Returns the copies of metadata files in the groups above them.
-    pub fn copies(&self) -> Copies<'_> {
+    pub fn copies(&self) -> CopiesAbove<'_> {
         self.copies_since(Instant::now())
     }
 
     /// Like [`Self::copies`], for a change that began at `since`.
-    pub(super) fn copies_since(&self, since: Instant) -> Copies<'_> {
-        Copies { hierarchy: self, since }
+    pub(super) fn copies_since(&self, since: Instant) -> CopiesAbove<'_> {
+        CopiesAbove { hierarchy: self, since }
     }
 }
 
@@ -42,7 +42,7 @@ fn has_copies(node: &Node) -> bool {
         && node.document().is_some()
 }
 
-impl Copies<'_> {
+impl CopiesAbove<'_> {
     /// Returns a node as the store has it now.
     fn node(self, path: &NodePath) -> Result<Option<Arc<Node>>> {
         self.hierarchy.node_since(path, self.since)
@@ -358,7 +358,7 @@ pub struct NodeCopy {
     pub content: Result<Content>,
 }
 
-impl Copies<'_> {
+impl CopiesAbove<'_> {
     /// Returns the consolidated metadata that a group has in the store, `None` if it has none.
     pub fn in_group(self, group: &NodePath) -> Result<Option<GroupCopies>> {
         let dialect = self.hierarchy.dialect_of(group);

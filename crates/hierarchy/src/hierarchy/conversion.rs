@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::atomic::leave_copies;
 use super::change::Changes;
-use super::documents::{Planned, Replaced, Taken};
+use super::documents::{Planned, Replaced, StepsDone};
 use super::intent::{Documents, Intent, Stage, max_len};
 use super::node::Document;
 use super::raise::Raised;
@@ -85,7 +85,7 @@ impl Changes<'_> {
         };
         let planned = checked.and_then(|()| self.plan_conversion(path, raised, replaced, from));
         let conversion = planned.inspect_err(|_| self.atomic().end(aside))?;
-        let taken = Taken::default();
+        let taken = StepsDone::default();
         let converted = self.convert(&conversion, &taken);
         self.hierarchy.invalidate_below(path);
         if let Err(error) = converted {
@@ -152,7 +152,7 @@ impl Changes<'_> {
         Ok(Conversion { planned, aside, files, chunks, trees: (encoded, target), documents })
     }
 
-    fn convert(self, conversion: &Conversion<'_>, taken: &Taken) -> Result<()> {
+    fn convert(self, conversion: &Conversion<'_>, taken: &StepsDone) -> Result<()> {
         let Conversion { planned, aside, files, trees, documents, .. } = conversion;
         let write = self.hierarchy.store().write()?;
         for (kept, file) in files {
@@ -178,7 +178,7 @@ impl Changes<'_> {
     fn undo_conversion(
         self,
         conversion: &Conversion<'_>,
-        taken: &Taken,
+        taken: &StepsDone,
         error: &Error,
     ) -> Result<()> {
         let Conversion { aside, chunks, documents, .. } = conversion;

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::documents::DocumentStore;
 use super::node::{Attributes, Document, Node};
 use crate::metadata::{NodeKind, NodePath};
-use zarrfs_base::bounded::{Bounded, Limits};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::Result;
 use zarrfs_base::limits;
 use zarrfs_base::resources;
@@ -31,12 +31,12 @@ const COPY_LEN: u64 = 256;
 pub(super) struct CopiedNodes {
     is_used: bool,
     /// A leaf lock.
-    groups: Mutex<Bounded<NodePath, Arc<Copies>>>,
+    groups: Mutex<Bounded<NodePath, Arc<ConsolidatedCopies>>>,
 }
 
 /// The copies in the consolidated metadata of a group.
 #[derive(Debug)]
-pub(super) struct Copies {
+pub(super) struct ConsolidatedCopies {
     /// When the store was asked last whether these are current.
     checked: Instant,
     /// The stat of the value that has them; `None` if there is none.
@@ -48,7 +48,7 @@ pub(super) struct Copies {
 /// Metadata files by path.
 type Texts = HashMap<String, (NodeKind, Bytes)>;
 
-impl Copies {
+impl ConsolidatedCopies {
     /// Returns the names directly below a path from the group of nodes that have copies, and of
     /// those above such nodes.
     pub fn names_below(&self, path: &str) -> BTreeSet<String> {
@@ -73,15 +73,15 @@ impl Copies {
 impl CopiedNodes {
     /// Returns none, which will be read if `is_used` is true.
     pub fn new(is_used: bool) -> Self {
-        let limits = Limits::bytes(resources::within_memory(MAX_KEPT_LEN, 12));
+        let limits = MapLimits::bytes(resources::within_memory(MAX_KEPT_LEN, 12));
         Self { is_used, groups: Mutex::new(Bounded::new(limits)) }
     }
 
-    fn get(&self, group: &NodePath) -> Option<Arc<Copies>> {
+    fn get(&self, group: &NodePath) -> Option<Arc<ConsolidatedCopies>> {
         self.groups.lock().peek(group).cloned()
     }
 
-    fn put(&self, group: &NodePath, copies: Copies) -> Arc<Copies> {
+    fn put(&self, group: &NodePath, copies: ConsolidatedCopies) -> Arc<ConsolidatedCopies> {
         let copies = Arc::new(copies);
         let len = copies.texts.iter().map(|(path, (_, text))| {
             let len = path.len().saturating_add(text.len());
@@ -131,7 +131,7 @@ impl CopiedNodes {
         group: &NodePath,
         ttl: Duration,
         node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
-    ) -> Result<Arc<Copies>> {
+    ) -> Result<Arc<ConsolidatedCopies>> {
         match self.get(group).filter(|known| known.checked.elapsed() < ttl) {
             Some(copies) => Ok(copies),
             None => self.read(documents, group, node),
@@ -144,43 +144,46 @@ impl CopiedNodes {
         documents: &DocumentStore,
         group: &NodePath,
         node: &dyn Fn(&NodePath) -> Result<Option<Arc<Node>>>,
-    ) -> Result<Arc<Copies>> {
+    ) -> Result<Arc<ConsolidatedCopies>> {
         let checked = Instant::now();
         // Of values with copies only that of the root: each other one would take a request.
         let key = documents.dialect.own_copies(group)?.filter(|_| group.is_root());
         let source = match key {
-            Some(key) => documents.store.stat(&key)?.map(|stat| (stat, Source::Value(key))),
+            Some(key) => documents.store.stat(&key)?.map(|stat| (stat, CopiesAt::Value(key))),
             None => match node(group)?.as_ref().and_then(|node| node.document()) {
                 Some(document) if document.is_whole => {
-                    Some((document.stat, Source::Text(document.text.clone())))
+                    Some((document.stat, CopiesAt::Text(document.text.clone())))
                 }
                 Some(_) | None => None,
             },
         };
         let Some((stat, source)) = source else {
-            return Ok(self.put(group, Copies { checked, stat: None, texts: Arc::default() }));
+            return Ok(
+                self.put(group, ConsolidatedCopies { checked, stat: None, texts: Arc::default() })
+            );
         };
-        let is_current =
-            |known: &Copies| known.stat.is_some_and(|known| known.version.is_same(stat.version));
+        let is_current = |known: &ConsolidatedCopies| {
+            known.stat.is_some_and(|known| known.version.is_same(stat.version))
+        };
         let texts = match self.get(group).filter(|known| is_current(known)) {
             Some(known) => Arc::clone(&known.texts),
             // Each node has its own metadata file.
             None if stat.len > limits::METADATA.get() => Arc::default(),
             None => Arc::new(source.texts(documents)),
         };
-        Ok(self.put(group, Copies { checked, stat: Some(stat), texts }))
+        Ok(self.put(group, ConsolidatedCopies { checked, stat: Some(stat), texts }))
     }
 }
 
 /// Where copies are.
-enum Source {
+enum CopiesAt {
     /// A value with this key.
     Value(Key),
     /// The metadata file of the group.
     Text(Bytes),
 }
 
-impl Source {
+impl CopiesAt {
     /// Returns the metadata files; none if they cannot be read, since each node has its own.
     fn texts(self, documents: &DocumentStore) -> Texts {
         let text = match self {

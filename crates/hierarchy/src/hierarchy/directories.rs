@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::node::{Content, Node, NodeState};
 use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
-use zarrfs_base::bounded::{Bounded, Limits};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::Error;
 use zarrfs_store::directory::is_of_chunks;
 
@@ -31,9 +31,9 @@ const MOST_GROUPS: usize = 1 << 16;
 
 /// The directories by path.
 #[derive(Debug)]
-pub struct Directories {
+pub struct KnownDirectories {
     /// A leaf lock.
-    known: Mutex<BTreeMap<NodePath, Known>>,
+    known: Mutex<BTreeMap<NodePath, KnownDirectory>>,
     /// The directories that became groups by themselves. A leaf lock.
     groups: Mutex<Bounded<NodePath, ()>>,
     /// The attributes that programs gave directories before another program made these nodes. A
@@ -41,15 +41,15 @@ pub struct Directories {
     late_attributes: Mutex<BTreeMap<NodePath, Edit>>,
 }
 
-impl Default for Directories {
+impl Default for KnownDirectories {
     fn default() -> Self {
-        let groups = Mutex::new(Bounded::new(Limits::entries(MOST_GROUPS)));
+        let groups = Mutex::new(Bounded::new(MapLimits::entries(MOST_GROUPS)));
         Self { known: Mutex::default(), groups, late_attributes: Mutex::default() }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownDirectory {
     pub node: Arc<Node>,
     /// The time of the last activity in it.
     touched: Instant,
@@ -59,7 +59,7 @@ pub(super) struct Known {
     is_in_store: bool,
 }
 
-impl Known {
+impl KnownDirectory {
     fn new(node: Node, is_in_store: bool) -> Self {
         Self { node: Arc::new(node), touched: Instant::now(), failure: None, is_in_store }
     }
@@ -70,7 +70,7 @@ impl Known {
     }
 }
 
-impl Directories {
+impl KnownDirectories {
     /// Returns the directory at `path`, if only this mount knows it.
     pub(super) fn get(&self, path: &NodePath) -> Option<Arc<Node>> {
         self.known.lock().get(path).map(|known| Arc::clone(&known.node))
@@ -81,11 +81,11 @@ impl Directories {
         let path = node.path().clone();
         let mut all = self.known.lock();
         let is_in_store = all.get(&path).is_some_and(|known| known.is_in_store);
-        all.insert(path, Known::new(node, is_in_store));
+        all.insert(path, KnownDirectory::new(node, is_in_store));
     }
 
     /// Adds directories that were taken.
-    pub(super) fn put_back(&self, taken: impl IntoIterator<Item = Known>) {
+    pub(super) fn put_back(&self, taken: impl IntoIterator<Item = KnownDirectory>) {
         let taken = taken.into_iter().map(|known| (known.node.path().clone(), known));
         self.known.lock().extend(taken);
     }
@@ -199,7 +199,7 @@ impl Directories {
     }
 
     /// Removes `path` and every directory below it.
-    pub(super) fn take_below(&self, path: &NodePath) -> Vec<Known> {
+    pub(super) fn take_below(&self, path: &NodePath) -> Vec<KnownDirectory> {
         let mut known = self.known.lock();
         let paths: Vec<NodePath> = known
             .range(path.clone()..)
@@ -270,7 +270,7 @@ impl Directories {
 
 /// Whether a directory becomes a group by itself. Hidden ones do not, because they belong to other
 /// programs: repositories, scratch files.
-fn becomes_group(path: &NodePath, known: &Known) -> bool {
+fn becomes_group(path: &NodePath, known: &KnownDirectory) -> bool {
     let is_hidden = path.components().any(|name| name.starts_with('.'));
     matches!(known.node.state, NodeState::Bare(_)) && !is_hidden
 }

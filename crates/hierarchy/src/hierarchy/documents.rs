@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::node::{Attributes, Document};
 use crate::metadata::{Dialect, NodeKind, NodePath, join, skim, split};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_base::limits;
 use zarrfs_codec::json::{self, foreign};
 use zarrfs_store::{Condition, Key, Stat, Store, Version};
@@ -37,7 +37,7 @@ impl<'d> Replaced<'d> {
 
 /// One key of a document before and after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct DocumentStep {
     pub(super) key: Key,
     /// `None` if the key has no value.
     pub(super) old: Option<String>,
@@ -45,14 +45,14 @@ pub(super) struct Step {
 }
 
 /// The number of steps of a change that were done.
-pub(super) type Taken = Cell<usize>;
+pub(super) type StepsDone = Cell<usize>;
 
 /// The plan for storing a document.
 #[derive(Debug, Clone)]
 pub(super) struct Planned {
     key: Key,
     text: Bytes,
-    steps: Vec<(Step, Condition)>,
+    steps: Vec<(DocumentStep, Condition)>,
     /// The stat of the stored document, if its file does not change.
     stat: Option<Stat>,
     attributes: Option<Attributes>,
@@ -60,7 +60,7 @@ pub(super) struct Planned {
 
 /// How much of a change of documents is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum StoredSteps {
     /// No key has changed.
     Nothing,
     /// Some keys have changed.
@@ -73,7 +73,7 @@ pub(super) enum Progress {
 
 impl Planned {
     /// Returns the keys that change, in order.
-    pub(super) fn steps(&self) -> Vec<Step> {
+    pub(super) fn steps(&self) -> Vec<DocumentStep> {
         self.steps.iter().map(|(step, _)| step.clone()).collect()
     }
 }
@@ -147,7 +147,7 @@ impl DocumentStore {
         text: &str,
         replaced: Replaced<'_>,
     ) -> Result<Document> {
-        self.apply(self.plan(path, key, text, replaced)?, &Taken::default())
+        self.apply(self.plan(path, key, text, replaced)?, &StepsDone::default())
     }
 
     /// Plans the steps that store a document.
@@ -204,25 +204,25 @@ impl DocumentStore {
                     (Some(_), None) => Condition::Absent,
                     (None, _) => Condition::Always,
                 };
-                let step = Step { key: attributes_key.clone(), old: stored, new: wanted };
+                let step = DocumentStep { key: attributes_key.clone(), old: stored, new: wanted };
                 planned.steps.push((step, condition));
             }
             planned.attributes = Some(Attributes { key: attributes_key.clone(), stat: known });
         }
         if old_own.as_ref() != Some(&own) || attributes_key.is_none() {
-            let step = Step { key: key.clone(), old: old_own, new: Some(own) };
+            let step = DocumentStep { key: key.clone(), old: old_own, new: Some(own) };
             planned.steps.push((step, condition));
         }
         if let Some(other) = other {
             // The document that it replaces goes last.
-            let step = Step { key: other.key.clone(), old: Some(of(other)?.0), new: None };
+            let step = DocumentStep { key: other.key.clone(), old: Some(of(other)?.0), new: None };
             planned.steps.push((step, Condition::Always));
         }
         Ok(planned)
     }
 
     /// Runs a plan and counts its steps.
-    pub fn apply(&self, planned: Planned, taken: &Taken) -> Result<Document> {
+    pub fn apply(&self, planned: Planned, taken: &StepsDone) -> Result<Document> {
         let Planned { key, text, steps, mut stat, mut attributes } = planned;
         for (step, condition) in &steps {
             let stored = self.take_step(&step.key, step.new.as_deref(), *condition)?;
@@ -276,7 +276,7 @@ impl DocumentStore {
     }
 
     /// Erases a document, starting with the file that makes the node visible.
-    pub fn erase(&self, document: &Document, taken: &Taken) -> Result<()> {
+    pub fn erase(&self, document: &Document, taken: &StepsDone) -> Result<()> {
         let write = self.store.write()?;
         write.erase_values(std::slice::from_ref(&document.key))?;
         taken.set(taken.get() + 1);
@@ -298,7 +298,7 @@ impl DocumentStore {
     }
 
     /// Returns how much of a change of documents is stored.
-    pub fn progress(&self, steps: &[Step]) -> Result<Progress> {
+    pub fn progress(&self, steps: &[DocumentStep]) -> Result<StoredSteps> {
         let (mut old, mut new) = (0, 0);
         for step in steps {
             let found = self.text_at(&step.key)?;
@@ -307,13 +307,13 @@ impl DocumentStore {
             } else if is_same(found.as_deref(), step.old.as_deref()) {
                 old += 1;
             } else {
-                return Ok(Progress::Unknown);
+                return Ok(StoredSteps::Unknown);
             }
         }
         Ok(match (old, new) {
-            (0, _) => Progress::Everything,
-            (_, 0) => Progress::Nothing,
-            _ => Progress::Part,
+            (0, _) => StoredSteps::Everything,
+            (_, 0) => StoredSteps::Nothing,
+            _ => StoredSteps::Part,
         })
     }
 
@@ -329,9 +329,10 @@ impl DocumentStore {
 }
 
 /// Returns the steps that erase a document.
-pub(super) fn steps_to_erase(document: &Document) -> Result<Vec<Step>> {
+pub(super) fn steps_to_erase(document: &Document) -> Result<Vec<DocumentStep>> {
     let text = String::from_utf8_lossy(&document.text);
-    let step = |key: &Key, old: String| Step { key: key.clone(), old: Some(old), new: None };
+    let step =
+        |key: &Key, old: String| DocumentStep { key: key.clone(), old: Some(old), new: None };
     let Some(attributes) = &document.attributes else {
         return Ok(vec![step(&document.key, text.into_owned())]);
     };

@@ -5,7 +5,7 @@ use super::documents::{ATTEMPTS, Replaced, is_conflict, too_many_conflicts};
 use super::node::{Content, Node};
 use crate::metadata::merge::Edit;
 use crate::metadata::{FILL, NodePath};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 impl Changes<'_> {
     /// Applies an edit to the stored document of `path` and keeps concurrent changes of other

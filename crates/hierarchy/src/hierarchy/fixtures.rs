@@ -45,7 +45,7 @@ impl Case {
 
     fn open(&self) -> Result<Hierarchy> {
         let store = DirectoryStore::open(&self.dir.join("store"), Durability::Buffered)?;
-        Hierarchy::open(Store::new(Arc::new(store)).read_only(), None, Options::default())
+        Hierarchy::open(Store::new(Arc::new(store)).read_only(), None, HierarchyOptions::default())
     }
 
     fn must_reject(&self) -> bool {
@@ -60,14 +60,14 @@ impl Case {
 
 /// Elements in C order and little endian.
 #[derive(Debug, PartialEq, Eq)]
-struct Elements {
+struct FixtureElements {
     shape: Vec<u64>,
     dtype: DType,
     items: Vec<Vec<u8>>,
 }
 
 /// Parses an `.npy` file. Its header is the text of a Python dictionary.
-fn npy(path: &Path) -> Elements {
+fn npy(path: &Path) -> FixtureElements {
     let file = fs::read(path).expect("an npy file");
     assert_eq!(&file[..6], b"\x93NUMPY", "{}", path.display());
     let (len, start) = match file[6] {
@@ -92,10 +92,10 @@ fn npy(path: &Path) -> Elements {
         bytes = from_fortran(&bytes, &shape, dtype.item_len());
     }
     let items = bytes.chunks(dtype.item_len()).map(<[u8]>::to_vec).collect();
-    Elements { shape, dtype, items }
+    FixtureElements { shape, dtype, items }
 }
 
-impl Elements {
+impl FixtureElements {
     /// Removes the padding of elements of variable length.
     fn unpadded(self, dtype: &DType) -> Self {
         let unpadded = |item: Vec<u8>| -> Vec<u8> {
@@ -135,7 +135,7 @@ fn places(counts: &[u64]) -> Vec<Vec<u64>> {
 }
 
 /// Reads a whole array chunk by chunk; the flags mark elements of missing chunks.
-fn read(array: &Array) -> Result<(Elements, Vec<bool>)> {
+fn read(array: &Array) -> Result<(FixtureElements, Vec<bool>)> {
     let model = array.model();
     let (shape, dtype) = (model.shape.clone(), model.dtype.clone());
     let flat = |place: &[u64], shape: &[u64]| {
@@ -164,7 +164,7 @@ fn read(array: &Array) -> Result<(Elements, Vec<bool>)> {
             missing[to] = is_missing;
         }
     }
-    Ok((Elements { shape, dtype, items }, missing))
+    Ok((FixtureElements { shape, dtype, items }, missing))
 }
 
 /// Returns the first element of a chunk along a dimension, the sum of the chunk lengths before it.

@@ -92,7 +92,7 @@ impl Forms {
     pub fn encoded_chunks(
         &self,
         path: &NodePath,
-        array: &model::Array,
+        array: &model::ArrayMetadata,
     ) -> Option<Arc<EncodedChunks>> {
         let encoded = self.nodes.read().get(path)?.encoded.clone()?;
         encoded.are_of(array).then_some(encoded)

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::change::Changes;
-use super::documents::{Replaced, Step};
+use super::documents::{DocumentStep, Replaced};
 use super::intent::{Documents, Intent};
 use super::names::check_is_not_private;
 use super::node::{Content, Document, Node, NodeState};
 use crate::metadata::{NodeKind, NodePath};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_store::directory::is_of_chunks;
 use zarrfs_store::{Condition, Key};
 
@@ -168,7 +168,7 @@ impl Changes<'_> {
     /// Stores the document of a group without attributes atomically.
     pub(super) fn set_group_atomically(self, path: &NodePath) -> Result<Document> {
         let (key, text) = self.new_group(path)?;
-        let step = Step { key, old: None, new: Some(text) };
+        let step = DocumentStep { key, old: None, new: Some(text) };
         let intent = Intent::Documents(Documents {
             path: path.clone(),
             steps: vec![step],

@@ -28,7 +28,7 @@ use super::node_cache::ReadAt;
 use super::nodes::Hierarchy;
 use crate::array::{Array, Coords, Current};
 use crate::metadata::{NodeKind, NodePath};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_store::{Key, Version};
 
 /// Returns the error for a directory at `path` that another program has turned into an array.

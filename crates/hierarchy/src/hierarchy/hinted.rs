@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use super::copied::Copies;
+use super::copied::ConsolidatedCopies;
 use super::nodes::Hierarchy;
 use crate::metadata::{Hints, NodePath, hints};
 use zarrfs_base::error::{Result, Word};
@@ -139,7 +139,7 @@ impl Hinted<'_> {
         Ok(false)
     }
 
-    fn copies_in(self, group: &NodePath) -> Result<Arc<Copies>> {
+    fn copies_in(self, group: &NodePath) -> Result<Arc<ConsolidatedCopies>> {
         let hierarchy = self.hierarchy;
         let node = |group: &NodePath| hierarchy.node(group);
         let ttl = hierarchy.options.metadata_ttl;
@@ -250,7 +250,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::hierarchy::Options;
+    use crate::hierarchy::HierarchyOptions;
     use crate::metadata::Dialect;
     use zarrfs_store::memory::MemoryStore;
     use zarrfs_store::{Condition, Store};
@@ -262,7 +262,8 @@ mod tests {
             let pieces = [bytes::Bytes::copy_from_slice(text.as_bytes()).into()];
             store.write().expect("writable").set(&key, &pieces, Condition::Always).expect("set");
         }
-        Hierarchy::open(store.unlistable(), Some(Dialect::V2), Options::default()).expect("opened")
+        Hierarchy::open(store.unlistable(), Some(Dialect::V2), HierarchyOptions::default())
+            .expect("opened")
     }
 
     const GROUP: &str = r#"{"zarr_format": 2}"#;

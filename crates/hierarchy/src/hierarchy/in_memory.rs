@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::nodes::{Hierarchy, Options};
+use super::nodes::{Hierarchy, HierarchyOptions};
 use crate::metadata::{Dialect, NodePath};
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_store::memory::MemoryStore;
@@ -19,6 +19,6 @@ impl Hierarchy {
             let pieces = [bytes::Bytes::from(text).into()];
             store.write()?.set(key, &pieces, Condition::Always)?;
         }
-        Self::open(store, Some(Dialect::V3), Options::default())
+        Self::open(store, Some(Dialect::V3), HierarchyOptions::default())
     }
 }

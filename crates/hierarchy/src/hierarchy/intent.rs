@@ -11,7 +11,7 @@
 
 use serde_json::{Value, json};
 
-use super::documents::Step;
+use super::documents::DocumentStep;
 use crate::metadata::{Dialect, NodeKind, NodePath};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::limits;
@@ -44,7 +44,7 @@ pub(super) enum Intent {
 pub(super) struct Documents {
     pub(super) path: NodePath,
     /// The keys of the document, in the order in which they change.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<DocumentStep>,
     /// Whether the group gets consolidated metadata under a key of their own; `None` keeps the
     /// current state.
     pub(super) consolidated: Option<bool>,
@@ -99,7 +99,7 @@ impl Intent {
         let more = match self {
             Self::Documents(Documents { steps, consolidated, stage, .. }) => {
                 let steps = steps.iter().map(
-                    |Step { key, old, new }| json!({"key": key.as_str(), "old": old, "new": new}),
+                    |DocumentStep { key, old, new }| json!({"key": key.as_str(), "old": old, "new": new}),
                 );
                 json!({
                     "documents": steps.collect::<Value>(),
@@ -136,12 +136,12 @@ impl Intent {
         let dialect = text("dialect").ok_or_else(|| unknown("dialect"))?;
         let own = path("path")?;
         let intent = if let Some(steps) = member("documents").and_then(Value::as_array) {
-            let step = |step: &Value| -> Option<Step> {
+            let step = |step: &Value| -> Option<DocumentStep> {
                 let key = Key::parse(step.get("key")?.as_str()?).ok()?;
                 let side = |name: &str| step.get(name).and_then(text_of);
-                Some(Step { key, old: side("old"), new: side("new") })
+                Some(DocumentStep { key, old: side("old"), new: side("new") })
             };
-            let steps: Option<Vec<Step>> = steps.iter().map(step).collect();
+            let steps: Option<Vec<DocumentStep>> = steps.iter().map(step).collect();
             let stage =
                 text("stage").map(|name| Stage::parse(&name).ok_or_else(|| unknown("stage")));
             Self::Documents(Documents {
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn an_intent_is_parsed_as_it_was_written() {
         let path = |text| NodePath::parse(text).expect("a path");
-        let step = |key, old: Option<&str>, new: Option<&str>| Step {
+        let step = |key, old: Option<&str>, new: Option<&str>| DocumentStep {
             key: Key::parse(key).expect("a key"),
             old: old.map(str::to_owned),
             new: new.map(str::to_owned),

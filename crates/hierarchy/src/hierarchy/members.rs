@@ -7,9 +7,9 @@ use std::time::Instant;
 use super::node::Node;
 use super::nodes::Hierarchy;
 use crate::metadata::NodePath;
-use zarrfs_base::error::{At, Error, Result, Word};
+use zarrfs_base::error::{Error, Result, WithSubject, Word};
 use zarrfs_base::limits;
-use zarrfs_store::{Entry, FileKind, Key, ListableStore, PRIVATE};
+use zarrfs_store::{FileKind, Key, ListableStore, PRIVATE, StoreEntry};
 
 /// Why a node, or what its attributes say, is not shown.
 const ONLY_A_COPY: &str = "its metadata file is gone, and only consolidated metadata have a copy, \
@@ -59,9 +59,9 @@ impl Hierarchy {
             return Ok(Box::new(
                 entries
                     .filter_map(move |entry| match entry {
-                        Ok(Entry::Prefix(name)) => Some(Ok(Member::Directory(name))),
-                        Ok(Entry::Key(name)) if dialect.is_reserved(&parent, &name) => None,
-                        Ok(Entry::Key(name)) => Some(Ok(Member::File(name))),
+                        Ok(StoreEntry::Prefix(name)) => Some(Ok(Member::Directory(name))),
+                        Ok(StoreEntry::Key(name)) if dialect.is_reserved(&parent, &name) => None,
+                        Ok(StoreEntry::Key(name)) => Some(Ok(Member::File(name))),
                         Err(error) => Some(Err(error)),
                     })
                     .chain(hidden),
@@ -77,13 +77,13 @@ impl Hierarchy {
         }
         for entry in list.list_dir(&ordinary)? {
             match entry? {
-                Entry::Prefix(name) => {
+                StoreEntry::Prefix(name) => {
                     names.entry(name.clone()).or_insert(Member::Directory(name));
                 }
-                Entry::Key(name) if !dialect.is_reserved(&parent, &name) => {
+                StoreEntry::Key(name) if !dialect.is_reserved(&parent, &name) => {
                     names.entry(name.clone()).or_insert(Member::File(name));
                 }
-                Entry::Key(_) => {}
+                StoreEntry::Key(_) => {}
             }
         }
         Ok(Box::new(names.into_values().map(Ok)))
@@ -132,8 +132,8 @@ impl Hierarchy {
     }
 
     /// Notes a directory whose name no node can have.
-    fn note_hidden(&self, path: &NodePath, entry: &Entry) {
-        let Entry::Prefix(name) = entry else { return };
+    fn note_hidden(&self, path: &NodePath, entry: &StoreEntry) {
+        let StoreEntry::Prefix(name) = entry else { return };
         // At the root of a store it is zarrfs's own.
         let is_own = *name == PRIVATE && path.is_root() && self.dialect().base().is_root();
         if is_own {

@@ -1,8 +1,8 @@
 //! Nodes by path: reads and lowers their documents, caches and edits them; creates, moves and
 //! removes nodes atomically.
 //!
-//! A node is cached for [`Options::metadata_ttl`]. After that its document is read again only if
-//! the version in the store has changed.
+//! A node is cached for [`HierarchyOptions::metadata_ttl`]. After that its document is read again
+//! only if the version in the store has changed.
 //!
 //! `nodes` has the [`Hierarchy`]. It builds on metadata files in the store (`documents`), cached
 //! nodes (`node_cache`, `moves`), directories that only this mount knows (`directories`) and nodes
@@ -15,7 +15,7 @@
 //!   `conversion`).
 //! - `Atomic` completes such a change or undoes it, by an `intent` that [`Recovery`] finds after a
 //!   crash.
-//! - [`Copies`] keeps consolidated metadata current, also in the hierarchy `above`.
+//! - [`CopiesAbove`] keeps consolidated metadata current, also in the hierarchy `above`.
 
 mod above;
 mod atomic;
@@ -51,19 +51,19 @@ mod walk;
 
 pub use above::{Membership, membership};
 pub use change::Changes;
-pub use consolidated::{Copies, GroupCopies, NodeCopy};
+pub use consolidated::{CopiesAbove, GroupCopies, NodeCopy};
 pub use conversion::ConvertedFiles;
-pub use directories::Directories;
+pub use directories::KnownDirectories;
 pub use forms::{Forms, NodeForm};
 pub use members::{Member, Members};
 pub use moving::Moved;
 pub use node::{Content, Document, Node};
-pub use nodes::{Hierarchy, Options};
-pub use not_seen::{Seen, is_like_chunk};
+pub use nodes::{Hierarchy, HierarchyOptions};
+pub use not_seen::{ReadExtent, is_like_chunk};
 pub use raise::Raised;
 pub use recover::Recovery;
 pub use shown::{ShownMetadata, check_len};
-pub use texts::{Sources, Text, TextCache, Wanted};
+pub use texts::{Sources, Text, TextCache, TextPurpose};
 pub use walk::{Bounds, Visited, Walk};
 
 #[cfg(test)]

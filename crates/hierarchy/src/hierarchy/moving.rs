@@ -2,13 +2,13 @@
 
 use super::atomic::leave_copies;
 use super::change::Changes;
-use super::directories::Known;
-use super::documents::Taken;
+use super::directories::KnownDirectory;
+use super::documents::StepsDone;
 use super::intent::{Intent, Move};
 use super::node::{Content, Document, Node, NodeState};
 use super::recover::BELOW;
 use crate::metadata::{NodeKind, NodePath, model};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_store::{Aside, Condition, Prefix};
 
 /// A node that was moved. [`Changes::consolidate_moved`](super::Changes::consolidate_moved)
@@ -70,7 +70,7 @@ impl Changes<'_> {
             None => self.hierarchy.store().write()?.move_prefix(&chunks, &new_chunks),
         };
         if let (Err(error), Some(aside)) = (&moved, &aside) {
-            let _undone = self.atomic().undo(&intent, aside, &Taken::default(), error);
+            let _undone = self.atomic().undo(&intent, aside, &StepsDone::default(), error);
         }
         if let Err(error) = moved {
             self.hierarchy.directories.put_back(known);
@@ -116,7 +116,12 @@ impl Changes<'_> {
 
     /// Adds the directories that only this mount knew below `from` where they are now. If no node
     /// can have the new name, the store has them.
-    fn rename_directories(self, from: &NodePath, to: &NodePath, all: &[Known]) -> Result<()> {
+    fn rename_directories(
+        self,
+        from: &NodePath,
+        to: &NodePath,
+        all: &[KnownDirectory],
+    ) -> Result<()> {
         if to.name().is_some_and(|name| self.hierarchy.check_name(name).is_err()) {
             return Ok(());
         }
@@ -126,7 +131,7 @@ impl Changes<'_> {
             let content = match &node.content {
                 Content::Array(array) => self
                     .hierarchy
-                    .bind(&path, model::Node::Array(Box::new(array.model().clone())))?,
+                    .bind(&path, model::NodeMetadata::Array(Box::new(array.model().clone())))?,
                 other => other.clone(),
             };
             let state = match &node.state {

@@ -3,7 +3,7 @@
 use super::members::Member;
 use super::nodes::Hierarchy;
 use crate::metadata::NodePath;
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_store::PRIVATE;
 use zarrfs_store::directory::LOCK_SUFFIX;
 

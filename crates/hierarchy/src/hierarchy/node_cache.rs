@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use super::moves::Moves;
 use super::node::Node;
 use crate::metadata::NodePath;
-use zarrfs_base::bounded::{Bounded, Limits};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::resources;
 
 /// The approximate limit of cached nodes in bytes.
@@ -29,7 +29,7 @@ pub(super) struct NodeCache {
 
 impl Default for NodeCache {
     fn default() -> Self {
-        let limits = Limits::bytes(resources::within_memory(MAX_KEPT_LEN, 8));
+        let limits = MapLimits::bytes(resources::within_memory(MAX_KEPT_LEN, 8));
         let nodes = RwLock::new(Bounded::new(limits));
         Self { nodes, forgotten: AtomicU64::new(0), moves: Moves::default() }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::copied::CopiedNodes;
-use super::directories::Directories;
+use super::directories::KnownDirectories;
 use super::documents::DocumentStore;
 use super::folder::Folder;
 use super::forms::Forms;
@@ -15,17 +15,17 @@ use super::texts::TextCache;
 use crate::array::{Array, ShardLayout, parse_index};
 use crate::metadata::model::{self, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodePath, Policy, detect};
-use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::limits;
 use zarrfs_base::resources;
-use zarrfs_store::{ByteRange, Entry, Key, Prefix, Store};
+use zarrfs_store::{ByteRange, Key, Prefix, Store, StoreEntry};
 
 /// The most keys below a prefix to look at when searching for a node or a chunk among them.
 pub(super) const IMPLICIT_GROUP_SEARCH: usize = 10_000;
 
 /// How to read and write a hierarchy.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct HierarchyOptions {
     /// How long to cache nodes.
     pub metadata_ttl: Duration,
     /// The most bytes of a decoded chunk.
@@ -43,7 +43,7 @@ pub struct Options {
     pub reads_copies: bool,
 }
 
-impl Default for Options {
+impl Default for HierarchyOptions {
     fn default() -> Self {
         Self {
             metadata_ttl: Duration::from_secs(1),
@@ -61,12 +61,12 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Hierarchy {
     pub(super) documents: DocumentStore,
-    pub(super) options: Options,
+    pub(super) options: HierarchyOptions,
     nodes: NodeCache,
     pub(super) siblings: Siblings,
     pub(super) copied: CopiedNodes,
     /// Directories that only this mount knows.
-    pub directories: Directories,
+    pub directories: KnownDirectories,
     /// The hierarchy around this one, if its root is a node of a larger one.
     pub(super) above: Option<Above>,
     /// Documents that are shown with consolidated metadata.
@@ -79,7 +79,7 @@ pub struct Hierarchy {
 
 impl Hierarchy {
     /// Opens the hierarchy at the root of `store`, and detects the dialect if it is `None`.
-    pub fn open(store: Store, dialect: Option<Dialect>, options: Options) -> Result<Self> {
+    pub fn open(store: Store, dialect: Option<Dialect>, options: HierarchyOptions) -> Result<Self> {
         let dialect = dialect.map_or_else(|| detect(&store), Ok)?;
         Ok(Self {
             documents: DocumentStore { store, dialect },
@@ -88,7 +88,7 @@ impl Hierarchy {
             options,
             nodes: NodeCache::default(),
             siblings: Siblings::default(),
-            directories: Directories::default(),
+            directories: KnownDirectories::default(),
             above: None,
             shown_texts: TextCache::default(),
             folder: Folder::default(),
@@ -99,9 +99,9 @@ impl Hierarchy {
     pub fn open_folder(
         store: Store,
         parts: Vec<(NodePath, Dialect)>,
-        options: Options,
+        options: HierarchyOptions,
     ) -> Result<Self> {
-        let options = Options { reads_copies: false, ..options };
+        let options = HierarchyOptions { reads_copies: false, ..options };
         let mut hierarchy = Self::open(store.read_only(), Some(Dialect::V3), options)?;
         hierarchy.folder = Folder::new(parts);
         Ok(hierarchy)
@@ -128,7 +128,7 @@ impl Hierarchy {
     }
 
     /// Returns the options.
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &HierarchyOptions {
         &self.options
     }
 
@@ -241,10 +241,10 @@ impl Hierarchy {
         Ok(None)
     }
 
-    pub(super) fn bind(&self, path: &NodePath, node: model::Node) -> Result<Content> {
+    pub(super) fn bind(&self, path: &NodePath, node: model::NodeMetadata) -> Result<Content> {
         match node {
-            model::Node::Group(group) => Ok(Content::Group(group)),
-            model::Node::Array(mut array) => {
+            model::NodeMetadata::Group(group) => Ok(Content::Group(group)),
+            model::NodeMetadata::Array(mut array) => {
                 let dialect = self.dialect_of(path);
                 let prefix = dialect.chunk_prefix(path)?;
                 if array.key_encoding == KeyEncoding::V2Undeclared {
@@ -273,7 +273,7 @@ impl Hierarchy {
             let entry = entry?;
             let mut indices = entry.name().split('.');
             if indices.all(|part| parse_index(part).is_some()) {
-                let is_level = matches!(entry, Entry::Prefix(_));
+                let is_level = matches!(entry, StoreEntry::Prefix(_));
                 return Ok(if is_level { Separator::Slash } else { Separator::Dot });
             }
         }

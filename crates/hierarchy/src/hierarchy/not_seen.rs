@@ -8,7 +8,7 @@ use zarrfs_store::NotSeen;
 
 /// How much a command has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum ReadExtent {
     /// Metadata only.
     Metadata,
     /// All values of the nodes and of their chunks.
@@ -19,7 +19,7 @@ impl Hierarchy {
     /// Returns what a command that has read `seen` of the nodes at `tops` and below did not see. A
     /// store that has each name twice compares the names of those values that belong to no node or
     /// chunk: they may have been one.
-    pub fn not_seen(&self, tops: &[NodePath], seen: Seen) -> Result<NotSeen> {
+    pub fn not_seen(&self, tops: &[NodePath], seen: ReadExtent) -> Result<NotSeen> {
         let is_below = |key: &str| {
             tops.iter().any(|top| {
                 let rest = key.strip_prefix(top.as_str());
@@ -28,7 +28,7 @@ impl Hierarchy {
         };
         let is_wanted = |key: &str| {
             let name = key.rsplit('/').next().unwrap_or(key);
-            (seen == Seen::Values && is_below(key))
+            (seen == ReadExtent::Values && is_below(key))
                 || !(is_like_chunk(name) || DOCUMENT_NAMES.contains(&name))
         };
         self.store().read().note_misnamed(&is_wanted)?;

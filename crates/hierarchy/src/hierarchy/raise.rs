@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::node::{Content, Node};
 use super::nodes::Hierarchy;
-use super::texts::Wanted;
+use super::texts::TextPurpose;
 use crate::array::Array;
 use crate::metadata::model::KeyEncoding;
 use crate::metadata::shown::EncodedChunks;
@@ -68,7 +68,7 @@ impl Raised {
 fn check_fill(raised: &Raised, written: &[u8]) -> Result<()> {
     let Some(new) = raised.array().map(|array| array.model()) else { return Ok(()) };
     // The dialect reports by itself what it cannot read.
-    let Ok(model::Node::Array(asked)) = Dialect::V3.lower(None, written).node else {
+    let Ok(model::NodeMetadata::Array(asked)) = Dialect::V3.lower(None, written).node else {
         return Ok(());
     };
     let is_kept =
@@ -134,7 +134,7 @@ impl Hierarchy {
             }
             Content::NotUnderstood(..) => return Ok(None),
         };
-        if may_equal && is_exact(&self.shown().text_of(source, Wanted::Text)?) {
+        if may_equal && is_exact(&self.shown().text_of(source, TextPurpose::Text)?) {
             let key = self.documents.key_of(path, source.kind())?;
             let text = String::from_utf8_lossy(&document.text).into_owned();
             let node = self.dialect().check_stored(Some(source.kind()), text.as_bytes())?;
@@ -184,7 +184,7 @@ impl Hierarchy {
         let Ok(node) = self.dialect().check_stored(Some(NodeKind::Array), text.as_bytes()) else {
             return Ok(raised);
         };
-        let model::Node::Array(kept) = &node else { return Ok(raised) };
+        let model::NodeMetadata::Array(kept) = &node else { return Ok(raised) };
         let (old, new) = (old.model(), new.model());
         let means_same = kept.dtype == new.dtype
             && kept.codecs == new.codecs
@@ -230,7 +230,7 @@ impl Hierarchy {
         let node = self.dialect().check_stored(kind, text.as_bytes())?;
         let content = self.bind_new(path, node.clone())?;
         let consolidated =
-            matches!(&node, model::Node::Group(model::Group { consolidated: true, .. }));
+            matches!(&node, model::NodeMetadata::Group(model::Group { consolidated: true, .. }));
         let document = NewDocument {
             key,
             text,
@@ -243,7 +243,7 @@ impl Hierarchy {
     }
 
     /// Binds a new node, and refuses one that could not be read back.
-    fn bind_new(&self, path: &NodePath, node: model::Node) -> Result<Content> {
+    fn bind_new(&self, path: &NodePath, node: model::NodeMetadata) -> Result<Content> {
         let as_invalid = |error: &Error| Error::invalid(error.detail().to_owned());
         let content = self.bind(path, node).map_err(|error| as_invalid(&error))?;
         match &content {

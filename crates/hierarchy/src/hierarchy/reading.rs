@@ -8,12 +8,12 @@ use super::node::{Content, Node, NodeState};
 use super::nodes::{Hierarchy, IMPLICIT_GROUP_SEARCH};
 use crate::metadata::model::Group;
 use crate::metadata::{NodeKind, NodePath};
-use zarrfs_base::error::{At, Error, Kind, Result, Word};
-use zarrfs_store::{Entry, Expected, FileKind, Key, Prefix};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject, Word};
+use zarrfs_store::{Expected, FileKind, Key, Prefix, StoreEntry};
 
 /// What lies below a path that has no document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Below {
+enum BelowPath {
     Node,
     Files,
     Nothing,
@@ -83,7 +83,7 @@ impl NodeReader<'_> {
             if !list.is_listed(&directory) {
                 continue;
             }
-            let document = Entry::Key(key.name().to_owned());
+            let document = StoreEntry::Key(key.name().to_owned());
             for entry in list.list_dir(&directory)? {
                 if entry? == document {
                     return Ok(true);
@@ -157,13 +157,13 @@ impl NodeReader<'_> {
     /// below it, or none.
     fn without_document(self, path: &NodePath) -> Result<Option<Arc<Node>>> {
         Ok(match self.find_below(path)? {
-            Below::Node => {
+            BelowPath::Node => {
                 let content = Content::Group(Group::default());
                 let state = NodeState::Implicit;
                 Some(Arc::new(Node { path: path.clone(), state, content }))
             }
-            Below::Files => Some(Arc::new(Node::bare(path.clone(), None))),
-            Below::Nothing => None,
+            BelowPath::Files => Some(Arc::new(Node::bare(path.clone(), None))),
+            BelowPath::Nothing => None,
         })
     }
 
@@ -237,31 +237,31 @@ impl NodeReader<'_> {
 
     /// Whether `path` has no metadata file, but nodes below it.
     pub fn is_implicit_group(self, path: &NodePath) -> Result<bool> {
-        Ok(self.find_below(path)? == Below::Node)
+        Ok(self.find_below(path)? == BelowPath::Node)
     }
 
     /// Finds what lies below `path`, which has no document.
-    fn find_below(self, path: &NodePath) -> Result<Below> {
+    fn find_below(self, path: &NodePath) -> Result<BelowPath> {
         let dialect = self.hierarchy.dialect_of(path);
         let is_folder = self.hierarchy.folder.is_above(path);
         if is_folder || (path.is_root() && dialect.has_implicit_root()) {
-            return Ok(Below::Node);
+            return Ok(BelowPath::Node);
         }
         let Some(list) = self.hierarchy.store().list() else {
             let is_group = path.is_root()
                 || dialect.has_implicit_groups() && self.hierarchy.hinted().is_group(path)?;
-            return Ok(if is_group { Below::Node } else { Below::Nothing });
+            return Ok(if is_group { BelowPath::Node } else { BelowPath::Nothing });
         };
         self.expect_names_beside(path)?;
-        let mut found = if path.is_root() { Below::Files } else { Below::Nothing };
+        let mut found = if path.is_root() { BelowPath::Files } else { BelowPath::Nothing };
         let nodes = self.hierarchy.dialect_of(path).children_prefix(path)?;
         if dialect.has_implicit_groups() {
             let omissions = self.hierarchy.store().omissions();
             let mut not_seen = Vec::new();
             for (number, key) in list.list_prefix(&nodes)?.enumerate() {
-                found = Below::Files;
+                found = BelowPath::Files;
                 match key {
-                    Ok(key) if dialect.is_document(&key) => return Ok(Below::Node),
+                    Ok(key) if dialect.is_document(&key) => return Ok(BelowPath::Node),
                     // A root without nodes is no hierarchy, which its reader reports.
                     Ok(key) if !path.is_root() && dialect.is_node_of_other(&key) => {
                         let place = key.parent().as_str().trim_end_matches('/').to_owned();
@@ -285,7 +285,7 @@ impl NodeReader<'_> {
                 }
             }
             if !list.proves_absence() && self.any_below(path)? || self.any_behind_links(path) {
-                return Ok(Below::Node);
+                return Ok(BelowPath::Node);
             }
             // The directory is not shown as a group, so no walk enters it.
             for (place, word, why) in not_seen {
@@ -296,10 +296,10 @@ impl NodeReader<'_> {
         if ordinary != nodes {
             // In a dialect with a separate tree of documents, only that tree has nodes.
             let any = list.list_dir(&ordinary)?.next().transpose()?.is_some();
-            found = if any { Below::Files } else { Below::Nothing };
+            found = if any { BelowPath::Files } else { BelowPath::Nothing };
         }
-        if found == Below::Nothing && self.has_directory(&ordinary)? {
-            found = Below::Files;
+        if found == BelowPath::Nothing && self.has_directory(&ordinary)? {
+            found = BelowPath::Files;
         }
         Ok(found)
     }
@@ -348,7 +348,7 @@ impl NodeReader<'_> {
             let nodes = self.hierarchy.dialect_of(&group).children_prefix(&group)?;
             let mut keys = Vec::new();
             for entry in list.list_dir(&nodes)? {
-                if let Entry::Prefix(name) = entry? {
+                if let StoreEntry::Prefix(name) = entry? {
                     let child = group.child(&name)?;
                     let documents = self.hierarchy.dialect_of(&child).document_keys(&child)?;
                     keys.extend(documents.into_iter().map(|(_, key)| key));

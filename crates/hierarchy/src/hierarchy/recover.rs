@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use super::documents::{Progress, Step};
+use super::documents::{DocumentStep, StoredSteps};
 use super::intent::{Documents, Intent, Move, Stage, max_len};
 use super::nodes::Hierarchy;
 use crate::metadata::NodePath;
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_store::{Aside, Key, Prefix, Stat, WritableStore};
 
 /// The result of recovering a change.
@@ -117,7 +117,7 @@ impl Recovery<'_> {
         let write = self.hierarchy.store().write()?;
         let progress = self.hierarchy.documents.progress(steps)?;
         match stage {
-            None if progress == Progress::Nothing => {
+            None if progress == StoredSteps::Nothing => {
                 // Copies are updated before a removal, and may not have been restored.
                 self.hierarchy.copies().rebuild_copies(path)?;
                 return Ok(Outcome::Undone);
@@ -129,7 +129,7 @@ impl Recovery<'_> {
                 self.hierarchy.copies().rebuild_copies(path)?;
                 return Ok(Outcome::Undone);
             }
-            Some(Stage::Chunks) if progress == Progress::Unknown => {
+            Some(Stage::Chunks) if progress == StoredSteps::Unknown => {
                 return Err(Error::new(Kind::Exists, "another node was created in its place"));
             }
             Some(Stage::Chunks) => {
@@ -137,8 +137,8 @@ impl Recovery<'_> {
                 write.move_prefix(&aside.prefix().join(CHUNKS)?, &chunks)?;
             }
         }
-        if matches!(progress, Progress::Nothing | Progress::Part) {
-            for Step { key, old, new } in steps {
+        if matches!(progress, StoredSteps::Nothing | StoredSteps::Part) {
+            for DocumentStep { key, old, new } in steps {
                 self.hierarchy.documents.replace_step(key, old.as_deref(), new.as_deref())?;
             }
         }
@@ -149,11 +149,11 @@ impl Recovery<'_> {
             self.hierarchy.copies().set_shared_copies(path, *wanted)?;
         }
         self.hierarchy.copies().rebuild_copies(path)?;
-        Ok(if progress == Progress::Unknown { Outcome::Conflict } else { Outcome::Finished })
+        Ok(if progress == StoredSteps::Unknown { Outcome::Conflict } else { Outcome::Finished })
     }
 
     /// Refuses steps that are not on the document of `path`.
-    fn check_steps(self, path: &NodePath, steps: &[Step]) -> Result<()> {
+    fn check_steps(self, path: &NodePath, steps: &[DocumentStep]) -> Result<()> {
         let mut own: Vec<Key> =
             self.hierarchy.dialect().document_keys(path)?.into_iter().map(|(_, key)| key).collect();
         own.extend(self.hierarchy.dialect().attributes_key(path)?);

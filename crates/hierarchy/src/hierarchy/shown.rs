@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::node::{Content, Node};
 use super::nodes::Hierarchy;
-use super::texts::{Sources, Text, Wanted};
+use super::texts::{Sources, Text, TextPurpose};
 use super::walk::Bounds;
 use crate::array::Array;
 use crate::metadata::model::Group;
-use crate::metadata::shown::{self, Copies, ShownChunks};
+use crate::metadata::shown::{self, CopyTexts, ShownChunks};
 use crate::metadata::{DIMENSIONS, Dialect, NodePath, axes_of};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_base::resources;
 use zarrfs_codec::json;
 
@@ -37,7 +37,7 @@ impl Hierarchy {
 impl ShownMetadata<'_> {
     /// Returns the document that the mount shows for `node`. If only its length is wanted, it may
     /// be slightly outdated ([`TextCache`](super::TextCache)).
-    pub fn text_of(self, node: &Node, wanted: Wanted) -> Result<Arc<str>> {
+    pub fn text_of(self, node: &Node, wanted: TextPurpose) -> Result<Arc<str>> {
         Ok(match node.content() {
             Content::Array(array) => {
                 let mut model = Cow::Borrowed(array.model());
@@ -120,9 +120,9 @@ impl ShownMetadata<'_> {
         }
     }
 
-    fn copies_below(self, path: &NodePath) -> Result<Copies> {
-        let mut copies = Copies::new(3);
-        let no_copies = Copies::new(3);
+    fn copies_below(self, path: &NodePath) -> Result<CopyTexts> {
+        let mut copies = CopyTexts::new(3);
+        let no_copies = CopyTexts::new(3);
         for child in self.hierarchy.walk_below(path, Bounds::COPIES) {
             let child = child?;
             let relative = child.path().relative_to(path).unwrap_or_default();
@@ -131,9 +131,11 @@ impl ShownMetadata<'_> {
                 Content::Group(group) => {
                     copies.push(relative, &shown::group(group, Some(&no_copies)));
                 }
-                Content::Array(_) => copies.push(relative, &self.text_of(&child, Wanted::Text)?),
+                Content::Array(_) => {
+                    copies.push(relative, &self.text_of(&child, TextPurpose::Text)?);
+                }
                 Content::NotUnderstood(..) => {
-                    let text = self.text_of(&child, Wanted::Text)?;
+                    let text = self.text_of(&child, TextPurpose::Text)?;
                     if json::check(text.as_bytes()).is_ok() {
                         copies.push(relative, &text);
                     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::metadata::NodePath;
-use zarrfs_base::bounded::{Bounded, Limits};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_store::Expected;
 
 /// The fewest and the most nodes whose metadata files are requested together.
@@ -57,7 +57,7 @@ struct Reading {
 
 impl Default for Siblings {
     fn default() -> Self {
-        Self { groups: Mutex::new(Bounded::new(Limits::bytes(MOST_LEN))) }
+        Self { groups: Mutex::new(Bounded::new(MapLimits::bytes(MOST_LEN))) }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::metadata::NodePath;
-use zarrfs_base::bounded::{Bounded, Limits};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::resources;
 
@@ -30,7 +30,7 @@ const MAX_NOTES: usize = 16;
 
 /// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum TextPurpose {
     /// The text itself.
     Text,
     /// Only its length.
@@ -56,7 +56,7 @@ pub struct Text {
 }
 
 #[derive(Clone)]
-struct Made {
+struct MadeText {
     text: Text,
     of: Sources,
     at: Instant,
@@ -64,19 +64,19 @@ struct Made {
 }
 
 /// A text, `None` if making it failed. Locked while it is made.
-type Slot = Arc<Mutex<Option<Made>>>;
+type TextSlot = Arc<Mutex<Option<MadeText>>>;
 
 /// The cached texts by the path of their group.
 pub struct TextCache {
     /// A leaf lock. The lock of a text is held while it is made, and no other lock is.
-    slots: Mutex<Bounded<NodePath, Slot>>,
+    slots: Mutex<Bounded<NodePath, TextSlot>>,
     /// Why texts lack the consolidated metadata. A leaf lock.
     notes: Mutex<Vec<Error>>,
 }
 
 impl Default for TextCache {
     fn default() -> Self {
-        let limits = Limits::bytes(resources::within_memory(MAX_KEPT_LEN, 12));
+        let limits = MapLimits::bytes(resources::within_memory(MAX_KEPT_LEN, 12));
         Self { slots: Mutex::new(Bounded::new(limits)), notes: Mutex::default() }
     }
 }
@@ -95,15 +95,15 @@ impl TextCache {
         path: &NodePath,
         of: Sources,
         ttl: Duration,
-        wanted: Wanted,
+        wanted: TextPurpose,
         make: impl FnOnce() -> Result<Text>,
     ) -> Result<Text> {
-        let slot = Arc::clone(self.slots.lock().get_or_insert(path.clone(), Slot::default));
+        let slot = Arc::clone(self.slots.lock().get_or_insert(path.clone(), TextSlot::default));
         let mut known = slot.lock();
         if let Some(made) = known.as_ref().filter(|made| made.of == of) {
             let longest = match wanted {
-                Wanted::Text => ttl,
-                Wanted::Len => ttl.max(made.took.saturating_mul(PATIENCE)),
+                TextPurpose::Text => ttl,
+                TextPurpose::Len => ttl.max(made.took.saturating_mul(PATIENCE)),
             };
             if made.at.elapsed() < longest {
                 return Ok(made.text.clone());
@@ -116,7 +116,7 @@ impl TextCache {
             self.count(path, &slot, 0);
             return text;
         };
-        let made = Made { text: text.clone(), of, at: Instant::now(), took: begun.elapsed() };
+        let made = MadeText { text: text.clone(), of, at: Instant::now(), took: begun.elapsed() };
         let was_known = known.replace(made);
         self.count(path, &slot, text.text.len());
         drop(known);
@@ -148,7 +148,7 @@ impl TextCache {
 
     /// Counts the bytes of the text in a slot, and drops the texts that were used longest ago until
     /// the rest fits.
-    fn count(&self, path: &NodePath, slot: &Slot, len: usize) {
+    fn count(&self, path: &NodePath, slot: &TextSlot, len: usize) {
         let len = u64::try_from(len).unwrap_or(u64::MAX).saturating_add(ENTRY_LEN);
         let mut slots = self.slots.lock();
         // Another slot may have taken its place.
@@ -181,12 +181,12 @@ mod tests {
         let get = |generation, wanted, make: &dyn Fn() -> Result<Text>| {
             texts.get(&path, of(generation), ttl, wanted, make).expect("made").text
         };
-        assert_eq!(&*get(0, Wanted::Len, &slow), "slow");
+        assert_eq!(&*get(0, TextPurpose::Len, &slow), "slow");
         std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(&*get(0, Wanted::Len, &|| text("new")), "slow");
-        assert_eq!(&*get(1, Wanted::Len, &|| text("changed here")), "changed here");
+        assert_eq!(&*get(0, TextPurpose::Len, &|| text("new")), "slow");
+        assert_eq!(&*get(1, TextPurpose::Len, &|| text("changed here")), "changed here");
         std::thread::sleep(Duration::from_millis(5));
-        assert_eq!(&*get(1, Wanted::Text, &|| text("read again")), "read again");
+        assert_eq!(&*get(1, TextPurpose::Text, &|| text("read again")), "read again");
     }
 
     #[test]
@@ -195,13 +195,13 @@ mod tests {
         let ttl = Duration::from_secs(3600);
         for number in 0..10 {
             let path = NodePath::root().child(&number.to_string()).expect("a path");
-            texts.get(&path, of(0), ttl, Wanted::Text, || text(&long)).expect("made");
+            texts.get(&path, of(0), ttl, TextPurpose::Text, || text(&long)).expect("made");
         }
         assert!(texts.slots.lock().count() <= 4);
         let failed = || Err(Error::corrupt("no"));
         let root = NodePath::root();
-        texts.get(&root, of(0), ttl, Wanted::Text, failed).expect_err("it failed");
-        let again = texts.get(&root, of(0), ttl, Wanted::Text, || text("y")).expect("made");
+        texts.get(&root, of(0), ttl, TextPurpose::Text, failed).expect_err("it failed");
+        let again = texts.get(&root, of(0), ttl, TextPurpose::Text, || text("y")).expect("made");
         assert_eq!(&*again.text, "y");
     }
 }

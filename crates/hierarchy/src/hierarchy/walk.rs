@@ -16,7 +16,7 @@ use foldhash::quality::FixedState;
 use super::node::Node;
 use super::nodes::Hierarchy;
 use crate::metadata::{NodeKind, NodePath};
-use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::limits;
 
 /// The most nested groups.
@@ -231,7 +231,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::hierarchy::Options;
+    use crate::hierarchy::HierarchyOptions;
     use zarrfs_store::Store;
     use zarrfs_store::directory::{DirectoryStore, Durability};
 
@@ -249,7 +249,7 @@ mod tests {
         }
         let store = DirectoryStore::open(dir.path(), Durability::Buffered).expect("opens");
         let store = Store::new(Arc::new(store));
-        (dir, Hierarchy::open(store, None, Options::default()).expect("opens"))
+        (dir, Hierarchy::open(store, None, HierarchyOptions::default()).expect("opens"))
     }
 
     fn paths(walk: Walk<'_>) -> Vec<String> {

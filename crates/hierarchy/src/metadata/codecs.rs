@@ -21,7 +21,7 @@ use zarrfs_codec::table::{self, CodecKind};
 
 /// The elements that a list of codecs encodes.
 #[derive(Debug, Clone)]
-pub(super) struct Elements {
+pub(super) struct EncodedElements {
     /// The number of dimensions.
     pub(super) rank: usize,
     /// The data type.
@@ -96,11 +96,18 @@ pub(super) fn shuffle_number(word: Option<&str>) -> u8 {
 ///
 /// Without an array-to-bytes codec, `bytes` follows the array-to-array codecs: it was the default
 /// until July 2023, and GDAL omitted it until 3.10. Elements of variable length have another codec.
-pub(super) fn canonical(codecs: Vec<CodecSpec>, elements: &Elements) -> Result<Vec<CodecSpec>> {
+pub(super) fn canonical(
+    codecs: Vec<CodecSpec>,
+    elements: &EncodedElements,
+) -> Result<Vec<CodecSpec>> {
     nested(codecs, elements, 0)
 }
 
-fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Result<Vec<CodecSpec>> {
+fn nested(
+    mut codecs: Vec<CodecSpec>,
+    elements: &EncodedElements,
+    depth: usize,
+) -> Result<Vec<CodecSpec>> {
     if limits::CODECS.is_exceeded_by(codecs.len()) {
         return Err(Error::unsupported(format!(
             "{} codecs in a list, {}",
@@ -143,7 +150,7 @@ fn nested(mut codecs: Vec<CodecSpec>, elements: &Elements, depth: usize) -> Resu
             "blosc" => blosc(configuration, &elements.dtype)?,
             "sharding_indexed" => sharding(configuration, rank, elements, depth)?,
             "n5_default" => {
-                let big = Elements { endian: Endian::Big, ..elements.clone() };
+                let big = EncodedElements { endian: Endian::Big, ..elements.clone() };
                 let codecs = inner_codecs(configuration.get("codecs"), &big, depth + 1)?;
                 configuration.insert("codecs".to_owned(), codecs);
             }
@@ -213,7 +220,7 @@ pub(super) fn reversed(rank: usize) -> Vec<u64> {
     order
 }
 
-fn bytes(configuration: &mut Object, elements: &Elements) -> Result<()> {
+fn bytes(configuration: &mut Object, elements: &EncodedElements) -> Result<()> {
     match configuration.get("endian") {
         None | Some(Value::Null) => {
             configuration.remove("endian");
@@ -254,7 +261,7 @@ fn blosc(configuration: &mut Object, dtype: &DType) -> Result<()> {
 fn sharding(
     configuration: &mut Object,
     rank: Option<usize>,
-    elements: &Elements,
+    elements: &EncodedElements,
     depth: usize,
 ) -> Result<()> {
     if limits::SHARD_LEVELS.is_exceeded_by(depth.saturating_add(1)) {
@@ -277,9 +284,12 @@ fn sharding(
             return Err(Error::corrupt(format!("index_location {} is not known", describe(other))));
         }
     };
-    let index =
-        Elements { rank: chunk_shape.len() + 1, dtype: DType::Uint(8), endian: Endian::Little };
-    let inner = Elements { rank: chunk_shape.len(), ..elements.clone() };
+    let index = EncodedElements {
+        rank: chunk_shape.len() + 1,
+        dtype: DType::Uint(8),
+        endian: Endian::Little,
+    };
+    let inner = EncodedElements { rank: chunk_shape.len(), ..elements.clone() };
     let mut canonical = Object::new();
     canonical.insert("chunk_shape".to_owned(), json!(chunk_shape));
     canonical
@@ -293,7 +303,7 @@ fn sharding(
     Ok(())
 }
 
-fn inner_codecs(value: Option<&Value>, elements: &Elements, depth: usize) -> Result<Value> {
+fn inner_codecs(value: Option<&Value>, elements: &EncodedElements, depth: usize) -> Result<Value> {
     let codecs = named(list(value)?);
     Ok(nested(codecs, elements, depth)?.iter().map(CodecSpec::to_json).collect())
 }

@@ -34,7 +34,7 @@ use super::model::NodeKind;
 use super::path::NodePath;
 use super::{skim, v2};
 use zarrfs_base::error::{Error, Result};
-use zarrfs_codec::json::{self, Change, NewValue, Text};
+use zarrfs_codec::json::{self, MemberEdit, NewValue, Text};
 use zarrfs_store::Key;
 
 /// The path of the copies within a metadata file.
@@ -399,7 +399,7 @@ fn are_groups_together<'p>(paths: impl Iterator<Item = &'p str>) -> bool {
     true
 }
 
-fn changes_of(copies: &[(String, Text)]) -> Vec<Change<'_>> {
+fn changes_of(copies: &[(String, Text)]) -> Vec<MemberEdit<'_>> {
     copies.iter().map(|(name, copy)| (name.as_str(), Some(NewValue::Text(copy)))).collect()
 }
 

@@ -14,11 +14,11 @@ mod v3;
 
 use serde_json::Value;
 
-use super::codecs::{self, Elements};
+use super::codecs::{self, EncodedElements};
 use super::dialect::Dialect;
 use super::era::Draft;
 use super::members::{check_size, named};
-use super::model::{Array, Group, KeyEncoding, Levels, Node, NodeKind};
+use super::model::{ArrayMetadata, Group, KeyEncoding, Levels, NodeKind, NodeMetadata};
 use super::path::NodePath;
 use super::policy::{self, Policy};
 use super::rectilinear;
@@ -40,7 +40,7 @@ pub struct NewDocument {
     /// The stored metadata file.
     pub text: String,
     /// The node that it describes.
-    pub node: Node,
+    pub node: NodeMetadata,
     /// Whether the program's metadata file of a group has inline consolidated metadata. This only
     /// requests that zarrfs generates them; their contents are never copied.
     pub consolidated: bool,
@@ -74,11 +74,11 @@ impl Dialect {
         let lowered = super::v3::lower(written).node.map_err(invalid)?;
         let (mut consolidated, mut encoded, mut keys) = (false, None, KeyEncoding::default());
         let expected = match lowered {
-            Node::Group(group) => {
+            NodeMetadata::Group(group) => {
                 consolidated = group.consolidated;
-                Node::Group(self.new_group_text(&mut text, &document, group)?)
+                NodeMetadata::Group(self.new_group_text(&mut text, &document, group)?)
             }
-            Node::Array(shown) => {
+            NodeMetadata::Array(shown) => {
                 keys = shown.key_encoding;
                 let new = self.new_array(&document, &shown, policy)?;
                 encoded = match new.encoded {
@@ -90,7 +90,9 @@ impl Dialect {
                     }
                     None => None,
                 };
-                Node::Array(Box::new(self.new_array_text(&mut text, &document, *shown, new)?))
+                NodeMetadata::Array(Box::new(
+                    self.new_array_text(&mut text, &document, *shown, new)?,
+                ))
             }
         };
         if *self == Self::N5 && path.is_root() {
@@ -109,7 +111,7 @@ impl Dialect {
             return Err(Error::new(Kind::Internal, detail));
         }
         let encoded = match (&node, encoded) {
-            (Node::Array(array), Some((levels, shown))) => {
+            (NodeMetadata::Array(array), Some((levels, shown))) => {
                 Some(EncodedChunks::of(array, levels, shown))
             }
             _ => None,
@@ -119,7 +121,7 @@ impl Dialect {
 
     /// Checks a *stored* metadata file that a user wrote in this dialect's own form, with any
     /// codecs. `kind` comes from [`Dialect::document_keys`].
-    pub fn check_stored(&self, kind: Option<NodeKind>, text: &[u8]) -> Result<Node> {
+    pub fn check_stored(&self, kind: Option<NodeKind>, text: &[u8]) -> Result<NodeMetadata> {
         self.lower(kind, text).node.map_err(invalid)
     }
 
@@ -136,9 +138,9 @@ impl Dialect {
     }
 
     /// Returns how to store the chunks of an array that a program described as `shown`.
-    fn new_array(&self, document: &Object, shown: &Array, policy: &Policy) -> Result<New> {
+    fn new_array(&self, document: &Object, shown: &ArrayMetadata, policy: &Policy) -> Result<New> {
         let (rank, dtype) = (shown.shape.len(), &shown.dtype);
-        let elements = Elements { rank, dtype: dtype.clone(), endian: Endian::Little };
+        let elements = EncodedElements { rank, dtype: dtype.clone(), endian: Endian::Little };
         let is_plain = codecs::is_plain(&shown.codecs, dtype);
         let listed = codecs::list(document.get("codecs")).map_err(invalid)?;
         let has_released_names = codecs::named(listed.clone()) == listed;
@@ -175,15 +177,15 @@ impl Dialect {
         &self,
         text: &mut Text,
         document: &Object,
-        shown: Array,
+        shown: ArrayMetadata,
         new: New,
-    ) -> Result<Array> {
+    ) -> Result<ArrayMetadata> {
         // Released v3 does not allow null.
         let fill = match self {
             Self::V2 if !shown.fill.is_defined() => FillValue::UNDEFINED,
             _ => FillValue::parse(&shown.fill.to_json(&shown.dtype), &shown.dtype)?,
         };
-        let array = Array { fill, ..shown };
+        let array = ArrayMetadata { fill, ..shown };
         if array.rectilinear.is_some() && *self != Self::V3 {
             let detail = format!("a rectilinear chunk grid cannot be expressed in {}", self.name());
             return Err(Error::invalid(detail));
@@ -199,8 +201,8 @@ impl Dialect {
 }
 
 /// Returns canonical codecs in the form of Zarr 2, which lacks some.
-pub(super) fn v2_chain(codecs: Vec<CodecSpec>, rank: usize) -> Result<v2::Chain> {
-    v2::Chain::new(codecs, rank)
+pub(super) fn v2_chain(codecs: Vec<CodecSpec>, rank: usize) -> Result<v2::V2Codecs> {
+    v2::V2Codecs::new(codecs, rank)
 }
 
 fn invalid(error: Error) -> Error {

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::model::{Lowered, Node, NodeKind};
+use super::model::{Lowered, NodeKind, NodeMetadata};
 use super::v3;
 use zarrfs_base::error::{Error, Result};
 
@@ -27,9 +27,11 @@ pub(super) fn lower(text: &[u8]) -> Lowered {
         _ if document.get("zarr_format").is_some_and(Value::is_number) => return v3::lower(text),
         _ => None,
     };
-    let node: Result<Node> = match kind {
-        Some(NodeKind::Array) => v3::array(&document).map(|array| Node::Array(Box::new(array))),
-        Some(NodeKind::Group) => v3::group(&document).map(Node::Group),
+    let node: Result<NodeMetadata> = match kind {
+        Some(NodeKind::Array) => {
+            v3::array(&document).map(|array| NodeMetadata::Array(Box::new(array)))
+        }
+        Some(NodeKind::Group) => v3::group(&document).map(NodeMetadata::Group),
         None => Err(Error::unsupported(format!("zarr_format {format:?} is not known"))),
     };
     Lowered { kind: kind.unwrap_or(NodeKind::Group), node }

@@ -12,12 +12,12 @@ use super::dialect::Dialect;
 use super::era::Era;
 use super::members::check_extensions;
 use super::{skim, v3};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_base::limits;
 use zarrfs_codec::dtype::integer;
 use zarrfs_codec::json::Object;
 use zarrfs_codec::json::{self, describe};
-use zarrfs_store::{ByteRange, Entry, Expected, Key, Prefix, Store};
+use zarrfs_store::{ByteRange, Expected, Key, Prefix, Store, StoreEntry};
 
 /// The most names to search for a first node if the root has no metadata file.
 const MAX_ENTRIES: usize = 10_000;
@@ -218,7 +218,7 @@ fn suffix_in_use(store: &Store) -> Result<String> {
         let name = entry.name();
         let stem = name.strip_suffix(".json").unwrap_or(name);
         let is_document = [".array", ".group"].iter().any(|ending| stem.ends_with(ending));
-        if matches!(entry, Entry::Prefix(_)) || !is_document {
+        if matches!(entry, StoreEntry::Prefix(_)) || !is_document {
             return Ok(None);
         }
         if stem != name {
@@ -242,14 +242,14 @@ fn search(store: &Store) -> Result<Dialect> {
     let found = walk(store, &Prefix::root(), |prefix, entry| {
         empty = false;
         let name = match entry {
-            Entry::Key(name) => name,
-            Entry::Prefix(name) if hides_v2 => {
+            StoreEntry::Key(name) => name,
+            StoreEntry::Prefix(name) if hides_v2 => {
                 let below = prefix.join(name)?;
                 let keys = [below.key(".zgroup")?, below.key(".zarray")?];
                 let is_v2 = store.read().stat(&keys)?.iter().any(Option::is_some);
                 return Ok(is_v2.then_some(Ok(Dialect::V2)));
             }
-            Entry::Prefix(_) => return Ok(None),
+            StoreEntry::Prefix(_) => return Ok(None),
         };
         Ok(match name.as_str() {
             v3::DOCUMENT => node_below(store, prefix)?,
@@ -264,12 +264,12 @@ fn search(store: &Store) -> Result<Dialect> {
         })
     })?;
     match found {
-        Walk::Found(dialect) => dialect,
-        Walk::End if empty => Err(Error::new(Kind::NotFound, "nothing is stored there")),
-        Walk::End => Err(Error::invalid(
+        WalkEnd::Found(dialect) => dialect,
+        WalkEnd::End if empty => Err(Error::new(Kind::NotFound, "nothing is stored there")),
+        WalkEnd::End => Err(Error::invalid(
             "not a Zarr hierarchy: no zarr.json, .zgroup, .zarray or N5 attributes.json there or below",
         )),
-        Walk::Limit => Err(Error::invalid(format!(
+        WalkEnd::Limit => Err(Error::invalid(format!(
             "not a Zarr hierarchy: no metadata file at the root or among {MAX_ENTRIES} names below"
         ))),
     }
@@ -320,7 +320,7 @@ fn is_n5(store: &Store, prefix: &Prefix) -> Result<bool> {
 }
 
 /// The end of a walk.
-enum Walk<T> {
+enum WalkEnd<T> {
     Found(T),
     End,
     Limit,
@@ -330,10 +330,10 @@ enum Walk<T> {
 fn walk<T>(
     store: &Store,
     prefix: &Prefix,
-    mut visit: impl FnMut(&Prefix, &Entry) -> Result<Option<T>>,
-) -> Result<Walk<T>> {
+    mut visit: impl FnMut(&Prefix, &StoreEntry) -> Result<Option<T>>,
+) -> Result<WalkEnd<T>> {
     let Some(list) = store.list() else {
-        return Ok(Walk::End);
+        return Ok(WalkEnd::End);
     };
     let mut seen = 0;
     let mut prefixes = VecDeque::from([prefix.clone()]);
@@ -342,17 +342,17 @@ fn walk<T>(
             let entry = entry?;
             seen += 1;
             if seen > MAX_ENTRIES {
-                return Ok(Walk::Limit);
+                return Ok(WalkEnd::Limit);
             }
             if let Some(found) = visit(&prefix, &entry)? {
-                return Ok(Walk::Found(found));
+                return Ok(WalkEnd::Found(found));
             }
-            if let Entry::Prefix(name) = &entry {
+            if let StoreEntry::Prefix(name) = &entry {
                 prefixes.push_back(prefix.join(name)?);
             }
         }
     }
-    Ok(Walk::End)
+    Ok(WalkEnd::End)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::v3::Departure;
 use super::{d2023, draft, n5, v2, v3};
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_codec::json::Object;
-use zarrfs_store::{Entry, Key, PRIVATE, Prefix};
+use zarrfs_store::{Key, PRIVATE, Prefix, StoreEntry};
 
 /// A child that an entry of a listing indicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,15 +227,15 @@ impl Dialect {
     /// zarr-python makes and reads such nodes.
     ///
     /// A child may occur twice: as a metadata file, and as a prefix of keys below it.
-    pub fn child(&self, entry: &Entry) -> Option<Child> {
+    pub fn child(&self, entry: &StoreEntry) -> Option<Child> {
         let (name, certain) = match (self, entry) {
-            (Self::Draft(draft), Entry::Key(name)) => {
+            (Self::Draft(draft), StoreEntry::Key(name)) => {
                 let stem = name.strip_suffix(draft.suffix.as_str())?;
                 (stem.strip_suffix(".array").or_else(|| stem.strip_suffix(".group"))?, true)
             }
-            (_, Entry::Key(_)) => return None,
-            (_, Entry::Prefix(name)) if name == PRIVATE => return None,
-            (_, Entry::Prefix(name)) => (name.as_str(), false),
+            (_, StoreEntry::Key(_)) => return None,
+            (_, StoreEntry::Prefix(name)) if name == PRIVATE => return None,
+            (_, StoreEntry::Prefix(name)) => (name.as_str(), false),
         };
         zarrfs_store::is_component(name).then(|| Child { name: name.to_owned(), certain })
     }
@@ -246,9 +246,9 @@ impl Dialect {
             Self::V3 | Self::D2023_02 => key.name() == v3::DOCUMENT,
             Self::V2 => matches!(key.name(), v2::ZARRAY | v2::ZGROUP),
             Self::N5 => key.name() == n5::DOCUMENT,
-            Self::Draft(_) => {
-                self.child(&Entry::Key(key.name().to_owned())).is_some_and(|child| child.certain)
-            }
+            Self::Draft(_) => self
+                .child(&StoreEntry::Key(key.name().to_owned()))
+                .is_some_and(|child| child.certain),
         }
     }
 

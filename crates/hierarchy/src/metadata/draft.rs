@@ -14,12 +14,12 @@
 
 use serde_json::{Value, json};
 
-use super::codecs::{self, Elements};
+use super::codecs::{self, EncodedElements};
 use super::era::{Draft, Era};
 use super::members::{
     attributes, check_extensions, check_size, dimension_names, lengths, required, separator,
 };
-use super::model::{Array, Group, KeyEncoding, Lowered, Node, NodeKind, Separator};
+use super::model::{ArrayMetadata, Group, KeyEncoding, Lowered, NodeKind, NodeMetadata, Separator};
 use super::types::{Endian, data_type};
 use super::{conventions, v2, v3};
 use zarrfs_base::error::{Error, Result};
@@ -35,8 +35,8 @@ pub(super) const FILTERS: &str = "filters";
 /// Lowers a metadata file of a node of `kind`.
 pub(super) fn lower(era: Era, kind: NodeKind, text: &[u8]) -> Lowered {
     let node = json::parse_object(text).and_then(|document| match kind {
-        NodeKind::Array => array(era, &document).map(|array| Node::Array(Box::new(array))),
-        NodeKind::Group => group(&document).map(Node::Group),
+        NodeKind::Array => array(era, &document).map(|array| NodeMetadata::Array(Box::new(array))),
+        NodeKind::Group => group(&document).map(NodeMetadata::Group),
     });
     Lowered { kind, node }
 }
@@ -47,7 +47,7 @@ fn group(document: &Object) -> Result<Group> {
     Ok(Group { attributes: attributes(document)?, consolidated: v3::is_consolidated(document) })
 }
 
-fn array(era: Era, document: &Object) -> Result<Array> {
+fn array(era: Era, document: &Object) -> Result<ArrayMetadata> {
     check_extensions(document)?;
     let shape = lengths(required(document, "shape")?, "shape")?;
     let mut attributes = attributes(document)?;
@@ -63,7 +63,7 @@ fn array(era: Era, document: &Object) -> Result<Array> {
     let grid = required(document, "chunk_grid")?;
     let inner_shape = v3::chunk_shape(grid, &shape)?;
     check_size(&shape, &dtype, "the array")?;
-    let elements = Elements {
+    let elements = EncodedElements {
         rank: shape.len(),
         dtype: dtype.clone(),
         endian: endian.unwrap_or(Endian::Little),
@@ -71,7 +71,7 @@ fn array(era: Era, document: &Object) -> Result<Array> {
     let inner = chain(document, filters, &elements)?;
     let (codecs, chunk_shape) = sharded(document, inner, inner_shape)?;
     check_size(&chunk_shape, &dtype, "a chunk")?;
-    Ok(Array {
+    Ok(ArrayMetadata {
         fill: match (&object, &dtype) {
             // Only zarr-python 2 writes these, with fill values as in Zarr 2.
             (Some(_), _) | (None, DType::Bytes(_)) => {
@@ -149,7 +149,11 @@ fn take_names(
 
 /// Returns the codecs of an inner chunk, in the order of encoding: layout, filters, byte order,
 /// compressor.
-fn chain(document: &Object, filters: Vec<Object>, elements: &Elements) -> Result<Vec<CodecSpec>> {
+fn chain(
+    document: &Object,
+    filters: Vec<Object>,
+    elements: &EncodedElements,
+) -> Result<Vec<CodecSpec>> {
     let mut chain = Vec::new();
     let layout = document.get("chunk_memory_layout").filter(|layout| !layout.is_null());
     match layout.map(|layout| (layout, layout.as_str())) {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::metadata::model::{Array, KeyEncoding, Node, Separator};
+use crate::metadata::model::{ArrayMetadata, KeyEncoding, NodeMetadata, Separator};
 use zarrfs_base::error::Kind;
 use zarrfs_base::limits;
 use zarrfs_codec::CodecSpec;
@@ -70,32 +70,32 @@ impl Fixture {
         list
     }
 
-    fn tree(&self) -> (Dialect, Tree) {
+    fn tree(&self) -> (Dialect, StoredTexts) {
         let dialect = detect(&self.store).unwrap_or_else(|error| panic!("{}: {error}", self.name));
-        let mut tree = Tree::default();
+        let mut tree = StoredTexts::default();
         tree.walk(&self.store, &dialect, &NodePath::root());
         (dialect, tree)
     }
 
-    fn array(&self, path: &str) -> Array {
+    fn array(&self, path: &str) -> ArrayMetadata {
         let (_, mut tree) = self.tree();
         let (_, lowered) = tree.arrays.remove(path).expect("an array of that path");
         match lowered.node.unwrap_or_else(|error| panic!("{} {path}: {error}", self.name)) {
-            Node::Array(array) => *array,
-            Node::Group(_) => panic!("{path} is a group"),
+            NodeMetadata::Array(array) => *array,
+            NodeMetadata::Group(_) => panic!("{path} is a group"),
         }
     }
 }
 
 /// The nodes of a hierarchy by their paths, with the stored text.
 #[derive(Default)]
-struct Tree {
+struct StoredTexts {
     arrays: BTreeMap<String, (Bytes, Lowered)>,
     groups: BTreeMap<String, (Bytes, Lowered)>,
     implicit: Vec<String>,
 }
 
-impl Tree {
+impl StoredTexts {
     /// Whether there is a node at `path`.
     fn walk(&mut self, store: &Store, dialect: &Dialect, path: &NodePath) -> bool {
         let mut explicit = false;
@@ -191,7 +191,7 @@ fn every_array_has_the_shape_and_type_of_its_truth() {
                 continue;
             };
             let array = match &lowered.node {
-                Ok(Node::Array(array)) => array,
+                Ok(NodeMetadata::Array(array)) => array,
                 other => panic!("{place}: {other:?}"),
             };
             let shape: Vec<u64> = expected["shape"]
@@ -266,28 +266,28 @@ fn the_shown_document_means_the_same_again() {
                 continue;
             };
             let chunk_shape: Vec<u64> = match node {
-                Node::Array(array) => array.chunk_shape.clone(),
-                Node::Group(_) => Vec::new(),
+                NodeMetadata::Array(array) => array.chunk_shape.clone(),
+                NodeMetadata::Group(_) => Vec::new(),
             };
             let text = match node {
-                Node::Array(array) => {
+                NodeMetadata::Array(array) => {
                     shown::array(array, &shown::ShownChunks::decoded(array, &chunk_shape))
                 }
-                Node::Group(group) => shown::group(group, None),
+                NodeMetadata::Group(group) => shown::group(group, None),
             };
             serde_json::from_str::<Json>(&text).unwrap_or_else(|error| panic!("{place}: {error}"));
             let again = Dialect::V3.lower(None, text.as_bytes());
             match (node, again.node.unwrap_or_else(|error| panic!("{place}: {error}\n{text}"))) {
-                (Node::Group(group), Node::Group(again)) => {
+                (NodeMetadata::Group(group), NodeMetadata::Group(again)) => {
                     assert_eq!(group.attributes, again.attributes, "{place}");
                 }
-                (Node::Array(array), Node::Array(again)) => {
+                (NodeMetadata::Array(array), NodeMetadata::Array(again)) => {
                     if array.dtype != again.dtype {
                         // An array in a structure is shown as its bytes.
                         assert_eq!(array.dtype.item_len(), again.dtype.item_len(), "{place}");
                         continue;
                     }
-                    let expected = Array {
+                    let expected = ArrayMetadata {
                         codecs: vec![codecs::plain(&array.dtype)],
                         key_encoding: KeyEncoding::Default(Separator::Slash),
                         fill: FillValue::parse(&array.fill.to_json(&array.dtype), &array.dtype)
@@ -341,7 +341,7 @@ fn hidden_filters_are_codecs_and_no_attribute() {
 
 /// Returns the policy that would store an array like this one, and the shape of its chunk files;
 /// `None` if no policy would.
-fn as_policy(array: &Array) -> Option<(Policy, Vec<u64>)> {
+fn as_policy(array: &ArrayMetadata) -> Option<(Policy, Vec<u64>)> {
     let inner = |codec: &CodecSpec| codec.configuration["codecs"].as_array().cloned();
     let (codecs, shards, chunk_shape) = match array.codecs.as_slice() {
         [codec] if codec.name == "sharding_indexed" => {
@@ -402,10 +402,10 @@ const REFUSALS: [&str; 10] = [
     "comes after a filter that works on bytes",
 ];
 
-fn decoded(node: &Node, chunk_shape: &[u64]) -> shown::ShownChunks {
+fn decoded(node: &NodeMetadata, chunk_shape: &[u64]) -> shown::ShownChunks {
     match node {
-        Node::Array(array) => shown::ShownChunks::decoded(array, chunk_shape),
-        Node::Group(_) => shown::ShownChunks::default(),
+        NodeMetadata::Array(array) => shown::ShownChunks::decoded(array, chunk_shape),
+        NodeMetadata::Group(_) => shown::ShownChunks::default(),
     }
 }
 
@@ -417,7 +417,7 @@ fn every_array_can_be_created_again_from_its_shown_metadata() {
     let mut made: BTreeMap<&str, usize> = BTreeMap::new();
     for fixture in Fixture::all().iter().filter(|fixture| !fixture.name.contains("reject")) {
         for (path, (_, lowered)) in &fixture.tree().1.arrays {
-            let Ok(Node::Array(array)) = &lowered.node else {
+            let Ok(NodeMetadata::Array(array)) = &lowered.node else {
                 continue;
             };
             let Some((policy, chunk_shape)) = as_policy(array) else {
@@ -428,7 +428,7 @@ fn every_array_can_be_created_again_from_its_shown_metadata() {
                 let place = format!("{} {path} in {}", fixture.name, dialect.name());
                 let path = NodePath::parse(path).expect("a path");
                 let found = match dialect.new_document(&path, shown.as_bytes(), &policy) {
-                    Ok(NewDocument { node: Node::Array(found), .. }) => found,
+                    Ok(NewDocument { node: NodeMetadata::Array(found), .. }) => found,
                     Ok(other) => panic!("{place}: {other:?}"),
                     Err(error) => {
                         let refusal = error.to_string();
@@ -446,7 +446,7 @@ fn every_array_can_be_created_again_from_its_shown_metadata() {
                 if matches!(dialect, Dialect::V3) && !matches!(array.dtype, DType::Struct(_)) {
                     assert_eq!(flat(&found.codecs), flat(&array.codecs), "{place}");
                 }
-                let expected = Array {
+                let expected = ArrayMetadata {
                     codecs: found.codecs.clone(),
                     key_encoding: found.key_encoding,
                     fill: found.fill.clone(),

@@ -9,11 +9,11 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value, json};
 
-use super::codecs::{self, Elements};
+use super::codecs::{self, EncodedElements};
 use super::conventions::{self, DIMENSIONS, FILL, OME};
 use super::dialect::Dialect;
 use super::members::{dimension_names, lengths, may_be_ignored, named};
-use super::model::{Array, Node, NodeKind};
+use super::model::{ArrayMetadata, NodeKind, NodeMetadata};
 use super::policy;
 use super::shown::ShownChunks;
 use super::types::{Endian, data_type};
@@ -22,7 +22,7 @@ use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_codec::CodecSpec;
 use zarrfs_codec::dtype::{FillValue, integer};
 use zarrfs_codec::json::Object;
-use zarrfs_codec::json::{self, Change, NewValue, Text, describe, same, same_and_of_one_type};
+use zarrfs_codec::json::{self, MemberEdit, NewValue, Text, describe, same, same_and_of_one_type};
 
 /// The changes of a metadata file. Nothing by default.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -78,7 +78,7 @@ const COMPARED: [&str; 13] = [
 /// Compares the meaning of members, because a library omits defaults, adds empty members and spells
 /// numbers its own way. Consolidated metadata only request that zarrfs generates them; their
 /// contents are ignored.
-pub fn diff(base: &str, new: &[u8], node: &Node, files: &ShownChunks) -> Result<Edit> {
+pub fn diff(base: &str, new: &[u8], node: &NodeMetadata, files: &ShownChunks) -> Result<Edit> {
     let base = json::parse_object(base.as_bytes()).map_err(|error| as_invalid(&error))?;
     let new = json::parse_object(new).map_err(|error| as_invalid(&error))?;
     let mut edit = Edit { attributes: attributes(&base, &new)?, ..Edit::default() };
@@ -87,14 +87,14 @@ pub fn diff(base: &str, new: &[u8], node: &Node, files: &ShownChunks) -> Result<
         return refused("zarr_format", new.get("zarr_format"), "it must be 3 in this mount");
     }
     let kind = match node {
-        Node::Group(_) => "group",
-        Node::Array(_) => "array",
+        NodeMetadata::Group(_) => "group",
+        NodeMetadata::Array(_) => "array",
     };
     if new.get("node_type").is_some_and(|found| found != kind) {
         let advice = "remove the node and create it again";
         return refused("node_type", new.get("node_type"), advice);
     }
-    if let Node::Group(group) = node {
+    if let NodeMetadata::Group(group) = node {
         let member = "consolidated_metadata";
         let kept = match (base.get(member), new.get(member)) {
             (Some(base), Some(new)) => same(base, new),
@@ -105,7 +105,7 @@ pub fn diff(base: &str, new: &[u8], node: &Node, files: &ShownChunks) -> Result<
         let had = group.consolidated || v3::is_consolidated(&base);
         edit.consolidated = (!kept && (wanted || had)).then_some(wanted);
     }
-    if let Node::Array(array) = node {
+    if let NodeMetadata::Array(array) = node {
         check_unchanged(&base, &new, array, files)?;
         if let Some((before, now)) = shape(&base, &new, array)? {
             (edit.shape_before, edit.shape) = (before, Some(now));
@@ -120,12 +120,13 @@ pub fn diff(base: &str, new: &[u8], node: &Node, files: &ShownChunks) -> Result<
 /// they have the same elements, lengths and number of dimensions. True if one of the two is not
 /// understood.
 pub fn have_like_chunks(one: &[u8], other: &[u8]) -> bool {
-    let (Ok(Node::Array(one)), Ok(Node::Array(other))) =
+    let (Ok(NodeMetadata::Array(one)), Ok(NodeMetadata::Array(other))) =
         (v3::lower(one).node, v3::lower(other).node)
     else {
         return true;
     };
-    let of = |array: &Array| (array.dtype.clone(), array.chunk_shape.clone(), array.shape.len());
+    let of =
+        |array: &ArrayMetadata| (array.dtype.clone(), array.chunk_shape.clone(), array.shape.len());
     of(&one) == of(&other) && one.rectilinear.is_some() == other.rectilinear.is_some()
 }
 
@@ -135,8 +136,8 @@ pub fn have_like_chunks(one: &[u8], other: &[u8]) -> bool {
 pub fn describe_one_node(one: &[u8], other: &[u8]) -> bool {
     // A program spells values in its own way: `""` for bytes of zeros.
     let array = |text| match v3::lower(text).node {
-        Ok(Node::Array(array)) => Some(array),
-        Ok(Node::Group(_)) | Err(_) => None,
+        Ok(NodeMetadata::Array(array)) => Some(array),
+        Ok(NodeMetadata::Group(_)) | Err(_) => None,
     };
     if let (Some(one), Some(other)) = (array(one), array(other)) {
         return one.means_same(&other);
@@ -177,7 +178,12 @@ fn refused<T>(member: &str, value: Option<&Value>, advice: &str) -> Result<T> {
 }
 
 /// Fails for changes that would give the stored chunks another meaning.
-fn check_unchanged(base: &Object, new: &Object, array: &Array, files: &ShownChunks) -> Result<()> {
+fn check_unchanged(
+    base: &Object,
+    new: &Object,
+    array: &ArrayMetadata,
+    files: &ShownChunks,
+) -> Result<()> {
     let unless = |member: &str, means_same: bool, advice: &str| {
         let kept = match (base.get(member), new.get(member)) {
             (Some(base), Some(new)) => same(base, new),
@@ -217,7 +223,7 @@ fn check_unchanged(base: &Object, new: &Object, array: &Array, files: &ShownChun
 }
 
 /// Whether `grid` is that of the shown chunk files.
-fn is_grid(grid: Option<&Value>, array: &Array, shown_chunk_shape: &[u64]) -> bool {
+fn is_grid(grid: Option<&Value>, array: &ArrayMetadata, shown_chunk_shape: &[u64]) -> bool {
     match (grid.and_then(named), &array.rectilinear) {
         (Some(("regular", found)), None) => {
             let chunk_shape = found.get("chunk_shape").and_then(|lens| lengths(lens, "").ok());
@@ -231,9 +237,12 @@ fn is_grid(grid: Option<&Value>, array: &Array, shown_chunk_shape: &[u64]) -> bo
 }
 
 /// Whether `codecs` are those of the shown chunk files.
-fn are_codecs(codecs: &Value, array: &Array, files: &ShownChunks) -> bool {
-    let elements =
-        Elements { rank: array.shape.len(), dtype: array.dtype.clone(), endian: Endian::Little };
+fn are_codecs(codecs: &Value, array: &ArrayMetadata, files: &ShownChunks) -> bool {
+    let elements = EncodedElements {
+        rank: array.shape.len(),
+        dtype: array.dtype.clone(),
+        endian: Endian::Little,
+    };
     let canonical = |list| {
         let list = codecs::canonical(codecs::named(list), &elements)?;
         Ok(list.into_iter().map(policy::completed).collect::<Vec<_>>())
@@ -247,13 +256,17 @@ fn are_codecs(codecs: &Value, array: &Array, files: &ShownChunks) -> bool {
         })
 }
 
-fn is_fill(value: &Value, array: &Array) -> bool {
+fn is_fill(value: &Value, array: &ArrayMetadata) -> bool {
     let fill = FillValue::parse(value, &array.dtype);
     fill.is_ok_and(|fill| fill.item(&array.dtype) == array.fill.item(&array.dtype))
 }
 
 /// Returns the shape that a writer saw and its new one, if they differ.
-fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<(Vec<u64>, Vec<u64>)>> {
+fn shape(
+    base: &Object,
+    new: &Object,
+    array: &ArrayMetadata,
+) -> Result<Option<(Vec<u64>, Vec<u64>)>> {
     let of = |document: &Object| {
         lengths(document.get("shape").unwrap_or(&Value::Null), "shape")
             .map_err(|error| as_invalid(&error))
@@ -267,7 +280,11 @@ fn shape(base: &Object, new: &Object, array: &Array) -> Result<Option<(Vec<u64>,
 }
 
 /// Returns the new names of dimensions if they change. A list of nulls counts as no list.
-fn names(base: &Object, new: &Object, array: &Array) -> Result<Option<Vec<Option<String>>>> {
+fn names(
+    base: &Object,
+    new: &Object,
+    array: &ArrayMetadata,
+) -> Result<Option<Vec<Option<String>>>> {
     let of = |document: &Object| -> Result<Vec<Option<String>>> {
         let value = document.get("dimension_names").unwrap_or(&Value::Null);
         let names =
@@ -440,7 +457,7 @@ impl Dialect {
             }
             Self::V3 | Self::D2023_02 | Self::Draft(_) => {
                 if is_array && matches!(self, Self::Draft(_)) {
-                    let check = |(name, value): &Changed| {
+                    let check = |(name, value): &ChangedMember| {
                         check_draft_attribute(document, name, value.as_ref())
                     };
                     attributes.iter().try_for_each(check)?;
@@ -452,10 +469,10 @@ impl Dialect {
 }
 
 /// A member to set, or to remove if there is no value.
-type Changed = (String, Option<Value>);
+type ChangedMember = (String, Option<Value>);
 
 /// Returns changes of the text of a metadata file.
-fn changes_of(members: &[Changed]) -> Vec<Change<'_>> {
+fn changes_of(members: &[ChangedMember]) -> Vec<MemberEdit<'_>> {
     let members = members.iter();
     members.map(|(name, value)| (name.as_str(), value.as_ref().map(NewValue::Value))).collect()
 }
@@ -511,7 +528,7 @@ struct Conventions {
 /// Adds the changes that set an attribute of Zarr 3 in the form of Zarr 2 ("conventions").
 fn put_v2_attribute(
     text: &mut Text,
-    changed: &mut Vec<Changed>,
+    changed: &mut Vec<ChangedMember>,
     document: &Object,
     meaning: Conventions,
     name: &str,

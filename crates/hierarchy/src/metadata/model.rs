@@ -9,11 +9,11 @@ use zarrfs_codec::json::Object;
 
 /// A group or an array.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Node {
+pub enum NodeMetadata {
     /// A group.
     Group(Group),
     /// An array.
-    Array(Box<Array>),
+    Array(Box<ArrayMetadata>),
 }
 
 /// A group. An implicit one, without a metadata file, has no attributes.
@@ -27,7 +27,7 @@ pub struct Group {
 
 /// An array, as its metadata file describes it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Array {
+pub struct ArrayMetadata {
     /// The number of elements along each dimension.
     pub shape: Vec<u64>,
     /// The type of an element.
@@ -51,7 +51,7 @@ pub struct Array {
     pub attributes: Object,
 }
 
-impl Array {
+impl ArrayMetadata {
     /// Whether chunks of one array are valid for the other. The shape, the names of dimensions and
     /// the attributes may differ.
     pub fn means_same(&self, other: &Self) -> bool {
@@ -158,5 +158,5 @@ pub struct Lowered {
     /// The kind of the node; a guess if the metadata file is unsupported.
     pub kind: NodeKind,
     /// The node, or why the metadata file is unsupported, in one sentence.
-    pub node: Result<Node>,
+    pub node: Result<NodeMetadata>,
 }

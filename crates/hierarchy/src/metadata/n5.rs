@@ -12,10 +12,10 @@
 
 use serde_json::{Value, json};
 
-use super::codecs::{self, Elements};
+use super::codecs::{self, EncodedElements};
 use super::conventions;
 use super::members::{check_size, chunk_lengths, lengths, required};
-use super::model::{Array, Group, KeyEncoding, Lowered, Node, NodeKind};
+use super::model::{ArrayMetadata, Group, KeyEncoding, Lowered, NodeKind, NodeMetadata};
 use super::path::NodePath;
 use super::types::Endian;
 use zarrfs_base::error::{Error, Result};
@@ -46,10 +46,10 @@ pub(super) fn lower(text: &[u8]) -> Lowered {
     let is_dataset = document.contains_key("dimensions") && document.contains_key("dataType");
     let kind = if is_dataset { NodeKind::Array } else { NodeKind::Group };
     let node = check_version(&document).and_then(|()| match kind {
-        NodeKind::Array => array(&document).map(|array| Node::Array(Box::new(array))),
+        NodeKind::Array => array(&document).map(|array| NodeMetadata::Array(Box::new(array))),
         NodeKind::Group => {
             let attributes = user_attributes(&document);
-            Ok(Node::Group(Group { attributes, consolidated: false }))
+            Ok(NodeMetadata::Group(Group { attributes, consolidated: false }))
         }
     });
     Lowered { kind, node }
@@ -72,7 +72,7 @@ fn user_attributes(document: &Object) -> Object {
     attributes
 }
 
-fn array(document: &Object) -> Result<Array> {
+fn array(document: &Object) -> Result<ArrayMetadata> {
     for newer in ["shardSize", "codecs"] {
         if document.contains_key(newer) {
             return Err(Error::unsupported(format!(
@@ -95,12 +95,12 @@ fn array(document: &Object) -> Result<Array> {
     check_size(&shape, &dtype, "the array")?;
     check_size(&chunk_shape, &dtype, "a chunk")?;
     let rank = shape.len();
-    let inner = Elements { rank, dtype: dtype.clone(), endian: Endian::Big };
+    let inner = EncodedElements { rank, dtype: dtype.clone(), endian: Endian::Big };
     let inner = codecs::canonical(compression(document)?.into_iter().collect(), &inner)?;
     let list: Value = inner.iter().map(CodecSpec::to_json).collect();
     let configuration = Object::from_iter([("codecs".to_owned(), list)]);
     let mut attributes = user_attributes(document);
-    Ok(Array {
+    Ok(ArrayMetadata {
         chunk_shape,
         rectilinear: None,
         // As in zarr-python; no reader uses another value.

@@ -14,7 +14,7 @@ pub struct OtherFile {
     /// The name of its dialect.
     pub dialect: &'static str,
     /// The array that it describes, if it describes one.
-    pub array: Option<Result<Box<model::Array>>>,
+    pub array: Option<Result<Box<model::ArrayMetadata>>>,
 }
 
 impl Dialect {
@@ -52,8 +52,8 @@ impl Dialect {
             _ => return None,
         };
         let array = match dialect.lower(kind, text).node {
-            Ok(model::Node::Array(array)) => Some(Ok(array)),
-            Ok(model::Node::Group(_)) => None,
+            Ok(model::NodeMetadata::Array(array)) => Some(Ok(array)),
+            Ok(model::NodeMetadata::Group(_)) => None,
             Err(error) => Some(Err(error)),
         };
         Some(OtherFile { dialect: dialect.name(), array })

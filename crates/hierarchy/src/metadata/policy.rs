@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::codecs::{self, Elements};
+use super::codecs::{self, EncodedElements};
 use super::members::lengths;
 use super::types::Endian;
 use zarrfs_base::error::{Error, Kind, Result};
@@ -14,7 +14,7 @@ use zarrfs_codec::CodecSpec;
 use zarrfs_codec::dtype::{DType, integer};
 use zarrfs_codec::json::Object;
 use zarrfs_codec::json::{self, describe};
-use zarrfs_codec::table::{self, CodecKind, Row};
+use zarrfs_codec::table::{self, CodecKind, CodecRow};
 
 /// The most inner chunks in a shard: the index takes 16 bytes for each.
 const MAX_COUNT: u64 = 1 << 20;
@@ -100,7 +100,7 @@ impl Policy {
     }
 
     /// Returns the codecs of a chunk of `elements`, in canonical form.
-    pub(super) fn chain(&self, elements: &Elements) -> Result<Vec<CodecSpec>> {
+    pub(super) fn chain(&self, elements: &EncodedElements) -> Result<Vec<CodecSpec>> {
         let mut chain = self.codecs.clone();
         for codec in chain.iter_mut().filter(|codec| codec.name == "numcodecs.shuffle") {
             default_to(
@@ -212,7 +212,7 @@ pub(super) fn completed(mut codec: CodecSpec) -> CodecSpec {
     // An lzma codec with filters cannot have a preset.
     let has_filters = codec.name == "numcodecs.lzma" && !codec.configuration.is_empty();
     let row = table::find(&codec.name).filter(|_| !has_filters);
-    for (member, value) in row.map(Row::defaults).into_iter().flatten() {
+    for (member, value) in row.map(CodecRow::defaults).into_iter().flatten() {
         default_to(&mut codec.configuration, &member, value);
     }
     codec
@@ -251,7 +251,7 @@ fn check_chain(chain: &[CodecSpec]) -> Result<()> {
         }
         last = Some(step);
     }
-    let any = Elements { rank, dtype: DType::Uint(2), endian: Endian::Little };
+    let any = EncodedElements { rank, dtype: DType::Uint(2), endian: Endian::Little };
     codecs::canonical(chain.to_vec(), &any).map_err(invalid)?;
     Ok(())
 }

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::codecs::{self, plain};
-use super::model::{Array, Group, KeyEncoding, Levels, NodeKind, Runs};
+use super::model::{ArrayMetadata, Group, KeyEncoding, Levels, NodeKind, Runs};
 use super::{policy, rectilinear, v3};
 use zarrfs_codec::CodecSpec;
 use zarrfs_codec::json::{self, Object, parse};
@@ -66,13 +66,13 @@ pub struct ShownChunks {
 
 impl ShownChunks {
     /// Returns chunk files with decoded chunks of a shape.
-    pub fn decoded(array: &Array, chunk_shape: &[u64]) -> Self {
+    pub fn decoded(array: &ArrayMetadata, chunk_shape: &[u64]) -> Self {
         let keys = KeyEncoding::default();
         Self { chunk_shape: chunk_shape.to_vec(), codecs: vec![plain(&array.dtype)], keys }
     }
 
     /// Returns chunk files with the encoded chunks of an array.
-    pub fn encoded(array: &Array) -> Self {
+    pub fn encoded(array: &ArrayMetadata) -> Self {
         let codecs = array.codecs.iter().cloned().map(policy::completed).collect();
         let keys = KeyEncoding::default();
         Self { chunk_shape: array.chunk_shape.clone(), codecs, keys }
@@ -100,7 +100,7 @@ struct Storage {
 
 impl EncodedChunks {
     /// Returns the chunk files of an array.
-    pub fn of(array: &Array, levels: Levels, shown: ShownChunks) -> Self {
+    pub fn of(array: &ArrayMetadata, levels: Levels, shown: ShownChunks) -> Self {
         let stored = Storage {
             chunk_shape: array.chunk_shape.clone(),
             rectilinear: array.rectilinear.clone(),
@@ -111,7 +111,7 @@ impl EncodedChunks {
 
     /// Whether an array has such chunk files. Another program may have replaced the array whose
     /// files these are.
-    pub fn are_of(&self, array: &Array) -> bool {
+    pub fn are_of(&self, array: &ArrayMetadata) -> bool {
         let Storage { chunk_shape, rectilinear, codecs } = &self.stored;
         *chunk_shape == array.chunk_shape
             && *rectilinear == array.rectilinear
@@ -120,7 +120,7 @@ impl EncodedChunks {
 }
 
 /// Returns the metadata file of an array with these chunk files.
-pub fn array(array: &Array, files: &ShownChunks) -> String {
+pub fn array(array: &ArrayMetadata, files: &ShownChunks) -> String {
     let mut document = Object::new();
     let mut member = |name: &str, value: Value| document.insert(name.to_owned(), value);
     member("zarr_format", json!(3));
@@ -156,7 +156,7 @@ pub fn array(array: &Array, files: &ShownChunks) -> String {
 
 /// Returns the metadata file of a group, with copies of the metadata files shown below it if the
 /// store has consolidated metadata.
-pub fn group(group: &Group, copies: Option<&Copies>) -> String {
+pub fn group(group: &Group, copies: Option<&CopyTexts>) -> String {
     let mut document = Object::new();
     document.insert("zarr_format".to_owned(), json!(3));
     document.insert("node_type".to_owned(), json!("group"));
@@ -188,13 +188,13 @@ pub fn not_understood(_kind: NodeKind, stored: &[u8]) -> String {
 /// Copies of metadata files by name, as the string of an object: as parsed values they may take too
 /// much memory.
 #[derive(Debug)]
-pub struct Copies {
+pub struct CopyTexts {
     text: String,
     /// The indentation of each line.
     indent: usize,
 }
 
-impl Copies {
+impl CopyTexts {
     /// Returns an empty object for `levels` levels of nesting.
     pub fn new(levels: usize) -> Self {
         Self { text: String::new(), indent: levels.saturating_mul(2) }
@@ -286,7 +286,7 @@ mod tests {
         let attributes = json!({"x": [1, {"null": null}], "attributes": null, "s": "a\nb"});
         let Value::Object(attributes) = attributes else { unreachable!("an object") };
         let one = Group { attributes, consolidated: true };
-        let mut copies = Copies::new(3);
+        let mut copies = CopyTexts::new(3);
         let empty = group(&Group::default(), Some(&copies));
         for (name, text) in [("a", &empty), ("a/b", &group(&one, None))] {
             copies.push(name, text);
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn many_copies_are_on_one_line_each() {
-        let mut copies = Copies::new(3);
+        let mut copies = CopyTexts::new(3);
         let document = group(&Group::default(), None);
         while copies.len() <= MAX_INDENTED_LEN {
             copies.push("a", &document);

@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_base::limits;
 use zarrfs_store::{ByteRange, Key, Stat, Store};
 

@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::model::{Array, KeyEncoding, Node, Separator};
+use super::model::{ArrayMetadata, KeyEncoding, NodeMetadata, Separator};
 use super::*;
 use zarrfs_base::error::Result;
 use zarrfs_codec::CodecSpec;
 use zarrfs_codec::dtype::DType;
-use zarrfs_store::{Entry, Prefix};
+use zarrfs_store::{Prefix, StoreEntry};
 
 fn draft() -> Dialect {
     Dialect::draft(Era::D2020_10, ".json")
@@ -52,12 +52,12 @@ fn with(mut document: Value, changes: Value) -> Value {
     document
 }
 
-fn array(dialect: &Dialect, document: &Value) -> Array {
+fn array(dialect: &Dialect, document: &Value) -> ArrayMetadata {
     let lowered = dialect.lower(Some(NodeKind::Array), document.to_string().as_bytes());
     assert_eq!(lowered.kind, NodeKind::Array);
     match lowered.node.unwrap_or_else(|error| panic!("{error}: {document}")) {
-        Node::Array(array) => *array,
-        Node::Group(_) => panic!("a group: {document}"),
+        NodeMetadata::Array(array) => *array,
+        NodeMetadata::Group(_) => panic!("a group: {document}"),
     }
 }
 
@@ -66,7 +66,7 @@ fn refusal(dialect: &Dialect, document: &Value) -> String {
     lowered.node.expect_err("refused").to_string()
 }
 
-fn codecs(array: &Array) -> Value {
+fn codecs(array: &ArrayMetadata) -> Value {
     array.codecs.iter().map(CodecSpec::to_json).collect()
 }
 
@@ -141,8 +141,8 @@ fn keys_are_those_of_the_dialect() {
 
 #[test]
 fn a_listing_tells_the_children() {
-    let key = |name: &str| Entry::Key(name.to_owned());
-    let prefix = |name: &str| Entry::Prefix(name.to_owned());
+    let key = |name: &str| StoreEntry::Key(name.to_owned());
+    let prefix = |name: &str| StoreEntry::Prefix(name.to_owned());
     let child = |name: &str, certain| Some(Child { name: name.to_owned(), certain });
     for (dialect, entry, expected) in [
         (Dialect::V3, key("zarr.json"), None),
@@ -610,10 +610,10 @@ fn strange() -> impl Strategy<Value = Value> {
     })
 }
 
-fn decoded(node: &Node, chunk_shape: &[u64]) -> shown::ShownChunks {
+fn decoded(node: &NodeMetadata, chunk_shape: &[u64]) -> shown::ShownChunks {
     match node {
-        Node::Array(array) => shown::ShownChunks::decoded(array, chunk_shape),
-        Node::Group(_) => shown::ShownChunks::default(),
+        NodeMetadata::Array(array) => shown::ShownChunks::decoded(array, chunk_shape),
+        NodeMetadata::Group(_) => shown::ShownChunks::default(),
     }
 }
 
@@ -633,7 +633,7 @@ proptest! {
         ] {
             let text = document.to_string();
             let lowered = dialect.lower(Some(NodeKind::Array), text.as_bytes());
-            if let Ok(Node::Array(array)) = &lowered.node {
+            if let Ok(NodeMetadata::Array(array)) = &lowered.node {
                 let shown = shown::array(array, &shown::ShownChunks::decoded(array, &array.chunk_shape));
                 prop_assert!(Dialect::V3.lower(None, shown.as_bytes()).node.is_ok(), "{}", shown);
             }

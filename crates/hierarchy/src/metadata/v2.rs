@@ -17,10 +17,10 @@ mod fill;
 use serde_json::{Value, json};
 
 pub(super) use self::fill::{fill_to_json, fill_value};
-use super::codecs::{self, Elements};
+use super::codecs::{self, EncodedElements};
 use super::conventions;
 use super::members::{attributes, check_size, chunk_lengths, lengths, required, separator};
-use super::model::{Array, Group, KeyEncoding, Lowered, Node, NodeKind, Separator};
+use super::model::{ArrayMetadata, Group, KeyEncoding, Lowered, NodeKind, NodeMetadata, Separator};
 use super::types::{Endian, data_type};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_codec::CodecSpec;
@@ -50,8 +50,8 @@ pub(super) fn lower(kind: NodeKind, text: &[u8]) -> Lowered {
     let node = json::parse_object(text).and_then(|document| {
         check_format(&document)?;
         match kind {
-            NodeKind::Array => array(&document).map(|array| Node::Array(Box::new(array))),
-            NodeKind::Group => group(&document).map(Node::Group),
+            NodeKind::Array => array(&document).map(|array| NodeMetadata::Array(Box::new(array))),
+            NodeKind::Group => group(&document).map(NodeMetadata::Group),
         }
     });
     Lowered { kind, node }
@@ -90,7 +90,7 @@ pub(super) fn group_document() -> String {
     format!("{:#}\n", json!({"zarr_format": 2}))
 }
 
-fn array(document: &Object) -> Result<Array> {
+fn array(document: &Object) -> Result<ArrayMetadata> {
     let shape = lengths(required(document, "shape")?, "shape")?;
     let rank = shape.len();
     let chunk_shape = chunk_lengths(required(document, "chunks")?, &shape)?;
@@ -114,12 +114,12 @@ fn array(document: &Object) -> Result<Array> {
         table::kind(&codec.name) == CodecKind::ArrayToArray && codec.name != "transpose"
     };
     let endian = if chain.iter().any(changes_type) { Endian::Little } else { endian };
-    Ok(Array {
+    Ok(ArrayMetadata {
         chunk_shape,
         rectilinear: None,
         fill,
         key_encoding: key_encoding(document)?,
-        codecs: codecs::canonical(chain, &Elements { rank, dtype: dtype.clone(), endian })?,
+        codecs: codecs::canonical(chain, &EncodedElements { rank, dtype: dtype.clone(), endian })?,
         dimension_names,
         attributes,
         shape,

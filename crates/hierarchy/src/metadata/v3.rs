@@ -7,12 +7,12 @@
 
 use serde_json::{Value, json};
 
-use super::codecs::{self, Elements};
+use super::codecs::{self, EncodedElements};
 use super::members::{
     attributes, check_extensions, check_size, chunk_lengths, dimension_names, lengths,
     may_be_ignored, named, required, separator,
 };
-use super::model::{Array, Group, KeyEncoding, Lowered, Node, NodeKind, Separator};
+use super::model::{ArrayMetadata, Group, KeyEncoding, Lowered, NodeKind, NodeMetadata, Separator};
 use super::types::{Endian, data_type, numpy_type};
 use super::{rectilinear, skim};
 use zarrfs_base::error::{Error, Result};
@@ -71,8 +71,8 @@ pub(super) fn lower(text: &[u8]) -> Lowered {
         Some(_) | None => NodeKind::Group,
     };
     let node = check_document(&document).and_then(|()| match kind {
-        NodeKind::Array => array(&document).map(|array| Node::Array(Box::new(array))),
-        NodeKind::Group => group(&document).map(Node::Group),
+        NodeKind::Array => array(&document).map(|array| NodeMetadata::Array(Box::new(array))),
+        NodeKind::Group => group(&document).map(NodeMetadata::Group),
     });
     Lowered { kind, node }
 }
@@ -165,7 +165,7 @@ pub(super) fn is_consolidated(document: &Object) -> bool {
     kind == Some("inline")
 }
 
-pub(super) fn array(document: &Object) -> Result<Array> {
+pub(super) fn array(document: &Object) -> Result<ArrayMetadata> {
     check_members(document, &ARRAY_MEMBERS)?;
     let shape = lengths(required(document, "shape")?, "shape")?;
     let (dtype, endian) = data_type(required(document, "data_type")?)?;
@@ -181,7 +181,7 @@ pub(super) fn array(document: &Object) -> Result<Array> {
     };
     check_size(&shape, &dtype, "the array")?;
     check_size(&chunk_shape, &dtype, "a chunk")?;
-    let elements = Elements {
+    let elements = EncodedElements {
         rank: shape.len(),
         dtype: dtype.clone(),
         endian: endian.unwrap_or(Endian::Little),
@@ -189,7 +189,7 @@ pub(super) fn array(document: &Object) -> Result<Array> {
     let codecs = codecs::named(codecs::list(document.get("codecs"))?);
     check_transformers(document)?;
     let names = document.get("dimension_names").unwrap_or(&Value::Null);
-    Ok(Array {
+    Ok(ArrayMetadata {
         fill: FillValue::parse(document.get("fill_value").unwrap_or(&Value::Null), &dtype)?,
         dtype,
         chunk_shape,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::codecs::list;
 use super::conventions::{FILL, coded_fill};
 use super::create::check_type;
-use super::model::{Array, Group};
+use super::model::{ArrayMetadata, Group};
 use super::policy::{Policy, Shards};
 use super::shown;
 use super::types::data_type;
@@ -158,7 +158,7 @@ pub fn without_names(shown: &str) -> Result<String> {
 }
 
 /// Whether both arrays, of the same shape and type, have the same encoded chunks.
-pub fn same_encoding(one: &Array, other: &Array) -> bool {
+pub fn same_encoding(one: &ArrayMetadata, other: &ArrayMetadata) -> bool {
     let (one, other) = (chunk_codecs(one), chunk_codecs(other));
     one.len() == other.len() && one.iter().zip(&other).all(|(one, other)| is_same(one, other))
 }
@@ -187,7 +187,7 @@ fn is_same(one: &CodecSpec, other: &CodecSpec) -> bool {
 
 /// Returns the codecs of a chunk, for a sharded array of the innermost chunk, without a byte order
 /// for single bytes.
-fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
+fn chunk_codecs(array: &ArrayMetadata) -> Vec<CodecSpec> {
     let mut codecs = innermost(&array.codecs);
     for codec in codecs.iter_mut().filter(|codec| codec.name == "bytes") {
         if array.dtype.component_len() == 1 {
@@ -199,7 +199,7 @@ fn chunk_codecs(array: &Array) -> Vec<CodecSpec> {
 
 /// Returns lists of codecs for a copy of an array, the most similar first: its own, only its
 /// compressors, the default ones. Only the default ones if its own cannot be encoded.
-pub fn codecs_like(array: &Array) -> Vec<Vec<CodecSpec>> {
+pub fn codecs_like(array: &ArrayMetadata) -> Vec<Vec<CodecSpec>> {
     let own = match chunk_codecs(array).as_slice() {
         [n5] if n5.name == "n5_default" => nested(n5),
         own => own.to_vec(),

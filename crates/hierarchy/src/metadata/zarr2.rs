@@ -7,12 +7,12 @@
 
 use serde_json::{Value, json};
 
-use super::codecs::{self, Elements, plain};
+use super::codecs::{self, EncodedElements, plain};
 use super::conventions::{self, DIMENSIONS, FILL, OME};
 use super::create::v2_chain;
 use super::joined::join;
-use super::model::{Array, Group, KeyEncoding, Node, NodeKind, Separator};
-use super::shown::{Copies, ShownChunks, print};
+use super::model::{ArrayMetadata, Group, KeyEncoding, NodeKind, NodeMetadata, Separator};
+use super::shown::{CopyTexts, ShownChunks, print};
 use super::types::{Endian, numpy_type};
 use super::v2::fill_to_json;
 use super::{shown, v2};
@@ -52,7 +52,11 @@ pub struct ArrayExtras {
 }
 
 /// Returns the metadata files of an array with these chunk files.
-pub fn array(array: &Array, chunks: &ShownChunks, extras: ArrayExtras) -> Result<Documents> {
+pub fn array(
+    array: &ArrayMetadata,
+    chunks: &ShownChunks,
+    extras: ArrayExtras,
+) -> Result<Documents> {
     if array.rectilinear.is_some() {
         return Err(Error::unsupported("a rectilinear chunk grid cannot be expressed in Zarr 2"));
     }
@@ -104,14 +108,14 @@ struct Storage {
 }
 
 impl Storage {
-    fn of(array: &Array, dtype: &DType, chunks: &ShownChunks) -> Result<Self> {
+    fn of(array: &ArrayMetadata, dtype: &DType, chunks: &ShownChunks) -> Result<Self> {
         let (rank, own) = (array.shape.len(), array.dtype.clone());
         if codecs::is_plain(&chunks.codecs, &own) {
             let filters = dtype.is_variable().then(|| json!([{"id": plain(dtype).name}]));
             let (endian, filters) = (Endian::Little, filters.unwrap_or_default());
             return Ok(Self { endian, order: "C", filters, compressor: Value::Null });
         }
-        let elements = Elements { rank, dtype: own, endian: Endian::Little };
+        let elements = EncodedElements { rank, dtype: own, endian: Endian::Little };
         let list = codecs::canonical(codecs::named(chunks.codecs.clone()), &elements)?;
         let chain = v2_chain(list, rank)?;
         let filters: Vec<Value> = chain.filters.into_iter().map(|(_, value)| value).collect();
@@ -135,7 +139,7 @@ fn in_numpy(dtype: &DType) -> DType {
 }
 
 /// Returns the fill value and the attributes as xarray writes them in Zarr 2.
-fn masked(array: &Array, names_none: bool) -> (FillValue, Object) {
+fn masked(array: &ArrayMetadata, names_none: bool) -> (FillValue, Object) {
     let mut attributes = array.attributes.clone();
     let names: Option<Vec<&str>> = array.dimension_names.iter().map(Option::as_deref).collect();
     let is_named = !array.dimension_names.is_empty() || (array.shape.is_empty() && names_none);
@@ -170,8 +174,8 @@ pub fn to_v3(kind: NodeKind, document: &str, attributes: Option<&str>) -> Result
     let invalid = |error: Error| error.of_kind(Kind::Invalid);
     let joined = join(document, attributes).map_err(invalid)?;
     match v2::lower(kind, joined.as_bytes()).node.map_err(invalid)? {
-        Node::Group(group) => Ok(shown::group(&group, None)),
-        Node::Array(array) => {
+        NodeMetadata::Group(group) => Ok(shown::group(&group, None)),
+        NodeMetadata::Array(array) => {
             // Zarr 2 has `.` unless a program asks for `/`, so that is left to the store.
             let keys = match array.key_encoding {
                 keys @ KeyEncoding::V2(Separator::Slash) => keys,
@@ -213,7 +217,7 @@ pub fn stored_document(joined: &[u8]) -> Option<String> {
 }
 
 /// Returns the attributes of an array, also of one that has no `.zarray`.
-pub fn attributes(array: &Array, extras: ArrayExtras) -> String {
+pub fn attributes(array: &ArrayMetadata, extras: ArrayExtras) -> String {
     print(&Value::Object(masked(array, extras.names_none).1))
 }
 
@@ -229,14 +233,14 @@ pub fn kind_of(name: &str) -> Option<NodeKind> {
 
 /// Returns consolidated metadata as zarr-python 2 writes them, each copy with its path from the
 /// root.
-pub fn consolidated(copies: &Copies) -> String {
+pub fn consolidated(copies: &CopyTexts) -> String {
     let metadata = copies.object();
     format!("{{\n  \"zarr_consolidated_format\": 1,\n  \"metadata\": {metadata}\n}}\n")
 }
 
 /// Returns an empty list of copies.
-pub fn no_copies() -> Copies {
-    Copies::new(2)
+pub fn no_copies() -> CopyTexts {
+    CopyTexts::new(2)
 }
 
 #[cfg(test)]
@@ -246,18 +250,18 @@ mod tests {
 
     const EXTRAS: ArrayExtras = ArrayExtras { is_null: false, names_none: true };
 
-    fn lowered(text: &str) -> Array {
+    fn lowered(text: &str) -> ArrayMetadata {
         match Dialect::V3.lower(None, text.as_bytes()).node.expect("understood") {
-            Node::Array(array) => *array,
-            Node::Group(_) => panic!("a group"),
+            NodeMetadata::Array(array) => *array,
+            NodeMetadata::Group(_) => panic!("a group"),
         }
     }
 
-    fn decoded(array: &Array) -> ShownChunks {
+    fn decoded(array: &ArrayMetadata) -> ShownChunks {
         ShownChunks::decoded(array, &array.chunk_shape)
     }
 
-    fn v3(more: &Value) -> Array {
+    fn v3(more: &Value) -> ArrayMetadata {
         let mut document = json!({
             "zarr_format": 3, "node_type": "array", "shape": [4, 6], "data_type": "int16",
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3]}},
@@ -285,7 +289,7 @@ mod tests {
             assert_eq!(documents.missing, None, "{more}");
             let again = to_v3(NodeKind::Array, &documents.document, Some(&documents.attributes));
             let again = lowered(&again.expect("understood"));
-            let expected = Array {
+            let expected = ArrayMetadata {
                 codecs: vec![plain(&model.dtype)],
                 key_encoding: KeyEncoding::Default(Separator::Slash),
                 ..model

@@ -136,13 +136,13 @@ fn exact(number: i128) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::moments::Parts;
+    use super::super::moments::FloatParts;
     use super::*;
     use proptest::prelude::*;
 
     fn of(numbers: &[f64]) -> Histogram {
         let mut all = Histogram::default();
-        for parts in numbers.iter().map(|number| Parts::of(*number)) {
+        for parts in numbers.iter().map(|number| FloatParts::of(*number)) {
             all.add(parts.mantissa, parts.unit(), 1);
         }
         all

@@ -17,7 +17,7 @@ use crate::array::{Array, Coords};
 use crate::metadata::Packing;
 pub use histogram::Columns;
 pub use moments::Moments;
-use tally::{Floats, Reader, Tally};
+use tally::{Floats, Tally, TallyReader};
 pub use tally::{number, value};
 pub use walk::{Visited, chunks, sample};
 use zarrfs_base::error::{Error, Result};
@@ -60,7 +60,7 @@ pub enum Average {
 
 /// The statistics of an array.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Summary {
+pub struct Statistics {
     /// How many elements were counted.
     pub elements: u64,
     /// How many of these are in missing chunks.
@@ -90,7 +90,7 @@ pub struct Summary {
 }
 
 /// The counts of one thread.
-struct Part {
+struct ThreadTally {
     tally: Tally,
     elements: u64,
     missing: u64,
@@ -106,17 +106,17 @@ pub fn of(
     threads: usize,
     packing: &Packing,
     seen: &(dyn Fn(&Coords, Option<bool>) + Sync),
-) -> Result<Summary> {
+) -> Result<Statistics> {
     let model = array.model();
     let all = model.shape.iter().try_fold(1_u64, |all, len| all.checked_mul(*len));
     let all = all.ok_or_else(|| Error::too_large("more than 2^64 elements"))?;
-    let reader = Reader::new(&model.dtype, &model.fill.item(&model.dtype), packing);
+    let reader = TallyReader::new(&model.dtype, &model.fill.item(&model.dtype), packing);
     let list = match chosen {
         Chosen::All => Arc::clone(array.chunks()).list()?,
         Chosen::Sample(_) if all == 0 => Box::new(std::iter::empty()),
         Chosen::Sample(count) => sample(array, count),
     };
-    let start = || Part { tally: reader.tally(), elements: 0, missing: 0, chunks: 0 };
+    let start = || ThreadTally { tally: reader.tally(), elements: 0, missing: 0, chunks: 0 };
     let parts = chunks(array, list, threads, start, |part, chunk| {
         let is_fill = part.add(&reader, &chunk)?;
         seen(&chunk.coords, is_fill);
@@ -138,9 +138,9 @@ pub fn of(
     Ok(summary(sum, &reader))
 }
 
-impl Part {
+impl ThreadTally {
     /// Adds a chunk. Returns whether it has only fill values, `None` if it is not stored.
-    fn add(&mut self, reader: &Reader, chunk: &Visited) -> Result<Option<bool>> {
+    fn add(&mut self, reader: &TallyReader, chunk: &Visited) -> Result<Option<bool>> {
         let Some(bytes) = &chunk.bytes else {
             self.missing = self.missing.saturating_add(chunk.count());
             return Ok(None);
@@ -153,8 +153,8 @@ impl Part {
     }
 }
 
-fn summary(sum: Part, reader: &Reader) -> Summary {
-    let mut summary = Summary {
+fn summary(sum: ThreadTally, reader: &TallyReader) -> Statistics {
+    let mut summary = Statistics {
         elements: sum.elements,
         missing: sum.missing,
         chunks_read: sum.chunks,
@@ -203,7 +203,7 @@ fn summary(sum: Part, reader: &Reader) -> Summary {
     summary
 }
 
-impl Summary {
+impl Statistics {
     fn add_floats(&mut self, floats: Floats, parts: Option<(Floats, Floats)>) {
         self.nan = Some(floats.nan);
         self.infinite = Some(floats.infinite);

@@ -16,14 +16,14 @@ const MOST_SQUARES: u32 = 1 << 21;
 
 /// A float in parts: `mantissa` times 2 to the power of `exponent` + [`LEAST`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts {
+pub struct FloatParts {
     /// The signed integer, of 53 bits.
     pub mantissa: i64,
     /// The exponent, from 0.
     pub exponent: u32,
 }
 
-impl Parts {
+impl FloatParts {
     /// Returns the parts of a finite float.
     pub fn of(float: f64) -> Self {
         let bits = float.to_bits();
@@ -82,7 +82,7 @@ impl Default for FloatSums {
 
 impl FloatSums {
     /// Adds a number.
-    pub fn add(&mut self, parts: Parts) {
+    pub fn add(&mut self, parts: FloatParts) {
         self.count += 1;
         let at = usize::try_from(parts.exponent).unwrap_or_default();
         if let (Some(sum), Some(squares)) = (self.sums.get_mut(at), self.squares.get_mut(at)) {
@@ -97,7 +97,7 @@ impl FloatSums {
     }
 
     /// Adds a number `count` times.
-    pub fn add_many(&mut self, parts: Parts, count: u64) {
+    pub fn add_many(&mut self, parts: FloatParts, count: u64) {
         self.count = self.count.saturating_add(count);
         let at = usize::try_from(parts.exponent).unwrap_or_default();
         if let Some(sum) = self.sums.get_mut(at) {
@@ -262,7 +262,7 @@ mod tests {
     fn floats(numbers: &[f64]) -> Moments {
         let mut sums = FloatSums::default();
         for number in numbers {
-            sums.add(Parts::of(*number));
+            sums.add(FloatParts::of(*number));
         }
         sums.moments().expect("numbers")
     }
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_number_added_many_times_counts_as_often_and_the_order_does_not_matter() {
-        let (one, other) = (Parts::of(0.1), Parts::of(-7.3e-5));
+        let (one, other) = (FloatParts::of(0.1), FloatParts::of(-7.3e-5));
         let (mut many, mut all) = (FloatSums::default(), FloatSums::default());
         many.add_many(one, 1000);
         many.add_many(other, 10);

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::histogram::Histogram;
-use super::moments::{FloatSums, IntSums, Parts};
+use super::moments::{FloatParts, FloatSums, IntSums};
 use super::walk::Visited;
 use crate::metadata::Packing;
 use zarrfs_base::error::{Error, Result};
@@ -24,7 +24,7 @@ pub enum Tally {
     /// Complex numbers.
     Complex(Box<Complex>),
     /// Elements that are not numbers.
-    Others(Others),
+    Others(NotNumbers),
 }
 
 /// Counts of integers.
@@ -76,7 +76,7 @@ pub struct Complex {
 
 /// Counts of elements that are not numbers.
 #[derive(Debug, Clone, Default)]
-pub struct Others {
+pub struct NotNumbers {
     /// The minimum and the maximum length in bytes, without padding, if elements have a length.
     pub lens: Option<(u64, u64)>,
     /// How many are empty.
@@ -87,7 +87,7 @@ pub struct Others {
 
 /// Reads elements of a type, and adds them to tallies.
 #[derive(Debug, Clone)]
-pub struct Reader {
+pub struct TallyReader {
     dtype: DType,
     fill: Vec<u8>,
     /// The fill value as a number.
@@ -106,7 +106,7 @@ enum Fill {
     Bytes,
 }
 
-impl Reader {
+impl TallyReader {
     /// Returns a reader of elements of a type. `fill` is the fill value as an element.
     pub fn new(dtype: &DType, fill: &[u8], packing: &Packing) -> Self {
         let (dtype, values) = (dtype.clone(), packing.value_type(dtype));
@@ -136,7 +136,7 @@ impl Reader {
             Fill::Int(_) => Tally::Ints(Ints::default()),
             Fill::Float(_) => Tally::Floats(Box::default()),
             Fill::Complex(..) => Tally::Complex(Box::default()),
-            Fill::Bytes => Tally::Others(Others::default()),
+            Fill::Bytes => Tally::Others(NotNumbers::default()),
         }
     }
 
@@ -356,7 +356,7 @@ fn same(one: f64, other: f64) -> bool {
 }
 
 impl Ints {
-    fn add(&mut self, int: i128, reader: &Reader) {
+    fn add(&mut self, int: i128, reader: &TallyReader) {
         if is_no_time(&reader.dtype, int) {
             self.nan += 1;
             return;
@@ -366,12 +366,12 @@ impl Ints {
         self.histogram.add(reader.bin(int), 0, 1);
     }
 
-    fn add_many(&mut self, int: i128, count: u64, reader: &Reader) {
+    fn add_many(&mut self, int: i128, count: u64, reader: &TallyReader) {
         self.fill = self.fill.saturating_add(count);
         self.add_values(int, count, reader);
     }
 
-    fn add_values(&mut self, int: i128, count: u64, reader: &Reader) {
+    fn add_values(&mut self, int: i128, count: u64, reader: &TallyReader) {
         if is_no_time(&reader.dtype, int) {
             self.nan = self.nan.saturating_add(count);
             return;
@@ -399,7 +399,7 @@ impl Ints {
     }
 }
 
-impl Reader {
+impl TallyReader {
     /// Returns the number in the histogram that an integer counts as.
     fn bin(&self, int: i128) -> i64 {
         i64::try_from(int - self.offset()).unwrap_or_default()
@@ -419,7 +419,7 @@ impl Floats {
         }
         self.widen(float);
         self.finite += 1;
-        let parts = Parts::of(float);
+        let parts = FloatParts::of(float);
         self.sums.add(parts);
         self.histogram.add(parts.mantissa, parts.unit(), 1);
     }
@@ -437,7 +437,7 @@ impl Floats {
             return;
         }
         self.finite = self.finite.saturating_add(count);
-        let parts = Parts::of(float);
+        let parts = FloatParts::of(float);
         self.sums.add_many(parts, count);
         self.histogram.add(parts.mantissa, parts.unit(), count);
     }
@@ -478,8 +478,8 @@ impl Complex {
     }
 }
 
-impl Others {
-    fn add(&mut self, item: &[u8], count: u64, reader: &Reader) {
+impl NotNumbers {
+    fn add(&mut self, item: &[u8], count: u64, reader: &TallyReader) {
         if item == reader.fill {
             self.fill = self.fill.saturating_add(count);
         }

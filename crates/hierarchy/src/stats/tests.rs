@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::hierarchy::{Hierarchy, Options};
+use crate::hierarchy::{Hierarchy, HierarchyOptions};
 use crate::metadata::NodePath;
 use zarrfs_store::Store;
 use zarrfs_store::directory::{DirectoryStore, Durability};
@@ -32,12 +32,12 @@ fn array(dir: &Path, is_stored: impl Fn(u64, u64) -> bool) -> Arc<Array> {
         }
     }
     let store = DirectoryStore::open(dir, Durability::Buffered).expect("a directory");
-    let hierarchy = Hierarchy::open(Store::new(Arc::new(store)), None, Options::default());
+    let hierarchy = Hierarchy::open(Store::new(Arc::new(store)), None, HierarchyOptions::default());
     let node = hierarchy.expect("a hierarchy").existing(&NodePath::root()).expect("a node");
     Arc::clone(node.array().expect("an array"))
 }
 
-fn mean(summary: &Summary) -> f64 {
+fn mean(summary: &Statistics) -> f64 {
     match summary.average {
         Some(Average::Real(moments)) => moments.mean,
         ref other => panic!("{other:?} is not the average of real numbers"),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::array::{Array, Coords, CoordsList};
 use zarrfs_base::buffer::Buffer;
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 /// A chunk to visit.
 #[derive(Debug)]

@@ -39,7 +39,7 @@ const MAX_KNOWN: usize = 256;
 pub(super) struct Root {
     fd: OwnedFd,
     /// The results by path. A leaf lock for look-ups.
-    known: Mutex<HashMap<Box<str>, Known>>,
+    known: Mutex<HashMap<Box<str>, TimedResult>>,
     /// Whether only some links are followed (`trust`).
     has_others: AtomicBool,
     /// What listings leave out.
@@ -56,7 +56,7 @@ struct PathTaken {
 
 /// A result, and its time.
 #[derive(Debug)]
-struct Known {
+struct TimedResult {
     since: Instant,
     path_taken: Arc<PathTaken>,
 }
@@ -165,7 +165,7 @@ impl Root {
 
     fn known(&self, path: &str) -> Option<Arc<PathTaken>> {
         let known = self.known.lock();
-        let Known { since, path_taken } = known.get(path)?;
+        let TimedResult { since, path_taken } = known.get(path)?;
         (since.elapsed() < MAX_AGE).then(|| Arc::clone(path_taken))
     }
 
@@ -175,7 +175,7 @@ impl Root {
             known.clear();
         }
         let path_taken = Arc::clone(path_taken);
-        known.insert(path.into(), Known { since: Instant::now(), path_taken });
+        known.insert(path.into(), TimedResult { since: Instant::now(), path_taken });
     }
 }
 

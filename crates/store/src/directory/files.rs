@@ -21,7 +21,7 @@ use crate::{
     FileChanges, FileKind, FileStat, FileStore, FileUse, Key, NewNode, OpenFile, Ownership, Prefix,
     Replace,
 };
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_base::sys::{self, Links, path_of};
 
 /// The set-group-ID bit.

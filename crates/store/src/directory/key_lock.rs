@@ -20,7 +20,7 @@ use super::names::{c_name, lock_name};
 use super::opening::check_root;
 use super::parents::{MAKE_ATTEMPTS, make_parent};
 use super::recover::remove_dead;
-use super::session::{Session, Written};
+use super::session::{Session, WriteMark};
 use crate::{Key, NewFile};
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_base::sys::{self, Links, path_of};
@@ -39,7 +39,7 @@ pub(super) struct KeyLock {
     pub file: File,
     pub name: CString,
     pub lock_name: CString,
-    _written: Written,
+    _written: WriteMark,
 }
 
 fn is_there(dir: &OwnedFd, name: &CStr) -> bool {

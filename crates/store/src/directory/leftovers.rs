@@ -13,7 +13,7 @@ use super::names::{LOCK_SUFFIX, WRITING, c_name};
 use super::opening::open_dir;
 use super::recover::{MAX_LEVELS, remove_dead};
 use crate::{PRIVATE, Prefix, WriterFile};
-use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::sys::{self, Dir, Links};
 
 /// The most files to return.

@@ -14,8 +14,8 @@ use super::names::{LOCK_SUFFIX, is_session};
 use super::opening::{
     LEADS_TO_NOTHING, check_root, kind_of, leads_to_nothing, open_at, open_dir, open_or_miss,
 };
-use crate::{Entry, Key, PRIVATE, Prefix};
-use zarrfs_base::error::{At, Error, Result, Word};
+use crate::{Key, PRIVATE, Prefix, StoreEntry};
+use zarrfs_base::error::{Error, Result, WithSubject, Word};
 use zarrfs_base::sys::Dir;
 
 /// The most nested directories to walk; all of them are open.
@@ -25,7 +25,7 @@ const MAX_LEVELS: usize = 256;
 const MAX_FOLLOWED: usize = 100_000;
 
 /// A directory that is being listed.
-pub(super) struct Listing {
+pub(super) struct DirectoryListing {
     root: Arc<Root>,
     prefix: Prefix,
     dir: Dir,
@@ -35,8 +35,8 @@ pub(super) struct Listing {
 
 /// An entry of a directory. The store hides its own temporary files, and names that no key can
 /// have.
-pub(super) struct Found {
-    shown: Option<Entry>,
+pub(super) struct DirectoryEntry {
+    shown: Option<StoreEntry>,
     /// Whether it is a link to a directory.
     is_linked_dir: bool,
     /// Whether it is one of its own parents.
@@ -44,7 +44,7 @@ pub(super) struct Found {
 }
 
 /// The file or directory to which a name leads.
-struct Target {
+struct LinkTarget {
     /// Its type; unknown if it cannot be opened.
     kind: FileType,
     /// Whether it is a parent directory.
@@ -53,7 +53,7 @@ struct Target {
     error: Option<Error>,
 }
 
-impl Listing {
+impl DirectoryListing {
     /// Returns `None` if there is no such directory. A program that replaces a directory removes it
     /// for a moment, and a list must not be empty for that, so it is looked for twice. All that was
     /// below a link to nothing is missing.
@@ -82,15 +82,15 @@ impl Listing {
     }
 
     /// Returns the entries that the store shows.
-    pub(super) fn shown(self) -> impl Iterator<Item = Result<Entry>> {
+    pub(super) fn shown(self) -> impl Iterator<Item = Result<StoreEntry>> {
         self.filter_map(|found| match found {
             Ok(found) => found.shown.map(Ok),
             Err(error) => Some(Err(error)),
         })
     }
 
-    fn found(&self, entry: &DirEntry) -> Found {
-        let hidden = Found { shown: None, is_linked_dir: false, is_circle: false };
+    fn found(&self, entry: &DirEntry) -> DirectoryEntry {
+        let hidden = DirectoryEntry { shown: None, is_linked_dir: false, is_circle: false };
         let Ok(name) = entry.file_name().to_str() else {
             self.omit(entry, "its name is not UTF-8, so no key can have it");
             return hidden;
@@ -105,10 +105,10 @@ impl Listing {
         {
             return hidden;
         }
-        let Target { kind, is_circle, error } = match entry.file_type() {
+        let LinkTarget { kind, is_circle, error } = match entry.file_type() {
             FileType::Symlink | FileType::Unknown => self.target(name),
             FileType::Directory if self.is_linked => self.target(name),
-            known => Target { kind: known, is_circle: false, error: None },
+            known => LinkTarget { kind: known, is_circle: false, error: None },
         };
         // A link that leads to itself is no directory. Reading it reports an error.
         let is_circle = is_circle && !self.leads_to_itself(name);
@@ -118,9 +118,12 @@ impl Listing {
         let name = name.to_owned();
         let is_linked_dir = entry.file_type() == FileType::Symlink && kind == FileType::Directory;
         // List sockets and similar files as keys, so that reading them reports an error.
-        let shown =
-            if kind == FileType::Directory { Entry::Prefix(name) } else { Entry::Key(name) };
-        Found { shown: Some(shown), is_linked_dir, is_circle }
+        let shown = if kind == FileType::Directory {
+            StoreEntry::Prefix(name)
+        } else {
+            StoreEntry::Key(name)
+        };
+        DirectoryEntry { shown: Some(shown), is_linked_dir, is_circle }
     }
 
     /// Notes a link that the store does not follow: it may lead to a node or a value. `error` is
@@ -165,7 +168,7 @@ impl Listing {
     }
 
     /// Returns the type of the file that a name leads to, and whether it is a parent directory.
-    fn target(&self, name: &str) -> Target {
+    fn target(&self, name: &str) -> LinkTarget {
         let found = || -> Result<_> {
             let key = self.prefix.key(name)?;
             let found = open_at(&self.root, key.as_str(), OFlags::PATH)?;
@@ -174,9 +177,9 @@ impl Listing {
         match found() {
             Ok(found) => {
                 let kind = found.map_or(FileType::Unknown, |found| kind_of(&found));
-                Target { kind, is_circle: false, error: None }
+                LinkTarget { kind, is_circle: false, error: None }
             }
-            Err(error) => Target {
+            Err(error) => LinkTarget {
                 kind: FileType::Unknown,
                 is_circle: error.errno() == libc::ELOOP,
                 error: Some(error),
@@ -185,8 +188,8 @@ impl Listing {
     }
 }
 
-impl Iterator for Listing {
-    type Item = Result<Found>;
+impl Iterator for DirectoryListing {
+    type Item = Result<DirectoryEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let entry = self.dir.next()?;
@@ -207,26 +210,26 @@ pub(super) enum Follow {
 }
 
 /// Iterates over all keys below a prefix, depth first.
-pub(super) struct Walk {
-    open: Vec<Listing>,
+pub(super) struct KeyWalk {
+    open: Vec<DirectoryListing>,
     follow: Follow,
     followed: usize,
 }
 
-impl Walk {
+impl KeyWalk {
     /// Begins with the entries of `listing`.
-    pub(super) fn below(listing: Option<Listing>, follow: Follow) -> Self {
+    pub(super) fn below(listing: Option<DirectoryListing>, follow: Follow) -> Self {
         Self { open: listing.into_iter().collect(), follow, followed: 0 }
     }
 
     /// Returns the key of an entry, or opens a directory to be walked next.
-    fn enter(&mut self, found: Found) -> Result<Option<Key>> {
+    fn enter(&mut self, found: DirectoryEntry) -> Result<Option<Key>> {
         let Some(listing) = self.open.last() else { return Ok(None) };
         match found.shown {
             Some(_) if found.is_circle => Ok(None),
             Some(_) if found.is_linked_dir && self.follow == Follow::None => Ok(None),
-            Some(Entry::Key(name)) => listing.prefix.key(&name).map(Some),
-            Some(Entry::Prefix(name)) => {
+            Some(StoreEntry::Key(name)) => listing.prefix.key(&name).map(Some),
+            Some(StoreEntry::Prefix(name)) => {
                 if self.open.len() >= MAX_LEVELS {
                     let detail = format!("directories nested more than {MAX_LEVELS} deep");
                     return Err(Error::too_large(detail).at(&listing.prefix));
@@ -237,7 +240,7 @@ impl Walk {
                     return Err(Error::too_large(detail).at(&listing.prefix));
                 }
                 let prefix = listing.prefix.join(&name)?;
-                let below = Listing::open(&listing.root, &prefix)?;
+                let below = DirectoryListing::open(&listing.root, &prefix)?;
                 if below.is_none() && self.follow == Follow::All {
                     let why = "it was listed, and then it was not there";
                     listing.root.omissions.note(prefix.as_str(), Word::Missing, why);
@@ -250,7 +253,7 @@ impl Walk {
     }
 }
 
-impl Iterator for Walk {
+impl Iterator for KeyWalk {
     type Item = Result<Key>;
 
     fn next(&mut self) -> Option<Self::Item> {

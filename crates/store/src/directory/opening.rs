@@ -11,7 +11,7 @@ use super::circles::{self, Root};
 use super::names::{c_name, is_lock};
 use super::trust::Last;
 use crate::{Key, Prefix};
-use zarrfs_base::error::{At, Error, Fault, Kind, Result};
+use zarrfs_base::error::{Error, Fault, Kind, Result, WithSubject};
 use zarrfs_base::sys::{self, Links};
 
 /// The reason why a link to a value or a directory that is not there cannot be read.

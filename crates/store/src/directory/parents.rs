@@ -10,7 +10,7 @@ use super::circles::Root;
 use super::names::c_name;
 use super::opening::{open_dir, open_file};
 use crate::{Key, PRIVATE, Prefix};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 /// How often to create a directory again because other writers remove it while it is empty.
 pub(super) const MAKE_ATTEMPTS: usize = 1000;

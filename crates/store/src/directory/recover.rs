@@ -21,7 +21,7 @@ use super::opening::open_dir;
 use super::parents::{Prunes, prune};
 use super::session::{self, open_private};
 use crate::{Aside, Key, PRIVATE, Prefix};
-use zarrfs_base::error::{At, Result};
+use zarrfs_base::error::{Result, WithSubject};
 use zarrfs_base::sys::{self, Dir, Links};
 
 /// The most bytes of a session file; zarrfs writes no longer ones.

@@ -47,11 +47,11 @@ const MOST_READ: u64 = 2 * CUT_LEN;
 pub(super) struct Session {
     root: OwnedFd,
     /// A leaf lock, held during one write to the session file.
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SessionState {
     log: Option<Log>,
     /// The keys being written.
     active: Vec<Key>,
@@ -73,7 +73,7 @@ struct Log {
 
 /// Marks a key as being written until it is dropped.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct WriteMark {
     session: Arc<Session>,
     key: Key,
 }
@@ -90,14 +90,14 @@ impl Session {
 
     /// Marks `key` as being written. Call this before its lock file is created. If the store has no
     /// room for the session file, the write continues without it, so that erasing still works.
-    pub(super) fn write(self: &Arc<Self>, key: &Key) -> Written {
+    pub(super) fn write(self: &Arc<Self>, key: &Key) -> WriteMark {
         let mut state = self.state.lock();
         state.active.push(key.clone());
         state.last_write = Some(Instant::now());
         if let Err(error) = state.note(&self.root, key) {
             log::debug!("{PRIVATE}: {error}");
         }
-        Written { session: Arc::clone(self), key: key.clone() }
+        WriteMark { session: Arc::clone(self), key: key.clone() }
     }
 
     /// Returns the process of another session that writes `key`, or has written it just now; a
@@ -148,7 +148,7 @@ impl Session {
     }
 }
 
-impl State {
+impl SessionState {
     /// Returns the session file, after creating it if it is missing.
     fn log(&mut self, root: &OwnedFd) -> Result<&mut Log> {
         let is_there = match &self.log {
@@ -234,7 +234,7 @@ impl Log {
     }
 }
 
-impl Drop for Written {
+impl Drop for WriteMark {
     fn drop(&mut self) {
         let mut state = self.session.state.lock();
         if let Some(at) = state.active.iter().position(|key| *key == self.key) {

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::names::lock_name;
 use super::*;
-use crate::{Entry, Store, suite};
+use crate::{Store, StoreEntry, suite};
 
 fn store() -> (TempDir, Store) {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -178,7 +178,7 @@ fn a_link_that_leads_in_a_circle_is_an_error_and_no_directory() {
         let list = store.list().expect("listable");
         let found = list.list_dir(&Prefix::parse(prefix).expect("valid")).expect("listed");
         let found = found.map(|entry| entry.expect("an entry"));
-        let dirs = found.filter(|entry| matches!(entry, Entry::Prefix(_)));
+        let dirs = found.filter(|entry| matches!(entry, StoreEntry::Prefix(_)));
         let mut names: Vec<_> = dirs.map(|entry| entry.name().to_owned()).collect();
         names.sort();
         names
@@ -267,7 +267,7 @@ fn a_value_behind_a_link_can_be_replaced_on_a_condition() {
     std::fs::create_dir(dir.path().join("c")).expect("made");
     symlink("../real/k", dir.path().join("c/k")).expect("linked");
     let known = store.stat(&key("c/k")).expect("stat").expect("there");
-    let pieces = [Piece::Kept { offset: 2, len: 2 }, Bytes::from_static(b"new").into()];
+    let pieces = [ValuePiece::Kept { offset: 2, len: 2 }, Bytes::from_static(b"new").into()];
     let condition = Condition::Unchanged(known.version);
     store.write().expect("writable").set(&key("c/k"), &pieces, condition).expect("unchanged");
     assert_eq!(store.get(&key("c/k"), 100).expect("read").expect("there").bytes, "23new");
@@ -350,8 +350,8 @@ fn a_concurrent_writer_does_not_restore_an_erased_value() {
     let append = || {
         while !done.load(Ordering::SeqCst) {
             let known = store.stat(&key("k")).expect("stat");
-            let kept = known.map(|stat| Piece::Kept { offset: 0, len: stat.len });
-            let pieces: Vec<Piece> = kept.into_iter().chain([step.clone().into()]).collect();
+            let kept = known.map(|stat| ValuePiece::Kept { offset: 0, len: stat.len });
+            let pieces: Vec<ValuePiece> = kept.into_iter().chain([step.clone().into()]).collect();
             let condition =
                 known.map_or(Condition::Absent, |stat| Condition::Unchanged(stat.version));
             begun.fetch_add(1, Ordering::SeqCst);
@@ -419,7 +419,7 @@ fn a_session_is_in_the_store_while_values_are_written_and_no_longer() {
     let keys: Vec<_> = store.list().expect("listable").list().expect("listed").collect();
     assert_eq!(keys, [Ok(key("k"))], "a session is no value");
     let root = store.list().expect("listable").list_dir(&Prefix::root()).expect("listed");
-    assert_eq!(root.collect::<Vec<_>>(), [Ok(Entry::Key("k".to_owned()))]);
+    assert_eq!(root.collect::<Vec<_>>(), [Ok(StoreEntry::Key("k".to_owned()))]);
     let session = key(&format!(".zarrfs/{}", names(&dir.path().join(".zarrfs"))[0]));
     assert_eq!(store.stat(&session).expect("asked"), None);
     write.erase_values(std::slice::from_ref(&session)).expect("nothing to erase");

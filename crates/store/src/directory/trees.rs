@@ -46,7 +46,7 @@ fn move_level(dir: &OwnedFd, name: &CStr, to_dir: &OwnedFd, to: &CStr, level: us
 /// Whether a directory, or one below it, has a name that is not UTF-8. Directories that lie too
 /// deep to be looked at count as such.
 pub(super) fn has_names_without_key(fd: OwnedFd) -> Result<bool> {
-    let mut levels = vec![Level::new(fd, CString::default())?];
+    let mut levels = vec![OpenLevel::new(fd, CString::default())?];
     loop {
         let count = levels.len();
         let Some(level) = levels.last_mut() else { return Ok(false) };
@@ -60,7 +60,7 @@ pub(super) fn has_names_without_key(fd: OwnedFd) -> Result<bool> {
         }
         match sys::open_beneath(&level.dir, &name, DIRECTORY, Links::Refuse) {
             Ok(_) if count >= MAX_LEVELS => return Ok(true),
-            Ok(below) => levels.push(Level::new(below, name)?),
+            Ok(below) => levels.push(OpenLevel::new(below, name)?),
             Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
@@ -81,14 +81,14 @@ pub(super) fn empty(fd: OwnedFd) -> Result<()> {
 }
 
 /// A directory that is being walked or emptied.
-struct Level {
+struct OpenLevel {
     entries: Dir,
     dir: OwnedFd,
     /// Its name in its parent.
     name: CString,
 }
 
-impl Level {
+impl OpenLevel {
     fn new(dir: OwnedFd, name: CString) -> Result<Self> {
         let again = sys::open_beneath(&dir, c".", DIRECTORY, Links::Refuse)?;
         Ok(Self { entries: Dir::new(again)?, dir, name })
@@ -98,7 +98,7 @@ impl Level {
 /// Removes everything in `top`. Directories that lie too deep are moved into `top` under numbered
 /// names, for the next pass.
 fn empty_levels(top: &OwnedFd, number: &mut u64) -> Result<()> {
-    let mut levels = vec![Level::new(top.try_clone()?, CString::default())?];
+    let mut levels = vec![OpenLevel::new(top.try_clone()?, CString::default())?];
     loop {
         let count = levels.len();
         let Some(level) = levels.last_mut() else { return Ok(()) };
@@ -113,13 +113,13 @@ fn empty_levels(top: &OwnedFd, number: &mut u64) -> Result<()> {
         let name = entry?.file_name().to_owned();
         match sys::open_beneath(&level.dir, &name, DIRECTORY, Links::Refuse) {
             Ok(_) if count >= MAX_LEVELS => put_up(level, &name, top, number)?,
-            Ok(below) => levels.push(Level::new(below, name)?),
+            Ok(below) => levels.push(OpenLevel::new(below, name)?),
             Err(_) => unlinkat(&level.dir, &name, AtFlags::empty())?,
         }
     }
 }
 
-fn put_up(level: &Level, name: &CStr, top: &OwnedFd, number: &mut u64) -> Result<()> {
+fn put_up(level: &OpenLevel, name: &CStr, top: &OwnedFd, number: &mut u64) -> Result<()> {
     loop {
         *number = number.saturating_add(1);
         let new = CString::new(format!(".zarrfs-deep-{number}"))

@@ -30,7 +30,7 @@ pub(super) enum Last {
 }
 
 /// A link on a path.
-struct Found {
+struct LinkStep {
     link: OwnedFd,
     /// The directory that has the link.
     above: Stat,
@@ -77,7 +77,7 @@ fn may_follow(link: &Stat, above: &Stat, target: &Stat) -> bool {
 }
 
 /// Returns the first link on a path; `None` if there is none, or the path leads nowhere.
-fn first_link(root: &Root, path: &str, last: Last) -> Result<Option<Found>> {
+fn first_link(root: &Root, path: &str, last: Last) -> Result<Option<LinkStep>> {
     let mut above = fstat(&**root)?;
     let mut begin = 0_usize;
     for name in path.split('/') {
@@ -97,7 +97,7 @@ fn first_link(root: &Root, path: &str, last: Last) -> Result<Option<Found>> {
         if FileType::from_raw_mode(found.st_mode).is_symlink() {
             let before = path.get(..begin).unwrap_or_default().trim_end_matches('/').to_owned();
             let behind = path.get(end..).unwrap_or_default().trim_start_matches('/').to_owned();
-            return Ok(Some(Found { link: at, above, before, behind }));
+            return Ok(Some(LinkStep { link: at, above, before, behind }));
         }
         above = found;
         begin = end.saturating_add(1);
@@ -106,7 +106,7 @@ fn first_link(root: &Root, path: &str, last: Last) -> Result<Option<Found>> {
 }
 
 /// Returns the path below the root to which a link with this text leads, with what is behind it.
-fn joined(found: &Found, text: &CString) -> Result<String> {
+fn joined(found: &LinkStep, text: &CString) -> Result<String> {
     let leads_out = || Error::fault(Fault::Outside, "a symbolic link that leads out of the store");
     let text = text.to_str().map_err(|_| leads_out())?;
     if text.starts_with('/') {

@@ -18,18 +18,18 @@ use zarrfs_base::error::{Error, Kind};
 
 /// The turns of the threads of this store. The mutex is a leaf.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<Vec<Held>>);
+pub(super) struct Turns(Mutex<Vec<HeldKey>>);
 
 /// A key that is a thread's turn to change.
 #[derive(Debug)]
-struct Held {
+struct HeldKey {
     key: Key,
     thread: ThreadId,
     /// `None` while a change uses it, and after the value was stored.
     lock: Option<KeyLock>,
 }
 
-impl Held {
+impl HeldKey {
     fn is_mine(&self, key: &Key) -> bool {
         self.thread == thread::current().id() && self.key == *key
     }
@@ -64,7 +64,7 @@ impl Turns {
 
 /// The turn of the thread that has made it, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct KeyTurn {
     turns: Arc<Turns>,
     root: Arc<Root>,
     prunes: Prunes,
@@ -72,7 +72,7 @@ pub(super) struct Turn {
     thread: ThreadId,
 }
 
-impl Turn {
+impl KeyTurn {
     /// Begins a turn of this thread with the lock that it has taken.
     pub(super) fn begin(
         turns: &Arc<Turns>,
@@ -82,16 +82,16 @@ impl Turn {
         lock: KeyLock,
     ) -> Self {
         let thread = thread::current().id();
-        turns.0.lock().push(Held { key: key.clone(), thread, lock: Some(lock) });
+        turns.0.lock().push(HeldKey { key: key.clone(), thread, lock: Some(lock) });
         let (turns, root) = (Arc::clone(turns), Arc::clone(root));
         Self { turns, root, prunes, key: key.clone(), thread }
     }
 }
 
-impl Drop for Turn {
+impl Drop for KeyTurn {
     fn drop(&mut self) {
         let mut turns = self.turns.0.lock();
-        let mine = |held: &Held| held.thread == self.thread && held.key == self.key;
+        let mine = |held: &HeldKey| held.thread == self.thread && held.key == self.key;
         let held = turns.iter().position(mine).map(|at| turns.swap_remove(at));
         drop(turns);
         if let Some(lock) = held.and_then(|held| held.lock) {

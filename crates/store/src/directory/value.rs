@@ -5,13 +5,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{IoSlice, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 
-use crate::{ByteRange, Piece, Stat, Value, WasRead};
+use crate::{ByteRange, Stat, Value, ValuePiece, WasRead};
 use zarrfs_base::buffer::unset;
 use zarrfs_base::error::{Error, Kind, Result};
 
 /// An open value.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenValue {
     pub file: File,
     pub metadata: Metadata,
     /// Its stat at the time it was opened; every later change has another version.
@@ -20,7 +20,7 @@ pub(super) struct Opened {
 
 /// Reads a range of a value. If a later change could go unnoticed, the version records what was
 /// read.
-pub(super) fn read_range(value: &Opened, range: ByteRange) -> Result<Value> {
+pub(super) fn read_range(value: &OpenValue, range: ByteRange) -> Result<Value> {
     let (offset, len) = range.within(value.stat.len);
     let capacity = usize::try_from(len)
         .map_err(|_| Error::too_large(format!("{len} bytes do not fit into memory")))?;
@@ -56,12 +56,12 @@ pub(super) fn digest_of(bytes: &[u8]) -> u64 {
 }
 
 /// Writes the pieces of a value to `file`, copying the kept ones from `old`.
-pub(super) fn write_all(file: &File, pieces: &[Piece], old: Option<&File>) -> Result<()> {
+pub(super) fn write_all(file: &File, pieces: &[ValuePiece], old: Option<&File>) -> Result<()> {
     let mut new: Vec<IoSlice<'_>> = Vec::new();
     for piece in pieces {
         match piece {
-            Piece::New(bytes) => new.push(IoSlice::new(bytes)),
-            Piece::Kept { offset, len } => {
+            ValuePiece::New(bytes) => new.push(IoSlice::new(bytes)),
+            ValuePiece::Kept { offset, len } => {
                 write_slices(file, &mut std::mem::take(&mut new))?;
                 copy_range(old, *offset, *len, file)?;
             }

@@ -86,14 +86,14 @@ impl<'n> Owner<'n> {
 
 /// Where the bytes from `start` of the value lie in a file.
 #[derive(Debug, Clone)]
-struct Record {
+struct FileRecord {
     start: u64,
     len: u64,
     at: u64,
     checksums: Box<[u32]>,
 }
 
-impl Record {
+impl FileRecord {
     fn end(&self) -> u64 {
         self.start.saturating_add(self.len)
     }
@@ -115,27 +115,27 @@ impl FileId {
 
 /// The records of a file.
 #[derive(Debug, Clone)]
-pub(super) struct Index {
+pub(super) struct RecordIndex {
     file: FileId,
     /// Its header, which never changes.
     header: Vec<u8>,
     /// The end of the last record.
     end: u64,
     /// The records, by their start.
-    records: Vec<Record>,
+    records: Vec<FileRecord>,
 }
 
 /// Where the bytes of a range are.
 struct Split<'i> {
     /// The records that have some, each with the range to take from it.
-    had: Vec<(&'i Record, u64, u64)>,
+    had: Vec<(&'i FileRecord, u64, u64)>,
     /// The ranges that no record has.
     gaps: Vec<(u64, u64)>,
 }
 
 /// The result of reading a file.
 #[derive(Debug)]
-pub(super) enum Found<T> {
+pub(super) enum FileRead<T> {
     /// The bytes that were asked for.
     This(T),
     /// The file has something else: another version, other bytes of the value, another value.
@@ -144,19 +144,19 @@ pub(super) enum Found<T> {
     Damaged,
 }
 
-impl Index {
+impl RecordIndex {
     /// Reads the records of a file. `known` are those that were read before.
     pub(super) fn read(
         file: &File,
         owner: &Owner<'_>,
         known: Option<&Self>,
-    ) -> io::Result<Found<Self>> {
+    ) -> io::Result<FileRead<Self>> {
         let found = file.metadata()?;
         // Another user could have written it while the directory was open to all.
         if !found.is_file() || !sys::is_own(&found) {
-            return Ok(Found::Other);
+            return Ok(FileRead::Other);
         }
-        let Some(header) = owner.header() else { return Ok(Found::Other) };
+        let Some(header) = owner.header() else { return Ok(FileRead::Other) };
         let known = known.filter(|known| {
             known.file == FileId::of(&found) && known.header == header && known.end <= found.len()
         });
@@ -164,33 +164,33 @@ impl Index {
             known.clone()
         } else {
             let Some(stored) = read_at(file, 0, header.len())? else {
-                return Ok(Found::Damaged);
+                return Ok(FileRead::Damaged);
             };
             if stored != header {
-                return Ok(if is_header(file)? { Found::Other } else { Found::Damaged });
+                return Ok(if is_header(file)? { FileRead::Other } else { FileRead::Damaged });
             }
             let end = u64::try_from(header.len()).unwrap_or(u64::MAX);
             Self { file: FileId::of(&found), header, end, records: Vec::new() }
         };
         while index.end < found.len() && index.records.len() < MOST_RECORDS {
             match record_at(file, index.end, found.len(), owner.len)? {
-                Found::This(record) => {
+                FileRead::This(record) => {
                     index.end = record.at.saturating_add(record.len);
                     let place = index.records.partition_point(|it| it.start <= record.start);
                     index.records.insert(place, record);
                 }
                 // Another process may be writing it.
-                Found::Other => break,
-                Found::Damaged => return Ok(Found::Damaged),
+                FileRead::Other => break,
+                FileRead::Damaged => return Ok(FileRead::Damaged),
             }
         }
-        Ok(Found::This(index))
+        Ok(FileRead::This(index))
     }
 
     /// Returns the memory that it takes, in bytes.
     pub(super) fn memory(&self) -> u64 {
         let checksums = self.records.iter().map(|record| record.checksums.len().saturating_mul(4));
-        let records = self.records.len().saturating_mul(size_of::<Record>());
+        let records = self.records.len().saturating_mul(size_of::<FileRecord>());
         let all = checksums.fold(records, usize::saturating_add).saturating_add(self.header.len());
         u64::try_from(all).unwrap_or(u64::MAX)
     }
@@ -229,19 +229,19 @@ impl Index {
     }
 
     /// Reads the bytes from `start` to `end`, if the file has all of them.
-    pub(super) fn bytes(&self, file: &File, start: u64, end: u64) -> io::Result<Found<Bytes>> {
+    pub(super) fn bytes(&self, file: &File, start: u64, end: u64) -> io::Result<FileRead<Bytes>> {
         let Split { had, gaps } = self.split(start, end);
         if !gaps.is_empty() {
-            return Ok(Found::Other);
+            return Ok(FileRead::Other);
         }
         let mut pieces = Vec::with_capacity(had.len());
         for (record, from, until) in had {
             match bytes_of(file, record, from, until)? {
                 Some(bytes) => pieces.push(bytes),
-                None => return Ok(Found::Damaged),
+                None => return Ok(FileRead::Damaged),
             }
         }
-        Ok(Found::This(match <[Bytes; 1]>::try_from(pieces) {
+        Ok(FileRead::This(match <[Bytes; 1]>::try_from(pieces) {
             Ok([only]) => only,
             Err(pieces) => pieces.concat().into(),
         }))
@@ -322,37 +322,42 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Reads the head of the record at `at`. [`Found::Other`] if the file ends within the record.
-fn record_at(file: &File, at: u64, file_len: u64, value_len: u64) -> io::Result<Found<Record>> {
+/// Reads the head of the record at `at`. [`FileRead::Other`] if the file ends within the record.
+fn record_at(
+    file: &File,
+    at: u64,
+    file_len: u64,
+    value_len: u64,
+) -> io::Result<FileRead<FileRecord>> {
     let room = usize::try_from(file_len.saturating_sub(at)).unwrap_or(usize::MAX);
-    let Some(head) = read_at(file, at, room.min(LONGEST_HEAD))? else { return Ok(Found::Other) };
+    let Some(head) = read_at(file, at, room.min(LONGEST_HEAD))? else { return Ok(FileRead::Other) };
     let (Some(checksum), Some(start), Some(len)) =
         (u32_at(&head, 0), u64_at(&head, 4), u64_at(&head, 12))
     else {
-        return Ok(Found::Other);
+        return Ok(FileRead::Other);
     };
     let is_within = start.checked_add(len).is_some_and(|end| end <= value_len);
     if len == 0 || len > MOST_IN_RECORD || !is_within {
-        return Ok(Found::Damaged);
+        return Ok(FileRead::Damaged);
     }
     let pieces = usize::try_from(len.div_ceil(PIECE)).unwrap_or(usize::MAX);
     let head_len = RECORD_HEAD.saturating_add(pieces.saturating_mul(4));
-    let Some(rest) = head.get(4..head_len) else { return Ok(Found::Other) };
+    let Some(rest) = head.get(4..head_len) else { return Ok(FileRead::Other) };
     if crc32c(rest) != checksum {
-        return Ok(Found::Damaged);
+        return Ok(FileRead::Damaged);
     }
     let checksums = rest.get(16..).unwrap_or_default().chunks_exact(4);
     let checksums = checksums.filter_map(|bytes| u32_at(bytes, 0)).collect();
     let bytes_at = at.saturating_add(u64::try_from(head_len).unwrap_or(u64::MAX));
     if bytes_at.saturating_add(len) > file_len {
-        return Ok(Found::Other);
+        return Ok(FileRead::Other);
     }
-    Ok(Found::This(Record { start, len, at: bytes_at, checksums }))
+    Ok(FileRead::This(FileRecord { start, len, at: bytes_at, checksums }))
 }
 
 /// Reads the bytes from `from` to `until` of the value in a record; `None` if they do not match
 /// their checksums.
-fn bytes_of(file: &File, record: &Record, from: u64, until: u64) -> io::Result<Option<Bytes>> {
+fn bytes_of(file: &File, record: &FileRecord, from: u64, until: u64) -> io::Result<Option<Bytes>> {
     let (from, until) = (from.saturating_sub(record.start), until.saturating_sub(record.start));
     let first = from / PIECE;
     let (start, end) = (first * PIECE, until.next_multiple_of(PIECE).min(record.len));

@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 use reqwest::Response;
 
 use super::failure::{Failure, of_transfer};
-use super::room::{Place, Room};
+use super::room::{AnswerMemory, Reserved};
 use crate::pace::{Pace, too_slow};
 use zarrfs_base::error::{Error, Kind};
 
@@ -56,8 +56,8 @@ pub(super) async fn body_in_room<'r>(
     response: Response,
     most: u64,
     received: &Received,
-    room: &'r Room,
-) -> Result<(Body, Option<Place<'r>>), Failure> {
+    room: &'r AnswerMemory,
+) -> Result<(Body, Option<Reserved<'r>>), Failure> {
     body_within(response, most, received, Some(room)).await
 }
 
@@ -65,8 +65,8 @@ async fn body_within<'r>(
     mut response: Response,
     most: u64,
     received: &Received,
-    room: Option<&'r Room>,
-) -> Result<(Body, Option<Place<'r>>), Failure> {
+    room: Option<&'r AnswerMemory>,
+) -> Result<(Body, Option<Reserved<'r>>), Failure> {
     let announced = response.content_length();
     // It can be any if it is not announced.
     let longest = announced.unwrap_or(u64::MAX).min(most);

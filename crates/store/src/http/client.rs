@@ -8,7 +8,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Method, Response, Url};
 
 use super::failure::{Failure, SILENCE, denied, of_transfer, wrong};
-use super::url::{Base, shown};
+use super::url::{BaseUrl, shown};
 use zarrfs_base::error::{Error, Result};
 
 /// How long to wait for a connection.
@@ -19,14 +19,14 @@ const MOST_REDIRECTS: usize = 10;
 
 /// How to reach a server.
 #[derive(Clone, Default)]
-pub struct Options {
+pub struct HttpOptions {
     /// Headers of each request, by name. They go to no other server.
     pub headers: Vec<(String, String)>,
     /// How long a request is tried again.
     pub retry_for: Duration,
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for HttpOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options").field("retry_for", &self.retry_for).finish_non_exhaustive()
     }
@@ -34,9 +34,9 @@ impl fmt::Debug for Options {
 
 /// Sends requests to a server.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct HttpClient {
     http: reqwest::Client,
-    pub base: Base,
+    pub base: BaseUrl,
     /// Headers of the user, which may be secret.
     headers: HeaderMap,
 }
@@ -65,15 +65,15 @@ impl Request {
 
 /// An answer, and where it came from.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub response: Response,
     pub url: Url,
     /// The server that answered, if the first one has sent the request on to another.
     pub elsewhere: Option<String>,
 }
 
-impl Client {
-    pub fn new(base: Base, options: &Options) -> Result<Self> {
+impl HttpClient {
+    pub fn new(base: BaseUrl, options: &HttpOptions) -> Result<Self> {
         // It fails if it was done before.
         drop(rustls::crypto::ring::default_provider().install_default());
         let mut headers = HeaderMap::new();
@@ -95,7 +95,7 @@ impl Client {
     }
 
     /// Sends a request, and follows redirects. Secrets go only to the server of the URL.
-    pub async fn send(&self, request: Request) -> Result<Answer, Failure> {
+    pub async fn send(&self, request: Request) -> Result<HttpAnswer, Failure> {
         let mut url = request.url.clone();
         for _ in 0..=MOST_REDIRECTS {
             let response = self.send_to(&request, url.clone()).await?;
@@ -104,7 +104,7 @@ impl Client {
             let Some(target) = target else {
                 let is_same = self.base.is_same_server(&url);
                 let host = url.host_str().unwrap_or_default().to_owned();
-                return Ok(Answer { response, url, elsewhere: (!is_same).then_some(host) });
+                return Ok(HttpAnswer { response, url, elsewhere: (!is_same).then_some(host) });
             };
             let target = String::from_utf8_lossy(target.as_bytes()).into_owned();
             let next = url.join(&target).map_err(|error| {

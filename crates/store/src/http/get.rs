@@ -7,12 +7,12 @@ use reqwest::StatusCode;
 use reqwest::header::RANGE;
 
 use super::body::{Received, body};
-use super::client::{Answer, Request};
+use super::client::{HttpAnswer, Request};
 use super::failure::{Failure, wrong};
 use super::head::{encoding_of, part_of};
 use super::probe::{Head, Likeness};
 use super::refusal::of_answer;
-use super::shared::Shared;
+use super::shared::ServerState;
 use super::whole::cut;
 use crate::{ByteRange, Key, Value};
 
@@ -24,7 +24,7 @@ pub(super) enum Got {
     Refused(Failure),
 }
 
-impl Shared {
+impl ServerState {
     /// Gets a range of a value, or all of it.
     pub(super) async fn get(
         &self,
@@ -75,13 +75,13 @@ impl Shared {
     }
 
     /// Whether a server has sent the request on to a directory of that name.
-    pub(super) fn is_directory(&self, key: &Key, answer: &Answer) -> bool {
+    pub(super) fn is_directory(&self, key: &Key, answer: &HttpAnswer) -> bool {
         let asked = self.client.base.of_key(key);
         answer.url.path().strip_suffix('/').is_some_and(|path| asked.path() == path)
     }
 
     /// Returns what an answer without a value means.
-    pub(super) async fn without_value(&self, answer: Answer) -> Result<Got, Failure> {
+    pub(super) async fn without_value(&self, answer: HttpAnswer) -> Result<Got, Failure> {
         match answer.response.status() {
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Got::Absent),
             StatusCode::FORBIDDEN => Ok(Got::Refused(of_answer(answer.response).await)),
@@ -93,7 +93,7 @@ impl Shared {
         &self,
         key: &Key,
         range: Option<ByteRange>,
-        answer: Answer,
+        answer: HttpAnswer,
         received: &Received,
     ) -> Result<Got, Failure> {
         let (likeness, head) = (self.likeness(key, &answer).await?, Head::of(&answer));

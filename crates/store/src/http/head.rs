@@ -15,7 +15,7 @@ use reqwest::header::{
     CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HeaderMap, HeaderName, LAST_MODIFIED,
 };
 
-use super::index::Listed;
+use super::index::IndexEntry;
 use crate::{Stat, Version, WasRead};
 
 /// A version of a value that is younger than this may be that of another value, too.
@@ -35,7 +35,7 @@ const OTHERS: u8 = 2;
 
 impl Tags {
     /// Returns the stat of a value, if a list says enough.
-    pub fn stat_of(&self, listed: &Listed) -> Option<Stat> {
+    pub fn stat_of(&self, listed: &IndexEntry) -> Option<Stat> {
         let (len, modified) = (listed.len?, listed.modified?);
         let is_known = listed.tag.is_some() || self.0.load(Ordering::Relaxed) == TIMES;
         is_known.then(|| {
@@ -151,20 +151,20 @@ pub(super) fn encoding_of(headers: &HeaderMap) -> Option<&str> {
 
 /// The range of an answer: its first byte, the one after its last, and the length of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct ContentRange {
     pub start: u64,
     pub end: u64,
     pub len: u64,
 }
 
 /// Returns the range of an answer; `None` if that is not said exactly.
-pub(super) fn part_of(headers: &HeaderMap) -> Option<Part> {
+pub(super) fn part_of(headers: &HeaderMap) -> Option<ContentRange> {
     let range = text(headers, CONTENT_RANGE)?.trim();
     let (unit, range) = range.split_once(' ')?;
     let (range, len) = range.trim().split_once('/')?;
     let (start, last) = range.split_once('-')?;
     let (start, last) = (start.trim().parse::<u64>().ok()?, last.trim().parse::<u64>().ok()?);
-    let part = Part { start, end: last.checked_add(1)?, len: len.trim().parse().ok()? };
+    let part = ContentRange { start, end: last.checked_add(1)?, len: len.trim().parse().ok()? };
     let is_valid = unit.eq_ignore_ascii_case("bytes") && start <= last && part.end <= part.len;
     is_valid.then_some(part)
 }
@@ -191,14 +191,14 @@ mod tests {
     fn the_version_in_a_list_of_nginx_is_that_of_the_value() {
         let tags = Tags::default();
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
-        let listed = Listed { len: Some(5), modified: Some(modified), tag: None };
+        let listed = IndexEntry { len: Some(5), modified: Some(modified), tag: None };
         assert_eq!(tags.stat_of(&listed), None, "what the tags are is not known");
         let stat = tags.of_value(&headers(&[OLD, NOW, (ETAG, "\"64-5\"")]), 5, TTL);
         let found = tags.stat_of(&listed).expect("a stat");
         assert!(stat.version.holds(found.version) && stat.len == 5 && stat.modified == modified);
         tags.of_value(&headers(&[OLD, NOW, (ETAG, "\"65-5\"")]), 5, TTL);
         assert_eq!(tags.stat_of(&listed), None, "it has other tags");
-        let listed = Listed { tag: Some("\"65-5\"".to_owned()), ..listed };
+        let listed = IndexEntry { tag: Some("\"65-5\"".to_owned()), ..listed };
         assert!(tags.stat_of(&listed).is_some());
     }
 
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn only_an_exact_range_is_one() {
         let part = |text| part_of(&headers(&[(CONTENT_RANGE, text)]));
-        assert_eq!(part("bytes 0-1/3"), Some(Part { start: 0, end: 2, len: 3 }));
+        assert_eq!(part("bytes 0-1/3"), Some(ContentRange { start: 0, end: 2, len: 3 }));
         for text in
             ["bytes 0-1/*", "bytes */3", "0-1/3", "bytes 2-1/3", "bytes 0-3/3", "items 0-1/3", ""]
         {

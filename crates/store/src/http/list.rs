@@ -7,14 +7,14 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use reqwest::{Method, StatusCode};
 
 use super::body::{Body, Received, body_in_room};
-use super::client::{Answer, Request};
+use super::client::{HttpAnswer, Request};
 use super::failure::Failure;
 use super::head::{is_html, kind_of};
-use super::index::{self, Names};
+use super::index::{self, IndexNames};
 use super::refusal::of_answer;
-use super::shared::{Form, Shared};
-use crate::remote::server::Page;
-use crate::{Entry, Prefix};
+use super::shared::{ListingKind, ServerState};
+use crate::remote::server::ListingPage;
+use crate::{Prefix, StoreEntry};
 use zarrfs_base::error::Error;
 use zarrfs_base::resources;
 
@@ -26,47 +26,55 @@ const LONGEST_LIST: (u64, u64) = (64 << 20, 16);
 const MOST_NAMES: (u64, u64) = (1 << 20, 2 << 10);
 
 /// What an answer says about a directory.
-enum Found {
-    Names(Names),
+enum ListingAnswer {
+    Names(IndexNames),
     Absent,
     /// It lists nothing.
     Nothing(String),
     Refused(StatusCode, Failure),
 }
 
-impl Shared {
+impl ServerState {
     /// Lists a directory.
-    pub(super) async fn list(&self, prefix: &Prefix, received: &Received) -> Result<Page, Failure> {
+    pub(super) async fn list(
+        &self,
+        prefix: &Prefix,
+        received: &Received,
+    ) -> Result<ListingPage, Failure> {
         let known = *self.form.lock();
         match self.found(prefix, received).await? {
-            Found::Names(names) => Ok(self.page_of(names)),
+            ListingAnswer::Names(names) => Ok(self.page_of(names)),
             // Without a list of one above it may be there, and not be listed.
-            Found::Absent if known.is_some() && !prefix.is_root() => {
+            ListingAnswer::Absent if known.is_some() && !prefix.is_root() => {
                 if self.may_be_there(prefix, received).await? {
                     return Err(no_list("it answered 404 Not Found, but may have this directory"));
                 }
-                Ok(Page::default())
+                Ok(ListingPage::default())
             }
-            Found::Absent => Err(no_list("it answered 404 Not Found")),
-            Found::Nothing(why) => Err(no_list(&why)),
+            ListingAnswer::Absent => Err(no_list("it answered 404 Not Found")),
+            ListingAnswer::Nothing(why) => Err(no_list(&why)),
             // So do servers that list nothing.
-            Found::Refused(StatusCode::FORBIDDEN, _) if known.is_none() => {
+            ListingAnswer::Refused(StatusCode::FORBIDDEN, _) if known.is_none() => {
                 Err(no_list("it answered 403 Forbidden"))
             }
-            Found::Refused(_, failure) => Err(failure),
+            ListingAnswer::Refused(_, failure) => Err(failure),
         }
     }
 
     /// Asks for a directory in the form in which the server lists.
-    async fn found(&self, prefix: &Prefix, received: &Received) -> Result<Found, Failure> {
+    async fn found(&self, prefix: &Prefix, received: &Received) -> Result<ListingAnswer, Failure> {
         let known = *self.form.lock();
         Ok(match known {
-            Some(Form::Page) => self.page(prefix, received).await?,
-            Some(Form::Dav) => self.dav(prefix, received).await?,
+            Some(ListingKind::Page) => self.page(prefix, received).await?,
+            Some(ListingKind::Dav) => self.dav(prefix, received).await?,
             None => match self.page(prefix, received).await? {
-                Found::Names(names) => Found::Names(self.noted(Form::Page, names)),
+                ListingAnswer::Names(names) => {
+                    ListingAnswer::Names(self.noted(ListingKind::Page, names))
+                }
                 other => match self.dav(prefix, received).await {
-                    Ok(Found::Names(names)) => Found::Names(self.noted(Form::Dav, names)),
+                    Ok(ListingAnswer::Names(names)) => {
+                        ListingAnswer::Names(self.noted(ListingKind::Dav, names))
+                    }
                     _ => other,
                 },
             },
@@ -80,35 +88,35 @@ impl Shared {
         while let Some(key) = below.as_key() {
             let above = key.parent();
             match self.found(&above, received).await? {
-                Found::Names(names) => {
+                ListingAnswer::Names(names) => {
                     let name = key.name().to_owned();
-                    return Ok(names.contains_key(&Entry::Prefix(name.clone()))
-                        || names.contains_key(&Entry::Key(name)));
+                    return Ok(names.contains_key(&StoreEntry::Prefix(name.clone()))
+                        || names.contains_key(&StoreEntry::Key(name)));
                 }
-                Found::Absent => below = above,
-                Found::Nothing(_) | Found::Refused(..) => return Ok(true),
+                ListingAnswer::Absent => below = above,
+                ListingAnswer::Nothing(_) | ListingAnswer::Refused(..) => return Ok(true),
             }
         }
         Ok(true)
     }
 
-    fn noted(&self, form: Form, names: Names) -> Names {
+    fn noted(&self, form: ListingKind, names: IndexNames) -> IndexNames {
         *self.form.lock() = Some(form);
         names
     }
 
-    fn page_of(&self, names: Names) -> Page {
-        let entry = |(entry, listed): (Entry, index::Listed)| {
+    fn page_of(&self, names: IndexNames) -> ListingPage {
+        let entry = |(entry, listed): (StoreEntry, index::IndexEntry)| {
             let stat = match entry {
-                Entry::Key(_) => self.tags.stat_of(&listed),
-                Entry::Prefix(_) => None,
+                StoreEntry::Key(_) => self.tags.stat_of(&listed),
+                StoreEntry::Prefix(_) => None,
             };
             (entry, stat)
         };
-        Page { entries: names.into_iter().map(entry).collect(), next: None }
+        ListingPage { entries: names.into_iter().map(entry).collect(), next: None }
     }
 
-    async fn page(&self, prefix: &Prefix, received: &Received) -> Result<Found, Failure> {
+    async fn page(&self, prefix: &Prefix, received: &Received) -> Result<ListingAnswer, Failure> {
         let request = Request::get(self.client.base.of_prefix(prefix));
         // Caddy and zarrfs send JSON then.
         let answer = self.client.send(request.with(ACCEPT, "application/json, */*;q=0.5")).await?;
@@ -120,7 +128,7 @@ impl Shared {
         let (is_json, is_html) = (kind.eq_ignore_ascii_case("application/json"), is_html(headers));
         let another = "it sends something else than a list".to_owned();
         if answer.elsewhere.is_some() || !(is_json || is_html) {
-            return Ok(Found::Nothing(another));
+            return Ok(ListingAnswer::Nothing(another));
         }
         let url = answer.url.clone();
         let names = self.names(answer, received, |text, most| {
@@ -132,22 +140,23 @@ impl Shared {
         });
         let names = names.await?;
         let is_page = || if is_html { "it sends a web page".to_owned() } else { another };
-        Ok(names.map_or_else(|| Found::Nothing(is_page()), Found::Names))
+        Ok(names.map_or_else(|| ListingAnswer::Nothing(is_page()), ListingAnswer::Names))
     }
 
     /// Reads the names in an answer; `None` if it is no list.
     async fn names(
         &self,
-        answer: Answer,
+        answer: HttpAnswer,
         received: &Received,
-        parse: impl FnOnce(&[u8], usize) -> Option<Names>,
-    ) -> Result<Option<Names>, Failure> {
+        parse: impl FnOnce(&[u8], usize) -> Option<IndexNames>,
+    ) -> Result<Option<IndexNames>, Failure> {
         let (longest, most) = (within(LONGEST_LIST), within(MOST_NAMES));
         let (Body { bytes, is_cut }, _place) =
             body_in_room(answer.response, longest, received, &self.long_lists).await?;
         let names =
             if is_cut { None } else { parse(&bytes, usize::try_from(most).unwrap_or(usize::MAX)) };
-        let is_more = |names: &Names| u64::try_from(names.len()).map_or(true, |len| len > most);
+        let is_more =
+            |names: &IndexNames| u64::try_from(names.len()).map_or(true, |len| len > most);
         let limit = match &names {
             _ if is_cut => format!("{longest} bytes"),
             Some(names) if is_more(names) => format!("{most} names"),
@@ -158,7 +167,7 @@ impl Shared {
         Err(Failure::Final(Error::too_large(detail)))
     }
 
-    async fn dav(&self, prefix: &Prefix, received: &Received) -> Result<Found, Failure> {
+    async fn dav(&self, prefix: &Prefix, received: &Received) -> Result<ListingAnswer, Failure> {
         let method = Method::from_bytes(b"PROPFIND").unwrap_or_default();
         let url = self.client.base.of_prefix(prefix);
         let request = Request { method, body: index::DAV_BODY, ..Request::get(url) };
@@ -172,7 +181,7 @@ impl Shared {
             |text: &[u8], most| index::parse_dav(&url, &String::from_utf8_lossy(text), most);
         let names = self.names(answer, received, parse).await?;
         let broken = "its list in XML cannot be read".to_owned();
-        Ok(names.map_or_else(|| Found::Nothing(broken), Found::Names))
+        Ok(names.map_or_else(|| ListingAnswer::Nothing(broken), ListingAnswer::Names))
     }
 }
 
@@ -182,16 +191,16 @@ fn within((limit, parts): (u64, u64)) -> u64 {
 }
 
 /// Returns what an answer without a list means.
-async fn without_list(answer: Answer) -> Result<Found, Failure> {
+async fn without_list(answer: HttpAnswer) -> Result<ListingAnswer, Failure> {
     match answer.response.status() {
-        StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Found::Absent),
+        StatusCode::NOT_FOUND | StatusCode::GONE => Ok(ListingAnswer::Absent),
         status @ (StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED) => {
-            Ok(Found::Refused(status, of_answer(answer.response).await))
+            Ok(ListingAnswer::Refused(status, of_answer(answer.response).await))
         }
         status if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => {
             Err(of_answer(answer.response).await)
         }
-        status => Ok(Found::Nothing(format!("it answered {status}"))),
+        status => Ok(ListingAnswer::Nothing(format!("it answered {status}"))),
     }
 }
 

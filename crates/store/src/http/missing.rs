@@ -16,13 +16,13 @@ use bytes::Bytes;
 use reqwest::StatusCode;
 
 use super::body::Received;
-use super::client::{Answer, Request};
+use super::client::{HttpAnswer, Request};
 use super::failure::{Failure, denied};
 use super::get::Got;
 use super::head::is_html;
-use super::probe::{Answered, Head, Likeness, Page};
+use super::probe::{Answered, Head, Likeness, MissingPage};
 use super::refusal::of_answer;
-use super::shared::Shared;
+use super::shared::ServerState;
 use crate::{ByteRange, Key, unique};
 use zarrfs_base::error::{Error, Kind};
 
@@ -30,7 +30,7 @@ use zarrfs_base::error::{Error, Kind};
 const ENTRY_POINTS: [&str; 5] =
     ["zarr.json", ".zgroup", ".zarray", ".zmetadata", "attributes.json"];
 
-impl Shared {
+impl ServerState {
     /// Asks for a name that cannot exist, if that was not done.
     pub(super) async fn probe(&self) -> Result<(), Failure> {
         self.answer_for(false).await.map(drop)
@@ -48,7 +48,7 @@ impl Shared {
                 StatusCode::NOT_FOUND | StatusCode::GONE => Answered::Missing,
                 StatusCode::FORBIDDEN => Answered::Refused,
                 StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
-                    Answered::Page(Page::read(answer).await?.into())
+                    Answered::Page(MissingPage::read(answer).await?.into())
                 }
                 _ => match of_answer(answer.response).await {
                     Failure::Passing(error, pause) => return Err(Failure::Passing(error, pause)),
@@ -63,7 +63,11 @@ impl Shared {
 
     /// Whether an answer with a value may be the page of a web application for missing names, so
     /// that its bytes must be compared. Fails if it is another web page, as for a login.
-    pub(super) async fn likeness(&self, key: &Key, answer: &Answer) -> Result<Likeness, Failure> {
+    pub(super) async fn likeness(
+        &self,
+        key: &Key,
+        answer: &HttpAnswer,
+    ) -> Result<Likeness, Failure> {
         let is_expected = is_page_expected(key);
         if let Some(host) = &answer.elsewhere
             && is_html(answer.response.headers())

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::body::{Received, body, decoded};
-use super::client::Answer;
+use super::client::HttpAnswer;
 use super::failure::Failure;
 use super::head::{encoding_of, is_html, kind_of, part_of, tag_of};
 use crate::Key;
@@ -35,13 +35,13 @@ pub(super) struct Missing {
 pub(super) enum Answered {
     Missing,
     Refused,
-    Page(Arc<Page>),
+    Page(Arc<MissingPage>),
     Unclear,
 }
 
 /// The page for missing names.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct MissingPage {
     head: Head,
     /// Its bytes, decoded; `None` if they are too many to compare.
     text: Option<Bytes>,
@@ -71,7 +71,7 @@ pub(super) enum Likeness {
 }
 
 impl Head {
-    pub fn of(answer: &Answer) -> Self {
+    pub fn of(answer: &HttpAnswer) -> Self {
         let headers = answer.response.headers();
         let len = match part_of(headers) {
             Some(part) => Some(part.len),
@@ -87,9 +87,9 @@ impl Head {
     }
 }
 
-impl Page {
+impl MissingPage {
     /// Reads the page, if it is short.
-    pub async fn read(answer: Answer) -> Result<Self, Failure> {
+    pub async fn read(answer: HttpAnswer) -> Result<Self, Failure> {
         let head = Head::of(&answer);
         let encoding = encoding_of(answer.response.headers()).map(str::to_owned);
         let body = body(answer.response, LONGEST_TEXT, &Received::default()).await?;
@@ -156,12 +156,12 @@ mod tests {
     #[test]
     fn only_the_bytes_of_the_page_are_the_page() {
         let bytes = "application/octet-stream";
-        let page = Page { head: head(bytes, None, None), text: Some("none".into()) };
+        let page = MissingPage { head: head(bytes, None, None), text: Some("none".into()) };
         let found = head(bytes, None, None);
         assert_eq!(page.likeness(&found), Likeness::Possible, "neither has a length");
         assert_eq!(page.likeness_of_bytes(&found, &"none".into()), Likeness::Same);
         assert_eq!(page.likeness_of_bytes(&found, &"some".into()), Likeness::None);
-        let page = Page { head: head(bytes, Some(4), Some("x")), text: Some("none".into()) };
+        let page = MissingPage { head: head(bytes, Some(4), Some("x")), text: Some("none".into()) };
         let found = head(bytes, Some(4), Some("x"));
         assert_eq!(page.likeness_of_bytes(&found, &"some".into()), Likeness::None, "equal tags");
         assert_eq!(page.likeness(&head(bytes, Some(5), Some("x"))), Likeness::None);
@@ -170,7 +170,8 @@ mod tests {
 
     #[test]
     fn another_web_page_is_no_value() {
-        let page = Page { head: head("text/html", Some(6), None), text: Some("<html>".into()) };
+        let page =
+            MissingPage { head: head("text/html", Some(6), None), text: Some("<html>".into()) };
         let found = head("text/html", Some(6), None);
         assert_eq!(page.likeness_of_bytes(&found, &"<HTML>".into()), Likeness::OtherPage);
         assert_eq!(page.likeness(&head("text/html", Some(7), None)), Likeness::OtherPage);
@@ -178,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_long_page_is_known_by_its_tag_alone() {
-        let page = Page { head: head("text/plain", Some(1 << 20), Some("x")), text: None };
+        let page = MissingPage { head: head("text/plain", Some(1 << 20), Some("x")), text: None };
         assert_eq!(page.likeness(&head("text/plain", Some(1 << 20), Some("x"))), Likeness::Same);
         assert_eq!(page.likeness(&head("text/plain", Some(1 << 20), None)), Likeness::Unclear);
         assert_eq!(page.likeness(&head("text/plain", Some(1 << 19), None)), Likeness::None);

@@ -10,7 +10,7 @@ const PIECE: u64 = 64 << 10;
 
 /// Room for some bytes of answers.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct AnswerMemory {
     free: Semaphore,
     pieces: u32,
 }
@@ -18,11 +18,11 @@ pub(super) struct Room {
 /// Room that is taken. It is free again when this is dropped.
 #[derive(Debug)]
 #[must_use = "the room is free again when it is dropped"]
-pub(super) struct Place<'r> {
+pub(super) struct Reserved<'r> {
     _pieces: SemaphorePermit<'r>,
 }
 
-impl Room {
+impl AnswerMemory {
     /// Returns room for `len` bytes.
     pub fn of(len: u64) -> Self {
         let pieces = pieces_of(len).min(u32::try_from(Semaphore::MAX_PERMITS).unwrap_or(u32::MAX));
@@ -37,10 +37,10 @@ impl Room {
 
     /// Waits until there is room for `len` bytes, or all of it is free. Requests get room in the
     /// order in which they ask. One that has a place must not take a second one.
-    pub async fn take(&self, len: u64) -> Option<Place<'_>> {
+    pub async fn take(&self, len: u64) -> Option<Reserved<'_>> {
         let pieces = pieces_of(len).min(self.pieces);
         // It is never closed.
-        self.free.acquire_many(pieces).await.ok().map(|pieces| Place { _pieces: pieces })
+        self.free.acquire_many(pieces).await.ok().map(|pieces| Reserved { _pieces: pieces })
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_wait_for_room_and_one_that_is_longer_than_all_of_it_for_all_others() {
-        let room = Room::of(3 * PIECE);
+        let room = AnswerMemory::of(3 * PIECE);
         let (one, two) = (room.take(PIECE).await, room.take(PIECE + 1).await);
         assert!(one.is_some() && two.is_some());
         let most = Duration::from_millis(20);
@@ -72,7 +72,7 @@ mod tests {
 
     #[tokio::test]
     async fn there_is_room_for_one_answer_of_any_length() {
-        for room in [Room::for_one(), Room::of(0)] {
+        for room in [AnswerMemory::for_one(), AnswerMemory::of(0)] {
             let one = room.take(0).await;
             assert!(timeout(Duration::from_millis(20), room.take(0)).await.is_err());
             drop(one);

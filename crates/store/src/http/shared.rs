@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::client::Client;
+use super::client::HttpClient;
 use super::head::Tags;
 use super::probe::Missing;
-use super::room::Room;
+use super::room::AnswerMemory;
 use super::wholes::Wholes;
-use crate::remote::Limits;
+use crate::remote::RemoteLimits;
 
 /// How a server lists a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ListingKind {
     /// With a page, in HTML or JSON.
     Page,
     /// As `WebDAV` does.
@@ -23,29 +23,29 @@ pub(super) enum Form {
 
 /// The state that all requests to a server share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub client: Client,
+pub(super) struct ServerState {
+    pub client: HttpClient,
     pub missing: Missing,
     pub wholes: Wholes,
     pub tags: Tags,
     /// How it lists directories, if that is known. A leaf lock.
-    pub form: Mutex<Option<Form>>,
+    pub form: Mutex<Option<ListingKind>>,
     /// For lists, which take memory while they are read and parsed.
-    pub long_lists: Room,
+    pub long_lists: AnswerMemory,
     pub has_answered: AtomicBool,
     /// How long names and stats are cached.
     pub ttl: Duration,
 }
 
-impl Shared {
-    pub fn new(client: Client, limits: Limits) -> Self {
+impl ServerState {
+    pub fn new(client: HttpClient, limits: RemoteLimits) -> Self {
         Self {
             client,
             missing: Missing::default(),
             wholes: Wholes::new(limits.memory, limits.ttl),
             tags: Tags::default(),
             form: Mutex::default(),
-            long_lists: Room::for_one(),
+            long_lists: AnswerMemory::for_one(),
             has_answered: AtomicBool::new(false),
             ttl: limits.ttl,
         }

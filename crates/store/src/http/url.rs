@@ -22,14 +22,14 @@ const METADATA_FILES: [&str; 6] =
 
 /// A URL below which keys lie.
 #[derive(Clone)]
-pub(super) struct Base {
+pub(super) struct BaseUrl {
     /// Without a slash at the end, a user and a fragment. It has the query.
     url: Url,
     /// The name and the password.
     pub user: Option<(String, Option<String>)>,
 }
 
-impl Base {
+impl BaseUrl {
     pub fn parse(text: &str) -> Result<Self> {
         let invalid = |why: &dyn std::fmt::Display| Error::invalid(format!("not a URL: {why}"));
         let mut url = Url::parse(text).map_err(|error| invalid(&error))?;
@@ -104,7 +104,7 @@ impl Base {
     }
 }
 
-impl std::fmt::Debug for Base {
+impl std::fmt::Debug for BaseUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&shown(self.url.as_str()))
     }
@@ -148,8 +148,8 @@ pub fn shown(url: &str) -> String {
 mod tests {
     use super::*;
 
-    fn base(text: &str) -> Base {
-        Base::parse(text).expect("a URL")
+    fn base(text: &str) -> BaseUrl {
+        BaseUrl::parse(text).expect("a URL")
     }
 
     #[test]
@@ -179,9 +179,9 @@ mod tests {
 
     #[test]
     fn the_url_of_a_metadata_file_is_refused_with_that_of_its_node() {
-        let error = Base::parse("https://host/x.zarr/.zmetadata").expect_err("refused");
+        let error = BaseUrl::parse("https://host/x.zarr/.zmetadata").expect_err("refused");
         assert!(error.detail().ends_with("describes: https://host/x.zarr"), "{error}");
-        assert!(Base::parse("ftp://host/x").is_err() && Base::parse("https://").is_err());
+        assert!(BaseUrl::parse("ftp://host/x").is_err() && BaseUrl::parse("https://").is_err());
     }
 
     #[test]

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use reqwest::StatusCode;
 
 use super::body::{Received, body, body_in_room, decoded};
-use super::client::{Answer, Request};
+use super::client::{HttpAnswer, Request};
 use super::failure::Failure;
 use super::get::Got;
 use super::head::encoding_of;
 use super::probe::{Head, Likeness};
-use super::room::Place;
-use super::shared::Shared;
+use super::room::Reserved;
+use super::shared::ServerState;
 use crate::{ByteRange, Key, Value};
 use zarrfs_base::error::Error;
 
@@ -23,14 +23,14 @@ const SHORT: u64 = 1 << 20;
 /// A byte in gzip holds at most this many (RFC 1951: 258 bytes take two bits).
 const MOST_GZIP: u64 = 1032;
 
-impl Shared {
+impl ServerState {
     /// Reads a value as a whole, and returns a range of it. `answer` is one with the value, if it
     /// was asked for already.
     pub(super) async fn whole(
         &self,
         key: &Key,
         range: Option<ByteRange>,
-        answer: Option<Answer>,
+        answer: Option<HttpAnswer>,
         received: &Received,
     ) -> Result<Got, Failure> {
         let was_range_asked_for = answer.is_some() && range.is_some();
@@ -87,9 +87,9 @@ impl Shared {
     /// Reads and decodes all of an answer, and returns it with the room that it takes.
     async fn read_whole(
         &self,
-        answer: Answer,
+        answer: HttpAnswer,
         received: &Received,
-    ) -> Result<(Value, Option<Place<'_>>), Failure> {
+    ) -> Result<(Value, Option<Reserved<'_>>), Failure> {
         let longest = self.wholes.longest();
         let too_long = |len: &str| {
             Failure::Final(Error::too_large(format!(

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::head::YOUNG;
-use super::room::Room;
+use super::room::AnswerMemory;
 use crate::{Key, Value};
-use zarrfs_base::bounded::{Bounded, Limits};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 
 /// How long a value is kept for programs that read more of it.
 const MOST_AGE: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub(super) struct Wholes {
     gates: Vec<tokio::sync::Mutex<()>>,
     hasher: RandomState,
     /// For values while they are read.
-    pub room: Room,
+    pub room: AnswerMemory,
     longest: u64,
     age: Duration,
 }
@@ -43,11 +43,11 @@ impl Wholes {
     pub fn new(longest: u64, ttl: Duration) -> Self {
         Self {
             has_no_ranges: AtomicBool::new(false),
-            encoded: Mutex::new(Bounded::new(Limits::entries(MOST_ENCODED))),
-            kept: Mutex::new(Bounded::new(Limits::bytes(longest))),
+            encoded: Mutex::new(Bounded::new(MapLimits::entries(MOST_ENCODED))),
+            kept: Mutex::new(Bounded::new(MapLimits::bytes(longest))),
             gates: (0..GATES).map(|_| tokio::sync::Mutex::new(())).collect(),
             hasher: RandomState::new(),
-            room: Room::of(longest),
+            room: AnswerMemory::of(longest),
             longest,
             age: ttl.min(MOST_AGE),
         }

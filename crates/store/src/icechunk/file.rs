@@ -26,7 +26,7 @@ const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 /// The kind of data in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum IcechunkFile {
     /// The nodes of a state of the repository.
     Snapshot = 1,
     /// The places of chunks.
@@ -35,7 +35,7 @@ pub(super) enum Kind {
     Repository = 6,
 }
 
-impl Kind {
+impl IcechunkFile {
     fn number(self) -> u8 {
         match self {
             Self::Snapshot => 1,
@@ -64,7 +64,7 @@ pub(super) fn max_len() -> u64 {
 }
 
 /// Returns the flatbuffer in a file.
-pub(super) fn unpack(file: &Bytes, kind: Kind) -> Result<Bytes> {
+pub(super) fn unpack(file: &Bytes, kind: IcechunkFile) -> Result<Bytes> {
     let unlike =
         |detail: &str| Error::corrupt(format!("not {} of Icechunk: {detail}", kind.name()));
     let Some((header, _)) = file.split_at_checked(HEADER_LEN) else {
@@ -133,7 +133,7 @@ impl Id {
 
     /// Fails unless the file of this name contains its own ID. Another file of the repository under
     /// this name would be read as another state, or as an array without chunks.
-    pub fn expect(self, found: Option<Self>, kind: Kind) -> Result<()> {
+    pub fn expect(self, found: Option<Self>, kind: IcechunkFile) -> Result<()> {
         match found {
             Some(found) if found == self => Ok(()),
             Some(found) => {

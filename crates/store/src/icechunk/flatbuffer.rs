@@ -19,7 +19,7 @@ use zarrfs_base::error::{Error, Result};
 
 /// A table in a buffer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Table<'b> {
+pub(super) struct FlatTable<'b> {
     buffer: &'b [u8],
     at: usize,
     vtable: usize,
@@ -64,7 +64,7 @@ fn follow(buffer: &[u8], at: usize) -> Result<usize> {
     sum(at, size(u32_at(buffer, at)?)?)
 }
 
-impl<'b> Table<'b> {
+impl<'b> FlatTable<'b> {
     /// Returns the root table of a buffer.
     pub fn root(buffer: &'b [u8]) -> Result<Self> {
         Self::at(buffer, follow(buffer, 0)?)
@@ -177,7 +177,7 @@ impl<'b> Vector<'b> {
     }
 
     /// Returns an element that is a table.
-    pub fn table(&self, index: usize) -> Result<Table<'b>> {
-        Table::at(self.buffer, follow(self.buffer, self.place(index)?)?)
+    pub fn table(&self, index: usize) -> Result<FlatTable<'b>> {
+        FlatTable::at(self.buffer, follow(self.buffer, self.place(index)?)?)
     }
 }

@@ -20,10 +20,10 @@ use bytes::Bytes;
 use zstd::bulk::Decompressor;
 use zstd::dict::DecoderDictionary;
 
-use super::file::{Id, Kind};
-use super::flatbuffer::{Table, Vector};
+use super::file::{IcechunkFile, Id};
+use super::flatbuffer::{FlatTable, Vector};
 use super::snapshot::NodeId;
-use crate::refs::{Check, Location, Reference, Target, version_of};
+use crate::refs::{Check, Reference, ReferenceTarget, ReferencedValue, version_of};
 use crate::{Key, Version};
 use zarrfs_base::error::{Error, Result};
 
@@ -66,7 +66,7 @@ impl fmt::Debug for Manifest {
 
 /// The chunks of an array in a manifest.
 #[derive(Debug)]
-pub(super) struct Chunks<'m> {
+pub(super) struct ManifestChunks<'m> {
     manifest: &'m Manifest,
     refs: Vector<'m>,
 }
@@ -74,7 +74,7 @@ pub(super) struct Chunks<'m> {
 impl Manifest {
     /// Parses the flatbuffer of the manifest `id`.
     pub fn parse(buffer: Bytes, id: Id) -> Result<Self> {
-        id.expect(Table::root(&buffer)?.bytes(field::ID)?.map(Id), Kind::Manifest)?;
+        id.expect(FlatTable::root(&buffer)?.bytes(field::ID)?.map(Id), IcechunkFile::Manifest)?;
         Ok(Self { buffer, dictionary: OnceLock::new() })
     }
 
@@ -84,19 +84,20 @@ impl Manifest {
     }
 
     /// Returns the chunks of an array; `None` if it has none here.
-    pub fn chunks(&self, array: NodeId) -> Result<Option<Chunks<'_>>> {
-        let arrays = Table::root(&self.buffer)?.tables(field::ARRAYS)?;
+    pub fn chunks(&self, array: NodeId) -> Result<Option<ManifestChunks<'_>>> {
+        let arrays = FlatTable::root(&self.buffer)?.tables(field::ARRAYS)?;
         let at = search(arrays.count(), |index| {
             let id: Option<NodeId> = arrays.table(index)?.bytes(field::ARRAY_ID)?;
             Ok(id.unwrap_or_default().cmp(&array))
         })?;
         let Ok(at) = at else { return Ok(None) };
-        Ok(Some(Chunks { manifest: self, refs: arrays.table(at)?.tables(field::CHUNKS)? }))
+        Ok(Some(ManifestChunks { manifest: self, refs: arrays.table(at)?.tables(field::CHUNKS)? }))
     }
 
     /// Returns what decompresses locations.
     fn decompressor(&self) -> Result<Decompressor<'_>> {
-        let dictionary = Table::root(&self.buffer)?.octets(field::DICTIONARY)?.unwrap_or_default();
+        let dictionary =
+            FlatTable::root(&self.buffer)?.octets(field::DICTIONARY)?.unwrap_or_default();
         if dictionary.len() > MAX_DICTIONARY_LEN {
             let len = dictionary.len();
             let detail = format!("a dictionary of {len} bytes, the limit is {MAX_DICTIONARY_LEN}");
@@ -148,7 +149,7 @@ fn compare(indices: Option<Vector<'_>>, first: &[u32]) -> Result<Ordering> {
     Ok(Ordering::Equal)
 }
 
-impl Chunks<'_> {
+impl ManifestChunks<'_> {
     fn indices(&self, at: usize) -> Result<Option<Vector<'_>>> {
         self.refs.table(at)?.vector(field::INDICES, 4)
     }
@@ -164,15 +165,15 @@ impl Chunks<'_> {
         self.reference(&self.refs.table(at)?, time).map(Some)
     }
 
-    fn reference(&self, chunk: &Table<'_>, time: SystemTime) -> Result<Reference> {
+    fn reference(&self, chunk: &FlatTable<'_>, time: SystemTime) -> Result<Reference> {
         let (offset, len) = (chunk.u64(field::OFFSET)?, chunk.u64(field::LENGTH)?);
         if let Some(id) = chunk.bytes(field::CHUNK_ID)? {
             let [a, b, c, d, e, f, g, h, i, j, k, l] = id;
             let first = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
             let second = u64::from(u32::from_be_bytes([i, j, k, l]));
-            let location = Location::Own(Key::parse(&format!("chunks/{}", Id(id)))?);
+            let location = ReferencedValue::Own(Key::parse(&format!("chunks/{}", Id(id)))?);
             return Ok(Reference {
-                target: Target::Part { location, offset, len, check: None },
+                target: ReferenceTarget::Part { location, offset, len, check: None },
                 version: Version::settled([first, second, offset, len]),
                 modified: time,
             });
@@ -187,21 +188,21 @@ impl Chunks<'_> {
             };
             let version =
                 version_of(format!("{location} {tag:?} {seconds}").as_bytes(), offset, len);
-            let location = Location::Other(location);
-            let target = Target::Part { location, offset, len, check };
+            let location = ReferencedValue::Other(location);
+            let target = ReferenceTarget::Part { location, offset, len, check };
             return Ok(Reference { target, version, modified: time });
         }
         let Some(bytes) = chunk.octets(field::INLINE)? else {
             return Err(Error::corrupt("the manifest has no bytes and no place for this chunk"));
         };
         // A part of the buffer would keep the whole manifest in memory.
-        let target = Target::Inline(Bytes::copy_from_slice(bytes));
+        let target = ReferenceTarget::Inline(Bytes::copy_from_slice(bytes));
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         Ok(Reference { target, version: version_of(bytes, 0, len), modified: time })
     }
 
     /// Returns the URL of the file that has the chunk.
-    fn location(&self, chunk: &Table<'_>) -> Result<Option<Arc<str>>> {
+    fn location(&self, chunk: &FlatTable<'_>) -> Result<Option<Arc<str>>> {
         if let Some(compressed) = chunk.octets(field::COMPRESSED_LOCATION)? {
             let mut decompressor = self.manifest.decompressor()?;
             let location = decompressor

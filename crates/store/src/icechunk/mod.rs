@@ -28,14 +28,14 @@ mod tree;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::refs::{Places, Spelling};
 use super::refs::{RefStore, Reference, References};
+use super::refs::{SourceStores, Spelling};
 use super::{Entries, Key, Prefix, Store};
-use file::{Id, Kind, max_len, unpack};
+use file::{IcechunkFile, Id, max_len, unpack};
 use snapshot::Snapshot;
 use states::States;
-use tree::{Manifests, Tree, missing_file};
-use zarrfs_base::error::{At, Result};
+use tree::{Manifests, SnapshotTree, missing_file};
+use zarrfs_base::error::{Result, WithSubject};
 
 pub use names::MAIN;
 
@@ -47,12 +47,12 @@ pub fn open(
     wanted: &str,
     base: Prefix,
     ttl: Duration,
-    allow: impl FnOnce(&mut Places),
+    allow: impl FnOnce(&mut SourceStores),
 ) -> Result<Store> {
     let id = names::resolve(own, wanted)?;
     let manifests = Arc::new(Manifests::new(own.clone()));
-    let tree = Arc::new(Tree::new(read_snapshot(own, id)?, Arc::clone(&manifests)));
-    let mut places = Places::new(own.clone(), Spelling::Encoded);
+    let tree = Arc::new(SnapshotTree::new(read_snapshot(own, id)?, Arc::clone(&manifests)));
+    let mut places = SourceStores::new(own.clone(), Spelling::Encoded);
     allow(&mut places);
     let states = States::new(own.clone(), manifests, ttl);
     Ok(RefStore::open(Repository { tree, states }, places, base))
@@ -61,13 +61,13 @@ pub fn open(
 fn read_snapshot(own: &Store, id: Id) -> Result<Snapshot> {
     let key = Key::parse(&format!("snapshots/{id}"))?;
     let value = own.get(&key, max_len())?.ok_or_else(|| missing_file(&key))?;
-    Snapshot::parse(unpack(&value.bytes, Kind::Snapshot).at(&key)?, id).at(&key)
+    Snapshot::parse(unpack(&value.bytes, IcechunkFile::Snapshot).at(&key)?, id).at(&key)
 }
 
 /// A state of a repository, and all states below the private prefix of zarrfs.
 #[derive(Debug)]
 struct Repository {
-    tree: Arc<Tree>,
+    tree: Arc<SnapshotTree>,
     states: States,
 }
 

@@ -17,10 +17,10 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::file::{Id, Kind, max_len, unpack};
-use super::flatbuffer::Table;
-use crate::{ByteRange, Entry, Key, Prefix, Store, is_component};
-use zarrfs_base::error::{At, Error, Kind as ErrorKind, Result};
+use super::file::{IcechunkFile, Id, max_len, unpack};
+use super::flatbuffer::FlatTable;
+use crate::{ByteRange, Key, Prefix, Store, StoreEntry, is_component};
+use zarrfs_base::error::{Error, Kind as ErrorKind, Result, WithSubject};
 
 /// The fields of the tables, by their numbers in the schema.
 mod field {
@@ -66,7 +66,7 @@ pub(super) struct StateNames {
 pub(super) fn repository_file(own: &Store) -> Result<Option<Bytes>> {
     let key = Key::parse("repo")?;
     let Some(value) = own.get(&key, max_len())? else { return Ok(None) };
-    unpack(&value.bytes, Kind::Repository).at(&key).map(Some)
+    unpack(&value.bytes, IcechunkFile::Repository).at(&key).map(Some)
 }
 
 impl StateNames {
@@ -80,7 +80,7 @@ impl StateNames {
 
     /// Parses the file of version 2.
     fn parse(buffer: &[u8]) -> Result<Self> {
-        let root = Table::root(buffer)?;
+        let root = FlatTable::root(buffer)?;
         if let Some(status) = root.table(field::STATUS)?
             && status.u8(field::AVAILABILITY)? == OFFLINE
         {
@@ -133,7 +133,7 @@ impl StateNames {
         };
         let mut directories = Vec::new();
         for entry in list.list_dir(&Prefix::parse("refs")?)? {
-            if let Entry::Prefix(name) = entry? {
+            if let StoreEntry::Prefix(name) = entry? {
                 directories.push(name);
             }
         }

@@ -11,11 +11,11 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::file::{Id, Kind};
-use super::flatbuffer::Table;
+use super::file::{IcechunkFile, Id};
+use super::flatbuffer::FlatTable;
 use crate::Key;
 use crate::refs::children;
-use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::limits;
 
 /// The fields of the tables, by their numbers in the schema.
@@ -53,7 +53,7 @@ pub(super) type NodeId = [u8; 8];
 pub(super) struct Snapshot {
     buffer: Bytes,
     /// The nodes, by their paths.
-    nodes: Vec<Node>,
+    nodes: Vec<SnapshotNode>,
     /// When it was made.
     pub time: SystemTime,
     /// The one before it, if the file says so.
@@ -62,7 +62,7 @@ pub(super) struct Snapshot {
 
 /// A node. Its path is a part of the buffer.
 #[derive(Debug)]
-struct Node {
+struct SnapshotNode {
     path: Bytes,
     position: usize,
 }
@@ -88,7 +88,7 @@ impl Snapshot {
     /// Parses the flatbuffer of the snapshot `id`.
     pub fn parse(buffer: Bytes, id: Id) -> Result<Self> {
         let (nodes, time, parent) = {
-            let root = Table::root(&buffer)?;
+            let root = FlatTable::root(&buffer)?;
             let tables = root.tables(field::NODES)?;
             if tables.count() > MAX_NODES {
                 return Err(Error::too_large(format!("a snapshot of more than {MAX_NODES} nodes")));
@@ -105,9 +105,9 @@ impl Snapshot {
                     Key::parse(below).map_err(|_| invalid(path))?;
                 }
                 let path = buffer.slice_ref(below.as_bytes());
-                nodes.push(Node { path, position: table.position() });
+                nodes.push(SnapshotNode { path, position: table.position() });
             }
-            id.expect(root.bytes(field::ID)?.map(Id), Kind::Snapshot)?;
+            id.expect(root.bytes(field::ID)?.map(Id), IcechunkFile::Snapshot)?;
             let time = Duration::from_micros(root.u64(field::TIME)?);
             let time = SystemTime::UNIX_EPOCH.checked_add(time);
             (nodes, time.unwrap_or(SystemTime::UNIX_EPOCH), root.bytes(field::PARENT)?.map(Id))
@@ -125,7 +125,7 @@ impl Snapshot {
 
     /// Returns its length in memory.
     pub fn len(&self) -> u64 {
-        let nodes = self.nodes.len().saturating_mul(size_of::<Node>());
+        let nodes = self.nodes.len().saturating_mul(size_of::<SnapshotNode>());
         u64::try_from(self.buffer.len().saturating_add(nodes)).unwrap_or(u64::MAX)
     }
 
@@ -140,10 +140,10 @@ impl Snapshot {
     }
 
     /// Returns the node at a path without a slash at its start.
-    fn node(&self, path: &str) -> Result<Option<Table<'_>>> {
+    fn node(&self, path: &str) -> Result<Option<FlatTable<'_>>> {
         let at = self.nodes.binary_search_by(|node| (*node.path).cmp(path.as_bytes()));
         let node = at.ok().and_then(|at| self.nodes.get(at));
-        node.map(|node| Table::at(&self.buffer, node.position)).transpose()
+        node.map(|node| FlatTable::at(&self.buffer, node.position)).transpose()
     }
 
     /// Returns the `zarr.json` of the node at a path.

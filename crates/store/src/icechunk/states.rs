@@ -19,10 +19,10 @@ use parking_lot::Mutex;
 use super::file::Id;
 use super::names::StateNames;
 use super::read_snapshot;
-use super::tree::{DOCUMENT, Manifests, Tree};
-use crate::refs::{Reference, Target, version_of};
-use crate::{BRANCHES, Entry, PRIVATE, SNAPSHOTS, STATES, Store, TAGS, is_component};
-use zarrfs_base::bounded::{Bounded, Limits};
+use super::tree::{DOCUMENT, Manifests, SnapshotTree};
+use crate::refs::{Reference, ReferenceTarget, version_of};
+use crate::{BRANCHES, PRIVATE, SNAPSHOTS, STATES, Store, StoreEntry, TAGS, is_component};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::Result;
 use zarrfs_base::resources;
 
@@ -30,8 +30,8 @@ use zarrfs_base::resources;
 const GROUP: &[u8] = br#"{"zarr_format": 3, "node_type": "group"}"#;
 
 /// Returns the most snapshots whose nodes are in memory, and the most bytes of them, or one.
-fn trees() -> Limits {
-    Limits { count: 16, len: resources::within_memory(256 << 20, 8) }
+fn trees() -> MapLimits {
+    MapLimits { count: 16, len: resources::within_memory(256 << 20, 8) }
 }
 
 /// The most snapshots that are listed in version 1, where each must be read.
@@ -44,14 +44,14 @@ pub(super) struct States {
     manifests: Arc<Manifests>,
     ttl: Duration,
     /// The directories, when they were read. A leaf lock.
-    read: Mutex<Option<(Instant, Arc<Directories>)>>,
+    read: Mutex<Option<(Instant, Arc<StateListing>)>>,
     /// Snapshots that were entered. A leaf lock.
-    trees: Mutex<Bounded<Id, Arc<Tree>>>,
+    trees: Mutex<Bounded<Id, Arc<SnapshotTree>>>,
 }
 
 /// The names of all states.
 #[derive(Debug)]
-struct Directories {
+struct StateListing {
     branches: BTreeMap<String, Id>,
     tags: BTreeMap<String, Id>,
     snapshots: BTreeMap<String, Id>,
@@ -59,7 +59,7 @@ struct Directories {
     newest: SystemTime,
 }
 
-impl Directories {
+impl StateListing {
     fn kind(&self, kind: &str) -> Option<&BTreeMap<String, Id>> {
         match kind {
             BRANCHES => Some(&self.branches),
@@ -83,7 +83,7 @@ impl States {
         if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
     }
 
-    fn directories(&self) -> Result<Arc<Directories>> {
+    fn directories(&self) -> Result<Arc<StateListing>> {
         if let Some((at, read)) = &*self.read.lock()
             && at.elapsed() < self.ttl
         {
@@ -100,7 +100,7 @@ impl States {
         tags.retain(|name, _| is_component(name));
         let newest = snapshots.values().max().copied().unwrap_or(SystemTime::UNIX_EPOCH);
         let snapshots = snapshots.into_iter().map(|(id, time)| (directory_name(id, time), id));
-        let read = Directories { branches, tags, snapshots: snapshots.collect(), newest };
+        let read = StateListing { branches, tags, snapshots: snapshots.collect(), newest };
         let read = Arc::new(read);
         *self.read.lock() = Some((at, Arc::clone(&read)));
         Ok(read)
@@ -121,13 +121,13 @@ impl States {
         Ok(found)
     }
 
-    fn tree(&self, id: Id) -> Result<Arc<Tree>> {
+    fn tree(&self, id: Id) -> Result<Arc<SnapshotTree>> {
         if let Some(tree) = self.trees.lock().get(&id) {
             return Ok(Arc::clone(tree));
         }
         let snapshot = read_snapshot(&self.own, id)?;
         let len = snapshot.len();
-        let tree = Arc::new(Tree::new(snapshot, Arc::clone(&self.manifests)));
+        let tree = Arc::new(SnapshotTree::new(snapshot, Arc::clone(&self.manifests)));
         let evicted = self.trees.lock().put(id, Arc::clone(&tree), len);
         drop(evicted);
         Ok(tree)
@@ -136,7 +136,7 @@ impl States {
     /// Returns the reference of a key below the directory with the states.
     pub fn find(&self, below: &str) -> Result<Option<Reference>> {
         let group = |modified| {
-            let target = Target::Inline(Bytes::from_static(GROUP));
+            let target = ReferenceTarget::Inline(Bytes::from_static(GROUP));
             Ok(Some(Reference { target, version: version_of(GROUP, 0, 0), modified }))
         };
         if let Some(kind) = below.strip_suffix(DOCUMENT).and_then(|it| it.strip_suffix('/'))
@@ -153,7 +153,7 @@ impl States {
     }
 
     /// Returns the tree that has the path `below`, and the path in it.
-    fn tree_of<'p>(&self, below: &'p str) -> Result<Option<(Arc<Tree>, &'p str)>> {
+    fn tree_of<'p>(&self, below: &'p str) -> Result<Option<(Arc<SnapshotTree>, &'p str)>> {
         let Some((kind, rest)) = below.split_once('/') else { return Ok(None) };
         let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
         let directories = self.directories()?;
@@ -162,9 +162,9 @@ impl States {
     }
 
     /// Lists the entries directly below a path.
-    pub fn list(&self, below: &str) -> Result<Vec<Entry>> {
+    pub fn list(&self, below: &str) -> Result<Vec<StoreEntry>> {
         let prefixes = |names: Vec<&str>| {
-            names.into_iter().map(|name| Entry::Prefix(name.to_owned())).collect()
+            names.into_iter().map(|name| StoreEntry::Prefix(name.to_owned())).collect()
         };
         if below.is_empty() {
             return Ok(prefixes(STATES.to_vec()));
@@ -172,13 +172,13 @@ impl States {
         if !below.contains('/') {
             let directories = self.directories()?;
             let Some(names) = directories.kind(below) else { return Ok(Vec::new()) };
-            let mut entries: Vec<Entry> = prefixes(names.keys().map(String::as_str).collect());
-            entries.push(Entry::Key(DOCUMENT.to_owned()));
+            let mut entries: Vec<StoreEntry> = prefixes(names.keys().map(String::as_str).collect());
+            entries.push(StoreEntry::Key(DOCUMENT.to_owned()));
             return Ok(entries);
         }
         match self.tree_of(below)? {
             Some((tree, "")) if tree.snapshot().is_empty() => {
-                Ok(vec![Entry::Key(DOCUMENT.to_owned())])
+                Ok(vec![StoreEntry::Key(DOCUMENT.to_owned())])
             }
             Some((tree, path)) => tree.list(path),
             None => Ok(Vec::new()),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::directory::{DirectoryStore, Durability};
 use crate::memory::MemoryStore;
-use crate::{Condition, Entry};
+use crate::{Condition, StoreEntry};
 
 /// The length of the header of a file.
 const HEADER_LEN: usize = 39;
@@ -75,8 +75,8 @@ fn other_states_are_below_the_private_prefix_and_unlisted() {
         let names = |prefix: &str| {
             let entries = list.list_dir(&Prefix::parse(prefix).expect("valid")).expect("listed");
             let names = entries.filter_map(|entry| match entry.expect("an entry") {
-                Entry::Prefix(name) => Some(name),
-                Entry::Key(_) => None,
+                StoreEntry::Prefix(name) => Some(name),
+                StoreEntry::Key(_) => None,
             });
             names.collect::<Vec<String>>()
         };
@@ -98,9 +98,9 @@ fn unpacked(name: &str) -> BTreeMap<String, Vec<u8>> {
         let key = key.expect("a key");
         let bytes = store.get(&key, 1 << 20).expect("read").expect("there").bytes;
         let kind = match key.as_str() {
-            "repo" => Some(Kind::Repository),
-            text if text.starts_with("snapshots/") => Some(Kind::Snapshot),
-            text if text.starts_with("manifests/") => Some(Kind::Manifest),
+            "repo" => Some(IcechunkFile::Repository),
+            text if text.starts_with("snapshots/") => Some(IcechunkFile::Snapshot),
+            text if text.starts_with("manifests/") => Some(IcechunkFile::Manifest),
             _ => None,
         };
         let file = match kind {
@@ -210,9 +210,9 @@ fn a_repository_of_another_version_is_refused() {
 }
 
 /// A flatbuffer that is written from its start to its end.
-struct Written(Vec<u8>);
+struct FlatbufferWriter(Vec<u8>);
 
-impl Written {
+impl FlatbufferWriter {
     /// Adds bytes, and returns where they begin.
     fn add(&mut self, bytes: &[u8]) -> usize {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
@@ -260,8 +260,8 @@ impl Written {
 
 /// Returns a flatbuffer in which all elements of the list `field` are one table, whose field `name`
 /// is a string of `len` slashes.
-fn repeated(field: usize, name: usize, count: usize, len: usize) -> Written {
-    let mut written = Written(vec![0; 4]);
+fn repeated(field: usize, name: usize, count: usize, len: usize) -> FlatbufferWriter {
+    let mut written = FlatbufferWriter(vec![0; 4]);
     let (root, [list]) = written.table([field]);
     written.lead(0, root);
     let elements = written.vector(list, count, 4);

@@ -9,10 +9,10 @@ use parking_lot::{Mutex, MutexGuard};
 use super::file::{self, Id, max_len, unpack};
 use super::manifest::Manifest;
 use super::snapshot::{ArrayOfSnapshot, Snapshot};
-use crate::refs::{Reference, Target, version_of};
-use crate::{ByteRange, Entry, Key, Store, Value};
-use zarrfs_base::bounded::{Bounded, Limits};
-use zarrfs_base::error::{At, Error, Result};
+use crate::refs::{Reference, ReferenceTarget, version_of};
+use crate::{ByteRange, Key, Store, StoreEntry, Value};
+use zarrfs_base::bounded::{Bounded, MapLimits};
+use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::resources;
 
 /// The name of a node's metadata file.
@@ -41,16 +41,16 @@ const ARRAYS_LEN: u64 = 64 << 20;
 pub(super) struct Manifests {
     own: Store,
     /// A leaf lock.
-    slots: Mutex<Bounded<Id, Arc<Slot>>>,
+    slots: Mutex<Bounded<Id, Arc<ManifestSlot>>>,
 }
 
 /// The place of a manifest in memory. Its lock is held while one thread reads the manifest.
-type Slot = Mutex<Option<Arc<Manifest>>>;
+type ManifestSlot = Mutex<Option<Arc<Manifest>>>;
 
 impl Manifests {
     /// Returns the manifests of the repository in `own`.
     pub fn new(own: Store) -> Self {
-        Self { own, slots: Mutex::new(Bounded::new(Limits::bytes(manifests_len()))) }
+        Self { own, slots: Mutex::new(Bounded::new(MapLimits::bytes(manifests_len()))) }
     }
 
     /// Returns a manifest that was read already, unless it is being read.
@@ -81,7 +81,7 @@ impl Manifests {
     /// Returns some of these manifests, at least the first, whose IDs are sorted. Reads those that
     /// are not in memory with one call of the store.
     fn get(&self, ids: &[Id]) -> Result<Vec<(Id, Arc<Manifest>)>> {
-        let slots: Vec<(Id, Arc<Slot>)> = {
+        let slots: Vec<(Id, Arc<ManifestSlot>)> = {
             let mut table = self.slots.lock();
             ids.iter().map(|id| (*id, Arc::clone(table.get_or_insert(*id, Arc::default)))).collect()
         };
@@ -127,7 +127,7 @@ impl Manifests {
         if value.stat.len > first_len() {
             value = self.own.get(key, max_len())?.ok_or_else(|| missing_file(key))?;
         }
-        Manifest::parse(unpack(&value.bytes, file::Kind::Manifest).at(key)?, id).at(key)
+        Manifest::parse(unpack(&value.bytes, file::IcechunkFile::Manifest).at(key)?, id).at(key)
     }
 
     fn note_lens(&self, found: &[(Id, Arc<Manifest>)]) {
@@ -150,7 +150,7 @@ pub(super) fn missing_file(key: &Key) -> Error {
 
 /// The value that a key names.
 #[derive(Debug, PartialEq, Eq)]
-enum Named<'k> {
+enum KeyedValue<'k> {
     /// The metadata file of a node.
     Document(&'k str),
     /// A chunk of an array, or the first indices of some.
@@ -159,24 +159,24 @@ enum Named<'k> {
     Other,
 }
 
-fn parse(key: &str) -> Named<'_> {
+fn parse(key: &str) -> KeyedValue<'_> {
     if key == DOCUMENT {
-        return Named::Document("");
+        return KeyedValue::Document("");
     }
     if let Some(path) = key.strip_suffix(DOCUMENT).and_then(|it| it.strip_suffix('/')) {
-        return Named::Document(path);
+        return KeyedValue::Document(path);
     }
     let (mut rest, mut indices) = (key, Vec::new());
     loop {
         let (above, name) = rest.rsplit_once('/').unwrap_or(("", rest));
         if name == CHUNKS {
             indices.reverse();
-            return Named::Chunk(above, indices);
+            return KeyedValue::Chunk(above, indices);
         }
         match name.parse::<u32>() {
             // There is one spelling of each index.
             Ok(index) if !above.is_empty() && index.to_string() == name => indices.push(index),
-            _ => return Named::Other,
+            _ => return KeyedValue::Other,
         }
         rest = above;
     }
@@ -184,7 +184,7 @@ fn parse(key: &str) -> Named<'_> {
 
 /// A snapshot, with the manifests of its repository.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct SnapshotTree {
     snapshot: Snapshot,
     manifests: Arc<Manifests>,
     /// Arrays by their paths, with their lists of manifests. A leaf lock.
@@ -192,12 +192,12 @@ pub(super) struct Tree {
 }
 
 /// A chunk that is asked for.
-struct Wanted {
+struct WantedChunk {
     array: Arc<ArrayOfSnapshot>,
     indices: Vec<u32>,
 }
 
-impl Wanted {
+impl WantedChunk {
     /// Returns the manifests that may have the chunk.
     fn manifests(&self) -> impl Iterator<Item = Id> {
         let of_chunk = self.array.manifests.iter().filter(|it| it.may_have(&self.indices));
@@ -205,11 +205,11 @@ impl Wanted {
     }
 }
 
-impl Tree {
+impl SnapshotTree {
     /// Returns the tree of a snapshot.
     pub fn new(snapshot: Snapshot, manifests: Arc<Manifests>) -> Self {
         let arrays =
-            Mutex::new(Bounded::new(Limits::bytes(resources::within_memory(ARRAYS_LEN, 16))));
+            Mutex::new(Bounded::new(MapLimits::bytes(resources::within_memory(ARRAYS_LEN, 16))));
         Self { snapshot, manifests, arrays }
     }
 
@@ -222,7 +222,7 @@ impl Tree {
         let Some(text) = self.snapshot.document(path)? else { return Ok(None) };
         let len = u64::try_from(text.len()).unwrap_or(u64::MAX);
         let version = version_of(&text, 0, len);
-        let target = Target::Inline(text);
+        let target = ReferenceTarget::Inline(text);
         Ok(Some(Reference { target, version, modified: self.snapshot.time }))
     }
 
@@ -239,7 +239,7 @@ impl Tree {
     }
 
     /// Returns the reference of a chunk in a manifest.
-    fn chunk(&self, wanted: &Wanted, manifest: &Manifest) -> Result<Option<Reference>> {
+    fn chunk(&self, wanted: &WantedChunk, manifest: &Manifest) -> Result<Option<Reference>> {
         match manifest.chunks(wanted.array.id)? {
             Some(chunks) => chunks.find(&wanted.indices, self.snapshot.time),
             None => Ok(None),
@@ -247,13 +247,13 @@ impl Tree {
     }
 
     /// Returns the chunks that some of `keys` mean, with the indices of these.
-    fn wanted(&self, keys: &[&str]) -> Result<BTreeMap<usize, Wanted>> {
+    fn wanted(&self, keys: &[&str]) -> Result<BTreeMap<usize, WantedChunk>> {
         let mut wanted = BTreeMap::new();
         for (at, key) in keys.iter().enumerate() {
-            let Named::Chunk(path, indices) = parse(key) else { continue };
+            let KeyedValue::Chunk(path, indices) = parse(key) else { continue };
             let array = self.array(path)?;
             if let Some(array) = array.filter(|array| array.rank == indices.len()) {
-                wanted.insert(at, Wanted { array, indices });
+                wanted.insert(at, WantedChunk { array, indices });
             }
         }
         Ok(wanted)
@@ -276,9 +276,9 @@ impl Tree {
             Ok(())
         })?;
         let find = |(at, key): (usize, &&str)| match parse(key) {
-            Named::Document(path) => self.document(path).at(key),
-            Named::Chunk(..) => Ok(chunks.remove(&at)),
-            Named::Other => Ok(None),
+            KeyedValue::Document(path) => self.document(path).at(key),
+            KeyedValue::Chunk(..) => Ok(chunks.remove(&at)),
+            KeyedValue::Other => Ok(None),
         };
         keys.iter().enumerate().map(find).collect()
     }
@@ -287,46 +287,46 @@ impl Tree {
     pub fn known(&self, key: &str) -> Option<Reference> {
         // An error is reported when the value is read.
         match parse(key) {
-            Named::Document(path) => self.document(path).ok()?,
-            Named::Chunk(..) => {
+            KeyedValue::Document(path) => self.document(path).ok()?,
+            KeyedValue::Chunk(..) => {
                 let chunk = self.wanted(&[key]).ok()?.remove(&0)?;
                 let mut known = chunk.manifests().filter_map(|id| self.manifests.known(id));
                 known.find_map(|manifest| self.chunk(&chunk, &manifest).ok()?)
             }
-            Named::Other => None,
+            KeyedValue::Other => None,
         }
     }
 
     /// Lists the entries directly below a path; none if there is nothing.
-    pub fn list(&self, path: &str) -> Result<Vec<Entry>> {
-        if let Named::Chunk(above, first) = parse(path)
+    pub fn list(&self, path: &str) -> Result<Vec<StoreEntry>> {
+        if let KeyedValue::Chunk(above, first) = parse(path)
             && let Some(array) = self.array(above)?
         {
             return self.chunks_below(&array, &first);
         }
         let mut entries = Vec::new();
         if self.snapshot.document(path)?.is_some() {
-            entries.push(Entry::Key(DOCUMENT.to_owned()));
+            entries.push(StoreEntry::Key(DOCUMENT.to_owned()));
         }
         if let Some(array) = self.array(path)? {
             if array.rank > 0 {
                 let any = !array.manifests.is_empty();
-                entries.extend(any.then(|| Entry::Prefix(CHUNKS.to_owned())));
+                entries.extend(any.then(|| StoreEntry::Prefix(CHUNKS.to_owned())));
             } else {
                 let chunk = if path.is_empty() { CHUNKS } else { &format!("{path}/{CHUNKS}") };
                 let found = self.find(&[chunk])?.pop().flatten();
-                entries.extend(found.map(|_| Entry::Key(CHUNKS.to_owned())));
+                entries.extend(found.map(|_| StoreEntry::Key(CHUNKS.to_owned())));
             }
             return Ok(entries);
         }
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
         let children = self.snapshot.children(&prefix);
-        entries.extend(children.map(|name| Entry::Prefix(name.to_owned())));
+        entries.extend(children.map(|name| StoreEntry::Prefix(name.to_owned())));
         Ok(entries)
     }
 
     /// Lists the next indices of chunks that begin with `first`.
-    fn chunks_below(&self, array: &ArrayOfSnapshot, first: &[u32]) -> Result<Vec<Entry>> {
+    fn chunks_below(&self, array: &ArrayOfSnapshot, first: &[u32]) -> Result<Vec<StoreEntry>> {
         if first.len() >= array.rank {
             return Ok(Vec::new());
         }
@@ -342,7 +342,11 @@ impl Tree {
         // A chunk with more or fewer indices than the array has dimensions is none.
         let found = found.into_iter().filter(|(_, ends_here)| *ends_here == is_last);
         let entry = |(index, _): (u32, bool)| {
-            if is_last { Entry::Key(index.to_string()) } else { Entry::Prefix(index.to_string()) }
+            if is_last {
+                StoreEntry::Key(index.to_string())
+            } else {
+                StoreEntry::Prefix(index.to_string())
+            }
         };
         Ok(found.map(entry).collect())
     }
@@ -383,11 +387,11 @@ mod tests {
 
     #[test]
     fn a_key_means_a_metadata_file_or_a_chunk() {
-        assert_eq!(parse("zarr.json"), Named::Document(""));
-        assert_eq!(parse("a/b/zarr.json"), Named::Document("a/b"));
-        assert_eq!(parse("c"), Named::Chunk("", vec![]));
-        assert_eq!(parse("a/c/0/12"), Named::Chunk("a", vec![0, 12]));
-        assert_eq!(parse("a/c/c/7"), Named::Chunk("a/c", vec![7]));
+        assert_eq!(parse("zarr.json"), KeyedValue::Document(""));
+        assert_eq!(parse("a/b/zarr.json"), KeyedValue::Document("a/b"));
+        assert_eq!(parse("c"), KeyedValue::Chunk("", vec![]));
+        assert_eq!(parse("a/c/0/12"), KeyedValue::Chunk("a", vec![0, 12]));
+        assert_eq!(parse("a/c/c/7"), KeyedValue::Chunk("a/c", vec![7]));
         for other in [
             "a",
             "a/0",
@@ -398,7 +402,7 @@ mod tests {
             "a/zarr.jsonx",
             "xzarr.json",
         ] {
-            assert_eq!(parse(other), Named::Other, "{other}");
+            assert_eq!(parse(other), KeyedValue::Other, "{other}");
         }
     }
 }

@@ -16,14 +16,14 @@ pub(super) const MAX_TEXT_LEN: usize = 1 << 16;
 
 /// A value of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum ExpressionValue {
     /// An integer.
     Number(i64),
     /// A string.
     Text(String),
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for ExpressionValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => write!(f, "{number}"),
@@ -33,17 +33,21 @@ impl fmt::Display for Value {
 }
 
 /// The names that an expression may contain.
-pub(super) trait Names {
+pub(super) trait Variables {
     /// Returns the value of a name.
-    fn value(&self, name: &str) -> Option<Value>;
+    fn value(&self, name: &str) -> Option<ExpressionValue>;
 
     /// Returns the value of a template with these arguments.
-    fn call(&self, name: &str, arguments: &HashMap<String, Value>) -> Option<Result<Value>>;
+    fn call(
+        &self,
+        name: &str,
+        arguments: &HashMap<String, ExpressionValue>,
+    ) -> Option<Result<ExpressionValue>>;
 }
 
 /// Returns the value of an expression.
-pub(super) fn evaluate(expression: &str, names: &dyn Names) -> Result<Value> {
-    let mut parser = Parser { expression, rest: expression, names, depth: 0 };
+pub(super) fn evaluate(expression: &str, names: &dyn Variables) -> Result<ExpressionValue> {
+    let mut parser = ExpressionParser { expression, rest: expression, names, depth: 0 };
     let value = parser.sum()?;
     parser.skip_spaces();
     if parser.rest.is_empty() { Ok(value) } else { Err(parser.unknown()) }
@@ -57,14 +61,14 @@ pub(super) fn check_len(len: usize) -> Result<()> {
     Ok(())
 }
 
-struct Parser<'e> {
+struct ExpressionParser<'e> {
     expression: &'e str,
     rest: &'e str,
-    names: &'e dyn Names,
+    names: &'e dyn Variables,
     depth: usize,
 }
 
-impl<'e> Parser<'e> {
+impl<'e> ExpressionParser<'e> {
     fn unknown(&self) -> Error {
         Error::unsupported(format!(
             "the expression {:?} in a template; zarrfs knows names, integers, strings, + - * // %, \
@@ -89,15 +93,17 @@ impl<'e> Parser<'e> {
         }
     }
 
-    fn sum(&mut self) -> Result<Value> {
+    fn sum(&mut self) -> Result<ExpressionValue> {
         let mut value = self.product()?;
         loop {
             value = if self.take("+") {
                 match (value, self.product()?) {
-                    (Value::Number(a), Value::Number(b)) => self.number(a.checked_add(b))?,
-                    (Value::Text(a), Value::Text(b)) => {
+                    (ExpressionValue::Number(a), ExpressionValue::Number(b)) => {
+                        self.number(a.checked_add(b))?
+                    }
+                    (ExpressionValue::Text(a), ExpressionValue::Text(b)) => {
                         check_len(a.len().saturating_add(b.len()))?;
-                        Value::Text(a + &b)
+                        ExpressionValue::Text(a + &b)
                     }
                     _ => return Err(self.unknown()),
                 }
@@ -110,7 +116,7 @@ impl<'e> Parser<'e> {
         }
     }
 
-    fn product(&mut self) -> Result<Value> {
+    fn product(&mut self) -> Result<ExpressionValue> {
         let mut value = self.factor()?;
         loop {
             value = if self.take("//") {
@@ -128,27 +134,27 @@ impl<'e> Parser<'e> {
         }
     }
 
-    fn numbers(&mut self, left: Value) -> Result<(i64, i64)> {
+    fn numbers(&mut self, left: ExpressionValue) -> Result<(i64, i64)> {
         match (left, self.product()?) {
-            (Value::Number(left), Value::Number(right)) => Ok((left, right)),
+            (ExpressionValue::Number(left), ExpressionValue::Number(right)) => Ok((left, right)),
             _ => Err(self.unknown()),
         }
     }
 
-    fn factors(&mut self, left: Value) -> Result<(i64, i64)> {
+    fn factors(&mut self, left: ExpressionValue) -> Result<(i64, i64)> {
         match (left, self.factor()?) {
-            (Value::Number(left), Value::Number(right)) => Ok((left, right)),
+            (ExpressionValue::Number(left), ExpressionValue::Number(right)) => Ok((left, right)),
             _ => Err(self.unknown()),
         }
     }
 
-    fn number(&self, number: Option<i64>) -> Result<Value> {
-        number.map(Value::Number).ok_or_else(|| {
+    fn number(&self, number: Option<i64>) -> Result<ExpressionValue> {
+        number.map(ExpressionValue::Number).ok_or_else(|| {
             Error::corrupt(format!("{:?} in a template has no value", self.expression))
         })
     }
 
-    fn factor(&mut self) -> Result<Value> {
+    fn factor(&mut self) -> Result<ExpressionValue> {
         self.depth = self.depth.saturating_add(1);
         if self.depth > MAX_DEPTH {
             return Err(self.unknown());
@@ -158,22 +164,22 @@ impl<'e> Parser<'e> {
         value
     }
 
-    fn factor_below(&mut self) -> Result<Value> {
+    fn factor_below(&mut self) -> Result<ExpressionValue> {
         if self.take("(") {
             let value = self.sum()?;
             return if self.take(")") { Ok(value) } else { Err(self.unknown()) };
         }
         if self.take("-") {
             return match self.factor()? {
-                Value::Number(number) => self.number(number.checked_neg()),
-                Value::Text(_) => Err(self.unknown()),
+                ExpressionValue::Number(number) => self.number(number.checked_neg()),
+                ExpressionValue::Text(_) => Err(self.unknown()),
             };
         }
         for quote in ["'", "\""] {
             if self.take(quote) {
                 let (text, rest) = self.rest.split_once(quote).ok_or_else(|| self.unknown())?;
                 self.rest = rest;
-                return Ok(Value::Text(text.to_owned()));
+                return Ok(ExpressionValue::Text(text.to_owned()));
             }
         }
         let word = self.word();
@@ -205,7 +211,7 @@ impl<'e> Parser<'e> {
     }
 
     /// Reads `name=value, ...` and the bracket after it.
-    fn arguments(&mut self) -> Result<HashMap<String, Value>> {
+    fn arguments(&mut self) -> Result<HashMap<String, ExpressionValue>> {
         let mut arguments = HashMap::new();
         while !self.take(")") {
             if !arguments.is_empty() && !self.take(",") {

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value as Json};
 
-use super::expression::{MAX_TEXT_LEN, Value};
+use super::expression::{ExpressionValue, MAX_TEXT_LEN};
 use super::templates::Templates;
 use crate::refs::table::{Added, Builder, MAX_COUNT};
-use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::error::{Error, Result, WithSubject};
 
 /// The longest list `gen`, in bytes: in memory it takes some times that.
 const MAX_LEN: usize = 8 << 20;
@@ -22,31 +22,33 @@ pub(super) struct Generator {
     key: String,
     url: String,
     /// The offset and the length, unless they are whole values.
-    part: Option<(Number, Number)>,
-    dimensions: Vec<(String, Values)>,
+    part: Option<(NumberText, NumberText)>,
+    dimensions: Vec<(String, NameValues)>,
 }
 
 /// A number, or a text that makes one.
 #[derive(Debug)]
-enum Number {
+enum NumberText {
     Fixed(u64),
     Text(String),
 }
 
 /// The values of a name.
 #[derive(Debug)]
-enum Values {
+enum NameValues {
     /// Integers: the first, the distance of two, and how many.
     Range { start: i64, step: i64, count: usize },
     /// A list.
-    List(Vec<Value>),
+    List(Vec<ExpressionValue>),
 }
 
-impl Values {
+impl NameValues {
     fn parse(json: &Json) -> Option<Self> {
         let as_value = |json: &Json| match json {
-            Json::String(text) => (text.len() <= MAX_TEXT_LEN).then(|| Value::Text(text.clone())),
-            other => other.as_i64().map(Value::Number),
+            Json::String(text) => {
+                (text.len() <= MAX_TEXT_LEN).then(|| ExpressionValue::Text(text.clone()))
+            }
+            other => other.as_i64().map(ExpressionValue::Number),
         };
         if let Some(list) = json.as_array() {
             return list.iter().map(as_value).collect::<Option<_>>().map(Self::List);
@@ -69,11 +71,11 @@ impl Values {
         }
     }
 
-    fn get(&self, index: usize) -> Option<Value> {
+    fn get(&self, index: usize) -> Option<ExpressionValue> {
         match self {
             Self::Range { start, step, .. } => {
                 let distance = i64::try_from(index).ok()?.checked_mul(*step)?;
-                start.checked_add(distance).map(Value::Number)
+                start.checked_add(distance).map(ExpressionValue::Number)
             }
             Self::List(list) => list.get(index).cloned(),
         }
@@ -100,9 +102,9 @@ impl Generator {
         };
         let number = |name: &str| match object.get(name) {
             None => Ok(None),
-            Some(Json::String(text)) => Ok(Some(Number::Text(text.clone()))),
+            Some(Json::String(text)) => Ok(Some(NumberText::Text(text.clone()))),
             Some(number) => {
-                number.as_u64().map(|it| Some(Number::Fixed(it))).ok_or_else(|| wrong(name))
+                number.as_u64().map(|it| Some(NumberText::Fixed(it))).ok_or_else(|| wrong(name))
             }
         };
         let part = match (number("offset")?, number("length")?) {
@@ -113,7 +115,7 @@ impl Generator {
         let mut dimensions = Vec::new();
         let named = object.get("dimensions").and_then(Json::as_object);
         for (name, values) in named.ok_or_else(|| wrong("dimensions"))? {
-            let values = Values::parse(values).ok_or_else(|| wrong(name))?;
+            let values = NameValues::parse(values).ok_or_else(|| wrong(name))?;
             dimensions.push((name.clone(), values));
         }
         if dimensions.len() > MAX_DIMENSIONS {
@@ -135,7 +137,8 @@ impl Generator {
             for (name, values) in self.dimensions.iter().rev() {
                 let count = values.count();
                 if let Some(value) = rest.checked_rem(count).and_then(|at| values.get(at)) {
-                    let text_len = if let Value::Text(text) = &value { text.len() } else { 0 };
+                    let text_len =
+                        if let ExpressionValue::Text(text) = &value { text.len() } else { 0 };
                     templates.take_work(name.len().saturating_add(text_len))?;
                     names.insert(name.clone(), value);
                 }
@@ -149,14 +152,14 @@ impl Generator {
     fn make_one(
         &self,
         templates: &Templates,
-        names: &HashMap<String, Value>,
+        names: &HashMap<String, ExpressionValue>,
         builder: &mut Builder,
     ) -> Result<()> {
         let key = templates.render_with(&self.key, names)?;
         let location = &templates.render_with(&self.url, names)?;
-        let number = |number: &Number| match number {
-            Number::Fixed(number) => Ok(*number),
-            Number::Text(text) => {
+        let number = |number: &NumberText| match number {
+            NumberText::Fixed(number) => Ok(*number),
+            NumberText::Text(text) => {
                 let text = templates.render_with(text, names)?;
                 let wrong = || Error::corrupt(format!("`gen`: {text:?} is no offset or length"));
                 text.trim().parse().map_err(|_| wrong())

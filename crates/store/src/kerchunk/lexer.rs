@@ -15,7 +15,7 @@ const MAX_TOKEN_LEN: usize = 64 << 20;
 const MAX_DEPTH: usize = 64;
 
 /// The blocks of a file.
-pub(super) trait Blocks {
+pub(super) trait FileBlocks {
     /// Returns the next bytes; none at the end.
     fn next(&mut self) -> Result<Bytes>;
 }
@@ -35,7 +35,7 @@ pub(super) struct Lexer<B> {
     unescaped: String,
 }
 
-impl<B: Blocks> Lexer<B> {
+impl<B: FileBlocks> Lexer<B> {
     /// Returns the tokens of a file.
     pub fn new(blocks: B) -> Self {
         let (buffer, unescaped) = (Vec::new(), String::new());
@@ -145,7 +145,7 @@ impl<B: Blocks> Lexer<B> {
     }
 
     /// Reads a string, and returns where it lies, without its quotes, and whether it has escapes.
-    fn string_span(&mut self) -> Result<Span> {
+    fn string_span(&mut self) -> Result<StringSpan> {
         if self.peek()? != Some(b'"') {
             return Err(self.expected("a string"));
         }
@@ -160,7 +160,7 @@ impl<B: Blocks> Lexer<B> {
                 continue;
             };
             if self.buffer.get(at) == Some(&b'"') {
-                let span = Span { start: self.at.saturating_add(1), end: at, has_escapes };
+                let span = StringSpan { start: self.at.saturating_add(1), end: at, has_escapes };
                 self.at = at.saturating_add(1);
                 return Ok(span);
             }
@@ -176,7 +176,7 @@ impl<B: Blocks> Lexer<B> {
         if self.read_more()? { Ok(()) } else { Err(self.expected("the end of a string")) }
     }
 
-    fn text(&mut self, span: Span) -> Result<&str> {
+    fn text(&mut self, span: StringSpan) -> Result<&str> {
         let bytes = self.buffer.get(span.start..span.end).unwrap_or_default();
         if span.has_escapes {
             let quoted = self.buffer.get(span.start.saturating_sub(1)..span.end.saturating_add(1));
@@ -255,7 +255,7 @@ impl<B: Blocks> Lexer<B> {
 
 /// Where a string lies in the buffer, without its quotes.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct StringSpan {
     start: usize,
     end: usize,
     has_escapes: bool,

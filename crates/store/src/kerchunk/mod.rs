@@ -22,12 +22,12 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
 use super::refs::table::{Added, Builder, ReferenceTable};
-use super::refs::{Places, RefStore};
+use super::refs::{RefStore, SourceStores};
 use super::{ByteRange, Key, Prefix, Store, Value};
 use generate::Generator;
-use lexer::{Blocks, Lexer};
+use lexer::{FileBlocks, Lexer};
 use templates::Templates;
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 /// How many bytes of the file are read at a time.
 const BLOCK_LEN: u64 = 4 << 20;
@@ -39,7 +39,7 @@ pub fn open(
     own: &Store,
     key: &Key,
     base: Prefix,
-    places: Places,
+    places: SourceStores,
     most: u64,
 ) -> Result<(Store, Vec<Error>)> {
     let table = read(own, key, most)?;
@@ -51,7 +51,7 @@ pub fn open(
 fn read(own: &Store, key: &Key, most: u64) -> Result<ReferenceTable> {
     let (file, found) = StoredFile::open(own, key)?;
     let modified = found.stat.modified;
-    let mut parser = Parser { lexer: Lexer::new(file), builder: Builder::new(most) };
+    let mut parser = ReferencesParser { lexer: Lexer::new(file), builder: Builder::new(most) };
     parser.read().at(key)?;
     parser.builder.build(modified)
 }
@@ -74,7 +74,7 @@ impl<'s> StoredFile<'s> {
     }
 }
 
-impl Blocks for StoredFile<'_> {
+impl FileBlocks for StoredFile<'_> {
     fn next(&mut self) -> Result<Bytes> {
         let block = if self.offset == 0 {
             self.first.bytes.clone()
@@ -97,14 +97,14 @@ impl Blocks for StoredFile<'_> {
 
 /// Reads the references of a file into a table.
 #[derive(Debug)]
-struct Parser<B> {
+struct ReferencesParser<B> {
     lexer: Lexer<B>,
     builder: Builder,
 }
 
 /// The members of the outermost object that were read so far.
 #[derive(Debug, Default)]
-struct Seen {
+struct MembersRead {
     version: Option<u64>,
     templates: Templates,
     generators: Vec<Generator>,
@@ -113,12 +113,12 @@ struct Seen {
     beside: Option<String>,
 }
 
-impl<B: Blocks> Parser<B> {
+impl<B: FileBlocks> ReferencesParser<B> {
     fn read(&mut self) -> Result<()> {
         if self.lexer.peek()? != Some(b'{') {
             return Err(Error::invalid("not kerchunk references: it is not a JSON object"));
         }
-        let mut seen = Seen::default();
+        let mut seen = MembersRead::default();
         self.lexer.begin(b'{')?;
         let mut is_first = true;
         while self.lexer.has_next(b'}', &mut is_first)? {
@@ -127,33 +127,41 @@ impl<B: Blocks> Parser<B> {
         }
         self.lexer.end()?;
         match seen {
-            Seen { version: Some(1), has_refs: true, beside: None, templates, generators } => {
+            MembersRead {
+                version: Some(1),
+                has_refs: true,
+                beside: None,
+                templates,
+                generators,
+            } => {
                 if !templates.is_empty() {
                     self.builder.change_locations(|location| templates.render(location))?;
                 }
                 generators.iter().try_for_each(|it| it.make(&templates, &mut self.builder))
             }
-            Seen { version: None, has_refs: false, .. } => Ok(()),
-            Seen { version: Some(1), beside: Some(key), .. } => {
+            MembersRead { version: None, has_refs: false, .. } => Ok(()),
+            MembersRead { version: Some(1), beside: Some(key), .. } => {
                 Err(Error::corrupt(format!("unknown member {key:?} beside `refs`")))
             }
-            Seen { version: Some(1), has_refs: false, .. } => {
+            MembersRead { version: Some(1), has_refs: false, .. } => {
                 Err(Error::corrupt("it has no member `refs`"))
             }
-            Seen { version: Some(0), .. } => Err(Error::corrupt(
+            MembersRead { version: Some(0), .. } => Err(Error::corrupt(
                 "`version` is 0, but references of version 0 have no member `version`: they are \
                  the only members",
             )),
-            Seen { version: Some(other), .. } => Err(Error::unsupported(format!(
+            MembersRead { version: Some(other), .. } => Err(Error::unsupported(format!(
                 "version {other} of kerchunk references; zarrfs reads version 1, and those without \
                  a version"
             ))),
-            Seen { version: None, .. } => Err(Error::corrupt("it has `refs` but no `version`")),
+            MembersRead { version: None, .. } => {
+                Err(Error::corrupt("it has `refs` but no `version`"))
+            }
         }
     }
 
     /// Reads the value of a member of the outermost object.
-    fn member(&mut self, key: &str, seen: &mut Seen) -> Result<()> {
+    fn member(&mut self, key: &str, seen: &mut MembersRead) -> Result<()> {
         let first = self.lexer.peek()?;
         match (key, first) {
             ("version", Some(b'0'..=b'9')) => seen.version = Some(self.lexer.number()?),

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use super::expression::{MAX_TEXT_LEN, Names, Value, check_len, evaluate};
+use super::expression::{ExpressionValue, MAX_TEXT_LEN, Variables, check_len, evaluate};
 use zarrfs_base::error::{Error, Result};
 
 /// The most templates.
@@ -21,14 +21,14 @@ const EXPRESSION_WORK: usize = 256;
 #[derive(Debug)]
 pub(super) struct Templates {
     by_name: HashMap<String, String>,
-    work: Work,
+    work: WorkLeft,
 }
 
 /// The work that is left: a short file can describe any amount.
 #[derive(Debug)]
-struct Work(Cell<u64>);
+struct WorkLeft(Cell<u64>);
 
-impl Work {
+impl WorkLeft {
     fn take(&self, len: usize) -> Result<()> {
         let left = u64::try_from(len).ok().and_then(|len| self.0.get().checked_sub(len));
         let too_much = || {
@@ -43,7 +43,7 @@ impl Work {
 
 impl Default for Templates {
     fn default() -> Self {
-        Self { by_name: HashMap::new(), work: Work(Cell::new(MAX_WORK)) }
+        Self { by_name: HashMap::new(), work: WorkLeft(Cell::new(MAX_WORK)) }
     }
 }
 
@@ -76,7 +76,11 @@ impl Templates {
     }
 
     /// Returns a text with its places replaced by values of the templates and of `names`.
-    pub fn render_with(&self, text: &str, names: &HashMap<String, Value>) -> Result<String> {
+    pub fn render_with(
+        &self,
+        text: &str,
+        names: &HashMap<String, ExpressionValue>,
+    ) -> Result<String> {
         let scope = Scope { templates: Some(self), names, work: &self.work };
         scope.replaced(text)
     }
@@ -86,23 +90,27 @@ impl Templates {
 struct Scope<'s> {
     /// The templates. An argument of a template has none, as in fsspec, so there are no circles.
     templates: Option<&'s Templates>,
-    names: &'s HashMap<String, Value>,
-    work: &'s Work,
+    names: &'s HashMap<String, ExpressionValue>,
+    work: &'s WorkLeft,
 }
 
-impl Names for Scope<'_> {
-    fn value(&self, name: &str) -> Option<Value> {
+impl Variables for Scope<'_> {
+    fn value(&self, name: &str) -> Option<ExpressionValue> {
         let template = || {
             let text = self.templates?.by_name.get(name)?;
-            (!text.contains("{{")).then(|| Value::Text(text.clone()))
+            (!text.contains("{{")).then(|| ExpressionValue::Text(text.clone()))
         };
         self.names.get(name).cloned().or_else(template)
     }
 
-    fn call(&self, name: &str, arguments: &HashMap<String, Value>) -> Option<Result<Value>> {
+    fn call(
+        &self,
+        name: &str,
+        arguments: &HashMap<String, ExpressionValue>,
+    ) -> Option<Result<ExpressionValue>> {
         let text = self.templates?.by_name.get(name).filter(|text| text.contains("{{"))?;
         let scope = Scope { templates: None, names: arguments, work: self.work };
-        Some(scope.replaced(text).map(Value::Text))
+        Some(scope.replaced(text).map(ExpressionValue::Text))
     }
 }
 

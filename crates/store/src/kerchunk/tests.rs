@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use proptest::prelude::*;
 
 use super::*;
-use crate::refs::{References, Target};
+use crate::refs::{ReferenceTarget, References};
 
 /// The memory for references.
 const MOST: u64 = 1 << 20;
@@ -16,7 +16,7 @@ const MOST: u64 = 1 << 20;
 #[derive(Debug)]
 struct Pieces(Vec<u8>, usize);
 
-impl Blocks for Pieces {
+impl FileBlocks for Pieces {
     fn next(&mut self) -> Result<Bytes> {
         let len = self.1.min(self.0.len());
         Ok(self.0.drain(..len).collect::<Vec<u8>>().into())
@@ -25,7 +25,7 @@ impl Blocks for Pieces {
 
 fn parse(text: &[u8], block_len: usize) -> Result<ReferenceTable> {
     let lexer = Lexer::new(Pieces(text.to_vec(), block_len));
-    let mut parser = Parser { lexer, builder: Builder::new(MOST) };
+    let mut parser = ReferencesParser { lexer, builder: Builder::new(MOST) };
     parser.read()?;
     parser.builder.build(SystemTime::UNIX_EPOCH)
 }
@@ -33,9 +33,9 @@ fn parse(text: &[u8], block_len: usize) -> Result<ReferenceTable> {
 fn said(table: &ReferenceTable, key: &str) -> Option<String> {
     let found = table.known(&[Key::parse(key).expect("valid")]).pop().flatten()?;
     Some(match found.target {
-        Target::Inline(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Target::Part { location, offset, len, .. } => format!("{location} {offset} {len}"),
-        Target::Whole(location) => format!("{location}"),
+        ReferenceTarget::Inline(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        ReferenceTarget::Part { location, offset, len, .. } => format!("{location} {offset} {len}"),
+        ReferenceTarget::Whole(location) => format!("{location}"),
     })
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
 use super::environment::{denied, firmware, variable};
-use super::place::Place;
-use super::settings::{Client, Options, Provided, client_options};
+use super::place::BucketPrefix;
+use super::settings::{BucketClient, ObjectOptions, Provided, client_options};
 use zarrfs_base::error::{Error, Result};
 
 /// Variables that name credentials.
@@ -30,7 +30,7 @@ const CREDENTIALS: [&str; 10] = [
 const TAG_OF_MACHINE: &str = "7783-7084-3265-9085-8269-3286-77";
 
 /// Returns how to make clients for a container.
-pub(super) fn provide(place: &Place, options: &Options) -> Result<Provided> {
+pub(super) fn provide(place: &BucketPrefix, options: &ObjectOptions) -> Result<Provided> {
     if options.requester_pays {
         return Err(Error::unsupported("--requester-pays works with s3:// only"));
     }
@@ -60,9 +60,9 @@ pub(super) fn provide(place: &Place, options: &Options) -> Result<Provided> {
     } else if let Some(token) = of_connection.and_then(|it| it.get("SharedAccessSignature")) {
         builder = builder.with_config(AzureConfigKey::SasKey, token);
     } else {
-        match Source::find()? {
-            Source::Environment => {}
-            Source::Cli => builder = builder.with_use_azure_cli(true),
+        match AzureCredentials::find()? {
+            AzureCredentials::Environment => {}
+            AzureCredentials::Cli => builder = builder.with_use_azure_cli(true),
         }
     }
     let server = endpoint.unwrap_or_else(|| format!("https://{account}.blob.core.windows.net"));
@@ -70,7 +70,7 @@ pub(super) fn provide(place: &Place, options: &Options) -> Result<Provided> {
     let make = move |connector, retries| {
         let builder = builder.clone().with_client_options(client_options());
         let builder = builder.with_http_connector(connector).with_retry(retries);
-        let client: Arc<dyn Client> = Arc::new(builder.build()?);
+        let client: Arc<dyn BucketClient> = Arc::new(builder.build()?);
         Ok(client)
     };
     Ok(Provided { name, make: Box::new(make), credentials: None })
@@ -98,14 +98,14 @@ fn environment(is_anonymous: bool) -> MicrosoftAzureBuilder {
 
 /// Where credentials come from.
 #[derive(Debug, PartialEq, Eq)]
-enum Source {
+enum AzureCredentials {
     /// The environment, or the machine: the client finds them.
     Environment,
     /// The program `az`, in which the user has logged in.
     Cli,
 }
 
-impl Source {
+impl AzureCredentials {
     fn find() -> Result<Self> {
         if CREDENTIALS.iter().any(|name| variable(name).is_some()) || is_machine_of_azure() {
             return Ok(Self::Environment);

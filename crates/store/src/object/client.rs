@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::connection::Connector;
 use super::failure::{SILENCE, error_of};
-use super::listed::LeftOut;
-use super::place::{Place, Provider};
+use super::listed::UnlistedNames;
+use super::place::{BucketPrefix, Provider};
 use super::renewal::Credentials;
-use super::settings::{Client, Options, retries};
+use super::settings::{BucketClient, ObjectOptions, retries};
 use super::signs::Signs;
 use super::{azure, google, s3};
 use zarrfs_base::error::Result;
@@ -27,17 +27,17 @@ pub(super) struct Clients {
     /// The server and the bucket.
     pub name: String,
     /// The client for requests until the server has answered one: its name may be wrong.
-    pub first: Arc<dyn Client>,
-    pub reader: Arc<dyn Client>,
+    pub first: Arc<dyn BucketClient>,
+    pub reader: Arc<dyn BucketClient>,
     /// The client for puts. They have no answer while their bytes are sent, so they have a time of
     /// their own, and are tried again by `put`.
-    pub writer: Arc<dyn Client>,
+    pub writer: Arc<dyn BucketClient>,
     /// The credentials that the clients sign with, if they must be renewed.
     pub credentials: Option<Arc<Credentials>>,
     /// The signs that the server works.
     pub signs: Arc<Signs>,
     /// What lists leave out.
-    pub left_out: LeftOut,
+    pub left_out: UnlistedNames,
 }
 
 impl fmt::Debug for Clients {
@@ -47,7 +47,7 @@ impl fmt::Debug for Clients {
 }
 
 impl Clients {
-    pub fn new(place: &Place, options: &Options) -> Result<Self> {
+    pub fn new(place: &BucketPrefix, options: &ObjectOptions) -> Result<Self> {
         // It fails if it was done before.
         drop(rustls::crypto::ring::default_provider().install_default());
         let provided = match place.provider {
@@ -59,7 +59,7 @@ impl Clients {
             (provided.make)(connector, retries(most, time)).map_err(|error| error_of(&error))
         };
         let signs = Arc::<Signs>::default();
-        let left_out = LeftOut::below(place.root.clone());
+        let left_out = UnlistedNames::below(place.root.clone());
         let connector = |read_timeout| Connector {
             read_timeout,
             signs: Arc::clone(&signs),

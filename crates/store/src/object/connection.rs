@@ -16,7 +16,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Method, StatusCode};
 
 use super::failure::{LONGEST_OBJECT, unusable};
-use super::listed::{self, LeftOut};
+use super::listed::{self, UnlistedNames};
 use super::signs::Signs;
 use crate::Prefix;
 use zarrfs_base::error::Kind;
@@ -38,13 +38,13 @@ pub(super) struct Connector {
     /// The signs that the server works.
     pub signs: Arc<Signs>,
     /// What lists leave out.
-    pub left_out: LeftOut,
+    pub left_out: UnlistedNames,
 }
 
 impl Connector {
     /// Makes connections to a server that nobody watches.
     pub fn new(read_timeout: Duration) -> Self {
-        let left_out = LeftOut::below(Prefix::root());
+        let left_out = UnlistedNames::below(Prefix::root());
         Self { read_timeout: Some(read_timeout), signs: Arc::default(), left_out }
     }
 }
@@ -78,7 +78,7 @@ impl HttpConnector for Connector {
 struct Sender {
     client: reqwest::Client,
     signs: Arc<Signs>,
-    left_out: LeftOut,
+    left_out: UnlistedNames,
 }
 
 #[async_trait]

@@ -29,7 +29,7 @@ const LONGEST_OUTPUT: usize = 64 << 10;
 
 /// Where credentials come from.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum CredentialSource {
     /// The environment has keys.
     Environment,
     /// A profile, or what it names.
@@ -40,7 +40,7 @@ pub(super) enum Source {
 
 /// Keys to sign requests with.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Keys {
+pub(super) struct SigningKeys {
     pub id: String,
     pub secret: String,
     pub token: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Keys {
     pub until: Option<SystemTime>,
 }
 
-impl std::fmt::Debug for Keys {
+impl std::fmt::Debug for SigningKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keys").field("until", &self.until).finish_non_exhaustive()
     }
@@ -61,27 +61,27 @@ pub(super) fn profile_name(named: Option<&str>) -> String {
 }
 
 /// Returns where credentials are. `profile` is the one that the user named.
-pub(super) fn find(profile: Option<&str>) -> Result<Source> {
+pub(super) fn find(profile: Option<&str>) -> Result<CredentialSource> {
     if let Some(profile) = profile {
-        return Ok(Source::Profile(profile.to_owned()));
+        return Ok(CredentialSource::Profile(profile.to_owned()));
     }
     let is_set = |name: &str| variable(name).is_some();
     if is_set("AWS_ACCESS_KEY_ID") {
         if !is_set("AWS_SECRET_ACCESS_KEY") {
             return Err(denied("AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not"));
         }
-        return Ok(Source::Environment);
+        return Ok(CredentialSource::Environment);
     }
     if let Some(file) = variable("AWS_WEB_IDENTITY_TOKEN_FILE").filter(|_| is_set("AWS_ROLE_ARN")) {
         fs::metadata(&file).map_err(|error| denied(format!("{file}: {error}")))?;
-        return Ok(Source::Server("the web identity"));
+        return Ok(CredentialSource::Server("the web identity"));
     }
     let name = profile_name(None);
     if is_set("AWS_PROFILE") || has_keys(&settings(&name)?) {
-        return Ok(Source::Profile(name));
+        return Ok(CredentialSource::Profile(name));
     }
     if is_set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") {
-        return Ok(Source::Server("the container"));
+        return Ok(CredentialSource::Server("the container"));
     }
     if is_set("AWS_CONTAINER_CREDENTIALS_FULL_URI") {
         let Some(file) = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") else {
@@ -91,10 +91,10 @@ pub(super) fn find(profile: Option<&str>) -> Result<Source> {
             ));
         };
         fs::metadata(&file).map_err(|error| denied(format!("{file}: {error}")))?;
-        return Ok(Source::Server("the container"));
+        return Ok(CredentialSource::Server("the container"));
     }
     if is_machine_of_amazon() {
-        return Ok(Source::Server("the machine"));
+        return Ok(CredentialSource::Server("the machine"));
     }
     Err(denied(
         "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile with \
@@ -114,14 +114,14 @@ fn is_machine_of_amazon() -> bool {
 }
 
 /// Returns the keys of a profile, from its settings or from the program that it names.
-pub(super) fn keys_of(profile: &str) -> Result<Keys> {
+pub(super) fn keys_of(profile: &str) -> Result<SigningKeys> {
     let settings = settings(profile)?;
     if settings.is_empty() {
         return Err(denied(format!("no profile {profile:?} in {}", shown_files())));
     }
     let get = |name: &str| settings.get(name).cloned();
     if let (Some(id), Some(secret)) = (get("aws_access_key_id"), get("aws_secret_access_key")) {
-        return Ok(Keys { id, secret, token: get("aws_session_token"), until: None });
+        return Ok(SigningKeys { id, secret, token: get("aws_session_token"), until: None });
     }
     let named = |error: Error| denied(format!("the profile {profile:?}: {}", error.detail()));
     if let Some(command) = get("credential_process") {
@@ -150,7 +150,7 @@ fn has_keys(settings: &Profile) -> bool {
 }
 
 /// Runs a program that prints credentials as JSON.
-fn keys_from(command: &mut Command, name: &str) -> Result<Keys> {
+fn keys_from(command: &mut Command, name: &str) -> Result<SigningKeys> {
     let output = output_of(command).map_err(|error| match error.kind() {
         ErrorKind::NotFound => denied(format!("{name}: the program is not installed")),
         _ => denied(format!("{name}: {error}")),
@@ -189,7 +189,7 @@ fn output_of(command: &mut Command) -> io::Result<Output> {
     Ok(Output { status, stdout: stdout?, stderr: stderr? })
 }
 
-fn parse_keys(text: &[u8]) -> Result<Keys> {
+fn parse_keys(text: &[u8]) -> Result<SigningKeys> {
     let found: Value = serde_json::from_slice(text)
         .map_err(|error| Error::invalid(format!("it printed no JSON: {error}")))?;
     let get = |name: &str| found.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -197,7 +197,7 @@ fn parse_keys(text: &[u8]) -> Result<Keys> {
         return Err(Error::invalid("it printed no AccessKeyId and SecretAccessKey"));
     };
     let until = get("Expiration").and_then(|time| DateTime::parse_from_rfc3339(&time).ok());
-    Ok(Keys { id, secret, token: get("SessionToken"), until: until.map(SystemTime::from) })
+    Ok(SigningKeys { id, secret, token: get("SessionToken"), until: until.map(SystemTime::from) })
 }
 
 /// The files that have profiles: that of keys, and that of all else.

@@ -8,8 +8,8 @@ use object_store::StaticCredentialProvider;
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 
 use super::environment::{denied, firmware, variable};
-use super::place::Place;
-use super::settings::{Client, Options, Provided, client_options};
+use super::place::BucketPrefix;
+use super::settings::{BucketClient, ObjectOptions, Provided, client_options};
 use zarrfs_base::error::{Error, Result};
 
 /// The server without an option.
@@ -29,7 +29,7 @@ const CREDENTIALS: [&str; 6] = [
 const OF_GCLOUD: &str = ".config/gcloud/application_default_credentials.json";
 
 /// Returns how to make clients for a bucket.
-pub(super) fn provide(place: &Place, options: &Options) -> Result<Provided> {
+pub(super) fn provide(place: &BucketPrefix, options: &ObjectOptions) -> Result<Provided> {
     if options.requester_pays {
         return Err(Error::unsupported("--requester-pays works with s3:// only"));
     }
@@ -52,7 +52,7 @@ pub(super) fn provide(place: &Place, options: &Options) -> Result<Provided> {
     let make = move |connector, retries| {
         let builder = builder.clone().with_client_options(client_options());
         let builder = builder.with_http_connector(connector).with_retry(retries);
-        let client: Arc<dyn Client> = Arc::new(builder.build()?);
+        let client: Arc<dyn BucketClient> = Arc::new(builder.build()?);
         Ok(client)
     };
     Ok(Provided { name, make: Box::new(make), credentials: None })

@@ -13,7 +13,7 @@ use object_store::{Error as Failure, ObjectStoreExt as _};
 use parking_lot::Mutex;
 
 use super::failure;
-use super::settings::Client;
+use super::settings::BucketClient;
 use crate::{Prefix, unique};
 
 /// The most pages that are read to see whether an object is listed.
@@ -49,7 +49,12 @@ impl Hidden {
     }
 
     /// Whether an object is missing that the bucket has just refused.
-    pub(super) async fn is_missing(&self, client: &dyn Client, root: &Prefix, path: &Path) -> bool {
+    pub(super) async fn is_missing(
+        &self,
+        client: &dyn BucketClient,
+        root: &Prefix,
+        path: &Path,
+    ) -> bool {
         if self.is_listed.load(Ordering::Relaxed) {
             return is_not_listed(client, path).await;
         }
@@ -90,7 +95,7 @@ impl Hidden {
     }
 
     /// Finds an object that is there.
-    async fn find(client: &dyn Client, root: &Prefix) -> Option<Path> {
+    async fn find(client: &dyn BucketClient, root: &Prefix) -> Option<Path> {
         for name in ENTRY_POINTS {
             let path = Path::parse(format!("{root}{name}")).ok()?;
             if client.head(&path).await.is_ok() {
@@ -102,7 +107,7 @@ impl Hidden {
 }
 
 /// Whether a listing shows that an object is missing.
-async fn is_not_listed(client: &dyn Client, path: &Path) -> bool {
+async fn is_not_listed(client: &dyn BucketClient, path: &Path) -> bool {
     // The client leaves out an object of Azure whose name is the prefix.
     let mut prefix = path.as_ref().to_owned();
     prefix.pop();

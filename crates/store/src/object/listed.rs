@@ -29,12 +29,12 @@ const PAGES: [&str; 2] = ["ListBucketResult", "EnumerationResults"];
 
 /// The names that lists below the root of a store leave out.
 #[derive(Debug, Clone)]
-pub(super) struct LeftOut {
+pub(super) struct UnlistedNames {
     root: Prefix,
     pub omissions: Omissions,
 }
 
-impl LeftOut {
+impl UnlistedNames {
     pub fn below(root: Prefix) -> Self {
         Self { root, omissions: Omissions::default() }
     }
@@ -50,9 +50,9 @@ impl LeftOut {
 
 /// Returns a page without the keys that no path can have, which it notes. Fails if the page does
 /// not say how the list goes on.
-pub(super) fn page(body: Bytes, left_out: &LeftOut) -> Result<Bytes, HttpError> {
+pub(super) fn page(body: Bytes, left_out: &UnlistedNames) -> Result<Bytes, HttpError> {
     // The client says what is wrong with a page that is no XML.
-    let Some(found) = Found::in_page(&body) else { return Ok(body) };
+    let Some(found) = PageFacts::in_page(&body) else { return Ok(body) };
     if !PAGES.contains(&found.kind.as_str()) {
         // To the client, a page without names is an empty list.
         let (kind, said) = (found.kind, String::from_utf8_lossy(&body));
@@ -84,7 +84,7 @@ pub(super) fn page(body: Bytes, left_out: &LeftOut) -> Result<Bytes, HttpError> 
 
 /// What matters of a page.
 #[derive(Debug, Default)]
-struct Found {
+struct PageFacts {
     /// The name of the first element.
     kind: String,
     is_truncated: bool,
@@ -95,13 +95,13 @@ struct Found {
 
 /// A key or a common prefix.
 #[derive(Debug, Default)]
-struct Listed {
+struct ListedObject {
     start: usize,
     key: String,
     size: String,
 }
 
-impl Listed {
+impl ListedObject {
     fn is_fit(&self) -> bool {
         let is_possible = |size: u64| size <= LONGEST_OBJECT;
         let has_size = self.size.is_empty() || self.size.parse().is_ok_and(is_possible);
@@ -109,11 +109,11 @@ impl Listed {
     }
 }
 
-impl Found {
+impl PageFacts {
     /// Looks through a page; `None` if it is no XML.
     fn in_page(body: &[u8]) -> Option<Self> {
         let mut reader = Reader::from_reader(body);
-        let (mut found, mut listed) = (Self::default(), Listed::default());
+        let (mut found, mut listed) = (Self::default(), ListedObject::default());
         let mut path: Vec<Vec<u8>> = Vec::new();
         loop {
             let start = usize::try_from(reader.buffer_position()).ok()?;
@@ -122,7 +122,7 @@ impl Found {
                     found.note_kind(&tag);
                     path.push(tag.local_name().as_ref().to_vec());
                     if path.len() == 2 {
-                        listed = Listed { start, ..Listed::default() };
+                        listed = ListedObject { start, ..ListedObject::default() };
                     }
                 }
                 Event::End(_) => {
@@ -153,7 +153,7 @@ impl Found {
     }
 
     /// Adds text to the value that the path of elements names.
-    fn put(&mut self, path: &[Vec<u8>], text: &str, listed: &mut Listed) {
+    fn put(&mut self, path: &[Vec<u8>], text: &str, listed: &mut ListedObject) {
         let path: Vec<&[u8]> = path.iter().skip(1).map(Vec::as_slice).collect();
         match path[..] {
             [b"IsTruncated"] => self.is_truncated = text.trim() == "true",
@@ -177,8 +177,8 @@ mod tests {
         format!("<Contents><Key>{key}</Key><Size>{size}</Size></Contents>")
     }
 
-    fn left_out() -> LeftOut {
-        LeftOut::below(Prefix::parse("x").expect("a prefix"))
+    fn left_out() -> UnlistedNames {
+        UnlistedNames::below(Prefix::parse("x").expect("a prefix"))
     }
 
     fn page_of(parts: &[&str]) -> Result<String, HttpError> {

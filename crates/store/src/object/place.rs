@@ -43,7 +43,7 @@ impl Provider {
 
 /// A prefix in a bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct BucketPrefix {
     pub provider: Provider,
     /// The bucket; for Azure the container.
     pub bucket: String,
@@ -52,7 +52,7 @@ pub(super) struct Place {
     pub root: Prefix,
 }
 
-impl Place {
+impl BucketPrefix {
     /// Parses `s3://bucket/prefix`, `gs://..`, `az://container/prefix`, or
     /// `abfss://container@account.dfs.core.windows.net/prefix`.
     pub fn parse(url: &str) -> Result<Self> {
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_url_names_a_provider_a_bucket_and_a_prefix() {
         let parsed = |url: &str| {
-            let place = Place::parse(url).expect("valid");
+            let place = BucketPrefix::parse(url).expect("valid");
             (place.provider, place.bucket, place.account, place.root.as_str().to_owned())
         };
         let of = |provider, bucket: &str, account: Option<&str>, root: &str| {
@@ -100,7 +100,7 @@ mod tests {
         let url = "abfss://c@acc.dfs.core.windows.net/a";
         assert_eq!(parsed(url), of(Provider::Azure, "c", Some("acc"), "a/"));
         for url in ["ftp://a/b", "s3://", "s3:///a", "gs:///", "az://@acc/a", "s3://b/../a"] {
-            assert!(Place::parse(url).is_err(), "{url}");
+            assert!(BucketPrefix::parse(url).is_err(), "{url}");
         }
     }
 }

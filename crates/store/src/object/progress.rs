@@ -11,7 +11,7 @@ use super::signs::Signs;
 
 /// When something arrived last for a request, over all its tries.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct LastArrival {
     began: Instant,
     /// Milliseconds since then.
     last: AtomicU64,
@@ -24,7 +24,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Progress {
+impl LastArrival {
     /// Begins now.
     pub fn begin(signs: Arc<Signs>) -> Self {
         let (last, sending) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -16,7 +16,7 @@ use object_store::{
 use super::client::Clients;
 use super::failure::{self, SILENCE};
 use super::place::Provider;
-use super::progress::Progress;
+use super::progress::LastArrival;
 use super::version::{self, stat_of};
 use crate::{Condition, Stat, Version};
 
@@ -73,7 +73,7 @@ pub(super) fn longest(len: u64) -> Duration {
 #[derive(Clone, Copy)]
 pub(super) struct Patience<'p> {
     pub retry_for: Duration,
-    pub progress: &'p Progress,
+    pub progress: &'p LastArrival,
 }
 
 impl Patience<'_> {
@@ -152,8 +152,8 @@ impl Put<'_> {
             }
             Condition::Absent | Condition::Unchanged(_) => {
                 match self.conditionally(condition, len).await? {
-                    Stored::Now(stored) => stored,
-                    Stored::Before(stat) => return Ok(stat),
+                    PutOutcome::Now(stored) => stored,
+                    PutOutcome::Before(stat) => return Ok(stat),
                 }
             }
         };
@@ -167,12 +167,12 @@ impl Put<'_> {
         }
     }
 
-    async fn conditionally(self, condition: Condition, len: u64) -> Result<Stored> {
+    async fn conditionally(self, condition: Condition, len: u64) -> Result<PutOutcome> {
         let payload: PutPayload = self.bytes.iter().cloned().collect();
         let (began, mut pause) = (Instant::now(), PAUSE);
         loop {
             let failure = match self.once(condition, payload.clone(), len).await {
-                Ok(stored) => return Ok(Stored::Now(stored)),
+                Ok(stored) => return Ok(PutOutcome::Now(stored)),
                 Err(failure) => failure,
             };
             let is_refused = is_conflict(&failure);
@@ -189,7 +189,7 @@ impl Put<'_> {
             if let Some(found) = &found
                 && self.is_own(found)
             {
-                return Ok(Stored::Before(stat_of(&found.meta)));
+                return Ok(PutOutcome::Before(stat_of(&found.meta)));
             }
             let now = found.map(|found| version::of_object(&found.meta));
             if condition.check(now).is_err() {
@@ -319,7 +319,7 @@ impl Put<'_> {
 }
 
 /// The result of a put on a condition.
-enum Stored {
+enum PutOutcome {
     Now(PutResult),
     /// By an earlier try, whose answer was lost.
     Before(Stat),

@@ -7,7 +7,7 @@ use object_store::CredentialProvider;
 use object_store::aws::{AmazonS3Builder, AwsCredential, AwsCredentialProvider};
 use tokio::sync::Mutex;
 
-use super::credentials::{self, Keys, Source};
+use super::credentials::{self, CredentialSource, SigningKeys};
 use super::failure::error_of;
 use zarrfs_base::error::{Error, Kind, Result};
 
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Where credentials are asked for.
 #[derive(Debug)]
-enum Place {
+enum CredentialServer {
     /// A profile, by its name.
     Profile(String),
     /// A server, by what it belongs to, with the settings of a client that knows it.
@@ -31,11 +31,11 @@ enum Place {
 
 /// Credentials from a profile, or from the server of a container, a machine or a web identity.
 #[derive(Debug)]
-pub(super) struct Credentials(Arc<Shared>);
+pub(super) struct Credentials(Arc<RenewalShared>);
 
 #[derive(Debug)]
-struct Shared {
-    place: Place,
+struct RenewalShared {
+    place: CredentialServer,
     /// A leaf lock.
     kept: parking_lot::Mutex<Option<Kept>>,
     /// Held while credentials are renewed, so that all requests wait for one renewal. It has what
@@ -56,7 +56,7 @@ struct Kept {
 
 impl Kept {
     /// Returns what signs requests. It is renewed before it ends, or half way if it ends soon.
-    fn of(keys: Keys) -> Self {
+    fn of(keys: SigningKeys) -> Self {
         let came = SystemTime::now();
         let pause = keys.until.map_or(REREAD, |until| {
             let left = until.duration_since(came).unwrap_or_default();
@@ -80,16 +80,21 @@ impl Credentials {
     /// soon. `None` if the keys are in the environment.
     pub fn find(profile: Option<&str>, builder: AmazonS3Builder) -> Result<Option<Arc<Self>>> {
         let (place, kept) = match credentials::find(profile)? {
-            Source::Environment => return Ok(None),
-            Source::Profile(name) => {
+            CredentialSource::Environment => return Ok(None),
+            CredentialSource::Profile(name) => {
                 // If something is missing, this is the time to report it.
                 let kept = Kept::of(credentials::keys_of(&name)?);
-                (Place::Profile(name), Some(kept))
+                (CredentialServer::Profile(name), Some(kept))
             }
-            Source::Server(name) => (Place::Server(name, Box::new(builder)), None),
+            CredentialSource::Server(name) => {
+                (CredentialServer::Server(name, Box::new(builder)), None)
+            }
         };
-        let shared =
-            Shared { place, kept: parking_lot::Mutex::new(kept), renewing: Mutex::default() };
+        let shared = RenewalShared {
+            place,
+            kept: parking_lot::Mutex::new(kept),
+            renewing: Mutex::default(),
+        };
         Ok(Some(Arc::new(Self(Arc::new(shared)))))
     }
 
@@ -104,7 +109,7 @@ impl Credentials {
     }
 }
 
-impl Shared {
+impl RenewalShared {
     fn current(&self) -> Option<Arc<AwsCredential>> {
         let kept = self.kept.lock();
         let current = kept.as_ref().filter(|kept| SystemTime::now() < kept.next);
@@ -139,13 +144,13 @@ impl Shared {
 
     async fn ask(&self, provider: &mut Option<AwsCredentialProvider>) -> Result<Kept> {
         match &self.place {
-            Place::Profile(name) => {
+            CredentialServer::Profile(name) => {
                 let name = name.clone();
                 // A program may take long. Nothing waits for this thread when the mount ends.
                 let read = tokio::task::spawn_blocking(move || credentials::keys_of(&name)).await;
                 read.map_err(|error| ended(&error))?.map(Kept::of)
             }
-            Place::Server(name, builder) => {
+            CredentialServer::Server(name, builder) => {
                 let provider = if let Some(provider) = provider {
                     Arc::clone(provider)
                 } else {

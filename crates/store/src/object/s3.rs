@@ -8,16 +8,16 @@ use super::connection::{CONNECT, Connector};
 use super::credentials;
 use super::environment::is_set;
 use super::failure::{SILENCE, error_of};
-use super::place::Place;
+use super::place::BucketPrefix;
 use super::renewal::Credentials;
-use super::settings::{Client, Options, Provided, client_options, retries};
+use super::settings::{BucketClient, ObjectOptions, Provided, client_options, retries};
 use zarrfs_base::error::Result;
 
 /// The most tries of a request for credentials.
 const MOST_TRIES_FOR_CREDENTIALS: usize = 2;
 
 /// Returns how to make clients for a bucket.
-pub(super) fn provide(place: &Place, options: &Options) -> Result<Provided> {
+pub(super) fn provide(place: &BucketPrefix, options: &ObjectOptions) -> Result<Provided> {
     let (builder, credentials) = settings(place, options)?;
     let server = builder.get_config_value(&AmazonS3ConfigKey::S3Endpoint);
     let server = server.or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
@@ -25,14 +25,14 @@ pub(super) fn provide(place: &Place, options: &Options) -> Result<Provided> {
     let make = move |connector, retries| {
         let builder = builder.clone().with_client_options(client_options());
         let builder = builder.with_http_connector(connector).with_retry(retries);
-        let client: Arc<dyn Client> = Arc::new(builder.build()?);
+        let client: Arc<dyn BucketClient> = Arc::new(builder.build()?);
         Ok(client)
     };
     Ok(Provided { name, make: Box::new(make), credentials })
 }
 
 /// Returns a client that signs URLs.
-pub(super) fn signing(place: &Place, options: &Options) -> Result<Arc<AmazonS3>> {
+pub(super) fn signing(place: &BucketPrefix, options: &ObjectOptions) -> Result<Arc<AmazonS3>> {
     // It fails if it was done before.
     drop(rustls::crypto::ring::default_provider().install_default());
     let (builder, _) = settings(place, options)?;
@@ -46,8 +46,8 @@ pub(super) fn signing(place: &Place, options: &Options) -> Result<Arc<AmazonS3>>
 /// Returns the settings of all clients for a bucket, and what they sign with, if it must be
 /// renewed.
 fn settings(
-    place: &Place,
-    options: &Options,
+    place: &BucketPrefix,
+    options: &ObjectOptions,
 ) -> Result<(AmazonS3Builder, Option<Arc<Credentials>>)> {
     let mut builder = environment()
         .with_bucket_name(&place.bucket)

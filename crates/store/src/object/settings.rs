@@ -15,7 +15,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 /// How to reach a server.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ObjectOptions {
     /// Requests are not signed.
     pub anonymous: bool,
     /// The URL of the server, if it is not that of Amazon.
@@ -31,12 +31,13 @@ pub struct Options {
 }
 
 /// The requests to a bucket.
-pub(super) trait Client: ObjectStore + PaginatedListStore + MultipartStore {}
+pub(super) trait BucketClient: ObjectStore + PaginatedListStore + MultipartStore {}
 
-impl<C: ObjectStore + PaginatedListStore + MultipartStore> Client for C {}
+impl<C: ObjectStore + PaginatedListStore + MultipartStore> BucketClient for C {}
 
 /// Makes a client with these connections.
-pub(super) type Make = Box<dyn Fn(Connector, RetryConfig) -> object_store::Result<Arc<dyn Client>>>;
+pub(super) type Make =
+    Box<dyn Fn(Connector, RetryConfig) -> object_store::Result<Arc<dyn BucketClient>>>;
 
 /// The parts from which the clients of a provider are made.
 pub(super) struct Provided {

@@ -22,11 +22,11 @@ const FORGOTTEN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Signs {
     /// A leaf lock.
-    seen: Mutex<Seen>,
+    seen: Mutex<RequestSigns>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct RequestSigns {
     /// How many requests are under way.
     requests: usize,
     /// The bytes that they store.
@@ -54,7 +54,7 @@ impl Drop for UnderWay {
 
 impl Default for Signs {
     fn default() -> Self {
-        let seen = Seen { requests: 0, len: 0, last: Instant::now(), failed: None };
+        let seen = RequestSigns { requests: 0, len: 0, last: Instant::now(), failed: None };
         Self { seen: Mutex::new(seen) }
     }
 }

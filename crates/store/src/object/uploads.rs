@@ -18,9 +18,9 @@ use reqwest::redirect::Policy;
 use tokio::runtime::{Builder, Runtime};
 
 use super::failure::{self, error_of};
-use super::place::{Place, Provider};
+use super::place::{BucketPrefix, Provider};
 use super::s3;
-use super::settings::Options;
+use super::settings::ObjectOptions;
 use crate::Prefix;
 use crate::xml::char_of;
 use zarrfs_base::error::{Error, Kind, Result};
@@ -62,7 +62,7 @@ pub struct Uploads {
 
 /// One answer of the server.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Page {
+struct UploadsPage {
     uploads: Vec<Upload>,
     /// The key and the id after which the next one begins.
     next: Option<(String, String)>,
@@ -70,7 +70,7 @@ struct Page {
 
 impl Uploads {
     /// Returns the uploads to a prefix of a bucket.
-    pub(super) fn open(place: Place, options: &Options) -> Result<Self> {
+    pub(super) fn open(place: BucketPrefix, options: &ObjectOptions) -> Result<Self> {
         if place.provider != Provider::S3 {
             return Err(Error::unsupported("only s3:// has uploads that stay unfinished"));
         }
@@ -101,7 +101,7 @@ impl Uploads {
         }
     }
 
-    async fn page(&self, after: Option<&(String, String)>) -> Result<Page> {
+    async fn page(&self, after: Option<&(String, String)>) -> Result<UploadsPage> {
         let mut query = vec![("uploads", String::new()), ("prefix", self.root.as_str().to_owned())];
         if let Some((key, id)) = after {
             query.push(("key-marker", key.clone()));
@@ -154,9 +154,9 @@ fn unsent(error: &reqwest::Error) -> Error {
     Error::new(Kind::Os(libc::EIO), innermost.to_string())
 }
 
-fn parse(body: &str) -> Result<Page> {
+fn parse(body: &str) -> Result<UploadsPage> {
     let invalid = |what: &dyn Display| Error::corrupt(format!("the list of uploads: {what}"));
-    let (mut page, mut path) = (Page::default(), Vec::new());
+    let (mut page, mut path) = (UploadsPage::default(), Vec::new());
     let (mut upload, mut next) = (<[String; 3]>::default(), <[String; 3]>::default());
     let mut reader = Reader::from_str(body);
     loop {
@@ -224,7 +224,7 @@ mod tests {
         let minute = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
         assert_eq!((&*first.key, &*first.id, first.began), ("a/<A", "1", minute));
         assert_eq!((&*second.key, &*second.id), ("b", "2"));
-        assert_eq!(parse("<ListMultipartUploadsResult/>"), Ok(Page::default()));
+        assert_eq!(parse("<ListMultipartUploadsResult/>"), Ok(UploadsPage::default()));
         assert!(parse("<R><Upload><Key>a</Key></Upload></R>").is_err());
         assert!(parse("<R><Upload>").is_ok_and(|page| page.uploads.is_empty()));
     }

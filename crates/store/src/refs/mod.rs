@@ -1,8 +1,8 @@
 //! A read-only store whose values are parts of values in other stores.
 //!
-//! A reference gives the place of a value: its bytes, or a range of a value elsewhere. [`Places`]
-//! are the stores that references may lead to. Reading many keys takes one call of each store, so
-//! that a remote one joins the ranges and requests them together.
+//! A reference gives the place of a value: its bytes, or a range of a value elsewhere.
+//! [`SourceStores`] are the stores that references may lead to. Reading many keys takes one call of
+//! each store, so that a remote one joins the ranges and requests them together.
 //!
 //! A value has the version of its reference, so its stat takes no request. Therefore zarrfs does
 //! not notice if a program changes a file that references lead to, unless the reference has a
@@ -21,22 +21,22 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use super::{
-    ByteRange, Entries, Entry, Expected, Key, Keys, ListableStore, Prefix, ReadableStore, Requests,
-    Room, Stat, Store, Value, Version, starting,
+    ByteRange, Capacity, Entries, Expected, Key, Keys, ListableStore, Prefix, ReadableStore,
+    Requests, Stat, Store, StoreEntry, Value, Version, starting,
 };
 pub(super) use children::children;
-pub use places::{Places, Spelling};
-use zarrfs_base::error::{At, Error, Fault, Kind, Result};
+pub use places::{SourceStores, Spelling};
+use zarrfs_base::error::{Error, Fault, Kind, Result, WithSubject};
 
 /// Where the bytes of a value are.
 #[derive(Debug, Clone)]
-pub(super) enum Target {
+pub(super) enum ReferenceTarget {
     /// In the reference itself.
     Inline(Bytes),
     /// In a part of another value.
     Part {
         /// The other value.
-        location: Location,
+        location: ReferencedValue,
         /// The offset in it.
         offset: u64,
         /// The number of bytes.
@@ -45,12 +45,12 @@ pub(super) enum Target {
         check: Option<Check>,
     },
     /// In another value, as a whole.
-    Whole(Location),
+    Whole(ReferencedValue),
 }
 
 /// A value that a reference leads to.
 #[derive(Debug, Clone)]
-pub(super) enum Location {
+pub(super) enum ReferencedValue {
     /// A value of the store that the references came from.
     Own(Key),
     /// A value by its URL or path.
@@ -70,8 +70,8 @@ pub(super) enum Check {
 #[derive(Debug, Clone)]
 pub(super) struct Reference {
     /// The place.
-    pub target: Target,
-    /// The version of the value. A [`Target::Whole`] has that of the value it leads to.
+    pub target: ReferenceTarget,
+    /// The version of the value. A [`ReferenceTarget::Whole`] has that of the value it leads to.
     pub version: Version,
     /// The time of the value, likewise.
     pub modified: SystemTime,
@@ -84,7 +84,7 @@ impl Reference {
 }
 
 /// The names of keys.
-pub(super) type Names = Box<dyn Iterator<Item = String> + Send>;
+pub(super) type KeyNames = Box<dyn Iterator<Item = String> + Send>;
 
 /// References by key.
 pub(super) trait References: Send + Sync + std::fmt::Debug {
@@ -98,7 +98,7 @@ pub(super) trait References: Send + Sync + std::fmt::Debug {
     fn list_dir(self: Arc<Self>, prefix: &Prefix) -> Result<Entries>;
 
     /// Lists the names of keys directly below a prefix that start with `start`, if they are sorted.
-    fn names_starting(self: Arc<Self>, _prefix: &Prefix, _start: &str) -> Option<Names> {
+    fn names_starting(self: Arc<Self>, _prefix: &Prefix, _start: &str) -> Option<KeyNames> {
         None
     }
 
@@ -112,14 +112,14 @@ pub(super) trait References: Send + Sync + std::fmt::Debug {
 #[derive(Debug)]
 pub(super) struct RefStore<R> {
     references: Arc<R>,
-    places: Places,
+    places: SourceStores,
     /// The prefix of all keys here.
     base: Prefix,
 }
 
 impl<R: References + 'static> RefStore<R> {
     /// Returns the read-only store of the `references` below `base` into `places`.
-    pub fn open(references: R, places: Places, base: Prefix) -> Store {
+    pub fn open(references: R, places: SourceStores, base: Prefix) -> Store {
         Store::reading(Arc::new(Self { references: Arc::new(references), places, base }))
     }
 
@@ -140,18 +140,18 @@ type Requested = BTreeMap<usize, Vec<(usize, (Key, ByteRange))>>;
 fn request(
     reference: &Reference,
     range: ByteRange,
-    places: &Places,
+    places: &SourceStores,
 ) -> Result<Option<(usize, (Key, ByteRange))>> {
     let (location, range) = match &reference.target {
-        Target::Inline(_) => return Ok(None),
-        Target::Part { location, offset, len, .. } => {
+        ReferenceTarget::Inline(_) => return Ok(None),
+        ReferenceTarget::Part { location, offset, len, .. } => {
             let (start, len) = range.within(*len);
             let offset = offset.checked_add(start).ok_or_else(|| {
                 Error::corrupt(format!("the reference begins {start} bytes after byte {offset}"))
             })?;
             (location, ByteRange::Span { offset, len })
         }
-        Target::Whole(location) => (location, range),
+        ReferenceTarget::Whole(location) => (location, range),
     };
     let (store, key) = places.find(location)?;
     Ok(Some((store, (key, range))))
@@ -173,12 +173,14 @@ fn answer(
     store: &dyn ReadableStore,
 ) -> Result<Value> {
     let (location, offset, len, check) = match &reference.target {
-        Target::Inline(bytes) => {
+        ReferenceTarget::Inline(bytes) => {
             let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
             return Ok(Value { bytes: part(bytes, range), stat: reference.stat(len) });
         }
-        Target::Part { location, offset, len, check } => (location, *offset, *len, check.as_ref()),
-        Target::Whole(location) => return found.ok_or_else(|| missing(location)),
+        ReferenceTarget::Part { location, offset, len, check } => {
+            (location, *offset, *len, check.as_ref())
+        }
+        ReferenceTarget::Whole(location) => return found.ok_or_else(|| missing(location)),
     };
     let found = found.ok_or_else(|| missing(location))?;
     check.map_or(Ok(()), |check| check.holds(&found.stat, location, store))?;
@@ -195,11 +197,11 @@ fn answer(
     Ok(Value { bytes: found.bytes, stat: reference.stat(len) })
 }
 
-fn missing(location: &Location) -> Error {
+fn missing(location: &ReferencedValue) -> Error {
     Error::fault(Fault::Absent, format!("the reference leads to {location}, which does not exist"))
 }
 
-impl std::fmt::Display for Location {
+impl std::fmt::Display for ReferencedValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Own(key) => write!(f, "{key}"),
@@ -210,7 +212,12 @@ impl std::fmt::Display for Location {
 
 impl Check {
     /// Fails if the value that a reference leads to has changed.
-    fn holds(&self, stat: &Stat, location: &Location, store: &dyn ReadableStore) -> Result<()> {
+    fn holds(
+        &self,
+        stat: &Stat,
+        location: &ReferencedValue,
+        store: &dyn ReadableStore,
+    ) -> Result<()> {
         let changed = |how: String| {
             let detail = format!(
                 "{location} has changed since the reference to it was made: {how}; write the \
@@ -304,12 +311,12 @@ impl<R: References + 'static> ReadableStore for RefStore<R> {
                     answers.push(None);
                 }
                 None => match &reference.target {
-                    Target::Inline(bytes) => {
+                    ReferenceTarget::Inline(bytes) => {
                         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
                         let stat = reference.stat(len);
                         answers.push(Some(Value { bytes: part(bytes, *range), stat }));
                     }
-                    Target::Part { .. } | Target::Whole(_) => answers.push(None),
+                    ReferenceTarget::Part { .. } | ReferenceTarget::Whole(_) => answers.push(None),
                 },
             }
         }
@@ -334,9 +341,9 @@ impl<R: References + 'static> ReadableStore for RefStore<R> {
         let stat = |(key, reference): (&Key, Option<Reference>)| {
             let Some(reference) = reference else { return Ok(None) };
             let len = match &reference.target {
-                Target::Inline(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-                Target::Part { len, .. } => *len,
-                Target::Whole(location) => {
+                ReferenceTarget::Inline(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+                ReferenceTarget::Part { len, .. } => *len,
+                ReferenceTarget::Whole(location) => {
                     let (store, below) = self.places.find(location).at(key)?;
                     let Some(store) = self.places.store(store) else { return Ok(None) };
                     let found = store.stat(&below)?.ok_or_else(|| missing(location)).at(key)?;
@@ -348,7 +355,7 @@ impl<R: References + 'static> ReadableStore for RefStore<R> {
         keys.iter().zip(references).map(stat).collect()
     }
 
-    fn room(&self) -> Result<Option<Room>> {
+    fn room(&self) -> Result<Option<Capacity>> {
         Ok(None)
     }
 }
@@ -385,8 +392,8 @@ impl<R: References + 'static> ListableStore for RefStore<R> {
                         continue;
                     }
                     Some(Err(error)) => return Some(Err(error)),
-                    Some(Ok(Entry::Key(name))) => return Some(prefix.key(&name)),
-                    Some(Ok(Entry::Prefix(name))) => prefix.join(&name),
+                    Some(Ok(StoreEntry::Key(name))) => return Some(prefix.key(&name)),
+                    Some(Ok(StoreEntry::Prefix(name))) => prefix.join(&name),
                 };
                 match below.and_then(|below| Ok((list(&below)?, below))) {
                     Ok((entries, below)) => open.push((below, entries)),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
 
-use super::Location;
+use super::ReferencedValue;
 use crate::{Key, Store};
 use zarrfs_base::error::{Error, Kind, Result};
 
@@ -29,7 +29,7 @@ pub enum Spelling {
 
 /// The stores that references may lead to.
 #[derive(Debug)]
-pub struct Places {
+pub struct SourceStores {
     /// The first one has the references, or the repository.
     stores: Vec<Store>,
     /// Prefixes of locations without a slash at the end, with the indices of their stores. The
@@ -42,7 +42,7 @@ pub struct Places {
     command: String,
 }
 
-impl Places {
+impl SourceStores {
     /// Returns a single place: the store that the references came from.
     pub fn new(own: Store, spelling: Spelling) -> Self {
         let command = "the command".to_owned();
@@ -103,10 +103,10 @@ impl Places {
     }
 
     /// Returns the store of a location and the key in it.
-    pub(super) fn find(&self, location: &Location) -> Result<(usize, Key)> {
+    pub(super) fn find(&self, location: &ReferencedValue) -> Result<(usize, Key)> {
         match location {
-            Location::Own(key) => Ok((0, key.clone())),
-            Location::Other(location) => self.find_other(location),
+            ReferencedValue::Own(key) => Ok((0, key.clone())),
+            ReferencedValue::Other(location) => self.find_other(location),
         }
     }
 
@@ -245,16 +245,16 @@ mod tests {
         Store::new(Arc::new(MemoryStore::new()))
     }
 
-    fn places(spelling: Spelling) -> Places {
-        let mut places = Places::new(store(), spelling);
+    fn places(spelling: Spelling) -> SourceStores {
+        let mut places = SourceStores::new(store(), spelling);
         places.allow_own(["/data/refs"]);
         places.allow(["s3://bucket/era5/", "s3://mirror"], store());
         places.allow(["file:///data/nc", "/mnt/nc"], store());
         places
     }
 
-    fn find(places: &Places, location: &str) -> Option<(usize, String)> {
-        let found = places.find(&Location::Other(location.into()));
+    fn find(places: &SourceStores, location: &str) -> Option<(usize, String)> {
+        let found = places.find(&ReferencedValue::Other(location.into()));
         let errno = found.as_ref().err().map_or(libc::EACCES, Error::errno);
         assert_eq!(errno, libc::EACCES, "{location}");
         found.ok().map(|(store, key)| (store, key.to_string()))
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn escapes_of_web_servers_are_decoded_in_locations_and_in_prefixes() {
         for spelling in [Spelling::Plain, Spelling::Encoded] {
-            let mut places = Places::new(store(), spelling);
+            let mut places = SourceStores::new(store(), spelling);
             places.allow(["https://host/a%20b"], store());
             let some = |key: &str| Some((1, key.to_owned()));
             assert_eq!(find(&places, "https://host/a%20b/c%20d.nc"), some("c d.nc"));
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn the_current_directory_is_not_the_root() {
-        let mut places = Places::new(store(), Spelling::Plain);
+        let mut places = SourceStores::new(store(), Spelling::Plain);
         places.allow([".", "", "/data"], store());
         assert_eq!(find(&places, "/etc/passwd"), None);
         places.allow(["/"], store());
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn relative_prefixes_begin_at_the_references() {
-        let mut places = Places::new(store(), Spelling::Plain);
+        let mut places = SourceStores::new(store(), Spelling::Plain);
         places.allow_own(["/data/refs"]);
         places.allow(["..", "sub/../nc"], store());
         let some = |store, key: &str| Some((store, key.to_owned()));
@@ -356,12 +356,12 @@ mod tests {
         assert_eq!(find(&places, "nc/../../a.nc"), some(1, "a.nc"));
         assert_eq!(find(&places, "b.nc"), some(0, "b.nc"));
         assert_eq!(find(&places, "../../b.nc"), None);
-        let mut remote = Places::new(store(), Spelling::Plain);
+        let mut remote = SourceStores::new(store(), Spelling::Plain);
         remote.allow_own(["https://host/data/refs"]);
         remote.allow(["https://host/data"], store());
         assert_eq!(find(&remote, "../a.nc"), some(1, "a.nc"));
         assert_eq!(find(&remote, "../../../other/a.nc"), None, "nor above the host");
-        let mut bucket = Places::new(store(), Spelling::Plain);
+        let mut bucket = SourceStores::new(store(), Spelling::Plain);
         bucket.allow_own(["s3://bucket/refs"]);
         assert_eq!(find(&bucket, "a.nc"), some(0, "a.nc"));
         assert_eq!(find(&bucket, "./b/../a.nc"), some(0, "a.nc"));
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn an_error_names_the_option() {
         let said = |location: &str| {
-            let found = places(Spelling::Plain).find(&Location::Other(location.into()));
+            let found = places(Spelling::Plain).find(&ReferencedValue::Other(location.into()));
             found.expect_err("refused").to_string()
         };
         assert!(said("s3://noaa/x/a.nc").ends_with("`the command --allow-virtual s3://noaa`"));
@@ -381,7 +381,8 @@ mod tests {
         assert!(said("../a.nc").ends_with("--allow-virtual /data`"));
         let mut places = places(Spelling::Plain);
         places.name_command("zarrfs check r.json".to_owned());
-        let said = places.find(&Location::Other("/a.nc".into())).expect_err("refused").to_string();
+        let said =
+            places.find(&ReferencedValue::Other("/a.nc".into())).expect_err("refused").to_string();
         assert!(said.ends_with("type `zarrfs check r.json --allow-virtual /`"), "{said}");
     }
 }

@@ -19,9 +19,11 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use foldhash::quality::RandomState;
 
-use super::{Location, Names, Reference, References, Target, children, version_of};
-use crate::{Entries, Entry, Key, MAX_KEY_LEN, Prefix, Version, is_component};
-use zarrfs_base::error::{At, Error, Result};
+use super::{
+    KeyNames, Reference, ReferenceTarget, ReferencedValue, References, children, version_of,
+};
+use crate::{Entries, Key, MAX_KEY_LEN, Prefix, StoreEntry, Version, is_component};
+use zarrfs_base::error::{Error, Result, WithSubject};
 
 /// The most references. They take 3 GB.
 pub const MAX_COUNT: usize = 1 << 26;
@@ -60,7 +62,7 @@ pub enum Added<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct ReferenceRow {
     directory: u32,
     name: u32,
     location: u32,
@@ -90,7 +92,7 @@ struct Directory {
 pub struct Builder {
     /// The bytes that they may still take.
     left: usize,
-    rows: Vec<Row>,
+    rows: Vec<ReferenceRow>,
     names: Vec<u8>,
     directories: Vec<Directory>,
     directory_ids: HashMap<Box<str>, u32, RandomState>,
@@ -172,7 +174,7 @@ impl Builder {
         };
         let row = number(self.rows.len())?;
         let name = self.name(name)?;
-        self.rows.push(Row { directory, name, location, len, offset });
+        self.rows.push(ReferenceRow { directory, name, location, len, offset });
         let directory = usize::try_from(directory).ok().and_then(|it| self.directories.get_mut(it));
         let runs = directory.map(|directory| &mut directory.runs).ok_or_else(too_many)?;
         let end = row.checked_add(1).ok_or_else(too_many)?;
@@ -337,7 +339,7 @@ fn invalid_key(key: &str) -> Error {
 /// References by key.
 #[derive(Debug)]
 pub struct ReferenceTable {
-    rows: Vec<Row>,
+    rows: Vec<ReferenceRow>,
     names: Vec<u8>,
     directories: Vec<Directory>,
     /// The indices of directories, by their paths.
@@ -366,7 +368,7 @@ impl ReferenceTable {
         Ok(())
     }
 
-    fn row(&self, row: u32) -> Option<&Row> {
+    fn row(&self, row: u32) -> Option<&ReferenceRow> {
         self.rows.get(usize::try_from(row).ok()?)
     }
 
@@ -417,30 +419,31 @@ impl ReferenceTable {
         (self.path(at) == path).then(|| self.sorted.get(at).copied()).flatten()
     }
 
-    fn find_row(&self, key: &Key) -> Option<&Row> {
+    fn find_row(&self, key: &Key) -> Option<&ReferenceRow> {
         let (directory, name) = key.as_str().rsplit_once('/').unwrap_or(("", key.as_str()));
         let slot = self.slot(self.directory(directory)?, name.as_bytes());
         self.row(self.slots.get(slot)?.checked_sub(1)?)
     }
 
-    fn reference(&self, row: &Row) -> Option<Reference> {
+    fn reference(&self, row: &ReferenceRow) -> Option<Reference> {
         let location = |id: u32| self.locations.get(usize::try_from(id).ok()?).cloned();
         let part = |id: u32, offset, len| {
             let location = location(id)?;
             let version = version_of(location.as_bytes(), offset, len);
-            let location = Location::Other(location);
-            Some((Target::Part { location, offset, len, check: None }, version))
+            let location = ReferencedValue::Other(location);
+            Some((ReferenceTarget::Part { location, offset, len, check: None }, version))
         };
         let (target, version) = if row.location == OTHER {
             match self.others.get(usize::try_from(row.offset).ok()?)? {
                 Other::Inline(bytes) => {
                     let len = u64::try_from(bytes.len()).ok()?;
-                    (Target::Inline(bytes.clone()), version_of(bytes, 0, len))
+                    (ReferenceTarget::Inline(bytes.clone()), version_of(bytes, 0, len))
                 }
                 Other::Part { location, offset, len } => part(*location, *offset, *len)?,
-                Other::Whole { location: id } => {
-                    (Target::Whole(Location::Other(location(*id)?)), Version::settled([0; 4]))
-                }
+                Other::Whole { location: id } => (
+                    ReferenceTarget::Whole(ReferencedValue::Other(location(*id)?)),
+                    Version::settled([0; 4]),
+                ),
             }
         } else {
             part(row.location, row.offset, u64::from(row.len))?
@@ -522,16 +525,16 @@ impl References for ReferenceTable {
         let prefix = prefix.as_str();
         let below = children(self.sorted.len(), |at| self.path(at), prefix);
         let below: BTreeSet<String> = below.into_iter().map(str::to_owned).collect();
-        let prefixes: Vec<Entry> = below.iter().cloned().map(Entry::Prefix).collect();
+        let prefixes: Vec<StoreEntry> = below.iter().cloned().map(StoreEntry::Prefix).collect();
         let Some(directory) = self.directory(prefix.strip_suffix('/').unwrap_or(prefix)) else {
             return Ok(Box::new(prefixes.into_iter().map(Ok)));
         };
         // A file and a directory cannot have the same name in a mount.
         let keys = self.names_of(directory).filter(move |name| !below.contains(name));
-        Ok(Box::new(prefixes.into_iter().chain(keys.map(Entry::Key)).map(Ok)))
+        Ok(Box::new(prefixes.into_iter().chain(keys.map(StoreEntry::Key)).map(Ok)))
     }
 
-    fn names_starting(self: Arc<Self>, prefix: &Prefix, start: &str) -> Option<Names> {
+    fn names_starting(self: Arc<Self>, prefix: &Prefix, start: &str) -> Option<KeyNames> {
         let prefix = prefix.as_str();
         let directory = self.directory(prefix.strip_suffix('/').unwrap_or(prefix))?;
         let rows = self.sorted_rows(directory);

@@ -23,7 +23,7 @@ fn references(add: impl FnOnce(&mut Builder)) -> (Store, Store, Arc<CountingStor
     let mut builder = Builder::new(1 << 20);
     add(&mut builder);
     let (own, _) = CountingStore::new();
-    let mut places = Places::new(own, Spelling::Plain);
+    let mut places = SourceStores::new(own, Spelling::Plain);
     places.allow(["s3://bucket"], source.clone());
     let table = builder.build(SystemTime::UNIX_EPOCH).expect("built");
     (RefStore::open(table, places, Prefix::root()), source, counting)
@@ -131,7 +131,7 @@ fn a_node_is_a_store_of_its_own() {
     let (own, _) = CountingStore::new();
     let table = builder.build(SystemTime::UNIX_EPOCH).expect("built");
     let base = Prefix::parse("a/b").expect("valid");
-    let store = RefStore::open(table, Places::new(own, Spelling::Plain), base);
+    let store = RefStore::open(table, SourceStores::new(own, Spelling::Plain), base);
     assert_eq!(store.stat(&key("0.0")).expect("a stat").map(|stat| stat.len), Some(1));
     assert!(store.get(&key(".zgroup"), 10).expect("read").is_none());
     let mut keys: Vec<String> =

@@ -13,12 +13,12 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 use super::deep::Visits;
-use super::names::{Known, NameCache};
+use super::names::{KnownPresence, NameCache};
 use super::pages::Directory;
-use super::server::{Depth, Page, Report, Server, Start, wait};
+use super::server::{Depth, ListingPage, Report, Server, Start, wait};
 use crate::disk_cache::DiskCache;
 use crate::{ByteRange, Condition, Key, Prefix, Stat, Value};
-use zarrfs_base::error::{At, Result};
+use zarrfs_base::error::{Result, WithSubject};
 use zarrfs_base::pool::{Pool, Urgency};
 
 /// The threads that read and write the disk. Some wait for listings.
@@ -44,11 +44,11 @@ pub struct ValueCache {
 
 /// A server whose values are kept on disk.
 pub(super) struct Cached {
-    shared: Arc<Shared>,
+    shared: Arc<CachedShared>,
     pool: Arc<Pool>,
 }
 
-struct Shared {
+struct CachedShared {
     server: Arc<dyn Server>,
     cache: ValueCache,
     names: Arc<NameCache>,
@@ -78,7 +78,7 @@ impl Cached {
         names: Arc<NameCache>,
         visits: Arc<Visits>,
     ) -> Result<Self> {
-        let shared = Shared {
+        let shared = CachedShared {
             server,
             cache,
             names,
@@ -108,7 +108,7 @@ impl Cached {
 
 /// Gets a value from the server, and keeps it.
 fn get_and_keep(
-    shared: &Arc<Shared>,
+    shared: &Arc<CachedShared>,
     pool: &Arc<Pool>,
     key: &Key,
     range: Option<ByteRange>,
@@ -140,7 +140,7 @@ fn get_and_keep(
     server.get(key, range, kept);
 }
 
-impl Shared {
+impl CachedShared {
     fn name_of(&self, key: &Key) -> String {
         format!("{}{key}", self.cache.store)
     }
@@ -170,9 +170,9 @@ impl Shared {
     /// Returns the bytes of a range, if the disk has them in the version of the server.
     fn find(&self, key: &Key, name: &str, range: Option<ByteRange>) -> Option<Value> {
         let stat = match self.names.key(key) {
-            Known::Present(stat) => stat,
-            Known::Absent => return None,
-            Known::Unknown => self.learn(key)?,
+            KnownPresence::Present(stat) => stat,
+            KnownPresence::Absent => return None,
+            KnownPresence::Unknown => self.learn(key)?,
         };
         let (start, len) = range.map_or((0, stat.len), |range| range.within(stat.len));
         let bytes = self.cache.disk.get(name, stat, start, start.saturating_add(len))?;
@@ -186,10 +186,10 @@ impl Shared {
         if self.may_list() {
             let _alone = self.listing.lock();
             match self.list(key) {
-                Ok(Known::Present(stat)) => return Some(stat),
-                Ok(Known::Absent) => return None,
+                Ok(KnownPresence::Present(stat)) => return Some(stat),
+                Ok(KnownPresence::Absent) => return None,
                 // There are too many names to list all.
-                Ok(Known::Unknown) => {}
+                Ok(KnownPresence::Unknown) => {}
                 Err(error) => {
                     log::debug!("{key}: {error}");
                     *self.failed_until.lock() = Instant::now().checked_add(PAUSE);
@@ -207,9 +207,9 @@ impl Shared {
     }
 
     /// Lists names, a page for each call, until a value is among them.
-    fn list(&self, key: &Key) -> Result<Known<Stat>> {
+    fn list(&self, key: &Key) -> Result<KnownPresence<Stat>> {
         let known = self.names.key(key);
-        if !matches!(known, Known::Unknown) {
+        if !matches!(known, KnownPresence::Unknown) {
             return Ok(known);
         }
         let parent = key.parent();
@@ -219,7 +219,7 @@ impl Shared {
         }
         self.visits.look_into(&parent, &*self.server, &self.names);
         let known = self.names.key(key);
-        if matches!(known, Known::Unknown) {
+        if matches!(known, KnownPresence::Unknown) {
             Directory::continued(&self.server, &self.names, &parent).read_next().at(&parent)?;
         }
         Ok(self.names.key(key))
@@ -267,7 +267,7 @@ impl Server for Cached {
         self.shared.server.proves_absence()
     }
 
-    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
+    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<ListingPage>) {
         self.shared.server.list(prefix, depth, start, report);
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::server::{Server, wait};
 use crate::{ByteRange, Condition, Key, PRIVATE, Stat, unique};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 /// Puts values under conditions.
 #[derive(Debug)]

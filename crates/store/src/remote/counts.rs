@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::server::{Depth, Page, Report, Server, Start};
+use super::server::{Depth, ListingPage, Report, Server, Start};
 use crate::{ByteRange, Condition, Key, Prefix, Requests, Stat, Value};
 
 /// A server whose requests are counted. One that the client makes again counts once.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedServer {
     server: Arc<dyn Server>,
     gets: AtomicU64,
     lists: AtomicU64,
@@ -20,7 +20,7 @@ pub(super) struct Counted {
     sent_len: AtomicU64,
 }
 
-impl Counted {
+impl CountedServer {
     pub(super) fn new(server: Arc<dyn Server>) -> Self {
         Self {
             server,
@@ -54,7 +54,7 @@ fn len_of(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-impl Server for Counted {
+impl Server for CountedServer {
     fn get(&self, key: &Key, range: Option<ByteRange>, report: Report<Option<Value>>) {
         self.gets.fetch_add(1, Ordering::Relaxed);
         let received = Arc::clone(&self.received_len);
@@ -91,7 +91,7 @@ impl Server for Counted {
         self.server.proves_absence()
     }
 
-    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>) {
+    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<ListingPage>) {
         self.lists.fetch_add(1, Ordering::Relaxed);
         self.server.list(prefix, depth, start, report);
     }

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-use super::listing::Listing;
+use super::listing::RemoteListing;
 use super::names::NameCache;
 use super::paging::Paging;
-use super::server::{Depth, Page, Server, Start, wait};
-use crate::{Entry, Prefix, Stat};
-use zarrfs_base::bounded::{Bounded, Limits};
+use super::server::{Depth, ListingPage, Server, Start, wait};
+use crate::{Prefix, Stat, StoreEntry};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::Result;
 
 /// A subtree is listed when a program looks into this many of its directories.
@@ -43,16 +43,16 @@ struct Visit {
     /// How many different ones there were.
     count: usize,
     /// The listing of the subtree, while no thread reads it.
-    walk: Option<Walk>,
+    walk: Option<SubtreeListing>,
     /// Whether the subtree is not worth it: a directory alone has too many names.
     is_broad: bool,
 }
 
 /// A listing of a subtree, as far as it was read.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct SubtreeListing {
     prefix: Prefix,
-    began: Listing,
+    began: RemoteListing,
     /// Where it continues; `None` at its end.
     next: Option<Start>,
     paging: Paging,
@@ -61,12 +61,12 @@ pub(super) struct Walk {
     /// The key that was read last.
     last: String,
     /// The directories that may have more names, by their path below the prefix.
-    open: BTreeMap<String, BTreeMap<Entry, Option<Stat>>>,
+    open: BTreeMap<String, BTreeMap<StoreEntry, Option<Stat>>>,
 }
 
 impl Visits {
     pub(super) fn new() -> Self {
-        Self { visited: Mutex::new(Bounded::new(Limits::entries(MOST_VISITED))) }
+        Self { visited: Mutex::new(Bounded::new(MapLimits::entries(MOST_VISITED))) }
     }
 
     /// Notes that a program will probably go through the directories of this one.
@@ -110,7 +110,7 @@ impl Visits {
     }
 
     /// Notes a visit. Returns the listing of the subtree, if there should be one.
-    fn begin(&self, above: &Prefix, name: &str, names: &NameCache) -> Option<Walk> {
+    fn begin(&self, above: &Prefix, name: &str, names: &NameCache) -> Option<SubtreeListing> {
         let mut visited = self.visited.lock();
         visited.get_or_insert(above.clone(), Visit::default);
         drop(visited.set_len(above, 0));
@@ -122,17 +122,17 @@ impl Visits {
         if visit.count < DIRECTORIES || visit.is_broad {
             return None;
         }
-        let is_recent = |walk: &Walk| names.is_recent(&walk.began);
+        let is_recent = |walk: &SubtreeListing| names.is_recent(&walk.began);
         if visit.walk.as_ref().is_some_and(|walk| is_recent(walk) && walk.is_past(name)) {
             // What it has read of this one is forgotten: there are too many names.
             return None;
         }
         let walk = visit.walk.take().filter(is_recent);
-        Some(walk.unwrap_or_else(|| Walk::new(above)))
+        Some(walk.unwrap_or_else(|| SubtreeListing::new(above)))
     }
 
     /// Notes how far a listing has come; `None` if it did not come to the directory.
-    fn end(&self, above: &Prefix, walk: Result<Option<Walk>>) {
+    fn end(&self, above: &Prefix, walk: Result<Option<SubtreeListing>>) {
         let walk = match walk {
             Ok(walk) => walk,
             Err(error) => return log::debug!("{above}: {error}"),
@@ -144,12 +144,12 @@ impl Visits {
     }
 }
 
-impl Walk {
+impl SubtreeListing {
     /// Returns a listing of all keys below `prefix`, which begins now.
     pub(super) fn new(prefix: &Prefix) -> Self {
         Self {
             prefix: prefix.clone(),
-            began: Listing::new(),
+            began: RemoteListing::new(),
             next: Some(Start::First),
             paging: Paging::default(),
             is_unsorted: false,
@@ -223,7 +223,7 @@ impl Walk {
         for directory in whole {
             if let Some(entries) = self.open.remove(&directory) {
                 let mut listing = self.began.clone();
-                listing.add(Page { entries: entries.into_iter().collect(), next: None });
+                listing.add(ListingPage { entries: entries.into_iter().collect(), next: None });
                 names.keep(&self.prefix.join(&directory)?, &listing);
             }
         }
@@ -233,7 +233,7 @@ impl Walk {
     /// Adds a key to its directory, and that to the one above.
     fn add(&mut self, path: &str, stat: Option<Stat>) {
         let (mut directory, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let mut entry = (Entry::Key(name.to_owned()), stat);
+        let mut entry = (StoreEntry::Key(name.to_owned()), stat);
         loop {
             let names = self.open.entry(directory.to_owned()).or_default();
             names.insert(entry.0, entry.1);
@@ -241,7 +241,7 @@ impl Walk {
                 return;
             }
             let (above, name) = directory.rsplit_once('/').unwrap_or(("", directory));
-            entry = (Entry::Prefix(name.to_owned()), None);
+            entry = (StoreEntry::Prefix(name.to_owned()), None);
             directory = above;
         }
     }

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
-use super::listing::Listing;
+use super::listing::RemoteListing;
 use super::names::NameCache;
 use super::paging::Paging;
-use super::server::{Depth, Page, Server, Start, receive, wait};
-use crate::{Entry, Found, Prefix};
-use zarrfs_base::error::{At, Kind, Result};
+use super::server::{Depth, ListingPage, Server, Start, receive, wait};
+use crate::{ListedEntry, Prefix, StoreEntry};
+use zarrfs_base::error::{Kind, Result, WithSubject};
 use zarrfs_base::resources;
 
 /// Returns the most directories that are listed at a time. Each list may be long.
@@ -30,13 +30,13 @@ pub(super) struct Descent {
     /// The listings under way.
     awaited: VecDeque<Awaited>,
     /// The entries that come next.
-    rest: VecDeque<Found>,
+    rest: VecDeque<ListedEntry>,
 }
 
 struct Awaited {
     prefix: Prefix,
-    listing: Listing,
-    page: Receiver<Result<Page>>,
+    listing: RemoteListing,
+    page: Receiver<Result<ListingPage>>,
 }
 
 impl Descent {
@@ -56,7 +56,7 @@ impl Descent {
                 self.take(&prefix, &listing)?;
                 continue;
             }
-            let (listing, (tell, page)) = (Listing::new(), mpsc::sync_channel(1));
+            let (listing, (tell, page)) = (RemoteListing::new(), mpsc::sync_channel(1));
             // If the channel is closed, its reader has gone.
             let report = Box::new(move |result| drop(tell.send(result)));
             self.server.list(&prefix, Depth::Directory, Start::First, report);
@@ -70,7 +70,7 @@ impl Descent {
         let Awaited { prefix, mut listing, page } = awaited;
         let mut page = match receive(&page) {
             Err(error) if error.kind() == Kind::Unsupported => {
-                self.rest.push_back(Found::Unlisted(prefix, error));
+                self.rest.push_back(ListedEntry::Unlisted(prefix, error));
                 return Ok(());
             }
             page => page.at(&prefix)?,
@@ -89,11 +89,11 @@ impl Descent {
         self.take(&prefix, &listing)
     }
 
-    fn take(&mut self, prefix: &Prefix, listing: &Listing) -> Result<()> {
+    fn take(&mut self, prefix: &Prefix, listing: &RemoteListing) -> Result<()> {
         for (entry, _) in listing.names() {
             match entry {
-                Entry::Key(name) => self.rest.push_back(Found::Key(prefix.key(&name)?)),
-                Entry::Prefix(name) => self.open.push_back(prefix.join(&name)?),
+                StoreEntry::Key(name) => self.rest.push_back(ListedEntry::Key(prefix.key(&name)?)),
+                StoreEntry::Prefix(name) => self.open.push_back(prefix.join(&name)?),
             }
         }
         Ok(())
@@ -101,7 +101,7 @@ impl Descent {
 }
 
 impl Iterator for Descent {
-    type Item = Result<Found>;
+    type Item = Result<ListedEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use parking_lot::{Condvar, Mutex};
 
-use super::Limits;
+use super::RemoteLimits;
 use super::names::NameCache;
 use super::server::{Report, Server, ended};
 use crate::{ByteRange, Key, Stat, Value};
 use flight::{Flight, Wait};
 use requests::{Range, requests_for};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 /// How often a read begins again because the value was replaced meanwhile.
 const ATTEMPTS: usize = 8;
@@ -41,19 +41,19 @@ const PART_OF_MEMORY: u64 = 2;
 
 /// The requests that are under way, and bytes that wait for their reader.
 #[derive(Debug)]
-pub(super) struct Flights(Arc<Shared>);
+pub(super) struct Flights(Arc<FlightsShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct FlightsShared {
     server: Arc<dyn Server>,
     names: Arc<NameCache>,
-    limits: Limits,
+    limits: RemoteLimits,
     /// A leaf lock.
-    table: Mutex<Table>,
+    table: Mutex<FlightTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct FlightTable {
     flights: HashMap<Key, Vec<Arc<Flight>>>,
     /// Answers that wait for a reader, in the order in which they came.
     waiting: BTreeMap<u64, (Key, Arc<Flight>)>,
@@ -70,7 +70,7 @@ struct Table {
     is_stopped: bool,
 }
 
-impl Table {
+impl FlightTable {
     /// Returns the next number.
     fn number(&mut self) -> u64 {
         self.last = self.last.wrapping_add(1);
@@ -78,7 +78,7 @@ impl Table {
     }
 
     /// Drops bytes that wait for too long, and the oldest if there are too many.
-    fn drop_old(&mut self, limits: Limits) {
+    fn drop_old(&mut self, limits: RemoteLimits) {
         while let Some((_, (key, flight))) = self.waiting.first_key_value() {
             if flight.age() < most_age(limits) && self.waiting_len <= limits.memory {
                 return;
@@ -135,7 +135,7 @@ impl Table {
 #[derive(Debug)]
 pub(super) struct Expectation {
     number: u64,
-    shared: Arc<Shared>,
+    shared: Arc<FlightsShared>,
 }
 
 impl Drop for Expectation {
@@ -146,8 +146,12 @@ impl Drop for Expectation {
 
 impl Flights {
     /// Returns no requests.
-    pub(super) fn new(server: Arc<dyn Server>, names: Arc<NameCache>, limits: Limits) -> Self {
-        Self(Arc::new(Shared { server, names, limits, table: Mutex::default() }))
+    pub(super) fn new(
+        server: Arc<dyn Server>,
+        names: Arc<NameCache>,
+        limits: RemoteLimits,
+    ) -> Self {
+        Self(Arc::new(FlightsShared { server, names, limits, table: Mutex::default() }))
     }
 
     /// Returns how many bytes a reader may expect.
@@ -217,9 +221,9 @@ impl Flights {
                 begun.push((key, positions, len, self.0.request(key, &wanted, len)));
             }
             for (key, positions, len, flights) in begun {
-                let parts = Parts::wait(flights).at(key)?;
+                let parts = Answers::wait(flights).at(key)?;
                 let mut wanted = positions.iter().filter_map(|at| ranges.get(*at));
-                let is_one_version = |parts: &Parts| {
+                let is_one_version = |parts: &Answers| {
                     parts.are_of_len(len)
                         && wanted.all(|(_, range)| !self.0.may_be_torn(parts, *range))
                 };
@@ -262,12 +266,12 @@ impl Flights {
 }
 
 /// Returns how long bytes wait for a reader.
-fn most_age(limits: Limits) -> Duration {
+fn most_age(limits: RemoteLimits) -> Duration {
     limits.ttl.min(MOST_AGE)
 }
 
 /// Returns how many requests may be under way without a reader that waits.
-fn most_ahead(limits: Limits) -> usize {
+fn most_ahead(limits: RemoteLimits) -> usize {
     (limits.requests / 4 * 3).max(1)
 }
 
@@ -280,7 +284,7 @@ fn by_key(ranges: &[(Key, ByteRange)]) -> BTreeMap<&Key, Vec<usize>> {
     by_key
 }
 
-impl Shared {
+impl FlightsShared {
     /// Makes the requests that bring all of `wanted`, or joins some.
     fn request(
         self: &Arc<Self>,
@@ -306,7 +310,7 @@ impl Shared {
     }
 
     /// Whether several requests have brought a range of a value whose version is not known.
-    fn may_be_torn(&self, parts: &Parts, range: ByteRange) -> bool {
+    fn may_be_torn(&self, parts: &Answers, range: ByteRange) -> bool {
         let Some((_, Some(first))) = parts.0.first() else { return false };
         !self.server.has_version(&first.stat) && !parts.have_in_one(range, first.stat.len)
     }
@@ -315,7 +319,7 @@ impl Shared {
         self.find_in(&self.table.lock(), key, wanted)
     }
 
-    fn find_in(&self, table: &Table, key: &Key, wanted: Range) -> Option<Arc<Flight>> {
+    fn find_in(&self, table: &FlightTable, key: &Key, wanted: Range) -> Option<Arc<Flight>> {
         let flights = table.flights.get(key)?;
         flights.iter().find(|flight| self.is_young(flight) && flight.brings(wanted)).cloned()
     }
@@ -394,7 +398,7 @@ impl Shared {
 
     fn add(
         &self,
-        table: &mut Table,
+        table: &mut FlightTable,
         key: &Key,
         range: Range,
         (wait, is_ahead): (Wait, bool),
@@ -426,7 +430,7 @@ impl Shared {
         self.server.get(key, flight.range.to_request(), report);
     }
 
-    fn note_taken(&self, key: &Key, parts: &Parts) {
+    fn note_taken(&self, key: &Key, parts: &Answers) {
         for (flight, value) in &parts.0 {
             let Some(value) = value.as_ref().filter(|_| flight.wait == Wait::ForReader) else {
                 continue;
@@ -441,7 +445,7 @@ impl Shared {
 
 /// Ends a request when it is answered, or dropped without an answer.
 struct Landing {
-    shared: Arc<Shared>,
+    shared: Arc<FlightsShared>,
     key: Key,
     flight: Arc<Flight>,
     answer: Option<Result<Option<Value>>>,
@@ -476,9 +480,9 @@ impl Drop for Landing {
 }
 
 /// The answers of the requests of a read, all of one version.
-struct Parts(Vec<(Arc<Flight>, Option<Value>)>);
+struct Answers(Vec<(Arc<Flight>, Option<Value>)>);
 
-impl Parts {
+impl Answers {
     /// Waits for the answers; `None` if they are of several versions.
     fn wait(flights: Vec<Arc<Flight>>) -> Result<Option<Self>> {
         let mut parts: Vec<(Arc<Flight>, Option<Value>)> = Vec::with_capacity(flights.len());

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::names::Known;
-use super::server::{Continuation, Page};
-use crate::{Entry, Stat};
+use super::names::KnownPresence;
+use super::server::{Continuation, ListingPage};
+use crate::{Stat, StoreEntry};
 
 /// The memory of a name besides its text, in bytes.
 const LEN_OF_NAME: usize = 96;
@@ -15,29 +15,29 @@ const LEN_OF_NAME: usize = 96;
 const MOST_OWN: usize = 1 << 16;
 
 /// A name of a listing; a value has its stat.
-pub(super) type Listed = (Entry, Option<Stat>);
+pub(super) type ListedName = (StoreEntry, Option<Stat>);
 
 /// A listing, as far as it was read.
 #[derive(Debug, Clone)]
-pub(super) struct Listing {
+pub(super) struct RemoteListing {
     /// When its first page was requested.
     pub(super) began: Instant,
-    pages: Vec<Arc<[Listed]>>,
+    pages: Vec<Arc<[ListedName]>>,
     len: usize,
     /// Where it continues; `None` if all of it was read.
     next: Option<Continuation>,
     /// What this process created since, with the stat of a value, and what it removed.
-    own: Arc<BTreeMap<Entry, Change>>,
+    own: Arc<BTreeMap<StoreEntry, OwnChange>>,
 }
 
 /// A change of a name by this process.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Change {
+pub(super) enum OwnChange {
     Present(Option<Stat>),
     Absent,
 }
 
-impl Listing {
+impl RemoteListing {
     /// Returns a listing that begins now.
     pub(super) fn new() -> Self {
         Self::empty(Instant::now())
@@ -50,12 +50,12 @@ impl Listing {
 
     /// Adds the page that comes next, and returns its names, without those that this process has
     /// changed.
-    pub(super) fn add(&mut self, page: Page) -> Vec<Listed> {
+    pub(super) fn add(&mut self, page: ListingPage) -> Vec<ListedName> {
         let mut names = page.entries;
         names.sort_by(|(one, _), (other, _)| one.cmp(other));
         let text_len: usize = names.iter().map(|(entry, _)| entry.name().len()).sum();
         self.len = self.len.saturating_add(text_len + names.len().saturating_mul(LEN_OF_NAME));
-        let names: Arc<[Listed]> = names.into();
+        let names: Arc<[ListedName]> = names.into();
         self.pages.push(Arc::clone(&names));
         self.next = page.next;
         names.iter().filter(|(entry, _)| !self.own.contains_key(entry)).cloned().collect()
@@ -63,7 +63,7 @@ impl Listing {
 
     /// Notes that this process created or removed a name; returns whether there is room for it.
     #[must_use]
-    pub(super) fn note(&mut self, entry: Entry, change: Change) -> bool {
+    pub(super) fn note(&mut self, entry: StoreEntry, change: OwnChange) -> bool {
         let len = entry.name().len().saturating_add(LEN_OF_NAME);
         if Arc::make_mut(&mut self.own).insert(entry, change).is_none() {
             self.len = self.len.saturating_add(len);
@@ -72,10 +72,10 @@ impl Listing {
     }
 
     /// Returns the names that were read.
-    pub(super) fn names(&self) -> impl Iterator<Item = Listed> {
+    pub(super) fn names(&self) -> impl Iterator<Item = ListedName> {
         let own = self.own.iter().filter_map(|(entry, change)| match change {
-            Change::Present(stat) => Some((entry.clone(), *stat)),
-            Change::Absent => None,
+            OwnChange::Present(stat) => Some((entry.clone(), *stat)),
+            OwnChange::Absent => None,
         });
         let read = self.pages.iter().flat_map(|page| page.iter());
         own.chain(read.filter(|(entry, _)| !self.own.contains_key(entry)).cloned())
@@ -92,26 +92,28 @@ impl Listing {
     }
 
     /// Whether the directory has names; unknown if none was read, but there may be more.
-    pub(super) fn has_names(&self) -> Known<()> {
+    pub(super) fn has_names(&self) -> KnownPresence<()> {
         match (self.names().next(), &self.next) {
-            (Some(_), _) => Known::Present(()),
-            (None, None) => Known::Absent,
-            (None, Some(_)) => Known::Unknown,
+            (Some(_), _) => KnownPresence::Present(()),
+            (None, None) => KnownPresence::Absent,
+            (None, Some(_)) => KnownPresence::Unknown,
         }
     }
 
     /// Finds a name.
-    pub(super) fn find(&self, entry: &Entry) -> Known<Option<Stat>> {
+    pub(super) fn find(&self, entry: &StoreEntry) -> KnownPresence<Option<Stat>> {
         match self.own.get(entry) {
-            Some(Change::Present(stat)) => return Known::Present(*stat),
-            Some(Change::Absent) => return Known::Absent,
+            Some(OwnChange::Present(stat)) => return KnownPresence::Present(*stat),
+            Some(OwnChange::Absent) => return KnownPresence::Absent,
             None => {}
         }
         for page in &self.pages {
             if let Ok(at) = page.binary_search_by(|(listed, _)| listed.cmp(entry)) {
-                return page.get(at).map_or(Known::Unknown, |(_, stat)| Known::Present(*stat));
+                return page
+                    .get(at)
+                    .map_or(KnownPresence::Unknown, |(_, stat)| KnownPresence::Present(*stat));
             }
         }
-        if self.next.is_none() { Known::Absent } else { Known::Unknown }
+        if self.next.is_none() { KnownPresence::Absent } else { KnownPresence::Unknown }
     }
 }

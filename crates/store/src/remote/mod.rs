@@ -26,25 +26,25 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::{
-    ByteRange, Entries, Entry, Expected, Found, Key, Keys, ListableStore, Omissions, Prefix,
-    ReadableStore, Requests, Room, Stat, Value,
+    ByteRange, Capacity, Entries, Expected, Key, Keys, ListableStore, ListedEntry, Omissions,
+    Prefix, ReadableStore, Requests, Stat, StoreEntry, Value,
 };
 use cached::Cached;
 pub use cached::ValueCache;
 use conditions::Puts;
-use counts::Counted;
-use deep::{Visits, Walk};
+use counts::CountedServer;
+use deep::{SubtreeListing, Visits};
 use descent::Descent;
 use flights::Flights;
-use listing::Listing;
-use names::{Known, NameCache};
+use listing::RemoteListing;
+use names::{KnownPresence, NameCache};
 use pages::Directory;
 use paging::Paging;
 use permission::Permission;
-use places::Places;
-use server::{Depth, Page, Server, Start, wait};
+use places::OwnPlaces;
+use server::{Depth, ListingPage, Server, Start, wait};
 use zarrfs_base::bounded::{self, Bounded};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 /// How many bytes of a value are requested together with its stat: what the kernel reads first.
 const FIRST_LEN: u64 = (1 << 20) + (128 << 10);
@@ -57,7 +57,7 @@ const MOST_CONFLICTS: usize = 1 << 12;
 
 /// The bounds of a store.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct RemoteLimits {
     /// How long names and stats are cached.
     pub ttl: Duration,
     /// The most bytes that wait for a reader.
@@ -72,7 +72,7 @@ pub struct Limits {
     pub is_single_writer: bool,
 }
 
-impl Limits {
+impl RemoteLimits {
     /// Those of a mount without options.
     pub const DEFAULT: Self = Self {
         ttl: Duration::from_secs(60),
@@ -88,15 +88,15 @@ impl Limits {
 #[derive(Debug)]
 pub struct RemoteStore {
     server: Arc<dyn Server>,
-    counted: Arc<Counted>,
+    counted: Arc<CountedServer>,
     names: Arc<NameCache>,
     flights: Flights,
     /// What keeps values on disk, if something does.
     cached: Option<Arc<Cached>>,
     visits: Arc<Visits>,
-    limits: Limits,
+    limits: RemoteLimits,
     puts: Arc<Puts>,
-    places: Places,
+    places: OwnPlaces,
     /// Held while a long value is stored again, so that one at a time is in memory.
     rewriting: Mutex<()>,
     /// How often writers of a value have lost against others since one was stored. A leaf lock.
@@ -107,10 +107,14 @@ pub struct RemoteStore {
 
 impl RemoteStore {
     /// Returns the store on `server`, whose values are kept in a cache if there is one.
-    pub fn new(server: Arc<dyn Server>, limits: Limits, cache: Option<ValueCache>) -> Result<Self> {
+    pub fn new(
+        server: Arc<dyn Server>,
+        limits: RemoteLimits,
+        cache: Option<ValueCache>,
+    ) -> Result<Self> {
         let omissions = server.omissions();
-        let counted = Arc::new(Counted::new(server));
-        let server: Arc<dyn Server> = Arc::<Counted>::clone(&counted);
+        let counted = Arc::new(CountedServer::new(server));
+        let server: Arc<dyn Server> = Arc::<CountedServer>::clone(&counted);
         let mut names = NameCache::new(limits.ttl, server.proves_absence());
         names.omissions = omissions.clone();
         let names = Arc::new(names);
@@ -126,8 +130,8 @@ impl RemoteStore {
         };
         let flights = Flights::new(source, Arc::clone(&names), limits);
         let puts = Arc::new(Puts::new(Arc::clone(&server), limits.is_single_writer));
-        let places = Places::new(Arc::clone(&server), Arc::clone(&puts), limits.lease);
-        let conflicts = Mutex::new(Bounded::new(bounded::Limits::entries(MOST_CONFLICTS)));
+        let places = OwnPlaces::new(Arc::clone(&server), Arc::clone(&puts), limits.lease);
+        let conflicts = Mutex::new(Bounded::new(bounded::MapLimits::entries(MOST_CONFLICTS)));
         let permission = Arc::default();
         Ok(Self {
             server,
@@ -149,8 +153,8 @@ impl RemoteStore {
     /// Lists the root beside other requests, which shows whether the server lists at all.
     pub fn try_listing(&self) {
         let (asked, names) = (self.permission.ask(), Arc::clone(&self.names));
-        let mut listing = Listing::new();
-        let report = Box::new(move |page: Result<Page>| {
+        let mut listing = RemoteListing::new();
+        let report = Box::new(move |page: Result<ListingPage>| {
             let listed = page.map(|page| {
                 listing.add(page);
                 names.keep(&Prefix::root(), &listing);
@@ -193,7 +197,11 @@ impl RemoteStore {
                 self.server.list(&key.parent(), Depth::Directory, from, report);
             };
             let Ok(page) = wait(list) else { return false };
-            if page.entries.iter().any(|(listed, _)| *listed == Entry::Key(key.name().to_owned())) {
+            if page
+                .entries
+                .iter()
+                .any(|(listed, _)| *listed == StoreEntry::Key(key.name().to_owned()))
+            {
                 return true;
             }
             let Some(next) = page.next.clone() else { return false };
@@ -205,13 +213,13 @@ impl RemoteStore {
     }
 
     fn is_absent(&self, key: &Key) -> bool {
-        matches!(self.names.key(key), Known::Absent)
+        matches!(self.names.key(key), KnownPresence::Absent)
     }
 
     /// Returns what listings say of a value. May list the directories that a program goes through.
-    fn known(&self, key: &Key) -> Known<Stat> {
+    fn known(&self, key: &Key) -> KnownPresence<Stat> {
         let known = self.names.key(key);
-        if !matches!(known, Known::Unknown) {
+        if !matches!(known, KnownPresence::Unknown) {
             return known;
         }
         self.visits.look_into(&key.parent(), &*self.server, &self.names);
@@ -221,8 +229,8 @@ impl RemoteStore {
     fn known_len(&self, key: &Key) -> Option<u64> {
         match self.names.key(key) {
             // The parts of a value of known length are several requests.
-            Known::Present(stat) => self.server.has_version(&stat).then_some(stat.len),
-            Known::Absent | Known::Unknown => None,
+            KnownPresence::Present(stat) => self.server.has_version(&stat).then_some(stat.len),
+            KnownPresence::Absent | KnownPresence::Unknown => None,
         }
     }
 }
@@ -285,11 +293,11 @@ impl ReadableStore for RemoteStore {
     }
 
     fn stat(&self, keys: &[Key]) -> Result<Vec<Option<Stat>>> {
-        let known: Vec<Known<Stat>> = keys.iter().map(|key| self.known(key)).collect();
+        let known: Vec<KnownPresence<Stat>> = keys.iter().map(|key| self.known(key)).collect();
         let unknown: Vec<Key> = keys
             .iter()
             .zip(&known)
-            .filter(|(_, known)| matches!(known, Known::Unknown))
+            .filter(|(_, known)| matches!(known, KnownPresence::Unknown))
             .map(|(key, _)| key.clone())
             .collect();
         // A program that asks for many stats at once does not read all the values.
@@ -307,9 +315,9 @@ impl ReadableStore for RemoteStore {
         Ok(known
             .into_iter()
             .map(|known| match known {
-                Known::Present(stat) => Some(stat),
-                Known::Absent => None,
-                Known::Unknown => stats.next().flatten(),
+                KnownPresence::Present(stat) => Some(stat),
+                KnownPresence::Absent => None,
+                KnownPresence::Unknown => stats.next().flatten(),
             })
             .collect())
     }
@@ -334,7 +342,7 @@ impl ReadableStore for RemoteStore {
         self.server.has_tag(stat, tag)
     }
 
-    fn room(&self) -> Result<Option<Room>> {
+    fn room(&self) -> Result<Option<Capacity>> {
         Ok(None)
     }
 }
@@ -347,7 +355,7 @@ impl ListableStore for RemoteStore {
             |key| wait(|report| self.server.get(key, first, report)).map(|_: Option<Value>| ()),
             || {
                 let list = |report| self.server.list(&root, depth, Start::First, report);
-                wait(list).map(|_: Page| ())
+                wait(list).map(|_: ListingPage| ())
             },
         )
     }
@@ -385,19 +393,21 @@ impl ListableStore for RemoteStore {
     fn may_have(&self, prefix: &Prefix) -> bool {
         let Some(key) = prefix.as_key() else { return true };
         match self.names.prefix(prefix) {
-            Known::Absent => false,
-            Known::Unknown if self.names.was_listed(&key.parent()) || !self.names.holds() => {
-                let is_own = |name: Result<Entry>| {
-                    name.map_or(true, |name| name == Entry::Prefix(key.name().to_owned()))
+            KnownPresence::Absent => false,
+            KnownPresence::Unknown
+                if self.names.was_listed(&key.parent()) || !self.names.holds() =>
+            {
+                let is_own = |name: Result<StoreEntry>| {
+                    name.map_or(true, |name| name == StoreEntry::Prefix(key.name().to_owned()))
                 };
                 // An error is reported when the directory is read.
                 self.list_dir(&key.parent()).map_or(true, |mut names| names.any(is_own))
             }
-            Known::Present(()) | Known::Unknown => true,
+            KnownPresence::Present(()) | KnownPresence::Unknown => true,
         }
     }
 
-    fn may_have_entry(&self, prefix: &Prefix, is_wanted: &dyn Fn(&Entry) -> bool) -> bool {
+    fn may_have_entry(&self, prefix: &Prefix, is_wanted: &dyn Fn(&StoreEntry) -> bool) -> bool {
         match self.names.listing(prefix).filter(|listing| listing.next().is_none()) {
             Some(listing) if self.names.holds() => {
                 listing.names().any(|(entry, _)| is_wanted(&entry))
@@ -417,11 +427,11 @@ impl ListableStore for RemoteStore {
             self.names.forget_listing(prefix);
         }
         let mut listing = self.names.listing(prefix);
-        if listing.is_none() && !matches!(self.names.prefix(prefix), Known::Absent) {
+        if listing.is_none() && !matches!(self.names.prefix(prefix), KnownPresence::Absent) {
             self.visits.look_into(prefix, &*self.server, &self.names);
             listing = self.names.listing(prefix);
         }
-        if listing.is_none() && matches!(self.names.prefix(prefix), Known::Absent) {
+        if listing.is_none() && matches!(self.names.prefix(prefix), KnownPresence::Absent) {
             return Ok(Box::new(std::iter::empty()));
         }
         Ok(Box::new(Directory::continued(&self.server, &self.names, prefix)))
@@ -431,22 +441,24 @@ impl ListableStore for RemoteStore {
         &self,
         prefix: &Prefix,
         start: &str,
-    ) -> Result<Box<dyn Iterator<Item = Result<Found>> + Send>> {
-        if self.server.lists_subtrees() || matches!(self.names.prefix(prefix), Known::Absent) {
+    ) -> Result<Box<dyn Iterator<Item = Result<ListedEntry>> + Send>> {
+        if self.server.lists_subtrees()
+            || matches!(self.names.prefix(prefix), KnownPresence::Absent)
+        {
             let keys = self.list_starting(prefix, start)?;
-            return Ok(Box::new(keys.map(|key| key.map(Found::Key))));
+            return Ok(Box::new(keys.map(|key| key.map(ListedEntry::Key))));
         }
         let (server, names) = (Arc::clone(&self.server), Arc::clone(&self.names));
         let start = format!("{prefix}{start}");
         let entries = Descent::new(server, names, prefix.clone());
         Ok(Box::new(entries.filter(move |entry| match entry {
-            Ok(Found::Key(key)) => key.as_str().starts_with(&start),
-            Ok(Found::Unlisted(..)) | Err(_) => true,
+            Ok(ListedEntry::Key(key)) => key.as_str().starts_with(&start),
+            Ok(ListedEntry::Unlisted(..)) | Err(_) => true,
         })))
     }
 
     fn list_prefix(&self, prefix: &Prefix) -> Result<Keys> {
-        if matches!(self.names.prefix(prefix), Known::Absent) {
+        if matches!(self.names.prefix(prefix), KnownPresence::Absent) {
             return Ok(Box::new(std::iter::empty()));
         }
         if let Some(keys) = self.names.keys_below(prefix) {
@@ -456,11 +468,11 @@ impl ListableStore for RemoteStore {
         if !server.lists_subtrees() {
             let entries = Descent::new(server, names, prefix.clone());
             return Ok(Box::new(entries.map(|entry| match entry? {
-                Found::Key(key) => Ok(key),
-                Found::Unlisted(prefix, error) => Err(error).at(&prefix),
+                ListedEntry::Key(key) => Ok(key),
+                ListedEntry::Unlisted(prefix, error) => Err(error).at(&prefix),
             })));
         }
-        let (prefix, mut walk) = (prefix.clone(), Some(Walk::new(prefix)));
+        let (prefix, mut walk) = (prefix.clone(), Some(SubtreeListing::new(prefix)));
         let mut rest: VecDeque<String> = VecDeque::new();
         Ok(Box::new(std::iter::from_fn(move || {
             loop {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::listing::{Change, Listing};
-use super::server::Page;
-use crate::{Entry, Key, Omissions, Prefix, Stat};
-use zarrfs_base::bounded::{Bounded, Limits};
+use super::listing::{OwnChange, RemoteListing};
+use super::server::ListingPage;
+use crate::{Key, Omissions, Prefix, Stat, StoreEntry};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::resources;
 
 /// Returns the memory of all listings, in bytes.
@@ -46,13 +46,13 @@ const DOCUMENTS: [&str; 3] = ["zarr.json", ".zgroup", ".zarray"];
 /// Whether a key or a prefix is there, as far as that is known.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(test, derive(PartialEq, Eq))]
-pub(super) enum Known<T> {
+pub(super) enum KnownPresence<T> {
     Present(T),
     Absent,
     Unknown,
 }
 
-impl<T> From<Option<T>> for Known<T> {
+impl<T> From<Option<T>> for KnownPresence<T> {
     fn from(found: Option<T>) -> Self {
         found.map_or(Self::Absent, Self::Present)
     }
@@ -76,9 +76,9 @@ struct Tables {
     proves_absence: bool,
     /// The keys, and the prefixes of keys, that may be there although no listing has them.
     doubted: Bounded<String, ()>,
-    listings: Bounded<Prefix, Listing>,
+    listings: Bounded<Prefix, RemoteListing>,
     /// The values that were requested or changed by themselves, and since when that is known.
-    stats: Bounded<Key, (Instant, Known<Stat>)>,
+    stats: Bounded<Key, (Instant, KnownPresence<Stat>)>,
     /// The last changes of this process.
     changes: VecDeque<(Instant, Own)>,
     /// When the last change was made that is no longer among them.
@@ -96,16 +96,16 @@ enum Own {
 
 impl Own {
     /// Returns the name that it changes directly below `directory`, if it changes one.
-    fn within(self, directory: &Prefix) -> Option<(Entry, Change)> {
+    fn within(self, directory: &Prefix) -> Option<(StoreEntry, OwnChange)> {
         let name_in = |text: &str| text.strip_prefix(directory.as_str()).map(str::to_owned);
         match self {
             Self::Value(key, stat) => {
                 let below = name_in(key.as_str())?;
                 match (below.split_once('/'), stat) {
-                    (None, Some(_)) => Some((Entry::Key(below), Change::Present(stat))),
-                    (None, None) => Some((Entry::Key(below), Change::Absent)),
+                    (None, Some(_)) => Some((StoreEntry::Key(below), OwnChange::Present(stat))),
+                    (None, None) => Some((StoreEntry::Key(below), OwnChange::Absent)),
                     (Some((name, _)), Some(_)) => {
-                        Some((Entry::Prefix(name.to_owned()), Change::Present(None)))
+                        Some((StoreEntry::Prefix(name.to_owned()), OwnChange::Present(None)))
                     }
                     // Others may have keys there.
                     (Some(_), None) => None,
@@ -114,7 +114,7 @@ impl Own {
             Self::Below(prefix) => {
                 let below = name_in(prefix.as_str())?;
                 let name = below.strip_suffix('/').filter(|name| !name.contains('/'))?;
-                Some((Entry::Prefix(name.to_owned()), Change::Absent))
+                Some((StoreEntry::Prefix(name.to_owned()), OwnChange::Absent))
             }
         }
     }
@@ -126,9 +126,9 @@ impl NameCache {
     pub(super) fn new(ttl: Duration, proves_absence: bool) -> Self {
         let tables = Tables {
             proves_absence,
-            doubted: Bounded::new(Limits::entries(MOST_DOUBTED)),
-            listings: Bounded::new(Limits::bytes(most_len())),
-            stats: Bounded::new(Limits::entries(MOST_STATS)),
+            doubted: Bounded::new(MapLimits::entries(MOST_DOUBTED)),
+            listings: Bounded::new(MapLimits::bytes(most_len())),
+            stats: Bounded::new(MapLimits::entries(MOST_STATS)),
             changes: VecDeque::new(),
             dropped: None,
         };
@@ -141,7 +141,7 @@ impl NameCache {
     }
 
     /// Whether a listing still holds.
-    pub(super) fn is_recent(&self, listing: &Listing) -> bool {
+    pub(super) fn is_recent(&self, listing: &RemoteListing) -> bool {
         listing.began.elapsed() < self.ttl
     }
 
@@ -151,19 +151,19 @@ impl NameCache {
     }
 
     /// Whether a listing takes much of the memory for listings: then what follows is not kept.
-    pub(super) fn is_long(listing: &Listing) -> bool {
+    pub(super) fn is_long(listing: &RemoteListing) -> bool {
         listing.len() > most_len() / 4
     }
 
     /// Returns the listing of `prefix`, if it is recent.
-    pub(super) fn listing(&self, prefix: &Prefix) -> Option<Listing> {
+    pub(super) fn listing(&self, prefix: &Prefix) -> Option<RemoteListing> {
         let mut tables = self.tables.lock();
         tables.listings.get(prefix).filter(|listing| self.is_recent(listing)).cloned()
     }
 
     /// Keeps a listing, unless a longer one is known, with what this process has changed since it
     /// was requested.
-    pub(super) fn keep(&self, prefix: &Prefix, listing: &Listing) {
+    pub(super) fn keep(&self, prefix: &Prefix, listing: &RemoteListing) {
         let mut tables = self.tables.lock();
         if tables.listings.peek(prefix).is_some_and(|known| known.began > listing.began)
             || tables.dropped.is_some_and(|at| at >= listing.began)
@@ -184,22 +184,28 @@ impl NameCache {
                 return;
             }
         }
-        let is_empty = tables.proves_absence && matches!(listing.has_names(), Known::Absent);
+        let is_empty =
+            tables.proves_absence && matches!(listing.has_names(), KnownPresence::Absent);
         let len = listing.len();
         let evicted = tables.listings.put(prefix.clone(), listing, len);
         if let Some(key) = prefix.as_key().filter(|_| is_empty) {
             // Some servers list directories without keys.
-            tables.note(self.ttl, &key, Entry::Prefix(key.name().to_owned()), Change::Absent);
+            tables.note(
+                self.ttl,
+                &key,
+                StoreEntry::Prefix(key.name().to_owned()),
+                OwnChange::Absent,
+            );
         }
         drop(tables);
         drop(evicted);
     }
 
     /// Keeps that a directory has no names, if nothing is known of it.
-    pub(super) fn keep_if_unknown(&self, directory: &Prefix, began: &Listing) {
-        if matches!(self.prefix(directory), Known::Unknown) {
+    pub(super) fn keep_if_unknown(&self, directory: &Prefix, began: &RemoteListing) {
+        if matches!(self.prefix(directory), KnownPresence::Unknown) {
             let mut listing = began.clone();
-            listing.add(Page::default());
+            listing.add(ListingPage::default());
             self.keep(directory, &listing);
         }
     }
@@ -211,8 +217,8 @@ impl NameCache {
             let listing = self.listing(&directory).filter(|listing| listing.next().is_none())?;
             for (entry, _) in listing.names() {
                 match entry {
-                    Entry::Key(name) => keys.push(directory.key(&name).ok()?),
-                    Entry::Prefix(name) => open.push(directory.join(&name).ok()?),
+                    StoreEntry::Key(name) => keys.push(directory.key(&name).ok()?),
+                    StoreEntry::Prefix(name) => open.push(directory.join(&name).ok()?),
                 }
             }
         }
@@ -235,8 +241,8 @@ impl NameCache {
         let mut tables = self.tables.lock();
         tables.remember(Own::Value(key.clone(), stat));
         drop(tables.stats.put(key.clone(), (Instant::now(), stat.into()), 0));
-        let change = stat.map_or(Change::Absent, |stat| Change::Present(Some(stat)));
-        tables.note(self.ttl, key, Entry::Key(key.name().to_owned()), change);
+        let change = stat.map_or(OwnChange::Absent, |stat| OwnChange::Present(Some(stat)));
+        tables.note(self.ttl, key, StoreEntry::Key(key.name().to_owned()), change);
     }
 
     /// Notes that this process has erased everything below `prefix`.
@@ -244,8 +250,8 @@ impl NameCache {
         let Some(key) = prefix.as_key().filter(|_| self.holds()) else { return };
         let mut tables = self.tables.lock();
         tables.remember(Own::Below(prefix.clone()));
-        drop(tables.listings.put(prefix.clone(), Listing::new(), 0));
-        tables.note(self.ttl, &key, Entry::Prefix(key.name().to_owned()), Change::Absent);
+        drop(tables.listings.put(prefix.clone(), RemoteListing::new(), 0));
+        tables.note(self.ttl, &key, StoreEntry::Prefix(key.name().to_owned()), OwnChange::Absent);
     }
 
     /// Forgets what is known of all keys below `prefix`, and whether there are some.
@@ -259,10 +265,10 @@ impl NameCache {
         // Where a listing above says that nothing is there, something may be by now.
         let mut below = prefix.clone();
         while let Some(key) = below.as_key() {
-            let entry = Entry::Prefix(key.name().to_owned());
+            let entry = StoreEntry::Prefix(key.name().to_owned());
             if let Some(above) = tables.listings.peek_mut(&key.parent())
-                && matches!(above.find(&entry), Known::Absent)
-                && !above.note(entry, Change::Present(None))
+                && matches!(above.find(&entry), KnownPresence::Absent)
+                && !above.note(entry, OwnChange::Present(None))
             {
                 tables.listings.remove(&key.parent());
             }
@@ -295,22 +301,23 @@ impl NameCache {
     /// Forgets what is known of a key, since a server has contradicted it.
     pub(super) fn forget(&self, key: &Key) {
         let mut tables = self.tables.lock();
-        drop(tables.stats.put(key.clone(), (Instant::now(), Known::Unknown), 0));
+        drop(tables.stats.put(key.clone(), (Instant::now(), KnownPresence::Unknown), 0));
     }
 
     /// Whether it is known since `since` or later whether a value has this key.
     pub(super) fn is_known_since(&self, key: &Key, since: Instant) -> bool {
         let tables = self.tables.lock();
         let known = tables.stats.peek(key);
-        if known.is_some_and(|(at, known)| *at >= since && !matches!(known, Known::Unknown)) {
+        if known.is_some_and(|(at, known)| *at >= since && !matches!(known, KnownPresence::Unknown))
+        {
             return true;
         }
         let listing = tables.listings.peek(&key.parent()).filter(|known| known.began >= since);
-        let entry = Entry::Key(key.name().to_owned());
+        let entry = StoreEntry::Key(key.name().to_owned());
         match listing.map(|listing| listing.find(&entry)) {
-            Some(Known::Present(stat)) => stat.is_some(),
-            Some(Known::Absent) => tables.proves_absence,
-            Some(Known::Unknown) | None => false,
+            Some(KnownPresence::Present(stat)) => stat.is_some(),
+            Some(KnownPresence::Absent) => tables.proves_absence,
+            Some(KnownPresence::Unknown) | None => false,
         }
     }
 
@@ -341,15 +348,16 @@ impl NameCache {
         let listing = tables.recent(self.ttl, prefix).filter(|listing| listing.next().is_none());
         let lacks = listing.map(|listing| {
             DOCUMENTS.map(|name| {
-                let entry = Entry::Key(name.to_owned());
-                (name, matches!(listing.find(&entry), Known::Absent))
+                let entry = StoreEntry::Key(name.to_owned());
+                (name, matches!(listing.find(&entry), KnownPresence::Absent))
             })
         })?;
         lacks.into_iter().filter(|(_, is_absent)| *is_absent).find_map(|(name, _)| {
             let key = prefix.key(name).ok()?;
             let (at, known) = tables.stats.peek(&key)?;
             let is_hidden = !tables.proves_absence && is_often_hidden(name);
-            let is_there = matches!(known, Known::Present(_)) && is_recent(at) && !is_hidden;
+            let is_there =
+                matches!(known, KnownPresence::Present(_)) && is_recent(at) && !is_hidden;
             is_there.then_some(key)
         })
     }
@@ -361,14 +369,14 @@ impl NameCache {
 
     /// Whether a recent listing has a value.
     pub(super) fn is_listed(&self, key: &Key) -> bool {
-        let entry = Entry::Key(key.name().to_owned());
+        let entry = StoreEntry::Key(key.name().to_owned());
         let mut tables = self.tables.lock();
         let listed = tables.recent(self.ttl, &key.parent()).map(|listing| listing.find(&entry));
-        matches!(listed, Some(Known::Present(_)))
+        matches!(listed, Some(KnownPresence::Present(_)))
     }
 
     /// Returns what is known about a key.
-    pub(super) fn key(&self, key: &Key) -> Known<Stat> {
+    pub(super) fn key(&self, key: &Key) -> KnownPresence<Stat> {
         let mut tables = self.tables.lock();
         let is_recent = |at: &Instant| at.elapsed() < self.ttl;
         let stat = tables.stats.get(key).copied().filter(|(at, _)| is_recent(at));
@@ -379,28 +387,28 @@ impl NameCache {
         {
             return known;
         }
-        match tables.find(self.ttl, &parent, &Entry::Key(key.name().to_owned())) {
-            Known::Present(Some(stat)) => Known::Present(stat),
-            Known::Absent => Known::Absent,
-            Known::Present(None) | Known::Unknown => {
-                stat.map_or(Known::Unknown, |(_, known)| known)
+        match tables.find(self.ttl, &parent, &StoreEntry::Key(key.name().to_owned())) {
+            KnownPresence::Present(Some(stat)) => KnownPresence::Present(stat),
+            KnownPresence::Absent => KnownPresence::Absent,
+            KnownPresence::Present(None) | KnownPresence::Unknown => {
+                stat.map_or(KnownPresence::Unknown, |(_, known)| known)
             }
         }
     }
 
     /// Returns whether keys have this prefix, as far as listings have shown.
-    pub(super) fn prefix(&self, prefix: &Prefix) -> Known<()> {
-        let Some(key) = prefix.as_key() else { return Known::Unknown };
+    pub(super) fn prefix(&self, prefix: &Prefix) -> KnownPresence<()> {
+        let Some(key) = prefix.as_key() else { return KnownPresence::Unknown };
         let mut tables = self.tables.lock();
-        let listed = tables.recent(self.ttl, prefix).map(Listing::has_names);
+        let listed = tables.recent(self.ttl, prefix).map(RemoteListing::has_names);
         if let Some(listed) = listed {
-            let is_sure = tables.proves_absence || !matches!(listed, Known::Absent);
-            return if is_sure { listed } else { Known::Unknown };
+            let is_sure = tables.proves_absence || !matches!(listed, KnownPresence::Absent);
+            return if is_sure { listed } else { KnownPresence::Unknown };
         }
-        match tables.find(self.ttl, &key.parent(), &Entry::Prefix(key.name().to_owned())) {
-            Known::Present(_) => Known::Present(()),
-            Known::Absent => Known::Absent,
-            Known::Unknown => Known::Unknown,
+        match tables.find(self.ttl, &key.parent(), &StoreEntry::Prefix(key.name().to_owned())) {
+            KnownPresence::Present(_) => KnownPresence::Present(()),
+            KnownPresence::Absent => KnownPresence::Absent,
+            KnownPresence::Unknown => KnownPresence::Unknown,
         }
     }
 }
@@ -414,77 +422,82 @@ impl Tables {
     }
 
     /// Whether an entry may be there although a listing does not have it.
-    fn may_be_hidden(&self, parent: &Prefix, entry: &Entry) -> bool {
-        let slash = if matches!(entry, Entry::Prefix(_)) { "/" } else { "" };
+    fn may_be_hidden(&self, parent: &Prefix, entry: &StoreEntry) -> bool {
+        let slash = if matches!(entry, StoreEntry::Prefix(_)) { "/" } else { "" };
         is_often_hidden(entry.name())
             || self.doubted.contains(&format!("{parent}{}{slash}", entry.name()))
     }
 
     /// Finds an entry below `parent`. Where that was not listed, it is absent if `parent` is.
-    fn find(&mut self, ttl: Duration, parent: &Prefix, entry: &Entry) -> Known<Option<Stat>> {
+    fn find(
+        &mut self,
+        ttl: Duration,
+        parent: &Prefix,
+        entry: &StoreEntry,
+    ) -> KnownPresence<Option<Stat>> {
         let is_listed = self.proves_absence || !self.may_be_hidden(parent, entry);
         let found = self.recent(ttl, parent).map(|listing| listing.find(entry));
-        let found = found.filter(|found| is_listed || matches!(found, Known::Present(_)));
+        let found = found.filter(|found| is_listed || matches!(found, KnownPresence::Present(_)));
         match (found, parent.as_key()) {
-            (Some(known @ (Known::Present(_) | Known::Absent)), _) => known,
+            (Some(known @ (KnownPresence::Present(_) | KnownPresence::Absent)), _) => known,
             (_, Some(key)) => {
-                let above = Entry::Prefix(key.name().to_owned());
+                let above = StoreEntry::Prefix(key.name().to_owned());
                 match self.find(ttl, &key.parent(), &above) {
-                    Known::Absent => Known::Absent,
-                    Known::Present(_) | Known::Unknown => Known::Unknown,
+                    KnownPresence::Absent => KnownPresence::Absent,
+                    KnownPresence::Present(_) | KnownPresence::Unknown => KnownPresence::Unknown,
                 }
             }
-            (_, None) => Known::Unknown,
+            (_, None) => KnownPresence::Unknown,
         }
     }
 
     /// Returns the listing of `prefix`, if it is recent.
-    fn recent(&mut self, ttl: Duration, prefix: &Prefix) -> Option<&Listing> {
+    fn recent(&mut self, ttl: Duration, prefix: &Prefix) -> Option<&RemoteListing> {
         self.listings.get(prefix).filter(|listing| listing.began.elapsed() < ttl)
     }
 
     /// Returns since when a directory is known to be absent, if it is.
     fn absent_since(&mut self, ttl: Duration, directory: &Prefix) -> Option<Instant> {
         let key = directory.as_key()?;
-        let entry = Entry::Prefix(key.name().to_owned());
+        let entry = StoreEntry::Prefix(key.name().to_owned());
         match self.recent(ttl, &key.parent()).map(|above| (above.find(&entry), above.began)) {
-            Some((Known::Absent, began)) => Some(began),
-            Some((Known::Present(_) | Known::Unknown, _)) => None,
+            Some((KnownPresence::Absent, began)) => Some(began),
+            Some((KnownPresence::Present(_) | KnownPresence::Unknown, _)) => None,
             None => self.absent_since(ttl, &key.parent()),
         }
     }
 
     /// Notes a change in the listings of the directories above a key. A new directory has no other
     /// names, and a directory goes with its last name.
-    fn note(&mut self, ttl: Duration, key: &Key, entry: Entry, change: Change) {
+    fn note(&mut self, ttl: Duration, key: &Key, entry: StoreEntry, change: OwnChange) {
         let (mut entry, mut directory, mut change) = (entry, key.parent(), change);
         loop {
-            if matches!(change, Change::Present(_))
+            if matches!(change, OwnChange::Present(_))
                 && self.recent(ttl, &directory).is_none()
                 && let Some(began) = self.absent_since(ttl, &directory)
             {
-                drop(self.listings.put(directory.clone(), Listing::empty(began), 0));
+                drop(self.listings.put(directory.clone(), RemoteListing::empty(began), 0));
             }
             let is_recent = self.recent(ttl, &directory).is_some();
             match (self.listings.peek_mut(&directory).filter(|_| is_recent), change) {
                 (Some(listing), _) => {
                     let (has_room, len) = (listing.note(entry, change), listing.len());
-                    let is_empty = matches!(listing.has_names(), Known::Absent);
+                    let is_empty = matches!(listing.has_names(), KnownPresence::Absent);
                     if has_room {
                         drop(self.listings.set_len(&directory, len));
                     } else {
                         self.listings.remove(&directory);
                     }
-                    if matches!(change, Change::Absent) && !(has_room && is_empty) {
+                    if matches!(change, OwnChange::Absent) && !(has_room && is_empty) {
                         return;
                     }
                 }
-                (None, Change::Absent) => return,
-                (None, Change::Present(_)) => {}
+                (None, OwnChange::Absent) => return,
+                (None, OwnChange::Present(_)) => {}
             }
             let Some(key) = directory.as_key() else { return };
-            (entry, directory) = (Entry::Prefix(key.name().to_owned()), key.parent());
-            if let Change::Present(stat) = &mut change {
+            (entry, directory) = (StoreEntry::Prefix(key.name().to_owned()), key.parent());
+            if let OwnChange::Present(stat) = &mut change {
                 *stat = None;
             }
         }

@@ -4,24 +4,24 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::listing::{Listed, Listing};
-use super::names::{Known, NameCache};
+use super::listing::{ListedName, RemoteListing};
+use super::names::{KnownPresence, NameCache};
 use super::paging::Paging;
 use super::server::{Depth, Server, Start, wait};
-use crate::{ByteRange, Entry, Key, Prefix};
-use zarrfs_base::error::{At, Error, Kind, Result, Word};
+use crate::{ByteRange, Key, Prefix, StoreEntry};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject, Word};
 
 /// Lists the entries directly below a prefix.
 pub(super) struct Directory {
     server: Arc<dyn Server>,
     names: Arc<NameCache>,
     prefix: Prefix,
-    listing: Listing,
+    listing: RemoteListing,
     /// Where it continues; `None` at its end, or after an error.
     next: Option<Start>,
     paging: Paging,
     /// The names that come next.
-    rest: VecDeque<Listed>,
+    rest: VecDeque<ListedName>,
     /// Whether it was listed a second time.
     is_second: bool,
 }
@@ -38,7 +38,7 @@ impl Directory {
                 let next = listing.next().map(|next| Start::Continue(next.clone()));
                 (listing, next)
             }
-            None => (Listing::new(), Some(Start::First)),
+            None => (RemoteListing::new(), Some(Start::First)),
         };
         Self {
             server: Arc::clone(server),
@@ -95,7 +95,7 @@ impl Directory {
         self.names.forget_listing(&self.prefix);
         if *start == Start::First && !self.is_second {
             self.is_second = true;
-            (self.listing, self.paging) = (Listing::new(), Paging::default());
+            (self.listing, self.paging) = (RemoteListing::new(), Paging::default());
             (self.next, self.rest) = (Some(Start::First), VecDeque::new());
             return self.read_next();
         }
@@ -103,15 +103,15 @@ impl Directory {
     }
 
     /// Whether a directory is known to be empty. Some servers list it in the one above.
-    fn is_empty(&self, entry: &Entry) -> bool {
-        let Entry::Prefix(name) = entry else { return false };
+    fn is_empty(&self, entry: &StoreEntry) -> bool {
+        let StoreEntry::Prefix(name) = entry else { return false };
         let directory = self.prefix.join(name);
-        directory.is_ok_and(|it| matches!(self.names.prefix(&it), Known::Absent))
+        directory.is_ok_and(|it| matches!(self.names.prefix(&it), KnownPresence::Absent))
     }
 }
 
 impl Iterator for Directory {
-    type Item = Result<Entry>;
+    type Item = Result<StoreEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

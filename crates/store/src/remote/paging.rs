@@ -5,8 +5,8 @@ use std::hash::BuildHasher as _;
 
 use foldhash::quality::RandomState;
 
-use super::server::{Page, Start};
-use crate::Entry;
+use super::server::{ListingPage, Start};
+use crate::StoreEntry;
 use zarrfs_base::error::{Error, Kind, Result};
 
 /// The most pages without names that follow one another. Servers send some for removed values.
@@ -24,11 +24,11 @@ pub(super) struct Paging {
 
 impl Paging {
     /// Notes a page that was requested at `start`. Fails if the listing would not end.
-    pub(super) fn note(&mut self, start: &Start, page: &Page) -> Result<()> {
+    pub(super) fn note(&mut self, start: &Start, page: &ListingPage) -> Result<()> {
         let Some(next) = &page.next else { return Ok(()) };
         let is_new = if let Some((entry, _)) = page.entries.first() {
             self.empty = 0;
-            let is_directory = matches!(entry, Entry::Prefix(_));
+            let is_directory = matches!(entry, StoreEntry::Prefix(_));
             self.firsts.insert(self.hasher.hash_one((entry.name(), is_directory)))
         } else {
             self.empty = self.empty.saturating_add(1);
@@ -50,9 +50,9 @@ mod tests {
     fn accepted(pages: &[(&str, &str)]) -> Vec<bool> {
         let (mut paging, mut start) = (Paging::default(), Start::First);
         let mut note = |(name, next): &(&str, &str)| {
-            let entries = (!name.is_empty()).then(|| (Entry::Key((*name).to_owned()), None));
+            let entries = (!name.is_empty()).then(|| (StoreEntry::Key((*name).to_owned()), None));
             let next = (!next.is_empty()).then(|| (*next).to_owned());
-            let page = Page { entries: entries.into_iter().collect(), next };
+            let page = ListingPage { entries: entries.into_iter().collect(), next };
             let noted = paging.note(&start, &page).is_ok();
             start = page.next.map_or(Start::First, Start::Continue);
             noted

@@ -18,7 +18,7 @@ const REASK: Duration = Duration::from_secs(60);
 
 /// The answer of the server to the first listing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Answer {
+enum FirstAnswer {
     /// It was not asked, so every listing is tried.
     #[default]
     Unasked,
@@ -31,7 +31,7 @@ enum Answer {
     Unsupported(Instant),
 }
 
-impl Answer {
+impl FirstAnswer {
     fn to(listed: Result<(), &Error>) -> Self {
         match listed {
             Err(error) if error.kind() == Kind::Unsupported => Self::Unsupported(Instant::now()),
@@ -46,7 +46,7 @@ impl Answer {
 #[derive(Debug, Default)]
 pub(super) struct Permission {
     /// A leaf lock.
-    answer: Mutex<Answer>,
+    answer: Mutex<FirstAnswer>,
     answered: Condvar,
     /// A value that could be read. A leaf lock.
     known: Mutex<Option<Key>>,
@@ -54,31 +54,31 @@ pub(super) struct Permission {
 
 /// Stops awaiting an answer that does not come.
 #[derive(Debug)]
-pub(super) struct Asked(Arc<Permission>);
+pub(super) struct AwaitedAnswer(Arc<Permission>);
 
-impl Drop for Asked {
+impl Drop for AwaitedAnswer {
     fn drop(&mut self) {
         let mut answer = self.0.answer.lock();
-        if *answer == Answer::Awaited {
-            *answer = Answer::Unasked;
+        if *answer == FirstAnswer::Awaited {
+            *answer = FirstAnswer::Unasked;
             self.0.answered.notify_all();
         }
     }
 }
 
-impl Asked {
+impl AwaitedAnswer {
     /// Notes the answer.
     pub(super) fn note(&self, listed: Result<(), &Error>) {
-        *self.0.answer.lock() = Answer::to(listed);
+        *self.0.answer.lock() = FirstAnswer::to(listed);
         self.0.answered.notify_all();
     }
 }
 
 impl Permission {
     /// Notes that the server is asked.
-    pub(super) fn ask(self: &Arc<Self>) -> Asked {
-        *self.answer.lock() = Answer::Awaited;
-        Asked(Arc::clone(self))
+    pub(super) fn ask(self: &Arc<Self>) -> AwaitedAnswer {
+        *self.answer.lock() = FirstAnswer::Awaited;
+        AwaitedAnswer(Arc::clone(self))
     }
 
     /// Notes that a value was read.
@@ -97,21 +97,23 @@ impl Permission {
         list: impl FnOnce() -> Result<()>,
     ) -> bool {
         let mut answer = self.answer.lock();
-        while *answer == Answer::Awaited {
+        while *answer == FirstAnswer::Awaited {
             self.answered.wait(&mut answer);
         }
         match *answer {
-            Answer::Unasked | Answer::Awaited | Answer::Given => return true,
-            Answer::Refused(at) | Answer::Unsupported(at) if at.elapsed() < REASK => return false,
-            Answer::Unsupported(_) => {
+            FirstAnswer::Unasked | FirstAnswer::Awaited | FirstAnswer::Given => return true,
+            FirstAnswer::Refused(at) | FirstAnswer::Unsupported(at) if at.elapsed() < REASK => {
+                return false;
+            }
+            FirstAnswer::Unsupported(_) => {
                 drop(answer);
                 let listed = list();
-                let answer = Answer::to(listed.as_ref().copied());
-                let is_given = !matches!(answer, Answer::Unsupported(_));
+                let answer = FirstAnswer::to(listed.as_ref().copied());
+                let is_given = !matches!(answer, FirstAnswer::Unsupported(_));
                 *self.answer.lock() = answer;
                 return is_given;
             }
-            Answer::Refused(_) | Answer::Doubtful => {}
+            FirstAnswer::Refused(_) | FirstAnswer::Doubtful => {}
         }
         drop(answer);
         let Some(known) = self.known.lock().clone() else { return true };
@@ -119,9 +121,9 @@ impl Permission {
             return true;
         }
         match list() {
-            Ok(()) => *self.answer.lock() = Answer::Given,
+            Ok(()) => *self.answer.lock() = FirstAnswer::Given,
             Err(error) if is_refusal(&error) => {
-                *self.answer.lock() = Answer::Refused(Instant::now());
+                *self.answer.lock() = FirstAnswer::Refused(Instant::now());
                 return false;
             }
             Err(_) => {}

@@ -22,33 +22,35 @@ use rustix::time::{ClockId, clock_gettime};
 use super::conditions::Puts;
 use super::paging::Paging;
 use super::server::{Depth, Server, Start, wait};
-use crate::{Aside, ByteRange, Condition, Entry, Key, PRIVATE, Prefix, Value, Version, unique};
-use zarrfs_base::error::{At, Error, Kind, Result};
+use crate::{
+    Aside, ByteRange, Condition, Key, PRIVATE, Prefix, StoreEntry, Value, Version, unique,
+};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 /// How the name of a place begins.
 const PLACE: &str = "aside-";
 
 /// The places of this process.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct OwnPlaces {
     lease: Duration,
-    shared: Arc<Shared>,
+    shared: Arc<PlacesShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PlacesShared {
     server: Arc<dyn Server>,
     puts: Arc<Puts>,
     /// Held during the put of a beat, so that this process does not compete with itself.
     raising: Mutex<()>,
     /// A leaf lock.
-    state: Mutex<State>,
+    state: Mutex<Beats>,
     /// Signalled when a place is taken or dropped, or all waits end.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Beats {
     /// The places that this process works in.
     live: BTreeMap<Prefix, Beat>,
     /// The last beat of each place whose put may have failed.
@@ -72,7 +74,7 @@ struct Beat {
 #[derive(Debug)]
 struct Guard {
     prefix: Prefix,
-    shared: Weak<Shared>,
+    shared: Weak<PlacesShared>,
 }
 
 impl Drop for Guard {
@@ -87,11 +89,11 @@ impl Drop for Guard {
     }
 }
 
-impl Places {
+impl OwnPlaces {
     /// Returns no places. A place without a beat for the time of `lease` is abandoned.
     pub(super) fn new(server: Arc<dyn Server>, puts: Arc<Puts>, lease: Duration) -> Self {
         let (raising, state, changed) = (Mutex::default(), Mutex::default(), Condvar::new());
-        Self { lease, shared: Arc::new(Shared { server, puts, raising, state, changed }) }
+        Self { lease, shared: Arc::new(PlacesShared { server, puts, raising, state, changed }) }
     }
 
     /// Ends all waits.
@@ -211,7 +213,7 @@ impl Places {
             let page = wait(list).at(&private)?;
             paging.note(&start, &page)?;
             for (entry, _) in page.entries {
-                if let Entry::Prefix(name) = entry
+                if let StoreEntry::Prefix(name) = entry
                     && is_place(&name)
                 {
                     found.push(private.join(&name)?);
@@ -225,7 +227,7 @@ impl Places {
     }
 }
 
-impl Shared {
+impl PlacesShared {
     /// Puts a beat.
     fn beat(&self, prefix: &Prefix, number: u64, condition: Condition) -> Result<Beat> {
         let key = key_of(prefix)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{ByteRange, Condition, Entry, Key, Omissions, Prefix, Stat, Value};
+use crate::{ByteRange, Condition, Key, Omissions, Prefix, Stat, StoreEntry, Value};
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_base::waiting;
 
@@ -18,9 +18,9 @@ pub type Report<T> = Box<dyn FnOnce(Result<T>) + Send>;
 
 /// A part of a listing.
 #[derive(Debug, Clone, Default)]
-pub struct Page {
+pub struct ListingPage {
     /// The entries directly below the prefix. A value has its stat.
-    pub entries: Vec<(Entry, Option<Stat>)>,
+    pub entries: Vec<(StoreEntry, Option<Stat>)>,
     /// Where the listing continues; `None` at its end.
     pub next: Option<Continuation>,
 }
@@ -82,7 +82,7 @@ pub trait Server: Send + Sync + fmt::Debug {
     fn stop(&self);
 
     /// Lists keys below `prefix`, in the order of their text, as many as one answer has.
-    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<Page>);
+    fn list(&self, prefix: &Prefix, depth: Depth, start: Start, report: Report<ListingPage>);
 
     /// Whether a value with this stat has an entity tag; `None` if values have none.
     fn has_tag(&self, _stat: &Stat, _tag: &str) -> Option<bool> {

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::disk_cache::DiskCache;
-use crate::memory_server::{Made, MemoryServer};
-use crate::{Condition, Piece, Store, WritableStore, suite, unique};
+use crate::memory_server::{MadeRequest, MemoryServer};
+use crate::{Condition, Store, ValuePiece, WritableStore, suite, unique};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -21,7 +21,7 @@ fn put(server: &MemoryServer, name: &str, len: usize) {
 
 fn names(store: &Store, prefix: &str) -> Vec<String> {
     let entries = store.list().expect("lists").list_dir(&Prefix::parse(prefix).expect("valid"));
-    let entries: Result<Vec<Entry>> = entries.expect("listed").collect();
+    let entries: Result<Vec<StoreEntry>> = entries.expect("listed").collect();
     entries.expect("listed").iter().map(|entry| entry.name().to_owned()).collect()
 }
 
@@ -38,7 +38,7 @@ fn a_listing_answers_what_follows_it() {
     assert!(store.get(&key("a/.zgroup"), 100).expect("get").is_none());
     assert!(store.get(&key("a/d/e"), 100).expect("get").is_none());
     assert!(names(&store, "a/d").is_empty());
-    assert_eq!(server.take(), [Made::List("a/".into())]);
+    assert_eq!(server.take(), [MadeRequest::List("a/".into())]);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn the_keys_below_directories_that_were_listed_need_no_request() {
         assert_eq!(names(&store, "a/c").len(), 2);
         assert_eq!(names(&store, "a/c/1"), ["2"]);
     }
-    assert_eq!(server.take(), [Made::List("a/".into())]);
+    assert_eq!(server.take(), [MadeRequest::List("a/".into())]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ proptest! {
                     let prefix = Prefix::parse(&text).expect("valid");
                     let all = |list: &dyn ListableStore| {
                         let names = list.list_dir(&prefix).expect("listed");
-                        let mut names: Vec<Entry> = names.map(|name| name.expect("listed")).collect();
+                        let mut names: Vec<StoreEntry> = names.map(|name| name.expect("listed")).collect();
                         names.sort();
                         names
                     };
@@ -252,7 +252,7 @@ fn without_a_lifetime_a_stat_brings_no_value() {
     let (store, server) = MemoryServer::new(Duration::ZERO);
     put(&server, "c/0", 5000);
     assert_eq!(store.stat(&key("c/0")).expect("stat").map(|stat| stat.len), Some(5000));
-    assert_eq!(server.take(), [Made::Get("c/0".into(), Some((0, 1)))]);
+    assert_eq!(server.take(), [MadeRequest::Get("c/0".into(), Some((0, 1)))]);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_server_that_refuses_to_list_is_found_out_beside_other_requests() {
         server.refuses_lists.store(refuses, Ordering::Relaxed);
         *server.delay.lock() = Duration::from_millis(50);
         let on_server = Arc::<MemoryServer>::clone(&server) as Arc<dyn Server>;
-        let remote = RemoteStore::new(on_server, Limits::DEFAULT, None).expect("a store");
+        let remote = RemoteStore::new(on_server, RemoteLimits::DEFAULT, None).expect("a store");
         remote.try_listing();
         let store = Store::new(Arc::new(remote));
         assert_eq!(
@@ -281,7 +281,7 @@ fn a_server_that_refuses_to_list_is_found_out_beside_other_requests() {
         if !refuses {
             assert_eq!(names(&store, ""), ["a"]);
         }
-        let lists = |made: &Made| matches!(made, Made::List(_));
+        let lists = |made: &MadeRequest| matches!(made, MadeRequest::List(_));
         // A refusal may pass, so it is made sure.
         assert_eq!(
             server.take().iter().filter(|made| lists(made)).count(),
@@ -302,7 +302,7 @@ fn what_the_disk_has_is_requested_once_and_confirmed_by_listings() {
     let (_first, server) = MemoryServer::with_page(Duration::from_secs(60), 1000);
     let keys: Vec<Key> = (0..40).map(|at| key(&format!("a/c/{}/{}", at / 10, at % 10))).collect();
     for (at, key) in keys.iter().enumerate() {
-        let bytes = vec![Piece::New(vec![at as u8; 5000].into())];
+        let bytes = vec![ValuePiece::New(vec![at as u8; 5000].into())];
         server.store.set(key, &bytes, Condition::Always).expect("set");
     }
     let (_directory, disk) = disk();
@@ -312,36 +312,40 @@ fn what_the_disk_has_is_requested_once_and_confirmed_by_listings() {
             assert_eq!(value.bytes, vec![at as u8; 5000]);
         }
     };
-    read(&server.cached(Limits::DEFAULT, &disk));
+    read(&server.cached(RemoteLimits::DEFAULT, &disk));
     server.take();
-    let again = server.cached(Limits::DEFAULT, &disk);
+    let again = server.cached(RemoteLimits::DEFAULT, &disk);
     read(&again);
     let made = server.take();
-    assert!(made.len() <= 3 && made.iter().all(|it| matches!(it, Made::List(_))), "{made:?}");
+    assert!(
+        made.len() <= 3 && made.iter().all(|it| matches!(it, MadeRequest::List(_))),
+        "{made:?}"
+    );
     assert_eq!(again.read().requests().map(|made| made.disk_hits), Some(40));
     // A value that another program replaces is requested again, and nothing else.
-    let new = vec![Piece::New(vec![77; 6000].into())];
+    let new = vec![ValuePiece::New(vec![77; 6000].into())];
     server.store.set(&keys[7], &new, Condition::Always).expect("set");
-    let third = server.cached(Limits::DEFAULT, &disk);
+    let third = server.cached(RemoteLimits::DEFAULT, &disk);
     assert_eq!(third.get(&keys[7], 1 << 20).expect("read").expect("there").bytes, vec![77; 6000]);
     assert!(third.get(&keys[8], 1 << 20).expect("read").is_some());
-    let gets = server.take().into_iter().filter(|it| !matches!(it, Made::List(_))).count();
+    let gets = server.take().into_iter().filter(|it| !matches!(it, MadeRequest::List(_))).count();
     assert_eq!(gets, 1);
 }
 
 #[test]
 fn a_server_that_does_not_list_is_asked_for_one_byte() {
     let (_first, server) = MemoryServer::new(Duration::from_secs(60));
-    let pieces = vec![Piece::New(vec![7; 5000].into())];
+    let pieces = vec![ValuePiece::New(vec![7; 5000].into())];
     server.store.set(&key("a"), &pieces, Condition::Always).expect("set");
     server.refuses_lists.store(true, Ordering::Relaxed);
     let (_directory, disk) = disk();
     for _ in 0..2 {
-        let store = server.cached(Limits::DEFAULT, &disk);
+        let store = server.cached(RemoteLimits::DEFAULT, &disk);
         assert_eq!(store.get(&key("a"), 1 << 20).expect("read").expect("there").bytes.len(), 5000);
     }
     let made = server.take();
-    let long = made.iter().filter(|it| matches!(it, Made::Get(_, Some((0, len))) if *len > 1));
+    let long =
+        made.iter().filter(|it| matches!(it, MadeRequest::Get(_, Some((0, len))) if *len > 1));
     assert_eq!(long.count(), 1, "{made:?}");
 }
 
@@ -352,7 +356,7 @@ fn a_cached_store_is_a_store() {
         let (_first, server) = MemoryServer::new(Duration::from_secs(60));
         let cache = ValueCache { disk: Arc::clone(&disk), store: unique::text() };
         let server: Arc<dyn Server> = server;
-        let limits = Limits { lease: Duration::from_millis(60), ..Limits::DEFAULT };
+        let limits = RemoteLimits { lease: Duration::from_millis(60), ..RemoteLimits::DEFAULT };
         Store::new(Arc::new(RemoteStore::new(server, limits, Some(cache)).expect("a store")))
     });
 }
@@ -361,7 +365,7 @@ fn a_cached_store_is_a_store() {
 fn a_server_that_lists_no_subtrees_and_no_dotted_names_has_both() {
     let (_, server) = MemoryServer::new(TTL);
     server.is_web.store(true, Ordering::Relaxed);
-    let store = server.store(Limits::DEFAULT);
+    let store = server.store(RemoteLimits::DEFAULT);
     for name in ["a/.zarray", "b/c/0/0", "b/c/0/1", "b/c/1/0", "b/c/1/.x", "z"] {
         put(&server, name, 10);
     }
@@ -370,7 +374,7 @@ fn a_server_that_lists_no_subtrees_and_no_dotted_names_has_both() {
     let mut keys: Vec<String> = keys.map(|key| key.expect("listed").to_string()).collect();
     keys.sort();
     assert_eq!(keys, ["b/c/0/0", "b/c/0/1", "b/c/1/0", "z"]);
-    let lists = |made: &Made| matches!(made, Made::List(_));
+    let lists = |made: &MadeRequest| matches!(made, MadeRequest::List(_));
     assert_eq!(server.take().iter().filter(|made| lists(made)).count(), 6);
     // A directory that looks empty may be a node.
     assert!(names(&store, "a").is_empty());

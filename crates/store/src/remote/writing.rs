@@ -11,14 +11,14 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::RemoteStore;
-use super::names::Known;
+use super::names::KnownPresence;
 use super::paging::Paging;
 use super::server::{Depth, Start, wait};
 use crate::{
-    Aside, ByteRange, Condition, Entry, Key, PRIVATE, Piece, Prefix, Promises, ReadableStore, Stat,
-    Version, WritableStore, unique,
+    Aside, ByteRange, Condition, Key, PRIVATE, Prefix, Promises, ReadableStore, Stat, StoreEntry,
+    ValuePiece, Version, WritableStore, unique,
 };
-use zarrfs_base::error::{At, Error, Kind, Result};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
 /// How often a change of a part of a value is tried.
 const ATTEMPTS: usize = 100;
@@ -40,17 +40,22 @@ const PAUSES: (u64, u64) = (20, 2000);
 
 impl RemoteStore {
     /// Returns the bytes of a new value.
-    fn bytes_of(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Vec<Bytes>> {
+    fn bytes_of(
+        &self,
+        key: &Key,
+        pieces: &[ValuePiece],
+        condition: Condition,
+    ) -> Result<Vec<Bytes>> {
         let kept: Vec<(Key, ByteRange)> = pieces
             .iter()
             .filter_map(|piece| match piece {
-                Piece::Kept { offset, len } => {
+                ValuePiece::Kept { offset, len } => {
                     Some((key.clone(), ByteRange::Span { offset: *offset, len: *len }))
                 }
-                Piece::New(_) => None,
+                ValuePiece::New(_) => None,
             })
             .collect();
-        let len = Piece::total_len(pieces)?;
+        let len = ValuePiece::total_len(pieces)?;
         if !kept.is_empty() && len > self.limits.rewrite {
             let detail = format!(
                 "a change of a part of a value of {len} bytes, which is stored again as a whole; \
@@ -67,8 +72,8 @@ impl RemoteStore {
         let mut bytes = Vec::with_capacity(pieces.len());
         for piece in pieces {
             bytes.push(match piece {
-                Piece::New(new) => new.clone(),
-                Piece::Kept { len, .. } => {
+                ValuePiece::New(new) => new.clone(),
+                ValuePiece::Kept { len, .. } => {
                     let old = values.next().flatten();
                     condition.check(old.as_ref().map(|value| value.stat.version)).at(key)?;
                     let old = old.map(|value| value.bytes).unwrap_or_default();
@@ -192,7 +197,7 @@ impl RemoteStore {
             let page = wait(|report| self.server.list(prefix, Depth::All, from, report));
             let page = page.at(prefix)?;
             paging.note(&start, &page)?;
-            let key_of = |(entry, _): (Entry, _)| prefix.key(entry.name());
+            let key_of = |(entry, _): (StoreEntry, _)| prefix.key(entry.name());
             each(page.entries.into_iter().map(key_of).collect::<Result<_>>()?)?;
             let Some(next) = page.next.map(Start::Continue) else { return Ok(()) };
             start = next;
@@ -209,9 +214,9 @@ impl WritableStore for RemoteStore {
         self.puts.check()
     }
 
-    fn set(&self, key: &Key, pieces: &[Piece], condition: Condition) -> Result<Stat> {
-        let is_kept = |piece: &&Piece| matches!(piece, Piece::Kept { .. });
-        let kept = pieces.iter().filter(is_kept).map(Piece::len).fold(0, u64::saturating_add);
+    fn set(&self, key: &Key, pieces: &[ValuePiece], condition: Condition) -> Result<Stat> {
+        let is_kept = |piece: &&ValuePiece| matches!(piece, ValuePiece::Kept { .. });
+        let kept = pieces.iter().filter(is_kept).map(ValuePiece::len).fold(0, u64::saturating_add);
         let _one_at_a_time = (kept > LONG).then(|| self.rewriting.lock());
         let bytes = self.beside_check(condition, || self.bytes_of(key, pieces, condition));
         let put = bytes.and_then(|bytes| self.put(key, bytes, condition));
@@ -224,11 +229,11 @@ impl WritableStore for RemoteStore {
         put
     }
 
-    fn set_all(&self, values: Vec<(Key, Vec<Piece>, Condition)>) -> Vec<Result<Stat>> {
+    fn set_all(&self, values: Vec<(Key, Vec<ValuePiece>, Condition)>) -> Vec<Result<Stat>> {
         let keys: BTreeSet<&Key> = values.iter().map(|(key, ..)| key).collect();
         // The last value of a key counts.
         if values.len() < 2 || keys.len() < values.len() {
-            let set = |(key, pieces, condition): (Key, Vec<Piece>, Condition)| {
+            let set = |(key, pieces, condition): (Key, Vec<ValuePiece>, Condition)| {
                 self.set(&key, &pieces, condition)
             };
             return values.into_iter().map(set).collect();
@@ -259,7 +264,7 @@ impl WritableStore for RemoteStore {
             loop {
                 let stat = self.stat(std::slice::from_ref(key))?.pop().flatten();
                 let stat = stat.ok_or_else(|| Error::not_found().at(key))?;
-                let pieces = Piece::overlay(stat.len, &[(*start, bytes.clone())]).at(key)?;
+                let pieces = ValuePiece::overlay(stat.len, &[(*start, bytes.clone())]).at(key)?;
                 match self.set(key, &pieces, Condition::Unchanged(stat.version)) {
                     Err(error) if error.kind() == Kind::Stale && tries < ATTEMPTS => tries += 1,
                     done => break done.map(drop)?,
@@ -326,7 +331,7 @@ impl WritableStore for RemoteStore {
     }
 
     fn abandoned(&self) -> Result<Vec<Aside>> {
-        if matches!(self.names.prefix(&Prefix::parse(PRIVATE)?), Known::Absent) {
+        if matches!(self.names.prefix(&Prefix::parse(PRIVATE)?), KnownPresence::Absent) {
             // A recent listing shows no places.
             return Ok(Vec::new());
         }

@@ -6,11 +6,11 @@ use crate::{ByteRange, Key, Store, Value};
 use zarrfs_base::error::{Error, Kind, Result};
 
 /// A part of the archive: its offset and length.
-pub(super) type Span = (u64, u64);
+pub(super) type ArchiveSpan = (u64, u64);
 
 /// The bounds of an archive.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct ArchiveLimits {
     /// How long the archive is taken to be the same without a look at it.
     pub ttl: Duration,
     /// The longest compressed entry, in bytes.
@@ -21,7 +21,7 @@ pub struct Limits {
     pub entries: usize,
 }
 
-impl Limits {
+impl ArchiveLimits {
     /// Those of a mount without options.
     pub const DEFAULT: Self = Self {
         ttl: Duration::from_secs(1),
@@ -44,12 +44,12 @@ impl Archive {
         values.into_iter().next().flatten().ok_or_else(Self::gone)
     }
 
-    pub(super) fn get_all(&self, spans: &[Span]) -> Result<Vec<Option<Value>>> {
+    pub(super) fn get_all(&self, spans: &[ArchiveSpan]) -> Result<Vec<Option<Value>>> {
         self.below.read().get_partial_values(&self.ranges(spans))
     }
 
-    pub(super) fn ranges(&self, spans: &[Span]) -> Vec<(Key, ByteRange)> {
-        let range = |(offset, len): &Span| ByteRange::Span { offset: *offset, len: *len };
+    pub(super) fn ranges(&self, spans: &[ArchiveSpan]) -> Vec<(Key, ByteRange)> {
+        let range = |(offset, len): &ArchiveSpan| ByteRange::Span { offset: *offset, len: *len };
         spans.iter().map(|span| (self.key.clone(), range(span))).collect()
     }
 

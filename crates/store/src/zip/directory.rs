@@ -17,11 +17,11 @@ use rawzip::{
     ZipFileHeaderRecord, ZipLocator,
 };
 
-use super::archive::{Archive, Limits};
+use super::archive::{Archive, ArchiveLimits};
 use super::entry::Method;
 use super::misnamed;
-use super::names::{Named, Raw};
-use super::table::{Builder, Lens, Record, Table};
+use super::names::{EntryName, Raw};
+use super::table::{Builder, CentralRecord, EntryTable, Lens};
 use crate::{ByteRange, Omissions, Stat};
 use zarrfs_base::error::{Error, Kind, Result, Word};
 
@@ -44,14 +44,21 @@ const MOST_UNSETTLED: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Reads the directory of an archive. Notes the entries that are left out.
-pub(super) fn read(archive: &Archive, limits: &Limits, omissions: &Omissions) -> Result<Table> {
+pub(super) fn read(
+    archive: &Archive,
+    limits: &ArchiveLimits,
+    omissions: &Omissions,
+) -> Result<EntryTable> {
     let (stat, tail) = settled_tail(archive)?;
     let tail_start = stat.len.saturating_sub(u64::try_from(tail.len()).unwrap_or(u64::MAX));
     let window = Window {
         archive,
         stat,
         most: limits.directory.saturating_add(TAIL_LEN),
-        state: RefCell::new(State { parts: VecDeque::from([(tail_start, tail)]), failure: None }),
+        state: RefCell::new(WindowState {
+            parts: VecDeque::from([(tail_start, tail)]),
+            failure: None,
+        }),
     };
     let mut buffer = vec![0; MAX_CENTRAL_DIRECTORY_RECORD_SIZE];
     let found = locate(&window, &mut buffer).map_err(|error| {
@@ -91,11 +98,11 @@ fn add_all<'w, 'a>(
     found: &ZipArchive<&'w Window<'a>>,
     buffer: &mut [u8],
     window: &'w Window<'a>,
-    limits: &Limits,
+    limits: &ArchiveLimits,
     mut separators: Separators,
     omissions: Option<&Omissions>,
 ) -> Result<(Builder, Separators, usize)> {
-    let (mut builder, mut left_out) = (Builder::default(), LeftOut { count: 0, omissions });
+    let (mut builder, mut left_out) = (Builder::default(), NoKeys { count: 0, omissions });
     let mut entries = found.entries(buffer);
     while let Some(entry) = entries.next_entry().map_err(|error| window.explain(error))? {
         if builder.count() >= limits.entries {
@@ -167,7 +174,7 @@ fn check_single(window: &Window<'_>, end_offset: u64) -> Result<()> {
 
 fn add(
     builder: &mut Builder,
-    left_out: &mut LeftOut<'_>,
+    left_out: &mut NoKeys<'_>,
     separators: &mut Separators,
     entry: &ZipFileHeaderRecord<'_>,
 ) -> Result<()> {
@@ -189,15 +196,15 @@ fn add(
         has_backslashes: separators.are_backslashes,
     };
     let name = match raw.named() {
-        Named::Key(name) => name,
-        Named::Ignored => return Ok(()),
-        Named::Invalid => {
+        EntryName::Key(name) => name,
+        EntryName::Ignored => return Ok(()),
+        EntryName::Invalid => {
             left_out.note(bytes);
             return Ok(());
         }
     };
     let method = Method(entry.compression_method().as_u16());
-    let record = Record {
+    let record = CentralRecord {
         header_offset: entry.local_header_offset(),
         lens: Lens {
             stored: entry.compressed_size_hint(),
@@ -253,13 +260,13 @@ impl Separators {
 }
 
 /// The entries whose names are no keys.
-struct LeftOut<'o> {
+struct NoKeys<'o> {
     count: usize,
     /// Where they are noted, if they are.
     omissions: Option<&'o Omissions>,
 }
 
-impl LeftOut<'_> {
+impl NoKeys<'_> {
     fn note(&mut self, name: &[u8]) {
         self.count = self.count.saturating_add(1);
         if let Some(omissions) = self.omissions {
@@ -276,10 +283,10 @@ struct Window<'a> {
     stat: Stat,
     /// The most bytes to read.
     most: u64,
-    state: RefCell<State>,
+    state: RefCell<WindowState>,
 }
 
-struct State {
+struct WindowState {
     /// Parts that follow each other, with their offsets. The last one ends with the archive.
     parts: VecDeque<(u64, Bytes)>,
     failure: Option<Error>,

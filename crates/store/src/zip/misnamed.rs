@@ -8,7 +8,7 @@
 use super::archive::Archive;
 use super::entry::{FIXED_LEN, local_name};
 use super::reading::MOST_EXTRA;
-use super::table::{Row, Shadowed, Table, text};
+use super::table::{EntryRow, EntryTable, Shadowed, text};
 use crate::{Key, Omissions};
 use zarrfs_base::error::{Error, Result, Word};
 
@@ -22,7 +22,7 @@ const MOST_REMOTE: usize = 4096;
 /// the local header of each.
 pub(super) fn note_shadowed(
     archive: &Archive,
-    table: &Table,
+    table: &EntryTable,
     shadowed: &[Shadowed],
     omissions: &Omissions,
 ) -> Result<()> {
@@ -49,11 +49,11 @@ pub(super) fn note_shadowed(
 /// were not read yet, and have another name. `None` if the archive is not the one of this table.
 pub(super) fn note_unread(
     archive: &Archive,
-    table: &Table,
+    table: &EntryTable,
     wanted: &dyn Fn(&str) -> bool,
     omissions: &Omissions,
 ) -> Result<Option<()>> {
-    let is_unread = |(row, next): &(&Row, Option<&Row>)| {
+    let is_unread = |(row, next): &(&EntryRow, Option<&EntryRow>)| {
         let name = table.name(row);
         // A directory with something in it has a right name.
         let is_empty = || !next.is_some_and(|next| table.name(next).starts_with(name));
@@ -63,7 +63,7 @@ pub(super) fn note_unread(
     let most = if archive.below.read().is_remote() { MOST_REMOTE } else { usize::MAX };
     let following = table.rows().iter().skip(1).map(Some).chain([None]);
     let unread = table.rows().iter().zip(following).filter(is_unread).take(most);
-    let mut unread: Vec<&Row> = unread.map(|(row, _)| row).collect();
+    let mut unread: Vec<&EntryRow> = unread.map(|(row, _)| row).collect();
     unread.sort_unstable_by_key(|row| row.header_offset);
     for rows in unread.chunks(BATCH) {
         let Some(headers) = table.headers(archive, rows)? else { return Ok(None) };

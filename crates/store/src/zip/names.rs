@@ -46,7 +46,7 @@ pub(super) enum Spelling {
 
 /// What an entry is, by its name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Named<'a> {
+pub(super) enum EntryName<'a> {
     /// A value, or a directory if the name ends with a slash.
     Key(Cow<'a, str>),
     /// Something of another program, or of zarrfs, which is no part of a hierarchy.
@@ -57,8 +57,8 @@ pub(super) enum Named<'a> {
 
 impl<'a> Raw<'a> {
     /// Returns the key that the name stands for.
-    pub(super) fn named(self) -> Named<'a> {
-        let Some(mut name) = self.text() else { return Named::Invalid };
+    pub(super) fn named(self) -> EntryName<'a> {
+        let Some(mut name) = self.text() else { return EntryName::Invalid };
         if (self.is_dos || self.has_backslashes) && name.contains('\\') {
             name = Cow::Owned(name.replace('\\', "/"));
         }
@@ -67,11 +67,11 @@ impl<'a> Raw<'a> {
         }
         let is_private = name.strip_prefix(PRIVATE).is_some_and(|rest| rest.starts_with('/'));
         if name.is_empty() || name == "." || name.starts_with(MACOS) || is_private {
-            return Named::Ignored;
+            return EntryName::Ignored;
         }
         let path = name.strip_suffix('/').unwrap_or(&name);
         let is_valid = path.len() <= MAX_KEY_LEN && path.split('/').all(is_component);
-        if is_valid { Named::Key(name) } else { Named::Invalid }
+        if is_valid { EntryName::Key(name) } else { EntryName::Invalid }
     }
 
     /// Returns what the bytes of the name say of the key, which is `key`.
@@ -112,7 +112,7 @@ pub(super) fn is_name_of(local: &[u8], key: &[u8]) -> bool {
     let kinds = [(false, false), (false, true), (true, false), (true, true)];
     kinds.into_iter().any(|(is_utf8, has_backslashes)| {
         let raw = Raw { bytes: local, is_utf8, extra: None, is_dos: false, has_backslashes };
-        matches!(raw.named(), Named::Key(name) if name.as_bytes() == key)
+        matches!(raw.named(), EntryName::Key(name) if name.as_bytes() == key)
     })
 }
 
@@ -139,8 +139,8 @@ mod tests {
         Raw { bytes, is_utf8: false, extra: None, is_dos: false, has_backslashes: false }
     }
 
-    fn key(name: &str) -> Named<'_> {
-        Named::Key(Cow::Borrowed(name))
+    fn key(name: &str) -> EntryName<'_> {
+        EntryName::Key(Cow::Borrowed(name))
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(CP437.chars().count(), 128);
         assert_eq!(raw("größe/0".as_bytes()).named(), key("größe/0"));
         assert_eq!(raw(b"gr\x94\xe1e/0").named(), key("größe/0"));
-        assert_eq!(Raw { is_utf8: true, ..raw(b"gr\x94\xe1e/0") }.named(), Named::Invalid);
+        assert_eq!(Raw { is_utf8: true, ..raw(b"gr\x94\xe1e/0") }.named(), EntryName::Invalid);
         let mut extra = vec![1];
         extra.extend(crc32(b"gr?e").to_le_bytes());
         extra.extend("größe".as_bytes());
@@ -160,16 +160,16 @@ mod tests {
     fn only_names_of_keys_are_keys() {
         let long = "a/".repeat(MAX_KEY_LEN / 2) + "b";
         for name in ["../a", "a/../b", "/a", "a//b", "a/./b", "a\0b", "/", &long] {
-            assert_eq!(raw(name.as_bytes()).named(), Named::Invalid, "{name:?}");
+            assert_eq!(raw(name.as_bytes()).named(), EntryName::Invalid, "{name:?}");
         }
         for name in ["__MACOSX/._a", "./", "", ".zarrfs/convert"] {
-            assert_eq!(raw(name.as_bytes()).named(), Named::Ignored, "{name:?}");
+            assert_eq!(raw(name.as_bytes()).named(), EntryName::Ignored, "{name:?}");
         }
         assert_eq!(raw(b"./a/0.0").named(), key("a/0.0"));
         assert_eq!(raw(b"a/").named(), key("a/"));
         assert_eq!(raw(b"a\\b").named(), key("a\\b"));
         assert_eq!(Raw { is_dos: true, ..raw(b"a\\b") }.named(), key("a/b"));
-        assert_eq!(Raw { is_dos: true, ..raw(b"..\\b") }.named(), Named::Invalid);
+        assert_eq!(Raw { is_dos: true, ..raw(b"..\\b") }.named(), EntryName::Invalid);
         assert_eq!(Raw { has_backslashes: true, ..raw(b"a\\b") }.named(), key("a/b"));
     }
 }

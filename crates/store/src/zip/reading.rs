@@ -7,11 +7,11 @@
 
 use bytes::Bytes;
 
-use super::archive::{Archive, Limits, Span};
+use super::archive::{Archive, ArchiveLimits, ArchiveSpan};
 use super::entry::{FIXED_LEN, Method, decode, header_len};
-use super::table::{Lens, Row, Table};
+use super::table::{EntryRow, EntryTable, Lens};
 use crate::{ByteRange, Stat, Value};
-use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::error::{Error, Result, WithSubject};
 
 /// The longest extra field in a local header that the first read brings, in bytes: usual programs
 /// write up to 50.
@@ -22,23 +22,23 @@ const NEAR: u64 = 64 << 10;
 
 /// A range of an entry.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'t> {
-    pub(super) row: &'t Row,
+pub(super) struct EntryRange<'t> {
+    pub(super) row: &'t EntryRow,
     pub(super) offset: u64,
     pub(super) len: u64,
 }
 
 /// Parts of the archive that were read.
 #[derive(Debug, Default)]
-struct Parts {
+struct ArchiveParts {
     parts: Vec<(u64, Bytes)>,
     /// The stat of the archive, by the last read.
     stat: Option<Stat>,
 }
 
-impl Parts {
+impl ArchiveParts {
     /// Returns the bytes of a span, if one part has all of them.
-    fn get(&self, (offset, len): Span) -> Option<Bytes> {
+    fn get(&self, (offset, len): ArchiveSpan) -> Option<Bytes> {
         self.parts.iter().find_map(|(start, bytes)| {
             let from = usize::try_from(offset.checked_sub(*start)?).ok()?;
             let until = from.checked_add(usize::try_from(len).ok()?)?;
@@ -55,22 +55,22 @@ impl Parts {
     }
 }
 
-impl Table {
+impl EntryTable {
     /// Returns the range of an entry.
-    pub(super) fn wanted<'t>(&self, row: &'t Row, range: ByteRange) -> Wanted<'t> {
+    pub(super) fn wanted<'t>(&self, row: &'t EntryRow, range: ByteRange) -> EntryRange<'t> {
         let (offset, len) = range.within(self.lens(row).decoded);
-        Wanted { row, offset, len }
+        EntryRange { row, offset, len }
     }
 
     /// Returns the value of each range; `None` if the archive is not the one of this table.
     pub(super) fn read(
         &self,
         archive: &Archive,
-        limits: &Limits,
-        wanted: &[Option<Wanted<'_>>],
+        limits: &ArchiveLimits,
+        wanted: &[Option<EntryRange<'_>>],
     ) -> Result<Option<Vec<Option<Value>>>> {
         let mut found: Vec<Option<Bytes>> = vec![None; wanted.len()];
-        let mut parts = Parts::default();
+        let mut parts = ArchiveParts::default();
         for _ in 0..2 {
             let mut spans = Vec::new();
             for (wanted, _) in wanted.iter().zip(&found).filter(|(_, found)| found.is_none()) {
@@ -103,8 +103,8 @@ impl Table {
 
     /// Reads the local header of an entry. Fails if it is not that of the entry; `None` if the
     /// archive is not the one of this table.
-    pub(super) fn check_header(&self, archive: &Archive, row: &Row) -> Result<Option<()>> {
-        let mut parts = Parts::default();
+    pub(super) fn check_header(&self, archive: &Archive, row: &EntryRow) -> Result<Option<()>> {
+        let mut parts = ArchiveParts::default();
         if row.header_len().is_none() && !self.fetch(archive, &[self.header(row)], &mut parts)? {
             return Ok(None);
         }
@@ -113,35 +113,44 @@ impl Table {
 
     /// Reads the local headers of entries, each with what follows it; `None` if the archive is not
     /// the one of this table.
-    pub(super) fn headers(&self, archive: &Archive, rows: &[&Row]) -> Result<Option<Vec<Bytes>>> {
-        let spans: Vec<Span> = rows.iter().map(|row| self.header(row)).collect();
-        let mut parts = Parts::default();
+    pub(super) fn headers(
+        &self,
+        archive: &Archive,
+        rows: &[&EntryRow],
+    ) -> Result<Option<Vec<Bytes>>> {
+        let spans: Vec<ArchiveSpan> = rows.iter().map(|row| self.header(row)).collect();
+        let mut parts = ArchiveParts::default();
         let is_same = self.fetch(archive, &spans, &mut parts)?;
         Ok(is_same.then(|| parts.parts.into_iter().map(|(_, bytes)| bytes).collect()))
     }
 
     /// Fails unless `bytes` begin with the local header of an entry. Returns its length.
-    pub(super) fn check_local(&self, row: &Row, bytes: &[u8]) -> Result<u32> {
+    pub(super) fn check_local(&self, row: &EntryRow, bytes: &[u8]) -> Result<u32> {
         header_len(bytes, row.method, row.is_encrypted, self.name(row), row.spelling)
     }
 
     /// Returns the part of the archive that has the local header of an entry.
-    fn header(&self, row: &Row) -> Span {
+    fn header(&self, row: &EntryRow) -> ArchiveSpan {
         let name_len = u64::try_from(self.name(row).len()).unwrap_or(u64::MAX);
         (row.header_offset, FIXED_LEN.saturating_add(name_len).saturating_add(MOST_EXTRA))
     }
 
     /// Returns the stat of an entry: it is of the archive, but for its length.
-    pub(super) fn stat_of(&self, row: &Row, archive: Stat) -> Stat {
+    pub(super) fn stat_of(&self, row: &EntryRow, archive: Stat) -> Stat {
         Stat { len: self.lens(row).decoded, ..archive }
     }
 
-    fn shown(&self, row: &Row) -> String {
+    fn shown(&self, row: &EntryRow) -> String {
         String::from_utf8_lossy(self.name(row)).into_owned()
     }
 
     /// Reads parts of the archive. Returns whether it is the one of this table.
-    fn fetch(&self, archive: &Archive, spans: &[Span], parts: &mut Parts) -> Result<bool> {
+    fn fetch(
+        &self,
+        archive: &Archive,
+        spans: &[ArchiveSpan],
+        parts: &mut ArchiveParts,
+    ) -> Result<bool> {
         if spans.is_empty() {
             return Ok(true);
         }
@@ -157,8 +166,12 @@ impl Table {
     }
 
     /// Returns the parts of the archive that hold a range of an entry.
-    pub(super) fn spans(&self, wanted: &Wanted<'_>, limits: &Limits) -> Result<Vec<Span>> {
-        let Wanted { row, offset, len } = *wanted;
+    pub(super) fn spans(
+        &self,
+        wanted: &EntryRange<'_>,
+        limits: &ArchiveLimits,
+    ) -> Result<Vec<ArchiveSpan>> {
+        let EntryRange { row, offset, len } = *wanted;
         if check_form(row).is_err() {
             // The header of the entry decides whether it is so, or the directory is damaged.
             return Ok(vec![self.header(row)]);
@@ -187,13 +200,13 @@ impl Table {
     }
 
     /// Whether a range can be taken from an entry that was decoded before.
-    fn has_decoded(&self, wanted: &Wanted<'_>) -> bool {
+    fn has_decoded(&self, wanted: &EntryRange<'_>) -> bool {
         wanted.row.method != Method::STORED && self.decoded(wanted.row).is_some()
     }
 
     /// Returns the bytes of a range from `parts`; `None` if these are not enough.
-    fn take(&self, wanted: &Wanted<'_>, parts: &Parts) -> Result<Option<Bytes>> {
-        let Wanted { row, offset, len } = *wanted;
+    fn take(&self, wanted: &EntryRange<'_>, parts: &ArchiveParts) -> Result<Option<Bytes>> {
+        let EntryRange { row, offset, len } = *wanted;
         if check_form(row).is_err() {
             return match self.header_len(row, parts)? {
                 Some(_) => check_form(row).map(|()| None),
@@ -231,7 +244,7 @@ impl Table {
     }
 
     /// Returns the length of the local header of an entry, if that was read.
-    fn header_len(&self, row: &Row, parts: &Parts) -> Result<Option<u64>> {
+    fn header_len(&self, row: &EntryRow, parts: &ArchiveParts) -> Result<Option<u64>> {
         if let Some(len) = row.header_len() {
             return Ok(Some(len));
         }
@@ -243,7 +256,7 @@ impl Table {
 }
 
 /// Fails for an entry in a form that zarrfs does not read.
-fn check_form(row: &Row) -> Result<()> {
+fn check_form(row: &EntryRow) -> Result<()> {
     if row.is_encrypted {
         return Err(Error::unsupported("encrypted, and zarrfs does not decrypt zip archives"));
     }
@@ -251,7 +264,7 @@ fn check_form(row: &Row) -> Result<()> {
 }
 
 /// Fails for an entry that is too long to be decoded.
-fn check_len(lens: Lens, limits: &Limits) -> Result<()> {
+fn check_len(lens: Lens, limits: &ArchiveLimits) -> Result<()> {
     let len = lens.decoded.max(lens.stored);
     if len > limits.value {
         return Err(Error::too_large(format!(

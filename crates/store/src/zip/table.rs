@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::entry::{FIXED_LEN, Method};
 use super::names::Spelling;
-use crate::{Entry, Key, Stat};
+use crate::{Key, Stat, StoreEntry};
 use zarrfs_base::bounded::{self, Bounded};
 use zarrfs_base::error::{Error, Kind, Result};
 
@@ -33,7 +33,7 @@ pub(super) struct Lens {
 
 /// An entry of the central directory.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Record {
+pub(super) struct CentralRecord {
     /// Where its local header begins.
     pub(super) header_offset: u64,
     pub(super) lens: Lens,
@@ -45,9 +45,9 @@ pub(super) struct Record {
 
 /// An entry in the table.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct EntryRow {
     pub(super) header_offset: u64,
-    /// The lengths, `u32::MAX` both if `Table::long` has them.
+    /// The lengths, `u32::MAX` both if `EntryTable::long` has them.
     stored_len: u32,
     decoded_len: u32,
     pub(super) crc: u32,
@@ -59,7 +59,7 @@ pub(super) struct Row {
     pub(super) spelling: Spelling,
 }
 
-impl Row {
+impl EntryRow {
     /// Returns the length of its local header, if that was read.
     pub(super) fn header_len(&self) -> Option<u64> {
         match self.header_len.load(Relaxed) {
@@ -90,9 +90,9 @@ pub(super) struct Shadowed {
 const MOST_SHADOWED: usize = 4096;
 
 /// The entries of an archive.
-pub(super) struct Table {
+pub(super) struct EntryTable {
     names: Vec<u8>,
-    rows: Vec<Row>,
+    rows: Vec<EntryRow>,
     /// The lengths of long entries, by the place of their names.
     long: Vec<(u32, Lens)>,
     /// The stat of the archive when its directory was read.
@@ -106,26 +106,26 @@ pub(super) struct Table {
     decoding: Mutex<()>,
 }
 
-impl fmt::Debug for Table {
+impl fmt::Debug for EntryTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table").field("rows", &self.rows.len()).finish_non_exhaustive()
     }
 }
 
-impl Table {
+impl EntryTable {
     /// Returns the entry with this name.
-    pub(super) fn find(&self, name: &str) -> Option<&Row> {
+    pub(super) fn find(&self, name: &str) -> Option<&EntryRow> {
         let found = self.rows.binary_search_by(|row| self.name(row).cmp(name.as_bytes()));
         self.rows.get(found.ok()?)
     }
 
     /// Returns the name of an entry.
-    pub(super) fn name(&self, row: &Row) -> &[u8] {
+    pub(super) fn name(&self, row: &EntryRow) -> &[u8] {
         name_at(&self.names, row.name_at)
     }
 
     /// Returns the entries, by name.
-    pub(super) fn rows(&self) -> &[Row] {
+    pub(super) fn rows(&self) -> &[EntryRow] {
         &self.rows
     }
 
@@ -135,7 +135,7 @@ impl Table {
     }
 
     /// Returns the lengths of an entry.
-    pub(super) fn lens(&self, row: &Row) -> Lens {
+    pub(super) fn lens(&self, row: &EntryRow) -> Lens {
         if (row.stored_len, row.decoded_len) == (u32::MAX, u32::MAX) {
             let found = self.long.binary_search_by_key(&row.name_at, |(name_at, _)| *name_at);
             if let Some((_, lens)) = found.ok().and_then(|at| self.long.get(at)) {
@@ -157,7 +157,7 @@ impl Table {
     }
 
     /// Returns the bytes of an entry that was decoded before.
-    pub(super) fn decoded(&self, row: &Row) -> Option<Bytes> {
+    pub(super) fn decoded(&self, row: &EntryRow) -> Option<Bytes> {
         self.decoded.lock().get(&row.header_offset).cloned()
     }
 
@@ -167,7 +167,7 @@ impl Table {
     }
 
     /// Keeps the bytes of an entry, because a part of them was read.
-    pub(super) fn keep_decoded(&self, row: &Row, bytes: &Bytes) {
+    pub(super) fn keep_decoded(&self, row: &EntryRow, bytes: &Bytes) {
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if len <= MOST_DECODED {
             let evicted = self.decoded.lock().put(row.header_offset, bytes.clone(), len);
@@ -196,7 +196,10 @@ impl Table {
     }
 
     /// Returns the names of the directories and values directly below a prefix.
-    pub(super) fn entries(self: &Arc<Self>, prefix: String) -> impl Iterator<Item = Entry> + use<> {
+    pub(super) fn entries(
+        self: &Arc<Self>,
+        prefix: String,
+    ) -> impl Iterator<Item = StoreEntry> + use<> {
         let (table, mut at) = (Arc::clone(self), self.first_from(prefix.as_bytes()));
         std::iter::from_fn(move || {
             loop {
@@ -208,11 +211,11 @@ impl Table {
                     // The entry of the directory itself.
                     (Some("") | None, _) => {}
                     (Some(_), None) if table.is_directory(name, at) => {}
-                    (Some(name), None) => return Some(Entry::Key(name.to_owned())),
+                    (Some(name), None) => return Some(StoreEntry::Key(name.to_owned())),
                     (Some(name), Some(_)) => {
                         // The character after the slash ends all names below it.
                         at = table.first_from(format!("{prefix}{name}0").as_bytes());
-                        return Some(Entry::Prefix(name.to_owned()));
+                        return Some(StoreEntry::Prefix(name.to_owned()));
                     }
                 }
             }
@@ -256,7 +259,7 @@ fn name_at(names: &[u8], at: u32) -> &[u8] {
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     names: Vec<u8>,
-    rows: Vec<Row>,
+    rows: Vec<EntryRow>,
     long: Vec<(u32, Lens)>,
 }
 
@@ -266,7 +269,7 @@ impl Builder {
     }
 
     /// Adds an entry.
-    pub(super) fn add(&mut self, name: &str, record: &Record) -> Result<()> {
+    pub(super) fn add(&mut self, name: &str, record: &CentralRecord) -> Result<()> {
         let too_long = || Error::too_large("the names of its entries have more than 4 GiB");
         let name_at = u32::try_from(self.names.len()).map_err(|_| too_long())?;
         let name_len = u16::try_from(name.len())
@@ -283,7 +286,7 @@ impl Builder {
         }
         self.names.extend(name_len.to_le_bytes());
         self.names.extend(name.as_bytes());
-        self.rows.push(Row {
+        self.rows.push(EntryRow {
             header_offset: record.header_offset,
             stored_len,
             decoded_len,
@@ -300,7 +303,7 @@ impl Builder {
     /// Returns the table of an archive whose directory begins at `end`. Fails if two entries
     /// overlap, or if one reaches into the directory. Of entries with the same name, the last one
     /// counts; also returns the others, unless their names in the archive have other bytes.
-    pub(super) fn finish(self, stat: Stat, end: u64) -> Result<(Table, Vec<Shadowed>)> {
+    pub(super) fn finish(self, stat: Stat, end: u64) -> Result<(EntryTable, Vec<Shadowed>)> {
         let Self { names, mut rows, long } = self;
         rows.sort_unstable_by(|one, other| {
             let by_name = name_at(&names, one.name_at).cmp(name_at(&names, other.name_at));
@@ -311,19 +314,20 @@ impl Builder {
         rows.dedup_by(|next, first| {
             let is_shadowed = name_at(&names, next.name_at) == name_at(&names, first.name_at);
             if is_shadowed && next.spelling == Spelling::Same && shadowed.len() < MOST_SHADOWED {
-                let Row { header_offset, name_at, .. } = *next;
+                let EntryRow { header_offset, name_at, .. } = *next;
                 shadowed.push(Shadowed { header_offset, name_at });
             }
             is_shadowed
         });
-        let decoded = Mutex::new(Bounded::new(bounded::Limits::bytes(MOST_DECODED)));
-        let table = Table { names, rows, long, stat, end, decoded, decoding: Mutex::default() };
+        let decoded = Mutex::new(Bounded::new(bounded::MapLimits::bytes(MOST_DECODED)));
+        let table =
+            EntryTable { names, rows, long, stat, end, decoded, decoding: Mutex::default() };
         table.check_apart()?;
         Ok((table, shadowed))
     }
 }
 
-impl Table {
+impl EntryTable {
     /// Fails if entries overlap: a few bytes could then be decoded as many large values.
     fn check_apart(&self) -> Result<()> {
         let mut order: Vec<u32> = Vec::new();
@@ -334,7 +338,7 @@ impl Table {
             (Some(one), Some(other)) => one.header_offset.cmp(&other.header_offset),
             _ => Ordering::Equal,
         });
-        let mut last: Option<(&Row, u64)> = None;
+        let mut last: Option<(&EntryRow, u64)> = None;
         for row in order.iter().filter_map(row_at) {
             if let Some((before, until)) = last
                 && until > row.header_offset

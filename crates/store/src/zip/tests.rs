@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::counting::CountingStore;
 use crate::within::Within;
-use crate::{Condition, Piece};
+use crate::{Condition, ValuePiece};
 use zarrfs_base::error::{Error, Kind};
 
 const KEY: &str = "a.zip";
 
 /// An entry, whose fields may contradict each other.
 #[derive(Debug, Clone)]
-struct Made {
+struct MadeEntry {
     name: Vec<u8>,
     local_name: Vec<u8>,
     flags: u16,
@@ -30,8 +30,8 @@ struct Made {
     offset: Option<u32>,
 }
 
-fn stored(name: &str, data: &[u8]) -> Made {
-    Made {
+fn stored(name: &str, data: &[u8]) -> MadeEntry {
+    MadeEntry {
         name: name.into(),
         local_name: name.into(),
         flags: 0,
@@ -46,21 +46,21 @@ fn stored(name: &str, data: &[u8]) -> Made {
     }
 }
 
-fn deflated(name: &str, data: &[u8]) -> Made {
+fn deflated(name: &str, data: &[u8]) -> MadeEntry {
     let mut compressor = Compressor::new(CompressionLvl::default());
     let mut encoded = vec![0; compressor.deflate_compress_bound(data.len())];
     let len = compressor.deflate_compress(data, &mut encoded).expect("compressed");
     encoded.truncate(len);
-    Made { method: 8, stored_len: len as u32, data: encoded, ..stored(name, data) }
+    MadeEntry { method: 8, stored_len: len as u32, data: encoded, ..stored(name, data) }
 }
 
-fn zstd(name: &str, data: &[u8]) -> Made {
+fn zstd(name: &str, data: &[u8]) -> MadeEntry {
     let encoded = zstd::bulk::compress(data, 3).expect("compressed");
-    Made { method: 93, stored_len: encoded.len() as u32, data: encoded, ..stored(name, data) }
+    MadeEntry { method: 93, stored_len: encoded.len() as u32, data: encoded, ..stored(name, data) }
 }
 
 /// Returns the archive of these entries, with bytes before it and a comment.
-fn zip_with(before: &[u8], made: &[Made], comment: &[u8]) -> Vec<u8> {
+fn zip_with(before: &[u8], made: &[MadeEntry], comment: &[u8]) -> Vec<u8> {
     let (mut bytes, mut directory) = (before.to_vec(), Vec::new());
     for entry in made {
         let at = (bytes.len() - before.len()) as u32;
@@ -99,7 +99,7 @@ fn zip_with(before: &[u8], made: &[Made], comment: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn zip(made: &[Made]) -> Vec<u8> {
+fn zip(made: &[MadeEntry]) -> Vec<u8> {
     zip_with(b"", made, b"")
 }
 
@@ -108,15 +108,15 @@ fn key(text: &str) -> Key {
 }
 
 fn put(store: &Store, bytes: Vec<u8>) {
-    let pieces = [Piece::New(Bytes::from(bytes))];
+    let pieces = [ValuePiece::New(Bytes::from(bytes))];
     store.write().expect("writable").set(&key(KEY), &pieces, Condition::Always).expect("set");
 }
 
 /// Looks at the archive each time.
-const SMALL: Limits =
-    Limits { ttl: Duration::ZERO, value: 1 << 20, directory: 1 << 20, entries: 100_000 };
+const SMALL: ArchiveLimits =
+    ArchiveLimits { ttl: Duration::ZERO, value: 1 << 20, directory: 1 << 20, entries: 100_000 };
 
-fn open_in(bytes: Vec<u8>, limits: Limits) -> Result<(Store, Store, Arc<CountingStore>)> {
+fn open_in(bytes: Vec<u8>, limits: ArchiveLimits) -> Result<(Store, Store, Arc<CountingStore>)> {
     let (below, counting) = CountingStore::new();
     put(&below, bytes);
     counting.take();
@@ -181,8 +181,8 @@ fn entries_of_every_method_are_values() {
     let list = store.list().expect("listable");
     let root: Vec<_> =
         list.list_dir(&Prefix::root()).expect("listed").map(Result::unwrap).collect();
-    let prefix = |name: &str| Entry::Prefix(name.to_owned());
-    let named = |name: &str| Entry::Key(name.to_owned());
+    let prefix = |name: &str| StoreEntry::Prefix(name.to_owned());
+    let named = |name: &str| StoreEntry::Key(name.to_owned());
     assert_eq!(root, [prefix("a"), prefix("b"), named("empty"), named("zarr.json")]);
     let in_b = list.list_dir(&Prefix::parse("b").expect("valid")).expect("listed");
     assert_eq!(in_b.count(), 0);
@@ -192,7 +192,7 @@ fn entries_of_every_method_are_values() {
 #[test]
 fn opening_takes_two_reads_at_most_and_a_value_one() {
     let made: Vec<_> = (0..3).map(|at| stored(&format!("c/{at}"), &noise(300_000))).collect();
-    let (store, _, counting) = open_in(zip(&made), Limits::DEFAULT).expect("opened");
+    let (store, _, counting) = open_in(zip(&made), ArchiveLimits::DEFAULT).expect("opened");
     assert_eq!(counting.take().gets, 1);
     assert_eq!(get(&store, "c/1"), Some(noise(300_000)));
     let calls = counting.take();
@@ -211,7 +211,7 @@ fn opening_takes_two_reads_at_most_and_a_value_one() {
     assert_eq!(counting.take().gets, 1);
 
     let made: Vec<_> = (0..5000).map(|at| stored(&format!("array/c/{at}"), b"x")).collect();
-    let (store, _, counting) = open_in(zip(&made), Limits::DEFAULT).expect("opened");
+    let (store, _, counting) = open_in(zip(&made), ArchiveLimits::DEFAULT).expect("opened");
     assert_eq!(counting.take().gets, 2);
     assert_eq!(get(&store, "array/c/4999").as_deref(), Some(&b"x"[..]));
     assert_eq!(counting.take().gets, 1);
@@ -219,9 +219,11 @@ fn opening_takes_two_reads_at_most_and_a_value_one() {
 
 #[test]
 fn a_local_header_may_be_longer_than_the_directory_lets_expect() {
-    let made =
-        [Made { local_extra: vec![7; 5000], ..stored("a", b"0123456789") }, stored("b", b"more")];
-    let (store, _, counting) = open_in(zip(&made), Limits::DEFAULT).expect("opened");
+    let made = [
+        MadeEntry { local_extra: vec![7; 5000], ..stored("a", b"0123456789") },
+        stored("b", b"more"),
+    ];
+    let (store, _, counting) = open_in(zip(&made), ArchiveLimits::DEFAULT).expect("opened");
     counting.take();
     assert_eq!(get(&store, "a").as_deref(), Some(&b"0123456789"[..]));
     assert_eq!(counting.take().gets, 2);
@@ -233,7 +235,7 @@ fn a_local_header_may_be_longer_than_the_directory_lets_expect() {
 fn a_deflated_entry_is_decoded_once_for_reads_of_its_parts() {
     let data = noise(100_000);
     let (store, _, counting) =
-        open_in(zip(&[deflated("s", &data)]), Limits::DEFAULT).expect("opened");
+        open_in(zip(&[deflated("s", &data)]), ArchiveLimits::DEFAULT).expect("opened");
     counting.take();
     for at in [5_u64, 50_000, 99_000] {
         let part = store.read().get_partial_values(&[span("s", at, 100)]).expect("read");
@@ -297,7 +299,7 @@ fn of_entries_with_one_name_the_last_counts() {
 #[test]
 fn a_name_is_listed_once_if_it_is_a_file_and_a_directory() {
     let names = ["a", "a-b", "a/x", "b", "b.c", "c", "c!/y", "c/", "zarr.json"];
-    let made: Vec<Made> = names.iter().map(|name| stored(name, b"1")).collect();
+    let made: Vec<MadeEntry> = names.iter().map(|name| stored(name, b"1")).collect();
     let store = open(zip(&made)).expect("opened");
     let list = store.list().expect("listable");
     let entries = list.list_dir(&Prefix::root()).expect("listed");
@@ -311,13 +313,13 @@ fn a_name_is_listed_once_if_it_is_a_file_and_a_directory() {
 #[test]
 fn an_entry_whose_name_became_that_of_another_is_an_omission() {
     let misnamed =
-        |local: &str, name: &str| Made { local_name: local.into(), ..stored(name, b"data") };
+        |local: &str, name: &str| MadeEntry { local_name: local.into(), ..stored(name, b"data") };
     let many = (0..50).map(|at| stored(&format!("a/{at}"), b"x"));
     let made: Vec<_> = many
         .chain([misnamed("x/c/1", "x/c/3"), stored("x/c/2", b"2"), stored("x/c/3", b"3")])
         .chain([stored("zarr.json", b"old"), stored("zarr.json", b"new")])
         .collect();
-    let (store, _, counting) = open_in(zip(&made), Limits::DEFAULT).expect("opened");
+    let (store, _, counting) = open_in(zip(&made), ArchiveLimits::DEFAULT).expect("opened");
     let calls = counting.take();
     assert_eq!((calls.gets, calls.ranges), (2, 3), "only entries of one name are looked at");
     let all = store.omissions().around([]).omissions;
@@ -330,18 +332,18 @@ fn an_entry_whose_name_became_that_of_another_is_an_omission() {
 
 #[test]
 fn an_entry_that_nobody_read_and_whose_name_changed_is_an_omission() {
-    let local = |local: &[u8], made: Made| Made { local_name: local.to_vec(), ..made };
+    let local = |local: &[u8], made: MadeEntry| MadeEntry { local_name: local.to_vec(), ..made };
     let made = [
         stored("zarr.json", b"{}"),
         local(b"x/c/1", stored("x/a/1", b"1")),
         // One wrong bit makes the name one of code page 437.
-        Made { name: b"x/\xe3/2".to_vec(), ..stored("x/c/2", b"2") },
-        local(b"x\\d", Made { name: b"x\\d".to_vec(), creator: 0, ..stored("x/d", b"d") }),
+        MadeEntry { name: b"x/\xe3/2".to_vec(), ..stored("x/c/2", b"2") },
+        local(b"x\\d", MadeEntry { name: b"x\\d".to_vec(), creator: 0, ..stored("x/d", b"d") }),
         stored("notes/x", b"x"),
         stored("x/", b""),
         local(b"x/c/", stored("y/c/", b"")),
     ];
-    let (store, _, counting) = open_in(zip(&made), Limits::DEFAULT).expect("opened");
+    let (store, _, counting) = open_in(zip(&made), ArchiveLimits::DEFAULT).expect("opened");
     assert!(get(&store, "zarr.json").is_some());
     counting.take();
     store.read().note_misnamed(&|name| !name.starts_with("notes")).expect("looked");
@@ -356,10 +358,10 @@ fn an_entry_that_nobody_read_and_whose_name_changed_is_an_omission() {
 fn a_name_is_compared_without_the_bytes_of_the_entry() {
     let made = [
         stored("zarr.json", b"{}"),
-        Made { local_name: b"x/c/1".to_vec(), ..deflated("x/a/1", &noise(100_000)) },
-        Made { local_name: b"x/c/2".to_vec(), ..stored("x/a/2", b"") },
+        MadeEntry { local_name: b"x/c/1".to_vec(), ..deflated("x/a/1", &noise(100_000)) },
+        MadeEntry { local_name: b"x/c/2".to_vec(), ..stored("x/a/2", b"") },
     ];
-    let (store, _, counting) = open_in(zip(&made), Limits::DEFAULT).expect("opened");
+    let (store, _, counting) = open_in(zip(&made), ArchiveLimits::DEFAULT).expect("opened");
     let check = |name: &str| store.read().check_name(&key(name));
     counting.take();
     assert_eq!(check("zarr.json").and(check("missing")), Ok(()));
@@ -388,7 +390,7 @@ fn an_archive_of_a_directory_may_be_opened_within_it() {
 #[test]
 fn hostile_archives_are_refused_with_a_sentence() {
     let good = zip(&[stored("a", b"one"), stored("b", b"two")]);
-    let at = |offset| Made { offset: Some(offset), ..stored("b", b"two") };
+    let at = |offset| MadeEntry { offset: Some(offset), ..stored("b", b"two") };
     let split = |mut bytes: Vec<u8>| {
         let end = bytes.len() - 22;
         bytes[end + 4] = 1;
@@ -402,17 +404,20 @@ fn hostile_archives_are_refused_with_a_sentence() {
         (zip(&[stored("a", b"one"), at(0)]), "overlap"),
         (zip(&[stored("a", b"one"), at(32)]), "overlap"),
         (zip(&[at(500)]), "past the start of the directory"),
-        (zip(&[Made { stored_len: 1 << 30, ..deflated("b", b"2") }]), "past the start of the dir"),
-        (zip(&[Made { len: 9, ..stored("b", b"two") }]), "stored in 3 bytes, and has 9"),
-        (zip(&[Made { flags: 1 << 13, ..stored("b", b"two") }]), "directory is encrypted"),
+        (
+            zip(&[MadeEntry { stored_len: 1 << 30, ..deflated("b", b"2") }]),
+            "past the start of the dir",
+        ),
+        (zip(&[MadeEntry { len: 9, ..stored("b", b"two") }]), "stored in 3 bytes, and has 9"),
+        (zip(&[MadeEntry { flags: 1 << 13, ..stored("b", b"two") }]), "directory is encrypted"),
         (split(good.clone()), "split"),
     ];
     for (bytes, sentence) in refused {
         let error = refusal(bytes).to_string();
         assert!(error.contains(sentence), "{error:?} has no {sentence:?}");
     }
-    let few = Limits { entries: 1, ..SMALL };
-    let short = Limits { directory: 70_000, ..SMALL };
+    let few = ArchiveLimits { entries: 1, ..SMALL };
+    let short = ArchiveLimits { directory: 70_000, ..SMALL };
     let long: Vec<_> = (0..2000).map(|at| stored(&format!("a/{at}"), b"")).collect();
     for (bytes, limits) in [(good, few), (zip(&long), short)] {
         assert_eq!(open_in(bytes, limits).expect_err("a refusal").errno(), libc::EFBIG);
@@ -424,16 +429,16 @@ fn a_hostile_entry_costs_only_itself() {
     let other = "a".repeat(1 << 20);
     let made = [
         stored("good", b"good"),
-        Made { flags: 1, ..stored("encrypted", b"x") },
-        Made { method: 12, ..stored("bzip2", b"x") },
-        Made { crc: 7, ..stored("damaged", b"x") },
-        Made { crc: 7, ..deflated("damaged too", b"x") },
-        Made { local_name: b"x".to_vec(), ..stored("y", b"x") },
-        Made { len: 1 << 20, ..deflated("more", &other.as_bytes()[1..]) },
-        Made { len: 100, ..deflated("less", other.as_bytes()) },
-        Made { len: 1 << 20, ..deflated("ratio", b"x") },
-        Made { len: 1 << 30, ..deflated("long", other.as_bytes()) },
-        Made { len: 50, ..zstd("zstd", other.as_bytes()) },
+        MadeEntry { flags: 1, ..stored("encrypted", b"x") },
+        MadeEntry { method: 12, ..stored("bzip2", b"x") },
+        MadeEntry { crc: 7, ..stored("damaged", b"x") },
+        MadeEntry { crc: 7, ..deflated("damaged too", b"x") },
+        MadeEntry { local_name: b"x".to_vec(), ..stored("y", b"x") },
+        MadeEntry { len: 1 << 20, ..deflated("more", &other.as_bytes()[1..]) },
+        MadeEntry { len: 100, ..deflated("less", other.as_bytes()) },
+        MadeEntry { len: 1 << 20, ..deflated("ratio", b"x") },
+        MadeEntry { len: 1 << 30, ..deflated("long", other.as_bytes()) },
+        MadeEntry { len: 50, ..zstd("zstd", other.as_bytes()) },
         stored("../above", b"x"),
         stored("/root", b"x"),
     ];
@@ -465,7 +470,7 @@ fn a_hostile_entry_costs_only_itself() {
 fn what_is_written_is_read() {
     let names = ["zarr.json", "größe/c/0", "größe/c/10"];
     for zip64 in [Zip64::Always, Zip64::WhenNeeded] {
-        let mut writer = Writer::new(Vec::new(), zip64);
+        let mut writer = ZipWriter::new(Vec::new(), zip64);
         for name in names {
             writer.start(name, name.len() as u64, crc32(name.as_bytes())).expect("started");
             writer.write(name.as_bytes()).expect("written");
@@ -475,7 +480,7 @@ fn what_is_written_is_read() {
         for name in names {
             assert_eq!(get(&store, name).as_deref(), Some(name.as_bytes()));
         }
-        let mut writer = Writer::new(Vec::new(), zip64);
+        let mut writer = ZipWriter::new(Vec::new(), zip64);
         writer.start("a", 5, 0).expect("started");
         assert!(writer.finish(b"").is_err(), "an entry without its bytes");
     }
@@ -503,7 +508,7 @@ proptest! {
         zip64 in any::<bool>(),
     ) {
         let mut bytes = if zip64 {
-            let mut writer = Writer::new(Vec::new(), Zip64::Always);
+            let mut writer = ZipWriter::new(Vec::new(), Zip64::Always);
             for name in ["a", "b/c", "b/d"] {
                 writer.start(name, 2, crc32(b"xy")).expect("started");
                 writer.write(b"xy").expect("written");
@@ -564,8 +569,8 @@ proptest! {
             prefixes.extend([key.parent(), Prefix::parse(key.as_str())?]);
         }
         for prefix in prefixes {
-            let entries = |store: &Store| -> Result<Vec<Entry>> {
-                let mut all: Vec<Entry> =
+            let entries = |store: &Store| -> Result<Vec<StoreEntry>> {
+                let mut all: Vec<StoreEntry> =
                     store.list().expect("listable").list_dir(&prefix)?.collect::<Result<_>>()?;
                 all.sort();
                 Ok(all)

@@ -39,7 +39,7 @@ pub enum Zip64 {
 
 /// An archive that is being written.
 #[derive(Debug)]
-pub struct Writer<W> {
+pub struct ZipWriter<W> {
     out: W,
     zip64: Zip64,
     offset: u64,
@@ -49,7 +49,7 @@ pub struct Writer<W> {
     left: u64,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> ZipWriter<W> {
     /// Returns an empty archive.
     pub fn new(out: W, zip64: Zip64) -> Self {
         Self { out, zip64, offset: 0, directory: Vec::new(), count: 0, left: 0 }

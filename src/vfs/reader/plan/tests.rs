@@ -8,16 +8,16 @@ const MIB: u64 = 1 << 20;
 
 /// A chunk of the file: its row, and its place in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct At(u64, u64, Kind);
+struct RowChunk(u64, u64, Compression);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Kind {
+enum Compression {
     Gzip,
     Blosc,
     Uncompressed,
 }
 
-impl Chunk for At {
+impl PlannedChunk for RowChunk {
     fn len(&self) -> Option<u64> {
         Some(CHUNK)
     }
@@ -28,9 +28,9 @@ impl Chunk for At {
 
     fn ranges(&self) -> Ranges {
         match self.2 {
-            Kind::Gzip => Ranges::None,
-            Kind::Blosc => Ranges::Blocks,
-            Kind::Uncompressed => Ranges::Exact,
+            Compression::Gzip => Ranges::None,
+            Compression::Blosc => Ranges::Blocks,
+            Compression::Uncompressed => Ranges::Exact,
         }
     }
 }
@@ -41,35 +41,39 @@ const CHUNK: u64 = 2 * MIB;
 /// An array of so many rows of chunks, with so many chunks in each, in C order: every MiB of a row
 /// of chunks has a part of each of its chunks.
 #[derive(Debug, Clone, Copy)]
-struct Grid {
+struct TestGrid {
     rows: u64,
     chunks: u64,
-    kind: Kind,
+    kind: Compression,
 }
 
-impl Grid {
+impl TestGrid {
     fn row_len(&self) -> u64 {
         self.chunks * CHUNK
     }
 
     /// The chunks between two offsets.
-    fn wanted(&self, (from, until): (u64, u64), cached: &BTreeSet<At>) -> Vec<Wanted<At>> {
+    fn wanted(
+        &self,
+        (from, until): (u64, u64),
+        cached: &BTreeSet<RowChunk>,
+    ) -> Vec<ChunkNeed<RowChunk>> {
         let mut wanted = Vec::new();
         for row in from / self.row_len()..until.div_ceil(self.row_len()) {
             let (start, end) = (row * self.row_len(), (row + 1) * self.row_len());
             let len = (until.min(end) - from.max(start)) / self.chunks;
             let reach = if until >= end { Reach::End } else { Reach::Within };
             for chunk in 0..self.chunks {
-                let chunk = At(row, chunk, self.kind);
+                let chunk = RowChunk(row, chunk, self.kind);
                 let is_absent = !cached.contains(&chunk);
-                wanted.push(Wanted { chunk, len, reach, is_absent });
+                wanted.push(ChunkNeed { chunk, len, reach, is_absent });
             }
         }
         wanted
     }
 }
 
-impl File for Grid {
+impl PlannedFile for TestGrid {
     fn len(&self) -> u64 {
         self.rows * self.row_len()
     }
@@ -91,7 +95,7 @@ impl File for Grid {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Cost {
     /// How often each chunk was decoded as a whole.
-    decoded: BTreeMap<At, u64>,
+    decoded: BTreeMap<RowChunk, u64>,
     /// How many of these before they were asked for.
     ahead: u64,
     /// Ranges that were read without the rest of their chunk.
@@ -102,8 +106,8 @@ struct Cost {
 }
 
 /// Reads the ranges, and does all that is planned at once.
-fn cost(grid: Grid, cache_len: u64, reads: impl IntoIterator<Item = (u64, u64)>) -> Cost {
-    let limits = Limits { cache_len, at_once: 2, fetched_ahead: 0, has_long_parts: true };
+fn cost(grid: TestGrid, cache_len: u64, reads: impl IntoIterator<Item = (u64, u64)>) -> Cost {
+    let limits = ReadLimits { cache_len, at_once: 2, fetched_ahead: 0, has_long_parts: true };
     let (mut state, mut cached, mut cost) = (Reads::default(), BTreeSet::new(), Cost::default());
     let mut assembled: Option<(u64, u64)> = None;
     for (offset, len) in reads {
@@ -174,12 +178,12 @@ fn every_mib(count: u64) -> Vec<(u64, u64)> {
     (0..count).map(|at| (at * MIB, MIB)).collect()
 }
 
-const GZIP: Grid = Grid { rows: 8, chunks: 4, kind: Kind::Gzip };
+const GZIP: TestGrid = TestGrid { rows: 8, chunks: 4, kind: Compression::Gzip };
 
 #[test]
 fn a_sequential_read_decodes_each_chunk_once_in_advance_and_keeps_few() {
-    for kind in [Kind::Gzip, Kind::Blosc, Kind::Uncompressed] {
-        let grid = Grid { rows: 40, kind, ..GZIP };
+    for kind in [Compression::Gzip, Compression::Blosc, Compression::Uncompressed] {
+        let grid = TestGrid { rows: 40, kind, ..GZIP };
         let cost = cost(grid, 128 * MIB, every_mib(grid.len() / MIB));
         assert_eq!(cost.of_chunks(), (1, 160), "{kind:?}");
         // The first read may be the only one: it takes ranges, if there are any.
@@ -201,7 +205,7 @@ fn reading_backwards_or_with_wide_strides_decodes_nothing_that_is_not_read() {
     let backwards = every_mib(64).into_iter().rev();
     let back = cost(GZIP, 128 * MIB, backwards);
     assert_eq!((back.of_chunks(), back.ahead), ((1, 32), 0));
-    let grid = Grid { rows: 100, ..GZIP };
+    let grid = TestGrid { rows: 100, ..GZIP };
     let strides = cost(grid, 128 * MIB, (0..10).map(|at| (at * 80 * MIB, MIB)));
     assert_eq!((strides.of_chunks(), strides.ahead), ((1, 40), 0));
 }
@@ -211,15 +215,18 @@ fn random_reads_take_ranges_where_there_are_any_and_whole_chunks_from_the_second
     let places = [3, 41, 17, 58, 9, 33, 25, 50];
     let read = |kind, len| {
         let reads = places.map(|at| (at * MIB, len));
-        cost(Grid { kind, ..GZIP }, 128 * MIB, reads)
+        cost(TestGrid { kind, ..GZIP }, 128 * MIB, reads)
     };
-    for kind in [Kind::Blosc, Kind::Uncompressed] {
+    for kind in [Compression::Blosc, Compression::Uncompressed] {
         let cost = read(kind, MIB);
         assert_eq!((cost.decoded.len(), cost.ranges), (0, 32), "{kind:?}");
     }
-    assert_eq!((read(Kind::Gzip, MIB).of_chunks(), read(Kind::Gzip, MIB).ranges), ((1, 32), 0));
+    assert_eq!(
+        (read(Compression::Gzip, MIB).of_chunks(), read(Compression::Gzip, MIB).ranges),
+        ((1, 32), 0)
+    );
     // All of a row of chunks, one MiB after another, with jumps to another row between them.
-    let grid = Grid { rows: 100, kind: Kind::Uncompressed, ..GZIP };
+    let grid = TestGrid { rows: 100, kind: Compression::Uncompressed, ..GZIP };
     let jumps = (0..8).flat_map(|at| [(at * MIB, MIB), ((80 + 8 * at) * 8 * MIB, MIB)]);
     let cost = cost(grid, 128 * MIB, jumps);
     let of_first_row = cost.decoded.keys().filter(|at| at.0 == 0).count();
@@ -228,7 +235,7 @@ fn random_reads_take_ranges_where_there_are_any_and_whole_chunks_from_the_second
 
 #[test]
 fn two_readers_of_one_handle_both_read_sequentially() {
-    let grid = Grid { rows: 100, ..GZIP };
+    let grid = TestGrid { rows: 100, ..GZIP };
     let both = (0..64).flat_map(|at| [(at * MIB, MIB), ((400 + at) * MIB, MIB)]);
     let cost = cost(grid, 256 * MIB, both);
     assert_eq!(cost.of_chunks().0, 1);
@@ -237,14 +244,14 @@ fn two_readers_of_one_handle_both_read_sequentially() {
 
 #[test]
 fn after_a_jump_the_old_position_is_not_prefetched() {
-    let grid = Grid { rows: 100, ..GZIP };
+    let grid = TestGrid { rows: 100, ..GZIP };
     let limits =
-        Limits { cache_len: 128 * MIB, at_once: 2, fetched_ahead: 0, has_long_parts: true };
-    let mut state = Reads::<At>::default();
+        ReadLimits { cache_len: 128 * MIB, at_once: 2, fetched_ahead: 0, has_long_parts: true };
+    let mut state = Reads::<RowChunk>::default();
     for at in 0..3 {
         state.note((at * MIB, (at + 1) * MIB), &grid, limits);
     }
-    let chunk = At(1, 0, Kind::Gzip);
+    let chunk = RowChunk(1, 0, Compression::Gzip);
     let plan = state.plan((3 * MIB, true), &[], (vec![(chunk, 16 * MIB)], Vec::new()), limits);
     let (_, ticket) = plan.soon.first().expect("planned");
     assert!(ticket.is_wanted());
@@ -257,22 +264,22 @@ fn after_a_jump_the_old_position_is_not_prefetched() {
 
 #[test]
 fn a_row_that_exceeds_the_cache_is_read_in_long_parts_that_double() {
-    let grid = Grid { rows: 2, chunks: 128, kind: Kind::Gzip };
+    let grid = TestGrid { rows: 2, chunks: 128, kind: Compression::Gzip };
     let gzip = cost(grid, 128 * MIB, every_mib(512));
     // 512 MiB in parts of 4, 8 and then 16 MiB, and the requests before the first of them.
     assert!((30..=36).contains(&gzip.long_parts), "{}", gzip.long_parts);
     assert!(gzip.of_chunks().0 <= 20, "{:?}", gzip.of_chunks());
     assert_eq!(gzip.ahead, 0);
-    let kind = Kind::Uncompressed;
-    let uncompressed = cost(Grid { kind, ..grid }, 128 * MIB, every_mib(512));
+    let kind = Compression::Uncompressed;
+    let uncompressed = cost(TestGrid { kind, ..grid }, 128 * MIB, every_mib(512));
     let decoded: u64 = uncompressed.decoded.values().sum();
     assert!(decoded <= 256, "{decoded}: before the first part");
 }
 
 #[test]
 fn where_nothing_may_be_old_or_the_cache_is_small_there_are_no_long_parts() {
-    let grid = Grid { rows: 2, chunks: 128, kind: Kind::Gzip };
-    let limits = |cache_len, has_long_parts| Limits {
+    let grid = TestGrid { rows: 2, chunks: 128, kind: Compression::Gzip };
+    let limits = |cache_len, has_long_parts| ReadLimits {
         cache_len,
         at_once: 2,
         fetched_ahead: 0,
@@ -291,13 +298,13 @@ fn a_cache_that_is_too_small_gets_no_prefetched_chunks() {
 
 #[test]
 fn more_chunks_than_the_cache_holds_are_decoded_by_their_reader() {
-    let grid = Grid { rows: 1, chunks: 64, kind: Kind::Gzip };
+    let grid = TestGrid { rows: 1, chunks: 64, kind: Compression::Gzip };
     let limits =
-        |cache_len| Limits { cache_len, at_once: 2, fetched_ahead: 0, has_long_parts: false };
+        |cache_len| ReadLimits { cache_len, at_once: 2, fetched_ahead: 0, has_long_parts: false };
     let wanted = grid.wanted((0, MIB), &BTreeSet::new());
     let mut state = Reads::default();
     state.note((0, MIB), &grid, limits(512 * MIB));
-    let beside = |cache_len, state: &mut Reads<At>| {
+    let beside = |cache_len, state: &mut Reads<RowChunk>| {
         state.plan((MIB, false), &wanted, (Vec::new(), Vec::new()), limits(cache_len)).beside
     };
     assert_eq!((beside(512 * MIB, &mut state), beside(64 * MIB, &mut state)), (64, 0));

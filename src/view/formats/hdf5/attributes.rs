@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::file::{Attribute, File, Value};
+use super::file::{Attribute, AttributeElements, Hdf5File};
 use super::message;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::view::cf::{self, Many, Values};
+use crate::view::cf::{self, AttributeValues, Many};
 
 /// Longer values are stored in a global heap, because an attribute in a header must be shorter than
 /// 64 KiB.
@@ -47,7 +47,7 @@ pub(super) enum Texts {
 /// Adds the attributes of a node to an object. Renames those that HDF5 cannot have, or that the
 /// libraries use. Returns the words for those that differ from the node's.
 pub(super) fn describe(
-    file: &mut File,
+    file: &mut Hdf5File,
     object: usize,
     attributes: Vec<cf::Attribute>,
     texts: Texts,
@@ -55,7 +55,7 @@ pub(super) fn describe(
     let mut changes = Vec::new();
     for one in cf::renamed(attributes, name_of) {
         changes.extend(one.changed(change_of(&one.values, texts)));
-        if one.values != Values::Null || texts == Texts::Any {
+        if one.values != AttributeValues::Null || texts == Texts::Any {
             let attribute = attribute(file, &one, texts)?;
             file.describe(object, attribute);
         }
@@ -64,52 +64,63 @@ pub(super) fn describe(
 }
 
 /// Returns the form of an attribute in a file, if it is another one than in the hierarchy.
-pub(super) fn change_of(values: &Values, texts: Texts) -> Option<&'static str> {
+pub(super) fn change_of(values: &AttributeValues, texts: Texts) -> Option<&'static str> {
     let is_long = |len: usize| len > MAX_VALUE_LEN;
     match values {
-        Values::Texts(all) if is_long(all.len().saturating_mul(ADDRESS_LEN)) => {
+        AttributeValues::Texts(all) if is_long(all.len().saturating_mul(ADDRESS_LEN)) => {
             Some("many strings, as JSON")
         }
-        Values::Numbers(_, bytes, _) | Values::Bools(bytes, _) if is_long(bytes.len()) => {
+        AttributeValues::Numbers(_, bytes, _) | AttributeValues::Bools(bytes, _)
+            if is_long(bytes.len()) =>
+        {
             Some("many values, as JSON")
         }
-        Values::Null if texts == Texts::Fixed => Some("null, which netCDF does not have"),
-        Values::Nothing if texts == Texts::Fixed => Some("an empty list, as the string []"),
-        Values::Bools(..) if texts == Texts::Fixed => Some("true or false, as int8"),
+        AttributeValues::Null if texts == Texts::Fixed => Some("null, which netCDF does not have"),
+        AttributeValues::Nothing if texts == Texts::Fixed => {
+            Some("an empty list, as the string []")
+        }
+        AttributeValues::Bools(..) if texts == Texts::Fixed => Some("true or false, as int8"),
         _ => None,
     }
 }
 
-fn attribute(file: &mut File, of: &cf::Attribute, texts: Texts) -> Result<Attribute> {
+fn attribute(file: &mut Hdf5File, of: &cf::Attribute, texts: Texts) -> Result<Attribute> {
     let name = &of.name;
     match &of.values {
-        Values::Text(text) if texts == Texts::Any || text.len() > MAX_VALUE_LEN => {
+        AttributeValues::Text(text) if texts == Texts::Any || text.len() > MAX_VALUE_LEN => {
             any_text(file, name, text)
         }
-        Values::Text(text) => fixed(name, text.as_bytes()),
-        Values::Texts(all) if all.len().saturating_mul(ADDRESS_LEN) > MAX_VALUE_LEN => {
+        AttributeValues::Text(text) => fixed(name, text.as_bytes()),
+        AttributeValues::Texts(all) if all.len().saturating_mul(ADDRESS_LEN) > MAX_VALUE_LEN => {
             any_text(file, name, &json!(all).to_string())
         }
-        Values::Texts(all) => any_texts(file, name, all.iter().map(String::as_str)),
-        Values::Numbers(dtype, bytes, many) if bytes.len() > MAX_VALUE_LEN => {
+        AttributeValues::Texts(all) => any_texts(file, name, all.iter().map(String::as_str)),
+        AttributeValues::Numbers(dtype, bytes, many) if bytes.len() > MAX_VALUE_LEN => {
             any_text(file, name, &cf::decimal(bytes, dtype, *many))
         }
-        Values::Bools(bytes, many) if bytes.len() > MAX_VALUE_LEN => {
+        AttributeValues::Bools(bytes, many) if bytes.len() > MAX_VALUE_LEN => {
             any_text(file, name, &cf::decimal(bytes, &DType::Bool, *many))
         }
         // h5py reads and writes booleans.
-        Values::Bools(bytes, many) if texts == Texts::Any => {
+        AttributeValues::Bools(bytes, many) if texts == Texts::Any => {
             numbers(name, &DType::Bool, bytes, *many)
         }
-        Values::Bools(bytes, many) => numbers(name, &DType::Int(1), bytes, *many),
+        AttributeValues::Bools(bytes, many) => numbers(name, &DType::Int(1), bytes, *many),
         // As in h5py.
-        Values::Nothing if texts == Texts::Any => numbers(name, &DType::Float(8), &[], Many::Yes),
-        Values::Nothing => fixed(name, b"[]"),
-        Values::Numbers(dtype, bytes, many) => numbers(name, dtype, bytes, *many),
+        AttributeValues::Nothing if texts == Texts::Any => {
+            numbers(name, &DType::Float(8), &[], Many::Yes)
+        }
+        AttributeValues::Nothing => fixed(name, b"[]"),
+        AttributeValues::Numbers(dtype, bytes, many) => numbers(name, dtype, bytes, *many),
         // `h5py.Empty`.
-        Values::Null => {
+        AttributeValues::Null => {
             let (dtype, space) = (message::datatype(&DType::Float(4))?, message::no_elements());
-            Ok(Attribute { name: name.clone(), dtype, space, value: Value::Bytes(Vec::new()) })
+            Ok(Attribute {
+                name: name.clone(),
+                dtype,
+                space,
+                value: AttributeElements::Bytes(Vec::new()),
+            })
         }
     }
 }
@@ -135,7 +146,8 @@ pub(super) fn without_nul(text: &str) -> String {
 /// Returns an attribute that is one string of fixed length.
 pub(super) fn fixed(name: &str, text: &[u8]) -> Result<Attribute> {
     let space = if text.is_empty() { message::no_elements() } else { message::dataspace(&[])? };
-    let (dtype, value) = (message::terminated_string(text)?, Value::Bytes(text.to_vec()));
+    let (dtype, value) =
+        (message::terminated_string(text)?, AttributeElements::Bytes(text.to_vec()));
     Ok(Attribute { name: name.to_owned(), dtype, space, value })
 }
 
@@ -146,12 +158,12 @@ pub(super) fn numbers(name: &str, dtype: &DType, bytes: &[u8], many: Many) -> Re
         Many::No => message::dataspace(&[])?,
         Many::Yes => message::dataspace(&[count])?,
     };
-    let value = Value::Bytes(bytes.to_vec());
+    let value = AttributeElements::Bytes(bytes.to_vec());
     Ok(Attribute { name: name.to_owned(), dtype: message::datatype(dtype)?, space, value })
 }
 
 /// Returns the names of dimensions in the form of `H5DSset_label`, `None` if there are no names.
-pub(super) fn labels(file: &mut File, names: &[Option<String>]) -> Result<Option<Attribute>> {
+pub(super) fn labels(file: &mut Hdf5File, names: &[Option<String>]) -> Result<Option<Attribute>> {
     if names.iter().all(Option::is_none) {
         return Ok(None);
     }
@@ -160,19 +172,19 @@ pub(super) fn labels(file: &mut File, names: &[Option<String>]) -> Result<Option
     any_texts(file, "DIMENSION_LABELS", names.iter().map(String::as_str)).map(Some)
 }
 
-fn any_text(file: &mut File, name: &str, text: &str) -> Result<Attribute> {
-    let value = Value::InHeap(vec![file.text(text)]);
+fn any_text(file: &mut Hdf5File, name: &str, text: &str) -> Result<Attribute> {
+    let value = AttributeElements::InHeap(vec![file.text(text)]);
     let (dtype, space) = (message::any_string()?, message::dataspace(&[])?);
     Ok(Attribute { name: name.to_owned(), dtype, space, value })
 }
 
 fn any_texts<'t>(
-    file: &mut File,
+    file: &mut Hdf5File,
     name: &str,
     texts: impl Iterator<Item = &'t str>,
 ) -> Result<Attribute> {
     let items: Vec<_> = texts.map(|text| file.text(text)).collect();
     let space = message::dataspace(&[u64::try_from(items.len()).unwrap_or(u64::MAX)])?;
-    let (dtype, value) = (message::any_string()?, Value::InHeap(items));
+    let (dtype, value) = (message::any_string()?, AttributeElements::InHeap(items));
     Ok(Attribute { name: name.to_owned(), dtype, space, value })
 }

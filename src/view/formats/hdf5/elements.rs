@@ -4,17 +4,17 @@
 //! consecutively and without an index, which needs HDF5 1.10 or later. Otherwise the elements are
 //! in C order.
 
-use super::file::Stored;
+use super::file::ElementsLocation;
 use crate::error::Result;
-use crate::view::layout::{Items, Layout};
+use crate::view::layout::{Layout, NumberForm};
 use crate::view::parts::Part;
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// Chunks must be shorter than this, in bytes.
 const MAX_CHUNK_LEN: u64 = 1 << 32;
 
 /// Returns the elements of an array. Each has `characters` elements of the file if given.
-pub(super) fn stored(source: &Source<'_>, characters: Option<u64>) -> Result<Stored> {
+pub(super) fn stored(source: &ViewSource<'_>, characters: Option<u64>) -> Result<ElementsLocation> {
     let array = source.array()?;
     let (grid, shape) = (array.grid(), &array.model().shape);
     let item_len = array.model().dtype.item_len();
@@ -31,9 +31,11 @@ pub(super) fn stored(source: &Source<'_>, characters: Option<u64>) -> Result<Sto
         && chunk.iter().zip(shape).all(|(chunk, len)| chunk <= len)
         && chunk_len.flatten().is_some_and(|len| len < MAX_CHUNK_LEN);
     if !is_chunked {
-        return Ok(Stored::Contiguous(source.elements(Layout::Linear, Items::default())?.into()));
+        return Ok(ElementsLocation::Contiguous(
+            source.elements(Layout::Linear, NumberForm::default())?.into(),
+        ));
     }
     chunk.extend(characters);
-    let part = Part::from(source.elements(Layout::Chunks, Items::default())?);
-    Ok(Stored::Chunks(part, chunk, if characters.is_some() { 1 } else { item_len }))
+    let part = Part::from(source.elements(Layout::Chunks, NumberForm::default())?);
+    Ok(ElementsLocation::Chunks(part, chunk, if characters.is_some() { 1 } else { item_len }))
 }

@@ -8,11 +8,11 @@
 //! compute their lengths, and again with the addresses.
 
 use super::heap::{self, Address};
-use super::message::{self, Kind, UNDEFINED};
+use super::message::{self, MessageKind, UNDEFINED};
 use super::strings::Strings;
 use crate::codec::lookup3;
 use crate::error::{Error, Result};
-use crate::view::cf::Room;
+use crate::view::cf::ConversionBudget;
 use crate::view::parts::{Derived as _, Part, View, max_prefix_len};
 
 const SUPERBLOCK_LEN: u64 = 48;
@@ -32,41 +32,41 @@ const MAX_DEPTH: usize = 100;
 
 /// A file under construction. The first object is the root.
 #[derive(Debug, Default)]
-pub(super) struct File {
+pub(super) struct Hdf5File {
     pub objects: Vec<Object>,
     heap: Vec<HeapObject>,
     /// The length of all attributes in bytes.
     pub attributes_len: usize,
     /// The space for converted values.
-    pub room: Room,
+    pub room: ConversionBudget,
 }
 
 /// A group or a dataset.
 #[derive(Debug)]
 pub(super) struct Object {
     pub attributes: Vec<Attribute>,
-    pub content: Content,
+    pub content: ObjectContent,
 }
 
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum ObjectContent {
     /// A group: names with the numbers of their objects.
     Group(Vec<(String, usize)>),
     /// A dataset.
-    Dataset(Dataset),
+    Dataset(Hdf5Dataset),
 }
 
 /// The elements of a dataset.
 #[derive(Debug)]
-pub(super) struct Dataset {
+pub(super) struct Hdf5Dataset {
     pub dtype: Vec<u8>,
     /// `None` for a dataset that has no elements, but no shape either.
     pub shape: Option<Vec<u64>>,
     pub fill: Option<Vec<u8>>,
-    pub elements: Stored,
+    pub elements: ElementsLocation,
 }
 
-impl Dataset {
+impl Hdf5Dataset {
     /// Returns the number of elements.
     fn count(&self) -> u64 {
         self.shape.iter().flatten().copied().fold(1, u64::saturating_mul)
@@ -75,7 +75,7 @@ impl Dataset {
 
 /// The location of elements.
 #[derive(Debug)]
-pub(super) enum Stored {
+pub(super) enum ElementsLocation {
     /// In C order.
     Contiguous(Part),
     /// Strings of variable length in C order.
@@ -92,12 +92,12 @@ pub(super) struct Attribute {
     pub name: String,
     pub dtype: Vec<u8>,
     pub space: Vec<u8>,
-    pub value: Value,
+    pub value: AttributeElements,
 }
 
 /// The elements of an attribute.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(super) enum AttributeElements {
     /// Bytes in the attribute.
     Bytes(Vec<u8>),
     /// Objects of the global heap, by number, each with its count of elements; `None` for no
@@ -128,7 +128,7 @@ impl Addresses {
     }
 }
 
-impl File {
+impl Hdf5File {
     /// Adds an object, and returns its number.
     pub fn add(&mut self, object: Object) -> usize {
         self.objects.push(object);
@@ -138,7 +138,7 @@ impl File {
     /// Returns the names in a group.
     pub fn names(&self, group: usize) -> impl Iterator<Item = &str> {
         let links = match self.objects.get(group).map(|group| &group.content) {
-            Some(Content::Group(links)) => links.as_slice(),
+            Some(ObjectContent::Group(links)) => links.as_slice(),
             _ => &[],
         };
         links.iter().map(|(name, _)| name.as_str())
@@ -147,7 +147,7 @@ impl File {
     /// Adds an object to a group under a name.
     pub fn link(&mut self, group: usize, name: &str, object: usize) {
         let group = self.objects.get_mut(group).map(|group| &mut group.content);
-        if let Some(Content::Group(links)) = group {
+        if let Some(ObjectContent::Group(links)) = group {
             links.push((name.to_owned(), object));
         }
     }
@@ -265,44 +265,48 @@ impl File {
 fn header(object: &Object, number: usize, addresses: &Addresses) -> Result<Vec<u8>> {
     let mut messages = Messages::default();
     match &object.content {
-        Content::Group(links) => {
-            messages.add(Kind::LinkInfo, &message::link_info(links.len()))?;
-            messages.add(Kind::GroupInfo, &[0, 0])?;
+        ObjectContent::Group(links) => {
+            messages.add(MessageKind::LinkInfo, &message::link_info(links.len()))?;
+            messages.add(MessageKind::GroupInfo, &[0, 0])?;
             for (order, (name, object)) in links.iter().enumerate() {
                 let address = Addresses::of(&addresses.objects, *object);
-                messages.add(Kind::Link, &message::link(name, order, address)?)?;
+                messages.add(MessageKind::Link, &message::link(name, order, address)?)?;
             }
         }
-        Content::Dataset(dataset) => {
+        ObjectContent::Dataset(dataset) => {
             let address = Addresses::of(&addresses.elements, number);
             let (layout, is_there) = match &dataset.elements {
-                Stored::Contiguous(part) => (message::contiguous(address, part.len()), true),
-                Stored::Chunks(_, chunk, item_len) => {
+                ElementsLocation::Contiguous(part) => {
+                    (message::contiguous(address, part.len()), true)
+                }
+                ElementsLocation::Chunks(_, chunk, item_len) => {
                     (message::implicit(address, chunk, *item_len)?, true)
                 }
-                Stored::Strings(strings) => {
+                ElementsLocation::Strings(strings) => {
                     let count = dataset.count();
                     let len = count.saturating_mul(strings.item_len());
                     (message::contiguous(address, len), true)
                 }
-                Stored::Nowhere(len) => (message::contiguous(UNDEFINED, *len), false),
+                ElementsLocation::Nowhere(len) => (message::contiguous(UNDEFINED, *len), false),
             };
             let space = dataset.shape.as_deref().map(message::dataspace).transpose()?;
-            messages.add(Kind::Dataspace, &space.unwrap_or_else(message::no_elements))?;
-            messages.add(Kind::Datatype, &dataset.dtype)?;
+            messages.add(MessageKind::Dataspace, &space.unwrap_or_else(message::no_elements))?;
+            messages.add(MessageKind::Datatype, &dataset.dtype)?;
             let fill = message::fill_value(dataset.fill.as_deref(), is_there)?;
-            messages.add(Kind::FillValue, &fill)?;
-            messages.add(Kind::Layout, &layout)?;
+            messages.add(MessageKind::FillValue, &fill)?;
+            messages.add(MessageKind::Layout, &layout)?;
         }
     }
-    messages.add(Kind::AttributeInfo, &message::attribute_info())?;
+    messages.add(MessageKind::AttributeInfo, &message::attribute_info())?;
     for attribute in &object.attributes {
         let value = match &attribute.value {
-            Value::Bytes(bytes) => bytes.clone(),
-            Value::InHeap(items) => items.iter().flat_map(|i| in_heap(*i, addresses)).collect(),
+            AttributeElements::Bytes(bytes) => bytes.clone(),
+            AttributeElements::InHeap(items) => {
+                items.iter().flat_map(|i| in_heap(*i, addresses)).collect()
+            }
         };
         let Attribute { name, dtype, space, .. } = attribute;
-        messages.add(Kind::Attribute, &message::attribute(name, dtype, space, &value)?)?;
+        messages.add(MessageKind::Attribute, &message::attribute(name, dtype, space, &value)?)?;
     }
     let Messages(messages) = messages;
     let len = u32::try_from(messages.len()).map_err(|_| Error::unsupported("too many nodes"))?;
@@ -317,8 +321,8 @@ impl Attribute {
     /// Returns the approximate length in a header.
     pub fn len(&self) -> usize {
         let value_len = match &self.value {
-            Value::Bytes(bytes) => bytes.len(),
-            Value::InHeap(items) => items.len().saturating_mul(16),
+            AttributeElements::Bytes(bytes) => bytes.len(),
+            AttributeElements::InHeap(items) => items.len().saturating_mul(16),
         };
         self.name.len().saturating_add(value_len)
     }
@@ -327,34 +331,40 @@ impl Attribute {
 impl Object {
     /// Returns a group without members.
     pub fn group() -> Self {
-        Self { attributes: Vec::new(), content: Content::Group(Vec::new()) }
+        Self { attributes: Vec::new(), content: ObjectContent::Group(Vec::new()) }
     }
 
     fn elements_len(&self) -> u64 {
         match &self.content {
-            Content::Dataset(Dataset {
-                elements: Stored::Contiguous(part) | Stored::Chunks(part, ..),
+            ObjectContent::Dataset(Hdf5Dataset {
+                elements: ElementsLocation::Contiguous(part) | ElementsLocation::Chunks(part, ..),
                 ..
             }) => part.len(),
-            Content::Dataset(Dataset { elements: Stored::Strings(strings), .. }) => strings.len(),
-            Content::Dataset(_) | Content::Group(_) => 0,
+            ObjectContent::Dataset(Hdf5Dataset {
+                elements: ElementsLocation::Strings(strings),
+                ..
+            }) => strings.len(),
+            ObjectContent::Dataset(_) | ObjectContent::Group(_) => 0,
         }
     }
 
     /// Returns the elements for a file in which they are at `address`.
     fn take_elements(&mut self, address: u64) -> Option<Part> {
         match &mut self.content {
-            Content::Dataset(Dataset { elements: elements @ Stored::Strings(_), .. }) => {
-                match std::mem::replace(elements, Stored::Nowhere(0)) {
-                    Stored::Strings(strings) => Some(Part::Derived(Box::new(strings.at(address)))),
-                    _ => None,
+            ObjectContent::Dataset(Hdf5Dataset {
+                elements: elements @ ElementsLocation::Strings(_),
+                ..
+            }) => match std::mem::replace(elements, ElementsLocation::Nowhere(0)) {
+                ElementsLocation::Strings(strings) => {
+                    Some(Part::Derived(Box::new(strings.at(address))))
                 }
-            }
-            Content::Dataset(Dataset {
-                elements: Stored::Contiguous(part) | Stored::Chunks(part, ..),
+                _ => None,
+            },
+            ObjectContent::Dataset(Hdf5Dataset {
+                elements: ElementsLocation::Contiguous(part) | ElementsLocation::Chunks(part, ..),
                 ..
             }) => Some(std::mem::replace(part, Part::Zeros(0))),
-            Content::Dataset(_) | Content::Group(_) => None,
+            ObjectContent::Dataset(_) | ObjectContent::Group(_) => None,
         }
     }
 }
@@ -363,7 +373,7 @@ impl Object {
 struct Messages(Vec<u8>);
 
 impl Messages {
-    fn add(&mut self, kind: Kind, message: &[u8]) -> Result<()> {
+    fn add(&mut self, kind: MessageKind, message: &[u8]) -> Result<()> {
         let len = u16::try_from(message.len())
             .map_err(|_| Error::unsupported(format!("a {kind:?} message is too long")))?;
         self.0.push(kind.number());

@@ -5,31 +5,31 @@
 
 use super::attributes::{Texts, describe};
 use super::elements::stored;
-use super::file::{Content, Dataset, File, Object, Stored};
+use super::file::{ElementsLocation, Hdf5Dataset, Hdf5File, Object, ObjectContent};
 use super::message;
-use super::record::Record;
+use super::record::FileElement;
 use super::scales::{name_dimensions, unnamed};
 use super::strings::Strings;
 use crate::dtype::{DType, Time};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::{NodeKind, NodePath};
 use crate::view::cf;
-use crate::view::left_out::LeftOut;
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::View;
-use crate::view::source::{Children, Source};
+use crate::view::source::{Children, ViewSource};
 
 /// The list of properties that a file lacks, and its node.
 struct Lacks<'p> {
     top: &'p NodePath,
-    list: LeftOut,
+    list: LeftOutOfView,
 }
 
 impl Lacks<'_> {
-    fn add(&mut self, source: &Source<'_>, what: &str) {
+    fn add(&mut self, source: &ViewSource<'_>, what: &str) {
         self.list.add_property(self.top, source.path(), what);
     }
 
-    fn add_all(&mut self, source: &Source<'_>, all: &[String]) {
+    fn add_all(&mut self, source: &ViewSource<'_>, all: &[String]) {
         for what in all {
             self.add(source, what);
         }
@@ -42,9 +42,9 @@ const ENCODING: &str = "encoding-type";
 const NULL: &str = "null";
 const ANNDATA: &str = "anndata";
 
-pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
-    let mut file = File::default();
-    let mut lacks = Lacks { top: source.path(), list: LeftOut::default() };
+pub(in crate::view::formats) fn build(source: &ViewSource<'_>) -> Result<View> {
+    let mut file = Hdf5File::default();
+    let mut lacks = Lacks { top: source.path(), list: LeftOutOfView::default() };
     match source.kind() {
         NodeKind::Group => {
             group(&mut file, source, &mut lacks, 0)?;
@@ -73,8 +73,8 @@ pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
 
 /// Adds a group and all nodes below it.
 fn group(
-    file: &mut File,
-    source: &Source<'_>,
+    file: &mut Hdf5File,
+    source: &ViewSource<'_>,
     lacks: &mut Lacks<'_>,
     depth: usize,
 ) -> Result<usize> {
@@ -118,19 +118,19 @@ fn group(
     Ok(number)
 }
 
-fn has_encoding(source: &Source<'_>, kind: &str) -> bool {
+fn has_encoding(source: &ViewSource<'_>, kind: &str) -> bool {
     source.attributes().get(ENCODING).is_some_and(|own| own == kind)
 }
 
 /// Lists the names of dimensions that HDF5 has in another form.
-fn list_dimensions(source: &Source<'_>, lacks: &mut Lacks<'_>) {
+fn list_dimensions(source: &ViewSource<'_>, lacks: &mut Lacks<'_>) {
     for name in unnamed(source) {
         lacks.add(source, &format!("dimension {name} (only as a label)"));
     }
 }
 
 /// Adds an array.
-fn dataset(file: &mut File, source: &Source<'_>, lacks: &mut Lacks<'_>) -> Result<usize> {
+fn dataset(file: &mut Hdf5File, source: &ViewSource<'_>, lacks: &mut Lacks<'_>) -> Result<usize> {
     let array = source.array()?;
     if let Some(error) = array.not_understood() {
         return Err(Error::unsupported(format!("the array cannot be decoded: {error}")));
@@ -139,23 +139,25 @@ fn dataset(file: &mut File, source: &Source<'_>, lacks: &mut Lacks<'_>) -> Resul
     let fill = model.fill.item(&model.dtype).into_owned();
     message::dataspace(&model.shape)?;
     let (dtype, fill, elements) = match &model.dtype {
-        dtype if Record::is_for(dtype) => {
+        dtype if FileElement::is_for(dtype) => {
             let strings = Strings::new(source)?;
             if strings.are_lists() {
                 lacks.add(source, "strings with a NUL (all strings as lists of bytes)");
             }
-            (strings.dtype()?, None, Stored::Strings(Box::new(strings)))
+            (strings.dtype()?, None, ElementsLocation::Strings(Box::new(strings)))
         }
         dtype => (message::datatype(dtype)?, Some(fill), stored(source, None)?),
     };
     let content = if has_encoding(source, NULL) && model.shape.is_empty() {
         // `h5py.Empty("f")`, as which AnnData stores `None` in HDF5.
-        let (dtype, elements) = (message::datatype(&DType::Float(4))?, Stored::Nowhere(0));
-        Dataset { dtype, shape: None, fill: None, elements }
+        let (dtype, elements) =
+            (message::datatype(&DType::Float(4))?, ElementsLocation::Nowhere(0));
+        Hdf5Dataset { dtype, shape: None, fill: None, elements }
     } else {
-        Dataset { dtype, shape: Some(model.shape.clone()), fill, elements }
+        Hdf5Dataset { dtype, shape: Some(model.shape.clone()), fill, elements }
     };
-    let number = file.add(Object { attributes: Vec::new(), content: Content::Dataset(content) });
+    let number =
+        file.add(Object { attributes: Vec::new(), content: ObjectContent::Dataset(content) });
     list_types(source, &model.dtype, lacks);
     let has_type = matches!(
         model.dtype,
@@ -169,7 +171,7 @@ fn dataset(file: &mut File, source: &Source<'_>, lacks: &mut Lacks<'_>) -> Resul
 }
 
 /// Lists the types in an element that HDF5 has only in another form.
-fn list_types(source: &Source<'_>, dtype: &DType, lacks: &mut Lacks<'_>) {
+fn list_types(source: &ViewSource<'_>, dtype: &DType, lacks: &mut Lacks<'_>) {
     match dtype {
         DType::Time(Time { unit, scale, .. }) => {
             let step = format!("{scale} {unit}");

@@ -11,7 +11,7 @@ pub(super) const UNDEFINED: u64 = u64::MAX;
 
 /// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     Dataspace,
     LinkInfo,
     Datatype,
@@ -23,7 +23,7 @@ pub(super) enum Kind {
     AttributeInfo,
 }
 
-impl Kind {
+impl MessageKind {
     /// Returns its number.
     pub fn number(self) -> u8 {
         match self {

@@ -7,16 +7,16 @@ use std::collections::HashSet;
 
 use super::attributes::{Texts, describe, numbers};
 use super::elements::stored;
-use super::file::{Content, Dataset, File, Object, Stored};
+use super::file::{ElementsLocation, Hdf5Dataset, Hdf5File, Object, ObjectContent};
 use super::message;
 use super::scales::{add_scale, make_scale, refer};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::{NodeKind, NodePath};
-use crate::view::cf::{self, Data, Dimension, Many, Values, Variable, distinct};
-use crate::view::left_out::LeftOut;
+use crate::view::cf::{self, AttributeValues, Data, Dimension, Many, Variable, distinct};
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// The prefix of a variable that has the name of a dimension but is not its coordinates. netCDF
 /// removes it from the start of names, and h5netcdf from anywhere in a name.
@@ -28,7 +28,7 @@ const FREE: &str = "_nc4_non_coord-";
 /// A file under construction.
 #[derive(Default)]
 struct Netcdf {
-    file: File,
+    file: Hdf5File,
     /// The number of the next dimension; all groups share the count.
     dimension_count: u32,
     variable_count: usize,
@@ -36,9 +36,9 @@ struct Netcdf {
     changes: Vec<(NodePath, String)>,
 }
 
-pub(in crate::view::formats) fn build(source: &Source<'_>) -> Result<View> {
+pub(in crate::view::formats) fn build(source: &ViewSource<'_>) -> Result<View> {
     let mut netcdf = Netcdf::default();
-    let mut left_out = LeftOut::default();
+    let mut left_out = LeftOutOfView::default();
     netcdf.group(source, source.path(), &mut left_out, 0)?;
     if netcdf.variable_count == 0 && !left_out.nodes().is_empty() {
         return Err(Error::unsupported(left_out.lines().collect::<Vec<_>>().join("; ")));
@@ -50,14 +50,14 @@ impl Netcdf {
     /// Adds a group and all nodes below it. An array becomes a group that contains it.
     fn group(
         &mut self,
-        source: &Source<'_>,
+        source: &ViewSource<'_>,
         root: &NodePath,
-        left_out: &mut LeftOut,
+        left_out: &mut LeftOutOfView,
         depth: usize,
     ) -> Result<usize> {
         let number = self.file.add(Object::group());
         self.file.check_count(depth)?;
-        let mut dataset = cf::Dataset::of(source, &mut self.file.room)?;
+        let mut dataset = cf::CfDataset::of(source, &mut self.file.room)?;
         dataset.leave_out(|variable| {
             let fits = message::dataspace(&vec![1; variable.dimensions.len()]);
             fits.err()
@@ -111,7 +111,7 @@ impl Netcdf {
 
     /// Adds the scale of each dimension of a group. A dimension's coordinates, if it has some, are
     /// its scale.
-    fn scales(&mut self, group: usize, dataset: &cf::Dataset<'_>) -> Result<Vec<usize>> {
+    fn scales(&mut self, group: usize, dataset: &cf::CfDataset<'_>) -> Result<Vec<usize>> {
         let mut scales = Vec::new();
         for (number, dimension) in dataset.dimensions.iter().enumerate() {
             let own = |variable: &&Variable<'_>| {
@@ -140,17 +140,18 @@ impl Netcdf {
         let shape: Vec<u64> = lens.map(|dimension| dimension.len).collect();
         let rank = variable.source.array()?.model().shape.len();
         let elements = match &variable.data {
-            Data::Values(values) => Stored::Contiguous(Part::from(values.clone())),
+            Data::Values(values) => ElementsLocation::Contiguous(Part::from(values.clone())),
             Data::Elements => stored(&variable.source, shape.get(rank).copied())?,
         };
         let fill = variable.attributes.iter().find_map(|one| match &one.values {
-            Values::Numbers(_, bytes, _) if one.name == crate::metadata::FILL => {
+            AttributeValues::Numbers(_, bytes, _) if one.name == crate::metadata::FILL => {
                 Some(bytes.clone())
             }
             _ => None,
         });
         let dtype = message::datatype(&variable.dtype)?;
-        let content = Content::Dataset(Dataset { dtype, shape: Some(shape), fill, elements });
+        let content =
+            ObjectContent::Dataset(Hdf5Dataset { dtype, shape: Some(shape), fill, elements });
         let number = self.file.add(Object { attributes: Vec::new(), content });
         let all = variable.attributes.clone();
         for what in describe(&mut self.file, number, all, Texts::Fixed)? {
@@ -167,7 +168,7 @@ fn free(name: &str) -> String {
 
 /// Renames dimensions and variables whose names netCDF would change, or that one of the `groups`
 /// beside them has.
-fn name_members(dataset: &mut cf::Dataset<'_>, groups: &HashSet<String>) {
+fn name_members(dataset: &mut cf::CfDataset<'_>, groups: &HashSet<String>) {
     let coordinates: Vec<Option<usize>> =
         dataset.variables.iter().map(|one| coordinate_of(one, &dataset.dimensions)).collect();
     let others = dataset.variables.iter().zip(&coordinates);

@@ -15,7 +15,7 @@ const ADDRESS_LEN: usize = 16;
 
 /// A part of an element in the file, by the bytes of the stored element that it shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum RecordPiece {
     /// These bytes, unchanged.
     Bytes(Range<usize>),
     /// The address of the string that these bytes are in UTF-32.
@@ -26,7 +26,7 @@ pub(super) enum Piece {
 
 /// The values in the heap, as readers take them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Values {
+pub(super) enum HeapValues {
     /// Strings in UTF-8.
     Texts,
     /// Lists of bytes. Readers end a string at the first NUL.
@@ -35,17 +35,17 @@ pub(super) enum Values {
 
 /// The form of an element in the file.
 #[derive(Debug, Clone)]
-pub(super) struct Record {
+pub(super) struct FileElement {
     /// The type in the file.
     pub dtype: Vec<u8>,
     /// Its parts, in order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<RecordPiece>,
     /// The length in the file in bytes.
     pub len: usize,
-    values: Values,
+    values: HeapValues,
 }
 
-impl Record {
+impl FileElement {
     /// Whether elements of a type have strings, or are of variable length.
     pub fn is_for(dtype: &DType) -> bool {
         match dtype {
@@ -56,7 +56,7 @@ impl Record {
     }
 
     /// Returns the form of elements of a type.
-    pub fn of(dtype: &DType, values: Values) -> Result<Self> {
+    pub fn of(dtype: &DType, values: HeapValues) -> Result<Self> {
         let mut record = Self { dtype: Vec::new(), pieces: Vec::new(), len: 0, values };
         record.dtype = record.add(dtype, 0)?;
         Ok(record)
@@ -64,18 +64,18 @@ impl Record {
 
     /// Returns the number of values in the heap of each element.
     pub fn values_count(&self) -> usize {
-        self.pieces.iter().filter(|piece| !matches!(piece, Piece::Bytes(_))).count()
+        self.pieces.iter().filter(|piece| !matches!(piece, RecordPiece::Bytes(_))).count()
     }
 
     /// Adds a member whose stored bytes begin at `at`. Returns its type.
     fn add(&mut self, dtype: &DType, at: usize) -> Result<Vec<u8>> {
         let end = at.saturating_add(dtype.item_len());
         match dtype {
-            DType::Utf32(_) => self.add_value(Piece::Text(at..end)),
-            DType::String => self.add_value(Piece::Whole),
+            DType::Utf32(_) => self.add_value(RecordPiece::Text(at..end)),
+            DType::String => self.add_value(RecordPiece::Whole),
             DType::VariableBytes => {
-                self.values = Values::Lists;
-                self.add_value(Piece::Whole)
+                self.values = HeapValues::Lists;
+                self.add_value(RecordPiece::Whole)
             }
             DType::Struct(fields) if Self::is_for(dtype) => self.add_fields(fields, at),
             _ => {
@@ -112,20 +112,20 @@ impl Record {
         message::array(&field.shape, self.len.saturating_sub(start), &of_one)
     }
 
-    fn add_value(&mut self, piece: Piece) -> Result<Vec<u8>> {
+    fn add_value(&mut self, piece: RecordPiece) -> Result<Vec<u8>> {
         self.pieces.push(piece);
         self.len = self.len.saturating_add(ADDRESS_LEN);
         match self.values {
-            Values::Texts => message::any_string(),
-            Values::Lists => message::any_bytes(),
+            HeapValues::Texts => message::any_string(),
+            HeapValues::Lists => message::any_bytes(),
         }
     }
 
     fn add_bytes(&mut self, bytes: Range<usize>) {
         self.len = self.len.saturating_add(bytes.len());
         match self.pieces.last_mut() {
-            Some(Piece::Bytes(last)) if last.end == bytes.start => last.end = bytes.end,
-            _ => self.pieces.push(Piece::Bytes(bytes)),
+            Some(RecordPiece::Bytes(last)) if last.end == bytes.start => last.end = bytes.end,
+            _ => self.pieces.push(RecordPiece::Bytes(bytes)),
         }
     }
 }
@@ -151,11 +151,12 @@ mod tests {
             ]
             .into(),
         );
-        let record = Record::of(&dtype, Values::Texts).expect("a type");
-        let texts = [Piece::Text(5..13), Piece::Text(13..21), Piece::Text(21..25)];
-        let mut pieces = vec![Piece::Bytes(0..5)];
+        let record = FileElement::of(&dtype, HeapValues::Texts).expect("a type");
+        let texts =
+            [RecordPiece::Text(5..13), RecordPiece::Text(13..21), RecordPiece::Text(21..25)];
+        let mut pieces = vec![RecordPiece::Bytes(0..5)];
         pieces.extend(texts);
-        pieces.push(Piece::Bytes(25..57));
+        pieces.push(RecordPiece::Bytes(25..57));
         assert_eq!((record.pieces.clone(), record.len), (pieces, 5 + 3 * 16 + 32));
         assert_eq!(record.values_count(), 3);
         assert_eq!(record.dtype.get(4..8), Some(&85_u32.to_le_bytes()[..]));

@@ -7,20 +7,22 @@
 use std::collections::{HashMap, HashSet};
 
 use super::attributes::{MAX_NAME_LEN, fixed, labels};
-use super::file::{Attribute, Content, Dataset, File, Object, Stored, Value};
+use super::file::{
+    Attribute, AttributeElements, ElementsLocation, Hdf5Dataset, Hdf5File, Object, ObjectContent,
+};
 use super::message;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::cf::{Dimension, is_coordinate};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// Labels the named dimensions of the arrays of a group, each given with its object. An array also
 /// gets scales if every one of its dimensions has a scale or can get one, under a name that no
 /// other object has.
 pub(super) fn name_dimensions(
-    file: &mut File,
+    file: &mut Hdf5File,
     group: usize,
-    arrays: &[(Source<'_>, usize)],
+    arrays: &[(ViewSource<'_>, usize)],
 ) -> Result<()> {
     let mut names: HashSet<String> = file.names(group).map(ToOwned::to_owned).collect();
     let mut scales = HashMap::new();
@@ -67,7 +69,7 @@ pub(super) fn name_dimensions(
 }
 
 /// Returns the names of an array's dimensions that no scale can have.
-pub(super) fn unnamed<'s>(source: &'s Source<'_>) -> impl Iterator<Item = &'s str> {
+pub(super) fn unnamed<'s>(source: &'s ViewSource<'_>) -> impl Iterator<Item = &'s str> {
     let names = source.array().map(|array| array.model().dimension_names.as_slice());
     let names = names.unwrap_or_default().iter().flatten();
     names.map(String::as_str).filter(|name| !name.is_empty() && !is_name(name))
@@ -80,7 +82,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Returns the dimensions of an array, without names if the array has none.
-fn dimensions(source: &Source<'_>) -> Vec<Dimension> {
+fn dimensions(source: &ViewSource<'_>) -> Vec<Dimension> {
     let Ok(array) = source.array() else { return Vec::new() };
     let mut names = array.model().dimension_names.iter().cloned();
     let lens = array.model().shape.iter();
@@ -89,22 +91,22 @@ fn dimensions(source: &Source<'_>) -> Vec<Dimension> {
 }
 
 /// Marks a dataset as a scale.
-pub(super) fn make_scale(file: &mut File, object: usize, title: &str) -> Result<()> {
+pub(super) fn make_scale(file: &mut Hdf5File, object: usize, title: &str) -> Result<()> {
     file.describe(object, fixed("CLASS", b"DIMENSION_SCALE\0")?);
     file.describe(object, fixed("NAME", &[title.as_bytes(), &[0]].concat())?);
     Ok(())
 }
 
 /// Adds the scale of a dimension without coordinates.
-pub(super) fn add_scale(file: &mut File, dimension: &Dimension) -> Result<usize> {
+pub(super) fn add_scale(file: &mut Hdf5File, dimension: &Dimension) -> Result<usize> {
     let len = dimension.len.checked_mul(4);
     let len =
         len.ok_or_else(|| Error::unsupported("it would exceed the maximum size of a file"))?;
-    let content = Content::Dataset(Dataset {
+    let content = ObjectContent::Dataset(Hdf5Dataset {
         dtype: message::datatype(&DType::Float(4))?,
         shape: Some(vec![dimension.len]),
         fill: None,
-        elements: Stored::Nowhere(len),
+        elements: ElementsLocation::Nowhere(len),
     });
     let object = file.add(Object { attributes: Vec::new(), content });
     // This string identifies the scale for netCDF.
@@ -114,13 +116,16 @@ pub(super) fn add_scale(file: &mut File, dimension: &Dimension) -> Result<usize>
 }
 
 /// Adds references to the scales of a dataset's dimensions.
-pub(super) fn refer(file: &mut File, object: usize, scales: &[usize]) -> Result<()> {
+pub(super) fn refer(file: &mut Hdf5File, object: usize, scales: &[usize]) -> Result<()> {
     if scales.is_empty() {
         return Ok(());
     }
     let items = scales.iter().map(|scale| Some(file.reference(*scale))).collect();
     let space = message::dataspace(&[u64::try_from(scales.len()).unwrap_or(u64::MAX)])?;
     let (name, dtype) = ("DIMENSION_LIST".to_owned(), message::references()?);
-    file.describe(object, Attribute { name, dtype, space, value: Value::InHeap(items) });
+    file.describe(
+        object,
+        Attribute { name, dtype, space, value: AttributeElements::InHeap(items) },
+    );
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! The elements of an array of strings, of bytes of variable length, or of structures with strings,
 //! as values of variable length in HDF5.
 //!
-//! Each element has an address of 16 bytes for each of its values (see [`Record`]) in a global heap
-//! that follows the elements. Both are made from the chunks when they are read. Only the length and
-//! place of each collection of the heap is kept, so an array may have any number of values. An
-//! array whose chunks are no longer those that the file was generated from is [`Kind::Stale`].
+//! Each element has an address of 16 bytes for each of its values (see [`FileElement`]) in a global
+//! heap that follows the elements. Both are made from the chunks when they are read. Only the
+//! length and place of each collection of the heap is kept, so an array may have any number of
+//! values. An array whose chunks are no longer those that the file was generated from is
+//! [`Kind::Stale`].
 //!
 //! ```text
 //! each element | collection of the fill value | collections of each chunk
@@ -20,15 +21,15 @@ use std::sync::Arc;
 use foldhash::quality::FixedState;
 
 use super::heap::{self, Address, collection_len};
-use super::record::{Piece, Record, Values};
+use super::record::{FileElement, HeapValues, RecordPiece};
 use crate::array::{Coords, region};
 use crate::buffer::Buffer;
 use crate::codec::VlenPlaces;
 use crate::dtype::DType;
-use crate::error::{At, Error, Kind, Result};
-use crate::view::elements::{Elements, GetChunk};
+use crate::error::{Error, Kind, Result, WithSubject};
+use crate::view::elements::{ElementRange, GetChunk};
 use crate::view::parts::Derived;
-use crate::view::source::{Source, check_chunk_count, utf8};
+use crate::view::source::{ViewSource, check_chunk_count, utf8};
 
 /// The most strings in a collection. The number of a string in it has two bytes.
 const MAX_COUNT: usize = 4096;
@@ -46,14 +47,14 @@ const MAX_PARSED: usize = 8;
 /// The strings of an array.
 #[derive(Debug)]
 pub(super) struct Strings {
-    elements: Elements,
-    record: Record,
+    elements: ElementRange,
+    record: FileElement,
     count: u64,
     /// Whether a string has a NUL before its end.
     has_nul: bool,
     /// The address of the first element in the file.
     address: u64,
-    chunks: Vec<Chunk>,
+    chunks: Vec<StringChunk>,
     collections: Vec<Collection>,
     /// Whether the first collection is that of the fill value.
     has_fill: bool,
@@ -63,7 +64,7 @@ pub(super) struct Strings {
 
 /// A chunk in C order of the grid.
 #[derive(Debug)]
-struct Chunk {
+struct StringChunk {
     /// Its collections.
     collections: Range<usize>,
     /// A number that depends on all of its bytes, `None` if it is not stored.
@@ -83,16 +84,16 @@ struct Collection {
 }
 
 /// The values of a chunk, in order.
-struct Items {
+struct ChunkStrings {
     bytes: Buffer,
     /// The places of elements of variable length.
     places: Option<VlenPlaces>,
     count: usize,
 }
 
-impl Items {
-    fn parse(bytes: Buffer, count: usize, record: &Record) -> Result<Self> {
-        let is_variable = record.pieces == [Piece::Whole];
+impl ChunkStrings {
+    fn parse(bytes: Buffer, count: usize, record: &FileElement) -> Result<Self> {
+        let is_variable = record.pieces == [RecordPiece::Whole];
         let places = is_variable.then(|| VlenPlaces::of(&bytes, count)).transpose()?;
         let count = places.as_ref().map_or(count, VlenPlaces::count);
         Ok(Self { bytes, places, count: count.saturating_mul(record.values_count()) })
@@ -110,7 +111,7 @@ impl Items {
 
 impl Strings {
     /// Returns the strings of an array. Reads every chunk once.
-    pub fn new(source: &Source<'_>) -> Result<Self> {
+    pub fn new(source: &ViewSource<'_>) -> Result<Self> {
         let array = source.array()?;
         let counts = array.grid().counts();
         check_chunk_count(counts)?;
@@ -119,7 +120,7 @@ impl Strings {
         }
         let too_long = || Error::unsupported("its strings are too long for a file");
         let model = array.model();
-        let record = Record::of(&model.dtype, Values::Texts)?;
+        let record = FileElement::of(&model.dtype, HeapValues::Texts)?;
         if record.values_count() > MAX_COUNT {
             let detail = format!("an element has more than {MAX_COUNT} strings");
             return Err(Error::unsupported(detail));
@@ -128,7 +129,7 @@ impl Strings {
         let count = model.shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
         let count = count.filter(|count| *count <= u64::MAX / item_len).ok_or_else(too_long)?;
         let mut strings = Self {
-            elements: Elements::of_chunks(source.path(), array),
+            elements: ElementRange::of_chunks(source.path(), array),
             record,
             count,
             has_nul: false,
@@ -172,8 +173,8 @@ impl Strings {
     /// Returns the type of the elements.
     pub fn dtype(&self) -> Result<Vec<u8>> {
         let model = self.elements.array.model();
-        let values = if self.has_nul { Values::Lists } else { Values::Texts };
-        Ok(Record::of(&model.dtype, values)?.dtype)
+        let values = if self.has_nul { HeapValues::Lists } else { HeapValues::Texts };
+        Ok(FileElement::of(&model.dtype, values)?.dtype)
     }
 
     /// Whether strings are lists of bytes in the file, because readers would stop at a NUL.
@@ -196,16 +197,16 @@ impl Strings {
     /// Returns the values of a stored element.
     fn values_of<'e>(&'e self, element: &'e [u8]) -> impl Iterator<Item = Cow<'e, [u8]>> {
         self.record.pieces.iter().filter_map(|piece| match piece {
-            Piece::Bytes(_) => None,
-            Piece::Text(bytes) => {
+            RecordPiece::Bytes(_) => None,
+            RecordPiece::Text(bytes) => {
                 Some(Cow::Owned(utf8(element.get(bytes.clone()).unwrap_or_default())))
             }
-            Piece::Whole => Some(Cow::Borrowed(element)),
+            RecordPiece::Whole => Some(Cow::Borrowed(element)),
         })
     }
 
     /// Returns a value of a chunk.
-    fn value<'e>(&'e self, items: &'e Items, index: usize) -> Cow<'e, [u8]> {
+    fn value<'e>(&'e self, items: &'e ChunkStrings, index: usize) -> Cow<'e, [u8]> {
         let each = self.record.values_count().max(1);
         let element = items.element(index / each, self.elements.array.model().dtype.item_len());
         self.values_of(element).nth(index % each).unwrap_or_default()
@@ -217,13 +218,13 @@ impl Strings {
     }
 
     /// Adds the collections of a chunk.
-    fn add_chunk(&mut self, bytes: Option<Buffer>, at: &[u64]) -> Result<Chunk> {
+    fn add_chunk(&mut self, bytes: Option<Buffer>, at: &[u64]) -> Result<StringChunk> {
         let first = self.collections.len();
         let Some(bytes) = bytes else {
-            return Ok(Chunk { collections: first..first, print: None });
+            return Ok(StringChunk { collections: first..first, print: None });
         };
         let print = Some(FixedState::default().hash_one(&bytes[..]));
-        let items = Items::parse(bytes, self.chunk_count(&Coords::new(at))?, &self.record)?;
+        let items = ChunkStrings::parse(bytes, self.chunk_count(&Coords::new(at))?, &self.record)?;
         let number = Some(self.chunks.len());
         let (mut from, mut lens, mut sum) = (0, Vec::new(), 0_usize);
         for index in 0..items.count {
@@ -241,7 +242,7 @@ impl Strings {
         if !lens.is_empty() {
             self.add(number, from..items.count, collection_len(lens));
         }
-        Ok(Chunk { collections: first..self.collections.len(), print })
+        Ok(StringChunk { collections: first..self.collections.len(), print })
     }
 
     fn chunk(&self, coords: &Coords, get: &GetChunk<'_>) -> Result<Option<Buffer>> {
@@ -257,7 +258,7 @@ impl Strings {
     }
 
     /// Returns the strings of a chunk; `None` if it is not stored.
-    fn items(&self, number: usize, get: &GetChunk<'_>) -> Result<Option<Items>> {
+    fn items(&self, number: usize, get: &GetChunk<'_>) -> Result<Option<ChunkStrings>> {
         let counts = self.elements.array.grid().counts();
         let mut left = u64::try_from(number).unwrap_or(u64::MAX);
         let mut indices = vec![0; counts.len()];
@@ -272,7 +273,7 @@ impl Strings {
             let detail = "its strings have changed since the file was opened";
             return Err(Error::new(Kind::Stale, detail).at(&self.elements.path));
         }
-        let parse = |bytes| Items::parse(bytes, self.chunk_count(&coords)?, &self.record);
+        let parse = |bytes| ChunkStrings::parse(bytes, self.chunk_count(&coords)?, &self.record);
         bytes.map(parse).transpose()
     }
 
@@ -325,7 +326,7 @@ impl Strings {
         let mut values = self.values_of(stored);
         let mut bytes = Vec::with_capacity(self.record.len);
         for piece in &self.record.pieces {
-            if let Piece::Bytes(range) = piece {
+            if let RecordPiece::Bytes(range) = piece {
                 bytes.extend(stored.get(range.clone()).unwrap_or_default());
                 continue;
             }
@@ -374,11 +375,11 @@ impl Strings {
 struct Parsed<'p> {
     strings: &'p Strings,
     get: &'p GetChunk<'p>,
-    chunks: RefCell<HashMap<usize, Option<Arc<Items>>>>,
+    chunks: RefCell<HashMap<usize, Option<Arc<ChunkStrings>>>>,
 }
 
 impl Parsed<'_> {
-    fn get(&self, number: usize) -> Result<Option<Arc<Items>>> {
+    fn get(&self, number: usize) -> Result<Option<Arc<ChunkStrings>>> {
         if let Some(known) = self.chunks.borrow().get(&number) {
             return Ok(known.clone());
         }

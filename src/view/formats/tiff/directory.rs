@@ -6,7 +6,7 @@ use crate::view::parts::max_prefix_len;
 
 /// The variant of TIFF.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Form {
+pub(super) struct TiffVariant {
     /// Whether offsets have eight bytes instead of four.
     pub is_big: bool,
     pub big_endian: bool,
@@ -14,7 +14,7 @@ pub(super) struct Form {
 
 /// The value of an entry.
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub(super) enum TiffValue {
     Short(Vec<u16>),
     Long(Vec<u32>),
     /// Offsets in the file, of the length of the variant.
@@ -50,18 +50,18 @@ pub(super) mod tag {
     pub const SAMPLE_FORMAT: u16 = 339;
 }
 
-pub(super) type Entry = (u16, Value);
+pub(super) type TiffEntry = (u16, TiffValue);
 
 /// Writes directories one after another.
-pub(super) struct Writer {
+pub(super) struct TiffWriter {
     pub bytes: Vec<u8>,
-    form: Form,
+    form: TiffVariant,
     /// The place for the offset of the next directory.
     link: usize,
 }
 
-impl Writer {
-    pub fn new(form: Form) -> Self {
+impl TiffWriter {
+    pub fn new(form: TiffVariant) -> Self {
         let mut writer = Self { bytes: Vec::new(), form, link: 0 };
         writer.bytes.extend(if form.big_endian { b"MM" } else { b"II" });
         if form.is_big {
@@ -77,7 +77,7 @@ impl Writer {
     }
 
     /// Writes a directory outside of the chain, and returns its offset.
-    pub fn directory(&mut self, mut entries: Vec<Entry>) -> Result<u64> {
+    pub fn directory(&mut self, mut entries: Vec<TiffEntry>) -> Result<u64> {
         if u64::try_from(self.bytes.len()).is_ok_and(|len| len > max_prefix_len()) {
             return Err(Error::unsupported(format!(
                 "the header for its pages and tiles would exceed {} bytes",
@@ -119,7 +119,7 @@ impl Writer {
     }
 
     /// Writes a directory at the end of the chain.
-    pub fn chained(&mut self, entries: Vec<Entry>) -> Result<()> {
+    pub fn chained(&mut self, entries: Vec<TiffEntry>) -> Result<()> {
         let count = entries.len();
         let place = self.directory(entries)?;
         let mut word = Self { bytes: Vec::new(), form: self.form, link: 0 };
@@ -135,22 +135,22 @@ impl Writer {
     }
 
     /// Returns the code of a type, the number of values, and their bytes.
-    fn encode(&self, value: &Value) -> Result<(u16, u64, Vec<u8>)> {
+    fn encode(&self, value: &TiffValue) -> Result<(u16, u64, Vec<u8>)> {
         let mut word = Self { bytes: Vec::new(), form: self.form, link: 0 };
         let (code, count) = match value {
-            Value::Short(values) => {
+            TiffValue::Short(values) => {
                 for value in values {
                     word.short(*value);
                 }
                 (3, values.len())
             }
-            Value::Long(values) => {
+            TiffValue::Long(values) => {
                 for value in values {
                     word.long(*value);
                 }
                 (4, values.len())
             }
-            Value::Offsets(values) | Value::Directories(values) => {
+            TiffValue::Offsets(values) | TiffValue::Directories(values) => {
                 if !self.form.is_big && values.iter().any(|value| u32::try_from(*value).is_err()) {
                     return Err(Error::unsupported("it has more than 4 GiB"));
                 }
@@ -158,19 +158,19 @@ impl Writer {
                     word.offset(*value);
                 }
                 let code = match (value, self.form.is_big) {
-                    (Value::Directories(_), true) => 18,
-                    (Value::Directories(_), false) => 13,
+                    (TiffValue::Directories(_), true) => 18,
+                    (TiffValue::Directories(_), false) => 13,
                     (_, true) => 16,
                     (_, false) => 4,
                 };
                 (code, values.len())
             }
-            Value::Rational(one, other) => {
+            TiffValue::Rational(one, other) => {
                 word.long(*one);
                 word.long(*other);
                 (5, 1)
             }
-            Value::Text(text) => {
+            TiffValue::Text(text) => {
                 word.bytes.extend(text.bytes());
                 word.bytes.push(0);
                 (2, word.bytes.len())
@@ -213,25 +213,25 @@ impl Writer {
 }
 
 /// Returns lengths in the shortest type that holds them.
-pub(super) fn lens(lens: Vec<u64>) -> Value {
+pub(super) fn lens(lens: Vec<u64>) -> TiffValue {
     let short: Option<Vec<u32>> = lens.iter().map(|len| u32::try_from(*len).ok()).collect();
-    short.map_or(Value::Offsets(lens), Value::Long)
+    short.map_or(TiffValue::Offsets(lens), TiffValue::Long)
 }
 
 /// Returns the entries for the resolution along x and y.
-pub(super) fn resolution(x: f64, y: f64, unit: u16) -> Vec<Entry> {
+pub(super) fn resolution(x: f64, y: f64, unit: u16) -> Vec<TiffEntry> {
     let (Some(x), Some(y)) = (rational(x.recip()), rational(y.recip())) else { return Vec::new() };
     vec![
         (tag::X_RESOLUTION, x),
         (tag::Y_RESOLUTION, y),
-        (tag::RESOLUTION_UNIT, Value::Short(vec![unit])),
+        (tag::RESOLUTION_UNIT, TiffValue::Short(vec![unit])),
     ]
 }
 
 /// Returns a fraction near a number; `None` if it is not positive or far too large.
-fn rational(value: f64) -> Option<Value> {
+fn rational(value: f64) -> Option<TiffValue> {
     let fits = |denominator: &u32| value * f64::from(*denominator) < 4e9;
     let denominator = [1_000_000_000, 1_000_000, 1000, 1].into_iter().find(fits)?;
     let numerator = format!("{:.0}", value * f64::from(denominator)).parse().ok()?;
-    (numerator > 0).then_some(Value::Rational(numerator, denominator))
+    (numerator > 0).then_some(TiffValue::Rational(numerator, denominator))
 }

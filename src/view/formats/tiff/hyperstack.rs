@@ -5,14 +5,14 @@
 //! Below 4 GiB every page has a directory. A longer hyperstack has only one directory, as ImageJ
 //! writes it, and the other pages follow the first. Any other longer file is a `BigTIFF`.
 
-use super::directory::{Form, Value, Writer, resolution, tag};
-use super::page::{Page, stack};
+use super::directory::{TiffValue, TiffVariant, TiffWriter, resolution, tag};
+use super::page::{TiffPage, stack};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::image::{Axis, Image, Kind};
-use crate::view::layout::{Items, Layout};
+use crate::view::image::{Axis, AxisKind, Image};
+use crate::view::layout::{Layout, NumberForm};
 use crate::view::parts::{Part, View, max_prefix_len};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
 /// The length of a strip in bytes. Readers read a strip as a whole.
 const STRIP_LEN: u64 = 4 << 20;
@@ -20,9 +20,9 @@ const STRIP_LEN: u64 = 4 << 20;
 /// The approximate length of the directory of a page in bytes.
 const DIRECTORY_LEN: u64 = 256;
 
-pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
+pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let image = Image::of(source)?;
-    let (page, outer) = Page::of(&image)?;
+    let (page, outer) = TiffPage::of(&image)?;
     let pages = outer.iter().try_fold(1_u64, |all, axis| all.checked_mul(axis.len));
     let pages = pages.ok_or_else(|| {
         Error::unsupported(
@@ -41,7 +41,8 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
         Some(kinds) => hyperstack(&image, outer, kinds),
         None => (shape(&image), (0..outer.len()).collect()),
     };
-    let elements = source.elements(Layout::Linear, Items { big_endian: true, flip_sign: false })?;
+    let elements =
+        source.elements(Layout::Linear, NumberForm { big_endian: true, flip_sign: false })?;
     let len = elements.len();
     let headers = pages.saturating_mul(DIRECTORY_LEN.saturating_add(32 * (page.len() / STRIP_LEN)));
     let all_in_4_gib = len.saturating_add(headers) < u64::from(u32::MAX);
@@ -49,15 +50,15 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let alone = kinds.is_some()
         && page.len().saturating_add(max_prefix_len()) < u64::from(u32::MAX)
         && !(all_in_4_gib && all_in_header);
-    let form = Form { is_big: !all_in_4_gib && !alone, big_endian: true };
+    let form = TiffVariant { is_big: !all_in_4_gib && !alone, big_endian: true };
     let directories = if alone { 1 } else { pages };
     let place = place(&image, kinds.is_some());
     let header = |start: u64| -> Result<Vec<u8>> {
-        let mut writer = Writer::new(form);
+        let mut writer = TiffWriter::new(form);
         for number in 0..directories {
             let mut entries = page.entries();
             if number == 0 {
-                entries.push((tag::IMAGE_DESCRIPTION, Value::Text(text.clone())));
+                entries.push((tag::IMAGE_DESCRIPTION, TiffValue::Text(text.clone())));
             }
             entries.extend(place.clone());
             let at = start.saturating_add(page.len().saturating_mul(number));
@@ -73,19 +74,20 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
 }
 
 /// Returns the description of a hyperstack, and the order of the axes before those of a page.
-fn hyperstack(image: &Image, outer: &[Axis], kinds: &[Option<Kind>]) -> (String, Vec<usize>) {
+fn hyperstack(image: &Image, outer: &[Axis], kinds: &[Option<AxisKind>]) -> (String, Vec<usize>) {
     let mut order: Vec<usize> = (0..outer.len()).collect();
     order.sort_by_key(|axis| match kinds.get(*axis).copied().flatten() {
-        Some(Kind::Time) => 1,
-        Some(Kind::Z) => 2,
-        Some(Kind::Channel) => 3,
+        Some(AxisKind::Time) => 1,
+        Some(AxisKind::Z) => 2,
+        Some(AxisKind::Channel) => 3,
         _ => 0,
     });
-    let axis = |kind: Kind| {
+    let axis = |kind: AxisKind| {
         outer.iter().zip(kinds).find(|(_, found)| **found == Some(kind)).map(|(axis, _)| axis)
     };
-    let len = |kind: Kind| axis(kind).map_or(1, |axis| axis.len);
-    let (channels, slices, frames) = (len(Kind::Channel), len(Kind::Z), len(Kind::Time));
+    let len = |kind: AxisKind| axis(kind).map_or(1, |axis| axis.len);
+    let (channels, slices, frames) =
+        (len(AxisKind::Channel), len(AxisKind::Z), len(AxisKind::Time));
     let images = channels.saturating_mul(slices).saturating_mul(frames);
     let mut text = format!(
         "ImageJ=1.54\nimages={images}\nchannels={channels}\nslices={slices}\nframes={frames}\n"
@@ -96,11 +98,11 @@ fn hyperstack(image: &Image, outer: &[Axis], kinds: &[Option<Kind>]) -> (String,
     text.push_str("mode=grayscale\nloop=false\n");
     if let Some((unit, exponent)) = unit(image) {
         text.extend([format!("unit={unit}\n")]);
-        if let Some(step) = axis(Kind::Z).and_then(|axis| axis.step_in(exponent)) {
+        if let Some(step) = axis(AxisKind::Z).and_then(|axis| axis.step_in(exponent)) {
             text.extend([format!("spacing={}\n", step.abs())]);
         }
     }
-    if let Some(step) = axis(Kind::Time).and_then(|axis| axis.step_in(0)) {
+    if let Some(step) = axis(AxisKind::Time).and_then(|axis| axis.step_in(0)) {
         text.extend([format!("finterval={}\n", step.abs())]);
     }
     (text, order)
@@ -108,7 +110,7 @@ fn hyperstack(image: &Image, outer: &[Axis], kinds: &[Option<Kind>]) -> (String,
 
 /// Returns ImageJ's name for the unit of x, with its power of ten of a metre.
 fn unit(image: &Image) -> Option<(&'static str, i32)> {
-    let (_, x) = image.axis(Kind::X)?;
+    let (_, x) = image.axis(AxisKind::X)?;
     let exponent = x.scale.as_ref()?.unit.as_ref()?.exponent()?;
     let name = match exponent {
         0 => "m",
@@ -121,10 +123,10 @@ fn unit(image: &Image) -> Option<(&'static str, i32)> {
 }
 
 /// Returns the resolution of a page: in the unit of the description, or in centimetres.
-fn place(image: &Image, is_of_imagej: bool) -> Vec<(u16, Value)> {
+fn place(image: &Image, is_of_imagej: bool) -> Vec<(u16, TiffValue)> {
     let exponent = if is_of_imagej { unit(image).map(|(_, exponent)| exponent) } else { Some(-2) };
     let step = |kind| image.axis(kind)?.1.step_in(exponent?).map(f64::abs);
-    let (Some(x), Some(y)) = (step(Kind::X), step(Kind::Y)) else { return Vec::new() };
+    let (Some(x), Some(y)) = (step(AxisKind::X), step(AxisKind::Y)) else { return Vec::new() };
     resolution(x, y, if is_of_imagej { 1 } else { 3 })
 }
 

@@ -6,18 +6,18 @@
 //! chunks are neither, or so small that their offsets would fill the header, pages are stored one
 //! after another.
 
-use super::directory::{Entry, Form, Value, Writer, lens, resolution, tag};
+use super::directory::{TiffEntry, TiffValue, TiffVariant, TiffWriter, lens, resolution, tag};
 use super::ome_xml;
-use super::page::{Page, stack};
+use super::page::{TiffPage, stack};
 use crate::error::{Error, Result};
-use crate::view::elements::Elements;
-use crate::view::image::{Image, Kind, levels, title};
-use crate::view::layout::{Items, Layout};
-use crate::view::left_out::LeftOut;
+use crate::view::elements::ElementRange;
+use crate::view::image::{AxisKind, Image, levels, title};
+use crate::view::layout::{Layout, NumberForm};
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View, max_prefix_len};
-use crate::view::source::Source;
+use crate::view::source::ViewSource;
 
-const FORM: Form = Form { is_big: true, big_endian: false };
+const FORM: TiffVariant = TiffVariant { is_big: true, big_endian: false };
 
 /// The length in bytes of a strip that is not a chunk.
 const STRIP_LEN: u64 = 1 << 20;
@@ -36,11 +36,11 @@ fn max_tiles() -> u64 {
 }
 
 /// One resolution of the image.
-struct Level {
-    page: Page,
+struct Resolution {
+    page: TiffPage,
     /// The lengths of the axes before those of a page.
     outer: Vec<u64>,
-    elements: Elements,
+    elements: ElementRange,
     tiles: Option<Tiles>,
 }
 
@@ -59,7 +59,7 @@ struct Tiles {
     len: u64,
 }
 
-pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
+pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let arrays = match source.array() {
         Ok(_) => vec![source.clone()],
         Err(_) => levels(source)?,
@@ -68,14 +68,14 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
     let first = arrays.next().ok_or_else(|| Error::unsupported("an image without datasets"))?;
     let image = Image::of(first)?;
     let mut places_left = max_tiles();
-    let mut all = vec![Level::of(first, &image, &mut places_left)?];
-    let mut left_out = LeftOut::default();
+    let mut all = vec![Resolution::of(first, &image, &mut places_left)?];
+    let mut left_out = LeftOutOfView::default();
     for array in arrays.by_ref() {
         let smaller = Image::of(array)?;
         // In an OME-TIFF pyramid only rows and columns shrink, so it ends before a level that
         // differs otherwise.
         let level = (smaller.dtype == image.dtype)
-            .then(|| Level::of(array, &smaller, &mut places_left))
+            .then(|| Resolution::of(array, &smaller, &mut places_left))
             .transpose()?
             .filter(|level| all.last().is_some_and(|last| level.is_smaller_than(last)));
         let Some(level) = level else {
@@ -85,7 +85,7 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
         all.push(level);
     }
     arrays.for_each(|array| leave_out(source, array, &mut left_out));
-    let (page, outer) = Page::of(&image)?;
+    let (page, outer) = TiffPage::of(&image)?;
     let kinds = stack(outer, page.samples > 1).ok_or_else(|| {
         Error::unsupported(
             "OME has at most one axis of time, one of channels and three spatial ones",
@@ -102,20 +102,20 @@ pub(in super::super) fn build(source: &Source<'_>) -> Result<View> {
 }
 
 /// Lists a level that the pyramid does not have.
-fn leave_out(image: &Source<'_>, level: &Source<'_>, left_out: &mut LeftOut) {
+fn leave_out(image: &ViewSource<'_>, level: &ViewSource<'_>, left_out: &mut LeftOutOfView) {
     let why = "in the pyramid of an OME-TIFF only rows and columns become fewer";
     let (root, name) = (image.path(), level.path().relative_to(image.path()));
     left_out.add(root, root, name.unwrap_or_else(|| level.name()), &Error::unsupported(why));
 }
 
-fn header(levels: &[Level], start: u64, text: &str, image: &Image) -> Result<Vec<u8>> {
+fn header(levels: &[Resolution], start: u64, text: &str, image: &Image) -> Result<Vec<u8>> {
     let step = |kind| image.axis(kind)?.1.step_in(-2).map(f64::abs);
-    let place = match (step(Kind::X), step(Kind::Y)) {
+    let place = match (step(AxisKind::X), step(AxisKind::Y)) {
         (Some(x), Some(y)) => resolution(x, y, 3),
         _ => Vec::new(),
     };
-    let mut writer = Writer::new(FORM);
-    let pages = levels.first().map_or(0, Level::pages);
+    let mut writer = TiffWriter::new(FORM);
+    let pages = levels.first().map_or(0, Resolution::pages);
     for number in 0..pages {
         let mut at = start;
         let (mut own, mut subs) = (Vec::new(), Vec::new());
@@ -126,16 +126,16 @@ fn header(levels: &[Level], start: u64, text: &str, image: &Image) -> Result<Vec
             if depth == 0 {
                 own = entries;
             } else {
-                entries.push((tag::NEW_SUBFILE_TYPE, Value::Long(vec![1])));
+                entries.push((tag::NEW_SUBFILE_TYPE, TiffValue::Long(vec![1])));
                 subs.push(writer.directory(entries)?);
             }
         }
         if number == 0 {
-            own.push((tag::IMAGE_DESCRIPTION, Value::Text(text.to_owned())));
+            own.push((tag::IMAGE_DESCRIPTION, TiffValue::Text(text.to_owned())));
         }
         own.extend(place.clone());
         if !subs.is_empty() {
-            own.push((tag::SUB_IFDS, Value::Directories(subs)));
+            own.push((tag::SUB_IFDS, TiffValue::Directories(subs)));
         }
         writer.chained(own)?;
     }
@@ -143,9 +143,9 @@ fn header(levels: &[Level], start: u64, text: &str, image: &Image) -> Result<Vec
     Ok(writer.bytes)
 }
 
-impl Level {
-    fn of(source: &Source<'_>, image: &Image, places_left: &mut u64) -> Result<Self> {
-        let (page, outer) = Page::of(image)?;
+impl Resolution {
+    fn of(source: &ViewSource<'_>, image: &Image, places_left: &mut u64) -> Result<Self> {
+        let (page, outer) = TiffPage::of(image)?;
         let outer: Vec<u64> = outer.iter().map(|axis| axis.len).collect();
         let pages = product(&outer).filter(|pages| *pages <= max_pages()).ok_or_else(|| {
             let most = max_pages();
@@ -159,7 +159,7 @@ impl Level {
             left.is_some()
         });
         let layout = if tiles.is_some() { Layout::Chunks } else { Layout::Linear };
-        let elements = source.elements(layout, Items::default())?;
+        let elements = source.elements(layout, NumberForm::default())?;
         Ok(Self { page, outer, elements, tiles })
     }
 
@@ -177,7 +177,7 @@ impl Level {
 
     /// Returns the entries with the offsets of a page, in a file whose elements of the level begin
     /// at `start`.
-    fn places(&self, start: u64, number: u64) -> Vec<Entry> {
+    fn places(&self, start: u64, number: u64) -> Vec<TiffEntry> {
         let Some(tiles) = &self.tiles else {
             let at = start.saturating_add(self.page.len().saturating_mul(number));
             return self.page.strips(at, self.page.rows_of(STRIP_LEN));
@@ -192,22 +192,22 @@ impl Level {
             });
             return vec![
                 (tag::STRIP_BYTE_COUNTS, lens(counts.collect())),
-                (tag::STRIP_OFFSETS, Value::Offsets(offsets)),
-                (tag::ROWS_PER_STRIP, Value::Long(vec![tiles.height])),
+                (tag::STRIP_OFFSETS, TiffValue::Offsets(offsets)),
+                (tag::ROWS_PER_STRIP, TiffValue::Long(vec![tiles.height])),
             ];
         }
         vec![
-            (tag::TILE_WIDTH, Value::Long(vec![tiles.width])),
-            (tag::TILE_LENGTH, Value::Long(vec![tiles.height])),
+            (tag::TILE_WIDTH, TiffValue::Long(vec![tiles.width])),
+            (tag::TILE_LENGTH, TiffValue::Long(vec![tiles.height])),
             (tag::TILE_BYTE_COUNTS, lens(vec![tiles.len; offsets.len()])),
-            (tag::TILE_OFFSETS, Value::Offsets(offsets)),
+            (tag::TILE_OFFSETS, TiffValue::Offsets(offsets)),
         ]
     }
 }
 
 impl Tiles {
     /// Returns the chunks as tiles, `None` if that is impossible.
-    fn of(source: &Source<'_>, page: &Page, outer: usize) -> Result<Option<Self>> {
+    fn of(source: &ViewSource<'_>, page: &TiffPage, outer: usize) -> Result<Option<Self>> {
         let array = source.array()?;
         if !array.grid().is_regular() {
             return Ok(None);

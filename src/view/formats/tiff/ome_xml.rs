@@ -3,7 +3,7 @@
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::view::image::{Axis, Image, Kind, Unit, escape};
+use crate::view::image::{Axis, AxisKind, Image, Unit, escape};
 
 /// The most planes whose positions are written.
 const MAX_PLANES: u64 = 4096;
@@ -13,7 +13,7 @@ pub(super) fn text(
     name: &str,
     image: &Image,
     outer: &[Axis],
-    kinds: &[Option<Kind>],
+    kinds: &[Option<AxisKind>],
     samples: u16,
 ) -> Result<String> {
     let dtype = match image.number() {
@@ -29,12 +29,12 @@ pub(super) fn text(
         DType::Complex(16) => "double-complex",
         _ => return Err(image.no_type("OME")),
     };
-    let len = |kind: Kind| {
+    let len = |kind: AxisKind| {
         let found = outer.iter().zip(kinds).find(|(_, found)| **found == Some(kind));
         found.map_or(1, |(axis, _)| axis.len)
     };
-    let channels = if samples > 1 { 1 } else { len(Kind::Channel) };
-    let (slices, frames) = (len(Kind::Z), len(Kind::Time));
+    let channels = if samples > 1 { 1 } else { len(AxisKind::Channel) };
+    let (slices, frames) = (len(AxisKind::Z), len(AxisKind::Time));
     let mut plane = image.axes.iter().rev().skip(usize::from(samples > 1));
     let (x, y) = (plane.next(), plane.next());
     let mut text = format!(
@@ -54,10 +54,10 @@ pub(super) fn text(
         y.map_or(1, |axis| axis.len),
         channels.saturating_mul(u64::from(samples)),
     );
-    for (kind, letter) in [(Kind::X, 'X'), (Kind::Y, 'Y'), (Kind::Z, 'Z')] {
+    for (kind, letter) in [(AxisKind::X, 'X'), (AxisKind::Y, 'Y'), (AxisKind::Z, 'Z')] {
         text.push_str(&size(image, kind, &format!("PhysicalSize{letter}")));
     }
-    text.push_str(&size(image, Kind::Time, "TimeIncrement"));
+    text.push_str(&size(image, AxisKind::Time, "TimeIncrement"));
     text.push_str(">\n");
     for index in 0..channels {
         text.push_str(&channel(image, index, samples));
@@ -74,7 +74,7 @@ pub(super) fn text(
 /// only that of the first plane if there are very many.
 fn planes(image: &Image, channels: u64, slices: u64, frames: u64) -> String {
     let scale = |kind| image.axis(kind).and_then(|(_, axis)| axis.scale.as_ref());
-    let all = [(Kind::X, 'X'), (Kind::Y, 'Y'), (Kind::Z, 'Z')]
+    let all = [(AxisKind::X, 'X'), (AxisKind::Y, 'Y'), (AxisKind::Z, 'Z')]
         .map(|(kind, letter)| (scale(kind), letter));
     if all.iter().all(|(scale, _)| scale.is_none_or(|scale| scale.start == 0.0)) {
         return String::new();
@@ -124,16 +124,16 @@ fn channel(image: &Image, index: u64, samples: u16) -> String {
 }
 
 /// Returns the order of the axes, the fastest first.
-fn order(kinds: &[Option<Kind>], samples: u16) -> String {
+fn order(kinds: &[Option<AxisKind>], samples: u16) -> String {
     let mut order = String::from("XY");
-    let in_pixel = (samples > 1).then_some(Kind::Channel);
-    let all = [Kind::Z, Kind::Channel, Kind::Time];
+    let in_pixel = (samples > 1).then_some(AxisKind::Channel);
+    let all = [AxisKind::Z, AxisKind::Channel, AxisKind::Time];
     for kind in in_pixel.into_iter().chain(kinds.iter().rev().copied().flatten()).chain(all) {
         let letter = match kind {
-            Kind::Z => 'Z',
-            Kind::Channel => 'C',
-            Kind::Time => 'T',
-            Kind::X | Kind::Y => continue,
+            AxisKind::Z => 'Z',
+            AxisKind::Channel => 'C',
+            AxisKind::Time => 'T',
+            AxisKind::X | AxisKind::Y => continue,
         };
         if !order.contains(letter) {
             order.push(letter);
@@ -143,13 +143,13 @@ fn order(kinds: &[Option<Kind>], samples: u16) -> String {
 }
 
 /// Returns the attributes with the step along an axis, and its unit.
-fn size(image: &Image, kind: Kind, name: &str) -> String {
+fn size(image: &Image, kind: AxisKind, name: &str) -> String {
     let scale = image.axis(kind).and_then(|(_, axis)| axis.scale.as_ref());
     let Some(scale) = scale else { return String::new() };
     let step = scale.step.abs();
     match (scale.unit.as_ref().and_then(symbol), kind) {
         (Some(symbol), _) => format!(" {name}=\"{step}\" {name}Unit=\"{}\"", escape(symbol)),
-        (None, Kind::Time) => String::new(),
+        (None, AxisKind::Time) => String::new(),
         // The unit is unknown; by default it would be micrometres.
         (None, _) => format!(" {name}=\"{step}\" {name}Unit=\"reference frame\""),
     }

@@ -1,15 +1,15 @@
 //! The pages of a TIFF file: planes of an image, stacked along the other axes.
 
-use super::directory::{Entry, Value, lens, tag};
+use super::directory::{TiffEntry, TiffValue, lens, tag};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::image::{Axis, Image, Kind};
+use crate::view::image::{Axis, AxisKind, Image};
 
 /// The most strips of a page.
 const MAX_STRIPS: u64 = 1 << 16;
 
 /// The properties of a page, without the offsets of its elements.
-pub(super) struct Page {
+pub(super) struct TiffPage {
     pub width: u32,
     pub height: u32,
     pub samples: u16,
@@ -20,7 +20,7 @@ pub(super) struct Page {
     is_rgb: bool,
 }
 
-impl Page {
+impl TiffPage {
     /// Returns the page in the last axes of an image, and the axes before them.
     pub fn of(image: &Image) -> Result<(Self, &[Axis])> {
         let (sample_format, len) = match image.number() {
@@ -66,30 +66,33 @@ impl Page {
         u32::try_from(rows).unwrap_or(self.height)
     }
 
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<TiffEntry> {
         let samples = usize::from(self.samples);
         let color: u16 = if self.is_rgb { 3 } else { 1 };
         let mut entries = vec![
-            (tag::IMAGE_WIDTH, Value::Long(vec![self.width])),
-            (tag::IMAGE_LENGTH, Value::Long(vec![self.height])),
-            (tag::BITS_PER_SAMPLE, Value::Short(vec![self.bits; samples])),
-            (tag::COMPRESSION, Value::Short(vec![1])),
+            (tag::IMAGE_WIDTH, TiffValue::Long(vec![self.width])),
+            (tag::IMAGE_LENGTH, TiffValue::Long(vec![self.height])),
+            (tag::BITS_PER_SAMPLE, TiffValue::Short(vec![self.bits; samples])),
+            (tag::COMPRESSION, TiffValue::Short(vec![1])),
             // 2 means RGB, 1 that black is zero.
-            (tag::PHOTOMETRIC_INTERPRETATION, Value::Short(vec![if self.is_rgb { 2 } else { 1 }])),
-            (tag::SAMPLES_PER_PIXEL, Value::Short(vec![self.samples])),
-            (tag::SAMPLE_FORMAT, Value::Short(vec![self.sample_format; samples])),
+            (
+                tag::PHOTOMETRIC_INTERPRETATION,
+                TiffValue::Short(vec![if self.is_rgb { 2 } else { 1 }]),
+            ),
+            (tag::SAMPLES_PER_PIXEL, TiffValue::Short(vec![self.samples])),
+            (tag::SAMPLE_FORMAT, TiffValue::Short(vec![self.sample_format; samples])),
         ];
         if self.samples > color {
             // The fourth sample is the opacity of the pixel, not multiplied with the colours.
             let kind = if self.is_rgb { 2 } else { 0 };
             let extra = usize::from(self.samples.saturating_sub(color));
-            entries.push((tag::EXTRA_SAMPLES, Value::Short(vec![kind; extra])));
+            entries.push((tag::EXTRA_SAMPLES, TiffValue::Short(vec![kind; extra])));
         }
         entries
     }
 
     /// Returns the entries for consecutive strips of `rows` rows, from `at` on.
-    pub fn strips(&self, at: u64, rows: u32) -> Vec<Entry> {
+    pub fn strips(&self, at: u64, rows: u32) -> Vec<TiffEntry> {
         let strip_len = self.row_len.saturating_mul(u64::from(rows));
         let (mut offsets, mut counts) = (Vec::new(), Vec::new());
         let mut from = 0;
@@ -99,8 +102,8 @@ impl Page {
             from = from.saturating_add(strip_len);
         }
         vec![
-            (tag::STRIP_OFFSETS, Value::Offsets(offsets)),
-            (tag::ROWS_PER_STRIP, Value::Long(vec![rows])),
+            (tag::STRIP_OFFSETS, TiffValue::Offsets(offsets)),
+            (tag::ROWS_PER_STRIP, TiffValue::Long(vec![rows])),
             (tag::STRIP_BYTE_COUNTS, lens(counts)),
         ]
     }
@@ -108,14 +111,14 @@ impl Page {
 
 /// Returns the meaning of each axis outside of a page, if there is at most one of time, one of
 /// channels and one of space; unknown axes take the remaining ones. `None` if there are more.
-pub(super) fn stack(outer: &[Axis], has_samples: bool) -> Option<Vec<Option<Kind>>> {
+pub(super) fn stack(outer: &[Axis], has_samples: bool) -> Option<Vec<Option<AxisKind>>> {
     let known = |kind| outer.iter().any(|axis| axis.kind == Some(kind));
     let mut free = match outer.iter().filter(|axis| axis.len > 1).count() {
-        0..=2 => vec![Kind::Z, Kind::Time, Kind::Channel],
-        _ => vec![Kind::Z, Kind::Channel, Kind::Time],
+        0..=2 => vec![AxisKind::Z, AxisKind::Time, AxisKind::Channel],
+        _ => vec![AxisKind::Z, AxisKind::Channel, AxisKind::Time],
     };
     free.retain(|kind| !known(*kind));
-    free.retain(|kind| !has_samples || *kind != Kind::Channel);
+    free.retain(|kind| !has_samples || *kind != AxisKind::Channel);
     let mut free = free.into_iter();
     let mut kinds = Vec::new();
     for axis in outer.iter().rev() {
@@ -132,5 +135,5 @@ pub(super) fn stack(outer: &[Axis], has_samples: bool) -> Option<Vec<Option<Kind
 }
 
 fn is_of_stack(axis: &Axis) -> bool {
-    matches!(axis.kind, Some(Kind::Time | Kind::Channel | Kind::Z))
+    matches!(axis.kind, Some(AxisKind::Time | AxisKind::Channel | AxisKind::Z))
 }

@@ -48,7 +48,7 @@ fn what_another_user_owns_on_the_way_is_refused() {
     }
     let above = OwnDirectory::on_safe_way(place.path()).expect("opened");
     for name in ["theirs", "link"] {
-        above.private(name, Others::Read).expect_err("refused");
+        above.private(name, OthersMay::Read).expect_err("refused");
     }
 }
 
@@ -76,7 +76,7 @@ fn only_an_empty_directory_gets_the_mark() {
     let place = place();
     let above = OwnDirectory::on_safe_way(place.path()).expect("opened");
     let is_ours = |name: &str| name.starts_with("new-");
-    let dir = above.private("d", Others::Read).expect("made");
+    let dir = above.private("d", OthersMay::Read).expect("made");
     fs::write(place.path().join("d/new-1"), "half").expect("written");
     dir.mark("mark", "text\n", is_ours).expect("marked");
     fs::write(place.path().join("d/other"), "mine").expect("written");
@@ -93,7 +93,7 @@ fn only_an_empty_directory_gets_the_mark() {
 fn a_directory_is_used_by_its_descriptor_and_not_by_its_path() {
     let place = place();
     let above = OwnDirectory::on_safe_way(place.path()).expect("opened");
-    let dir = above.private("d", Others::Nothing).expect("made");
+    let dir = above.private("d", OthersMay::Nothing).expect("made");
     fs::rename(place.path().join("d"), place.path().join("moved")).expect("moved");
     fs::create_dir(place.path().join("d")).expect("another");
     fs::write(place.path().join("d/x"), "theirs").expect("written");
@@ -110,10 +110,10 @@ fn nothing_is_renamed_over_a_file_that_shall_stay() {
     for name in ["a", "b"] {
         dir.create(name).expect("created").write_all(name.as_bytes()).expect("written");
     }
-    let error = dir.rename("a", "b", Taken::Stays).expect_err("taken");
+    let error = dir.rename("a", "b", IfTaken::Stays).expect_err("taken");
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-    dir.rename("a", "c", Taken::Stays).expect("free");
-    dir.rename("c", "b", Taken::Goes).expect("replaced");
+    dir.rename("a", "c", IfTaken::Stays).expect("free");
+    dir.rename("c", "b", IfTaken::Goes).expect("replaced");
     assert_eq!(fs::read(place.path().join("b")).expect("there"), b"a");
 }
 

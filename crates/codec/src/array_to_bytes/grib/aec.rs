@@ -31,7 +31,7 @@ const LAST_PAIR: u32 = 90;
 
 /// The parameters of the code.
 #[derive(Debug)]
-struct Code {
+struct AecParameters {
     width: u32,
     identifier_bits: u32,
     flags: u8,
@@ -65,12 +65,12 @@ pub(super) fn numbers(
         9..=16 => 4,
         _ => 5,
     };
-    let code = Code { width, identifier_bits, flags, block_len, interval };
+    let code = AecParameters { width, identifier_bits, flags, block_len, interval };
     let numbers = code.numbers(data, count);
     numbers.ok_or_else(|| Error::corrupt("grib: the compressed data are damaged"))
 }
 
-impl Code {
+impl AecParameters {
     fn numbers(&self, data: &[u8], count: usize) -> Option<Vec<u32>> {
         let mut bits = Bits::new(data);
         let mut numbers = Vec::new();

@@ -60,7 +60,7 @@ fn check_size(columns: u32, rows: u32, count: usize) -> Result<()> {
 pub(super) fn jpeg2000(message: &Message<'_>) -> Result<Vec<u32>> {
     use hayro_jpeg2000::{DecodeSettings, DecoderContext, Image};
 
-    let header = codestream::Header::parse(message.data)?;
+    let header = codestream::ImageSize::parse(message.data)?;
     check_size(header.columns, header.rows, message.value_count)?;
     let settings = DecodeSettings { strict: true, ..DecodeSettings::default() };
     let damaged = |error| Error::corrupt(format!("grib: JPEG 2000: {error}"));
@@ -105,12 +105,12 @@ mod codestream {
 
     /// The size of an image.
     #[derive(Debug)]
-    pub struct Header {
+    pub struct ImageSize {
         pub columns: u32,
         pub rows: u32,
     }
 
-    impl Header {
+    impl ImageSize {
         /// Parses the header. It is an error if the decoder may not return the exact samples, or
         /// may take much more memory than they do.
         pub fn parse(bytes: &[u8]) -> Result<Self> {

@@ -31,10 +31,10 @@ use self::places::Coordinate;
 use self::scale::{Powers, Scale};
 use crate::configuration;
 use crate::dtype::DType;
-use crate::elements::Elements;
+use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToBytes;
-use crate::number::{Format, Number};
+use crate::number::{ExactNumber, NumberFormat};
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Fault, Result};
 
@@ -45,7 +45,7 @@ const MISSING: f64 = 9999.0;
 #[derive(Debug)]
 pub struct Grib {
     count: usize,
-    format: Format,
+    format: NumberFormat,
     powers: Powers,
     /// `None` for the values of the points.
     coordinate: Option<Coordinate>,
@@ -53,23 +53,23 @@ pub struct Grib {
 
 impl Grib {
     /// Returns kerchunk's codec with this configuration, for chunks of `elements`.
-    pub fn kerchunk(configuration: &Object, elements: &Elements) -> Result<Self> {
+    pub fn kerchunk(configuration: &Object, elements: &ChunkType) -> Result<Self> {
         Self::new("grib", configuration, elements, Powers::Repeated)
     }
 
     /// Returns gribberish's codec with this configuration, for chunks of `elements`.
-    pub fn gribberish(configuration: &Object, elements: &Elements) -> Result<Self> {
+    pub fn gribberish(configuration: &Object, elements: &ChunkType) -> Result<Self> {
         Self::new("gribberish", configuration, elements, Powers::Squared)
     }
 
     fn new(
         codec: &str,
         configuration: &Object,
-        elements: &Elements,
+        elements: &ChunkType,
         powers: Powers,
     ) -> Result<Self> {
         let format = match &elements.dtype {
-            DType::Float(len @ (4 | 8)) => Format::Float(*len),
+            DType::Float(len @ (4 | 8)) => NumberFormat::Float(*len),
             other => {
                 let what = format!("{codec}: {} is neither float32 nor float64", other.name());
                 return Err(Error::unsupported(what));
@@ -181,7 +181,7 @@ impl ArrayToBytes for Grib {
         for value in values {
             let is_missing = self.coordinate.is_none() && value.to_bits() == MISSING.to_bits();
             let value = if is_missing { f64::NAN } else { value };
-            self.format.store(Number::Float(value), &mut bytes);
+            self.format.store(ExactNumber::Float(value), &mut bytes);
         }
         Ok(bytes.into())
     }

@@ -31,7 +31,7 @@ pub(super) enum Coordinate {
 
 /// A point in degrees.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct GridPoint {
     latitude: f64,
     longitude: f64,
 }
@@ -45,7 +45,7 @@ enum Earth {
 
 /// The part that both templates share. Angles are in radians.
 #[derive(Debug)]
-struct Grid {
+struct GribGrid {
     earth: Earth,
     columns: u32,
     rows: u32,
@@ -77,7 +77,7 @@ pub(super) fn coordinates(
     if !matches!(template, 20 | 30) {
         return Err(unsupported());
     }
-    let grid = Grid::parse(section)?.ok_or_else(unsupported)?;
+    let grid = GribGrid::parse(section)?.ok_or_else(unsupported)?;
     let point_count = u64::from(grid.columns).saturating_mul(u64::from(grid.rows));
     if usize::try_from(point_count) != Ok(count) {
         return Err(Error::corrupt(format!(
@@ -85,7 +85,7 @@ pub(super) fn coordinates(
             grid.columns, grid.rows
         )));
     }
-    let picked = |place: Place| match coordinate {
+    let picked = |place: GridPoint| match coordinate {
         Coordinate::Latitude => place.latitude,
         Coordinate::Longitude => place.longitude,
     };
@@ -150,7 +150,7 @@ impl Earth {
     }
 }
 
-impl Grid {
+impl GribGrid {
     fn parse(section: Section<'_>) -> Result<Option<Self>> {
         let Some(earth) = Earth::parse(section)? else { return Ok(None) };
         let is_polar = section.u16(12)? == 20;
@@ -170,8 +170,8 @@ impl Grid {
     /// Calls `place` with the number of each column and row.
     fn map(
         &self,
-        mut place: impl FnMut(u32, u32) -> Option<Place>,
-        picked: impl Fn(Place) -> f64,
+        mut place: impl FnMut(u32, u32) -> Option<GridPoint>,
+        picked: impl Fn(GridPoint) -> f64,
     ) -> Option<Vec<f64>> {
         let points =
             (0..self.rows).flat_map(|row| (0..self.columns).map(move |column| (column, row)));
@@ -183,7 +183,7 @@ impl Grid {
         &self,
         parallels: &Parallels,
         radius: f64,
-        picked: impl Fn(Place) -> f64,
+        picked: impl Fn(GridPoint) -> f64,
     ) -> Option<Vec<f64>> {
         let Parallels { first, second } = *parallels;
         let half = |latitude: f64| (FRAC_PI_4 + latitude / 2.0).tan();
@@ -205,14 +205,14 @@ impl Grid {
             let mut rho = x.hypot(y);
             if rho == 0.0 {
                 let pole = if n > 0.0 { FRAC_PI_2 } else { -FRAC_PI_2 };
-                return Some(Place { latitude: pole * TO_DEGREES, longitude: 0.0 });
+                return Some(GridPoint { latitude: pole * TO_DEGREES, longitude: 0.0 });
             }
             if n < 0.0 {
                 (rho, x, y) = (-rho, -x, -y);
             }
             let latitude = 2.0 * (f / rho).powf(1.0 / n).atan() - FRAC_PI_2;
             let longitude = (x.atan2(y) / n + self.longitude) * TO_DEGREES;
-            Some(Place { latitude: latitude * TO_DEGREES, longitude: normal(longitude)? })
+            Some(GridPoint { latitude: latitude * TO_DEGREES, longitude: normal(longitude)? })
         };
         if first + second == 0.0 { None } else { self.map(place, picked) }
     }
@@ -223,7 +223,7 @@ impl Grid {
         parallels: &Parallels,
         minor: f64,
         major: f64,
-        picked: impl Fn(Place) -> f64,
+        picked: impl Fn(GridPoint) -> f64,
     ) -> Option<Vec<f64>> {
         let ratio = minor / major;
         let e = (1.0 - ratio * ratio).sqrt();
@@ -263,13 +263,13 @@ impl Grid {
             };
             let longitude = within_half_turn(theta / n + self.longitude);
             let longitude = normal(longitude * TO_DEGREES)?;
-            Some(Place { latitude: latitude * TO_DEGREES, longitude })
+            Some(GridPoint { latitude: latitude * TO_DEGREES, longitude })
         };
         self.map(place, picked)
     }
 
     /// The stereographic projection of a sphere from a pole.
-    fn polar(&self, radius: f64, picked: impl Fn(Place) -> f64) -> Vec<f64> {
+    fn polar(&self, radius: f64, picked: impl Fn(GridPoint) -> f64) -> Vec<f64> {
         let sign = if self.latitude < 0.0 { -1.0 } else { 1.0 };
         let central = sign * self.latitude;
         let is_secant = (self.latitude.abs() - FRAC_PI_2).abs() > TINY;
@@ -300,7 +300,7 @@ impl Grid {
                     sign * x.atan2(-y) + self.longitude
                 };
                 let longitude = normal(longitude * TO_DEGREES).unwrap_or(f64::NAN);
-                values.push(picked(Place { latitude: latitude * TO_DEGREES, longitude }));
+                values.push(picked(GridPoint { latitude: latitude * TO_DEGREES, longitude }));
             }
         }
         values

@@ -11,19 +11,19 @@ use crate::dtype::base64_decode;
 use zarrfs_base::error::Kind;
 
 /// A message, and what kerchunk's codec returns for it; see `tests/fixtures/grib/generate.py`.
-struct Record {
+struct MessageRecord {
     name: String,
     var: String,
     message: Vec<u8>,
     values: Vec<u8>,
 }
 
-fn records() -> Vec<Record> {
+fn records() -> Vec<MessageRecord> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/grib/messages.json");
     let all: Vec<Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let text = |record: &Value, member: &str| record[member].as_str().unwrap().to_owned();
-    let record = |record: &Value| Record {
+    let record = |record: &Value| MessageRecord {
         name: text(record, "name"),
         var: text(record, "var"),
         message: base64_decode(&text(record, "message")).unwrap(),
@@ -33,12 +33,12 @@ fn records() -> Vec<Record> {
 }
 
 fn bound(var: &str, dtype: &DType, count: usize) -> Grib {
-    let elements = Elements { shape: vec![1, count.try_into().unwrap()], dtype: dtype.clone() };
+    let elements = ChunkType { shape: vec![1, count.try_into().unwrap()], dtype: dtype.clone() };
     let configuration = json!({"var": var, "dtype": dtype.name()});
     Grib::kerchunk(configuration.as_object().unwrap(), &elements).unwrap()
 }
 
-impl Record {
+impl MessageRecord {
     fn count(&self) -> usize {
         self.values.len() / 8
     }
@@ -49,12 +49,12 @@ impl Record {
     }
 }
 
-fn record(name: &str) -> Record {
+fn record(name: &str) -> MessageRecord {
     records().into_iter().find(|record| record.name == name).unwrap()
 }
 
 /// The message of `record` with `bytes` at `offset` of a section.
-fn changed(record: &Record, number: u8, offset: usize, bytes: &[u8]) -> Vec<u8> {
+fn changed(record: &MessageRecord, number: u8, offset: usize, bytes: &[u8]) -> Vec<u8> {
     let mut message = record.message.clone();
     let mut start = 16;
     while message[start + 4] != number {
@@ -101,7 +101,7 @@ fn to_single(value: f64) -> f32 {
 
 #[test]
 fn gribberish_computes_powers_in_its_own_way() {
-    let elements = Elements { shape: vec![48], dtype: DType::Float(8) };
+    let elements = ChunkType { shape: vec![48], dtype: DType::Float(8) };
     let codec = Grib::gribberish(&Object::new(), &elements).unwrap();
     let mut differ = 0;
     let all = records();
@@ -177,9 +177,9 @@ fn what_is_not_read_is_refused_with_a_sentence() {
     }
     let error = bound("t", &DType::Float(8), 48).encode(vec![0; 384].into(), &[]).unwrap_err();
     assert!(error.detail().contains("does not write them"), "{error}");
-    let elements = Elements { shape: vec![48], dtype: DType::Int(4) };
+    let elements = ChunkType { shape: vec![48], dtype: DType::Int(4) };
     assert!(Grib::kerchunk(&Object::new(), &elements).is_err());
-    let elements = Elements { shape: vec![48], dtype: DType::Float(4) };
+    let elements = ChunkType { shape: vec![48], dtype: DType::Float(4) };
     let other = json!({"var": "t", "dtype": "float64"});
     assert!(Grib::kerchunk(other.as_object().unwrap(), &elements).is_err());
 }

@@ -37,13 +37,13 @@ enum Head {
 }
 
 /// The unread bytes.
-struct Reader<'b>(&'b [u8]);
+struct PackReader<'b>(&'b [u8]);
 
 fn short() -> Error {
     Error::corrupt("msgpack2: ends within a value")
 }
 
-impl<'b> Reader<'b> {
+impl<'b> PackReader<'b> {
     fn take(&mut self, len: usize) -> Result<&'b [u8]> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or_else(short)?;
         self.0 = rest;
@@ -131,8 +131,8 @@ impl<'b> Reader<'b> {
 }
 
 /// Decodes a value, and counts what it takes in memory: a value takes 72 bytes, but one byte here.
-struct Parser<'b> {
-    reader: Reader<'b>,
+struct PackParser<'b> {
+    reader: PackReader<'b>,
     /// The number of values that may follow.
     values: usize,
     /// The number of bytes that strings may still have.
@@ -141,7 +141,7 @@ struct Parser<'b> {
     limit: usize,
 }
 
-impl Parser<'_> {
+impl PackParser<'_> {
     fn value(&mut self, depth: usize) -> Result<Value> {
         let depth = depth.checked_sub(1).ok_or_else(|| {
             Error::corrupt(format!("msgpack2: lists nested more than {MAX_DEPTH} deep"))
@@ -231,7 +231,7 @@ fn float(float: f64) -> Value {
 
 /// The unread bytes of a list.
 pub(super) struct List<'b> {
-    reader: Reader<'b>,
+    reader: PackReader<'b>,
     /// The number of items that follow in each list that has begun.
     left: Vec<u64>,
 }
@@ -239,7 +239,7 @@ pub(super) struct List<'b> {
 impl<'b> List<'b> {
     /// Returns a list that has not begun.
     pub fn new(list: &'b [u8]) -> Self {
-        Self { reader: Reader(list), left: Vec::new() }
+        Self { reader: PackReader(list), left: Vec::new() }
     }
 }
 
@@ -277,7 +277,7 @@ impl<'b> Lists<'b> for List<'b> {
 /// Decodes a value whose strings have at most `limit` bytes.
 pub(super) fn value(item: &[u8], limit: usize) -> Result<Value> {
     let values = limits::VALUES.get_usize();
-    Parser { reader: Reader(item), values, len: limit, limit }.value(MAX_DEPTH)
+    PackParser { reader: PackReader(item), values, len: limit, limit }.value(MAX_DEPTH)
 }
 
 /// Begins a list.

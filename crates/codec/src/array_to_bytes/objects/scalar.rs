@@ -15,18 +15,18 @@ pub(super) enum Scalar<'t> {
 
 /// Returns an object as JSON; `None` if that has more than `limit` bytes.
 pub(super) fn written(value: &Value, limit: usize) -> Option<String> {
-    let mut room = Room { bytes: Vec::new(), limit };
+    let mut room = LimitedBytes { bytes: Vec::new(), limit };
     serde_json::to_writer(&mut room, value).ok()?;
     String::from_utf8(room.bytes).ok()
 }
 
 /// Bytes up to a limit.
-struct Room {
+struct LimitedBytes {
     bytes: Vec<u8>,
     limit: usize,
 }
 
-impl io::Write for Room {
+impl io::Write for LimitedBytes {
     fn write(&mut self, part: &[u8]) -> io::Result<usize> {
         if part.len() > self.limit.saturating_sub(self.bytes.len()) {
             return Err(io::ErrorKind::FileTooLarge.into());

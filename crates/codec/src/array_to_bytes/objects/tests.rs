@@ -24,7 +24,7 @@ fn records() -> Vec<Value> {
 }
 
 fn bound(name: &str, configuration: &Value, dtype: DType, shape: Vec<u64>) -> Objects {
-    let elements = Elements { shape, dtype };
+    let elements = ChunkType { shape, dtype };
     match name {
         "numcodecs.json2" => Objects::json(configuration.as_object().unwrap(), &elements, 100_000),
         _ => Objects::message_pack(&elements, 100_000),
@@ -82,7 +82,7 @@ fn a_list_that_does_not_fit_is_refused() {
     for wrong in ["[300,\"|i1\",[1]]", "[null,\"|i1\",[1]]", "[{},\"|i1\",[1]]"] {
         assert!(decode(wrong).is_err(), "{wrong}");
     }
-    let elements = Elements { shape: vec![1], dtype: DType::String };
+    let elements = ChunkType { shape: vec![1], dtype: DType::String };
     let short = Objects::json(&Object::new(), &elements, 11).unwrap();
     assert!(short.decode(Bytes::from_static(br#"["abc","|O",[1]]"#)).is_ok());
     assert!(short.decode(Bytes::from_static(br#"["abcd","|O",[1]]"#)).is_err());
@@ -137,7 +137,7 @@ fn a_message_about_an_object_of_a_chunk_does_not_name_a_metadata_file() {
     let damaged = error("[1 2]");
     let wanted = "json2: an object is not JSON: `,` or `]` is missing at line 1, column 4";
     assert_eq!(damaged.detail(), wanted);
-    let elements = Elements { shape: vec![1], dtype: DType::String };
+    let elements = ChunkType { shape: vec![1], dtype: DType::String };
     let codec = Objects::json(&Object::new(), &elements, 1 << 30).unwrap();
     let list = format!("[[{}0],\"|O\",[1]]", "0,".repeat(values));
     let error = codec.decode(list.into_bytes().into()).unwrap_err();
@@ -145,12 +145,12 @@ fn a_message_about_an_object_of_a_chunk_does_not_name_a_metadata_file() {
 }
 
 /// Counts the bytes of the items that it returns.
-struct Counted<L> {
+struct CountedItems<L> {
     list: L,
     len: usize,
 }
 
-impl<'b, L: Lists<'b>> Lists<'b> for Counted<L> {
+impl<'b, L: Lists<'b>> Lists<'b> for CountedItems<L> {
     fn begin(&mut self) -> Result<()> {
         self.list.begin()
     }
@@ -171,12 +171,12 @@ impl<'b, L: Lists<'b>> Lists<'b> for Counted<L> {
 #[test]
 fn the_bytes_of_nested_lists_are_read_once() {
     fn read<'b>(list: impl Lists<'b>, shape: &[u64]) -> usize {
-        let mut counted = Counted { list, len: 0 };
+        let mut counted = CountedItems { list, len: 0 };
         lists::for_each_leaf(&mut counted, shape, 2, &mut |_| Ok(())).unwrap();
         counted.len
     }
     let shape = vec![1; 60];
-    let mut writer = texts::Writer::new(1, 100_000).unwrap();
+    let mut writer = texts::TextWriter::new(1, 100_000).unwrap();
     writer.push("x".repeat(10_000).as_bytes()).unwrap();
     let chunk = writer.into_chunk();
     for name in ["numcodecs.json2", "numcodecs.msgpack2"] {
@@ -230,7 +230,7 @@ fn the_shape_of_a_list_is_compared_before_its_elements_are_read() {
 proptest! {
     #[test]
     fn texts_survive(texts in prop::collection::vec(any::<String>(), 1..12), ascii in any::<bool>()) {
-        let mut writer = texts::Writer::new(texts.len(), 100_000).unwrap();
+        let mut writer = texts::TextWriter::new(texts.len(), 100_000).unwrap();
         for text in &texts {
             writer.push(text.as_bytes()).unwrap();
         }

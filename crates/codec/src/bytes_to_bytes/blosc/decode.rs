@@ -11,12 +11,12 @@ use super::super::zstd;
 use super::bitshuffle::bitunshuffle;
 use super::blosclz;
 use super::frame::{
-    CODEC_VERSION, Compressor, Filter, HEADER_LEN, Header, RESERVED_FLAG, STORED_FLAG,
+    CODEC_VERSION, Compressor, Filter, FrameHeader, HEADER_LEN, RESERVED_FLAG, STORED_FLAG,
     UNSPLIT_FLAG, VERSION, share, split_count,
 };
 use super::scratch::Scratch;
 use super::shuffle::unshuffle;
-use crate::kinds::Part;
+use crate::kinds::DecodedRange;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::parallel;
 
@@ -37,13 +37,15 @@ pub(super) fn decode_range(
     encoded: &[u8],
     decoded_len: usize,
     range: Range<usize>,
-) -> Result<Option<Part>> {
+) -> Result<Option<DecodedRange>> {
     let wrong = |len: usize| Error::corrupt(format!("blosc: {len} bytes, not {decoded_len}"));
     let blocks = match Frame::open(encoded, decoded_len)? {
         Frame::Stored(decoded) if decoded.len() != decoded_len => return Err(wrong(decoded.len())),
         Frame::Stored(decoded) => {
             let bytes = decoded.get(range.clone());
-            return Ok(bytes.map(|bytes| Part { bytes: bytes.to_vec(), decoded: range.len() }));
+            return Ok(
+                bytes.map(|bytes| DecodedRange { bytes: bytes.to_vec(), decoded: range.len() })
+            );
         }
         Frame::Blocks(blocks) if blocks.decoded_len != decoded_len => {
             return Err(wrong(blocks.decoded_len));
@@ -59,14 +61,14 @@ pub(super) fn decode_range(
     let decoded = bytes.len();
     bytes.truncate(range.end.saturating_sub(skipped));
     bytes.drain(..range.start.saturating_sub(skipped).min(bytes.len()));
-    Ok(Some(Part { bytes, decoded }))
+    Ok(Some(DecodedRange { bytes, decoded }))
 }
 
 /// The flags that stand for the longer header of Blosc2.
 const BLOSC2_FLAGS: u8 = 0b101;
 
 /// Reads the header and checks everything that does not depend on the rest of the frame.
-fn parse(encoded: &[u8]) -> Result<Header> {
+fn parse(encoded: &[u8]) -> Result<FrameHeader> {
     let (words, _) = encoded.as_chunks();
     let [[version, codec_version, flags, item_len], decoded_len, block_len, encoded_len, ..] =
         *words
@@ -74,7 +76,7 @@ fn parse(encoded: &[u8]) -> Result<Header> {
         let len = encoded.len();
         return Err(Error::corrupt(format!("blosc: {len} bytes are too few for a header")));
     };
-    let header = Header {
+    let header = FrameHeader {
         flags,
         item_len,
         decoded_len: u32::from_le_bytes(decoded_len),
@@ -126,7 +128,7 @@ fn length(len: u32) -> Result<usize> {
 enum Frame<'a> {
     /// The decoded bytes.
     Stored(&'a [u8]),
-    Blocks(Blocks<'a>),
+    Blocks(FrameBlocks<'a>),
 }
 
 impl<'a> Frame<'a> {
@@ -141,7 +143,7 @@ impl<'a> Frame<'a> {
             return Ok(Self::Stored(&[]));
         }
         if header.flags & STORED_FLAG == 0 {
-            return Blocks::new(encoded, &header, decoded_len).map(Self::Blocks);
+            return FrameBlocks::new(encoded, &header, decoded_len).map(Self::Blocks);
         }
         let stored = encoded.get(HEADER_LEN..).unwrap_or_default();
         if stored.len() != decoded_len {
@@ -153,7 +155,7 @@ impl<'a> Frame<'a> {
 }
 
 /// The blocks of a frame.
-struct Blocks<'a> {
+struct FrameBlocks<'a> {
     encoded: &'a [u8],
     /// The offsets of the blocks, as they are stored.
     offsets: &'a [[u8; NUMBER_LEN]],
@@ -166,8 +168,8 @@ struct Blocks<'a> {
     split_count: usize,
 }
 
-impl<'a> Blocks<'a> {
-    fn new(encoded: &'a [u8], header: &Header, decoded_len: usize) -> Result<Self> {
+impl<'a> FrameBlocks<'a> {
+    fn new(encoded: &'a [u8], header: &FrameHeader, decoded_len: usize) -> Result<Self> {
         let compressor = Compressor::from_flags(header.flags).ok_or_else(|| {
             Error::corrupt(format!("blosc: codec {} is not known", header.flags >> 5))
         })?;

@@ -8,14 +8,14 @@ use ::zstd::bulk;
 use ::zstd::zstd_safe::compress_bound;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
-use super::super::deflate::{Form, encode_into};
+use super::super::deflate::{DeflateContainer, encode_into};
 use super::super::stream::room;
 use super::super::zstd;
 use super::bitshuffle::bitshuffle;
 use super::blosclz;
 use super::frame::{
-    Compressor, Filter, HEADER_LEN, Header, MAX_SPLITS, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG,
-    share, split_count,
+    Compressor, Filter, FrameHeader, HEADER_LEN, MAX_SPLITS, MIN_BUFFER_LEN, STORED_FLAG,
+    UNSPLIT_FLAG, share, split_count,
 };
 use super::scratch::Scratch;
 use super::shuffle::shuffle;
@@ -63,7 +63,7 @@ impl Encoder {
     fn store(&self, decoded: &[u8], decoded_len: u32) -> Result<Vec<u8>> {
         let len = decoded.len().saturating_add(HEADER_LEN);
         let mut frame = room("blosc", len)?;
-        let header = Header {
+        let header = FrameHeader {
             flags: STORED_FLAG | UNSPLIT_FLAG,
             item_len: self.item_len,
             decoded_len,
@@ -95,7 +95,7 @@ impl Encoder {
             return Ok(None);
         }
         let unsplit = if whole_split_count == 1 { UNSPLIT_FLAG } else { 0 };
-        let header = Header {
+        let header = FrameHeader {
             flags: self.compressor.flags() | self.filter.flags() | unsplit,
             item_len: self.item_len,
             decoded_len,
@@ -306,7 +306,7 @@ impl Backend {
             Self::Snappy(encoder) => {
                 encoder.compress(split, target).map(Some).map_err(|error| broken("snappy", &error))
             }
-            Self::Zlib(level) => encode_into(Form::Zlib, *level, split, target),
+            Self::Zlib(level) => encode_into(DeflateContainer::Zlib, *level, split, target),
             Self::Zstd(compressor) => compressor
                 .compress_to_buffer(split, target)
                 .map(Some)

@@ -109,7 +109,7 @@ pub(super) const UNSPLIT_FLAG: u8 = 0x10;
 
 /// The header of a frame. The decoder has checked each member.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Header {
+pub(super) struct FrameHeader {
     pub flags: u8,
     /// The length of an item, at least 1.
     pub item_len: u8,
@@ -119,7 +119,7 @@ pub(super) struct Header {
     pub encoded_len: u32,
 }
 
-impl Header {
+impl FrameHeader {
     pub(super) fn to_bytes(self) -> [[u8; 4]; HEADER_LEN / 4] {
         [
             [VERSION, CODEC_VERSION, self.flags, self.item_len],

@@ -50,7 +50,7 @@ use self::encode::Encoder;
 use self::frame::{Compressor, Filter};
 use crate::configuration::count;
 use crate::json::Object;
-use crate::kinds::{BytesToBytes, Part};
+use crate::kinds::{BytesToBytes, DecodedRange};
 use zarrfs_base::error::{Error, Result};
 
 /// The codec `blosc`.
@@ -113,7 +113,7 @@ impl BytesToBytes for Blosc {
         encoded: &[u8],
         decoded_len: usize,
         range: Range<usize>,
-    ) -> Result<Option<Part>> {
+    ) -> Result<Option<DecodedRange>> {
         decode::decode_range(encoded, decoded_len, range)
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::Lzma;
-use super::frame::{HEADER_LEN, Header, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG};
+use super::frame::{FrameHeader, HEADER_LEN, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG};
 use super::*;
 use zarrfs_base::error::Kind;
 
@@ -194,7 +194,7 @@ fn blosclz_that_overflowed_c_blosc_is_an_error() {
     split.extend([0, 0]);
     let block_len = 1_u32 << 20;
     let len = u32::try_from(split.len()).unwrap();
-    let header = Header {
+    let header = FrameHeader {
         flags: UNSPLIT_FLAG,
         item_len: 1,
         decoded_len: block_len,

@@ -37,14 +37,14 @@ const PRESET_DICT_BITS: [u32; 10] = [18, 20, 21, 22, 22, 23, 23, 24, 25, 26];
 
 /// A chain of filters that ends with a compressor.
 #[derive(Debug, Clone)]
-pub(super) struct Chain(Vec<Filter>);
+pub(super) struct FilterChain(Vec<Filter>);
 
 /// One filter of a chain.
 #[derive(Debug, Clone)]
 pub(super) enum Filter {
     Lzma {
-        version: Version,
-        options: Options,
+        version: LzmaVersion,
+        options: FilterOptions,
     },
     /// The distance in bytes, less 1.
     Delta {
@@ -59,14 +59,14 @@ pub(super) enum Filter {
 
 /// The version of LZMA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum LzmaVersion {
     One,
     Two,
 }
 
 /// The options of LZMA. Absent ones come from the preset.
 #[derive(Debug, Clone)]
-pub(super) struct Options {
+pub(super) struct FilterOptions {
     preset: u32,
     dict_len: u32,
     literal_context_bits: Option<u32>,
@@ -89,7 +89,7 @@ pub(super) fn preset(configuration: &Object) -> Result<u32> {
     }
 }
 
-impl Chain {
+impl FilterChain {
     pub fn new(filters: Vec<Filter>) -> Self {
         Self(filters)
     }
@@ -106,7 +106,7 @@ impl Chain {
 
     /// Whether the chain is valid in a .lzma file.
     pub fn is_lzma1_alone(&self) -> bool {
-        matches!(self.0.as_slice(), [Filter::Lzma { version: Version::One, .. }])
+        matches!(self.0.as_slice(), [Filter::Lzma { version: LzmaVersion::One, .. }])
     }
 
     /// Returns the chain for liblzma. To encode `decoded_len` bytes it limits the dictionary to
@@ -140,12 +140,12 @@ impl Chain {
 impl Filter {
     /// Returns LZMA1 with the options of a preset.
     pub fn lzma1(preset: u32) -> Result<Self> {
-        Ok(Self::Lzma { version: Version::One, options: Options::preset(preset)? })
+        Ok(Self::Lzma { version: LzmaVersion::One, options: FilterOptions::preset(preset)? })
     }
 
     /// Returns LZMA2 with the options of a preset.
     pub fn lzma2(preset: u32) -> Result<Self> {
-        Ok(Self::Lzma { version: Version::Two, options: Options::preset(preset)? })
+        Ok(Self::Lzma { version: LzmaVersion::Two, options: FilterOptions::preset(preset)? })
     }
 
     /// Returns a delta filter with this distance in bytes, 1 to 256.
@@ -161,12 +161,14 @@ impl Filter {
         let unknown = || Error::invalid(format!("lzma: filter {filter} is not known"));
         let filter_object = filter.as_object().ok_or_else(unknown)?;
         match filter_object.get("id").and_then(Value::as_u64).ok_or_else(unknown)? {
-            LZMA1 => {
-                Ok(Self::Lzma { version: Version::One, options: Options::parse(filter_object)? })
-            }
-            LZMA2 => {
-                Ok(Self::Lzma { version: Version::Two, options: Options::parse(filter_object)? })
-            }
+            LZMA1 => Ok(Self::Lzma {
+                version: LzmaVersion::One,
+                options: FilterOptions::parse(filter_object)?,
+            }),
+            LZMA2 => Ok(Self::Lzma {
+                version: LzmaVersion::Two,
+                options: FilterOptions::parse(filter_object)?,
+            }),
             DELTA => Self::delta(count("lzma", filter_object, "dist", 1, 1..=256)?),
             id @ 4..=9 => Ok(Self::Branch {
                 id,
@@ -181,8 +183,8 @@ impl Filter {
             Self::Lzma { version, options } => {
                 let options = options.to_liblzma(decoded_len)?;
                 match version {
-                    Version::One => filters.lzma1(&options),
-                    Version::Two => filters.lzma2(&options),
+                    LzmaVersion::One => filters.lzma1(&options),
+                    LzmaVersion::Two => filters.lzma2(&options),
                 };
                 Ok(())
             }
@@ -204,7 +206,7 @@ impl Filter {
     }
 }
 
-impl Options {
+impl FilterOptions {
     fn preset(preset: u32) -> Result<Self> {
         let level = usize::try_from(preset & 0xf).unwrap_or(usize::MAX);
         let bits = PRESET_DICT_BITS

@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::times::Changed;
+use super::times::ShardChanged;
 use super::{Loaded, Sharded};
-use crate::array::chunk_store::Change;
+use crate::array::chunk_store::ChunkChange;
 use crate::array::coords::Coords;
 use crate::array::layout::{ShardOrder, ShardWrite};
 use zarrfs_base::buffer::reserve;
-use zarrfs_base::error::{At, Error, Kind, Result};
-use zarrfs_codec::shard::{Index, Part, Span, assemble};
-use zarrfs_store::{Condition, Piece, Stat};
+use zarrfs_base::error::{Error, Kind, Result, WithSubject};
+use zarrfs_codec::shard::{ByteSpan, InnerChunk, ShardIndex, assemble};
+use zarrfs_store::{Condition, Stat, ValuePiece};
 
 /// The changes of one shard, by slot.
 type Slots = BTreeMap<usize, Given>;
@@ -26,20 +26,20 @@ type Slots = BTreeMap<usize, Given>;
 struct Given {
     /// The number of earlier changes.
     arrival: usize,
-    value: Option<Vec<Piece>>,
+    value: Option<Vec<ValuePiece>>,
 }
 
 /// The inner chunks of a new shard.
-struct Parts {
+struct NewChunks {
     /// The unchanged ones, with their place in the old shard.
-    kept: BTreeMap<usize, Span>,
+    kept: BTreeMap<usize, ByteSpan>,
     /// The new ones, with the number of earlier changes.
-    new: Vec<(usize, usize, Vec<Piece>)>,
+    new: Vec<(usize, usize, Vec<ValuePiece>)>,
 }
 
 /// Decides the order of inner chunks if the layout does not: unchanged ones first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Order {
+enum ChunkOrder {
     /// Unchanged, at this offset in the old shard.
     Kept(u64),
     /// New, after this many changes.
@@ -48,14 +48,14 @@ enum Order {
 
 /// A change of a shard, and its new index.
 struct Planned {
-    change: Change,
+    change: ChunkChange,
     /// `None` if the shard is erased.
     index: Option<NewIndex>,
-    changed: Changed,
+    changed: ShardChanged,
 }
 
 struct NewIndex {
-    index: Index,
+    index: ShardIndex,
     at: Range<u64>,
     /// The length of the shard inside the codecs around it.
     shard_len: u64,
@@ -74,13 +74,14 @@ fn condition_of_all(conditions: &[(usize, Condition)]) -> Option<Condition> {
 impl Sharded {
     /// Applies `changes` once; [`Kind::Stale`] or [`Kind::Exists`] if another program changes a
     /// shard in the meantime.
-    pub(super) fn try_update(&self, changes: Vec<Change>) -> Result<Vec<Option<Stat>>> {
+    pub(super) fn try_update(&self, changes: Vec<ChunkChange>) -> Result<Vec<Option<Stat>>> {
         let mut asked = Vec::with_capacity(changes.len());
         for change in &changes {
             if !self.grid.contains(&change.coords) {
                 return Err(self.grid.outside(&change.coords));
             }
-            let len = change.value.as_ref().map(|pieces| Piece::total_len(pieces)).transpose()?;
+            let len =
+                change.value.as_ref().map(|pieces| ValuePiece::total_len(pieces)).transpose()?;
             asked.push((self.level.shard_of(&change.coords), len));
         }
         let planned = self.plan(changes)?;
@@ -109,8 +110,8 @@ impl Sharded {
     }
 
     /// Groups changes by shard and slot, and checks their conditions.
-    fn plan(&self, changes: Vec<Change>) -> Result<Vec<Planned>> {
-        let mut by_shard: BTreeMap<Coords, Vec<Change>> = BTreeMap::new();
+    fn plan(&self, changes: Vec<ChunkChange>) -> Result<Vec<Planned>> {
+        let mut by_shard: BTreeMap<Coords, Vec<ChunkChange>> = BTreeMap::new();
         for change in changes {
             by_shard.entry(self.level.shard_of(&change.coords)).or_default().push(change);
         }
@@ -178,7 +179,7 @@ impl Sharded {
                 .values()
                 .filter_map(|given| given.value.as_ref())
                 .flatten()
-                .all(|piece| matches!(piece, Piece::New(_)))
+                .all(|piece| matches!(piece, ValuePiece::New(_)))
     }
 
     /// Plans the new value of one shard from its changes and its unchanged inner chunks.
@@ -188,9 +189,9 @@ impl Sharded {
         changes: Slots,
         old: Option<&Loaded>,
     ) -> Result<Planned> {
-        let mut parts = Parts { kept: BTreeMap::new(), new: Vec::new() };
+        let mut parts = NewChunks { kept: BTreeMap::new(), new: Vec::new() };
         let slots = changes.iter().map(|(slot, given)| (*slot, given.value.is_some())).collect();
-        let changed = Changed { old: old.map(|old| old.stat), slots };
+        let changed = ShardChanged { old: old.map(|old| old.stat), slots };
         if let Some(old) = old {
             parts.kept = self.kept(old, &changes).map_err(|error| self.at_key_of(shard, error))?;
         }
@@ -210,32 +211,32 @@ impl Sharded {
         };
         // Where a shard cannot be erased on a condition, one without inner chunks is stored.
         if parts.kept.is_empty() && parts.new.is_empty() && self.below.erases_unchanged() {
-            let change = Change { coords: shard.clone(), value: None, condition };
+            let change = ChunkChange { coords: shard.clone(), value: None, condition };
             return Ok(Planned { change, index: None, changed });
         }
         let (index, mut pieces) = self.lay_out(parts)?;
         let encoded_index = self.level.encode_index(&index, old.map(|old| &old.at))?;
-        let index_len = Piece::New(encoded_index.clone()).len();
+        let index_len = ValuePiece::New(encoded_index.clone()).len();
         self.level.place_index(&mut pieces, encoded_index.into());
-        let shard_len = Piece::total_len(&pieces)?;
+        let shard_len = ValuePiece::total_len(&pieces)?;
         let at = self.level.index_at(index_len, shard_len);
         let value = Some(self.wrap(shard, merge_kept(pieces), old)?);
-        let change = Change { coords: shard.clone(), value, condition };
+        let change = ChunkChange { coords: shard.clone(), value, condition };
         Ok(Planned { change, index: Some(NewIndex { index, at, shard_len }), changed })
     }
 
     /// Lays out a new shard: returns its index, and the inner chunks one after another.
-    fn lay_out(&self, Parts { kept, new }: Parts) -> Result<(Index, Vec<Piece>)> {
+    fn lay_out(&self, NewChunks { kept, new }: NewChunks) -> Result<(ShardIndex, Vec<ValuePiece>)> {
         let start = self.level.index_first_len();
-        let mut sorted: Vec<(usize, Order, Vec<Piece>)> = Vec::with_capacity(new.len());
+        let mut sorted: Vec<(usize, ChunkOrder, Vec<ValuePiece>)> = Vec::with_capacity(new.len());
         for (arrival, slot, pieces) in new {
-            sorted.push((slot, Order::Arrival(arrival), pieces));
+            sorted.push((slot, ChunkOrder::Arrival(arrival), pieces));
         }
         let stays = self.stays(start, &kept, &sorted);
         if stays.is_none() {
             sorted.extend(kept.iter().map(|(slot, span)| {
-                let piece = Piece::Kept { offset: span.offset, len: span.len };
-                (*slot, Order::Kept(span.offset), vec![piece])
+                let piece = ValuePiece::Kept { offset: span.offset, len: span.len };
+                (*slot, ChunkOrder::Kept(span.offset), vec![piece])
             }));
         }
         sorted.sort_by(|(one, one_order, _), (other, other_order, _)| {
@@ -243,14 +244,14 @@ impl Sharded {
         });
         let mut lens = Vec::with_capacity(sorted.len());
         for (slot, _, pieces) in &sorted {
-            lens.push(Part { slot: *slot, len: Piece::total_len(pieces)? });
+            lens.push(InnerChunk { slot: *slot, len: ValuePiece::total_len(pieces)? });
         }
         let new = sorted.into_iter().flat_map(|(_, _, pieces)| pieces);
         let slots = self.level.slots();
         Ok(match stays {
             Some(range) => {
                 let index = assemble(slots, kept, lens, range.end)?;
-                let old = Piece::Kept { offset: range.start, len: range.end - range.start };
+                let old = ValuePiece::Kept { offset: range.start, len: range.end - range.start };
                 (index, std::iter::once(old).chain(new).collect())
             }
             None => (assemble(slots, [], lens, start)?, new.collect()),
@@ -275,8 +276,8 @@ impl Sharded {
     fn stays(
         &self,
         start: u64,
-        kept: &BTreeMap<usize, Span>,
-        new: &[(usize, Order, Vec<Piece>)],
+        kept: &BTreeMap<usize, ByteSpan>,
+        new: &[(usize, ChunkOrder, Vec<ValuePiece>)],
     ) -> Option<Range<u64>> {
         if self.layout.write != ShardWrite::Append || !self.level.around.is_empty() {
             return None;
@@ -286,7 +287,7 @@ impl Sharded {
             return None; // The old index was shorter.
         }
         let live: u64 = kept.values().map(|span| span.len).fold(0, u64::saturating_add);
-        let added = new.iter().flat_map(|(_, _, pieces)| pieces).map(Piece::len);
+        let added = new.iter().flat_map(|(_, _, pieces)| pieces).map(ValuePiece::len);
         let added = added.fold(0, u64::saturating_add);
         let dead = end.checked_sub(start)?.saturating_sub(live);
         (dead <= live.saturating_add(added)).then_some(start..end)
@@ -294,7 +295,7 @@ impl Sharded {
 
     /// Returns the unchanged inner chunks of a shard. A damaged entry can be replaced, but not
     /// kept, because that would spread the damage.
-    fn kept(&self, old: &Loaded, changes: &Slots) -> Result<BTreeMap<usize, Span>> {
+    fn kept(&self, old: &Loaded, changes: &Slots) -> Result<BTreeMap<usize, ByteSpan>> {
         let mut parts = BTreeMap::new();
         let most = self.level.most_kept(old.stat.len);
         let mut kept_len: u64 = 0;
@@ -313,11 +314,16 @@ impl Sharded {
     }
 
     /// Applies the codecs around the shard, if there are any.
-    fn wrap(&self, shard: &Coords, pieces: Vec<Piece>, old: Option<&Loaded>) -> Result<Vec<Piece>> {
+    fn wrap(
+        &self,
+        shard: &Coords,
+        pieces: Vec<ValuePiece>,
+        old: Option<&Loaded>,
+    ) -> Result<Vec<ValuePiece>> {
         if self.level.around.is_empty() {
             return Ok(pieces);
         }
-        let is_kept = |piece: &Piece| matches!(piece, Piece::Kept { .. });
+        let is_kept = |piece: &ValuePiece| matches!(piece, ValuePiece::Kept { .. });
         let old_bytes = match old.filter(|_| pieces.iter().any(is_kept)) {
             Some(old) => {
                 let now = self.decoded_shard(shard)?;
@@ -327,7 +333,7 @@ impl Sharded {
             }
             None => bytes::Bytes::new(),
         };
-        let len = Piece::total_len(&pieces)?;
+        let len = ValuePiece::total_len(&pieces)?;
         let limit = self.level.longest();
         let room = usize::try_from(len).ok().filter(|_| len <= limit).ok_or_else(|| {
             let detail = format!("the new shard would have {len} bytes, the limit is {limit}");
@@ -336,8 +342,8 @@ impl Sharded {
         let mut whole = reserve(room)?;
         for piece in pieces {
             match piece {
-                Piece::New(bytes) => whole.extend_from_slice(&bytes),
-                Piece::Kept { offset, len } => {
+                ValuePiece::New(bytes) => whole.extend_from_slice(&bytes),
+                ValuePiece::Kept { offset, len } => {
                     let start = usize::try_from(offset).ok();
                     let end = usize::try_from(len).ok().and_then(|len| start?.checked_add(len));
                     let kept = start.zip(end).and_then(|(start, end)| old_bytes.get(start..end));
@@ -355,29 +361,33 @@ fn stale() -> Error {
 
 /// Converts offsets of kept pieces from the inner chunk to its shard. Asks for the place of the old
 /// inner chunk only if some of it is kept, because its entry may be damaged.
-fn rebase(pieces: Vec<Piece>, base: impl FnOnce() -> Result<Option<Span>>) -> Result<Vec<Piece>> {
-    let is_kept = |piece: &Piece| matches!(piece, Piece::Kept { .. });
+fn rebase(
+    pieces: Vec<ValuePiece>,
+    base: impl FnOnce() -> Result<Option<ByteSpan>>,
+) -> Result<Vec<ValuePiece>> {
+    let is_kept = |piece: &ValuePiece| matches!(piece, ValuePiece::Kept { .. });
     let base = if pieces.iter().any(is_kept) { base()? } else { None };
     let rebase = |piece| match (piece, base) {
-        (Piece::New(bytes), _) => Ok(Piece::New(bytes)),
-        (Piece::Kept { offset, len }, Some(base))
+        (ValuePiece::New(bytes), _) => Ok(ValuePiece::New(bytes)),
+        (ValuePiece::Kept { offset, len }, Some(base))
             if offset.checked_add(len).is_some_and(|end| end <= base.len) =>
         {
-            Ok(Piece::Kept { offset: base.offset + offset, len })
+            Ok(ValuePiece::Kept { offset: base.offset + offset, len })
         }
-        (Piece::Kept { .. }, _) => Err(stale()),
+        (ValuePiece::Kept { .. }, _) => Err(stale()),
     };
     pieces.into_iter().map(rebase).collect()
 }
 
 /// Joins adjacent kept pieces, so that they are copied together.
-fn merge_kept(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
+fn merge_kept(pieces: Vec<ValuePiece>) -> Vec<ValuePiece> {
+    let mut merged: Vec<ValuePiece> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         match (merged.last_mut(), &piece) {
-            (Some(Piece::Kept { offset, len }), Piece::Kept { offset: next, len: more })
-                if offset.checked_add(*len) == Some(*next) =>
-            {
+            (
+                Some(ValuePiece::Kept { offset, len }),
+                ValuePiece::Kept { offset: next, len: more },
+            ) if offset.checked_add(*len) == Some(*next) => {
                 *len += more;
             }
             _ => merged.push(piece),

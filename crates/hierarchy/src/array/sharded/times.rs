@@ -15,14 +15,14 @@ use parking_lot::Mutex;
 use super::{Loaded, Sharded};
 use crate::array::coords::Coords;
 use crate::array::shard_cache::LevelId;
-use zarrfs_base::bounded::{Bounded, Limits};
+use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::Result;
 use zarrfs_base::resources;
 use zarrfs_store::{Stat, Version};
 
 /// The times of chunks in shards that have more than one.
 static KNOWN: LazyLock<Mutex<Bounded<(LevelId, Coords), Times>>> = LazyLock::new(|| {
-    Mutex::new(Bounded::new(Limits::bytes(resources::within_memory(MAX_LEN, 16))))
+    Mutex::new(Bounded::new(MapLimits::bytes(resources::within_memory(MAX_LEN, 16))))
 });
 
 /// The most bytes of all of them.
@@ -59,7 +59,7 @@ impl Times {
 
 /// A change of a shard.
 #[derive(Debug)]
-pub(super) struct Changed {
+pub(super) struct ShardChanged {
     /// The stat of the shard before, `None` if all of its chunks were replaced.
     pub old: Option<Stat>,
     /// The slots that were changed, and whether each has a chunk now.
@@ -87,8 +87,8 @@ impl Sharded {
 
     /// Keeps the times of the chunks of a shard that a change, which gave it the stat `now`, has
     /// left as they were.
-    pub(super) fn keep_times(&self, shard: &Coords, changed: Changed, now: Option<Stat>) {
-        let Changed { old, slots } = changed;
+    pub(super) fn keep_times(&self, shard: &Coords, changed: ShardChanged, now: Option<Stat>) {
+        let ShardChanged { old, slots } = changed;
         self.change_times(shard, |known| {
             let (old, now) = (old?, now?);
             let new = Times { version: old.version, others: old.modified, slots: BTreeMap::new() };

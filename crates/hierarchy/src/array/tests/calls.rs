@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::forms::{Form, bytes, checked, key, places, sharding, transformer};
-use crate::array::{Array, Change, Coords};
+use super::forms::{StoredAs, bytes, checked, key, places, sharding, transformer};
+use crate::array::{Array, ChunkChange, Coords};
 use crate::counting::{Calls, CountingStore};
 use crate::testing::text;
 use zarrfs_store::{ByteRange, Condition, Store};
@@ -15,12 +15,12 @@ use zarrfs_store::{ByteRange, Condition, Store};
 const INDEX_LEN: u64 = 64;
 
 /// Both kinds of sharding: 16 chunks, four to a shard.
-fn both() -> [Form; 2] {
+fn both() -> [StoredAs; 2] {
     let codec = sharding(&[1, 1], json!([bytes("little")]), json!([bytes("little")]), "end");
     let transformers = json!({"storage_transformers": [transformer(&[2, 2])]});
     [
-        Form::new("codec", &[4, 4], &[2, 2], json!([codec])),
-        Form::draft("transformer", &[4, 4], &[1, 1], transformers),
+        StoredAs::new("codec", &[4, 4], &[2, 2], json!([codec])),
+        StoredAs::draft("transformer", &[4, 4], &[1, 1], transformers),
     ]
 }
 
@@ -29,12 +29,12 @@ fn value(coords: &Coords) -> Bytes {
 }
 
 fn set(array: &Array, coords: &[Coords]) {
-    let changes = coords.iter().map(|coords| Change::set(coords.clone(), value(coords)));
+    let changes = coords.iter().map(|coords| ChunkChange::set(coords.clone(), value(coords)));
     array.chunks().update(changes.collect()).expect("updated");
 }
 
 /// Returns a store with all chunks, after resetting its counts.
-fn filled(form: &Form) -> (Store, Arc<CountingStore>, Vec<Coords>) {
+fn filled(form: &StoredAs) -> (Store, Arc<CountingStore>, Vec<Coords>) {
     let (store, counting) = CountingStore::new();
     let array = form.open(&store);
     let all = places(array.grid().counts());
@@ -101,9 +101,9 @@ fn setting_all_chunks_of_shards_reads_nothing_and_sets_each_shard_once() {
         let want = Calls { sets: 4, new_len: calls.new_len, ..Calls::default() };
         assert_eq!(calls, want, "{}", form.name);
         // A shard at the edge has slots outside of the array, which cannot be set.
-        let edge = Form { model: form.model.clone(), ..form.clone() };
-        let edge = Form {
-            model: crate::metadata::model::Array { shape: vec![3, 3], ..edge.model },
+        let edge = StoredAs { model: form.model.clone(), ..form.clone() };
+        let edge = StoredAs {
+            model: crate::metadata::model::ArrayMetadata { shape: vec![3, 3], ..edge.model },
             ..edge
         };
         let array = edge.open(&store);
@@ -140,7 +140,7 @@ fn changing_one_inner_chunk_reads_the_index_once_and_sets_the_shard_and_the_rest
         let (store, counting, _) = filled(&form);
         let array = form.open(&store);
         let new = Bytes::from_static(b"of another length");
-        let change = Change::set(at(0, 1), new.clone());
+        let change = ChunkChange::set(at(0, 1), new.clone());
         array.chunks().update(vec![change]).expect("updated");
         let kept_len = [at(0, 0), at(1, 0), at(1, 1)].iter().map(|c| value(c).len() as u64).sum();
         let want = Calls {
@@ -215,7 +215,7 @@ fn a_shard_that_another_writer_replaced_is_noticed() {
         let (array, other) = (form.open(&store), form.open(&store));
         read(&array, &all);
         // Moved: the requested chunk is at its place only in the old index.
-        let longer = Change::set(at(0, 0), Bytes::from(vec![b'x'; 1000]));
+        let longer = ChunkChange::set(at(0, 0), Bytes::from(vec![b'x'; 1000]));
         other.chunks().update(vec![longer]).expect("updated");
         assert_eq!(read(&array, &[at(1, 1)]), [Some(value(&at(1, 1)))], "{}", form.name);
         // Removed in the new index.
@@ -241,7 +241,7 @@ fn a_shard_that_is_replaced_between_its_index_and_its_chunk_is_read_again() {
     for form in both() {
         let (store, counting, _) = filled(&form);
         let (array, other) = (form.open(&store), form.open(&store));
-        let longer = Change::set(at(0, 0), Bytes::from(vec![b'x'; 1000]));
+        let longer = ChunkChange::set(at(0, 0), Bytes::from(vec![b'x'; 1000]));
         counting.interrupt_get(2, move || drop(other.chunks().update(vec![longer])));
         assert_eq!(
             read(&array, &[at(1, 1), at(2, 2)]),
@@ -259,11 +259,11 @@ fn concurrent_changes_of_one_shard_are_both_kept() {
     for form in both() {
         let (store, counting, _) = filled(&form);
         let (array, other) = (form.open(&store), form.open(&store));
-        let theirs = Change::set(at(0, 0), Bytes::from_static(b"theirs"));
+        let theirs = ChunkChange::set(at(0, 0), Bytes::from_static(b"theirs"));
         // Changes the shard after its index was read, and before the set.
         let late = Arc::clone(&other);
         counting.interrupt_get(2, move || drop(late.chunks().update(vec![theirs])));
-        let ours = [at(0, 1), at(2, 2)].map(|c| Change::set(c, Bytes::from_static(b"ours")));
+        let ours = [at(0, 1), at(2, 2)].map(|c| ChunkChange::set(c, Bytes::from_static(b"ours")));
         array
             .chunks()
             .set_partial_values(&[(at(1, 1), 0, Bytes::from_static(b"PART"))])
@@ -280,7 +280,7 @@ fn concurrent_changes_of_one_shard_are_both_kept() {
 fn nested_shards_take_a_read_for_each_level_and_one_for_the_chunks() {
     let inner = sharding(&[1, 1], json!([bytes("little")]), checked(), "start");
     let outer = sharding(&[2, 2], json!([inner]), checked(), "end");
-    let form = Form::new("nested", &[8, 8], &[4, 4], json!([outer]));
+    let form = StoredAs::new("nested", &[8, 8], &[4, 4], json!([outer]));
     let (store, counting, all) = filled(&form);
     let array = form.open(&store);
     read(&array, &all);
@@ -290,7 +290,7 @@ fn nested_shards_take_a_read_for_each_level_and_one_for_the_chunks() {
     assert_eq!(counting.take().gets, 1);
     array
         .chunks()
-        .update(vec![Change::set(at(3, 3), Bytes::from_static(b"new"))])
+        .update(vec![ChunkChange::set(at(3, 3), Bytes::from_static(b"new"))])
         .expect("updated");
     let calls = counting.take();
     assert_eq!(
@@ -335,7 +335,7 @@ fn listing_asks_for_each_shard_once() {
 #[test]
 fn codecs_around_a_shard_read_it_once_for_many_chunks_and_not_at_all_to_replace_it() {
     let inner = sharding(&[1, 1], json!([bytes("little")]), checked(), "end");
-    let form = Form::new("gzip", &[4, 4], &[2, 2], json!([inner, {"name": "gzip"}]));
+    let form = StoredAs::new("gzip", &[4, 4], &[2, 2], json!([inner, {"name": "gzip"}]));
     let (store, counting, all) = filled(&form);
     let array = form.open(&store);
     for coords in [at(0, 0), at(0, 1), at(1, 0), at(1, 1)] {
@@ -349,7 +349,7 @@ fn codecs_around_a_shard_read_it_once_for_many_chunks_and_not_at_all_to_replace_
     let write = store.write().expect("writable");
     let damage = [Bytes::from_static(b"no gzip at all").into()];
     write.set(&key("c/0/0"), &damage, Condition::Always).expect("set");
-    let one = Change::set(at(0, 0), Bytes::from_static(b"new"));
+    let one = ChunkChange::set(at(0, 0), Bytes::from_static(b"new"));
     array.chunks().update(vec![one]).expect_err("what would be kept cannot be read");
     set(&array, &[at(0, 0), at(0, 1), at(1, 0), at(1, 1)]);
     assert_eq!(read(&array, &[at(1, 1)]), [Some(value(&at(1, 1)))]);

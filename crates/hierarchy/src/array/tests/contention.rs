@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::forms::{self, Form, places};
-use crate::array::{Array, Change, Coords, FillChunks};
+use super::forms::{self, StoredAs, places};
+use crate::array::{Array, ChunkChange, Coords, FillChunks};
 use zarrfs_store::directory::{DirectoryStore, Durability};
 use zarrfs_store::memory::MemoryStore;
 use zarrfs_store::{ByteRange, Store};
@@ -32,7 +32,7 @@ fn last(thread: usize, round: usize, coords: &Coords) -> Option<Bytes> {
 
 /// Each thread opens the array itself, changes its own chunks repeatedly, and checks that other
 /// threads have not changed them. Every shard has chunks of all threads.
-fn contend(form: &Form, stores: &[Store]) {
+fn contend(form: &StoredAs, stores: &[Store]) {
     let all = places(form.open(&stores[0]).grid().counts());
     let mine = |thread: usize| all.iter().skip(thread).step_by(THREADS);
     std::thread::scope(|scope| {
@@ -41,10 +41,10 @@ fn contend(form: &Form, stores: &[Store]) {
             scope.spawn(move || {
                 for round in 0..ROUNDS {
                     let change = |coords: &Coords| match last(thread, round, coords) {
-                        Some(bytes) => Change::set(coords.clone(), bytes),
-                        None => Change::erase(coords.clone()),
+                        Some(bytes) => ChunkChange::set(coords.clone(), bytes),
+                        None => ChunkChange::erase(coords.clone()),
                     };
-                    let changes: Vec<Change> = mine(thread).map(change).collect();
+                    let changes: Vec<ChunkChange> = mine(thread).map(change).collect();
                     if round % 2 == 0 {
                         array.chunks().update(changes).expect("updated");
                     } else {
@@ -63,7 +63,7 @@ fn contend(form: &Form, stores: &[Store]) {
 }
 
 fn check<'a>(
-    form: &Form,
+    form: &StoredAs,
     array: &Array,
     thread: usize,
     round: usize,
@@ -79,7 +79,7 @@ fn check<'a>(
 }
 
 /// The forms that differ in how a shard is changed.
-fn contended() -> impl Iterator<Item = Form> {
+fn contended() -> impl Iterator<Item = StoredAs> {
     let names = [
         "index at the start",
         "gzip around",
@@ -121,7 +121,7 @@ fn writers_of_parts_of_one_chunk_lose_nothing() {
         for form in contended() {
             let array = form.open(&store);
             let coords = places(array.grid().counts()).swap_remove(1);
-            let blank = Change::set(coords.clone(), Bytes::from(vec![b'.'; THREADS * ROUNDS]));
+            let blank = ChunkChange::set(coords.clone(), Bytes::from(vec![b'.'; THREADS * ROUNDS]));
             array.chunks().update(vec![blank]).expect("updated");
             std::thread::scope(|scope| {
                 for thread in 0..THREADS {
@@ -147,7 +147,7 @@ fn writers_of_parts_of_one_chunk_lose_nothing() {
 #[test]
 fn a_reader_sees_each_chunk_as_one_writer_stored_it_while_its_shard_is_replaced() {
     let codec = forms::sharding(&[64], json!([forms::bytes("little")]), forms::checked(), "end");
-    let form = Form::new("shards", &[256], &[256], json!([codec, {"name": "crc32c"}]));
+    let form = StoredAs::new("shards", &[256], &[256], json!([codec, {"name": "crc32c"}]));
     let dir = tempfile::tempdir().expect("a temporary directory");
     for store in [memory(), directory(dir.path())] {
         let chunk = |round: usize| Some(vec![round as u8; 128].into());

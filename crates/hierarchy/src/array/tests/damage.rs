@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::forms::{self, Form, bytes, checked, key, places, prefix, sharding, transformer};
-use crate::array::{Array, Change, Coords, FillChunks, ShardLayout};
+use super::forms::{self, StoredAs, bytes, checked, key, places, prefix, sharding, transformer};
+use crate::array::{Array, ChunkChange, Coords, FillChunks, ShardLayout};
 use crate::counting::CountingStore;
 use zarrfs_base::error::Kind;
 use zarrfs_codec::BytesToBytes;
@@ -26,9 +26,9 @@ fn at(index: u64) -> Coords {
 }
 
 /// Eight chunks of one `int16`, four to a shard.
-fn form(index_codecs: serde_json::Value, location: &str) -> Form {
+fn form(index_codecs: serde_json::Value, location: &str) -> StoredAs {
     let codec = sharding(&[1], json!([bytes("little")]), index_codecs, location);
-    Form::new("shards", &[8], &[4], json!([codec]))
+    StoredAs::new("shards", &[8], &[4], json!([codec]))
 }
 
 fn write(array: &Array, chunks: impl IntoIterator<Item = (u64, u8)>) {
@@ -55,7 +55,7 @@ fn get(store: &Store, key: &Key) -> Vec<u8> {
 /// Checks that the shard of chunks 0 to 3 can neither be read nor changed in part, and that no
 /// attempt changes it; that chunks 4 to 7 stay as they were; and that the shard can be replaced as
 /// a whole.
-fn check_beyond_repair(form: &Form, store: &Store, what: &str) {
+fn check_beyond_repair(form: &StoredAs, store: &Store, what: &str) {
     let (array, stored) = (form.open(store), get(store, &key("c/0")));
     for index in 0..4 {
         let error = array.read_chunk(&at(index)).expect_err(what);
@@ -64,10 +64,12 @@ fn check_beyond_repair(form: &Form, store: &Store, what: &str) {
     }
     array.stat(&at(0)).expect_err(what);
     let chunks = array.chunks();
-    let some = || Change::set(at(2), Bytes::from_static(b"ok"));
+    let some = || ChunkChange::set(at(2), Bytes::from_static(b"ok"));
     for (attempt, error) in [
         chunks.update(vec![some()]).err(),
-        chunks.update(vec![some(), Change::erase(at(1)), Change::set(at(5), Bytes::new())]).err(),
+        chunks
+            .update(vec![some(), ChunkChange::erase(at(1)), ChunkChange::set(at(5), Bytes::new())])
+            .err(),
         chunks.erase_values(&[at(0), at(1), at(2)]).err(),
         chunks.set_partial_values(&[(at(3), 0, Bytes::from_static(b"!"))]).err(),
     ]
@@ -122,9 +124,9 @@ fn a_shard_that_is_too_short_for_its_index_can_only_be_replaced_as_a_whole() {
 }
 
 /// A shard of the draft, which has no checksum, so that single entries can be wrong.
-fn crafted(entries: [(u64, u64); 4], payload: &[u8]) -> (Form, Store, Key) {
+fn crafted(entries: [(u64, u64); 4], payload: &[u8]) -> (StoredAs, Store, Key) {
     let transformers = json!({"storage_transformers": [transformer(&[4])]});
-    let form = Form::draft("draft", &[8], &[1], transformers);
+    let form = StoredAs::draft("draft", &[8], &[1], transformers);
     let store = memory();
     let entries =
         entries.iter().flat_map(|(offset, len)| [offset.to_le_bytes(), len.to_le_bytes()]);
@@ -155,7 +157,9 @@ fn an_entry_that_cannot_be_is_an_error_and_is_neither_kept_nor_dropped() {
         assert_eq!(error.kind(), Kind::Corrupt, "{wrong:?}: {error}");
         assert!(array.stat(&at(1)).expect("stat").is_some(), "{wrong:?}: it is there all the same");
         // A change of another chunk must neither lose nor copy the damaged one.
-        for change in [Change::set(at(0), Bytes::from_static(b"xx")), Change::erase(at(3))] {
+        for change in
+            [ChunkChange::set(at(0), Bytes::from_static(b"xx")), ChunkChange::erase(at(3))]
+        {
             let error = array.chunks().update(vec![change]).expect_err("it would be lost");
             assert_eq!(error.kind(), Kind::Corrupt, "{wrong:?}: {error}");
             assert!(error.to_string().starts_with("data/root/a/c0: "), "{error}");
@@ -184,7 +188,10 @@ fn dead_space_and_shared_bytes_in_a_shard_are_read_and_a_change_sorts_them_out()
     let array = form.open(&store);
     let found = || [0, 1, 2, 3].map(|index| read(&array, index).expect("there"));
     assert_eq!(found(), [b"xy", b"ab", b"ab", b"bc"]);
-    array.chunks().update(vec![Change::set(at(1), Bytes::from_static(b"12"))]).expect("updated");
+    array
+        .chunks()
+        .update(vec![ChunkChange::set(at(1), Bytes::from_static(b"12"))])
+        .expect("updated");
     assert_eq!(found(), [b"xy", b"12", b"ab", b"bc"]);
     assert_eq!(get(&store, &key).len(), 8 + 4 * ENTRY_LEN);
 }
@@ -194,14 +201,14 @@ fn entries_that_share_bytes_cannot_make_a_change_copy_them_over_and_over() {
     let (slots, payload) = (200_u64, vec![7_u8; 2_000_000]);
     let shape = [slots];
     let transformers = json!({"storage_transformers": [transformer(&shape)]});
-    let form = Form::draft("draft", &shape, &[1], transformers);
+    let form = StoredAs::draft("draft", &shape, &[1], transformers);
     let (store, counting) = CountingStore::new();
     let len = payload.len() as u64;
     let entries = (0..slots).flat_map(|slot| [slot.to_le_bytes(), (len - slot).to_le_bytes()]);
     put(&store, &key("c0"), payload.iter().copied().chain(entries.flatten()).collect());
     counting.take();
     let array = form.open(&store);
-    let change = Change::set(at(0), Bytes::from_static(b"xx"));
+    let change = ChunkChange::set(at(0), Bytes::from_static(b"xx"));
     let error = array.chunks().update(vec![change]).expect_err("400 MB");
     assert_eq!((error.kind(), counting.take().sets), (Kind::Corrupt, 0), "{error}");
 }
@@ -209,7 +216,7 @@ fn entries_that_share_bytes_cannot_make_a_change_copy_them_over_and_over() {
 #[test]
 fn a_bomb_around_a_shard_is_stopped_at_the_limit() {
     let codec = sharding(&[1], json!([bytes("little")]), checked(), "end");
-    let form = Form::new("gzip", &[8], &[4], json!([codec, {"name": "gzip"}]));
+    let form = StoredAs::new("gzip", &[8], &[4], json!([codec, {"name": "gzip"}]));
     let store = memory();
     write(&form.open(&store), [(5, 5)]);
     let gzip = Gzip::new(&Object::new()).expect("a codec");
@@ -235,7 +242,7 @@ fn shards_that_codecs_around_them_wrote_can_be_read() {
         "end",
     );
     let inner = sharding(&[2], json!([innermost, {"name": "crc32c"}]), checked(), "end");
-    let form = Form::new("gzip", &[40_000], &[40_000], json!([inner, {"name": "gzip"}]));
+    let form = StoredAs::new("gzip", &[40_000], &[40_000], json!([inner, {"name": "gzip"}]));
     let array = form.open(&memory());
     write(&array, (0..40_000).map(|index| (index, (index % 251) as u8)));
     assert_eq!(read(&array, 39_999), Some(vec![(39_999 % 251) as u8; 2]));
@@ -246,8 +253,8 @@ fn a_shard_that_could_not_be_held_is_refused_when_the_array_is_opened() {
     let raw = || json!([bytes("little")]);
     let shard = forms::MAX_CHUNK_LEN; // Twice as many bytes.
     let codec = || sharding(&[1 << 16], raw(), checked(), "end");
-    let inside = Form::new("gzip", &[shard], &[shard], json!([codec(), {"name": "gzip"}]));
-    let slots = Form::new(
+    let inside = StoredAs::new("gzip", &[shard], &[shard], json!([codec(), {"name": "gzip"}]));
+    let slots = StoredAs::new(
         "slots",
         &[1 << 23],
         &[1 << 23],
@@ -267,7 +274,7 @@ fn a_shard_that_could_not_be_held_is_refused_when_the_array_is_opened() {
         assert_eq!(array.read_chunk(&at(0)).expect_err("too large").errno(), libc::EFBIG);
         assert_eq!(array.fill_chunk(&at(0)).expect_err("too large").errno(), libc::EFBIG);
     }
-    Form::new("no codecs around", &[shard], &[shard], json!([codec()])).open(&memory());
+    StoredAs::new("no codecs around", &[shard], &[shard], json!([codec()])).open(&memory());
 }
 
 #[test]
@@ -291,7 +298,7 @@ fn no_bytes_of_a_shard_make_a_read_or_a_change_panic() {
         for listed in Arc::clone(array.chunks()).list().expect("listed") {
             drop(listed);
         }
-        let change = Change::set(all[0].clone(), Bytes::from_static(b"new"));
+        let change = ChunkChange::set(all[0].clone(), Bytes::from_static(b"new"));
         if array.chunks().update(vec![change]).is_err() { prop_assert_eq!(get(&store, &key), shard, "{}", form.name) } else {
             let whole = [(all[0].clone(), ByteRange::first(1 << 20))];
             let value = array.chunks().get_partial_values(&whole).expect("read").remove(0);

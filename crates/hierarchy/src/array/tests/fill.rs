@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::forms::{Form, bytes, checked, prefix, sharding};
+use super::forms::{StoredAs, bytes, checked, prefix, sharding};
 use crate::array::{Array, Coords, FillChunks, ShardLayout};
 use crate::testing::text;
 use zarrfs_base::error::Kind;
@@ -15,7 +15,7 @@ use zarrfs_store::memory::MemoryStore;
 /// Two chunks of four elements, in one shard.
 fn array(dtype: DType, fill: FillValue) -> Array {
     let codec = sharding(&[4], json!([bytes("big")]), checked(), "end");
-    let mut model = Form::new("fill", &[8], &[8], json!([codec])).model;
+    let mut model = StoredAs::new("fill", &[8], &[8], json!([codec])).model;
     (model.dtype, model.fill) = (dtype, fill);
     let store = Store::new(Arc::new(MemoryStore::new()));
     Array::open(model, &store, prefix(), 1 << 20, ShardLayout::default()).expect("opened")

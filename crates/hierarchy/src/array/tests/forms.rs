@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use crate::array::{Array, Coords, ShardLayout};
-use crate::metadata::model::{self, KeyEncoding, Node, Separator};
+use crate::metadata::model::{self, KeyEncoding, NodeMetadata, Separator};
 use crate::metadata::{Dialect, NodeKind};
 use zarrfs_codec::CodecSpec;
 use zarrfs_codec::dtype::{DType, FillValue};
@@ -16,20 +16,20 @@ use zarrfs_store::{Key, Prefix, Store};
 pub const MAX_CHUNK_LEN: u64 = 1 << 20;
 
 /// Encoded values by chunk.
-pub type Chunks = BTreeMap<Coords, Vec<u8>>;
+pub type EncodedByChunk = BTreeMap<Coords, Vec<u8>>;
 
 /// A way to store chunks.
 #[derive(Debug, Clone)]
-pub struct Form {
+pub struct StoredAs {
     pub name: String,
-    pub model: model::Array,
+    pub model: model::ArrayMetadata,
 }
 
-impl Form {
+impl StoredAs {
     /// Returns a form described in the terms of released v3.
     pub fn new(name: &str, shape: &[u64], chunk_shape: &[u64], codecs: Json) -> Self {
         let codecs = codecs.as_array().expect("a list").iter();
-        let model = model::Array {
+        let model = model::ArrayMetadata {
             shape: shape.to_vec(),
             dtype: DType::Int(2),
             fill: FillValue::parse(&json!(0), &DType::Int(2)).expect("a fill value"),
@@ -56,8 +56,8 @@ impl Form {
         let dialect = Dialect::parse_name("d2020-10").expect("a dialect");
         let lowered = dialect.lower(Some(NodeKind::Array), document.to_string().as_bytes());
         match lowered.node.unwrap_or_else(|error| panic!("{name}: {error}")) {
-            Node::Array(model) => Self { name: name.to_owned(), model: *model },
-            Node::Group(_) => panic!("{name}: not an array"),
+            NodeMetadata::Array(model) => Self { name: name.to_owned(), model: *model },
+            NodeMetadata::Group(_) => panic!("{name}: not an array"),
         }
     }
 
@@ -123,8 +123,8 @@ pub fn encodings() -> impl Iterator<Item = KeyEncoding> {
 
 /// Chunks of 2 x 2 in a grid of 5 x 7. A shard has six of them, so that the shards at the edges
 /// have slots outside of the array.
-pub fn sharded() -> Vec<Form> {
-    let form = |name: &str, codecs: Json| Form::new(name, &[10, 14], &[4, 6], codecs);
+pub fn sharded() -> Vec<StoredAs> {
+    let form = |name: &str, codecs: Json| StoredAs::new(name, &[10, 14], &[4, 6], codecs);
     let raw = || json!([bytes("little")]);
     let indexed = |index: Json, location| sharding(&[2, 2], raw(), index, location);
     let mut undeclared = indexed(raw(), "end");
@@ -133,7 +133,7 @@ pub fn sharded() -> Vec<Form> {
     let inner = |shape: &[u64]| sharding(shape, json!([indexed(raw(), "end")]), checked(), "start");
     let wrapped = json!([indexed(checked(), "end"), {"name": "gzip"}]);
     let draft = |name: &str, transformers: &[Json]| {
-        Form::draft(name, &[10, 14], &[2, 2], json!({"storage_transformers": transformers}))
+        StoredAs::draft(name, &[10, 14], &[2, 2], json!({"storage_transformers": transformers}))
     };
     let mut forms = vec![
         form("index at the end", json!([indexed(checked(), "end")])),
@@ -151,20 +151,25 @@ pub fn sharded() -> Vec<Form> {
                 indexed(raw(), "start"), {"name": "crc32c"}, {"name": "gzip"},
             ]),
         ),
-        Form::new("nested", &[10, 14], &[8, 12], json!([inner(&[4, 6])])),
-        Form::new(
+        StoredAs::new("nested", &[10, 14], &[8, 12], json!([inner(&[4, 6])])),
+        StoredAs::new(
             "gzip around what is nested",
             &[10, 14],
             &[8, 6],
             json!([sharding(&[4, 6], wrapped, json!([bytes("big")]), "end"),]),
         ),
-        Form::new(
+        StoredAs::new(
             "cyclic transpose in front",
             &[6, 10, 7],
             &[4, 6, 2],
             json!([transpose(&[1, 2, 0]), sharding(&[3, 1, 2], raw(), checked(), "end"),]),
         ),
-        Form::new("one dimension", &[29], &[8], json!([sharding(&[2], raw(), checked(), "end")])),
+        StoredAs::new(
+            "one dimension",
+            &[29],
+            &[8],
+            json!([sharding(&[2], raw(), checked(), "end")]),
+        ),
         draft("draft", &[transformer(&[2, 3])]),
         draft("draft, stacked", &[transformer(&[2, 3]), transformer(&[2, 1])]),
     ];
@@ -175,30 +180,30 @@ pub fn sharded() -> Vec<Form> {
 }
 
 /// The same chunks, each stored as a separate value.
-pub fn unsharded() -> Vec<Form> {
-    let form = |encoding| Form::new("plain", &[10, 14], &[2, 2], json!([])).keys(encoding);
-    let mut forms: Vec<Form> = encodings().map(form).collect();
-    forms.push(Form::draft("plain draft", &[10, 14], &[2, 2], json!({})));
+pub fn unsharded() -> Vec<StoredAs> {
+    let form = |encoding| StoredAs::new("plain", &[10, 14], &[2, 2], json!([])).keys(encoding);
+    let mut forms: Vec<StoredAs> = encodings().map(form).collect();
+    forms.push(StoredAs::draft("plain draft", &[10, 14], &[2, 2], json!({})));
     forms
 }
 
 /// Arrays without dimensions.
-pub fn scalars() -> Vec<Form> {
-    let plain = |encoding| Form::new("scalar", &[], &[], json!([])).keys(encoding);
-    let mut forms: Vec<Form> = encodings().map(plain).collect();
+pub fn scalars() -> Vec<StoredAs> {
+    let plain = |encoding| StoredAs::new("scalar", &[], &[], json!([])).keys(encoding);
+    let mut forms: Vec<StoredAs> = encodings().map(plain).collect();
     let codecs = json!([sharding(&[], json!([bytes("little")]), checked(), "end")]);
     for encoding in encodings() {
-        forms.push(Form::new("sharded scalar", &[], &[], codecs.clone()).keys(encoding));
+        forms.push(StoredAs::new("sharded scalar", &[], &[], codecs.clone()).keys(encoding));
     }
     for per_shard in [&[][..], &[1]] {
         let transformers = json!({"storage_transformers": [transformer(per_shard)]});
-        forms.push(Form::draft("scalar draft", &[], &[], transformers));
+        forms.push(StoredAs::draft("scalar draft", &[], &[], transformers));
     }
     forms
 }
 
 /// Every form above.
-pub fn all() -> Vec<Form> {
+pub fn all() -> Vec<StoredAs> {
     [sharded(), unsharded(), scalars()].concat()
 }
 

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::forms::{Form, bytes, checked, key, prefix, sharding};
-use crate::array::{Array, Change, Coords, ShardLayout, ShardOrder, ShardWrite};
+use super::forms::{StoredAs, bytes, checked, key, prefix, sharding};
+use crate::array::{Array, ChunkChange, Coords, ShardLayout, ShardOrder, ShardWrite};
 use zarrfs_store::memory::MemoryStore;
 use zarrfs_store::{ByteRange, Condition, Store};
 
 /// Opens an array with shards of two by two inner chunks; the tests store strings in them.
 fn open(store: &Store, location: &str, layout: ShardLayout) -> Array {
     let codecs = json!([sharding(&[1, 1], json!([bytes("little")]), checked(), location)]);
-    let form = Form::new("layout", &[2, 2], &[2, 2], codecs);
+    let form = StoredAs::new("layout", &[2, 2], &[2, 2], codecs);
     Array::open(form.model, store, prefix(), 1 << 20, layout).expect("opened")
 }
 
 fn set(array: &Array, chunks: &[([u64; 2], &str)]) {
     let change = |(coords, text): &([u64; 2], &str)| {
-        Change::set(Coords::new(*coords), bytes::Bytes::copy_from_slice(text.as_bytes()))
+        ChunkChange::set(Coords::new(*coords), bytes::Bytes::copy_from_slice(text.as_bytes()))
     };
     array.chunks().update(chunks.iter().map(change).collect()).expect("updated");
 }
@@ -82,7 +82,7 @@ fn chunks_are_appended_until_half_of_the_shard_is_unused() {
         assert_eq!(text(&array, [1, 0]), "cc");
         let stat = array.stat(&Coords::new([1, 1])).expect("stat").expect("there");
         // A writer that read an older shard does not append to this one.
-        let mut change = Change::set(Coords::new([0, 0]), bytes::Bytes::from_static(b"x"));
+        let mut change = ChunkChange::set(Coords::new([0, 0]), bytes::Bytes::from_static(b"x"));
         set(&array, &[([1, 1], "E")]);
         change.coords = Coords::new([1, 1]);
         change.condition = Condition::Unchanged(stat.version);

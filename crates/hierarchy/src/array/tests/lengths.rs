@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::forms::{Form, bytes, checked, prefix, sharding};
+use super::forms::{StoredAs, bytes, checked, prefix, sharding};
 use crate::array::{Array, ChunkLen, Coords, FillChunks, ShardLayout};
 use crate::metadata::model;
 use zarrfs_base::error::Kind;
@@ -13,7 +13,7 @@ use zarrfs_codec::vlen;
 use zarrfs_store::Store;
 use zarrfs_store::memory::MemoryStore;
 
-fn open(model: &model::Array, limit: u64) -> Array {
+fn open(model: &model::ArrayMetadata, limit: u64) -> Array {
     let store = Store::new(Arc::new(MemoryStore::new()));
     Array::open(model.clone(), &store, prefix(), limit, ShardLayout::default()).expect("opened")
 }
@@ -24,7 +24,7 @@ fn at(index: u64) -> Coords {
 
 #[test]
 fn on_a_rectilinear_grid_only_the_chunks_over_the_limit_are_too_large() {
-    let mut form = Form::new("lengths", &[113], &[100], json!([bytes("big")]));
+    let mut form = StoredAs::new("lengths", &[113], &[100], json!([bytes("big")]));
     form.model.rectilinear = Some(vec![vec![(3, 4), (100, 1), (1, 1)]]);
     let array = open(&form.model, 100);
     assert_eq!(array.not_understood(), None);
@@ -45,7 +45,7 @@ fn on_a_rectilinear_grid_only_the_chunks_over_the_limit_are_too_large() {
 
 #[test]
 fn evicted_chunk_shapes_are_bound_again() {
-    let mut form = Form::new("shapes", &[20_100], &[200], json!([{"name": "gzip"}]));
+    let mut form = StoredAs::new("shapes", &[20_100], &[200], json!([{"name": "gzip"}]));
     form.model.rectilinear = Some(vec![(1..=200).map(|len| (len, 1)).collect()]);
     let array = open(&form.model, 1 << 20);
     for round in 0..2_u8 {
@@ -63,7 +63,7 @@ fn evicted_chunk_shapes_are_bound_again() {
 #[test]
 fn shards_on_a_rectilinear_grid_are_not_read() {
     let codec = sharding(&[2], json!([bytes("little")]), checked(), "end");
-    let mut form = Form::new("shards", &[6], &[4], json!([codec]));
+    let mut form = StoredAs::new("shards", &[6], &[4], json!([codec]));
     form.model.rectilinear = Some(vec![vec![(4, 1), (2, 1)]]);
     let array = open(&form.model, 1 << 20);
     assert_eq!(array.not_understood().expect("not read").kind(), Kind::Unsupported);
@@ -73,7 +73,7 @@ fn shards_on_a_rectilinear_grid_are_not_read() {
 #[test]
 fn a_chunk_of_text_is_skipped_only_where_every_element_is_the_fill_value() {
     let codec = sharding(&[2], json!([{"name": "vlen-utf8"}, {"name": "gzip"}]), checked(), "end");
-    let mut form = Form::new("text", &[4], &[4], json!([codec]));
+    let mut form = StoredAs::new("text", &[4], &[4], json!([codec]));
     form.model.dtype = DType::String;
     form.model.fill = FillValue::parse(&json!("no"), &DType::String).expect("a fill value");
     let array = open(&form.model, 100);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::forms::{self, Chunks, Form, bytes, key, places, sharding, transformer};
-use crate::array::{Array, Change, Coords};
+use super::forms::{self, EncodedByChunk, StoredAs, bytes, key, places, sharding, transformer};
+use crate::array::{Array, ChunkChange, Coords};
 use crate::metadata::model::{KeyEncoding, Separator};
 use crate::testing::text;
 use zarrfs_base::error::Kind;
@@ -24,15 +24,15 @@ fn value(coords: &Coords, salt: usize) -> Vec<u8> {
     format!("{coords} {salt} {}", "x".repeat(len)).into_bytes()
 }
 
-fn set(array: &Array, chunks: &Chunks) {
+fn set(array: &Array, chunks: &EncodedByChunk) {
     let change = |(coords, bytes): (&Coords, &Vec<u8>)| {
-        Change::set(coords.clone(), Bytes::from(bytes.clone()))
+        ChunkChange::set(coords.clone(), Bytes::from(bytes.clone()))
     };
     array.chunks().update(chunks.iter().map(change).collect()).expect("updated");
 }
 
 /// Checks by every operation that exactly the chunks in `want` are stored.
-fn check(form: &Form, array: &Arc<Array>, want: &Chunks) {
+fn check(form: &StoredAs, array: &Arc<Array>, want: &EncodedByChunk) {
     let (name, chunks) = (&form.name, array.chunks());
     let all = places(array.grid().counts());
     let whole: Vec<(Coords, ByteRange)> =
@@ -70,7 +70,7 @@ fn check(form: &Form, array: &Arc<Array>, want: &Chunks) {
 }
 
 /// Returns some chunks of the grid: a few in every shard, and all of the last one.
-fn some_chunks(array: &Array) -> Chunks {
+fn some_chunks(array: &Array) -> EncodedByChunk {
     let all = places(array.grid().counts());
     let last_half = all.len() / 2;
     let chosen = all.iter().enumerate().filter(|(i, _)| i % 3 == 0 || *i >= last_half);
@@ -82,7 +82,7 @@ fn chunks_are_there_as_they_were_set_in_every_form() {
     for form in forms::all() {
         let store = memory();
         let array = form.open(&store);
-        check(&form, &array, &Chunks::new());
+        check(&form, &array, &EncodedByChunk::new());
         let mut want = some_chunks(&array);
         set(&array, &want);
         check(&form, &array, &want);
@@ -90,7 +90,7 @@ fn chunks_are_there_as_they_were_set_in_every_form() {
         // Replaces some by longer or shorter ones and adds some, one by one.
         for (i, coords) in places(array.grid().counts()).into_iter().enumerate().skip(1).step_by(4)
         {
-            let new = Chunks::from([(coords.clone(), value(&coords, i % 9))]);
+            let new = EncodedByChunk::from([(coords.clone(), value(&coords, i % 9))]);
             set(&array, &new);
             want.extend(new);
         }
@@ -217,8 +217,8 @@ fn of_two_changes_of_one_chunk_the_later_counts() {
     for form in forms::all() {
         let array = form.open(&memory());
         let coords = places(array.grid().counts()).pop().expect("a chunk");
-        let set = || Change::set(coords.clone(), Bytes::from_static(b"set"));
-        let erase = || Change::erase(coords.clone());
+        let set = || ChunkChange::set(coords.clone(), Bytes::from_static(b"set"));
+        let erase = || ChunkChange::erase(coords.clone());
         let update = |changes| array.chunks().update(changes).expect("updated");
         update(vec![erase(), set()]);
         assert!(array.stat(&coords).expect("stat").is_some(), "{}: erased, then set", form.name);
@@ -232,7 +232,7 @@ fn an_update_says_what_it_stored() {
     for form in forms::all() {
         let array = form.open(&memory());
         for (i, coords) in places(array.grid().counts()).into_iter().enumerate() {
-            let change = Change::set(coords.clone(), Bytes::from(value(&coords, i % 5)));
+            let change = ChunkChange::set(coords.clone(), Bytes::from(value(&coords, i % 5)));
             let stored = array.chunks().update(vec![change]).expect("updated");
             let stat = array.stat(&coords).expect("stat");
             assert_eq!(text(&stored), text(&[stat]), "{}: {coords}", form.name);
@@ -240,7 +240,7 @@ fn an_update_says_what_it_stored() {
         }
         let coords = places(array.grid().counts()).pop().expect("a chunk");
         for _ in 0..2 {
-            let stored = array.chunks().update(vec![Change::erase(coords.clone())]);
+            let stored = array.chunks().update(vec![ChunkChange::erase(coords.clone())]);
             assert!(matches!(stored.expect("updated")[..], [None]), "{}", form.name);
         }
     }
@@ -256,8 +256,8 @@ fn a_condition_on_a_chunk_that_does_not_hold_changes_nothing() {
         let (coords, _) = want.first_key_value().expect("one");
         let known = array.stat(coords).expect("stat").expect("there").version;
         let new = |condition| {
-            let change = Change::set(coords.clone(), Bytes::from_static(b"new"));
-            array.chunks().update(vec![Change { condition, ..change }])
+            let change = ChunkChange::set(coords.clone(), Bytes::from_static(b"new"));
+            array.chunks().update(vec![ChunkChange { condition, ..change }])
         };
         assert_eq!(
             new(Condition::Absent).expect_err("there").kind(),
@@ -269,8 +269,10 @@ fn a_condition_on_a_chunk_that_does_not_hold_changes_nothing() {
         new(Condition::Unchanged(known)).expect("unchanged");
         let stale = new(Condition::Unchanged(known)).expect_err("changed");
         assert_eq!(stale.kind(), Kind::Stale, "{}", form.name);
-        let erase =
-            Change { condition: Condition::Unchanged(known), ..Change::erase(coords.clone()) };
+        let erase = ChunkChange {
+            condition: Condition::Unchanged(known),
+            ..ChunkChange::erase(coords.clone())
+        };
         let stale = array.chunks().update(vec![erase]).expect_err("changed");
         assert_eq!(stale.kind(), Kind::Stale, "{}", form.name);
     }
@@ -299,7 +301,7 @@ fn outside_of_the_grid_there_is_nothing_to_ask_for() {
             let errors = [
                 chunks.get_partial_values(&range).err(),
                 chunks.stat(std::slice::from_ref(&coords)).err(),
-                chunks.update(vec![Change::set(coords.clone(), Bytes::new())]).err(),
+                chunks.update(vec![ChunkChange::set(coords.clone(), Bytes::new())]).err(),
                 chunks.erase_values(std::slice::from_ref(&coords)).err(),
                 chunks.key(&coords).err(),
             ];
@@ -315,9 +317,9 @@ fn outside_of_the_grid_there_is_nothing_to_ask_for() {
 #[test]
 fn chunks_of_a_document_of_the_draft_are_the_bytes_of_the_released_codec() {
     let transformers = json!({"storage_transformers": [transformer(&[2, 3])]});
-    let draft = Form::draft("draft", &[10, 14], &[2, 2], transformers);
+    let draft = StoredAs::draft("draft", &[10, 14], &[2, 2], transformers);
     let codec = sharding(&[2, 2], json!([bytes("little")]), json!([bytes("little")]), "end");
-    let released = Form::new("released", &[10, 14], &[4, 6], json!([codec]))
+    let released = StoredAs::new("released", &[10, 14], &[4, 6], json!([codec]))
         .keys(KeyEncoding::Draft(Separator::Slash));
     let stored = [&draft, &released].map(|form| {
         let store = memory();
@@ -344,12 +346,12 @@ fn a_shard_has_the_bytes_that_the_dialects_spell_out() {
     let codec = |location| sharding(&[1], json!([bytes("little")]), forms::checked(), location);
     let transformers = json!({"storage_transformers": [transformer(&[2])]});
     for (form, name, want) in [
-        (Form::draft("draft", &[2], &[1], transformers), "c0", end),
-        (Form::new("end", &[2], &[2], json!([codec("end")])), "c/0", end_checked),
-        (Form::new("start", &[2], &[2], json!([codec("start")])), "c/0", start_checked),
+        (StoredAs::draft("draft", &[2], &[1], transformers), "c0", end),
+        (StoredAs::new("end", &[2], &[2], json!([codec("end")])), "c/0", end_checked),
+        (StoredAs::new("start", &[2], &[2], json!([codec("start")])), "c/0", start_checked),
     ] {
         let store = memory();
-        set(&form.open(&store), &Chunks::from([(Coords::new([0]), b"abc".to_vec())]));
+        set(&form.open(&store), &EncodedByChunk::from([(Coords::new([0]), b"abc".to_vec())]));
         let stored = store.get(&key(name), 100).expect("read").expect("there").bytes;
         assert_eq!(stored, want, "{}", form.name);
     }
@@ -363,7 +365,8 @@ fn of_a_draft_without_dimensions_both_spellings_of_the_key_are_read_and_one_is_l
         }
         let store = memory();
         let array = form.open(&store);
-        let chunk = |text: &str| Chunks::from([(Coords::new([]), text.as_bytes().to_vec())]);
+        let chunk =
+            |text: &str| EncodedByChunk::from([(Coords::new([]), text.as_bytes().to_vec())]);
         set(&array, &chunk("as zarr-python 2 has it"));
         assert_eq!(keys(&store), ["data/root/a/c0"], "{}", form.name);
         // The key that the draft specifies takes precedence, and is the one that is replaced.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::forms::{Form, bytes, encodings, places, prefix, sharding, transpose};
+use super::forms::{StoredAs, bytes, encodings, places, prefix, sharding, transpose};
 use crate::array::{Array, Coords, FillChunks, ShardLayout, ShardOrder, ShardWrite};
 use crate::metadata::model;
 use zarrfs_codec::dtype::{DType, FillValue};
@@ -26,7 +26,7 @@ struct Dimension {
 
 /// Codecs of one level: those before its array-to-bytes codec and those after it.
 #[derive(Debug, Clone)]
-struct Level {
+struct LevelCodecs {
     order: Vec<usize>,
     around: Vec<Json>,
     index: Json,
@@ -43,7 +43,7 @@ fn compressors() -> impl Strategy<Value = Vec<Json>> {
     prop_oneof![2 => Just(Vec::new()), 3 => prop::collection::vec(one, 1..3)]
 }
 
-fn level(rank: usize, shards: bool) -> impl Strategy<Value = Level> {
+fn level(rank: usize, shards: bool) -> impl Strategy<Value = LevelCodecs> {
     let order = Just((0..rank).collect::<Vec<_>>()).prop_shuffle();
     let turned: Vec<usize> = (0..=rank).rev().collect();
     let index = prop::sample::select(vec![
@@ -59,7 +59,7 @@ fn level(rank: usize, shards: bool) -> impl Strategy<Value = Level> {
         compressors().boxed()
     };
     let location = prop::sample::select(vec!["start", "end"]);
-    (order, around, index, location).prop_map(|(order, around, index, location)| Level {
+    (order, around, index, location).prop_map(|(order, around, index, location)| LevelCodecs {
         order,
         around,
         index,
@@ -68,7 +68,7 @@ fn level(rank: usize, shards: bool) -> impl Strategy<Value = Level> {
 }
 
 /// Returns the codecs of `levels`, outermost first; the last level has the inner chunks.
-fn codecs(levels: &[Level], shapes: &[Vec<u64>], order: &[usize], plain: &Json) -> Json {
+fn codecs(levels: &[LevelCodecs], shapes: &[Vec<u64>], order: &[usize], plain: &Json) -> Json {
     let (level, inner) = levels.split_first().expect("at least the innermost");
     let order: Vec<usize> = level.order.iter().map(|axis| order[*axis]).collect();
     let mut codecs = vec![transpose(&level.order)];
@@ -88,7 +88,7 @@ fn codecs(levels: &[Level], shapes: &[Vec<u64>], order: &[usize], plain: &Json) 
     codecs.into()
 }
 
-fn form() -> impl Strategy<Value = Form> {
+fn form() -> impl Strategy<Value = StoredAs> {
     (0_usize..4, 0_usize..3).prop_flat_map(|(rank, depth)| {
         let runs = prop::collection::vec((1_u64..5, 1_u64..3), 0..4);
         let dimension = (1_u64..4, prop::collection::vec(1_u64..4, depth), 0_u64..12, runs)
@@ -132,7 +132,7 @@ fn form() -> impl Strategy<Value = Form> {
                         _ => bytes(endian),
                     };
                     let codecs = codecs(&levels, &shapes, &identity, &plain);
-                    let mut form = Form::new("random", &lens, &stored, codecs).keys(encoding);
+                    let mut form = StoredAs::new("random", &lens, &stored, codecs).keys(encoding);
                     form.model.dtype = dtype.clone();
                     let fill = if dtype == DType::Bool && fill == 1 { json!(true) } else { fill };
                     let fill = match &dtype {
@@ -194,21 +194,21 @@ fn operation() -> impl Strategy<Value = Operation> {
 /// An array and its expected contents: decoded chunks by place.
 struct Tested {
     store: Store,
-    model: model::Array,
+    model: model::ArrayMetadata,
     array: Array,
     layout: ShardLayout,
     want: BTreeMap<Coords, Vec<u8>>,
 }
 
 impl Tested {
-    fn new(form: &Form) -> Self {
+    fn new(form: &StoredAs) -> Self {
         let store = Store::new(Arc::new(MemoryStore::new()));
         let layout = ShardLayout::default();
         let array = Self::open(&store, &form.model, layout);
         Self { store, model: form.model.clone(), array, layout, want: BTreeMap::new() }
     }
 
-    fn open(store: &Store, model: &model::Array, layout: ShardLayout) -> Array {
+    fn open(store: &Store, model: &model::ArrayMetadata, layout: ShardLayout) -> Array {
         let array = Array::open(model.clone(), store, prefix(), 1 << 20, layout).expect("opened");
         assert_eq!(array.not_understood(), None);
         array

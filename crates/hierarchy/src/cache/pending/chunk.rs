@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use crate::array::region::Cover;
 use crate::array::{Array, Coords};
-use crate::cache::base::{Base, NewChunk};
+use crate::cache::base::{ChunkBase, NewChunk};
 use crate::metadata::NodePath;
 use zarrfs_base::buffer::Buffer;
 use zarrfs_base::error::Result;
@@ -42,7 +42,7 @@ pub(in crate::cache) struct PendingChunk {
     /// Set while some bytes of the chunk were neither written nor read from the store.
     pub(super) unread: Option<Unread>,
     /// The stored chunk before a part of it was changed, `None` if it was written completely.
-    pub(in crate::cache) base: Option<Base>,
+    pub(in crate::cache) base: Option<ChunkBase>,
     /// The number of the version in which the chunk became pending, or was last written completely.
     pub(in crate::cache) begun: u64,
 }
@@ -84,7 +84,7 @@ pub(in crate::cache) enum Begin {
 
 /// The result of changing a pending chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cache) enum Changed {
+pub(in crate::cache) enum PendingChanged {
     /// The chunk is not pending.
     Nothing,
     /// The chunk must be read first.
@@ -118,7 +118,7 @@ impl PendingChunk {
         &mut self,
         array: &Array,
         coords: &Coords,
-        now: Option<Base>,
+        now: Option<ChunkBase>,
     ) -> Result<bool> {
         let Some(base) = &self.base else { return Ok(false) };
         let is_merged = match (&mut self.bytes, &now) {

@@ -31,15 +31,15 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 
 use chunk::Unread;
-pub(super) use chunk::{Begin, Changed, ChunkAt, Destination, PendingChunk, PendingState};
-use table::{Shard, Table};
+pub(super) use chunk::{Begin, ChunkAt, Destination, PendingChanged, PendingChunk, PendingState};
+use table::{PendingTable, Shard};
 
-use super::base::{Base, NewChunk};
+use super::base::{ChunkBase, NewChunk};
 use crate::array::region::Cover;
 use crate::array::{Array, Coords};
 use crate::metadata::NodePath;
 use zarrfs_base::budget::Lease;
-use zarrfs_base::error::{At, Error, Result};
+use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_store::{Key, Stat, Version};
 
 /// Selects the values to be stored.
@@ -60,7 +60,7 @@ pub enum Due<'p> {
 #[derive(Debug)]
 pub(super) struct PendingChunks {
     /// A leaf lock for look-ups, never held while storing.
-    table: Mutex<Table>,
+    table: Mutex<PendingTable>,
     /// The memory of the chunks and of their values.
     memory: Lease,
     /// Zero shows without the lock that nothing is pending.
@@ -86,7 +86,7 @@ impl PendingChunks {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    fn recount(&self, table: &Table) {
+    fn recount(&self, table: &PendingTable) {
         let count = u64::try_from(table.shards.len()).unwrap_or(u64::MAX);
         self.count.store(count, Ordering::Release);
     }
@@ -230,11 +230,11 @@ impl PendingChunks {
         cover: &Cover,
         whole: u64,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
-    ) -> Result<Changed> {
+    ) -> Result<PendingChanged> {
         let ChunkAt { key, coords } = chunk;
         loop {
             match self.try_change(array, chunk, cover, whole, change)? {
-                Changed::Shared => self.unshare(key, coords)?,
+                PendingChanged::Shared => self.unshare(key, coords)?,
                 changed => return Ok(changed),
             }
         }
@@ -259,7 +259,8 @@ impl PendingChunks {
         Ok(())
     }
 
-    /// Like [`Self::change`], but returns [`Changed::Shared`] instead of copying shared bytes.
+    /// Like [`Self::change`], but returns [`PendingChanged::Shared`] instead of copying shared
+    /// bytes.
     pub(super) fn try_change(
         &self,
         array: &Array,
@@ -267,30 +268,32 @@ impl PendingChunks {
         cover: &Cover,
         whole: u64,
         change: &mut dyn FnMut(&mut [u8]) -> Result<()>,
-    ) -> Result<Changed> {
+    ) -> Result<PendingChanged> {
         let ChunkAt { key, coords } = chunk;
         if self.is_empty() {
-            return Ok(Changed::Nothing);
+            return Ok(PendingChanged::Nothing);
         }
         let mut guard = self.table.lock();
         let table = &mut *guard;
         let Some(shard) =
             table.shards.get_mut(key).filter(|shard| array.has_chunks_of(&shard.array))
         else {
-            return Ok(Changed::Nothing);
+            return Ok(PendingChanged::Nothing);
         };
-        let Some(pending) = shard.chunks.get_mut(coords) else { return Ok(Changed::Nothing) };
+        let Some(pending) = shard.chunks.get_mut(coords) else {
+            return Ok(PendingChanged::Nothing);
+        };
         let (before, cost) = (pending.incomplete(), pending.cost());
-        let Some(bytes) = &mut pending.bytes else { return Ok(Changed::Nothing) };
+        let Some(bytes) = &mut pending.bytes else { return Ok(PendingChanged::Nothing) };
         let written = match &pending.unread {
             Some(unread) => match unread.written_with(cover, bytes.len()) {
-                None => return Ok(Changed::Unread),
+                None => return Ok(PendingChanged::Unread),
                 written => written,
             },
             None => None,
         };
         if bytes.is_shared() {
-            return Ok(Changed::Shared);
+            return Ok(PendingChanged::Shared);
         }
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
         (pending.stat.version, pending.stat.modified) =
@@ -316,7 +319,7 @@ impl PendingChunks {
         if is_complete && shard.is_full() && shard.failure.is_none() {
             table.full.insert(key.clone());
         }
-        Ok(Changed::Done)
+        Ok(PendingChanged::Done)
     }
 
     /// Returns the chunks in the value of `key` that must still be read in part.
@@ -338,9 +341,9 @@ impl PendingChunks {
 
     /// Fills the bytes that were not written from `stored`, if the pending chunk still has this
     /// `begun`.
-    pub(super) fn complete(&self, chunk: ChunkAt<'_>, begun: u64, stored: Base) -> Result<()> {
+    pub(super) fn complete(&self, chunk: ChunkAt<'_>, begun: u64, stored: ChunkBase) -> Result<()> {
         let ChunkAt { key, coords } = chunk;
-        if matches!(stored, Base::Stored(..)) {
+        if matches!(stored, ChunkBase::Stored(..)) {
             self.unshare(key, coords)?;
         }
         let mut table = self.table.lock();
@@ -353,7 +356,7 @@ impl PendingChunks {
         if pending.begun != begun {
             return Ok(());
         }
-        if let Base::Stored(stored, _) = &stored {
+        if let ChunkBase::Stored(stored, _) = &stored {
             let Range { start, end } = unread.written.clone();
             let is_as_long = stored.len() == bytes.len();
             for part in [0..start, end..bytes.len()] {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::table::Shard;
 use super::{ChunkAt, Due, PendingChunk, PendingChunks};
 use crate::array::Array;
-use crate::cache::base::Base;
+use crate::cache::base::ChunkBase;
 use crate::metadata::NodePath;
 use zarrfs_base::buffer::Buffer;
 use zarrfs_base::error::{Error, Result};
@@ -69,7 +69,7 @@ impl PendingChunks {
         chunk: ChunkAt<'_>,
         known: &mut PendingChunk,
         bytes: Buffer,
-        base: Base,
+        base: ChunkBase,
     ) {
         let version = known.stat.version;
         (known.bytes, known.base) = (Some(bytes), Some(base));
@@ -89,7 +89,7 @@ impl PendingChunks {
         &self,
         chunk: ChunkAt<'_>,
         known: &PendingChunk,
-        base: Base,
+        base: ChunkBase,
     ) -> Option<PendingChunk> {
         let ChunkAt { key, coords } = chunk;
         let (version, begun) = (known.stat.version, known.begun);
@@ -117,7 +117,7 @@ impl PendingChunks {
         chunk: ChunkAt<'_>,
         known: &mut PendingChunk,
         array: &Array,
-        now: Option<Base>,
+        now: Option<ChunkBase>,
     ) -> Result<()> {
         let ChunkAt { key, coords } = chunk;
         let mut table = self.table.lock();
@@ -145,7 +145,7 @@ impl PendingChunks {
         chunk: ChunkAt<'_>,
         known: &PendingChunk,
         array: &Array,
-        now: Base,
+        now: ChunkBase,
     ) -> Result<()> {
         let ChunkAt { key, coords } = chunk;
         let mut guard = self.table.lock();
@@ -164,7 +164,8 @@ impl PendingChunks {
         }
         let (before, cost) = (pending.incomplete(), pending.cost());
         let number = self.versions.fetch_add(1, Ordering::Relaxed);
-        pending.base = known.bytes.clone().map(|bytes| Base::Stored(bytes, known.stat.version));
+        pending.base =
+            known.bytes.clone().map(|bytes| ChunkBase::Stored(bytes, known.stat.version));
         pending.rebase(array, coords, Some(now))?;
         pending.stat.version = Version::unstored(number);
         // The unwritten bytes are those of `now`, so none has to be read.

@@ -53,7 +53,7 @@ impl Shard {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct PendingTable {
     pub(super) shards: BTreeMap<Key, Shard>,
     /// The pending chunks of each array in order; `false` marks those to be erased.
     pub(super) by_array: HashMap<Prefix, BTreeMap<Coords, bool>>,
@@ -63,7 +63,7 @@ pub(super) struct Table {
     pub(super) failed: BTreeSet<Key>,
 }
 
-impl Table {
+impl PendingTable {
     /// Returns the values with all chunks pending that no thread is storing and that have not
     /// failed.
     pub(super) fn full(&self) -> impl Iterator<Item = &Key> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::metadata::model::{Group, Node, NodeKind};
+use crate::metadata::model::{Group, NodeKind, NodeMetadata};
 
 const GROUP: &str = r#"{"zarr_format":3,"node_type":"group","attributes":{"x":NaN}}"#;
 
@@ -78,7 +78,7 @@ fn a_draft_keeps_the_request_without_copies_and_the_copies_of_zarr_python_2() {
     let documents = [("a".to_owned(), "{}".to_owned())];
     let wished = draft.consolidate(r#"{"attributes":{}}"#, &documents).expect("a wish");
     let lowered = draft.lower(Some(NodeKind::Group), wished.as_bytes()).node.expect("a group");
-    assert!(matches!(lowered, Node::Group(Group { consolidated: true, .. })));
+    assert!(matches!(lowered, NodeMetadata::Group(Group { consolidated: true, .. })));
     assert!(!wished.contains("\"a\""), "{wished}");
     let (path, other) =
         (NodePath::parse("g").expect("a path"), NodePath::parse("g2").expect("a path"));

@@ -15,11 +15,11 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::splice::{New, put, put_attributes, put_fill};
-use crate::metadata::codecs::{self, Elements};
+use crate::metadata::codecs::{self, EncodedElements};
 use crate::metadata::conventions::{DIMENSIONS, names_of};
 use crate::metadata::draft::{FILTERS, FORMAT_OF_2019, are_filters};
 use crate::metadata::era::Era;
-use crate::metadata::model::{Array, KeyEncoding, Separator};
+use crate::metadata::model::{ArrayMetadata, KeyEncoding, Separator};
 use crate::metadata::types::{Endian, numpy_type};
 use crate::metadata::v3::NUMPY_DTYPE;
 use zarrfs_base::error::{Error, Kind, Result};
@@ -76,9 +76,9 @@ pub(super) fn array(
     era: Era,
     text: &mut Text,
     document: &Object,
-    array: Array,
+    array: ArrayMetadata,
     new: New,
-) -> Result<Array> {
+) -> Result<ArrayMetadata> {
     if new.shards.is_some() && era != Era::D2020_10 {
         return Err(Error::invalid("the drafts before 2022 have no shards: use --shards none"));
     }
@@ -88,10 +88,10 @@ pub(super) fn array(
             "the attribute \"filters\" holds the codecs of arrays in the 2020 draft: give it another name",
         ));
     }
-    let chain = Chain::new(new.chain, rank)?;
+    let chain = DraftCodecs::new(new.chain, rank)?;
     let inner = codecs::canonical(
         chain.codecs(rank),
-        &Elements { rank, dtype: dtype.clone(), endian: chain.endian.clone() },
+        &EncodedElements { rank, dtype: dtype.clone(), endian: chain.endian.clone() },
     )?;
     let fill = fill_value(&array)?;
     group(era, text, document)?;
@@ -135,7 +135,7 @@ pub(super) fn array(
         None => (new.chunk_shape, inner),
     };
     let array = named(text, array)?;
-    Ok(Array { chunk_shape, key_encoding, codecs, ..array })
+    Ok(ArrayMetadata { chunk_shape, key_encoding, codecs, ..array })
 }
 
 /// Returns a codec in the form of May 2019, which has the parameters beside the name.
@@ -147,7 +147,7 @@ fn inline((id, configuration): &(String, Object)) -> Value {
 }
 
 /// The codecs in the form of the draft.
-struct Chain {
+struct DraftCodecs {
     /// Whether the first dimension is the fastest.
     reversed: bool,
     endian: Endian,
@@ -155,7 +155,7 @@ struct Chain {
     compressor: Option<(String, Object)>,
 }
 
-impl Chain {
+impl DraftCodecs {
     fn new(codecs: Vec<CodecSpec>, rank: usize) -> Result<Self> {
         let mut chain = Self { reversed: false, endian: Endian::Little, compressor: None };
         for codec in codecs {
@@ -245,7 +245,7 @@ fn data_type(era: Era, dtype: &DType, endian: &Endian) -> Result<Value> {
 }
 
 /// Returns the fill value in a form that readers of the draft accept: floats have no bit patterns.
-fn fill_value(array: &Array) -> Result<Value> {
+fn fill_value(array: &ArrayMetadata) -> Result<Value> {
     let fill = array.fill.to_json(&array.dtype);
     if let (DType::Time(_), Value::String(_)) = (&array.dtype, &fill) {
         return Ok(json!(i64::MIN));
@@ -271,7 +271,7 @@ fn fill_value(array: &Array) -> Result<Value> {
 /// Puts the names of dimensions into the attribute of xarray and GDAL, and returns the resulting
 /// array. They become a member if some dimensions have no name, or if the attribute has other
 /// contents.
-fn named(text: &mut Text, mut array: Array) -> Result<Array> {
+fn named(text: &mut Text, mut array: ArrayMetadata) -> Result<ArrayMetadata> {
     let names = std::mem::take(&mut array.dimension_names);
     let attribute = array.attributes.get(DIMENSIONS);
     let found = attribute.and_then(|value| names_of(value, array.shape.len()));

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::splice::New;
-use crate::metadata::codecs::{self, Elements};
+use crate::metadata::codecs::{self, EncodedElements};
 use crate::metadata::conventions::{self, DIMENSIONS, names_of};
-use crate::metadata::model::{Array, KeyEncoding};
+use crate::metadata::model::{ArrayMetadata, KeyEncoding};
 use crate::metadata::n5::MEMBERS;
 use crate::metadata::types::Endian;
 use zarrfs_base::error::{Error, Result};
@@ -37,7 +37,7 @@ pub(super) fn group(text: &mut Text) -> Result<()> {
 
 /// Changes `text`, which a program wrote, to the stored metadata file of an array, and returns the
 /// array that it must describe.
-pub(super) fn array(text: &mut Text, array: Array, new: New) -> Result<Array> {
+pub(super) fn array(text: &mut Text, array: ArrayMetadata, new: New) -> Result<ArrayMetadata> {
     let rank = array.shape.len();
     let refused = |what: String| Err(Error::invalid(what));
     if new.shards.is_some() {
@@ -80,7 +80,7 @@ pub(super) fn array(text: &mut Text, array: Array, new: New) -> Result<Array> {
     text.set(&["dataType"], &json!(array.dtype.name()))?;
     text.set(&["compression"], &compression(compressor.as_ref()))?;
     let mut array = named(text, array)?;
-    let elements = Elements { rank, dtype: array.dtype.clone(), endian: Endian::Big };
+    let elements = EncodedElements { rank, dtype: array.dtype.clone(), endian: Endian::Big };
     let inner = codecs::canonical(compressor.into_iter().collect(), &elements)?;
     let list: Value = inner.iter().map(CodecSpec::to_json).collect();
     let configuration = Object::from_iter([("codecs".to_owned(), list)]);
@@ -92,7 +92,7 @@ pub(super) fn array(text: &mut Text, array: Array, new: New) -> Result<Array> {
 
 /// Stores the names of dimensions as zarr-python's N5 and xarray do, and returns the array that
 /// results.
-fn named(text: &mut Text, mut array: Array) -> Result<Array> {
+fn named(text: &mut Text, mut array: ArrayMetadata) -> Result<ArrayMetadata> {
     let rank = array.shape.len();
     let names = std::mem::take(&mut array.dimension_names);
     let found = array.attributes.get(DIMENSIONS).and_then(|value| names_of(value, rank));

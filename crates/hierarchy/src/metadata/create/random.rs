@@ -77,7 +77,7 @@ fn fill(dtype: &str) -> BoxedStrategy<Value> {
 
 /// The members of an array that depend on its rank and type, with the shape of shards.
 #[derive(Debug, Clone)]
-struct Sample {
+struct ArrayMembers {
     dtype: &'static str,
     shape: Vec<u64>,
     chunk_shape: Vec<u64>,
@@ -86,7 +86,7 @@ struct Sample {
     fill: Value,
 }
 
-fn sample() -> impl Strategy<Value = Sample> {
+fn sample() -> impl Strategy<Value = ArrayMembers> {
     let of_rank = |rank: usize| {
         let name = prop::option::weighted(0.8, "[a-z]{0,3}");
         let dimension = (0..20_u64, 1..6_u64, 1..5_u64);
@@ -97,17 +97,19 @@ fn sample() -> impl Strategy<Value = Sample> {
             dtype.prop_flat_map(|dtype| (Just(dtype), fill(dtype))),
         )
     };
-    (0..4_usize).prop_flat_map(of_rank).prop_map(|(dimensions, names, (dtype, fill))| Sample {
-        dtype,
-        shape: dimensions.iter().map(|(len, _, _)| *len).collect(),
-        chunk_shape: dimensions.iter().map(|(_, chunk, _)| *chunk).collect(),
-        counts: dimensions.iter().map(|(_, _, count)| *count).collect(),
-        names,
-        fill,
+    (0..4_usize).prop_flat_map(of_rank).prop_map(|(dimensions, names, (dtype, fill))| {
+        ArrayMembers {
+            dtype,
+            shape: dimensions.iter().map(|(len, _, _)| *len).collect(),
+            chunk_shape: dimensions.iter().map(|(_, chunk, _)| *chunk).collect(),
+            counts: dimensions.iter().map(|(_, _, count)| *count).collect(),
+            names,
+            fill,
+        }
     })
 }
 
-fn document(sample: &Sample, own: Option<&Value>, attributes: &Value) -> Value {
+fn document(sample: &ArrayMembers, own: Option<&Value>, attributes: &Value) -> Value {
     let mut codecs = vec![json!({"name": "bytes", "configuration": {"endian": "little"}})];
     codecs.extend(own.cloned());
     let mut document = json!({
@@ -136,7 +138,7 @@ fn attributes() -> impl Strategy<Value = Value> {
 }
 
 /// Returns the shape of the chunks that are decoded, and the names of the codecs that make them.
-fn inner(array: &Array) -> (Vec<u64>, Vec<String>) {
+fn inner(array: &ArrayMetadata) -> (Vec<u64>, Vec<String>) {
     let names = |codecs: &[CodecSpec]| codecs.iter().map(|codec| codec.name.clone()).collect();
     match array.codecs.as_slice() {
         [codec] if codec.name == "sharding_indexed" => {
@@ -173,7 +175,7 @@ proptest! {
         };
         let policy = Policy { codecs: Policy::parse_codecs(codecs).expect("codecs"), shards };
         let shown = Dialect::V3.lower(None, written.to_string().as_bytes()).node;
-        let Ok(Node::Array(shown)) = shown else {
+        let Ok(NodeMetadata::Array(shown)) = shown else {
             return Err(TestCaseError::reject("no array"));
         };
         let draft = Dialect::draft(crate::metadata::Era::D2020_10, ".json");
@@ -197,7 +199,7 @@ proptest! {
                     continue;
                 }
             };
-            let Node::Array(array) = made.node else {
+            let NodeMetadata::Array(array) = made.node else {
                 panic!("{} is a group", made.text);
             };
             prop_assert!(serde_json::from_str::<Value>(&made.text).is_ok(), "{}", made.text);
@@ -249,11 +251,11 @@ proptest! {
         let written = document(&sample, None, &attributes).to_string();
         let policy =
             Policy { codecs: Policy::parse_codecs(codecs).expect("codecs"), shards: Shards::None };
-        let Ok(Node::Array(shown)) = Dialect::V3.lower(None, written.as_bytes()).node else {
+        let Ok(NodeMetadata::Array(shown)) = Dialect::V3.lower(None, written.as_bytes()).node else {
             return Err(TestCaseError::reject("no array"));
         };
         let made = match dialect.new_document(&NodePath::root(), written.as_bytes(), &policy) {
-            Ok(NewDocument { node: Node::Array(made), .. }) => made,
+            Ok(NewDocument { node: NodeMetadata::Array(made), .. }) => made,
             Ok(other) => panic!("{other:?}"),
             Err(error) => {
                 let refused = matches!(error.kind(), Kind::Invalid | Kind::NotPermitted);
@@ -276,7 +278,7 @@ proptest! {
         prop_assert_eq!(&made.chunk_shape, &shown.chunk_shape);
         let text = super::super::shown::array(&made, &ShownChunks::decoded(&made, &made.chunk_shape));
         let again = dialect.new_document(&NodePath::root(), text.as_bytes(), &policy);
-        let Ok(NewDocument { node: Node::Array(mut again), .. }) = again else {
+        let Ok(NewDocument { node: NodeMetadata::Array(mut again), .. }) = again else {
             panic!("{}: {again:?}", dialect.name());
         };
         // Only Zarr 2 stores that there was none.
@@ -292,7 +294,7 @@ proptest! {
             Some(&documents.attributes),
         );
         let v3 = v3.expect("understood");
-        let Ok(Node::Array(found)) = Dialect::V3.lower(None, v3.as_bytes()).node else {
+        let Ok(NodeMetadata::Array(found)) = Dialect::V3.lower(None, v3.as_bytes()).node else {
             panic!("{v3}");
         };
         prop_assert_eq!(&found.shape, &made.shape);
@@ -305,21 +307,21 @@ proptest! {
 }
 
 /// Returns the array that a dialect stores for a metadata file of Zarr 3, and what it shows of it.
-fn stored(dialect: &Dialect, written: &str) -> Result<(Box<Array>, String)> {
+fn stored(dialect: &Dialect, written: &str) -> Result<(Box<ArrayMetadata>, String)> {
     let policy = Policy { codecs: Vec::new(), shards: Shards::None };
     let made = dialect.new_document(&NodePath::root(), written.as_bytes(), &policy)?;
-    let Node::Array(array) = made.node else { panic!("{} is a group", made.text) };
+    let NodeMetadata::Array(array) = made.node else { panic!("{} is a group", made.text) };
     let shown = shown(&array);
     Ok((array, shown))
 }
 
-fn shown(array: &Array) -> String {
+fn shown(array: &ArrayMetadata) -> String {
     super::super::shown::array(array, &ShownChunks::decoded(array, &array.chunk_shape))
 }
 
 /// Returns the array without a `_FillValue` that changes no element. Zarr 2 has no way to say that
 /// a fill value of NaN is not masked.
-fn without_idle_mask(mut array: Array) -> Array {
+fn without_idle_mask(mut array: ArrayMetadata) -> ArrayMetadata {
     use super::super::conventions::{FILL, coded_fill, is_masked_by_itself};
     let is_idle = is_masked_by_itself(&array.fill, &array.dtype);
     if is_idle && array.attributes.get(FILL) == coded_fill(&array.fill, &array.dtype).as_ref() {
@@ -347,7 +349,7 @@ proptest! {
             sample.names = None;
         }
         let mut written = document(&sample, None, &attributes);
-        let Ok(Node::Array(asked)) = Dialect::V3.lower(None, written.to_string().as_bytes()).node
+        let Ok(NodeMetadata::Array(asked)) = Dialect::V3.lower(None, written.to_string().as_bytes()).node
         else {
             return Err(TestCaseError::reject("no array"));
         };
@@ -367,7 +369,7 @@ proptest! {
         if between.fill.is_defined() && first.fill.is_defined() {
             prop_assert_eq!(self::shown(&back), self::shown(&first), "{} to {}", one.name(), other.name());
         }
-        let expected = Array { fill: back.fill.clone(), ..first };
+        let expected = ArrayMetadata { fill: back.fill.clone(), ..first };
         prop_assert_eq!(back, expected, "{} to {}: {}", one.name(), other.name(), shown_between);
     }
 }

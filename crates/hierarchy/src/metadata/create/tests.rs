@@ -164,7 +164,7 @@ fn an_array_with_codecs_of_its_own_is_stored_as_its_maker_wrote_it() {
         let encoded = new.encoded.expect("encoded chunks");
         assert_eq!(encoded.levels, Levels::Maker);
         let node = Dialect::V3.lower(None, text.as_bytes()).node.expect("an array");
-        let Node::Array(array) = node else { panic!("a group") };
+        let NodeMetadata::Array(array) = node else { panic!("a group") };
         let shown = crate::metadata::shown::array(&array, &encoded.shown);
         assert!(crate::metadata::shown::is_equivalent(&text, &shown), "{shown}");
     }
@@ -406,7 +406,7 @@ fn a_group_keeps_its_attributes_and_its_wish_for_consolidated_metadata() {
 fn a_stored_document_may_have_any_pipeline_of_its_dialect() {
     let sharding = json!({"name": "sharding_indexed", "configuration": {"chunk_shape": [1, 1]}});
     let text = written(&json!({"codecs": [sharding]})).to_string();
-    assert!(matches!(Dialect::V3.check_stored(None, text.as_bytes()), Ok(Node::Array(_))));
+    assert!(matches!(Dialect::V3.check_stored(None, text.as_bytes()), Ok(NodeMetadata::Array(_))));
     let error = draft().check_stored(Some(NodeKind::Array), b"{}").expect_err("no array");
     assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Invalid, "shape is missing"));
     let error = Dialect::V3.check_stored(None, b"").expect_err("nothing");
@@ -490,7 +490,7 @@ fn each_convention_has_one_form_in_each_dialect_and_that_form_leads_back() {
                 assert_eq!(stored[name], *value, "{place}: {name}");
             }
             let lowered = dialect.lower(Some(NodeKind::Array), made.text.as_bytes()).node;
-            let Ok(Node::Array(array)) = lowered else { panic!("{place}: {lowered:?}") };
+            let Ok(NodeMetadata::Array(array)) = lowered else { panic!("{place}: {lowered:?}") };
             let shown = ShownChunks::decoded(&array, &array.chunk_shape);
             let shown = super::super::shown::array(&array, &shown);
             let shown: Value = serde_json::from_str(&shown).expect("JSON");

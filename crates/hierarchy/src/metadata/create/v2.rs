@@ -4,9 +4,9 @@
 use serde_json::{Value, json};
 
 use super::splice::{New, put};
-use crate::metadata::codecs::{self, Elements};
+use crate::metadata::codecs::{self, EncodedElements};
 use crate::metadata::conventions::{self, DIMENSIONS, FILL, OME, names_of};
-use crate::metadata::model::{Array, Group, KeyEncoding, Separator};
+use crate::metadata::model::{ArrayMetadata, Group, KeyEncoding, Separator};
 use crate::metadata::types::{Endian, numpy_type};
 use crate::metadata::v2::{SEPARATOR, fill_to_json, shown_attributes};
 use crate::metadata::v3::NUMPY_DTYPE;
@@ -73,7 +73,12 @@ fn attributes_in(text: &Text) -> Result<Object> {
 
 /// Changes `text`, which a program wrote, to the stored metadata file of an array, and returns the
 /// array that it must describe.
-pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
+pub(super) fn array(
+    text: &mut Text,
+    document: &Object,
+    array: ArrayMetadata,
+    new: New,
+) -> Result<ArrayMetadata> {
     let (rank, dtype) = (array.shape.len(), array.dtype.clone());
     if new.shards.is_some() {
         return Err(Error::invalid("Zarr 2 has no shards: use --shards none"));
@@ -84,7 +89,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
             dtype.name()
         )));
     }
-    let Chain { reversed, endian, filters, compressor } = Chain::new(new.chain, rank)?;
+    let V2Codecs { reversed, endian, filters, compressor } = V2Codecs::new(new.chain, rank)?;
     node(text, document)?;
     put(text, document, "shape", &json!(array.shape))?;
     text.set(&["chunks"], &json!(new.chunk_shape))?;
@@ -115,9 +120,9 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
         table::kind(&codec.name) == CodecKind::ArrayToArray && codec.name != "transpose"
     };
     let endian = if chain.iter().any(changes_type) { Endian::Little } else { endian };
-    let elements = Elements { rank, dtype: dtype.clone(), endian };
+    let elements = EncodedElements { rank, dtype: dtype.clone(), endian };
     let (dimension_names, attributes) = shown_attributes(attributes_in(text)?, &fill, &dtype, rank);
-    Ok(Array {
+    Ok(ArrayMetadata {
         chunk_shape: new.chunk_shape,
         key_encoding: KeyEncoding::V2(separator),
         codecs: codecs::canonical(chain, &elements)?,
@@ -129,7 +134,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
 }
 
 /// Stores the names of dimensions in xarray's attribute.
-fn name(text: &mut Text, document: &Object, array: &Array) -> Result<()> {
+fn name(text: &mut Text, document: &Object, array: &ArrayMetadata) -> Result<()> {
     let names = &array.dimension_names;
     if array.shape.is_empty() {
         // xarray cannot open an array without this attribute, even if the array has no dimensions.
@@ -157,7 +162,7 @@ fn name(text: &mut Text, document: &Object, array: &Array) -> Result<()> {
 /// Returns the fill value to store, and sets the attribute `_FillValue`, both as xarray uses them
 /// in Zarr 2: if dimensions have names, the stored fill value is the masked value, and undefined if
 /// there is none.
-fn mask(text: &mut Text, array: &Array) -> Result<FillValue> {
+fn mask(text: &mut Text, array: &ArrayMetadata) -> Result<FillValue> {
     let names_none = text.member(&["attributes", DIMENSIONS])?.is_some();
     let rank = array.shape.len();
     let are_names = |value| names_of(value, rank).is_some();
@@ -221,7 +226,7 @@ fn decoded_order(filter: &CodecSpec) -> Option<Endian> {
 pub(in crate::metadata) type Numcodec = (CodecSpec, Value);
 
 /// The codecs in the form of Zarr 2.
-pub(in crate::metadata) struct Chain {
+pub(in crate::metadata) struct V2Codecs {
     /// Whether the first dimension is the fastest.
     pub(in crate::metadata) reversed: bool,
     pub(in crate::metadata) endian: Endian,
@@ -229,7 +234,7 @@ pub(in crate::metadata) struct Chain {
     pub(in crate::metadata) compressor: Option<Numcodec>,
 }
 
-impl Chain {
+impl V2Codecs {
     pub(super) fn new(codecs: Vec<CodecSpec>, rank: usize) -> Result<Self> {
         let (mut reversed, mut endian) = (false, Endian::Little);
         let mut filters = Vec::new();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::splice::{New, put, put_attributes, put_fill};
 use crate::metadata::codecs;
-use crate::metadata::model::{Array, KeyEncoding};
+use crate::metadata::model::{ArrayMetadata, KeyEncoding};
 use crate::metadata::types;
 use crate::metadata::v3::key_encoding_to_json;
 use zarrfs_base::error::Result;
@@ -24,7 +24,12 @@ pub(super) fn group(text: &mut Text, document: &Object) -> Result<()> {
 
 /// Changes `text`, which a program wrote, to the stored metadata file of an array, and returns the
 /// array that it must describe.
-pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) -> Result<Array> {
+pub(super) fn array(
+    text: &mut Text,
+    document: &Object,
+    array: ArrayMetadata,
+    new: New,
+) -> Result<ArrayMetadata> {
     let mut new = new;
     if let (DType::Struct(_), None) = (&array.dtype, new.encoded) {
         // zarr-python does not reverse the fields of such structures as it declares.
@@ -45,7 +50,7 @@ pub(super) fn array(text: &mut Text, document: &Object, array: Array, new: New) 
         }
         None => (new.chunk_shape, new.chain),
     };
-    let array = Array { chunk_shape, codecs, ..array };
+    let array = ArrayMetadata { chunk_shape, codecs, ..array };
     node(text, document, "array")?;
     put(text, document, "shape", &json!(array.shape))?;
     put(text, document, "data_type", &data_type(document, &array))?;
@@ -87,7 +92,7 @@ fn node(text: &mut Text, document: &Object, kind: &str) -> Result<()> {
 }
 
 /// Returns the name of the type. Keeps zarr-python's name of raw bytes, the only one that it reads.
-fn data_type(document: &Object, array: &Array) -> Value {
+fn data_type(document: &Object, array: &ArrayMetadata) -> Value {
     let written = document.get("data_type").unwrap_or(&Value::Null);
     let name = written.get("name").or_else(|| written.get("type"));
     if name.is_some_and(|name| name == "raw_bytes") {

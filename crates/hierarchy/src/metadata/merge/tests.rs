@@ -35,10 +35,10 @@ const DRAFT: &str = r#"{
 
 const CHUNKS: [u64; 2] = [3, 4];
 
-fn decoded(node: &Node) -> ShownChunks {
+fn decoded(node: &NodeMetadata) -> ShownChunks {
     match node {
-        Node::Array(array) => ShownChunks::decoded(array, &CHUNKS),
-        Node::Group(_) => ShownChunks::default(),
+        NodeMetadata::Array(array) => ShownChunks::decoded(array, &CHUNKS),
+        NodeMetadata::Group(_) => ShownChunks::default(),
     }
 }
 
@@ -46,14 +46,14 @@ fn draft() -> Dialect {
     Dialect::draft(crate::metadata::Era::D2020_10, ".json")
 }
 
-fn node(dialect: &Dialect, stored: &str) -> Node {
+fn node(dialect: &Dialect, stored: &str) -> NodeMetadata {
     dialect.lower(Some(NodeKind::Array), stored.as_bytes()).node.expect("understood")
 }
 
-fn base(node: &Node) -> String {
+fn base(node: &NodeMetadata) -> String {
     match node {
-        Node::Array(array) => shown::array(array, &ShownChunks::decoded(array, &CHUNKS)),
-        Node::Group(group) => shown::group(group, None),
+        NodeMetadata::Array(array) => shown::array(array, &ShownChunks::decoded(array, &CHUNKS)),
+        NodeMetadata::Group(group) => shown::group(group, None),
     }
 }
 
@@ -179,7 +179,7 @@ fn an_edit_of_v3_leaves_all_other_text() {
             ",\n    \"dimension_names\": [\n        \"y\",\n        null\n    ]",
         );
     assert_eq!(edited, expected);
-    let Node::Array(array) = node(&Dialect::V3, &edited) else { panic!("an array") };
+    let NodeMetadata::Array(array) = node(&Dialect::V3, &edited) else { panic!("an array") };
     assert_eq!((array.shape, array.dimension_names.len()), (vec![7, 12], 2));
 }
 
@@ -288,7 +288,7 @@ fn attributes_by_the_thousand_are_made_and_changed_in_every_dialect() {
         let made = dialect.new_document(&path, written.as_bytes(), &policy::Policy::default());
         let text = made.expect("a group").text;
         let edited = dialect.edit(NodeKind::Group, &text, &edit).expect("edited");
-        let Node::Group(group) =
+        let NodeMetadata::Group(group) =
             dialect.lower(Some(NodeKind::Group), edited.as_bytes()).node.expect("a group")
         else {
             panic!("a group")

@@ -33,7 +33,8 @@ fn every_plain_name_is_a_codec_that_can_be_built() {
                 codecs: Policy::parse_codecs(&name).expect("known"),
                 shards: Shards::None,
             };
-            let elements = Elements { rank: 1, dtype: DType::Float(8), endian: Endian::Little };
+            let elements =
+                EncodedElements { rank: 1, dtype: DType::Float(8), endian: Endian::Little };
             let chain = policy.chain(&elements).expect("fits");
             let codecs = chain.get(1..).expect("behind bytes");
             registry::bytes_to_bytes(codecs).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -144,7 +145,7 @@ fn the_array_decides_what_a_codec_leaves_open() {
     let chain = |text: &str, rank: usize, dtype: DType| {
         let policy =
             Policy { codecs: Policy::parse_codecs(text).expect("parses"), shards: Shards::None };
-        let elements = Elements { rank, dtype, endian: Endian::Little };
+        let elements = EncodedElements { rank, dtype, endian: Endian::Little };
         policy.chain(&elements).map(|chain| chain.iter().map(CodecSpec::to_json).collect::<Value>())
     };
     let bytes = json!({"name": "bytes", "configuration": {"endian": "little"}});

@@ -20,8 +20,8 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 use reqwest::Url;
 
-use super::names::{Listed, Names, name_of};
-use crate::Entry;
+use super::names::{IndexEntry, IndexNames, name_of};
+use crate::StoreEntry;
 use crate::xml::char_of;
 
 /// The body of the request.
@@ -43,9 +43,9 @@ struct Response {
 }
 
 /// Returns the names in a list; `None` if the text is none. Stops when there are more than `most`.
-pub fn parse(page: &Url, text: &str, most: usize) -> Option<Names> {
+pub fn parse(page: &Url, text: &str, most: usize) -> Option<IndexNames> {
     let mut reader = Reader::from_str(text);
-    let (mut names, mut path) = (Names::new(), Vec::<String>::new());
+    let (mut names, mut path) = (IndexNames::new(), Vec::<String>::new());
     let mut response = Response::default();
     let (mut is_list, mut is_whole) = (false, false);
     while names.len() <= most {
@@ -96,21 +96,21 @@ impl Response {
         value.push_str(text);
     }
 
-    fn entry(self, page: &Url) -> Option<(Entry, Listed)> {
+    fn entry(self, page: &Url) -> Option<(StoreEntry, IndexEntry)> {
         let link = self.link.trim();
         // Some servers name directories without a slash.
         let entry = match (name_of(page, link)?, self.is_directory) {
-            (Entry::Key(name) | Entry::Prefix(name), true) => Entry::Prefix(name),
-            (Entry::Key(name), false) => Entry::Key(name),
-            (Entry::Prefix(_), false) => return None,
+            (StoreEntry::Key(name) | StoreEntry::Prefix(name), true) => StoreEntry::Prefix(name),
+            (StoreEntry::Key(name), false) => StoreEntry::Key(name),
+            (StoreEntry::Prefix(_), false) => return None,
         };
         if self.is_directory {
-            return Some((entry, Listed::default()));
+            return Some((entry, IndexEntry::default()));
         }
         let len = self.len.trim().parse().ok();
         let modified = httpdate::parse_http_date(self.modified.trim()).ok();
         let tag = Some(self.tag.trim().to_owned()).filter(|tag| !tag.is_empty());
-        Some((entry, Listed { len, modified, tag }))
+        Some((entry, IndexEntry { len, modified, tag }))
     }
 }
 
@@ -141,10 +141,10 @@ mod tests {
         let names = parse(&page, text, 9).expect("a list");
         let minute = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
         let tag = Some("\"a-638\"".to_owned());
-        let value = Listed { len: Some(10), modified: Some(minute), tag };
+        let value = IndexEntry { len: Some(10), modified: Some(minute), tag };
         let want = [
-            (Entry::Key("a &b".to_owned()), value),
-            (Entry::Prefix("c".to_owned()), Listed::default()),
+            (StoreEntry::Key("a &b".to_owned()), value),
+            (StoreEntry::Prefix("c".to_owned()), IndexEntry::default()),
         ];
         assert_eq!(names, want.into());
         let cut = text.replace("</D:response></D:multistatus>", "");

@@ -5,7 +5,7 @@
 
 use reqwest::Url;
 
-use super::names::{Listed, Names, name_of};
+use super::names::{IndexEntry, IndexNames, name_of};
 
 /// How the titles of lists begin.
 const TITLES: [&str; 6] = [
@@ -21,13 +21,13 @@ const TITLES: [&str; 6] = [
 const LONGEST_REFERENCE: usize = 12;
 
 /// Returns the names in a list; `None` if the page is none. Stops when there are more than `most`.
-pub fn parse(page: &Url, text: &str, most: usize) -> Option<Names> {
+pub fn parse(page: &Url, text: &str, most: usize) -> Option<IndexNames> {
     let title = element(text, "title")?;
     let title = decoded(title.trim());
     if !TITLES.iter().any(|begin| title.starts_with(begin)) || !is_whole(text) {
         return None;
     }
-    let mut names = Names::new();
+    let mut names = IndexNames::new();
     let mut rest = text;
     while names.len() <= most
         && let Some(tag) = after_ignoring_case(rest, "<a")
@@ -37,7 +37,7 @@ pub fn parse(page: &Url, text: &str, most: usize) -> Option<Names> {
             // If a tag does not end, a name may be missing.
             let (link, after) = target(tag)?;
             if let Some(name) = link.and_then(|link| name_of(page, &decoded(link))) {
-                names.insert(name, Listed::default());
+                names.insert(name, IndexEntry::default());
             }
             // Not from the start of the tag: each tag would be read up to the end of the page.
             rest = after;

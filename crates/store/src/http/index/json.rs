@@ -10,16 +10,16 @@
 
 use serde_json::Value;
 
-use super::names::{Listed, Names, name_of};
-use crate::{Entry, is_component};
+use super::names::{IndexEntry, IndexNames, name_of};
+use crate::{StoreEntry, is_component};
 use reqwest::Url;
 
 /// The longest entry, in bytes: a name of 255 bytes, each written as `\u0000`, two or three times.
 const LONGEST_ENTRY: usize = 16 << 10;
 
 /// Returns the names in a list; `None` if the text is none. Stops when there are more than `most`.
-pub fn parse(page: &Url, text: &[u8], most: usize) -> Option<Names> {
-    let mut names = Names::new();
+pub fn parse(page: &Url, text: &[u8], most: usize) -> Option<IndexNames> {
+    let mut names = IndexNames::new();
     let mut rest = text.trim_ascii().strip_prefix(b"[")?.trim_ascii_start();
     if rest == b"]" {
         return Some(names);
@@ -57,31 +57,31 @@ fn entry_len(text: &[u8]) -> Option<usize> {
     })
 }
 
-fn of_nginx(entry: &Value) -> Option<(Entry, Listed)> {
+fn of_nginx(entry: &Value) -> Option<(StoreEntry, IndexEntry)> {
     let name = entry.get("name")?.as_str()?.to_owned();
     let modified = entry.get("mtime")?.as_str()?;
     match entry.get("type")?.as_str()? {
-        "directory" => Some((Entry::Prefix(name), Listed::default())),
+        "directory" => Some((StoreEntry::Prefix(name), IndexEntry::default())),
         "file" => {
             let len = Some(entry.get("size")?.as_u64()?);
             let modified = httpdate::parse_http_date(modified).ok();
-            Some((Entry::Key(name), Listed { len, modified, tag: None }))
+            Some((StoreEntry::Key(name), IndexEntry { len, modified, tag: None }))
         }
         // A device.
-        _ => Some((Entry::Key(String::new()), Listed::default())),
+        _ => Some((StoreEntry::Key(String::new()), IndexEntry::default())),
     }
 }
 
-fn of_caddy(page: &Url, entry: &Value) -> Option<(Entry, Listed)> {
+fn of_caddy(page: &Url, entry: &Value) -> Option<(StoreEntry, IndexEntry)> {
     let is_directory = entry.get("is_dir")?.as_bool()?;
     entry.get("mod_time")?;
     let (link, len) = (entry.get("url")?.as_str()?, entry.get("size")?.as_u64()?);
     Some(match name_of(page, link) {
-        Some(name @ Entry::Prefix(_)) if is_directory => (name, Listed::default()),
-        Some(name @ Entry::Key(_)) if !is_directory => {
-            (name, Listed { len: Some(len), ..Listed::default() })
+        Some(name @ StoreEntry::Prefix(_)) if is_directory => (name, IndexEntry::default()),
+        Some(name @ StoreEntry::Key(_)) if !is_directory => {
+            (name, IndexEntry { len: Some(len), ..IndexEntry::default() })
         }
-        _ => (Entry::Key(String::new()), Listed::default()),
+        _ => (StoreEntry::Key(String::new()), IndexEntry::default()),
     })
 }
 
@@ -105,10 +105,10 @@ mod tests {
 ]"#;
         let names = parse(&page(), text, 9).expect("a list");
         let minute = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
-        let value = Listed { len: Some(10), modified: Some(minute), tag: None };
+        let value = IndexEntry { len: Some(10), modified: Some(minute), tag: None };
         let want = [
-            (Entry::Key("zarr.json".to_owned()), value),
-            (Entry::Prefix("c".to_owned()), Listed::default()),
+            (StoreEntry::Key("zarr.json".to_owned()), value),
+            (StoreEntry::Prefix("c".to_owned()), IndexEntry::default()),
         ];
         assert_eq!(names, want.into());
     }
@@ -148,10 +148,10 @@ mod tests {
             {"name":"a b","size":3,"url":"./a%20b","mod_time":"2025-07-01T10:00:00Z","mode":420,
             "is_dir":false,"is_symlink":false}]"#;
         let names = parse(&page(), text, 9).expect("a list");
-        let value = Listed { len: Some(3), ..Listed::default() };
+        let value = IndexEntry { len: Some(3), ..IndexEntry::default() };
         let want = [
-            (Entry::Key("a b".to_owned()), value),
-            (Entry::Prefix("c".to_owned()), Listed::default()),
+            (StoreEntry::Key("a b".to_owned()), value),
+            (StoreEntry::Prefix("c".to_owned()), IndexEntry::default()),
         ];
         assert_eq!(names, want.into());
     }
@@ -169,6 +169,6 @@ mod tests {
         ] {
             assert_eq!(parse(&page(), text.as_bytes(), 9), None, "{text}");
         }
-        assert_eq!(parse(&page(), b"[\n]", 9), Some(Names::new()));
+        assert_eq!(parse(&page(), b"[\n]", 9), Some(IndexNames::new()));
     }
 }

@@ -12,13 +12,13 @@ mod names;
 pub(super) use dav::{BODY as DAV_BODY, parse as parse_dav};
 pub(super) use html::parse as parse_html;
 pub(super) use json::parse as parse_json;
-pub(super) use names::{Listed, Names};
+pub(super) use names::{IndexEntry, IndexNames};
 use reqwest::Url;
 
-use crate::Entry;
+use crate::StoreEntry;
 
 /// Returns the names in a page at the URL `page`, in whichever form it is; `None` if it is no list.
-pub fn names(page: &str, text: &[u8]) -> Option<Vec<Entry>> {
+pub fn names(page: &str, text: &[u8]) -> Option<Vec<StoreEntry>> {
     let page = Url::parse(page).ok()?;
     let words = String::from_utf8_lossy(text);
     let names = parse_json(&page, text, usize::MAX)

@@ -6,21 +6,21 @@ use std::time::SystemTime;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
-use crate::{Entry, is_component};
+use crate::{StoreEntry, is_component};
 
 /// The length, time and tag of a value, if a list gives them exactly.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct IndexEntry {
     pub len: Option<u64>,
     pub modified: Option<SystemTime>,
     pub tag: Option<String>,
 }
 
 /// The names in a directory.
-pub type Names = BTreeMap<Entry, Listed>;
+pub type IndexNames = BTreeMap<StoreEntry, IndexEntry>;
 
 /// Returns the name that a link on the page at `page` leads to, if that is directly below it.
-pub fn name_of(page: &Url, link: &str) -> Option<Entry> {
+pub fn name_of(page: &Url, link: &str) -> Option<StoreEntry> {
     let url = page.join(link).ok()?;
     if url.origin() != page.origin() || url.fragment().is_some() {
         return None;
@@ -37,7 +37,7 @@ pub fn name_of(page: &Url, link: &str) -> Option<Entry> {
         [name, last] if last.is_empty() => (name.clone(), true),
         _ => return None,
     };
-    let entry = if is_directory { Entry::Prefix } else { Entry::Key };
+    let entry = if is_directory { StoreEntry::Prefix } else { StoreEntry::Key };
     is_component(&name).then(|| entry(name))
 }
 
@@ -54,8 +54,8 @@ mod tests {
     #[test]
     fn only_links_directly_below_a_page_are_names() {
         let page = Url::parse("https://host/a%20b/x.zarr/?t=1").expect("a URL");
-        let key = |name: &str| Some(Entry::Key(name.to_owned()));
-        let prefix = |name: &str| Some(Entry::Prefix(name.to_owned()));
+        let key = |name: &str| Some(StoreEntry::Key(name.to_owned()));
+        let prefix = |name: &str| Some(StoreEntry::Prefix(name.to_owned()));
         for (link, want) in [
             ("zarr.json", key("zarr.json")),
             ("./zarr.json", key("zarr.json")),

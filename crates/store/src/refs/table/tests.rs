@@ -23,12 +23,12 @@ fn number_of(table: &ReferenceTable, key: &str) -> Option<u64> {
     let key = Key::parse(key).expect("valid");
     let found = table.find(&[key]).expect("found").pop().flatten()?;
     Some(match found.target {
-        Target::Inline(bytes) => u64::from_le_bytes(bytes.first_chunk().copied().unwrap()),
-        Target::Part { offset, len, .. } => {
+        ReferenceTarget::Inline(bytes) => u64::from_le_bytes(bytes.first_chunk().copied().unwrap()),
+        ReferenceTarget::Part { offset, len, .. } => {
             assert_eq!(len, 1 << offset);
             offset
         }
-        Target::Whole(_) => 2,
+        ReferenceTarget::Whole(_) => 2,
     })
 }
 
@@ -45,21 +45,21 @@ proptest! {
         }
         prop_assert_eq!(number_of(&table, "x/y"), None);
         for prefix in ["", "a/", "a/b/", "c/"] {
-            let mut entries: BTreeSet<Entry> = BTreeSet::new();
+            let mut entries: BTreeSet<StoreEntry> = BTreeSet::new();
             for entry in Arc::clone(&table).list_dir(&Prefix::parse(prefix).unwrap()).unwrap() {
                 prop_assert!(entries.insert(entry.unwrap()), "twice");
             }
             let below = want.keys().filter_map(|key| key.strip_prefix(prefix));
-            let mut wanted: BTreeSet<Entry> = below
+            let mut wanted: BTreeSet<StoreEntry> = below
                 .map(|rest| match rest.split_once('/') {
-                    Some((name, _)) => Entry::Prefix(name.to_owned()),
-                    None => Entry::Key(rest.to_owned()),
+                    Some((name, _)) => StoreEntry::Prefix(name.to_owned()),
+                    None => StoreEntry::Key(rest.to_owned()),
                 })
                 .collect();
-            let directories: Vec<Entry> =
-                wanted.iter().filter(|it| matches!(it, Entry::Prefix(_))).cloned().collect();
+            let directories: Vec<StoreEntry> =
+                wanted.iter().filter(|it| matches!(it, StoreEntry::Prefix(_))).cloned().collect();
             for directory in directories {
-                wanted.remove(&Entry::Key(directory.name().to_owned()));
+                wanted.remove(&StoreEntry::Key(directory.name().to_owned()));
             }
             prop_assert_eq!(entries, wanted, "{}", prefix);
             for start in ["", "a", "ab", "d"] {
@@ -93,7 +93,7 @@ fn long_names_and_many_names_are_found() {
     }
     let table = builder.build(SystemTime::UNIX_EPOCH).expect("built");
     let offset = |key: &str| match table.known(&[Key::parse(key).unwrap()]).pop().flatten() {
-        Some(Reference { target: Target::Part { offset, .. }, .. }) => Some(offset),
+        Some(Reference { target: ReferenceTarget::Part { offset, .. }, .. }) => Some(offset),
         _ => None,
     };
     assert_eq!(offset(&long), Some(MAX_KEY_LEN as u64));

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 
 use super::requests::MOST_WHOLE;
 use super::*;
-use crate::memory_server::{Made, MemoryServer};
+use crate::memory_server::{MadeRequest, MemoryServer};
 use crate::{Condition, ReadableStore, Store, WritableStore};
 
-const LIMITS: Limits = Limits::DEFAULT;
+const LIMITS: RemoteLimits = RemoteLimits::DEFAULT;
 
 fn key(text: &str) -> Key {
     Key::parse(text).expect("valid")
@@ -48,7 +48,7 @@ fn readers_of_the_same_bytes_share_one_request() {
             });
         }
     });
-    assert_eq!(server.take(), [Made::Get("c/0".into(), Some((0, 1000)))]);
+    assert_eq!(server.take(), [MadeRequest::Get("c/0".into(), Some((0, 1000)))]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn ranges_that_lie_close_together_are_one_request() {
     let ranges = [("shard", span(0, 100_000)), ("shard", span(150_000, 100_000))];
     let want = [Some(value.slice(..100_000)), Some(value.slice(150_000..250_000))];
     assert_eq!(get(&store, &ranges), want);
-    assert_eq!(server.take(), [Made::Get("shard".into(), Some((0, 250_000)))]);
+    assert_eq!(server.take(), [MadeRequest::Get("shard".into(), Some((0, 250_000)))]);
     // The gap is short, but longer than half of what is wanted.
     get(&store, &[("shard", span(0, 1000)), ("shard", span(31_000, 1000))]);
     assert_eq!(server.take().len(), 2);
@@ -123,7 +123,7 @@ fn a_value_without_a_version_is_one_request() {
     server.take();
     assert_eq!(get(&store, &[("c/0", span(0, 1 << 30))]), [Some(value)]);
     let made = server.take();
-    let whole = Made::Get("c/0".into(), Some((0, 1 << 30)));
+    let whole = MadeRequest::Get("c/0".into(), Some((0, 1 << 30)));
     assert_eq!(made.last(), Some(&whole), "the first bytes came with the stat: {made:?}");
 }
 

@@ -4,12 +4,12 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::memory_server::{Made, MemoryServer};
-use crate::remote::Limits;
+use crate::memory_server::{MadeRequest, MemoryServer};
+use crate::remote::RemoteLimits;
 use crate::{ListableStore, Store};
 
 const LEASE: Duration = Duration::from_millis(300);
-const LIMITS: Limits = Limits { lease: LEASE, ..Limits::DEFAULT };
+const LIMITS: RemoteLimits = RemoteLimits { lease: LEASE, ..RemoteLimits::DEFAULT };
 
 fn key(text: &str) -> Key {
     Key::parse(text).expect("valid")
@@ -37,10 +37,10 @@ fn a_value_without_a_condition_is_one_request() {
     let (server, store, _) = two_stores();
     set(&store, "c/0", "x", Condition::Always).expect("set");
     assert_eq!(get(&store, "c/0").as_deref(), Some("x"));
-    assert_eq!(server.take().first(), Some(&Made::Put("c/0".into())));
+    assert_eq!(server.take().first(), Some(&MadeRequest::Put("c/0".into())));
     let names: Vec<_> =
         store.list().expect("lists").list_dir(&Prefix::root()).expect("listed").collect();
-    assert_eq!(names, [Ok(Entry::Prefix("c".into()))]);
+    assert_eq!(names, [Ok(StoreEntry::Prefix("c".into()))]);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_server_that_ignores_conditions_is_found_out() {
     assert!(store.write().and_then(WritableStore::aside).is_err());
     assert_eq!(server.store.list().expect("listed").count(), 1, "the trial left something");
 
-    let store = server.store(Limits { is_single_writer: true, ..LIMITS });
+    let store = server.store(RemoteLimits { is_single_writer: true, ..LIMITS });
     let exists = set(&store, "k", "2", Condition::Absent).expect_err("it is there");
     assert_eq!(exists.kind(), Kind::Exists);
     let stat = set(&store, "l", "3", Condition::Absent).expect("it is not there");
@@ -104,16 +104,17 @@ fn conditions_are_tried_once() {
     for name in ["a", "b"] {
         set(&store, name, "1", Condition::Absent).expect("set");
     }
-    let probes = |made: &Made| matches!(made, Made::Put(key) if key.contains("probe"));
+    let probes =
+        |made: &MadeRequest| matches!(made, MadeRequest::Put(key) if key.contains("probe"));
     assert_eq!(server.take().iter().filter(|made| probes(made)).count(), 4);
 }
 
 #[test]
 fn a_long_value_is_not_written_anew_for_a_part_of_it() {
     let (_, server) = MemoryServer::new(LIMITS.ttl);
-    let store = server.store(Limits { rewrite: 10, ..LIMITS });
+    let store = server.store(RemoteLimits { rewrite: 10, ..LIMITS });
     let stat = set(&store, "k", "0123456789ab", Condition::Always).expect("new values may be long");
-    let pieces = [Piece::Kept { offset: 0, len: 12 }];
+    let pieces = [ValuePiece::Kept { offset: 0, len: 12 }];
     let refused = store
         .write()
         .and_then(|write| write.set(&key("k"), &pieces, Condition::Unchanged(stat.version)));

@@ -1,14 +1,14 @@
 use super::*;
-use crate::Entry;
+use crate::StoreEntry;
 
-fn names(text: &str) -> Option<Vec<Entry>> {
+fn names(text: &str) -> Option<Vec<StoreEntry>> {
     let page = Url::parse("http://127.0.0.1/x.zarr/").expect("a URL");
     Some(parse(&page, text, 99)?.into_keys().collect())
 }
 
-fn wanted(hidden: &[&str]) -> Option<Vec<Entry>> {
-    let keys = hidden.iter().chain(&["zarr.json"]).map(|name| Entry::Key((*name).to_owned()));
-    let prefixes = ["a b&c%", "c"].map(|name| Entry::Prefix(name.to_owned()));
+fn wanted(hidden: &[&str]) -> Option<Vec<StoreEntry>> {
+    let keys = hidden.iter().chain(&["zarr.json"]).map(|name| StoreEntry::Key((*name).to_owned()));
+    let prefixes = ["a b&c%", "c"].map(|name| StoreEntry::Prefix(name.to_owned()));
     Some(keys.chain(prefixes).collect())
 }
 
@@ -112,7 +112,7 @@ fn the_lists_of_servers_give_their_names() {
 fn links_are_found_however_their_tags_are_written() {
     let page = "<HTML><HEAD><TITLE class=x>Index of /</TITLE></HEAD><A class='a' HREF = 'a/'>a</A>\
                 <a\nid=x href=b >b</a><abbr href=no></abbr><a>no</a><a name>no</a></HTML>\n\n";
-    let want = [Entry::Key("b".to_owned()), Entry::Prefix("a".to_owned())];
+    let want = [StoreEntry::Key("b".to_owned()), StoreEntry::Prefix("a".to_owned())];
     assert_eq!(names(page), Some(want.into()));
 }
 
