@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -314,6 +315,92 @@ fn a_metadata_file_creates_a_node_in_the_dialect() {
             assert_eq!(stored["extra"]["x"], 1);
             assert_eq!(stored["codecs"][1]["name"], "zstd");
         }
+    }
+}
+
+/// Shows: document-exclusive. Also without a cache, in which the node of the other is there at once.
+#[test]
+fn a_new_metadata_file_never_replaces_one_that_another_program_has_stored() {
+    for ttl in ["0s", "1s", "1h"] {
+        let mut mount = new("v3", &["--metadata-ttl", ttl]);
+        mount.expect("another program has just made a node here");
+        mount.expect("the key already has a value");
+        for (name, is_open_before) in [("before", true), ("after", false)] {
+            fs::create_dir(mount.at(name)).unwrap();
+            let stored = mount.store().join(name).join("zarr.json");
+            let theirs = with(group(), "attributes", json!({"by": "other"}));
+            let here = mount.at(name).join("zarr.json");
+            let open = is_open_before.then(|| File::create_new(&here).unwrap());
+            fs::write(&stored, theirs.to_string()).unwrap();
+            let mine = with(group(), "attributes", json!({"by": "mine"}));
+            let made = match open {
+                Some(file) => put(file, &mine),
+                None => File::create_new(&here).and_then(|file| put(file, &mine)),
+            };
+            assert_eq!(errno(made), libc::EEXIST, "{ttl} {name}");
+            assert_eq!(shown(&stored), theirs, "{ttl} {name}");
+        }
+    }
+}
+
+/// Shows: store-decides. Of a program that makes a node and a mount that moves a group onto its
+/// directory, one gets an error, or both nodes are there.
+#[test]
+fn a_node_that_is_made_while_another_mount_moves_onto_its_directory_is_not_lost() {
+    for (consolidated, ttl) in [(true, "1s"), (false, "0s")] {
+        let mut mount = new("v3", &["--metadata-ttl", ttl]);
+        for expected in ["another program", "already has a value", "no such file", "not empty"] {
+            mount.expect(expected);
+        }
+        if consolidated {
+            let copies = json!({"kind": "inline", "must_understand": false, "metadata": {}});
+            let root = with(group(), "consolidated_metadata", copies);
+            fs::write(mount.at("zarr.json"), root.to_string()).unwrap();
+        }
+        let other = tempfile::tempdir().unwrap();
+        let second = Second::mount(&mount.store(), other.path());
+        let text = |by: &str| with(group(), "attributes", json!({"by": by}));
+        for round in 0..60_u64 {
+            let (name, moved) = (format!("d{round}"), other.path().join(format!("s{round}")));
+            fs::create_dir(&moved).unwrap();
+            fs::write(moved.join("zarr.json"), text("moved").to_string()).unwrap();
+            let (made, renamed) = std::thread::scope(|scope| {
+                let maker = scope.spawn(|| {
+                    fs::create_dir(mount.at(&name))?;
+                    put(File::create_new(mount.at(&name).join("zarr.json"))?, &text("made"))
+                });
+                std::thread::sleep(Duration::from_micros(round * 100));
+                let renamed = fs::rename(&moved, other.path().join(&name));
+                (maker.join().unwrap(), renamed)
+            });
+            let stored = shown(&mount.store().join(&name).join("zarr.json"));
+            match (made, renamed) {
+                (Ok(()), Err(_)) => assert_eq!(stored, text("made"), "{ttl} {round}"),
+                (Err(_), Ok(())) => assert_eq!(stored, text("moved"), "{ttl} {round}"),
+                (Err(_), Err(_)) => {}
+                both => panic!("{ttl} {round}: {both:?} and {stored}"),
+            }
+        }
+        drop(second);
+    }
+}
+
+/// Shows: xattr-attrs.
+#[test]
+fn attributes_of_a_directory_that_another_program_takes_away_are_named() {
+    let mut mount = new("v3", &["--metadata-ttl", "0s", "--writeback-delay", "1h"]);
+    mount.expect("the attributes that it had are not stored");
+    for name in ["array", "moved"] {
+        fs::create_dir(mount.at(name)).unwrap();
+        set_xattr(&mount.at(name), "user.attrs.x", "1").unwrap();
+    }
+    fs::write(mount.store().join("array/zarr.json"), array().to_string()).unwrap();
+    fs::rename(mount.store().join("moved"), mount.store().join("elsewhere")).unwrap();
+    assert_eq!(errno(fs::metadata(mount.at("moved"))), libc::ENOENT);
+    assert_eq!(errno(File::open(mount.path()).unwrap().sync_all()), libc::ESTALE);
+    let refused = fs::read_to_string(mount.at(".zarrfs/refused")).unwrap();
+    for named in ["\"path\":\"array\"", "\"path\":\"moved\"", "removed or moved", "an array"] {
+        assert!(refused.contains(named), "{named}: {refused}");
     }
 }
 

@@ -23,12 +23,14 @@ const OF_DISK: [&str; 11] = [
 ];
 
 /// What removes or moves values of a store.
-const OF_STORE: [&str; 7] = [
+const OF_STORE: [&str; 9] = [
     ".erase_prefix(",
     ".erase_values(",
     ".erase_unchanged(",
     ".remove_lock(",
     ".move_prefix(",
+    ".erase_empty(",
+    ".move_to_free(",
     ".move_value(",
     ".delete(",
 ];

@@ -53,7 +53,7 @@ pub use parents::is_of_chunks;
 use parents::{Prunes, make_parent, prune};
 use recover::recover;
 use session::Session;
-use trees::{empty, move_tree};
+use trees::{empty, empty_of_chunks, move_tree};
 use turn::{KeyTurn, Turns};
 use value::{OpenValue, digest_of, keep_owner, read_range, write_all};
 use version::Clock;
@@ -404,6 +404,32 @@ impl WritableStore for DirectoryStore {
             }
             None => Ok(()),
         }
+    }
+
+    fn erase_empty(&self, prefix: &Prefix) -> Result<()> {
+        let Some(key) = prefix.as_key() else { return Ok(()) };
+        let Some(above) = open_dir(&self.root, &key.parent())? else { return Ok(()) };
+        let Some(dir) = open_dir(&self.root, prefix)? else { return Ok(()) };
+        let emptied = empty_of_chunks(&dir, &above, &c_name(key.name())?);
+        emptied.at(prefix)?;
+        prune(&self.root, &key, self.prunes)
+    }
+
+    fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()> {
+        let (Some(source), Some(target)) = (from.as_key(), to.as_key()) else {
+            return Err(Error::new(Kind::Internal, "the root of a store cannot be moved"));
+        };
+        let Some(above) = open_dir(&self.root, &source.parent())? else { return Ok(()) };
+        let new_above = make_parent(&self.root, &target)?;
+        let (name, new_name) = (c_name(source.name())?, c_name(target.name())?);
+        let moved = match renameat(&above, &name, &new_above, &new_name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::EXIST | Errno::NOTDIR) => Err(Errno::NOTEMPTY.into()),
+            Err(error) => Err(Error::from(error)),
+        };
+        prune(&self.root, &target, self.prunes)?;
+        prune(&self.root, &source, self.prunes)?;
+        moved.at(&source)
     }
 
     fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {

@@ -387,6 +387,18 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     /// Erases every value below `prefix`.
     fn erase_prefix(&self, prefix: &Prefix) -> Result<()>;
 
+    /// Removes the directories at and below `prefix`, in which no value lies. Fails with
+    /// [`Kind::NotEmpty`] if another program has just made something there. A store without
+    /// directories does nothing.
+    fn erase_empty(&self, _prefix: &Prefix) -> Result<()> {
+        Ok(())
+    }
+
+    /// Moves every value below `from` to the same place below `to`, where nothing lies, in one step
+    /// if the store [moves](Promises::moves) a prefix in one. Fails with [`Kind::NotEmpty`] if
+    /// another program has just made something there; then nothing has moved.
+    fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()>;
+
     /// Moves every value below `from` to the same place below `to`, replacing values there. If
     /// nothing is below `to`, a store does it in one step if it can.
     fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()>;

@@ -47,6 +47,24 @@ struct MemoryValues {
     sets: u64,
 }
 
+impl MemoryValues {
+    fn move_below(&mut self, from: &Prefix, to: &Prefix) -> Result<()> {
+        let below: Vec<(Key, String)> = self
+            .by_key
+            .keys()
+            .filter_map(|key| {
+                Some((key.clone(), key.as_str().strip_prefix(from.as_str())?.to_owned()))
+            })
+            .collect();
+        for (key, relative) in below {
+            if let Some(value) = self.by_key.remove(&key) {
+                self.by_key.insert(to.key(&relative)?, value);
+            }
+        }
+        Ok(())
+    }
+}
+
 impl MemoryStore {
     /// Returns an empty store.
     pub fn new() -> Self {
@@ -144,21 +162,16 @@ impl WritableStore for MemoryStore {
         Ok(())
     }
 
-    fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
+    fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()> {
         let mut values = self.values.lock();
-        let below: Vec<(Key, String)> = values
-            .by_key
-            .keys()
-            .filter_map(|key| {
-                Some((key.clone(), key.as_str().strip_prefix(from.as_str())?.to_owned()))
-            })
-            .collect();
-        for (key, relative) in below {
-            if let Some(value) = values.by_key.remove(&key) {
-                values.by_key.insert(to.key(&relative)?, value);
-            }
+        if values.by_key.keys().any(|key| key.as_str().starts_with(to.as_str())) {
+            return Err(Error::new(Kind::NotEmpty, "another program has values here").at(to));
         }
-        Ok(())
+        values.move_below(from, to)
+    }
+
+    fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
+        self.values.lock().move_below(from, to)
     }
 
     fn move_value(&self, from: &Key, to: &Key) -> Result<()> {

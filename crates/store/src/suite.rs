@@ -213,6 +213,16 @@ fn a_prefix_is_moved_with_all_below_it(store: &Store) {
     }
     write.move_prefix(&prefix("a/b"), &prefix("y/z")).expect("moved");
     assert_eq!(keys(store, ""), ["ab", "x/d/e", "y/z/c", "y/z/d/e"]);
+    let taken = write.move_to_free(&prefix("y/z"), &prefix("x")).expect_err("not free");
+    assert_eq!(taken.kind(), Kind::NotEmpty);
+    // A store of files fails, and one without directories has nothing to do.
+    let erased = write.erase_empty(&prefix("x"));
+    assert!(erased.is_ok() || erased.is_err_and(|error| error.kind() == Kind::NotEmpty));
+    assert_eq!(keys(store, ""), ["ab", "x/d/e", "y/z/c", "y/z/d/e"]);
+    write.move_to_free(&prefix("y/z"), &prefix("w")).expect("moved to a free name");
+    assert_eq!(keys(store, ""), ["ab", "w/c", "w/d/e", "x/d/e"]);
+    write.move_to_free(&prefix("w"), &prefix("y/z")).expect("moved back");
+    write.move_to_free(&prefix("none"), &prefix("free")).expect("nothing to move");
     write.move_prefix(&prefix("y/z"), &prefix("x")).expect("moved onto what is there");
     assert_eq!(keys(store, ""), ["ab", "x/c", "x/d/e"]);
     assert_eq!(get(store, "x/d/e").as_deref(), Some(&b"2"[..]));

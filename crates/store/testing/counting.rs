@@ -142,6 +142,14 @@ impl WritableStore for CountingStore {
         self.store.erase_unchanged(key, version)
     }
 
+    fn erase_empty(&self, prefix: &Prefix) -> Result<()> {
+        self.store.erase_empty(prefix)
+    }
+
+    fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()> {
+        self.store.move_to_free(from, to)
+    }
+
     fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
         self.store.move_prefix(from, to)
     }

@@ -196,9 +196,8 @@ impl DirectoryChanges {
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = place {
-                // Files that were never shown.
-                let hidden = self.core.hierarchy.ordinary_prefix(path)?.join(relative)?;
-                self.core.hierarchy.store().write()?.erase_prefix(&hidden)?;
+                let prefix = self.core.hierarchy.ordinary_prefix(path)?.join(relative)?;
+                self.core.hierarchy.store().write()?.erase_empty(&prefix)?;
             }
             self.names.overlay.remove(&place.parent(), &name);
         }
@@ -451,15 +450,24 @@ impl DirectoryChanges {
         let mut first = Ok(());
         for (path, edit) in self.core.hierarchy.directories.take_late_attributes() {
             let _alone = self.core.alone()?;
-            let stored = self.store_attributes(&path, &edit).map_err(|error| error.at(&path));
-            first = first.and(stored.inspect_err(|error| self.core.note("setxattr", error)));
+            let Err(error) = self.store_attributes(&path, &edit) else { continue };
+            let shown = Place::Node(path).shown();
+            self.core.refused.note(shown.clone(), &error);
+            let is_gone = error.kind() == Kind::NotFound;
+            let error = error.at(shown);
+            self.core.note("setxattr", &error);
+            // With a directory go its attributes, also if another program removes it.
+            first = if is_gone { first } else { first.and(Err(error)) };
         }
         first
     }
 
     fn store_attributes(&self, path: &NodePath, edit: &Edit) -> Result<()> {
-        // A program may have removed it since.
-        let Some(node) = self.core.hierarchy.node(path)? else { return Ok(()) };
+        let Some(node) = self.core.hierarchy.node(path)? else {
+            let detail = "another program has removed or moved the directory: the attributes that \
+                          it had are not stored";
+            return Err(Error::new(Kind::NotFound, detail));
+        };
         if node.kind() == NodeKind::Array {
             let detail = "another program has made the directory an array: the attributes that it \
                           had are not stored";

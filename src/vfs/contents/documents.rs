@@ -30,6 +30,8 @@ pub struct SeenDocument<'t> {
     pub now: Option<&'t str>,
     /// The file as it was written, if that is in another form.
     pub written: Option<&'t str>,
+    /// Whether its writer has made it, where the mount had none.
+    pub is_new: bool,
 }
 
 /// Stores metadata files.
@@ -45,25 +47,8 @@ pub(in crate::vfs) struct DocumentWriter {
 
 impl DocumentWriter {
     /// Stores `written`, which the programs `by` wrote, as the metadata file at `path`: a new node,
-    /// or an edit of the one that they saw as `shown`.
+    /// or an edit of the one that they have `seen`.
     pub fn store_document(
-        &self,
-        path: &NodePath,
-        shown: Option<&str>,
-        written: &[u8],
-        by: &Processes,
-    ) -> Result<()> {
-        self.store_compared(
-            path,
-            SeenDocument { before: shown, ..SeenDocument::default() },
-            written,
-            by,
-        )
-    }
-
-    /// Like [`Self::store_document`], for a file that is made of another one, as is what its writer
-    /// has seen.
-    pub fn store_compared(
         &self,
         path: &NodePath,
         seen: SeenDocument<'_>,
@@ -71,9 +56,11 @@ impl DocumentWriter {
         by: &Processes,
     ) -> Result<()> {
         self.core.hierarchy.directories.touch(path);
+        // A group that the mount has made of the directory meanwhile may be replaced.
+        let is_new = seen.is_new && !self.core.hierarchy.changes().is_directory_as_group(path)?;
         self.core.hierarchy.directories.forget_became_group(path);
         self.chunks.store_array(path)?;
-        let node = self.node_to_write(path)?;
+        let node = self.node_to_write(path, is_new)?;
         let stored = self.store_by(&node, seen, written, by);
         match &stored {
             // The chunks before it are what it says.
@@ -141,11 +128,12 @@ impl DocumentWriter {
     }
 
     /// Returns the node at `path` as the store has it now, for a program that writes its metadata
-    /// file. Fails if the program sees no node there, and another one has made one.
-    pub fn node_to_write(&self, path: &NodePath) -> Result<Arc<Node>> {
+    /// file. Fails if the program sees no node there, or saw none when it made the file (`is_new`),
+    /// and another one has made one.
+    pub fn node_to_write(&self, path: &NodePath, is_new: bool) -> Result<Arc<Node>> {
         let seen = self.core.hierarchy.existing(path)?;
         let node = self.core.hierarchy.changes().existing(path)?;
-        if seen.is_bare() && !node.is_bare() {
+        if (seen.is_bare() || is_new) && !node.is_bare() {
             return Err(Error::new(Kind::Exists, "another program has just made a node here"));
         }
         Ok(node)

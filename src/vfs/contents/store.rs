@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::documents::SeenDocument;
 use super::files::Files;
 use crate::cache::NewChunk;
 use crate::error::{Error, Kind, Result, WithSubject};
@@ -357,12 +358,14 @@ impl Files {
         // If zarrfs does not know what the writer has read, it is what any program saw last.
         let seen = self.names.seen_texts.last(place, &by.authors);
         let shown = seen.as_deref().or(by.shown.as_deref());
+        let is_new = matches!(written.condition, Condition::Absent);
         match place {
             Place::Document(path) if self.core.form_of(path) == Presentation::Zarr3 => {
-                self.documents.store_document(path, shown, &bytes, &by.authors)?;
+                let seen = SeenDocument { before: shown, is_new, ..SeenDocument::default() };
+                self.documents.store_document(path, seen, &bytes, &by.authors)?;
             }
             Place::Document(_) | Place::Attributes(_) | Place::Copies(_) => {
-                self.documents.store_zarr2(place, shown, &bytes, &by.authors)?;
+                self.documents.store_zarr2(place, shown, is_new, &bytes, &by.authors)?;
             }
             Place::StoredDocument(path, key) => {
                 let document = Place::Document(path.clone());

@@ -11,17 +11,22 @@ use crate::vfs::authors::Processes;
 use crate::vfs::names::place::Place;
 
 impl DocumentWriter {
-    /// Stores what programs wrote to a metadata file.
+    /// Stores what programs wrote to a metadata file, which they have made if it `is_new`.
     pub fn store_zarr2(
         &self,
         place: &Place,
         shown: Option<&str>,
+        is_new: bool,
         written: &[u8],
         by: &Processes,
     ) -> Result<()> {
         let path = place.node().ok_or_else(Error::not_found)?;
+        let changes = self.core.hierarchy.changes();
+        let is_new = is_new
+            && matches!(place, Place::Document(_))
+            && !changes.is_directory_as_group(path)?;
         let written = String::from_utf8_lossy(written);
-        let node = self.node_to_write(path)?;
+        let node = self.node_to_write(path, is_new)?;
         if let Place::Copies(_) = place {
             check_consolidated(&written)?;
         }
@@ -71,8 +76,13 @@ impl DocumentWriter {
             )
         };
         let now = zarr2::to_v3(kind, &known.document, Some(&known.attributes))?;
-        let seen = SeenDocument { before: Some(&base), now: Some(&now), written: Some(&written) };
-        self.store_compared(path, seen, new.as_bytes(), &Processes::default())?;
+        let seen = SeenDocument {
+            before: Some(&base),
+            now: Some(&now),
+            written: Some(&written),
+            is_new: false,
+        };
+        self.store_document(path, seen, new.as_bytes(), &Processes::default())?;
         match place {
             Place::Document(_) => {
                 self.names.zarr2.note_written(path, &written, Some(&known.attributes), None);
@@ -102,8 +112,8 @@ impl DocumentWriter {
             zarr2::to_v3(kind, &removed.document, Some(&removed.attributes)).ok()
         });
         let now = base.as_deref();
-        let seen = SeenDocument { before: now, now, written: Some(written) };
-        self.store_compared(path, seen, document.as_bytes(), &Processes::default())?;
+        let seen = SeenDocument { before: now, now, written: Some(written), is_new: true };
+        self.store_document(path, seen, document.as_bytes(), &Processes::default())?;
         self.names.zarr2.note_written(path, written, attributes, Some(by));
         self.names.zarr2.early_attributes.lock().remove(path);
         self.names.zarr2.removed_files.lock().retain(|place| place.node() != Some(path));
@@ -131,7 +141,7 @@ impl DocumentWriter {
         match attributes {
             Some(text) => {
                 let place = Place::Attributes(path.clone());
-                self.store_zarr2(&place, None, text.as_bytes(), &Processes::default())
+                self.store_zarr2(&place, None, false, text.as_bytes(), &Processes::default())
             }
             None => Ok(()),
         }
@@ -155,7 +165,7 @@ impl DocumentWriter {
                 Ok(())
             }
             Place::Attributes(_) => {
-                let erased = self.store_zarr2(place, None, b"{}", &Processes::default());
+                let erased = self.store_zarr2(place, None, false, b"{}", &Processes::default());
                 erased.at(place.shown())
             }
             _ => {

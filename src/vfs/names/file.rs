@@ -317,8 +317,9 @@ pub struct UnstoredBytes {
     pub bytes: HeldBytes,
     /// Whether they differ from the stored bytes.
     pub changed: bool,
-    /// The condition under which an ordinary file is stored. A file that a program made here, where
-    /// this mount saw none, must be absent; removing it before leaves the store as it is.
+    /// The condition under which an ordinary or metadata file is stored. One that a program made
+    /// here, where this mount saw none, must be absent; removing it before leaves the store as it
+    /// is.
     pub condition: Condition,
     /// If the kernel writes them: their state when they were stored or refused.
     pub stamp: Option<Stamp>,

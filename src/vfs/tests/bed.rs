@@ -173,6 +173,11 @@ impl WritableStore for FaultyStore {
         Ok(())
     }
 
+    fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()> {
+        self.change()?;
+        self.store.move_to_free(from, to)
+    }
+
     fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
         if self.below(to)?.is_empty() {
             self.change()?;

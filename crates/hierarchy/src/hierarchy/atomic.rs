@@ -21,7 +21,7 @@ use super::nodes::Hierarchy;
 use super::recover::is_permanent;
 use crate::metadata::NodePath;
 use zarrfs_base::error::{Error, Kind, Result};
-use zarrfs_store::Aside;
+use zarrfs_store::{Aside, Key};
 
 /// The result of undoing a failed change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,6 +168,12 @@ impl Atomic<'_> {
                 self.hierarchy.invalidate(path);
                 self.copies().rebuild_copies(path)
             }
+            // Nothing has moved, and what another program has made there is not ours.
+            Intent::Move(moved) if error.kind() == Kind::NotEmpty => {
+                self.hierarchy.invalidate_below(&moved.to);
+                self.hierarchy.invalidate_below(&moved.from);
+                self.copies().rebuild_copies(&moved.from)
+            }
             Intent::Move(moved) => self.undo_move(moved, aside),
         };
         match undone {
@@ -247,18 +253,29 @@ impl Atomic<'_> {
 
     /// Whether the store has any documents or values at or below `path`.
     pub(super) fn holds_values(self, path: &NodePath) -> Result<bool> {
-        let Some(list) = self.hierarchy.store().list() else { return Ok(true) };
-        let (nodes, chunks) = (
-            self.hierarchy.dialect().children_prefix(path)?,
-            self.hierarchy.dialect().chunk_prefix(path)?,
-        );
-        for prefix in [&nodes, &chunks] {
-            list.forget_below(prefix);
-            if list.list_prefix(prefix)?.next().transpose()?.is_some() {
-                return Ok(true);
-            }
+        if self.hierarchy.store().list().is_none() {
+            return Ok(true);
         }
-        Ok(false)
+        Ok(self.lists_below(path)?.next().transpose()?.is_some())
+    }
+
+    /// Returns the keys of all documents and values that the store has at or below `path` now.
+    pub(super) fn values_below(self, path: &NodePath) -> Result<Vec<Key>> {
+        self.lists_below(path)?.collect()
+    }
+
+    fn lists_below(self, path: &NodePath) -> Result<impl Iterator<Item = Result<Key>>> {
+        let store = self.hierarchy.store();
+        let list = store.list().ok_or_else(|| Error::unsupported("the store cannot list"))?;
+        let nodes = self.hierarchy.dialect().children_prefix(path)?;
+        let chunks = self.hierarchy.dialect().chunk_prefix(path)?;
+        let prefixes = if nodes == chunks { vec![nodes] } else { vec![nodes, chunks] };
+        let mut lists = Vec::new();
+        for prefix in &prefixes {
+            list.forget_below(prefix);
+            lists.push(list.list_prefix(prefix)?);
+        }
+        Ok(lists.into_iter().flatten())
     }
 }
 

@@ -236,8 +236,9 @@ impl Changes<'_> {
         Ok(())
     }
 
-    /// Removes the directory `path`, which looks empty, with everything that the store still has
-    /// below it: chunks outside the grid, and files that are never shown.
+    /// Removes the directory `path`, which looks empty, with what the store still has below it that
+    /// no mount shows: chunks outside the grid, and attributes of Zarr 2 without a node. If
+    /// another program makes something there meanwhile, that stays, and the directory with it.
     pub fn remove_directory(self, path: &NodePath) -> Result<()> {
         let write = self.hierarchy.store().write()?;
         let chunks = self.hierarchy.dialect().chunk_prefix(path)?;
@@ -245,25 +246,34 @@ impl Changes<'_> {
         path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
         let node = self.existing(path)?;
         if !node.is_bare() && !self.is_directory_as_group(path)? {
-            let detail = "another program has just made a node here";
-            return Err(Error::new(Kind::NotEmpty, detail).at(path));
+            return Err(just_made().at(path));
         }
+        let values = self.hidden_values(&node)?;
+        let holds_values = node.stored().is_some() || !values.is_empty();
         let remove = |taken: &StepsDone| -> Result<()> {
             // Programs that read only the copies must not find a node whose chunks are missing.
             self.copies().update_consolidated(path, None)?;
             if let Some(document) = node.stored() {
+                // A server would take a request for this.
+                if write.promises().erases_unchanged
+                    && !self.hierarchy.documents.is_current(document)?
+                {
+                    return Err(just_made().at(path));
+                }
                 self.hierarchy.documents.erase(document, taken)?;
             }
-            write.erase_prefix(&chunks)?;
-            if nodes != chunks {
-                write.erase_prefix(&nodes)?;
-            }
-            Ok(())
+            write.erase_values(&values)?;
+            write.erase_empty(&chunks)?;
+            if nodes == chunks { Ok(()) } else { write.erase_empty(&nodes) }
         };
-        let removed = if node.stored().is_some() || self.atomic().holds_values(path)? {
+        let removed = if holds_values {
             self.atomic().atomically(&Intent::Remove(path.clone()), true, remove)
         } else {
-            remove(&StepsDone::default())
+            remove(&StepsDone::default()).or_else(|error| {
+                self.hierarchy.invalidate(path);
+                self.copies().rebuild_copies(path)?;
+                Err(error)
+            })
         };
         removed.inspect_err(|_| self.restore_directory(&node))?;
         drop(self.hierarchy.directories.take_below(path));
@@ -271,6 +281,34 @@ impl Changes<'_> {
         self.hierarchy.forms.forget_below(path);
         self.hierarchy.invalidate_below(path);
         Ok(())
+    }
+
+    /// Returns the keys below `node`, a directory that looks empty, whose values no mount shows.
+    /// Fails if there are others: another program has just stored them.
+    fn hidden_values(self, node: &Node) -> Result<Vec<Key>> {
+        let dialect = self.hierarchy.dialect();
+        let chunks = dialect.chunk_prefix(&node.path)?;
+        let own = match node.stored() {
+            Some(document) => steps_to_erase(document)?.into_iter().map(|step| step.key).collect(),
+            None => Vec::new(),
+        };
+        let documents = dialect.document_keys(&node.path)?;
+        let is_hidden = |key: &Key| {
+            let Some(relative) = key.as_str().strip_prefix(chunks.as_str()) else { return false };
+            let is_chunk = match &node.content {
+                Content::Array(array) => array.owns(relative),
+                // Any key may be that of a chunk.
+                Content::NotUnderstood(..) => true,
+                Content::Group(_) => false,
+            };
+            let is_metadata = !relative.contains('/')
+                && dialect.is_reserved(&node.path, relative)
+                && documents.iter().all(|(_, document)| document != key);
+            is_chunk || is_metadata
+        };
+        let mut values = self.atomic().values_below(&node.path)?;
+        values.retain(|key| !own.contains(key));
+        if values.iter().all(is_hidden) { Ok(values) } else { Err(just_made().at(&node.path)) }
     }
 
     /// Keeps the directory `path` from becoming a group by itself.
@@ -316,4 +354,9 @@ impl Changes<'_> {
         self.copies().update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
         Ok(document)
     }
+}
+
+/// The error of the removal of a directory in which another program makes something.
+fn just_made() -> Error {
+    Error::new(Kind::NotEmpty, "another program has just made something here")
 }

@@ -117,12 +117,7 @@ impl KnownDirectories {
 
     /// Returns the attributes that programs gave the directory at `path`.
     pub(super) fn attributes(&self, path: &NodePath) -> Edit {
-        let all = self.known.lock();
-        let node = all.get(path).map(|known| &known.node);
-        let attributes = node.filter(|node| node.is_made()).and_then(|node| node.attributes());
-        let set = |(name, value): (&String, &Value)| (name.clone(), Some(value.clone()));
-        let attributes = attributes.into_iter().flatten().map(set).collect();
-        Edit { attributes, ..Edit::default() }
+        self.known.lock().get(path).map(|known| attributes_of(&known.node)).unwrap_or_default()
     }
 
     /// Removes the directory at `path`, because another program has made it a node. Attributes that
@@ -135,8 +130,19 @@ impl KnownDirectories {
         self.remove(path);
     }
 
-    /// Returns the attributes that programs gave directories before others made these nodes, and
-    /// forgets them.
+    /// Removes `path` and every directory below it, because another program has removed or moved
+    /// it. Attributes are kept for [`Self::take_late_attributes`].
+    pub(super) fn remove_gone(&self, path: &NodePath) {
+        for known in self.take_below(path) {
+            let edit = attributes_of(&known.node);
+            if !edit.is_empty() {
+                drop(self.late_attributes.lock().insert(known.node.path().clone(), edit));
+            }
+        }
+    }
+
+    /// Returns the attributes that programs gave directories before others made these nodes,
+    /// removed or moved them, and forgets them.
     pub fn take_late_attributes(&self) -> BTreeMap<NodePath, Edit> {
         std::mem::take(&mut *self.late_attributes.lock())
     }
@@ -273,4 +279,10 @@ impl KnownDirectories {
 fn becomes_group(path: &NodePath, known: &KnownDirectory) -> bool {
     let is_hidden = path.components().any(|name| name.starts_with('.'));
     matches!(known.node.state, NodeState::Bare(_)) && !is_hidden
+}
+/// The attributes that programs gave a directory.
+fn attributes_of(node: &Node) -> Edit {
+    let attributes = if node.is_made() { node.attributes() } else { None };
+    let set = |(name, value): (&String, &Value)| (name.clone(), Some(value.clone()));
+    Edit { attributes: attributes.into_iter().flatten().map(set).collect(), ..Edit::default() }
 }

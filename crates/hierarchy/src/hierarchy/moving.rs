@@ -60,14 +60,14 @@ impl Changes<'_> {
                 // Programs that read only the copies must not find a node whose chunks are missing.
                 self.copies().update_consolidated(from, None).and_then(|()| {
                     if nodes == chunks {
-                        return self.hierarchy.store().write()?.move_prefix(&chunks, &new_chunks);
+                        return self.hierarchy.store().write()?.move_to_free(&chunks, &new_chunks);
                     }
                     let below = aside.prefix().join(BELOW)?;
                     let trees = [(&nodes, &new_nodes), (&chunks, &new_chunks)];
                     self.move_trees(&node, to, &below, trees)
                 })
             }
-            None => self.hierarchy.store().write()?.move_prefix(&chunks, &new_chunks),
+            None => self.hierarchy.store().write()?.move_to_free(&chunks, &new_chunks),
         };
         if let (Err(error), Some(aside)) = (&moved, &aside) {
             let _undone = self.atomic().undo(&intent, aside, &StepsDone::default(), error);
@@ -184,9 +184,9 @@ impl Changes<'_> {
                 write.erase_values(std::slice::from_ref(&document.key))?;
             }
             write.move_prefix(nodes.0, below)?;
-            write.move_prefix(chunks.0, chunks.1)?;
+            write.move_to_free(chunks.0, chunks.1)?;
             chunks_moved = true;
-            write.move_prefix(below, nodes.1)?;
+            write.move_to_free(below, nodes.1)?;
             match document {
                 Some(document) => {
                     let text = document.text.clone().into();

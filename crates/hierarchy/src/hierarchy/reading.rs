@@ -321,7 +321,7 @@ impl NodeReader<'_> {
         let has_gone = hierarchy.directories.is_in_store(path)
             && !self.has_directory(&hierarchy.ordinary_prefix(path)?)?;
         if has_gone {
-            drop(hierarchy.directories.take_below(path));
+            hierarchy.directories.remove_gone(path);
         }
         Ok(has_gone)
     }

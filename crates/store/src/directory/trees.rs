@@ -6,6 +6,9 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, OFlags, renameat, unlinkat};
 use rustix::io::Errno;
 
+use super::leftovers::is_held;
+use super::names::LOCK_SUFFIX;
+use super::parents::is_of_chunks;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::sys::{self, Dir, Links};
 
@@ -64,6 +67,47 @@ pub(super) fn has_names_without_key(fd: OwnedFd) -> Result<bool> {
             Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Removes the directory `name` in `above`, which is `dir`, with the directories of chunks in it
+/// and lock files that no writer holds. Fails if there is anything else.
+pub(super) fn empty_of_chunks(dir: &OwnedFd, above: &OwnedFd, name: &CStr) -> Result<()> {
+    remove_level(dir, above, name, 0)
+}
+
+fn remove_level(dir: &OwnedFd, above: &OwnedFd, name: &CStr, level: usize) -> Result<()> {
+    let again = sys::open_beneath(dir, c".", DIRECTORY, Links::Refuse)?;
+    let names: Vec<_> =
+        Dir::new(again)?.map(|entry| Ok(entry?.file_name().to_owned())).collect::<Result<_>>()?;
+    let text_of = |name: &CString| name.to_str().unwrap_or_default().to_owned();
+    // Look at all before the first is removed.
+    for entry in &names {
+        let text = text_of(entry);
+        let is_free = if text.ends_with(LOCK_SUFFIX) {
+            is_held(dir, entry)? != Some(true)
+        } else {
+            is_of_chunks(&text)
+        };
+        if !is_free || text.is_empty() {
+            return Err(Errno::NOTEMPTY.into());
+        }
+    }
+    for entry in &names {
+        match sys::open_beneath(dir, entry, DIRECTORY, Links::Refuse) {
+            Ok(_) if level >= MAX_LEVELS => return Err(Errno::NOTEMPTY.into()),
+            Ok(below) => remove_level(&below, dir, entry, level + 1)?,
+            Err(Errno::NOENT) => {}
+            Err(_) if text_of(entry).ends_with(LOCK_SUFFIX) => {
+                unlinkat(dir, entry, AtFlags::empty())?;
+            }
+            Err(_) => return Err(Errno::NOTEMPTY.into()),
+        }
+    }
+    match unlinkat(above, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(Errno::EXIST) => Err(Errno::NOTEMPTY.into()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -291,6 +291,30 @@ impl WritableStore for RemoteStore {
         Ok(())
     }
 
+    fn erase_empty(&self, prefix: &Prefix) -> Result<()> {
+        self.names.forget_below(prefix);
+        Ok(())
+    }
+
+    fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()> {
+        let holds = |prefix: &Prefix| -> Result<bool> {
+            let mut holds = false;
+            self.for_keys_below(prefix, |keys| {
+                holds |= !keys.is_empty();
+                Ok(())
+            })?;
+            Ok(holds)
+        };
+        if !holds(from)? {
+            self.names.note_erased(from);
+            return Ok(());
+        }
+        if holds(to)? {
+            return Err(Error::new(Kind::NotEmpty, "another program has values here").at(to));
+        }
+        self.move_prefix(from, to)
+    }
+
     fn move_prefix(&self, from: &Prefix, to: &Prefix) -> Result<()> {
         let mut keys = Vec::new();
         self.for_keys_below(from, |some| {
