@@ -19,7 +19,7 @@ use zarrfs::buffer::Buffer;
 use zarrfs::cache::ChunkCache;
 use zarrfs::hierarchy::{self, Content, Hierarchy};
 use zarrfs::metadata::NodePath;
-use zarrfs::shard::Index;
+use zarrfs::shard::ShardIndex;
 use zarrfs::store::memory::MemoryStore;
 use zarrfs::store::{Condition, Key, Store};
 use zarrfs::vfs::{self, Access, ROOT, Vfs};
@@ -102,7 +102,7 @@ fn hierarchy(name: &str) -> (Hierarchy, Arc<Array>) {
             [document.to_string().into_bytes().into()].map(|bytes: bytes::Bytes| bytes.into());
         store.write().unwrap().set(&Key::parse(key).unwrap(), &pieces, Condition::Always).unwrap();
     }
-    let hierarchy = Hierarchy::open(store, None, hierarchy::Options::default()).unwrap();
+    let hierarchy = Hierarchy::open(store, None, hierarchy::HierarchyOptions::default()).unwrap();
     let node = hierarchy.existing(&NodePath::parse("x").unwrap()).unwrap();
     let Content::Array(array) = node.content() else { panic!("an array") };
     let array = Arc::clone(array);
@@ -138,8 +138,8 @@ fn encode(bencher: Bencher<'_, '_>, name: &str) {
 
 #[divan::bench(args = [16, 1024, 65_536])]
 fn shard_index(bencher: Bencher<'_, '_>, slots: usize) {
-    let bytes = Index::empty(slots).to_bytes();
-    bencher.counter(ItemsCount::new(slots)).bench(|| Index::parse(black_box(&bytes)).unwrap());
+    let bytes = ShardIndex::empty(slots).to_bytes();
+    bencher.counter(ItemsCount::new(slots)).bench(|| ShardIndex::parse(black_box(&bytes)).unwrap());
 }
 
 #[divan::bench(threads = [1, 2, 4, 16])]
@@ -157,7 +157,7 @@ fn cache_hit(bencher: Bencher<'_, '_>) {
 }
 
 fn tree(name: &str) -> Vfs {
-    Vfs::new(hierarchy(name).0, vfs::Options::default())
+    Vfs::new(hierarchy(name).0, vfs::VfsOptions::default())
 }
 
 fn find(vfs: &Vfs, path: &str) -> u64 {

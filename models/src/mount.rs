@@ -97,7 +97,7 @@ pub fn remove_directories() {
 
 /// Returns a tree that asks the store for newer values each time, or that trusts what it has read
 /// for an hour: the seed chooses.
-fn tree(store: &Store, options: Options) -> Arc<Vfs> {
+fn tree(store: &Store, options: VfsOptions) -> Arc<Vfs> {
     let metadata_ttl = Duration::from_secs(if one_of_two() { 0 } else { 3600 });
     let of_hierarchy =
         hierarchy::HierarchyOptions { metadata_ttl, ..hierarchy::HierarchyOptions::default() };
@@ -107,7 +107,7 @@ fn tree(store: &Store, options: Options) -> Arc<Vfs> {
 
 impl Mount {
     /// Mounts groups and arrays: the keys of metadata files, and what they contain.
-    pub fn with(documents: &[(&str, &str)], options: Options) -> Self {
+    pub fn with(documents: &[(&str, &str)], options: VfsOptions) -> Self {
         let store = Store::new(Arc::new(MemoryStore::new()));
         for (at, text) in [("zarr.json", GROUP)].iter().chain(documents) {
             put(&store, at, text.as_bytes());

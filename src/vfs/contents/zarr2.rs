@@ -31,17 +31,7 @@ impl DocumentWriter {
             check_consolidated(&written)?;
         }
         if node.is_bare() && !matches!(place, Place::Document(_)) {
-            // The metadata file of the node does not exist yet. Keep the attributes for it; for
-            // consolidated metadata, remember only that they are wanted.
-            if let Place::Attributes(_) = place {
-                json::parse_object(written.as_bytes())
-                    .map_err(|error| error.of_kind(Kind::Invalid))?;
-                self.names.zarr2.removed_files.lock().remove(place);
-                self.names.zarr2.early_attributes.lock().insert(path.clone(), written.into_owned());
-            } else {
-                self.names.zarr2.wants_copies.lock().insert(path.clone());
-            }
-            return Ok(());
+            return self.keep_for_node(place, path, &written);
         }
         if let Place::Copies(_) = place {
             self.names.zarr2.removed_files.lock().remove(place);
@@ -88,6 +78,19 @@ impl DocumentWriter {
                 self.names.zarr2.note_written(path, &written, Some(&known.attributes), None);
             }
             _ => self.names.zarr2.note_attributes(path, &written),
+        }
+        Ok(())
+    }
+
+    /// Keeps attributes for a node whose metadata file does not exist yet; of consolidated
+    /// metadata, only that they are wanted.
+    fn keep_for_node(&self, place: &Place, path: &NodePath, written: &str) -> Result<()> {
+        if let Place::Attributes(_) = place {
+            json::parse_object(written.as_bytes()).map_err(|error| error.of_kind(Kind::Invalid))?;
+            self.names.zarr2.removed_files.lock().remove(place);
+            self.names.zarr2.early_attributes.lock().insert(path.clone(), written.to_owned());
+        } else {
+            self.names.zarr2.wants_copies.lock().insert(path.clone());
         }
         Ok(())
     }

@@ -198,7 +198,13 @@ impl Recovery<'_> {
         }
         // Directories without values.
         if !is_left && write.promises().moves {
-            prefixes.iter().try_for_each(|prefix| write.erase_prefix(prefix))?;
+            for prefix in &prefixes {
+                match write.erase_empty(prefix) {
+                    // Another program has made something there since.
+                    Err(error) if error.kind() == Kind::NotEmpty => {}
+                    erased => erased?,
+                }
+            }
         }
         self.hierarchy.copies().rebuild_copies(path)?;
         Ok(Outcome::Finished)
