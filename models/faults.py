@@ -41,9 +41,9 @@ FAULTS = [
         "A program that writes to a chunk reads the stored one, although another has written to it.",
         ("chunk-writers",),
         "src/vfs/contents/files.rs",
-        "        if matches!(file.content, Content::Stored) {\n            let target = target.ok_or_else(Error::not_found)?;\n",
-        "        let is_here = matches!(file.content, Content::Unstored(_));\n"
-        "        if matches!(file.content, Content::Stored) || (ON && is_here) {\n"
+        "        if matches!(file.content, BytesAt::Stored) {\n            let target = target.ok_or_else(Error::not_found)?;\n",
+        "        let is_here = matches!(file.content, BytesAt::Unstored(_));\n"
+        "        if matches!(file.content, BytesAt::Stored) || (ON && is_here) {\n"
         "            let target = target.ok_or_else(Error::not_found)?;\n",
     ),
     Fault(
