@@ -4,7 +4,10 @@ use std::io::{ErrorKind, Write};
 
 use super::args::Cat;
 use super::failure::{Failure, failed};
-use super::{open, print, remote, size};
+use super::open;
+use super::open::remote;
+use super::output::print;
+use super::output::size;
 use crate::cache::ChunkCache;
 use crate::hierarchy::ReadExtent;
 use crate::resources;

@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 
 use super::args::Demo;
 use super::failure::{Failure, failed};
-use super::{dead, open, print, umount};
+use super::open;
+use super::output::print;
+use super::umount;
+use super::umount::dead;
 use crate::array::{Coords, Current, FillChunks};
 use crate::hierarchy::{Hierarchy, HierarchyOptions};
 use crate::metadata::{Dialect, NodePath};

@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 use super::args::Diff;
 use super::failure::{Failure, failed};
 use super::interrupt::{GiveUp, Interrupted, stop_on_signals};
-use super::progress::{Bar, SharedLines};
-use super::{open, print, remote, size};
+use super::open;
+use super::open::remote;
+use super::output::print;
+use super::output::progress::{Bar, SharedLines};
+use super::output::size;
 use crate::diff::{
     self, DiffOptions, DiffSummary, DiffWatch, Difference, Largest, Side, ValueDifference,
 };

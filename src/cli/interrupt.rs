@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::failure::Failure;
-use super::print;
+use super::output::print;
 use crate::store::Store;
 use crate::sys;
 

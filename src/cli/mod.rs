@@ -1,80 +1,43 @@
 //! The command: parses arguments, runs them, and prints results.
 
-mod access_log;
-mod apart;
-mod archive;
 mod args;
-mod auto_unmount;
 mod cat;
 mod check;
-mod chunk_map;
 mod convert;
-mod copying;
 mod create;
-mod daemon;
-mod dead;
 mod demo;
-mod describe;
-mod described;
 mod diff;
 mod exec;
-mod facts;
 mod failure;
-mod folder;
-mod group_statistics;
 mod info;
 mod interrupt;
-mod limits;
-mod logger;
 mod mount;
-mod mount_helper;
-mod mounted;
-mod notify;
-mod obstacles;
 mod open;
-mod outputs;
-mod pack;
-mod pages;
-mod plot;
-mod print;
-mod processes;
-mod progress;
-mod references;
-mod refused;
-mod remote;
-mod repair;
-mod rescue;
+mod output;
 #[cfg(feature = "serve")]
 mod serve;
-mod serving;
-mod size;
-mod statistics;
-mod stats;
 mod status;
-mod stored;
-mod terminal;
 mod tree;
-mod typed;
 mod umount;
 #[cfg(feature = "remote")]
 mod uploads;
-mod values;
-mod wording;
-mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use args::{Args, Command};
+use args::{Args, Command, limits, pages};
 use failure::{Failure, USAGE};
+use mount::{helper, options};
+use output::{logger, print};
+use umount::auto_unmount;
 
 /// Runs the command in `args`, which begin with the name of the program.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     crate::resources::share_freed_memory();
     let args: Vec<OsString> = args.into_iter().collect();
-    let typed = match mount_helper::translate(&args) {
+    let typed = match helper::translate(&args) {
         Some(Ok(typed)) => typed,
         Some(Err(failure)) => return end(Err(failure)),
         None => args::normalize(args, &Args::command()),
@@ -101,7 +64,7 @@ pub fn accepts_options(options: &str) -> bool {
     let typed = ["zarrfs", "mount", "a.zarr", "mnt", "-o", options].map(OsString::from);
     match Args::try_parse_from(&typed) {
         Ok(Args { command: Command::Mount(mount), .. }) => {
-            words::with_options(&mount, &typed).is_ok()
+            options::with_options(&mount, &typed).is_ok()
         }
         _ => false,
     }

@@ -10,10 +10,11 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
 use super::args::{MountOptions, Serve};
 use super::failure::{Failure, failed};
-use super::serving::report_counters;
-use super::typed::Typed;
-use super::words::Flags;
-use super::{logger, print};
+use super::mount::options::Flags;
+use super::mount::serving::report_counters;
+use super::mount::typed::Typed;
+use super::output::logger;
+use super::output::print;
 use crate::resources;
 use crate::serve::{Bound, ServeOptions, Stopper};
 use crate::sys::{self, Signal};

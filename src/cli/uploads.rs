@@ -2,7 +2,8 @@
 
 use super::args::Uploads;
 use super::failure::{Failure, failed};
-use super::{print, remote};
+use super::open::remote;
+use super::output::print;
 use crate::printable::escaped;
 
 /// Lists the uploads below a URL that are not complete, or ends the old ones.

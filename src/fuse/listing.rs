@@ -1,4 +1,8 @@
 //! Open directories, and the lines of their listings by position.
+//!
+//! Listings always bring attributes (readdirplus without `AUTO`). A program that lists a directory
+//! before it asks for sizes would ask for each size separately, and looking up 128 chunks at once
+//! costs as much as looking up a few.
 
 use std::collections::HashMap;
 use std::sync::Arc;

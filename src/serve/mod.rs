@@ -8,6 +8,9 @@
 //! (`tree`). A body is produced block by block while the client takes it (`body`), so memory does
 //! not depend on the length of a file. No client waits for another one that does not ask, or does
 //! not take its answer (`client`).
+//!
+//! The cargo feature `serve` is a part of the default build, although it needs an async runtime:
+//! that is there already for object stores.
 
 mod body;
 mod client;

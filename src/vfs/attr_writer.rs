@@ -2,6 +2,9 @@
 //!
 //! A file of a store of files has attributes of its own, and so has one that is not stored yet. For
 //! others, only the length and the modification time can be set.
+//!
+//! `chmod` applies to a chunk file that is not stored yet, since `rsync`, `install` and `mkstemp`
+//! hide incomplete files.
 
 use std::fmt;
 use std::sync::Arc;

@@ -118,7 +118,7 @@ fn sentences(source: &str) -> Vec<String> {
 
 #[test]
 fn the_page_of_troubles_has_every_cause_of_a_failed_mount() {
-    let source = fs::read_to_string(root().join("src/cli/obstacles.rs")).unwrap();
+    let source = fs::read_to_string(root().join("src/cli/mount/obstacles.rs")).unwrap();
     let page = fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
     let messages: Vec<String> = sentences(&source);
     let messages: Vec<&String> = messages.iter().filter(|text| text.len() > 20).collect();

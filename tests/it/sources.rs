@@ -1,8 +1,8 @@
 //! The sources of all members without tests and comments, for tests of how they are written.
 //!
 //! A source has the name of its module in the program, which exports those of all members:
-//! `src/store/key.rs` for `crates/store/src/key.rs`, and `src/dtype/fill.rs` for
-//! `crates/codec/src/dtype/fill.rs`.
+//! `src/store/key.rs` for `crates/store/src/key.rs`, and `src/dtype/types.rs` for
+//! `crates/codec/src/dtype/types.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

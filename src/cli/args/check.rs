@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
+use super::values::{dialects, node_path, size};
 use crate::check::WhichChunks;
-use crate::cli::remote::Remote;
-use crate::cli::values::{dialects, node_path, size};
+use crate::cli::open::remote::Remote;
 use crate::metadata::{Dialect, NodePath};
 
 /// Check a hierarchy: its metadata, the names of its files, and every chunk.

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use crate::cli::remote::Remote;
-use crate::cli::terminal::When;
-use crate::cli::values::{dialects, region, size, view_formats};
+use super::values::{dialects, region, size, view_formats};
+use crate::cli::open::remote::Remote;
+use crate::cli::output::terminal::When;
 use crate::metadata::Dialect;
 use crate::view::Format;
 use crate::view::cut::Region;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap_complete::Shell;
 
 #[cfg(feature = "remote")]
-use crate::cli::remote::Remote;
+use super::values::duration;
 #[cfg(feature = "remote")]
-use crate::cli::values::duration;
+use crate::cli::open::remote::Remote;
 
 /// Create a sample hierarchy, mount it, and show what you can do with it.
 #[derive(Debug, clap::Args)]

@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 
-use crate::cli::remote::Remote;
-use crate::cli::values::{
+use super::values::{
     Codecs, Lengths, attributes, codecs, dialects, lengths, new_dialects, node_path, shards, size,
 };
+use crate::cli::open::remote::Remote;
 use crate::json::Object;
 use crate::metadata::{Dialect, NodePath, Shards};
 

@@ -1,14 +1,18 @@
 //! The command line: commands, options and their help.
 //!
 //! Each command and its options are a type in one of the modules below.
+
 mod check;
 mod describe;
 mod extras;
+pub mod limits;
 mod make;
 mod mount;
 mod normalize;
+pub mod pages;
 #[cfg(feature = "serve")]
 mod serve;
+pub mod values;
 
 pub use check::{Check, Diff};
 use clap::{Parser, Subcommand};
@@ -24,7 +28,7 @@ pub use normalize::normalize;
 #[cfg(feature = "serve")]
 pub use serve::Serve;
 
-use crate::cli::limits::{NewLimit, limit};
+use limits::{NewLimit, limit};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,13 +8,13 @@ use std::time::Duration;
 use clap::ValueEnum;
 use log::LevelFilter;
 
+use super::values::{
+    Codecs, codecs, dialects, duration, form_values, listed_views, new_dialects, shard_orders, size,
+};
 use crate::array::ShardOrder;
 #[cfg(feature = "serve")]
 use crate::cli::failure::{Failure, failed};
-use crate::cli::remote::Remote;
-use crate::cli::values::{
-    Codecs, codecs, dialects, duration, form_values, listed_views, new_dialects, shard_orders, size,
-};
+use crate::cli::open::remote::Remote;
 use crate::metadata::{Dialect, Policy, Shards};
 use crate::vfs::{ListedViews, Presentation};
 

@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 
 use super::mountpoint::{private_base, safe_base};
 use crate::cli::failure::{Failure, failed};
-use crate::cli::print;
+use crate::cli::output::print;
 use crate::error::Kind;
 use crate::sys::{self, OthersMay, OwnDirectory};
 

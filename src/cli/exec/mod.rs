@@ -7,6 +7,10 @@
 //!
 //! If the task is killed, its socket tells the server. If the server is killed, the kernel answers
 //! the command with `ENOTCONN`. In either case the mount vanishes with its namespace.
+//!
+//! A server inside of the namespaces could not keep the group of a replaced file that belongs to
+//! another group of the user, since one user and one group exist there. It would also hold copies
+//! of all other mounts of the machine.
 
 mod command;
 mod join;
@@ -24,13 +28,14 @@ use std::sync::Arc;
 
 use rustix::process::{Pid, WaitOptions, geteuid, setsid, waitpid};
 
-use super::args::Exec;
-use super::failure::{Failure, failed};
-use super::mount::check_mountpoint;
-use super::serving::{ServedAt, Starter, raise_readahead};
-use super::typed::Typed;
-use super::words::{Flags, with_options};
-use super::{apart, obstacles};
+use crate::cli::args::Exec;
+use crate::cli::failure::{Failure, failed};
+use crate::cli::mount::apart;
+use crate::cli::mount::check_mountpoint;
+use crate::cli::mount::obstacles;
+use crate::cli::mount::options::{Flags, with_options};
+use crate::cli::mount::serving::{ServedAt, Starter, raise_readahead};
+use crate::cli::mount::typed::Typed;
 use crate::fuse;
 use crate::sys::{self, Forked, Namespaces};
 use join::{JoinListener, JoinTurn, Rendezvous};

@@ -1,4 +1,8 @@
 //! Creates, removes and moves directories, and stores them as groups.
+//!
+//! A store of files keeps empty directories, apart from those of chunks. `mkdir` makes a directory
+//! of the store, which still becomes a group after a while. If it has ordinary files by then, it
+//! stays what it is: `git clone` and `pip install` make hundreds of directories that are no groups.
 
 use std::sync::Arc;
 use std::time::Duration;

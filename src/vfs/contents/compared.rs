@@ -6,6 +6,10 @@
 //! that takes its name, or that gets the name after the old one was removed. None of these may undo
 //! what another program has stored in between. The server decides at the put, and a request before
 //! it tells the program of a change that was there already.
+//!
+//! A whole file that was written by an old view is refused, not merged: which elements of a chunk
+//! its program meant to change cannot be told from the bytes. The server is not asked at each open,
+//! since most programs only read, and a request takes longer than the read itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

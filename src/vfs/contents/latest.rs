@@ -12,6 +12,11 @@
 //! replaced or changed the array: for a minute it removes nothing else there, unless it reads the
 //! metadata file. Which programs know an array as it is, is remembered too, so that their chunks
 //! are compared with it only once.
+//!
+//! A chunk is compared with the metadata file that its program has read
+//! (`ChunkWriter::check_seen`), not only with the one that the mount knows: the mount learns of
+//! another array by the first chunk that it refuses, or a second later, and the program goes on
+//! with the chunks of the old one. A pair of a program and an array is compared once.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -4,6 +4,10 @@
 //! soon renamed onto a chunk, a metadata file or another name, or removed. Until then they have
 //! their bytes in memory, as any other file ([`BytesAt::UnstoredBytes`]), and their attributes, too
 //! ([`Created`]).
+//!
+//! They are not written to memory and stored at close: they may be longer than memory, have several
+//! names, and be mapped or locked while others write. Scratch files are in memory so that no raw
+//! bytes of chunks appear in the store.
 
 use std::sync::Arc;
 

@@ -6,6 +6,11 @@
 //! the copy continues, and reads no chunk for it: `view::elements` says which range of a chunk a
 //! request fills. A writer that did not truncate the view may stop anywhere, so its chunks are read
 //! at once, and `write` reports a damaged chunk, not `close`.
+//!
+//! A view that was truncated to nothing and written only in part is `EINVAL` at `close`: truncating
+//! changes nothing, and a copy that stopped early would otherwise look whole. Ranges that the
+//! writer skips become zero, since `cp` does not write the holes of a sparse file. If a file is
+//! renamed onto a view, its contents are stored in the arrays; the file does not become the view.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;

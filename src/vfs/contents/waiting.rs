@@ -6,6 +6,8 @@
 //! it a chunk, it is stored. If none comes before the write-back delay ends, that is an error: it
 //! is logged, `fsync` and `umount` return it, and `umount --rescue` can save the file, which waits
 //! on.
+//!
+//! Making such a chunk is no error at once, since git does not look at the error of a close.
 
 use std::time::Instant;
 

@@ -1,4 +1,7 @@
 //! Metadata files that programs write with `--as zarr2`.
+//!
+//! In a mount that shows Zarr 3 a program may write them, too, and they make nodes: `AnnData` and
+//! OME-Zarr 0.4 write Zarr 2 unless told otherwise, and users expect arrays.
 
 use super::documents::{DocumentWriter, SeenDocument};
 use crate::error::{Error, Kind, Result, WithSubject};

@@ -1,4 +1,8 @@
 //! The attributes of files and directories.
+//!
+//! Directories have the owner and mode of the store's. If `-o uid=`, `gid=` or `umask=` is given,
+//! those of nodes and chunks have the given ones, because users give these options so that others
+//! can write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,6 +3,9 @@
 //! They belong to the file, not to a handle: all openers see the same bytes and length. When they
 //! are stored, the place of the file decides what they are: a chunk, a metadata file or an ordinary
 //! file.
+//!
+//! The cache of chunks does not hold them, since they may be incomplete: it has whole chunks,
+//! stored and pending ones.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,8 @@
 //! Lazy listings of directories, because an array may have millions of chunks.
+//!
+//! Directories of chunks on a server exist if the grid has them, unless listings show that nothing
+//! is there. Otherwise a chunk could not be read by its name in one request. After a mount has
+//! created an array, it lists its directory, because programs then create directories there.
 
 use std::collections::VecDeque;
 use std::fmt;

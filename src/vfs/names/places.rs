@@ -1,4 +1,10 @@
 //! The places to which the names in a directory lead (`Places`); `new` has those of new files.
+//!
+//! A smaller shape erases no chunks, so their names lead to them until they are removed.
+//! zarr-python writes its old shape with every attribute, so a program that did not know of an
+//! append would erase what was appended, and whether it knows cannot be told: two arrays that are
+//! open in one process are one writer. Libraries remove the chunks themselves, zarr-python 3 before
+//! it stores the shape, zarr-python 2 afterwards.
 
 use std::sync::Arc;
 

@@ -9,6 +9,9 @@
 //! the file, which costs nothing, and only a program that writes the file is looked up in `/proc`:
 //! the last text that one of its threads has seen is the base. Programs that share a process (two
 //! open arrays in one Python) cannot be told apart, and neither can threads that have ended.
+//!
+//! On servers a removal is compared, too ([`SeenTexts::check_known`]): `mv` of an array copies what
+//! it knows, and then removes everything.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

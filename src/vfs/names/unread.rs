@@ -3,6 +3,9 @@
 //! `ls` of a group then takes one request for its names, and `find` over many groups none for each.
 //! The names in the store say enough unless one of them may belong to a chunk: then the metadata
 //! file is read, since the chunks of an array have other names in the mount.
+//!
+//! Looking a node up by its name reads the metadata file: some servers list directories that are
+//! empty by now, and `mkdir` must not find these.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,9 @@
 //! Which reads continue one another.
+//!
+//! The window of a sweep over a remote store is four times as long as what was read so far, at most
+//! what the reader takes in five seconds, and up to half of `--fetch-memory`. A window that grows
+//! when the reader has to wait would need the store to report waits, and grow no faster. It counts
+//! decoded bytes; a compressed array needs less memory than that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

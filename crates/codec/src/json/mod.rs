@@ -5,6 +5,8 @@
 //! mark. This parser accepts all of these, while `serde_json` rejects such a file. A bare word
 //! becomes a string, so that every value can be shown as strict JSON; the stored file keeps the
 //! word, since [`Text`] changes only the members that an edit names.
+//!
+//! If there are duplicate members, the last one counts, as in Python, which wrote most of them.
 
 pub mod foreign;
 mod halves;

@@ -2,6 +2,10 @@
 //!
 //! `ShardLayout` either orders the parts of a new shard, or leaves unchanged parts where they were.
 //! The result is always the pieces of a new value: no shard is ever changed in place.
+//!
+//! `--shard-write=append` does not append in place, either, since no reader could be safe from
+//! that. Unchanged parts keep their places in a new file, which shares blocks with the old one if
+//! the file system can.
 
 use std::cmp::Ordering;
 

@@ -3,6 +3,8 @@
 //!
 //! Only where nothing can be changed: a copy may be outdated, and what a program writes by it would
 //! undo what others have stored. A group that is read from a copy shows no consolidated metadata.
+//!
+//! Nodes of a directory are never read from copies, since each metadata file is quickly read.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

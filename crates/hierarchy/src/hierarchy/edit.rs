@@ -1,4 +1,8 @@
 //! Edits stored documents.
+//!
+//! If two programs make an array longer, the second gets `ESTALE`. If the longer shape simply
+//! stayed, a program that appends by an old `zarr.json` would store its chunks over those that the
+//! other one has appended, and the mount cannot tell these from chunks that it means to replace.
 
 use super::change::Changes;
 use super::documents::{ATTEMPTS, Replaced, is_conflict, too_many_conflicts};

@@ -1,4 +1,11 @@
 //! Creates groups: from directories that programs made, and above new nodes.
+//!
+//! A directory that a program made is stored as a group when nothing was done in it for the delay,
+//! not when something is stored below it: `cp -r` brings `zarr.json` after the children, and slow
+//! chunks would turn directories of an array into groups. A store of Zarr 3 gets the metadata files
+//! of groups above a new node at once, but the mount shows none until the program has had time.
+//! Storing ordinary files makes no groups. A group without attributes and nodes may still become an
+//! array, for programs that took longer.
 
 use std::sync::Arc;
 

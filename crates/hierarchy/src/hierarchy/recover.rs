@@ -3,6 +3,9 @@
 //! [`Recovery::recover`] runs before a writable mount answers requests. It keeps changes that
 //! other programs made since: it changes a key only if the key has the value from before or after
 //! the interrupted change, and does not remove a node that exists again.
+//!
+//! A mount of a server looks for interrupted changes beside its other work: it takes the time of a
+//! lease to see that their writer is dead.
 
 use std::time::Duration;
 

@@ -3,6 +3,10 @@
 //! If chunks are shown decoded, there is one codec, `bytes`, and the chunk shape is that of the
 //! smallest unit that can be read separately. If they are shown encoded, codecs and chunk shape are
 //! those of the array's maker. Numbers keep their stored spelling.
+//!
+//! Raw bytes are shown as `raw_bytes` with base64, not as `r24`: neither zarr-python nor
+//! `TensorStore` reads that name. Structures are shown as `structured`, which more versions of
+//! zarr-python read than `struct`.
 
 use serde_json::{Value, json};
 

@@ -4,6 +4,11 @@
 //! is no compressor and no filter, and elements are little endian in C order. Names are like `0.0`.
 //! Written metadata files are first translated to equivalent ones of Zarr 3, so that there is only
 //! one way from there into the store.
+//!
+//! An array without dimensions shows `_ARRAY_DIMENSIONS: []`, since xarray opens no group with an
+//! array that lacks it; an array of Zarr 2 that lacks it is shown as it is. An array without named
+//! dimensions shows its own fill value, not null: xarray does not look at it, and other programs
+//! need it.
 
 use serde_json::{Value, json};
 

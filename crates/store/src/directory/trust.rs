@@ -7,6 +7,11 @@
 //!
 //! The path is resolved here, link by link, and the kernel then opens a path without links. So a
 //! link that another program replaces at that moment is not followed.
+//!
+//! For a single user, the mount shows a link as a link, and the kernel follows it for the program.
+//! zarrfs itself follows those that have the name of a metadata file or a chunk, below the source
+//! and unless they lead in a circle, which is `ELOOP` (`circles`). A chunk that leads out is an I/O
+//! error, since a missing chunk would read as the fill value.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;

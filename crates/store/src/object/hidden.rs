@@ -4,6 +4,10 @@
 //! then. So such an answer means that an object is missing only if the bucket gives it for a name
 //! that cannot exist, after that gives an object that is known to be there, and then refuses the
 //! missing one again.
+//!
+//! An object counts as not listed only if a whole page of names around it was read: the client
+//! leaves out an object of Azure whose name is the prefix of the listing, and a refused metadata
+//! file would look missing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

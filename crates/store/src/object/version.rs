@@ -3,6 +3,9 @@
 //! Most servers have tags of 32 hexadecimal digits, and `-N` after an upload in parts; Azure has
 //! `0x` and up to 16 digits. Such a tag fits into a [`Version`] and is sent back in a condition. Of
 //! another tag, the version has a hash; a condition asks for the tag again and compares its hash.
+//!
+//! Google has conditions on generations, which listings do not show, so there too a put first asks
+//! for the generation. Two versions with the same tag have the same bytes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};

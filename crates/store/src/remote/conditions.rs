@@ -2,6 +2,10 @@
 //!
 //! Changes of shards and of metadata files rely on conditions: without them, one mount would
 //! overwrite what another has just stored. So they are tried out before the first such change.
+//!
+//! That takes four puts of one value: twice if it is absent, twice under its first version. There
+//! is no put under an invented version, since a version is not always the text that the server
+//! sent. The first change of a shard tries them out while it reads what it keeps.
 
 use std::sync::Arc;
 

@@ -3,6 +3,9 @@
 //! The chunks of an array often lie in many directories with few names each. When a program goes
 //! through them, listings of the directory above that include all levels answer for hundreds of
 //! them.
+//!
+//! Such a listing begins at its start: `SeaweedFS` 4.48 leaves out keys if a listing starts after a
+//! key (`start-after`), and a missing name would read as the fill value.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
 //! A listing of a directory, with what this process changed in it since.
+//!
+//! The entries have no stat. The store keeps the stats of its last listings, so the `stat` that
+//! follows takes no request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,6 +3,10 @@
 //! `server` has the requests. This store makes few of them: `names` remembers listings, `deep`
 //! lists subtrees, `flights` requests a byte once for all its readers, and `cached` has values on
 //! the local disk.
+//!
+//! These are parts of one store and not stores over stores: all need requests that report later,
+//! which the interface of a store does not have, and the disk cache is another server in front of
+//! the real one.
 
 mod cached;
 mod conditions;

@@ -9,6 +9,9 @@
 //! another watches the beat: if it does not change for the time of a lease, by the clock of the
 //! watcher, it takes the place over with a put under the version that it saw. An owner that was
 //! only slow finds the beat changed, and stops. No two clocks are compared.
+//!
+//! The beat is a value of its own and not a part of the declaration, since the places for encoded
+//! chunks and for `convert` have no declaration at first, but an owner that may die.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

@@ -4,13 +4,17 @@
 //! References of kerchunk name these codecs. Each chunk is a message in a GRIB file. kerchunk's
 //! codec returns the doubles that ecCodes computes, cast to `dtype`, with NaN for missing values,
 //! in the order of the message. The last bit of a double depends on the order of operations, so
-//! this codec follows ecCodes, and gribberish for its codec ([`scale`]). If `var` is `latitude` or
-//! `longitude`, the elements are those of the points of the grid ([`places`]).
+//! this codec follows ecCodes, and gribberish for its codec ([`scale`]). If `var` is `latitude`
+//! or `longitude`, the elements are those of the points of the grid ([`places`]).
 //!
 //! Nothing encodes GRIB. Length: depends on the values.
 //!
 //! <https://github.com/fsspec/kerchunk/blob/main/kerchunk/codecs.py>,
 //! <https://github.com/mpiannucci/gribberish>, <https://codes.ecmwf.int/grib/format/grib2/>
+//!
+//! The decoder is our own, since no Rust library computes the doubles of ecCodes: the crate
+//! `grib` uses single precision. The only well-maintained library for CCSDS compression is written
+//! in C.
 
 mod aec;
 mod bits;

@@ -1,0 +1,424 @@
+//! Sources that are references into other stores: `icechunk+REPOSITORY@BRANCH` and
+//! `kerchunk+FILE`.
+
+use std::fmt::{self, Display};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::CommandFactory as _;
+
+use super::remote::{self, Remote};
+use crate::cli::failure::{Failure, failed};
+use crate::metadata::{DOCUMENT_NAMES, NodePath};
+use crate::resources;
+use crate::store::directory::{DirectoryStore, Durability};
+use crate::store::refs::{SourceStores, Spelling};
+use crate::store::{Key, Prefix, Store, icechunk, kerchunk};
+
+const ICECHUNK: &str = "icechunk+";
+const KERCHUNK: &str = "kerchunk+";
+
+/// References, and where they are.
+#[derive(Debug, Clone)]
+pub struct References {
+    /// Where the repository is, or the file with references.
+    base: ReferencesPlace,
+    format: ReferencesFormat,
+    /// The node that acts as a hierarchy.
+    node: NodePath,
+    /// The directory of a file with references as it was typed, if that differs from `base`.
+    spelled: Option<PathBuf>,
+}
+
+/// A place that can be read.
+#[derive(Debug, Clone)]
+enum ReferencesPlace {
+    Directory(PathBuf),
+    Url(String),
+}
+
+impl ReferencesPlace {
+    /// Opens the store there, which caches names for `ttl`.
+    fn store(&self, remote: &Remote, ttl: Duration) -> Result<Store, Failure> {
+        let store = match self {
+            Self::Directory(path) => {
+                Store::new(Arc::new(DirectoryStore::open(path, Durability::Buffered)?))
+            }
+            Self::Url(url) => remote.store(url, ttl)?,
+        };
+        Ok(store.read_only())
+    }
+}
+
+impl Display for ReferencesPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) => write!(f, "{}", path.display()),
+            Self::Url(url) => f.write_str(&remote::shown(url)),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum ReferencesFormat {
+    /// A repository, with the branch, tag or snapshot.
+    Icechunk(Option<String>),
+    /// A file of references in JSON, with its name.
+    Kerchunk(Key),
+}
+
+/// Whether a source that was typed is references.
+pub fn is_named(source: &Path) -> bool {
+    let typed = source.as_os_str().as_encoded_bytes();
+    typed.starts_with(ICECHUNK.as_bytes())
+        || typed.starts_with(KERCHUNK.as_bytes())
+        || source.to_str().and_then(recognised).is_some()
+}
+
+/// How many bytes of a file tell references in JSON from other files.
+const FIRST_LEN: u64 = 64 << 10;
+
+/// Returns the prefix of a local source that was typed without it, but is references by what is
+/// there.
+fn recognised(typed: &str) -> Option<&'static str> {
+    if typed.contains("://") {
+        return None;
+    }
+    let whole = typed.rsplit_once('#').filter(|_| !Path::new(typed).exists());
+    let root = whole.map_or(typed, |(root, _)| root);
+    let state = root.rsplit_once('@').filter(|_| !Path::new(root).exists());
+    let path = Path::new(state.map_or(root, |(root, _)| root));
+    let found = path.metadata().ok()?;
+    if found.is_dir() {
+        return is_repository(path).then_some(ICECHUNK);
+    }
+    (state.is_none() && found.is_file() && is_in_json(path)).then_some(KERCHUNK)
+}
+
+/// Whether a directory is an Icechunk repository.
+fn is_repository(dir: &Path) -> bool {
+    let is_zarr = [".zgroup", ".zarray", "zarr.json"].iter().any(|it| dir.join(it).is_file());
+    let has_states = dir.join("repo").is_file() || dir.join("refs/branch.main/ref.json").is_file();
+    !is_zarr && has_states && dir.join("snapshots").is_dir()
+}
+
+/// Whether a file begins like references of kerchunk.
+fn is_in_json(path: &Path) -> bool {
+    if path.file_name().is_some_and(|name| DOCUMENT_NAMES.iter().any(|it| name == *it)) {
+        return false;
+    }
+    // Opening a FIFO would block.
+    if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+        return false;
+    }
+    let mut first = Vec::new();
+    let read =
+        std::fs::File::open(path).and_then(|file| file.take(FIRST_LEN).read_to_end(&mut first));
+    let text = String::from_utf8_lossy(&first);
+    let names = ["\"refs\"", ".zgroup\"", ".zarray\"", "zarr.json\""];
+    read.is_ok() && text.trim_start().starts_with('{') && names.iter().any(|it| text.contains(it))
+}
+
+/// Whether a directory has references of kerchunk in Parquet files.
+pub fn are_in_parquet(dir: &Path) -> bool {
+    let has_parts = |entry: std::fs::DirEntry| entry.path().join("refs.0.parq").is_file();
+    dir.join(".zmetadata").is_file()
+        && std::fs::read_dir(dir).is_ok_and(|entries| entries.flatten().any(has_parts))
+}
+
+/// The sentence about such a directory.
+pub const NO_PARQUET: &str = "references of kerchunk in Parquet files, which zarrfs does not read; \
+    write them as one JSON file, and name that";
+
+/// Returns what a source on a server is if it is no hierarchy, and the command that opens it.
+pub fn hint(url: &str, store: &Store) -> Option<String> {
+    let shown = remote::shown(url);
+    let has = |key: &str| {
+        let stat = Key::parse(key).and_then(|key| store.stat(&key));
+        stat.is_ok_and(|stat| stat.is_some())
+    };
+    if ["repo", "refs/branch.main/ref.json"].into_iter().any(has) {
+        return Some(format!("an Icechunk repository: type {ICECHUNK}{shown}"));
+    }
+    let path = url.split_once('?').map_or(url, |(path, _)| path);
+    let is_json = Path::new(path).extension().is_some_and(|end| end.eq_ignore_ascii_case("json"));
+    is_json.then(|| {
+        format!(
+            "nothing is stored below it; if it is a file with references, type {KERCHUNK}{shown}"
+        )
+    })
+}
+
+/// Fails if a path that a command would write to is references.
+pub fn refuse(path: &Path) -> Result<(), Failure> {
+    if is_named(path) {
+        return Err(failed(format!("{}: {}", path.display(), "zarrfs only reads such a source")));
+    }
+    Ok(())
+}
+
+/// Returns the references that were typed; `None` for another source.
+pub fn parse(source: &Path) -> Result<Option<References>, Failure> {
+    let Some(typed) = source.to_str() else { return Ok(None) };
+    if let Some(rest) = typed.strip_prefix(ICECHUNK) {
+        return repository(rest).map(Some);
+    }
+    if let Some(rest) = typed.strip_prefix(KERCHUNK) {
+        return file(rest).map(Some);
+    }
+    match recognised(typed) {
+        Some(ICECHUNK) => repository(typed).map(Some),
+        Some(_) => file(typed).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Splits a source at `#` if a node follows. The names of directories may have a `#`, too.
+fn split_node(typed: &str) -> Result<(&str, NodePath), Failure> {
+    if Path::new(typed).exists() {
+        return Ok((typed, NodePath::root()));
+    }
+    let (root, node) = typed.rsplit_once('#').unwrap_or((typed, ""));
+    Ok((root, NodePath::parse(node).map_err(|error| failed(error.to_string()))?))
+}
+
+fn repository(typed: &str) -> Result<References, Failure> {
+    let (typed, node) = split_node(typed)?;
+    let split = || match typed.rsplit_once('@') {
+        Some((root, state)) => (root, Some(state.to_owned())),
+        None => (typed, None),
+    };
+    let (root, state) = if Path::new(typed).is_dir() { (typed, None) } else { split() };
+    let base = match remote::url(Path::new(root)) {
+        Some(url) => ReferencesPlace::Url(url.to_owned()),
+        None => match Path::new(root).canonicalize() {
+            Ok(path) => ReferencesPlace::Directory(path),
+            Err(_) => return Err(failed(format!("{ICECHUNK}{typed}: no such directory"))),
+        },
+    };
+    Ok(References { base, format: ReferencesFormat::Icechunk(state), node, spelled: None })
+}
+
+fn file(typed: &str) -> Result<References, Failure> {
+    let (typed, node) = split_node(typed)?;
+    let shown = remote::shown(typed);
+    let refused = |why: &dyn Display| failed(format!("{KERCHUNK}{shown}: {why}"));
+    let mut spelled = None;
+    let (base, name) = if let Some(url) = remote::url(Path::new(typed)) {
+        let (base, name) =
+            remote::split_file(url).ok_or_else(|| refused(&"the URL names no file"))?;
+        (ReferencesPlace::Url(base), name)
+    } else {
+        spelled = std::path::absolute(typed).ok().and_then(|it| it.parent().map(Path::to_owned));
+        let path = Path::new(typed).canonicalize().map_err(|_| refused(&"no such file"))?;
+        if path.is_dir() {
+            return Err(if are_in_parquet(&path) {
+                refused(&NO_PARQUET)
+            } else {
+                refused(&"a directory; zarrfs reads references in a JSON file")
+            });
+        }
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let above = path.parent().unwrap_or(Path::new("/"));
+        (ReferencesPlace::Directory(above.to_owned()), name)
+    };
+    let key = Key::parse(&name).map_err(|error| refused(&error.detail()))?;
+    Ok(References { base, format: ReferencesFormat::Kerchunk(key), node, spelled })
+}
+
+impl References {
+    /// Returns the directory of a repository.
+    pub fn directory(&self) -> Option<&Path> {
+        match (&self.base, &self.format) {
+            (ReferencesPlace::Directory(path), ReferencesFormat::Icechunk(_)) => Some(path),
+            // A file with references may lie beside anything.
+            (ReferencesPlace::Directory(_), ReferencesFormat::Kerchunk(_))
+            | (ReferencesPlace::Url(_), _) => None,
+        }
+    }
+
+    /// Opens the store of what the references lead to. `ttl` is for names.
+    pub fn store(&self, remote: &Remote, ttl: Duration) -> Result<Store, Failure> {
+        let explain = |error: &dyn Display| failed(format!("{self}: {error}"));
+        let own = self.base.store(remote, ttl)?;
+        let mut allowed = Vec::new();
+        for typed in &remote.allow_virtual {
+            allowed.push(Allowed::parse(typed)?);
+        }
+        let has_headers = !remote.headers.is_empty();
+        let addressee = if has_headers { self.addressee(&allowed)? } else { None };
+        let mut opened = Vec::new();
+        for Allowed { prefixes, place } in allowed {
+            let remote = match (&place, &addressee) {
+                (ReferencesPlace::Url(url), Some(server))
+                    if remote::are_on_one_server(url, server) =>
+                {
+                    remote
+                }
+                _ => &remote.without_headers(),
+            };
+            opened.push((prefixes, place.store(remote, ttl)?));
+        }
+        let command = command_with(self);
+        let allow = |places: &mut SourceStores| {
+            places.name_command(command);
+            for (prefixes, store) in opened {
+                places.allow(prefixes.iter().map(String::as_str), store);
+            }
+        };
+        let below = Prefix::parse(self.node.as_str())?;
+        match &self.format {
+            ReferencesFormat::Icechunk(state) => {
+                let state = state.as_deref().unwrap_or(icechunk::MAIN);
+                let opened = icechunk::open(&own, state, below, ttl, allow);
+                opened.map_err(|error| explain(&error))
+            }
+            ReferencesFormat::Kerchunk(key) => {
+                let mut places = SourceStores::new(own.clone(), Spelling::Plain);
+                let base = self.base.to_string();
+                let base = base.split_once('?').map_or(base.as_str(), |(path, _)| path);
+                let spelled = self.spelled.as_ref().map(|path| path.display().to_string());
+                places.allow_own(std::iter::once(base).chain(spelled.as_deref()));
+                allow(&mut places);
+                let opened =
+                    kerchunk::open(&own, key, below, places, resources::memory_limit() / 4);
+                let (store, refused) = opened.map_err(|error| explain(&error))?;
+                for error in refused {
+                    log::warn!("{self}: chunks cannot be read: {}", error.detail());
+                }
+                Ok(store)
+            }
+        }
+    }
+
+    /// Returns a URL on the web server that gets the headers of the user: that of the references,
+    /// or the only one that they may lead to. An error names two of them, if there are several.
+    fn addressee(&self, allowed: &[Allowed]) -> Result<Option<String>, Failure> {
+        if let ReferencesPlace::Url(url) = &self.base
+            && remote::is_web(url)
+        {
+            return Ok(Some(url.clone()));
+        }
+        let mut urls = allowed.iter().filter_map(|allowed| match &allowed.place {
+            ReferencesPlace::Url(url) if remote::is_web(url) => Some(url.as_str()),
+            ReferencesPlace::Url(_) | ReferencesPlace::Directory(_) => None,
+        });
+        let Some(first) = urls.next() else { return Ok(None) };
+        match urls.find(|url| !remote::are_on_one_server(url, first)) {
+            None => Ok(Some(first.to_owned())),
+            Some(other) => Err(failed(format!(
+                "--header: it is sent to one web server, and --allow-virtual names several \
+                 ({} and {}): leave the header out, or allow one server",
+                remote::shown(first),
+                remote::shown(other)
+            ))),
+        }
+    }
+
+    /// Whether they may lead to a server.
+    pub fn may_lead_to_server(&self, remote: &Remote) -> bool {
+        let is_remote = |typed: &String| {
+            let split = typed.split_once('=').filter(|(prefix, _)| !prefix.contains('?'));
+            let place = split.map_or(typed.as_str(), |(_, place)| place);
+            directory_of(place).is_none() && remote::url(Path::new(place)).is_some()
+        };
+        self.is_remote() || remote.allow_virtual.iter().any(is_remote)
+    }
+
+    /// Whether they are on a server.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.base, ReferencesPlace::Url(_))
+    }
+
+    /// Returns why no program can write there.
+    pub fn why_read_only(&self) -> &'static str {
+        match &self.format {
+            ReferencesFormat::Icechunk(_) => {
+                "mounted read-only, because zarrfs only reads Icechunk repositories"
+            }
+            ReferencesFormat::Kerchunk(_) => {
+                "mounted read-only, because it refers to parts of other files"
+            }
+        }
+    }
+}
+
+impl Display for References {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.format {
+            ReferencesFormat::Icechunk(None) => write!(f, "{ICECHUNK}{}", self.base)?,
+            ReferencesFormat::Icechunk(Some(state)) => {
+                write!(f, "{ICECHUNK}{}@{state}", self.base)?;
+            }
+            ReferencesFormat::Kerchunk(key) => {
+                let base = self.base.to_string();
+                // The query of a URL comes after the name.
+                let query = base.find('?').filter(|_| self.is_remote()).unwrap_or(base.len());
+                let (base, query) = base.split_at_checked(query).unwrap_or((&base, ""));
+                write!(f, "{KERCHUNK}{base}/{key}{query}")?;
+            }
+        }
+        if self.node.is_root() { Ok(()) } else { write!(f, "#{}", self.node.as_str()) }
+    }
+}
+
+/// Returns the command that was typed, with a source, to tell the user what to add.
+fn command_with(source: &References) -> String {
+    let name = std::env::args()
+        .nth(1)
+        .filter(|word| crate::cli::args::Args::command().find_subcommand(word).is_some());
+    format!("zarrfs {} {source}", name.as_deref().unwrap_or("mount"))
+}
+
+/// Returns the path in a URL of a local directory.
+fn directory_of(place: &str) -> Option<&str> {
+    ["file://", "local://"].iter().find_map(|scheme| place.strip_prefix(scheme))
+}
+
+/// A place that references may lead to, because the user allowed it.
+struct Allowed {
+    /// The beginnings of locations there.
+    prefixes: Vec<String>,
+    place: ReferencesPlace,
+}
+
+impl Allowed {
+    /// Parses `PREFIX`, or `PREFIX=PLACE` for files that are elsewhere than references say.
+    fn parse(typed: &str) -> Result<Self, Failure> {
+        // The query of a URL may have such a sign, too.
+        let split = typed.split_once('=').filter(|(prefix, _)| !prefix.contains('?'));
+        let path = typed.split_once('?').filter(|_| remote::is_web(typed));
+        let prefix = path.map_or(typed, |(path, _)| path);
+        let (prefix, target) = split.unwrap_or((prefix, typed));
+        let wrong = |why: &dyn Display| failed(format!("--allow-virtual {typed}: {why}"));
+        if prefix.is_empty() {
+            return Err(wrong(&"expected the prefix of URLs or a directory"));
+        }
+        // Relative ones begin at the working directory. Those that stand for another place also
+        // begin at the references, which is how references have them.
+        let is_path = !prefix.contains("://");
+        let mut prefixes = Vec::new();
+        if !is_path || Path::new(prefix).is_absolute() || target != typed {
+            prefixes.push(prefix.to_owned());
+        }
+        if is_path {
+            let absolute = std::path::absolute(prefix).map_err(|error| wrong(&error))?;
+            prefixes.push(absolute.display().to_string());
+        }
+        let path = directory_of(target);
+        let url = remote::url(Path::new(target)).filter(|_| path.is_none());
+        let place = if let Some(url) = url {
+            ReferencesPlace::Url(url.to_owned())
+        } else {
+            let path = PathBuf::from(path.unwrap_or(target));
+            let path = path.canonicalize().map_err(|error| wrong(&error))?;
+            if target == typed {
+                prefixes.push(path.display().to_string());
+            }
+            ReferencesPlace::Directory(path)
+        };
+        Ok(Self { prefixes, place })
+    }
+}
