@@ -184,6 +184,16 @@ impl RemoteStore {
         Ok(())
     }
 
+    /// Whether the server has keys below `prefix`, whatever is known of it.
+    fn holds_keys(&self, prefix: &Prefix) -> Result<bool> {
+        let mut holds = false;
+        self.for_keys_below(prefix, |keys| {
+            holds |= !keys.is_empty();
+            Ok(())
+        })?;
+        Ok(holds)
+    }
+
     /// Lists all keys below `prefix` on the server, whatever is known of it, and passes on those of
     /// each answer.
     fn for_keys_below(
@@ -292,25 +302,22 @@ impl WritableStore for RemoteStore {
     }
 
     fn erase_empty(&self, prefix: &Prefix) -> Result<()> {
-        self.names.forget_below(prefix);
+        self.places.give_up(prefix)?;
+        if self.holds_keys(prefix)? {
+            self.names.forget_below(prefix);
+            return Err(taken().at(prefix));
+        }
+        self.names.note_erased(prefix);
         Ok(())
     }
 
     fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()> {
-        let holds = |prefix: &Prefix| -> Result<bool> {
-            let mut holds = false;
-            self.for_keys_below(prefix, |keys| {
-                holds |= !keys.is_empty();
-                Ok(())
-            })?;
-            Ok(holds)
-        };
-        if !holds(from)? {
+        if !self.holds_keys(from)? {
             self.names.note_erased(from);
             return Ok(());
         }
-        if holds(to)? {
-            return Err(Error::new(Kind::NotEmpty, "another program has values here").at(to));
+        if self.holds_keys(to)? {
+            return Err(taken().at(to));
         }
         self.move_prefix(from, to)
     }
@@ -369,6 +376,11 @@ impl WritableStore for RemoteStore {
     fn release_idle(&self, _quiet: Duration) -> Result<()> {
         Ok(())
     }
+}
+
+/// The error of a change of a prefix in which another program has just stored something.
+fn taken() -> Error {
+    Error::new(Kind::NotEmpty, "another program has just made something here")
 }
 
 #[cfg(test)]
