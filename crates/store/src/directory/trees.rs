@@ -70,8 +70,9 @@ pub(super) fn has_names_without_key(fd: OwnedFd) -> Result<bool> {
     }
 }
 
-/// Removes the directory `name` in `above`, which is `dir`, with the directories of chunks in it
-/// and lock files that no writer holds. Fails if there is anything else.
+/// Removes the directory `name` in `above`, which is `dir`, with the directories of chunks in it,
+/// all directories below those, and lock files that no writer holds. Fails if there is anything
+/// else.
 pub(super) fn empty_of_chunks(dir: &OwnedFd, above: &OwnedFd, name: &CStr) -> Result<()> {
     remove_level(dir, above, name, 0)
 }
@@ -87,7 +88,7 @@ fn remove_level(dir: &OwnedFd, above: &OwnedFd, name: &CStr, level: usize) -> Re
         let is_free = if text.ends_with(LOCK_SUFFIX) {
             is_held(dir, entry)? != Some(true)
         } else {
-            is_of_chunks(&text)
+            level > 0 || is_of_chunks(&text)
         };
         if !is_free || text.is_empty() {
             return Err(Errno::NOTEMPTY.into());
