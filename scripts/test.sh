@@ -241,13 +241,13 @@ export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) 
 unset PYTHONDONTWRITEBYTECODE
 [ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-10}
 # The minute of mixed work and the tests of stores mostly wait, so they run beside the others.
-beside() {
+mixed_work_and_stores() {
     scripts/soak.sh 0.017 && say "object stores" && scripts/stores.sh
 }
 with_other_programs() {
     local code=0 beside=
     if [ $# = 0 ]; then
-        beside > "$work/beside.log" 2>&1 &
+        mixed_work_and_stores > "$work/beside.log" 2>&1 &
         beside=$!
     fi
     timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \

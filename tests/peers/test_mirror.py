@@ -167,7 +167,7 @@ class Pair:
             if os.path.ismount(self.mnt):
                 detach(self.mnt)
         said = "".join(run.stderr for run in done) + (log.read_text() if log.exists() else "")
-        names_refused = "refused when" in done[-1].stderr
+        names_refused = "not stored" in done[-1].stderr
         return all(run.returncode == 0 for run in done) and not names_refused, said
 
 

@@ -312,6 +312,11 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
     }
 }
 
+/// The error of a change that needs an empty place, where another program has just made something.
+pub fn not_free() -> Error {
+    Error::new(Kind::NotEmpty, "another program has just made something here")
+}
+
 /// The promises of a directory that a writable store keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promises {
@@ -388,11 +393,9 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
     fn erase_prefix(&self, prefix: &Prefix) -> Result<()>;
 
     /// Removes the directories at and below `prefix`, in which no value lies. Fails with
-    /// [`Kind::NotEmpty`] if another program has just made something there. A store without
-    /// directories does nothing.
-    fn erase_empty(&self, _prefix: &Prefix) -> Result<()> {
-        Ok(())
-    }
+    /// [`Kind::NotEmpty`] if there is one, since another program has just stored it. A store
+    /// without directories only looks.
+    fn erase_empty(&self, prefix: &Prefix) -> Result<()>;
 
     /// Moves every value below `from` to the same place below `to`, where nothing lies, in one step
     /// if the store [moves](Promises::moves) a prefix in one. Fails with [`Kind::NotEmpty`] if

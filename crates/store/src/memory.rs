@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::{
     Aside, ByteRange, Capacity, Condition, Entries, Key, Keys, ListableStore, PRIVATE, Prefix,
-    ReadableStore, Stat, StoreEntry, Value, ValuePiece, Version, WritableStore,
+    ReadableStore, Stat, StoreEntry, Value, ValuePiece, Version, WritableStore, not_free,
 };
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
@@ -48,6 +48,11 @@ struct MemoryValues {
 }
 
 impl MemoryValues {
+    fn check_is_free(&self, prefix: &Prefix) -> Result<()> {
+        let is_taken = self.by_key.keys().any(|key| key.as_str().starts_with(prefix.as_str()));
+        if is_taken { Err(not_free().at(prefix)) } else { Ok(()) }
+    }
+
     fn move_below(&mut self, from: &Prefix, to: &Prefix) -> Result<()> {
         let below: Vec<(Key, String)> = self
             .by_key
@@ -162,11 +167,13 @@ impl WritableStore for MemoryStore {
         Ok(())
     }
 
+    fn erase_empty(&self, prefix: &Prefix) -> Result<()> {
+        self.values.lock().check_is_free(prefix)
+    }
+
     fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()> {
         let mut values = self.values.lock();
-        if values.by_key.keys().any(|key| key.as_str().starts_with(to.as_str())) {
-            return Err(Error::new(Kind::NotEmpty, "another program has values here").at(to));
-        }
+        values.check_is_free(to)?;
         values.move_below(from, to)
     }
 

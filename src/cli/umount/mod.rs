@@ -89,8 +89,12 @@ pub fn run(args: &Umount) -> Result<(), Failure> {
         // Its programs would lose a server that is given up, and go on without it.
         return Err(in_use(&mountpoint));
     }
+    let refused =
+        || std::fs::read_to_string(mountpoint.join(".zarrfs/refused")).unwrap_or_default();
+    // A mount whose server is silent may not answer after the sync.
+    let before = args.rescue.is_some().then(refused);
     let synced = sync(&mountpoint, &daemon, args.rescue.is_some());
-    let refused = std::fs::read_to_string(mountpoint.join(".zarrfs/refused")).unwrap_or_default();
+    let refused = before.unwrap_or_else(refused);
     let ended = end(args, (&mountpoint, &daemon), synced);
     if let (Ok(()) | Err(Failure::Rescued(_)), Some(sentence)) =
         (&ended, refused::sentence(&refused))

@@ -1,5 +1,5 @@
-//! Tells the user of files that were refused when a program closed them: some programs (git, unzip)
-//! do not look at that error.
+//! Tells the user of changes that were not stored, mostly of files that were refused when a program
+//! closed them: some programs (git, unzip) do not look at that error.
 
 use serde_json::Value;
 
@@ -19,8 +19,8 @@ pub fn sentence(text: &str) -> Option<String> {
     let files: Vec<String> = lines.iter().take(NAMED).map(named).collect();
     let count = match lines.len() {
         0 => return None,
-        1 => "1 file was refused when a program wrote it".to_owned(),
-        count => format!("{count} files were refused when programs wrote them"),
+        1 => "1 change was not stored".to_owned(),
+        count => format!("{count} changes were not stored"),
     };
     let others = match lines.len().saturating_sub(NAMED) {
         0 => String::new(),
@@ -38,10 +38,10 @@ mod tests {
         assert_eq!(sentence(""), None);
         let line = |path: &str| format!("{{\"path\":\"{path}\",\"reason\":\"too long\"}}\n");
         let one = sentence(&line("a")).expect("a file");
-        assert!(one.contains("1 file was") && one.ends_with(": a (too long)"), "{one}");
+        assert!(one.contains("1 change was") && one.ends_with(": a (too long)"), "{one}");
         let five = sentence(&["a", "b", "c", "d", "e"].map(line).concat()).expect("files");
         assert!(
-            five.contains("5 files were") && five.ends_with("c (too long) and 2 more"),
+            five.contains("5 changes were") && five.ends_with("c (too long) and 2 more"),
             "{five}"
         );
     }

@@ -192,7 +192,8 @@ impl DirectoryChanges {
         }
         if let Place::Node(path) = place {
             self.core.cache.forget_below(path);
-            self.core.hierarchy.changes().remove_directory(path).at(path)?;
+            let removed = self.core.hierarchy.changes().remove_directory(path).at(path);
+            removed.inspect_err(|error| self.note_kept(error))?;
             self.names.zarr2.forget(path);
             self.names.seen_texts.forget_below(path);
             self.contents.chunks.latest.forget_below(path);
@@ -201,7 +202,8 @@ impl DirectoryChanges {
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = place {
                 let prefix = self.core.hierarchy.ordinary_prefix(path)?.join(relative)?;
-                self.core.hierarchy.store().write()?.erase_empty(&prefix)?;
+                let removed = self.core.hierarchy.store().write()?.erase_empty(&prefix);
+                removed.inspect_err(|error| self.note_kept(error))?;
             }
             self.names.overlay.remove(&place.parent(), &name);
         }
@@ -272,10 +274,16 @@ impl DirectoryChanges {
             return Ok(());
         };
         let error = Error::new(Kind::NotEmpty, detail).at(place.shown());
-        // The program says only that the directory is not empty.
-        log::warn!("rmdir: {error}");
-        self.core.journal.note("rmdir", &error);
+        self.note_kept(&error);
         Err(error)
+    }
+
+    /// Notes why a directory that looks empty stays: its program says only that it is not empty.
+    fn note_kept(&self, error: &Error) {
+        if error.kind() == Kind::NotEmpty {
+            log::warn!("rmdir: {error}");
+            self.core.journal.note("rmdir", error);
+        }
     }
 
     /// Whether the store has a directory with the name of the metadata file of a node.

@@ -2,7 +2,7 @@
 //!
 //! A new file is in the store at once, unless its name is one of a scratch file: most of these are
 //! soon renamed onto a chunk, a metadata file or another name, or removed. Until then they have
-//! their bytes in memory, as any other file ([`BytesAt::UnstoredBytes`]), and their attributes, too
+//! their bytes in memory, as any other file ([`BytesAt::Unstored`]), and their attributes, too
 //! ([`Created`]).
 //!
 //! They are not written to memory and stored at close: they may be longer than memory, have several

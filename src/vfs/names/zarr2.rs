@@ -7,7 +7,7 @@
 //!
 //! `Names::resolve` translates a name of Zarr 2 to the directory and name in the tree of Zarr 3,
 //! and listings translate names back. The two extra places are `Place::Attributes` and
-//! `Place::CopyTexts`. `metadata::zarr2::to_v3` converts what a program writes to a metadata file
+//! `Place::Copies`. `metadata::zarr2::to_v3` converts what a program writes to a metadata file
 //! of Zarr 3. The difference to the one that the mount shows is then an edit like any other.
 
 use std::collections::{HashMap, HashSet};

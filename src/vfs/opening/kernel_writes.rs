@@ -1,6 +1,6 @@
 //! FUSE passthrough for writing: the kernel writes to a new file of the store without asking
 //! zarrfs. The file has no name until it becomes the value of the file in the mount, at a close or
-//! a rename (`HeldBytes::InodeFile`). This saves two of three copies of the bytes.
+//! a rename (`HeldBytes::File`). This saves two of three copies of the bytes.
 //!
 //! A program may write again after a close that has stored the file, through another descriptor or
 //! a mapping, and the kernel does not report it. So among chunk files, the kernel writes only

@@ -173,6 +173,11 @@ impl WritableStore for FaultyStore {
         Ok(())
     }
 
+    fn erase_empty(&self, prefix: &Prefix) -> Result<()> {
+        self.look()?;
+        self.store.erase_empty(prefix)
+    }
+
     fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()> {
         self.change()?;
         self.store.move_to_free(from, to)

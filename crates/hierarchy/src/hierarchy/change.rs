@@ -15,7 +15,7 @@ use super::raise::Raised;
 use crate::metadata::merge::Edit;
 use crate::metadata::{NodeKind, NodePath};
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
-use zarrfs_store::Key;
+use zarrfs_store::{Key, not_free};
 
 /// Changes that programs ask for. Each is complete or has no effect, and follows from what the
 /// store has had since the change began (`hierarchy::guard`).
@@ -246,7 +246,7 @@ impl Changes<'_> {
         path.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
         let node = self.existing(path)?;
         if !node.is_bare() && !self.is_directory_as_group(path)? {
-            return Err(just_made().at(path));
+            return Err(not_free().at(path));
         }
         let values = self.hidden_values(&node)?;
         let holds_values = node.stored().is_some() || !values.is_empty();
@@ -258,7 +258,7 @@ impl Changes<'_> {
                 if write.promises().erases_unchanged
                     && !self.hierarchy.documents.is_current(document)?
                 {
-                    return Err(just_made().at(path));
+                    return Err(not_free().at(path));
                 }
                 self.hierarchy.documents.erase(document, taken)?;
             }
@@ -308,7 +308,7 @@ impl Changes<'_> {
         };
         let mut values = self.atomic().values_below(&node.path)?;
         values.retain(|key| !own.contains(key));
-        if values.iter().all(is_hidden) { Ok(values) } else { Err(just_made().at(&node.path)) }
+        if values.iter().all(is_hidden) { Ok(values) } else { Err(not_free().at(&node.path)) }
     }
 
     /// Keeps the directory `path` from becoming a group by itself.
@@ -354,9 +354,4 @@ impl Changes<'_> {
         self.copies().update_consolidated(path, Some(&String::from_utf8_lossy(&document.text)))?;
         Ok(document)
     }
-}
-
-/// The error of the removal of a directory in which another program makes something.
-fn just_made() -> Error {
-    Error::new(Kind::NotEmpty, "another program has just made something here")
 }

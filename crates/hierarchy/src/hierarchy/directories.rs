@@ -280,6 +280,7 @@ fn becomes_group(path: &NodePath, known: &KnownDirectory) -> bool {
     let is_hidden = path.components().any(|name| name.starts_with('.'));
     matches!(known.node.state, NodeState::Bare(_)) && !is_hidden
 }
+
 /// The attributes that programs gave a directory.
 fn attributes_of(node: &Node) -> Edit {
     let attributes = if node.is_made() { node.attributes() } else { None };

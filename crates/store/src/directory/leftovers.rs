@@ -59,7 +59,7 @@ fn add_below(dir: &OwnedFd, at: &str, level: usize, found: &mut Vec<WriterFile>)
 }
 
 /// Whether a writer holds the lock of a file; `None` if it is gone, or is not a file.
-pub(super) fn is_held(dir: &OwnedFd, name: &CStr) -> Result<Option<bool>> {
+fn is_held(dir: &OwnedFd, name: &CStr) -> Result<Option<bool>> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let read_only = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let opened = match sys::open_beneath(dir, name, flags, Links::Refuse) {

@@ -57,7 +57,7 @@ pub use parents::is_of_chunks;
 use parents::{Prunes, make_parent, prune};
 use recover::recover;
 use session::Session;
-use trees::{empty, empty_of_chunks, move_tree};
+use trees::{empty, move_tree, remove_empty};
 use turn::{KeyTurn, Turns};
 use value::{OpenValue, digest_of, keep_owner, read_range, write_all};
 use version::Clock;
@@ -414,8 +414,7 @@ impl WritableStore for DirectoryStore {
         let Some(key) = prefix.as_key() else { return Ok(()) };
         let Some(above) = open_dir(&self.root, &key.parent())? else { return Ok(()) };
         let Some(dir) = open_dir(&self.root, prefix)? else { return Ok(()) };
-        let emptied = empty_of_chunks(&dir, &above, &c_name(key.name())?);
-        emptied.at(prefix)?;
+        remove_empty(&dir, &above, &c_name(key.name())?).at(prefix)?;
         prune(&self.root, &key, self.prunes)
     }
 

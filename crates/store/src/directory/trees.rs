@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, OFlags, renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::leftovers::is_held;
-use super::names::LOCK_SUFFIX;
+use super::names::is_lock_of_key;
 use super::parents::is_of_chunks;
-use zarrfs_base::error::{Error, Result};
+use super::recover::remove_dead;
+use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_base::sys::{self, Dir, Links};
 
 /// The most nested directories to keep open.
@@ -71,9 +71,8 @@ pub(super) fn has_names_without_key(fd: OwnedFd) -> Result<bool> {
 }
 
 /// Removes the directory `name` in `above`, which is `dir`, with the directories of chunks in it,
-/// all directories below those, and lock files that no writer holds. Fails if there is anything
-/// else.
-pub(super) fn empty_of_chunks(dir: &OwnedFd, above: &OwnedFd, name: &CStr) -> Result<()> {
+/// all directories below those, and lock files of dead writers. Fails if there is anything else.
+pub(super) fn remove_empty(dir: &OwnedFd, above: &OwnedFd, name: &CStr) -> Result<()> {
     remove_level(dir, above, name, 0)
 }
 
@@ -81,35 +80,35 @@ fn remove_level(dir: &OwnedFd, above: &OwnedFd, name: &CStr, level: usize) -> Re
     let again = sys::open_beneath(dir, c".", DIRECTORY, Links::Refuse)?;
     let names: Vec<_> =
         Dir::new(again)?.map(|entry| Ok(entry?.file_name().to_owned())).collect::<Result<_>>()?;
-    let text_of = |name: &CString| name.to_str().unwrap_or_default().to_owned();
-    // Look at all before the first is removed.
-    for entry in &names {
-        let text = text_of(entry);
-        let is_free = if text.ends_with(LOCK_SUFFIX) {
-            is_held(dir, entry)? != Some(true)
-        } else {
-            level > 0 || is_of_chunks(&text)
-        };
-        if !is_free || text.is_empty() {
-            return Err(Errno::NOTEMPTY.into());
-        }
+    let is_lock = |name: &CString| name.to_str().is_ok_and(is_lock_of_key);
+    let may_go =
+        |name: &CString| level > 0 || is_lock(name) || name.to_str().is_ok_and(is_of_chunks);
+    // If something stays, so does everything.
+    if level >= MAX_LEVELS || !names.iter().all(may_go) {
+        return Err(stays());
     }
     for entry in &names {
+        if is_lock(entry) {
+            remove_dead(dir, entry)?;
+            continue;
+        }
         match sys::open_beneath(dir, entry, DIRECTORY, Links::Refuse) {
-            Ok(_) if level >= MAX_LEVELS => return Err(Errno::NOTEMPTY.into()),
             Ok(below) => remove_level(&below, dir, entry, level + 1)?,
             Err(Errno::NOENT) => {}
-            Err(_) if text_of(entry).ends_with(LOCK_SUFFIX) => {
-                unlinkat(dir, entry, AtFlags::empty())?;
-            }
-            Err(_) => return Err(Errno::NOTEMPTY.into()),
+            Err(_) => return Err(stays()),
         }
     }
     match unlinkat(above, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(Errno::EXIST) => Err(Errno::NOTEMPTY.into()),
+        Err(Errno::EXIST | Errno::NOTEMPTY) => Err(stays()),
         Err(error) => Err(error.into()),
     }
+}
+
+fn stays() -> Error {
+    let detail = "another program has just made something here, or the store has a file that no \
+                  mount shows (*.__lock): look there";
+    Error::new(Kind::NotEmpty, detail)
 }
 
 /// Removes everything in a directory.

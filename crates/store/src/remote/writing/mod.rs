@@ -16,7 +16,7 @@ use super::paging::Paging;
 use super::server::{Depth, Start, wait};
 use crate::{
     Aside, ByteRange, Condition, Key, PRIVATE, Prefix, Promises, ReadableStore, Stat, StoreEntry,
-    ValuePiece, Version, WritableStore, unique,
+    ValuePiece, Version, WritableStore, not_free, unique,
 };
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 
@@ -305,7 +305,7 @@ impl WritableStore for RemoteStore {
         self.places.give_up(prefix)?;
         if self.holds_keys(prefix)? {
             self.names.forget_below(prefix);
-            return Err(taken().at(prefix));
+            return Err(not_free().at(prefix));
         }
         self.names.note_erased(prefix);
         Ok(())
@@ -317,7 +317,7 @@ impl WritableStore for RemoteStore {
             return Ok(());
         }
         if self.holds_keys(to)? {
-            return Err(taken().at(to));
+            return Err(not_free().at(to));
         }
         self.move_prefix(from, to)
     }
@@ -376,11 +376,6 @@ impl WritableStore for RemoteStore {
     fn release_idle(&self, _quiet: Duration) -> Result<()> {
         Ok(())
     }
-}
-
-/// The error of a change of a prefix in which another program has just stored something.
-fn taken() -> Error {
-    Error::new(Kind::NotEmpty, "another program has just made something here")
 }
 
 #[cfg(test)]
