@@ -240,26 +240,11 @@ export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) 
 # Images of containers set this, and then every Python of a test compiles all that it imports.
 unset PYTHONDONTWRITEBYTECODE
 [ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-10}
-# The minute of mixed work and the tests of stores mostly wait, so they run beside the others.
-mixed_work_and_stores() {
-    scripts/soak.sh 0.017 && say "object stores" && scripts/stores.sh
-}
-with_other_programs() {
-    local code=0 beside=
-    if [ $# = 0 ]; then
-        mixed_work_and_stores > "$work/beside.log" 2>&1 &
-        beside=$!
-    fi
-    timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
-        "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@" || code=$?
-    if [ -n "$beside" ]; then
-        say "a minute of mixed work, and object stores, which have run since other programs began"
-        wait "$beside" || code=$?
-        cat "$work/beside.log"
-    fi
-    return "$code"
-}
-run with_other_programs "$@"
+run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
+    "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
+
+[ $# -gt 0 ] || { say "a minute of mixed work"; run scripts/soak.sh 0.017; }
+[ $# -gt 0 ] || { say "object stores"; run scripts/stores.sh; }
 [ $# -gt 0 ] || [ "${ZARRFS_LONG:-}" != 1 ] || {
     say "packages"
     run scripts/package.sh --no-publish

@@ -106,8 +106,8 @@ fn remove_level(dir: &OwnedFd, above: &OwnedFd, name: &CStr, level: usize) -> Re
 }
 
 fn stays() -> Error {
-    let detail = "another program has just made something here, or the store has a file that no \
-                  mount shows (*.__lock): look there";
+    let detail = "another program has just made something here, or the store has a lock file here \
+                  (*.__lock), which no mount shows";
     Error::new(Kind::NotEmpty, detail)
 }
 
