@@ -193,10 +193,7 @@ pub fn graph(sources: &[(String, String)]) -> Graph {
 
 /// The source files without tests, by name below `src`.
 pub fn code() -> Vec<(String, String)> {
-    let is_test = |name: &str| {
-        name.contains("tests")
-            || ["suite.rs", "fixtures.rs", "testing.rs"].iter().any(|end| name.ends_with(end))
-    };
+    let is_test = |name: &str| name.contains("tests");
     let named = sources::files().into_iter().map(|(file, name)| (name[4..].to_owned(), file));
     let code = named.filter(|(name, _)| !is_test(name));
     code.map(|(name, file)| {

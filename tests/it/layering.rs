@@ -204,6 +204,7 @@ const ROOMS: &[&str] = &[
     "journal",
     "core",
     "kernel",
+    "inodes",
     "reader",
     "names",
     "contents",
@@ -369,4 +370,39 @@ fn every_room_of_the_file_tree_imports_only_those_before_it() {
     let wrong: Vec<_> =
         wrong.map(|(from, to)| format!("src/{from} may not import src/{to}")).collect();
     assert!(room("vfs/core.rs").is_some() && wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The most lines of a module of tests in the file that it tests, and in a file of its own.
+const LONGEST_TESTS: (usize, usize) = (160, 800);
+
+#[test]
+fn unit_tests_are_at_the_end_of_their_file_or_in_the_tests_of_their_folder() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (file, name) in sources::files() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        if name.ends_with("tests.rs") && lines.len() > LONGEST_TESTS.1 {
+            wrong.push(format!("{name}: {} lines of tests", lines.len()));
+        }
+        for (at, _) in lines.iter().enumerate().filter(|(_, line)| **line == "#[cfg(test)]") {
+            let mut item = lines[at + 1..].iter().skip_while(|line| line.starts_with("#["));
+            let attributes = lines[at + 1..].iter().take_while(|line| line.starts_with("#["));
+            let is_support = attributes.into_iter().any(|line| line.starts_with("#[path = \""));
+            let Some((_, module)) = item.next().and_then(|line| line.split_once("mod ")) else {
+                continue;
+            };
+            count += 1;
+            let (len, is_inline) = (lines.len() - at, module.ends_with('{'));
+            let is_right = match module.trim_end_matches([';', ' ', '{']) {
+                "tests" if is_inline => len <= LONGEST_TESTS.0 && lines[lines.len() - 1] == "}",
+                "tests" => true,
+                _ => is_support,
+            };
+            if !is_right {
+                wrong.push(format!("{name}:{}: mod {module} ({len} lines)", at + 1));
+            }
+        }
+    }
+    assert!(count > 190 && wrong.is_empty(), "{count} modules\n{}", wrong.join("\n"));
 }

@@ -36,4 +36,5 @@ pub mod hierarchy;
 pub mod metadata;
 pub mod stats;
 #[cfg(test)]
+#[path = "../testing/mod.rs"]
 mod testing;

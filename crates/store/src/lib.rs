@@ -71,6 +71,7 @@ pub mod remote;
 #[cfg(feature = "remote")]
 mod runner;
 #[cfg(test)]
+#[path = "../testing/suite.rs"]
 mod suite;
 #[cfg(any(test, feature = "remote"))]
 mod unique;

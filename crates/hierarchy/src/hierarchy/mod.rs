@@ -67,4 +67,4 @@ pub use texts::{Sources, Text, TextCache, TextPurpose};
 pub use walk::{Bounds, Visited, Walk};
 
 #[cfg(test)]
-mod fixtures;
+mod tests;

@@ -73,6 +73,4 @@ pub(crate) fn numpy_type(
 }
 
 #[cfg(test)]
-mod fixtures;
-#[cfg(test)]
 mod tests;

@@ -280,6 +280,4 @@ fn released(mut chain: Vec<CodecSpec>, dtype: &DType) -> Vec<CodecSpec> {
 }
 
 #[cfg(test)]
-mod random;
-#[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::metadata::fixtures::store_of;
+use crate::metadata::tests::fixtures::store_of;
 
 const CORE: &str = "https://purl.org/zarr/spec/protocol/core/3.0";
 

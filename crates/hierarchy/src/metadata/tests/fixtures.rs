@@ -9,7 +9,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::*;
+use super::super::*;
 use crate::metadata::model::{ArrayMetadata, KeyEncoding, NodeMetadata, Separator};
 use zarrfs_base::error::Kind;
 use zarrfs_base::limits;
@@ -20,7 +20,7 @@ use zarrfs_store::memory::MemoryStore;
 use zarrfs_store::{Condition, Key, Store};
 
 /// Returns a store in memory with these values.
-pub(super) fn store_of(values: &[(&str, &str)]) -> Store {
+pub(in crate::metadata) fn store_of(values: &[(&str, &str)]) -> Store {
     let store = Store::new(Arc::new(MemoryStore::new()));
     for (key, text) in values {
         let pieces = [Bytes::copy_from_slice(text.as_bytes()).into()];

@@ -1,3 +1,5 @@
+mod random;
+
 use serde_json::json;
 
 use super::*;

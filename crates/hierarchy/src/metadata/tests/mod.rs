@@ -1,3 +1,5 @@
+pub(super) mod fixtures;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::*;
+use super::super::*;
 use crate::metadata::policy::Shards;
 use crate::metadata::shown::ShownChunks;
 
@@ -269,14 +269,14 @@ proptest! {
         // zero, and `convert` stores every chunk.
         let is_named = shown.shape.is_empty() || shown.dimension_names.iter().any(Option::is_some);
         let is_masked = is_named
-            && !super::super::conventions::is_masked_by_itself(&shown.fill, &shown.dtype);
+            && !crate::metadata::conventions::is_masked_by_itself(&shown.fill, &shown.dtype);
         let has_none = dialect == Dialect::V2 && (is_masked || !shown.fill.is_defined());
         prop_assert_eq!(made.fill.is_defined(), !has_none);
         if !has_none {
             prop_assert_eq!(made.fill.item(&made.dtype), shown.fill.item(&made.dtype));
         }
         prop_assert_eq!(&made.chunk_shape, &shown.chunk_shape);
-        let text = super::super::shown::array(&made, &ShownChunks::decoded(&made, &made.chunk_shape));
+        let text = crate::metadata::shown::array(&made, &ShownChunks::decoded(&made, &made.chunk_shape));
         let again = dialect.new_document(&NodePath::root(), text.as_bytes(), &policy);
         let Ok(NewDocument { node: NodeMetadata::Array(mut again), .. }) = again else {
             panic!("{}: {again:?}", dialect.name());
@@ -286,9 +286,9 @@ proptest! {
         again.fill = made.fill.clone();
         prop_assert_eq!(&again, &made, "{}: {}", dialect.name(), text);
         // Zarr 2 has the same array if all dimensions have names or none has.
-        let extras = super::super::zarr2::ArrayExtras { is_null: false, names_none: true };
-        let documents = super::super::zarr2::array(&made, &ShownChunks::decoded(&made, &made.chunk_shape), extras).expect("shown");
-        let v3 = super::super::zarr2::to_v3(
+        let extras = crate::metadata::zarr2::ArrayExtras { is_null: false, names_none: true };
+        let documents = crate::metadata::zarr2::array(&made, &ShownChunks::decoded(&made, &made.chunk_shape), extras).expect("shown");
+        let v3 = crate::metadata::zarr2::to_v3(
             NodeKind::Array,
             &documents.document,
             Some(&documents.attributes),
@@ -316,13 +316,13 @@ fn stored(dialect: &Dialect, written: &str) -> Result<(Box<ArrayMetadata>, Strin
 }
 
 fn shown(array: &ArrayMetadata) -> String {
-    super::super::shown::array(array, &ShownChunks::decoded(array, &array.chunk_shape))
+    crate::metadata::shown::array(array, &ShownChunks::decoded(array, &array.chunk_shape))
 }
 
 /// Returns the array without a `_FillValue` that changes no element. Zarr 2 has no way to say that
 /// a fill value of NaN is not masked.
 fn without_idle_mask(mut array: ArrayMetadata) -> ArrayMetadata {
-    use super::super::conventions::{FILL, coded_fill, is_masked_by_itself};
+    use crate::metadata::conventions::{FILL, coded_fill, is_masked_by_itself};
     let is_idle = is_masked_by_itself(&array.fill, &array.dtype);
     if is_idle && array.attributes.get(FILL) == coded_fill(&array.fill, &array.dtype).as_ref() {
         array.attributes.shift_remove(FILL);
@@ -353,7 +353,7 @@ proptest! {
         else {
             return Err(TestCaseError::reject("no array"));
         };
-        let coded = super::super::conventions::coded_fill(&asked.fill, &asked.dtype);
+        let coded = crate::metadata::conventions::coded_fill(&asked.fill, &asked.dtype);
         if let Some(coded) = coded.filter(|_| is_masked) {
             written["attributes"]["_FillValue"] = coded;
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::{ByteRange, Condition, Key, Prefix, Store, StoreEntry, ValuePiece};
+use crate::{ByteRange, Condition, Key, Prefix, Store, StoreEntry, ValuePiece};
 use zarrfs_base::error::Kind;
 
 /// Runs the suite; `new` returns an empty store each time.
