@@ -131,7 +131,7 @@ FAULTS = [
         "never-forgotten",
         "An inode that a thread uses while the kernel forgets it is never dropped.",
         ("names",),
-        "src/vfs/names/inode/mod.rs",
+        "src/vfs/inodes/inode/mod.rs",
         "        for number in std::mem::take(&mut table.unclaimed) {\n            table.drop_unknown(number);\n",
         "        for number in std::mem::take(&mut table.unclaimed) {\n            if ON {\n                continue;\n            }\n"
         "            table.drop_unknown(number);\n",
@@ -164,7 +164,7 @@ FAULTS = [
         "linked-without-the-old-name",
         "Another name of a file takes the place of the one before.",
         ("links",),
-        "src/vfs/names/inode/mod.rs",
+        "src/vfs/inodes/inode/mod.rs",
         "        table.detach_at(place);\n        inode.places.write().push(place.clone());\n",
         "        table.detach_at(place);\n        if ON {\n            inode.places.write().clear();\n        }\n"
         "        inode.places.write().push(place.clone());\n",

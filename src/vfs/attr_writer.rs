@@ -12,13 +12,13 @@ use std::time::SystemTime;
 
 use super::access::Caller;
 use super::contents::Contents;
-use super::contents::store::StoreReason;
+use super::contents::next_step::StoreReason;
 use super::core::Core;
+use super::inodes::file::{BytesAt, Write};
+use super::inodes::inode::Inode;
+use super::inodes::place::{Place, check_writable};
 use super::names::Names;
-use super::names::file::{BytesAt, Write};
-use super::names::inode::Inode;
 use super::names::overlay::Shown;
-use super::names::place::{Place, check_writable};
 use super::opening::handles::Handles;
 use crate::error::{Error, Result, WithSubject};
 use crate::store::{Extent, FileChanges, FileUse, OpenFile, PRIVILEGES};

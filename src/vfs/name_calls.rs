@@ -6,10 +6,10 @@ use super::Vfs;
 use super::access::Caller;
 use super::authors::{Processes, Thread};
 use super::changes::renames::{check_has_bytes, check_is_no_chunk_of};
-use super::contents::store::StoreReason;
+use super::contents::next_step::StoreReason;
 use super::core::once;
-use super::names::attr::Attr;
-use super::names::place::{DOCUMENT, Place, below_shown, check_writable};
+use super::inodes::attr::Attr;
+use super::inodes::place::{DOCUMENT, Place, below_shown, check_writable};
 use super::names::zarr2::is_name_of_zarr2;
 use super::options::Presentation;
 use crate::cache::Due;
@@ -171,7 +171,7 @@ impl Vfs {
         self.unlink_known(&place, by).at(place.shown())?;
         if let Some((path, coords)) = hidden {
             // The program may create it again, and then it must not be there.
-            self.names.zarr2.removed_chunks.note(path, coords, Some(Processes::of(by)));
+            self.names.tree.removed_chunks.note(path, coords, Some(Processes::of(by)));
         }
         self.core.refused.forget(|| place.shown());
         Ok(())

@@ -31,8 +31,8 @@ use foldhash::quality::FixedState;
 
 use super::contents::Contents;
 use super::core::Core;
+use super::inodes::place::Place;
 use super::names::Names;
-use super::names::place::Place;
 use super::opening::handles::{HandleSource, Handles};
 use super::reader::open_view::OpenView;
 use super::reader::stored_versions::{FileVersion, StoredVersions, of_key, of_stat};

@@ -17,11 +17,11 @@ use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{Key, NewNode, Ownership, PRIVATE, StoreEntry};
 use crate::vfs::contents::Contents;
 use crate::vfs::core::Core;
+use crate::vfs::inodes::chunk_names::ChunkNames;
+use crate::vfs::inodes::place::{CHUNKS, DOCUMENT, Place};
 use crate::vfs::names::Names;
-use crate::vfs::names::chunk_names::ChunkNames;
 use crate::vfs::names::listing::Listings;
 use crate::vfs::names::overlay::Shown;
-use crate::vfs::names::place::{CHUNKS, DOCUMENT, Place};
 use crate::vfs::names::zarr2::is_name_of_zarr2;
 use crate::vfs::opening::handles::Handles;
 use crate::vfs::options::Presentation;
@@ -197,7 +197,7 @@ impl DirectoryChanges {
             self.names.zarr2.forget(path);
             self.names.seen_texts.forget_below(path);
             self.contents.chunks.latest.forget_below(path);
-            self.names.zarr2.removed_chunks.forget_below(path);
+            self.names.tree.removed_chunks.forget_below(path);
             self.note_documents(path)?;
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = place {
@@ -252,7 +252,7 @@ impl DirectoryChanges {
             _ => return Err(Error::new(Kind::NotDirectory, "not a directory")),
         };
         let is_current =
-            |(_, shown): &(String, Shown)| self.names.places.is_current(shown).unwrap_or(true);
+            |(_, shown): &(String, Shown)| self.names.tree.is_current(shown).unwrap_or(true);
         if holds_something || self.names.overlay.list(place).iter().any(is_current) {
             return Err(Error::new(Kind::NotEmpty, "directory not empty"));
         }
@@ -390,7 +390,7 @@ impl DirectoryChanges {
         self.names.overlay.replace(moved);
         self.names.seen_texts.forget_below(path);
         self.contents.chunks.latest.forget_below(path);
-        self.names.zarr2.removed_chunks.forget_below(path);
+        self.names.tree.removed_chunks.forget_below(path);
         self.names.inodes.replace(moved);
         drop(files);
         self.core.hierarchy.changes().consolidate_moved(renamed);
@@ -429,14 +429,14 @@ impl DirectoryChanges {
     fn moved_place(&self, place: &Place, from: &NodePath, to: &NodePath) -> Option<Place> {
         let Place::StoredDocument(path, key) = place else { return place.moved(from, to) };
         let new_path = path.moved(from, to)?;
-        let at = self.names.places.stored_keys(path).ok()?.iter().position(|known| known == key)?;
-        let new_key = self.names.places.stored_keys(&new_path).ok()?.into_iter().nth(at)?;
+        let at = self.names.tree.stored_keys(path).ok()?.iter().position(|known| known == key)?;
+        let new_key = self.names.tree.stored_keys(&new_path).ok()?.into_iter().nth(at)?;
         Some(Place::StoredDocument(new_path, new_key))
     }
 
     /// Marks the metadata files of a node, or their removal, as not synced to disk.
     fn note_documents(&self, path: &NodePath) -> Result<()> {
-        for key in self.names.places.stored_keys(path)? {
+        for key in self.names.tree.stored_keys(path)? {
             self.contents.unsynced.changed(key);
         }
         // Its chunks may lie in a separate tree.

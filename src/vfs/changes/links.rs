@@ -9,13 +9,13 @@ use crate::buffer::Buffer;
 use crate::error::{Error, Result, WithSubject};
 use crate::store::{Condition, FileUse, Ownership};
 use crate::vfs::access::Caller;
+use crate::vfs::contents::next_step::StoreReason;
 use crate::vfs::contents::store::FileWriters;
-use crate::vfs::contents::store::StoreReason;
 use crate::vfs::core::once;
-use crate::vfs::names::file::{BytesAt, Created, UnstoredBytes};
-use crate::vfs::names::inode::Inode;
+use crate::vfs::inodes::file::{BytesAt, Created, UnstoredBytes};
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 use crate::vfs::names::overlay::Shown;
-use crate::vfs::names::place::Place;
 
 impl Renames {
     /// Gives the file at `from` the second name `to`. If that is no name of the same file, it gets

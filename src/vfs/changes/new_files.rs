@@ -10,12 +10,12 @@ use crate::vfs::access::{Access, OpenedFile};
 use crate::vfs::contents::Contents;
 use crate::vfs::contents::ordinary::is_scratch;
 use crate::vfs::core::Core;
+use crate::vfs::inodes::attr::Attr;
+use crate::vfs::inodes::file::{BytesAt, Created, UnstoredBytes};
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 use crate::vfs::names::Names;
-use crate::vfs::names::attr::Attr;
-use crate::vfs::names::file::{BytesAt, Created, UnstoredBytes};
-use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
-use crate::vfs::names::place::Place;
 use crate::vfs::opening::Opener;
 
 /// Creates files.

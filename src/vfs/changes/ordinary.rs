@@ -6,10 +6,10 @@ use super::renames::{NamedFile, Renames, lock_both};
 use crate::error::{Error, Kind, Result, WithSubject};
 use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{FileKind, FileStore, Replace};
-use crate::vfs::contents::store::StoreReason;
-use crate::vfs::names::file::InodeFile;
-use crate::vfs::names::inode::Inode;
-use crate::vfs::names::place::Place;
+use crate::vfs::contents::next_step::StoreReason;
+use crate::vfs::inodes::file::InodeFile;
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 
 /// Whether a file is a lock of TensorStore, which is never stored as it is.
 pub(super) fn is_lock_of_tensorstore(place: &Place) -> bool {

@@ -14,12 +14,12 @@ use crate::vfs::access::Caller;
 use crate::vfs::contents::Contents;
 use crate::vfs::contents::store::FileWriters;
 use crate::vfs::core::{ATTEMPTS, Core, once};
+use crate::vfs::inodes::chunk_names::ChunkNames;
+use crate::vfs::inodes::file::{BytesAt, FileToStore, InodeFile, OpenedAs, UnstoredBytes};
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 use crate::vfs::names::Names;
-use crate::vfs::names::chunk_names::ChunkNames;
-use crate::vfs::names::file::{BytesAt, FileToStore, InodeFile, OpenedAs, UnstoredBytes};
-use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
-use crate::vfs::names::place::Place;
 use crate::view::Format;
 
 /// The bytes of a file that is renamed.

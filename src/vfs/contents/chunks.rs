@@ -28,9 +28,9 @@ use crate::pool::Urgency;
 use crate::store::{Capacity, Key};
 use crate::vfs::authors::Processes;
 use crate::vfs::core::{Core, Outdated};
+use crate::vfs::inodes::file::FileToStore;
+use crate::vfs::inodes::place::Place;
 use crate::vfs::names::Names;
-use crate::vfs::names::file::FileToStore;
-use crate::vfs::names::place::Place;
 use crate::vfs::names::target::CurrentPlace;
 use crate::vfs::options::Writeback;
 
@@ -79,7 +79,7 @@ impl ChunkWriter {
         match (&stored, seen) {
             (Ok(_), _) => {
                 self.names.seen_versions.forget(&place);
-                self.names.zarr2.removed_chunks.forget(path, &chunk.coords);
+                self.names.tree.removed_chunks.forget(path, &chunk.coords);
             }
             (Err(error), Some(seen)) if error.kind() != Kind::Stale => {
                 self.names.seen_versions.put_back(&place, seen.renewed());

@@ -22,10 +22,10 @@ use crate::error::{Error, Kind, Result, WithSubject};
 use crate::metadata::NodePath;
 use crate::store::{Condition, Version};
 use crate::vfs::authors::Processes;
-use crate::vfs::names::file::BytesAt;
-use crate::vfs::names::inode::Inode;
-use crate::vfs::names::place::Place;
-use crate::vfs::names::seen_versions::SeenVersion;
+use crate::vfs::inodes::file::BytesAt;
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
+use crate::vfs::inodes::seen_versions::SeenVersion;
 
 fn place_of(path: &NodePath, coords: &Coords) -> Place {
     Place::Chunk(path.clone(), coords.clone())

@@ -22,12 +22,12 @@ use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::Node;
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Aside, FileChanges, FileUse, Key};
-use crate::vfs::names::chunk_names::ChunkNames;
-use crate::vfs::names::file::{BytesAt, FileToStore, InodeFile, OpenedAs, UnstoredBytes};
-use crate::vfs::names::held::HeldBytes;
-use crate::vfs::names::inode::Inode;
+use crate::vfs::inodes::chunk_names::ChunkNames;
+use crate::vfs::inodes::file::{BytesAt, FileToStore, InodeFile, OpenedAs, UnstoredBytes};
+use crate::vfs::inodes::held::HeldBytes;
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::{CHUNKS, Place};
 use crate::vfs::names::overlay::Shown;
-use crate::vfs::names::place::{CHUNKS, Place};
 
 /// The decoded bytes to encode at a time.
 const BATCH_LEN: usize = 256 << 20;

@@ -17,9 +17,9 @@ use crate::metadata::{NodeKind, NodePath, merge, model};
 use crate::store::Key;
 use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::core::Core;
+use crate::vfs::inodes::place::Place;
 use crate::vfs::names::Names;
 use crate::vfs::names::listing::Listings;
-use crate::vfs::names::place::Place;
 
 /// A metadata file as its writer has seen it.
 #[derive(Debug, Clone, Copy, Default)]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::chunks::ChunkWriter;
 use super::documents::DocumentWriter;
 use super::memory::UnstoredMemory;
-use super::store::StoreReason;
+use super::next_step::StoreReason;
 use super::stored::StoredFiles;
 use super::unsynced::Unsynced;
 use crate::array::ChunkRef;
@@ -19,11 +19,11 @@ use crate::store::Condition;
 use crate::vfs::access::Access;
 use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::core::{ATTEMPTS, Core};
+use crate::vfs::inodes::file::{BytesAt, InodeFile, UnstoredBytes, Write, slice};
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::{Place, check_writable};
 use crate::vfs::names::Names;
-use crate::vfs::names::file::{BytesAt, InodeFile, UnstoredBytes, Write, slice};
-use crate::vfs::names::inode::Inode;
 use crate::vfs::names::overlay::Shown;
-use crate::vfs::names::place::{Place, check_writable};
 use crate::vfs::names::target::CurrentPlace;
 
 /// How long a write waits for memory.

@@ -9,8 +9,8 @@ use crate::hierarchy::{Bounds, Node};
 use crate::metadata::NodePath;
 use crate::metadata::model::Levels;
 use crate::metadata::shown::{EncodedChunks, ShownChunks};
-use crate::vfs::names::inode::Inode;
-use crate::vfs::names::place::Place;
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 
 /// The form of chunk files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::budget::{Lease, Purpose};
 use crate::error::{Error, Kind, Result};
 use crate::vfs::core::Core;
-use crate::vfs::names::file::{BytesAt, InodeFile};
+use crate::vfs::inodes::file::{BytesAt, InodeFile};
 
 /// Counts the memory of unstored bytes.
 pub(in crate::vfs) struct UnstoredMemory {

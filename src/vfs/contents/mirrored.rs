@@ -20,7 +20,7 @@ use crate::metadata::model::Levels;
 use crate::metadata::shown::{self, EncodedChunks, ShownChunks};
 use crate::metadata::{NodePath, merge, model};
 use crate::vfs::authors::Processes;
-use crate::vfs::names::place::Place;
+use crate::vfs::inodes::place::Place;
 use crate::vfs::options::Presentation;
 
 impl DocumentWriter {

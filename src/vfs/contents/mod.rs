@@ -1,11 +1,11 @@
 //! The bytes of files, from the first write until they are stored.
 //!
-//! A file that a program writes has its bytes in memory (`files`), and its place says how they are
-//! stored (`store`): a chunk goes through the codecs, now or with the rest of its shard (`chunks`),
-//! a metadata file changes the stored one (`documents`, `zarr2`) and may turn a directory into an
-//! array (`convert`), and any other file is stored as it is. `forms` switches chunk files between
-//! decoded and encoded chunks. Chunk files for which the metadata file is still missing wait
-//! (`waiting`). Writes to views become changes of chunks (`view_writes`).
+//! A file that a program writes has its bytes in memory (`files`). `next_step` decides when they
+//! are stored, and its place says how (`store`): a chunk goes through the codecs, now or with the
+//! rest of its shard (`chunks`), a metadata file changes the stored one (`documents`, `zarr2`) and
+//! may turn a directory into an array (`convert`), and any other file is stored as it is. `forms`
+//! switches chunk files between decoded and encoded chunks. Chunk files for which the metadata file
+//! is still missing wait (`waiting`). Writes to views become changes of chunks (`view_writes`).
 
 pub mod chunks;
 mod compared;
@@ -16,6 +16,7 @@ pub mod forms;
 pub mod latest;
 pub mod memory;
 mod mirrored;
+pub mod next_step;
 pub mod ordinary;
 mod removed;
 pub mod store;

@@ -12,14 +12,14 @@
 use std::sync::Arc;
 
 use super::files::Files;
-use super::store::StoreReason;
+use super::next_step::StoreReason;
 use super::stored::taken;
 use crate::budget::Purpose;
 use crate::error::{Error, Result, WithSubject};
 use crate::store::{FileChanges, FileUse, Key, NewTime, OpenFile, Ownership, Presence};
-use crate::vfs::names::file::{BytesAt, Created, InodeFile, UnstoredBytes, Write};
-use crate::vfs::names::inode::Inode;
-use crate::vfs::names::place::Place;
+use crate::vfs::inodes::file::{BytesAt, Created, InodeFile, UnstoredBytes, Write};
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 
 /// The ends of the names that programs give to scratch files: zarr-python, TensorStore and zarrs,
 /// and many others.

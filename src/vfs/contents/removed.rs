@@ -25,7 +25,7 @@ impl ChunkWriter {
         let fill = self.names.zarr2.other_fill(path, array);
         let bytes = fill.map(|fill| array.file_of(coords, &fill)).transpose()?;
         if bytes.is_some() {
-            self.names.zarr2.removed_chunks.note(path, coords, None);
+            self.names.tree.removed_chunks.note(path, coords, None);
         }
         Ok(bytes)
     }
@@ -33,8 +33,8 @@ impl ChunkWriter {
     /// Whether there is a chunk with the first indices `prefix` that no program has removed.
     pub fn has_kept_chunks(&self, path: &NodePath, prefix: &[u64]) -> Result<bool> {
         let array = self.core.shown_array(path)?;
-        let removed = self.names.zarr2.removed_chunks.of(path);
-        let has_chunks = self.names.places.has_chunks(&array, prefix)?;
+        let removed = self.names.tree.removed_chunks.of(path);
+        let has_chunks = self.names.tree.has_chunks(&array, prefix)?;
         if removed.is_empty() || !has_chunks {
             return Ok(has_chunks);
         }
@@ -50,7 +50,7 @@ impl ChunkWriter {
     /// Erases the chunks that were removed before, because the metadata file of their array is
     /// removed.
     pub fn erase_removed(&self, path: &NodePath) -> Result<()> {
-        let removed = self.names.zarr2.removed_chunks.of(path);
+        let removed = self.names.tree.removed_chunks.of(path);
         if removed.is_empty() {
             return Ok(());
         }
@@ -61,7 +61,7 @@ impl ChunkWriter {
                 self.store_removal(path, &chunk, || Ok(None))?;
             }
         }
-        self.names.zarr2.removed_chunks.forget_below(path);
+        self.names.tree.removed_chunks.forget_below(path);
         // Afterwards there is no array that the chunks could be erased from.
         self.store_array(path)
     }

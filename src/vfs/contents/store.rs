@@ -1,10 +1,12 @@
-//! Stores the unstored bytes of files as the kind of file that their place says.
+//! Stores the unstored bytes of files as the kind of file that their place says. `next_step`
+//! decides whether that is done.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::documents::SeenDocument;
 use super::files::Files;
+use super::next_step::{FileClass, NextStep, StoreReason, UnstoredState, next_step};
 use crate::cache::NewChunk;
 use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::TextPurpose;
@@ -12,26 +14,12 @@ use crate::store::directory::LOCK_SUFFIX;
 use crate::store::{Condition, FileUse, Ownership, Stamp, Version};
 use crate::vfs::authors::Processes;
 use crate::vfs::core::TreeLock;
-use crate::vfs::names::file::{BytesAt, Created, FileToStore, InodeFile, UnstoredBytes};
-use crate::vfs::names::held::HeldBytes;
-use crate::vfs::names::inode::Inode;
-use crate::vfs::names::place::Place;
+use crate::vfs::inodes::file::{BytesAt, Created, FileToStore, InodeFile, UnstoredBytes};
+use crate::vfs::inodes::held::HeldBytes;
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 use crate::vfs::names::target::CurrentPlace;
 use crate::vfs::options::Presentation;
-
-/// The reason for storing a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoreReason {
-    /// A descriptor was closed. Scratch files stay unstored, since most are renamed or removed at
-    /// once.
-    Closing,
-    /// The file must be stored now.
-    Asked,
-    /// Everything must be stored, except files that their writers have not completed.
-    Everything,
-    /// The ticker stores scratch files that are old enough.
-    Aged,
-}
 
 /// The programs that have written the bytes of a file, and the file as they may have seen it.
 #[derive(Debug, Default)]
@@ -111,32 +99,50 @@ impl Files {
         unstored.refresh();
         let Some(place) = inode.place() else { return target.map(drop) };
         unstored.settled |= matches!(reason, StoreReason::Closing | StoreReason::Asked);
-        if !unstored.changed {
-            // If the kernel may write to them, they are looked at again.
-            if !is_open {
+        let missing = target.as_ref().ok().and_then(|target| target.as_ref()?.waits());
+        let state = self.state_of(&place, unstored, (writers, is_open), missing.is_some());
+        let refused = || unstored.refused.clone().map_or(Ok(()), Err);
+        match next_step(reason, state) {
+            NextStep::Leave => Ok(()),
+            NextStep::Drop => {
                 self.memory.forget_unstored(file);
+                Ok(())
             }
+            NextStep::FailAgain => refused().at(place.shown()),
+            NextStep::Refuse => refused(),
+            NextStep::Wait => {
+                unstored.waits_since = Some(Instant::now());
+                self.keep_name(&place);
+                Ok(())
+            }
+            NextStep::FailWaiting => missing.map_or(Ok(()), Err),
+            NextStep::GiveUp => {
+                unstored.refused.clone_from(&missing);
+                missing.map_or(Ok(()), Err)
+            }
+            NextStep::StoreAsFile => self.store_as_file(inode, file, &place),
+            NextStep::Store => {
+                let target = target.and_then(|target| target.ok_or_else(Error::not_found));
+                self.store_now(inode, file, reason, &target)
+            }
+        }
+    }
+
+    /// Stores unstored bytes as what their place, which is in `target`, says.
+    fn store_now(
+        &self,
+        inode: &Inode,
+        file: &mut InodeFile,
+        reason: StoreReason,
+        target: &Result<CurrentPlace>,
+    ) -> Result<()> {
+        let (BytesAt::Unstored(unstored), Some(place)) = (&file.content, inode.place()) else {
             return Ok(());
-        }
-        if let Some(error) = target.as_ref().ok().and_then(|target| target.as_ref()?.waits()) {
-            return self.keep_waiting(inode, file, error, reason);
-        }
-        if !self.is_due(&place, unstored, reason, (writers, is_open)) {
-            // The ticker has tried to store it since it was written.
-            let refused = unstored.refused.clone().filter(|_| reason == StoreReason::Closing);
-            return refused.map_or(Ok(()), |error| Err(error.at(place.shown())));
-        }
-        if self.is_kept_as_file(Some(&place)) {
-            return self.store_as_file(inode, file, &place);
-        }
-        if let Some(error) = refused_for_good(unstored, &place) {
-            return Err(error);
-        }
+        };
         let (written, stamp) = (unstored.written(), unstored.bytes.stamp());
         let by = FileWriters { authors: file.authors.clone(), shown: file.shown.clone() };
         let (is_empty, cut_by) = (written.bytes.is_empty(), unstored.cut_by.clone());
-        let target = target.and_then(|target| target.ok_or_else(Error::not_found));
-        let stored = self.store_whole(&target, written, cut_by, &by).map_err(|error| {
+        let stored = self.store_whole(target, written, cut_by, &by).map_err(|error| {
             // A shell closes a duplicate of the descriptor before it writes anything. If nothing is
             // ever written, `release` reports it.
             let may_follow =
@@ -148,7 +154,7 @@ impl Files {
             // The array could not be looked up: the next close or the release tries again.
             return stored.map(drop);
         }
-        if let (Err(error), Ok(target)) = (&stored, &target)
+        if let (Err(error), Ok(target)) = (&stored, target)
             && self.defer_failed(target, file, error)?
         {
             self.names.overlay.remove_file(&place, inode);
@@ -181,41 +187,35 @@ impl Files {
         self.store_as(target, written, by)
     }
 
-    /// Whether a changed file is to be stored for this reason. `is_open` says whether the kernel
-    /// still writes to it.
-    fn is_due(
+    /// Returns the facts about unstored bytes. `writers` handles are open, `kernel_writes` says
+    /// whether the kernel writes for one of them, and `waits` whether the array lacks the chunk.
+    fn state_of(
         &self,
         place: &Place,
         unstored: &UnstoredBytes,
-        reason: StoreReason,
-        (writers, is_open): (u32, bool),
-    ) -> bool {
-        let is_old = || unstored.since.elapsed() >= self.core.options.writeback_delay;
-        let Place::Ordinary(_, relative) = place else {
-            return match reason {
-                StoreReason::Closing | StoreReason::Asked => true,
-                // A program may still be writing it, and half of the file would be stored.
-                StoreReason::Everything => writers == 0 || unstored.settled,
-                // It has waited for the array that is there now.
-                StoreReason::Aged => {
-                    let has_waited = writers == 0 && unstored.waits_since.is_some();
-                    has_waited && (unstored.refused.is_none() || is_old())
-                }
-            };
+        (writers, kernel_writes): (u32, bool),
+        waits: bool,
+    ) -> UnstoredState {
+        let class = match place {
+            Place::Ordinary(_, relative) if relative.ends_with(LOCK_SUFFIX) => FileClass::Lock,
+            Place::Ordinary(..) => FileClass::Ordinary,
+            _ => FileClass::Translated,
         };
-        // TensorStore renames its lock files onto their keys or removes them, so they never need to
-        // be stored.
-        !relative.ends_with(LOCK_SUFFIX)
-            && match reason {
-                StoreReason::Closing => false,
-                StoreReason::Asked => true,
-                // The kernel still writes to it, so it cannot become the value yet.
-                _ if is_open => false,
-                StoreReason::Everything => true,
-                // Its name is taken, as was reported; the next `fsync` tries again.
-                StoreReason::Aged if unstored.is_taken() => false,
-                StoreReason::Aged => is_old(),
-            }
+        UnstoredState {
+            class,
+            is_changed: unstored.changed,
+            has_writers: writers > 0,
+            kernel_writes,
+            is_settled: unstored.settled,
+            waits,
+            has_waited: unstored.waits_since.is_some(),
+            is_late: self.is_late(unstored),
+            is_old: unstored.since.elapsed() >= self.core.options.writeback_delay,
+            was_refused: unstored.refused.is_some(),
+            is_refused_for_good: is_refused_for_good(unstored, place),
+            is_taken: unstored.is_taken(),
+            is_kept_as_file: self.is_kept_as_file(Some(place)),
+        }
     }
 
     /// Makes a scratch file a file of the store, at the name that it has.
@@ -407,14 +407,13 @@ impl Files {
     }
 }
 
-/// Returns why a metadata file can never be stored as it is.
-fn refused_for_good(unstored: &UnstoredBytes, place: &Place) -> Option<Error> {
-    let error = unstored.refused.as_ref()?;
+/// Whether a metadata file can never be stored as it is.
+fn is_refused_for_good(unstored: &UnstoredBytes, place: &Place) -> bool {
     // Its name was taken when it was to be stored, and is taken still.
     let is_taken = unstored.is_taken() && place.is_document();
     // What it was made of has changed: only the mount knew that, and has forgotten it.
-    let is_old = error.errno() == libc::ESTALE && matches!(place, Place::StoredDocument(..));
-    (is_taken || is_old).then(|| error.clone())
+    let is_old = unstored.refused.as_ref().is_some_and(|error| error.errno() == libc::ESTALE);
+    is_taken || is_old && matches!(place, Place::StoredDocument(..))
 }
 
 /// Whether the medium below the store failed, so that a retry may succeed.

@@ -14,9 +14,9 @@ use crate::hierarchy::TextPurpose;
 use crate::metadata::NodePath;
 use crate::store::{ByteRange, Key, NewFile, Value, Version};
 use crate::vfs::core::Core;
+use crate::vfs::inodes::file::{FileToStore, slice};
+use crate::vfs::inodes::place::Place;
 use crate::vfs::names::Names;
-use crate::vfs::names::file::{FileToStore, slice};
-use crate::vfs::names::place::Place;
 use crate::vfs::names::target::CurrentPlace;
 
 /// The versions of a stored value before and after a change.

@@ -12,14 +12,13 @@
 use std::time::Instant;
 
 use super::files::Files;
-use super::store::StoreReason;
-use crate::error::{Error, Result};
+use super::next_step::StoreReason;
+use crate::error::Result;
 use crate::metadata::NodePath;
 use crate::vfs::authors::Processes;
-use crate::vfs::names::file::{BytesAt, FileToStore, InodeFile, UnstoredBytes};
-use crate::vfs::names::inode::Inode;
+use crate::vfs::inodes::file::{BytesAt, FileToStore, InodeFile, UnstoredBytes};
+use crate::vfs::inodes::place::Place;
 use crate::vfs::names::overlay::Shown;
-use crate::vfs::names::place::Place;
 use crate::vfs::names::target::CurrentPlace;
 
 impl Files {
@@ -71,38 +70,17 @@ impl Files {
     }
 
     /// Whether a file has waited for as long as it may, and that is not reported yet.
-    fn is_late(&self, unstored: &UnstoredBytes) -> bool {
+    pub(super) fn is_late(&self, unstored: &UnstoredBytes) -> bool {
         unstored.refused.is_none() && unstored.since.elapsed() >= self.core.options.writeback_delay
     }
 
-    /// Keeps a file that cannot be stored yet, for the reason `error`.
-    pub(super) fn keep_waiting(
-        &self,
-        inode: &Inode,
-        file: &mut InodeFile,
-        error: Error,
-        reason: StoreReason,
-    ) -> Result<()> {
-        let writers = file.writers;
-        let BytesAt::Unstored(unstored) = &mut file.content else { return Ok(()) };
-        match reason {
-            // Its name keeps it.
-            StoreReason::Closing => unstored.waits_since = Some(Instant::now()),
-            StoreReason::Aged if writers == 0 && self.is_late(unstored) => {
-                unstored.refused = Some(error.clone());
-                return Err(error);
-            }
-            StoreReason::Aged => return Ok(()),
-            StoreReason::Everything if writers > 0 && !unstored.settled => return Ok(()),
-            StoreReason::Asked | StoreReason::Everything => return Err(error),
+    /// Keeps the name of a file that cannot be stored yet.
+    pub(super) fn keep_name(&self, place: &Place) {
+        if let Some(kept) = self.names.inodes.known_at(place) {
+            let (name, shown) =
+                (place.name().unwrap_or_default(), Shown::File(place.clone(), kept));
+            self.names.overlay.insert(place.parent(), &name, shown);
         }
-        if let Some(place) = inode.place()
-            && let Some(kept) = self.names.inodes.known_at(&place)
-        {
-            let name = place.name().unwrap_or_default();
-            self.names.overlay.insert(place.parent(), &name, Shown::File(place, kept));
-        }
-        Ok(())
     }
 
     /// Stores the chunks of the array at `path` that have waited for its metadata file, which these

@@ -11,7 +11,7 @@ use crate::metadata::merge::Edit;
 use crate::metadata::zarr2::Documents;
 use crate::metadata::{Dialect, NodeKind, NodePath, model, zarr2};
 use crate::vfs::authors::Processes;
-use crate::vfs::names::place::Place;
+use crate::vfs::inodes::place::Place;
 
 impl DocumentWriter {
     /// Stores what programs wrote to a metadata file, which they have made if it `is_new`.

@@ -8,11 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use super::attr::Attr;
-use super::file::BytesAt;
-use super::inode::Inode;
 use super::ordinary::OrdinaryFiles;
-use super::place::Place;
 use super::private::PrivateFiles;
 use super::views::Views;
 use super::zarr2::Zarr2;
@@ -22,6 +18,10 @@ use crate::hierarchy::TextPurpose;
 use crate::metadata::NodePath;
 use crate::store::{FileKind, Ownership, Stat};
 use crate::vfs::core::Core;
+use crate::vfs::inodes::attr::Attr;
+use crate::vfs::inodes::file::BytesAt;
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 
 /// Knows the attributes of files and directories.
 pub(in crate::vfs) struct Attrs {

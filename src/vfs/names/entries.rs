@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::chunk_names::ChunkNames;
 use super::listing::Listings;
-use super::place::{
-    CHUNKS, CONTROL, DOCUMENT, DirEntries, DirEntry, GROUP, Place, Report, STORED, VIEWS,
-    state_directory, view_name,
-};
 use crate::array::{Array, Coords, Grid};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Content, Member};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::STATES;
+use crate::vfs::inodes::chunk_names::ChunkNames;
+use crate::vfs::inodes::place::{
+    CHUNKS, CONTROL, DOCUMENT, DirEntries, DirEntry, GROUP, Place, Report, STORED, VIEWS,
+    state_directory, view_name,
+};
 use crate::vfs::options::Presentation;
 use crate::view::has_level;
 
@@ -25,7 +25,7 @@ impl Listings {
     /// Lists every name in a directory with its place, those that only this mount has first.
     pub fn entries(&self, directory: &Place) -> Result<DirEntries> {
         let mut own = self.names.overlay.list(directory);
-        own.retain(|(_, shown)| self.names.places.is_current(shown).unwrap_or(true));
+        own.retain(|(_, shown)| self.names.tree.is_current(shown).unwrap_or(true));
         let names: HashSet<String> = own.iter().map(|(name, _)| name.clone()).collect();
         let stored = self.without_removed(directory, self.stored_names(directory)?);
         let stored = stored
@@ -44,7 +44,7 @@ impl Listings {
 
     /// Leaves out chunks that a program has removed, and must not find.
     fn without_removed(&self, directory: &Place, names: DirEntries) -> DirEntries {
-        let hidden = directory.node().map(|path| self.names.zarr2.removed_chunks.hidden(path));
+        let hidden = directory.node().map(|path| self.names.tree.removed_chunks.hidden(path));
         let Some(hidden) = hidden.filter(|hidden| !hidden.is_empty()) else { return names };
         Box::new(names.filter(move |found| match found {
             Ok((_, Place::Chunk(_, coords))) => !hidden.contains(coords),
@@ -199,7 +199,7 @@ impl Listings {
                 ];
                 let entries = directories.into_iter().chain(reports);
                 let entries = entries.map(|(name, place)| Ok((name.to_owned(), place)));
-                let states = if self.names.places.has_states() { &STATES[..] } else { &[] };
+                let states = if self.names.tree.has_states() { &STATES[..] } else { &[] };
                 let states =
                     states.iter().map(|name| Ok(((*name).to_owned(), state_directory(name)?)));
                 Ok(Box::new(entries.chain(states)))
@@ -239,8 +239,7 @@ impl Listings {
                 let is_listed = move |index| {
                     let below = [&prefix[..], &[index]].concat();
                     Ok(all.contains(&index)
-                        || all.len() == MAX_KNOWN
-                            && known.places.may_have_chunks(&array, &below)?)
+                        || all.len() == MAX_KNOWN && known.tree.may_have_chunks(&array, &below)?)
                 };
                 let entries = names.ordinary.entries_beside(&path, &place, is_listed);
                 entries.unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
@@ -305,7 +304,7 @@ impl Listings {
             }
             Content::Array(array) => {
                 let chunks = if self.shows_chunks(path, array)? {
-                    self.names.places.chunks_of(path, array)?
+                    self.names.tree.chunks_of(path, array)?
                 } else {
                     None
                 };
@@ -353,7 +352,7 @@ impl Listings {
 
     fn names_in_stored(&self, path: &NodePath) -> Result<DirEntries> {
         let node = self.core.hierarchy.existing(path)?;
-        let documents = self.names.places.stored_documents(&node)?;
+        let documents = self.names.tree.stored_documents(&node)?;
         let at = path.clone();
         let documents = documents
             .into_iter()

@@ -9,13 +9,13 @@
 use std::sync::Arc;
 
 use super::Names;
-use super::attr::Attr;
-use super::file::{BytesAt, OpenedAs};
-use super::inode::Inode;
-use super::place::Place;
 use crate::error::{Error, Kind, Result};
 use crate::store::{FileKind, Stat};
 use crate::vfs::core::ATTEMPTS;
+use crate::vfs::inodes::attr::Attr;
+use crate::vfs::inodes::file::{BytesAt, OpenedAs};
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 
 impl Names {
     /// Returns the inode itself, or the one that has replaced it.

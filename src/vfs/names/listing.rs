@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::Names;
-use super::attr::Attr;
-use super::inode::ROOT;
 use super::open_directory::{DirHandle, DirectoryName, NamesRead, OpenDirectoryCount, Rest, Stats};
-use super::place::{DirEntries, DirEntry, Place};
 use crate::error::{Kind, Result};
 use crate::metadata::NodePath;
 use crate::pool::Urgency;
 use crate::resources;
 use crate::store::Stat;
 use crate::vfs::core::Core;
+use crate::vfs::inodes::attr::Attr;
+use crate::vfs::inodes::inode::ROOT;
+use crate::vfs::inodes::place::{DirEntries, DirEntry, Place};
 
 /// The names that an open directory keeps, so that a reader can seek back; fewer if many are open.
 const MAX_LISTED: usize = 4096;

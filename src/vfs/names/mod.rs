@@ -1,32 +1,27 @@
 //! Names: what they mean, which inodes they have, and what a directory lists.
 //!
-//! A name leads to a [`Place`] (`places`, or `new` for a file that is created), and a place has an
-//! inode (`inode`, `identity`) and attributes (`attrs`). Names that only this mount has are in the
-//! `overlay`. `chunk_names` translates the names of chunks, and with `--as zarr2`, `zarr2` those of
-//! metadata files. Files of other formats are in `views`, those that the store keeps as they are in
+//! A name leads to a [`Place`] of the one `tree`, by the presentation of its node (`places`, or
+//! `new` for a file that is created), and a place has an inode (`identity`) and attributes
+//! (`attrs`). Names that only this mount has are in the `overlay`, those of `.zarrfs` in `control`.
+//! `ChunkNames` translate the names of chunks, and with `--as zarr2`, `zarr2` those of metadata
+//! files. Files of other formats are in `views`, those that the store keeps as they are in
 //! `ordinary`.
 
-pub mod attr;
 mod attrs;
-pub mod chunk_names;
+mod control;
 mod entries;
-pub mod file;
-pub mod held;
 mod identity;
-pub mod inode;
 pub mod listing;
 mod new;
 pub mod open_directory;
 mod ordinary;
 pub mod overlay;
-pub mod place;
 mod places;
 mod private;
 pub mod removed_chunks;
-pub mod seen_texts;
-pub mod seen_versions;
 mod shrink;
 pub mod target;
+mod tree;
 mod unread;
 pub mod views;
 pub mod zarr2;
@@ -37,16 +32,17 @@ use std::time::Instant;
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::vfs::core::Core;
+use crate::vfs::inodes::chunk_names::ChunkNames;
+use crate::vfs::inodes::inode::Inodes;
+use crate::vfs::inodes::place::{CHUNKS, DOCUMENT, Place, ZMETADATA};
+use crate::vfs::inodes::seen_texts::SeenTexts;
+use crate::vfs::inodes::seen_versions::SeenVersions;
 use attrs::Attrs;
-use chunk_names::ChunkNames;
-use inode::Inodes;
 use ordinary::OrdinaryFiles;
 use overlay::{Overlay, Shown};
-use place::{CHUNKS, DOCUMENT, Place, ZMETADATA};
 use places::Places;
 use private::PrivateFiles;
-use seen_texts::SeenTexts;
-use seen_versions::SeenVersions;
+use tree::Tree;
 use views::Views;
 use zarr2::Zarr2;
 
@@ -56,6 +52,7 @@ pub(in crate::vfs) struct Names {
     pub views: Arc<Views>,
     pub inodes: Inodes,
     pub overlay: Arc<Overlay>,
+    pub tree: Arc<Tree>,
     pub places: Places,
     pub zarr2: Arc<Zarr2>,
     pub ordinary: Arc<OrdinaryFiles>,
@@ -70,13 +67,20 @@ impl Names {
     /// Returns the names of the hierarchy in `core`.
     pub fn new(core: Arc<Core>, views: Arc<Views>) -> Self {
         let overlay = Arc::new(Overlay::default());
-        let zarr2 = Arc::new(Zarr2::new(Arc::clone(&core), Arc::clone(&overlay)));
         let ordinary = Arc::new(OrdinaryFiles::new(Arc::clone(&core)));
+        let tree = Arc::new(Tree {
+            core: Arc::clone(&core),
+            overlay: Arc::clone(&overlay),
+            ordinary: Arc::clone(&ordinary),
+            removed_chunks: Arc::default(),
+        });
+        let zarr2 = Arc::new(Zarr2::new(&tree));
         let private = Arc::new(PrivateFiles::new(Arc::clone(&core), Arc::clone(&ordinary)));
         let attrs = Attrs::new(&core, &views, &zarr2, &ordinary, &private);
         let inodes = Inodes::new();
         let places = Places {
             core: Arc::clone(&core),
+            tree: Arc::clone(&tree),
             views: Arc::clone(&views),
             overlay: Arc::clone(&overlay),
             zarr2: Arc::clone(&zarr2),
@@ -87,6 +91,7 @@ impl Names {
             views,
             inodes,
             overlay,
+            tree,
             places,
             zarr2,
             ordinary,

@@ -1,14 +1,14 @@
 //! The places of new files, and why some names cannot be created.
 
-use super::place::{
-    CHUNKS, CONTROL, DOCUMENT, Place, ZARRAY, ZGROUP, below, below_shown, new_chunk,
-};
 use super::places::Places;
 use super::zarr2::is_name_of_zarr2;
 use crate::array::parse_index;
 use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::Content as NodeContent;
 use crate::metadata::{NodeKind, NodePath};
+use crate::vfs::inodes::place::{
+    CHUNKS, CONTROL, DOCUMENT, Place, ZARRAY, ZGROUP, below, below_shown, new_chunk,
+};
 use crate::vfs::options::Presentation;
 
 impl Places {
@@ -27,7 +27,7 @@ impl Places {
             }
             Place::Control | Place::ViewsDir(_) => refused("nothing can be created here"),
             Place::StoredDir(path) => {
-                let key = self.stored_keys(path)?.into_iter().find(|key| key.name() == name);
+                let key = self.tree.stored_keys(path)?.into_iter().find(|key| key.name() == name);
                 match key {
                     Some(key) => Ok(Place::StoredDocument(path.clone(), key)),
                     None => refused("only the metadata file of a node can be created here"),
@@ -39,7 +39,7 @@ impl Places {
                     return self.new_ordinary(path, directory, name);
                 };
                 let coords = [&prefix[..], &[index]].concat();
-                if coords.len() < array.grid().rank() && self.has_chunks(&array, &coords)? {
+                if coords.len() < array.grid().rank() && self.tree.has_chunks(&array, &coords)? {
                     return refused("chunks are stored below it: it must be a directory");
                 }
                 new_chunk(path, &array, coords)

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::place::{DirEntries, DirEntry, Place};
 use crate::array::Coords;
 use crate::error::{Error, Result};
 use crate::store::Stat;
+use crate::vfs::inodes::place::{DirEntries, DirEntry, Place};
 
 /// A name in a directory.
 #[derive(Debug)]

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use super::place::{CHUNKS, DirEntries, Place, below};
 use crate::array::{Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{FileId, FileKind, FileStat, FileStore, Stat, StoreEntry};
 use crate::vfs::core::Core;
+use crate::vfs::inodes::place::{CHUNKS, DirEntries, Place, below};
 
 /// The ordinary files and directories of the store, and its directories of nodes and chunks.
 #[derive(Clone)]

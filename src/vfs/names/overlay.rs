@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::inode::Inode;
-use super::place::Place;
 use crate::array::Coords;
 use crate::metadata::NodePath;
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 
 /// The names by directory.
 #[derive(Debug, Default)]

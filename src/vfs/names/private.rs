@@ -10,12 +10,12 @@ use std::sync::Arc;
 use rustix::process::geteuid;
 
 use super::ordinary::OrdinaryFiles;
-use super::place::{Place, Report};
 use crate::error::Result;
 use crate::hierarchy::{Content, Document, Node};
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{FileKind, FileStat, FileStore, Key, Ownership};
 use crate::vfs::core::Core;
+use crate::vfs::inodes::place::{Place, Report};
 
 /// The bits that a file or directory has if every user may read it.
 const ALL_READ: u16 = 0o044;

@@ -5,12 +5,12 @@
 //! shard of some megabytes may have millions of chunks, and `ls` looks each of them up.
 
 use super::Names;
-use super::chunk_names::ChunkNames;
-use super::place::{Place, ZARRAY, ZGROUP};
 use crate::array::Coords;
 use crate::limits;
 use crate::metadata::NodePath;
 use crate::vfs::core::Outdated;
+use crate::vfs::inodes::chunk_names::ChunkNames;
+use crate::vfs::inodes::place::{Place, ZARRAY, ZGROUP};
 use crate::vfs::options::Presentation;
 
 impl Names {

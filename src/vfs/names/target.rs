@@ -1,12 +1,12 @@
 //! The target of a request: a place, with the array of its chunk looked up once.
 
 use super::Names;
-use super::file::{BytesAt, InodeFile, OpenedAs};
-use super::inode::Inode;
-use super::place::Place;
 use crate::array::{ArrayId, ChunkRef};
 use crate::error::{Error, Kind, Result, WithSubject};
 use crate::metadata::NodePath;
+use crate::vfs::inodes::file::{BytesAt, InodeFile, OpenedAs};
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 
 /// A place. If it is a chunk, the array that is there now belongs to it.
 #[derive(Debug, Clone)]

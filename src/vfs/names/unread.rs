@@ -11,12 +11,12 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::listing::Listings;
-use super::place::{CONTROL, DOCUMENT, DirEntries, DirEntry, Place};
-use super::places::may_be_chunk;
+use super::tree::may_be_chunk;
 use crate::error::Result;
 use crate::hierarchy::Content;
 use crate::metadata::{NodeKind, NodePath};
 use crate::store::{Entries, StoreEntry};
+use crate::vfs::inodes::place::{CONTROL, DOCUMENT, DirEntries, DirEntry, Place};
 use crate::vfs::options::Presentation;
 
 /// The names that are looked at before the first one is returned: a server sends that many.

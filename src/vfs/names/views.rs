@@ -11,7 +11,6 @@ use std::time::{Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-use super::place::{Place, view_name};
 use crate::array::Array;
 use crate::bounded::{Bounded, MapLimits};
 use crate::budget::Purpose;
@@ -21,6 +20,7 @@ use crate::metadata::NodePath;
 use crate::printable::escaped;
 use crate::vfs::access::{Access, Pages};
 use crate::vfs::core::Core;
+use crate::vfs::inodes::place::{Place, view_name};
 use crate::vfs::kernel::view_pages::{Generations, KernelPages, ReadVersions};
 use crate::vfs::options::Presentation;
 use crate::vfs::reader::open_view::OpenView;

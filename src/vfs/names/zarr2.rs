@@ -5,7 +5,7 @@
 //! reading, writing, removing and moving know one tree. Attributes and consolidated metadata, which
 //! Zarr 3 has in `zarr.json`, are places of their own; writing to them edits `zarr.json`.
 //!
-//! `Names::resolve` translates a name of Zarr 2 to the directory and name in the tree of Zarr 3,
+//! `Places::find` translates a name of Zarr 2 to the directory and name in the tree of Zarr 3,
 //! and listings translate names back. The two extra places are `Place::Attributes` and
 //! `Place::Copies`. `metadata::zarr2::to_v3` converts what a program writes to a metadata file
 //! of Zarr 3. The difference to the one that the mount shows is then an edit like any other.
@@ -16,10 +16,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::chunk_names::ChunkName;
 use super::overlay::Overlay;
-use super::place::{CHUNKS, DOCUMENT, DirEntries, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA};
 use super::removed_chunks::RemovedChunks;
+use super::tree::Tree;
 use crate::array::{Array, Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::hierarchy::{Bounds, Content, Node, Sources, Text, TextCache, TextPurpose, check_len};
@@ -29,6 +28,10 @@ use crate::metadata::zarr2::{ArrayExtras, Documents};
 use crate::metadata::{DIMENSIONS, Dialect, NodeKind, NodePath, zarr2};
 use crate::vfs::authors::Processes;
 use crate::vfs::core::Core;
+use crate::vfs::inodes::chunk_names::ChunkName;
+use crate::vfs::inodes::place::{
+    CHUNKS, DOCUMENT, DirEntries, Place, ZARRAY, ZATTRS, ZGROUP, ZMETADATA,
+};
 use crate::vfs::options::Presentation;
 
 /// The member of a metadata file with the compressor.
@@ -47,7 +50,7 @@ pub(in crate::vfs) struct Zarr2 {
     spelled: Mutex<HashMap<NodePath, Spelled>>,
     /// Groups whose consolidated metadata were written before their metadata file. A leaf lock.
     pub wants_copies: Mutex<HashSet<NodePath>>,
-    pub removed_chunks: RemovedChunks,
+    removed_chunks: Arc<RemovedChunks>,
     /// The consolidated metadata that are shown.
     copies: TextCache,
 }
@@ -66,8 +69,10 @@ struct Spelled {
 }
 
 impl Zarr2 {
-    /// Returns the presentation of the hierarchy in `core`, with the names in `overlay`.
-    pub fn new(core: Arc<Core>, overlay: Arc<Overlay>) -> Self {
+    /// Returns the presentation of the hierarchy that `tree` shows.
+    pub fn new(tree: &Tree) -> Self {
+        let (core, overlay) = (Arc::clone(&tree.core), Arc::clone(&tree.overlay));
+        let removed_chunks = Arc::clone(&tree.removed_chunks);
         Self {
             core,
             overlay,
@@ -75,7 +80,7 @@ impl Zarr2 {
             early_attributes: Mutex::default(),
             spelled: Mutex::default(),
             wants_copies: Mutex::default(),
-            removed_chunks: RemovedChunks::default(),
+            removed_chunks,
             copies: TextCache::default(),
         }
     }

@@ -13,8 +13,9 @@ use crate::limits;
 use crate::metadata::NodePath;
 use crate::vfs::access::Access;
 use crate::vfs::authors::Processes;
-use crate::vfs::names::inode::Inode;
-use crate::vfs::names::place::Place;
+use crate::vfs::inodes::file::slice;
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 use crate::vfs::reader::open_view::OpenView;
 
 /// How many files may be open beyond the limit if they are reports: they tell why it was reached.
@@ -46,6 +47,18 @@ pub(in crate::vfs) enum HandleSource {
 }
 
 impl Handle {
+    /// Reads what the open has made, or the file that the kernel reads; `None` if the handle reads
+    /// the current bytes of its file.
+    pub fn read_kept(&self, offset: u64, len: usize) -> Option<Result<Bytes>> {
+        match &self.source {
+            HandleSource::Made(made) => Some(Ok(slice(made, offset, len))),
+            HandleSource::Backing(backing) if !self.may_write() => {
+                Some(backing.read(offset, len).map_err(Error::from))
+            }
+            HandleSource::Backing(_) | HandleSource::File(_) | HandleSource::View(_) => None,
+        }
+    }
+
     /// Whether it may write.
     pub fn may_write(&self) -> bool {
         self.access != Access::Read

@@ -23,9 +23,9 @@ use super::passthrough::Passthrough;
 use crate::backing::Backing;
 use crate::store::Prefix;
 use crate::vfs::access::Access;
-use crate::vfs::names::file::{BytesAt, InodeFile};
-use crate::vfs::names::held::HeldBytes;
-use crate::vfs::names::place::Place;
+use crate::vfs::inodes::file::{BytesAt, InodeFile};
+use crate::vfs::inodes::held::HeldBytes;
+use crate::vfs::inodes::place::Place;
 use crate::vfs::options::Writeback;
 
 impl Passthrough {

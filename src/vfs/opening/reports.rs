@@ -9,10 +9,10 @@ use super::handles::Handles;
 use crate::budget::Purpose;
 use crate::error::Result;
 use crate::vfs::core::Core;
+use crate::vfs::inodes::place::Report;
 use crate::vfs::kernel::backing_files::BackingFiles;
 use crate::vfs::names::Names;
 use crate::vfs::names::listing::Listings;
-use crate::vfs::names::place::Report;
 use crate::vfs::reader::Reader;
 use crate::{buffer, resources};
 

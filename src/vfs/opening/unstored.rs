@@ -10,9 +10,9 @@ use crate::buffer::Buffer;
 use crate::cache::Due;
 use crate::error::{Error, Kind, Result};
 use crate::printable::escaped_json;
-use crate::vfs::names::file::BytesAt;
-use crate::vfs::names::held::HeldBytes;
-use crate::vfs::names::place::Place;
+use crate::vfs::inodes::file::BytesAt;
+use crate::vfs::inodes::held::HeldBytes;
+use crate::vfs::inodes::place::Place;
 
 /// A file or directory with an unstored change.
 #[derive(Debug)]

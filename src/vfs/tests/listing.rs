@@ -77,7 +77,7 @@ fn a_chunk_outside_of_a_smaller_shape_is_not_listed_and_can_be_removed() {
     assert!(bed.stored("plain/c/3").is_some(), "its writer may not know of it");
     assert_eq!(bed.vfs.getattr(number).expect("still there").len, 4);
     assert!(bed.find("plain/c").is_err(), "the array has no chunk");
-    let c = crate::vfs::names::place::Place::ChunkDir(
+    let c = crate::vfs::inodes::place::Place::ChunkDir(
         NodePath::parse("plain").expect("a path"),
         vec![],
     );

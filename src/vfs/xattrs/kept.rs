@@ -7,10 +7,10 @@ use super::is_of_node;
 use crate::error::{Error, Kind, Result, WithSubject};
 use crate::store::{FileUse, OpenFile, Presence};
 use crate::vfs::core::Core;
+use crate::vfs::inodes::file::BytesAt;
+use crate::vfs::inodes::inode::Inode;
+use crate::vfs::inodes::place::Place;
 use crate::vfs::names::Names;
-use crate::vfs::names::file::BytesAt;
-use crate::vfs::names::inode::Inode;
-use crate::vfs::names::place::Place;
 
 /// The namespaces that are passed to the store. Access control lists are not: the kernel, which
 /// checks access, would not know them.

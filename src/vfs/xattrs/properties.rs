@@ -8,7 +8,7 @@ use crate::hierarchy::Content;
 use crate::json;
 use crate::vfs::contents::forms::Shown;
 use crate::vfs::core::Core;
-use crate::vfs::names::place::Place;
+use crate::vfs::inodes::place::Place;
 
 /// How the names of all properties begin.
 pub(super) const ZARR: &str = "user.zarr.";

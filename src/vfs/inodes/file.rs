@@ -72,7 +72,7 @@ pub struct InodeFile {
 
 /// The meaning that an open file got from its place when it was opened. All handles, mappings and
 /// pages of an inode share it. If the name gets another meaning, it gets another inode
-/// ([`super::identity`]).
+/// (`names/identity.rs`).
 #[derive(Debug, Clone)]
 pub enum OpenedAs {
     /// The header and the layout of a view.

@@ -1,0 +1,102 @@
+//! An open view: its bytes come from the chunks of arrays, and writes to it change these.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::open_file::OpenFileCalls;
+use crate::error::{Kind, Result, WithSubject};
+use crate::vfs::Vfs;
+use crate::vfs::authors::{Processes, Thread};
+use crate::vfs::inodes::file::Write;
+use crate::vfs::opening::handles::Handle;
+use crate::vfs::reader::open_view::OpenView;
+use crate::vfs::view_writers::ViewWriters;
+
+/// An open view.
+pub(super) struct ViewFile<'a> {
+    pub vfs: &'a Vfs,
+    pub handle: &'a Handle,
+    pub view: &'a Arc<OpenView>,
+}
+
+impl OpenFileCalls for ViewFile<'_> {
+    fn note_opener(&self, by: Thread) {
+        if self.handle.may_write() {
+            self.view.note_user(by);
+        } else if self.vfs.contents.chunks.shows_old_chunks() {
+            let program = Processes::of(by);
+            for elements in self.view.view.elements() {
+                self.vfs.names.seen_versions.note_array(&elements.path, &program);
+            }
+        }
+    }
+
+    fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
+        self.vfs.names.views.note_pages(self.view);
+        self.vfs.reader.read_view(self.view, offset, len).at(self.handle.shown())
+    }
+
+    fn try_read(&self, offset: u64, len: usize) -> Option<Bytes> {
+        self.vfs.names.views.note_pages(self.view);
+        self.vfs.reader.try_read_view(self.view, offset, len)
+    }
+
+    fn write(&self, write: Write<'_>, by: Thread) -> Result<()> {
+        let written = self.vfs.contents.view_writer.write_view(self.view, write, by);
+        if self.note_refused(written)? {
+            // The write may have changed more bytes than the kernel wrote.
+            self.vfs.core.invalidate(self.handle.inode.number());
+        }
+        Ok(())
+    }
+
+    fn try_write(&self, write: Write<'_>, by: Thread) -> Result<bool> {
+        self.note_refused(self.vfs.contents.view_writer.try_write_view(self.view, write, by))
+    }
+
+    fn is_of_others(&self, by: Thread) -> bool {
+        self.view.is_closed_by_stranger(by) || self.view.is_written_by_others(by)
+    }
+
+    fn flush(&self) -> Result<()> {
+        let flushed = self.vfs.contents.view_writer.flush_view(self.view);
+        let has_refused = |writing: &Arc<ViewWriters>| writing.has_refused.load(Ordering::Relaxed);
+        if flushed.is_ok() && !self.view.writing.as_ref().is_some_and(has_refused) {
+            self.vfs.core.refused.forget(|| self.handle.shown());
+        }
+        self.note_refused(flushed)
+    }
+
+    fn fsync(&self) -> Result<()> {
+        let contents = &self.vfs.contents;
+        contents.view_writer.store_view(&self.view.view)?;
+        contents.unsynced.sync_all(self.vfs.core.hierarchy.store())
+    }
+
+    fn release(&self) {
+        self.view.reads.end();
+        if self.handle.may_write() {
+            // Store what a mapping wrote after the last close.
+            let stored = self.vfs.contents.view_writer.store_view(&self.view.view);
+            stored.unwrap_or_else(|error| self.vfs.core.note("close", &error));
+        }
+    }
+}
+
+impl ViewFile<'_> {
+    /// Notes that a write to a view was refused, and names the view in the error. A write that
+    /// failed for now may be repeated, or its chunks wait.
+    fn note_refused<T>(&self, done: Result<T>) -> Result<T> {
+        done.at(self.handle.shown()).inspect_err(|error| {
+            let kinds = [Kind::NotPermitted, Kind::Invalid, Kind::TooLarge, Kind::Unsupported];
+            if let Some(writing) =
+                self.view.writing.as_ref().filter(|_| kinds.contains(&error.kind()))
+            {
+                writing.has_refused.store(true, Ordering::Relaxed);
+                self.vfs.core.refused.note(self.handle.shown(), error);
+            }
+        })
+    }
+}
