@@ -14,6 +14,7 @@
 //!
 //! | module | contents |
 //! | ------ | ------------ |
+//! | [`width`] | exact conversions between `usize` and `u64` |
 //! | [`printable`] | text of a hierarchy as a person may read it |
 //! | [`error`] | the one error type |
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
@@ -83,7 +84,7 @@ mod memory_server;
 
 pub use zarrfs_base::{
     admission, bounded, budget, buffer, error, limits, parallel, pool, printable, resources, sys,
-    waiting,
+    waiting, width,
 };
 pub use zarrfs_codec as codec;
 pub use zarrfs_codec::{dtype, json, shard};

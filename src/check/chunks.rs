@@ -10,6 +10,7 @@ use crate::array::ChunkStore;
 use crate::error::{Error, Fault, Word};
 use crate::shard::Usage;
 use crate::store::{Store, StoreEntry};
+use crate::width::ToU64;
 
 /// The number of unused bytes in a shard that is not worth reporting: writers may align chunks.
 const SLACK: u64 = 64;
@@ -303,5 +304,5 @@ fn count(counter: &AtomicU64, more: u64) {
 }
 
 fn len<T>(items: &[T]) -> u64 {
-    u64::try_from(items.len()).unwrap_or(u64::MAX)
+    items.len().to_u64()
 }

@@ -42,6 +42,7 @@ use crate::hierarchy::Hierarchy;
 use crate::metadata::NodePath;
 use crate::parallel;
 use crate::store::Omission;
+use crate::width::ToUsize;
 
 /// Checks the nodes in `options` and everything below them.
 pub fn run(
@@ -154,7 +155,7 @@ fn sample_of_count(
     targets: &[Arc<CheckedArray>],
     watch: &dyn CheckWatch,
 ) -> Option<ChunkSample> {
-    let most = usize::try_from(count).unwrap_or(usize::MAX);
+    let most = count.to_usize();
     // The smallest digests so far.
     let mut chosen: BinaryHeap<u64> = BinaryHeap::new();
     let mut all: u64 = 0;

@@ -2,6 +2,7 @@
 
 use crate::array::Coords;
 use crate::error::{Error, Result};
+use crate::width::ToUsize;
 
 /// The stored values of an array: a bit for each position in its grid, in C order.
 pub struct StoredBits {
@@ -12,7 +13,7 @@ pub struct StoredBits {
 impl StoredBits {
     /// Returns none of the `possible` values.
     pub fn new(possible: u64) -> Result<Self> {
-        let len = usize::try_from(possible.div_ceil(64)).unwrap_or(usize::MAX);
+        let len = possible.div_ceil(64).to_usize();
         let mut bits = Vec::new();
         bits.try_reserve_exact(len)
             .map_err(|_| Error::too_large("the chunks do not fit into memory"))?;

@@ -13,6 +13,7 @@ use crate::hierarchy::ReadExtent;
 use crate::resources;
 use crate::view::cut::Cut;
 use crate::view::{ElementRange, GetChunk, View, ViewSource};
+use crate::width::{ToU64, ToUsize};
 
 /// The number of bytes to produce at a time.
 const STEP: u64 = 4 << 20;
@@ -66,9 +67,9 @@ fn write(view: &View, step: u64, get: &GetChunk<'_>) -> Result<(), Failure> {
     let mut at = 0;
     while at < view.len() {
         let until = view.rows_until(at, at.saturating_add(step).min(view.len()));
-        let len = usize::try_from(until.saturating_sub(at)).unwrap_or(usize::MAX);
+        let len = until.saturating_sub(at).to_usize();
         let bytes = view.read(at, len, get)?;
-        at = at.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        at = at.saturating_add(bytes.len().to_u64());
         match out.write_all(&bytes) {
             // The reader has closed the pipe on purpose.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),

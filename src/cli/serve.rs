@@ -19,6 +19,7 @@ use crate::resources;
 use crate::serve::{Bound, ServeOptions, Stopper};
 use crate::sys::{self, Signal};
 use crate::vfs::Vfs;
+use crate::width::ToUsize;
 
 /// The most connections, if the user typed no number.
 const MOST_CONNECTIONS: u64 = 4096;
@@ -55,8 +56,7 @@ pub fn run(args: &Serve) -> Result<(), Failure> {
         (None, false) => Some(random()?),
     };
     let (workers, ahead) = served.threads(&source);
-    let connections =
-        usize::try_from((descriptors / 2).min(MOST_CONNECTIONS)).unwrap_or(usize::MAX);
+    let connections = ((descriptors / 2).min(MOST_CONNECTIONS)).to_usize();
     let address = bound.address();
     let title = args.source.file_name();
     let options = ServeOptions {

@@ -20,6 +20,7 @@ use crate::error::{Error, Kind, Result, WithSubject};
 use crate::metadata::NodePath;
 use crate::parallel;
 use crate::store::{ByteRange, Condition, Key, Stat, Store, Value};
+use crate::width::ToU64;
 
 /// The number of values to sync at a time.
 const SYNCED: usize = 4096;
@@ -318,7 +319,7 @@ impl ChunkCopier<'_> {
         let mut changes = Vec::new();
         for coords in inner {
             if let Some(decoded) = self.elements(coords)? {
-                self.count(u64::try_from(decoded.len()).unwrap_or(u64::MAX));
+                self.count(decoded.len().to_u64());
                 changes.push((coords.clone(), Some(decoded), Condition::Absent));
             }
         }

@@ -19,6 +19,7 @@ use crate::metadata::wanted::{self, with_chunks, without_names};
 use crate::metadata::{Dialect, FILL, NodeKind, NodePath, Policy, Shards, masked_value, shown};
 use crate::resources;
 use crate::store::{Key, Store};
+use crate::width::ToU64;
 
 /// The requested properties of a copy.
 #[derive(Debug, Clone, Default)]
@@ -205,7 +206,7 @@ impl ConversionPlan {
     /// Fails if the plan takes too much memory: links may show any number of nodes.
     fn check_len(&self) -> Result<()> {
         let limit = resources::memory_limit() / 2;
-        if u64::try_from(self.memory_len).unwrap_or(u64::MAX) <= limit {
+        if self.memory_len.to_u64() <= limit {
             return Ok(());
         }
         let count = self.jobs.len();

@@ -17,6 +17,7 @@ use crate::array::Coords;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::view::{self, GetChunk, ViewSource};
+use crate::width::ToU64;
 
 /// The number of bytes that [`answer`] makes in advance. An element that DAP2 cannot express is an
 /// error response if it is among them; a longer answer has to be cut.
@@ -240,7 +241,7 @@ impl DapAnswer {
                 self.parts.pop_front();
                 continue;
             }
-            let made = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            let made = bytes.len().to_u64();
             self.len = self.len.map(|len| len.saturating_sub(made));
             return Ok(bytes);
         }
@@ -255,7 +256,7 @@ impl DapAnswer {
         else {
             return false;
         };
-        let step = u64::try_from(step).unwrap_or(u64::MAX);
+        let step = step.to_u64();
         let last = elements.next.saturating_add(step / elements.item_len());
         let chunks = elements.slab.chunks(elements.next, elements.end.min(last));
         let lens = chunks.iter().map(|(one, _)| one.array.longest_chunk_len().longest());
@@ -267,7 +268,7 @@ impl DapAnswer {
     /// their order: for about `len` bytes, of those that no earlier call looked at. The server may
     /// have them decoded in advance.
     pub fn ahead(&mut self, len: usize) -> Vec<(view::ElementRange, Coords)> {
-        let mut left = u64::try_from(len).unwrap_or(u64::MAX);
+        let mut left = len.to_u64();
         let mut chunks = Vec::new();
         for part in &mut self.parts {
             let BodyPart::Elements(elements) = part else { continue };
@@ -359,7 +360,7 @@ impl DapAnswer {
     }
 
     fn bytes(&mut self, bytes: Vec<u8>) {
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let len = bytes.len().to_u64();
         self.len = self.len.and_then(|all| all.checked_add(len));
         self.parts.push_back(BodyPart::Bytes(bytes.into()));
     }
@@ -377,7 +378,7 @@ impl VariableElements {
 
     /// Returns the next elements, about `step` bytes of them; none at the end.
     fn next(&mut self, step: usize, get: &GetChunk<'_>) -> Result<Vec<u8>> {
-        let step = u64::try_from(step).unwrap_or(u64::MAX);
+        let step = step.to_u64();
         let first = self.next;
         let mut last = self.end.min(first.saturating_add((step / self.item_len()).max(1)));
         if first == last {

@@ -12,6 +12,7 @@ use crate::buffer::reserve;
 use crate::codec::vlen_items;
 use crate::error::{Error, Kind, Result, WithSubject};
 use crate::view::{ElementRange, GetChunk};
+use crate::width::{ToU64, ToUsize};
 
 /// The most bytes of several strings that are in memory at once, beside those of a chunk.
 const MAX_STRINGS_LEN: usize = 16 << 20;
@@ -117,7 +118,7 @@ impl Hyperslab {
             bytes.chunks_exact_mut(fill.len()).for_each(|item| item.copy_from_slice(&fill));
         }
         let place = |number: u64, skipped: usize| {
-            usize::try_from(number.checked_mul(item_size)?).ok()?.checked_sub(skipped)
+            number.checked_mul(item_size)?.to_usize().checked_sub(skipped)
         };
         self.for_each_overlap(first, last, &mut |base, overlap| {
             let wanted = overlap.bounds().ok_or_else(outside)?;
@@ -165,7 +166,7 @@ impl Hyperslab {
             overlap.for_each_row(&mut |row| {
                 for number in 0..row.count {
                     let from = number.checked_mul(row.stride).and_then(|n| n.checked_add(row.from));
-                    let from = from.and_then(|from| stored.get(usize::try_from(from).ok()?));
+                    let from = from.and_then(|from| stored.get(from.to_usize()));
                     let to = base.saturating_add(row.to).saturating_add(number);
                     let to = usize::try_from(to).ok().and_then(|to| items.get_mut(to));
                     let (from, to) = from.zip(to).ok_or_else(outside)?;
@@ -208,14 +209,11 @@ impl Hyperslab {
             let shared =
                 along.map(|(axis, (of, (start, len)))| self.shared(axis, of, *start, *len));
             let shared: Vec<Vec<SharedRun>> = shared.collect::<Result<_>>()?;
-            let counts: Vec<u64> =
-                shared.iter().map(|list| u64::try_from(list.len()).unwrap_or(u64::MAX)).collect();
+            let counts: Vec<u64> = shared.iter().map(|list| list.len().to_u64()).collect();
             let mut at = vec![0; counts.len()];
             loop {
-                let here = shared
-                    .iter()
-                    .zip(&at)
-                    .map(|(list, at)| list.get(usize::try_from(*at).ok()?).copied());
+                let here =
+                    shared.iter().zip(&at).map(|(list, at)| list.get((*at).to_usize()).copied());
                 let here: Vec<SharedRun> = here.collect::<Option<_>>().ok_or_else(outside)?;
                 let coords = Coords::new(here.iter().map(|one| one.chunk).collect::<Vec<u64>>());
                 let chunk_shape = self.elements.array.grid().chunk_shape_at(&coords)?;
@@ -313,13 +311,13 @@ impl Overlap<'_> {
 impl Strided {
     /// Copies elements of `item_len` bytes from the start of `from` on.
     fn copy(&self, from: &[u8], to: &mut [u8], item_len: usize) -> Option<()> {
-        let len = usize::try_from(self.count).ok()?.checked_mul(item_len)?;
+        let len = self.count.to_usize().checked_mul(item_len)?;
         let target = to.get_mut(..len)?;
         if self.stride == 1 {
             target.copy_from_slice(from.get(..len)?);
             return Some(());
         }
-        let step = usize::try_from(self.stride).ok()?.checked_mul(item_len)?;
+        let step = self.stride.to_usize().checked_mul(item_len)?;
         let mut at = 0_usize;
         for item in target.chunks_exact_mut(item_len.max(1)) {
             item.copy_from_slice(from.get(at..at.checked_add(item_len)?)?);

@@ -8,6 +8,7 @@ use crate::buffer::{Buffer, reserve};
 use crate::cache::ChunkCache;
 use crate::codec::VlenPlaces;
 use crate::error::{Error, Result};
+use crate::width::ToUsize;
 
 /// A box of elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,7 +131,7 @@ impl Strings {
         }
         let after = self.chunks.partition_point(|(first, ..)| *first <= number);
         let (first, bytes, places) = self.chunks.get(after.checked_sub(1)?)?;
-        places.get(bytes, usize::try_from(number.checked_sub(*first)?).ok()?)
+        places.get(bytes, number.checked_sub(*first)?.to_usize())
     }
 }
 

@@ -18,6 +18,7 @@ use crate::cache::ChunkCache;
 use crate::dtype::{DType, Element, FillValue, to_float};
 use crate::error::{Error, Result};
 use crate::parallel;
+use crate::width::ToUsize;
 
 /// The most chunks to compare one by one if the fill values differ.
 const MOST_CHUNKS: u64 = 1 << 27;
@@ -191,7 +192,7 @@ impl Comparison<'_> {
             return Ok(());
         }
         let [len_one, len_two] = [self.one, self.two].map(|array| array.model().dtype.item_len());
-        let count = usize::try_from(span.count()).unwrap_or(usize::MAX);
+        let count = span.count().to_usize();
         let mut at = vec![0; span.extent.len()];
         let mut all = ValueDifference::default();
         for index in 0..count {

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::terms::dot;
 use crate::error::{Error, Kind, Result};
 use crate::vfs::{Attr, DirHandle, Vfs};
+use crate::width::ToUsize;
 
 /// A line of a listing.
 pub(super) enum ListingLine<'a> {
@@ -77,7 +78,7 @@ pub(super) fn list(
     }
     let first = position;
     loop {
-        let at = usize::try_from(position.saturating_sub(2)).unwrap_or(usize::MAX);
+        let at = position.saturating_sub(2).to_usize();
         let listed = match vfs.listings().readdir(dir, at) {
             Ok(Some(listed)) => listed,
             Ok(None) => return Ok(()),

@@ -28,6 +28,7 @@ use super::terms::{
 };
 use crate::error::{Error, Result};
 use crate::vfs::{DirHandle, FileChanges, HandleUse, NewNode, Presence, Vfs};
+use crate::width::ToUsize;
 
 /// Answers with the `$ok` of a reply, or its error.
 macro_rules! reply {
@@ -280,7 +281,7 @@ impl Filesystem for Fs {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let len = usize::try_from(size).unwrap_or(usize::MAX);
+        let len = size.to_usize();
         let log = self.read_log.as_ref().map(|log| (Arc::clone(log), Instant::now()));
         let note = move |vfs: &Vfs, answered| {
             if let Some((log, began)) = &log {

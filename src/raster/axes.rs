@@ -7,6 +7,7 @@ use crate::metadata::NodeKind;
 use crate::stats::number;
 use crate::view::cut::{Region, Selected};
 use crate::view::{Axis, AxisKind, Image, ViewSource};
+use crate::width::ToUsize;
 
 /// The most decoded bytes of a chunk of coordinates.
 const MAX_COORDINATES_LEN: u64 = 4 << 20;
@@ -334,7 +335,7 @@ fn element(array: &Array, index: u64) -> Option<f64> {
     let Some((bytes, _)) = array.read_chunk(&coords).ok()? else {
         return number(dtype, &array.model().fill.item(dtype));
     };
-    let at = usize::try_from(index.checked_sub(start)?).ok()?;
+    let at = index.checked_sub(start)?.to_usize();
     number(dtype, bytes.chunks_exact(dtype.item_len()).nth(at)?).filter(|number| number.is_finite())
 }
 

@@ -9,6 +9,7 @@ use crate::error::{Error, Kind, Result, WithSubject};
 use crate::metadata::Packing;
 use crate::parallel;
 use crate::stats;
+use crate::width::{ToU64, ToUsize};
 
 /// The cells that were read.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ pub fn cells(array: &Arc<Array>, slice: &Slice, limit: u64) -> Result<Cells> {
             wanted.push(CellsOfChunk::new(array, slice, row, column)?);
         }
     }
-    let read = u64::try_from(wanted.len()).unwrap_or(u64::MAX);
+    let read = wanted.len().to_u64();
     let width = slice.columns.len();
     let found = parallel::map(wanted, || Ok(()), |(), wanted| wanted.read(array, slice, width))?;
     let mut values = vec![f64::NAN; width.saturating_mul(slice.rows.len())];
@@ -74,7 +75,7 @@ pub fn cells(array: &Arc<Array>, slice: &Slice, limit: u64) -> Result<Cells> {
 }
 
 fn count(all: &[Along]) -> u64 {
-    u64::try_from(all.len()).unwrap_or(u64::MAX)
+    all.len().to_u64()
 }
 
 fn outside() -> Error {
@@ -88,7 +89,7 @@ fn cost(array: &Array, slice: &Slice) -> u64 {
         return longest;
     }
     // The range from the first to the last cell of a chunk.
-    let item_len = u64::try_from(array.model().dtype.item_len()).unwrap_or(u64::MAX);
+    let item_len = array.model().dtype.item_len().to_u64();
     let first = slice.down.map_or(slice.across, |down| down.min(slice.across));
     let inner = array.chunk_shape().iter().skip(first);
     inner.copied().fold(item_len, u64::saturating_mul).min(longest)
@@ -121,7 +122,7 @@ fn thinned(
     }
     let factor = (to_float(most.into()) / to_float(all.into())).sqrt();
     let kept = |of: &[Along]| to_index(to_float(count(of).into()) * factor).max(1);
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let most = most.to_usize();
     let kept_rows = kept(&rows).min(most);
     // A side may have fewer chunks than its share.
     let kept_columns = (most / kept_rows).clamp(1, columns.len());
@@ -221,7 +222,7 @@ impl CellsOfChunk {
         start: usize,
         range: std::ops::Range<usize>,
     ) -> Result<(usize, Option<crate::buffer::Buffer>, u64)> {
-        let long = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
+        let long = |len: usize| len.to_u64();
         if array.has_ranges(&self.coords)
             && let Some((bytes, _, decoded)) = array.read_range(&self.coords, &range)?
         {

@@ -17,6 +17,7 @@ use super::reply::{self, Body, Reply};
 use super::tree::Open;
 use crate::error::Result;
 use crate::vfs::FileVersion;
+use crate::width::{ToU64, ToUsize};
 
 /// The answer to a request for a file, up to its first bytes.
 #[derive(Debug)]
@@ -195,12 +196,12 @@ struct Rest<'o> {
 impl Rest<'_> {
     fn next(&mut self, most: usize) -> Result<Option<Bytes>> {
         let left = self.part.end.saturating_sub(self.part.start);
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(most);
+        let len = left.to_usize().min(most);
         if len == 0 {
             return Ok(None);
         }
         let bytes = self.open.read(self.part.start, len)?;
-        self.part.start = self.part.start.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        self.part.start = self.part.start.saturating_add(len.to_u64());
         Ok(Some(bytes))
     }
 }
@@ -215,7 +216,7 @@ struct Transfer {
 impl Produce for Transfer {
     fn next(&mut self, most: usize) -> Result<Option<Bytes>> {
         if let Some(first) = self.first.take() {
-            let len = u64::try_from(first.len()).unwrap_or(u64::MAX);
+            let len = first.len().to_u64();
             self.part.start = self.part.start.saturating_add(len);
             return Ok(Some(first));
         }

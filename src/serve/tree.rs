@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Kind, Result, WithSubject};
 use crate::vfs::{Access, Attr, FileVersion, ROOT, Vfs};
+use crate::width::ToU64;
 
 /// A file or directory that was found.
 #[derive(Debug)]
@@ -113,7 +114,7 @@ impl Open {
             let mut all = Vec::with_capacity(len);
             while !bytes.is_empty() && all.len() < len {
                 all.extend_from_slice(&bytes);
-                let at = u64::try_from(all.len()).unwrap_or(u64::MAX);
+                let at = all.len().to_u64();
                 let rest = len.saturating_sub(all.len());
                 bytes = self.found.vfs.read(self.handle, offset.saturating_add(at), rest)?;
             }

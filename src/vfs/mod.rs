@@ -61,6 +61,7 @@ pub use crate::vfs::reader::ChunkReader;
 use crate::vfs::reader::Reader;
 pub use crate::vfs::reader::stored_versions::FileVersion;
 use crate::view::Format;
+use crate::width::ToUsize;
 pub use access::{Access, Caller, OpenedFile, Pages};
 use attr_writer::AttrWriter;
 pub use authors::HandleUse;
@@ -120,7 +121,7 @@ impl fmt::Debug for Vfs {
 impl Vfs {
     /// Returns the tree of `hierarchy`.
     pub fn new(hierarchy: Hierarchy, options: VfsOptions) -> Self {
-        buffer::set_limit(usize::try_from(options.cache_len / 4).unwrap_or(usize::MAX));
+        buffer::set_limit((options.cache_len / 4).to_usize());
         let budget = Budget::new(options.cache_len, options.dirty_limit);
         let backing_files =
             Arc::new(BackingFiles::new(options.passthrough, &budget, options.descriptors));

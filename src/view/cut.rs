@@ -23,6 +23,7 @@ use crate::hierarchy::{Content, Hierarchy};
 use crate::json::Object;
 use crate::metadata::shown::{self, ShownChunks};
 use crate::metadata::{NodePath, model};
+use crate::width::ToUsize;
 
 /// The attribute of a grid mapping with the position of the first element, which GDAL prefers to
 /// coordinates. It does not hold for a box.
@@ -379,8 +380,8 @@ fn put_item(item: &[u8], bytes: &mut Vec<u8>) -> Result<u32> {
 /// Returns the element at a place.
 fn item_at(place: u32, bytes: &[u8]) -> &[u8] {
     let item = || {
-        let (len, rest) = bytes.get(usize::try_from(place).ok()?..)?.split_first_chunk()?;
-        rest.get(..usize::try_from(u32::from_le_bytes(*len)).ok()?)
+        let (len, rest) = bytes.get(place.to_usize()..)?.split_first_chunk()?;
+        rest.get(..u32::from_le_bytes(*len).to_usize())
     };
     item().unwrap_or_default()
 }
@@ -420,7 +421,7 @@ fn of_image(mut attributes: Object, relative: &str, selected: &[Selected]) -> Ob
         }
         let listed = attributes.get_mut("omero").and_then(|omero| omero.get_mut("channels"));
         if let (Some(one), Some(Value::Array(listed))) = (channels, listed) {
-            let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+            let place = |at: u64| at.to_usize();
             let range = listed.iter().skip(place(one.start)).take(place(one.len));
             *listed = range.cloned().collect();
         }

@@ -10,6 +10,7 @@ use crate::array::{Array, Coords};
 use crate::buffer::{Buffer, reserve};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
+use crate::width::ToU64;
 
 /// Gets the decoded bytes of a chunk, at least the given range of them; `None` if the chunk is not
 /// stored.
@@ -323,7 +324,7 @@ impl ElementRange {
         let item_size = self.item_size()?;
         let end = within.checked_add(data.len()).ok_or_else(outside)?;
         self.for_each_box(number, item_size, &mut |coords, here| {
-            let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
+            let len = data.len().to_u64();
             change(self, coords, Cover::Part(len), &mut |chunk| {
                 let mut item = vec![0; item_size];
                 let extent = here.extent;
@@ -340,7 +341,7 @@ impl ElementRange {
 
     /// Returns the number of the first element that a range touches, and of the one after the last.
     fn items_of(&self, from: u64, len: usize) -> (u64, u64) {
-        let end = from.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        let end = from.saturating_add(len.to_u64());
         (from / self.item_len, end.div_ceil(self.item_len))
     }
 

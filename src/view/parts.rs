@@ -20,6 +20,7 @@ use crate::budget::Lease;
 use crate::buffer::reserve;
 use crate::error::{Error, Kind, Result};
 use crate::resources;
+use crate::width::{ToU64, ToUsize};
 
 /// Returns the most bytes of a file that are not elements. A header may have an entry for every
 /// tile of an image, or for every array of a group.
@@ -219,7 +220,7 @@ impl View {
     /// Reads up to `len` bytes from `offset`: fewer only at the end.
     pub fn read(&self, offset: u64, len: usize, get: &GetChunk<'_>) -> Result<Vec<u8>> {
         let left = self.len.saturating_sub(offset);
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(len);
+        let len = left.to_usize().min(len);
         let mut bytes = reserve(len)?;
         bytes.resize(len, 0);
         for PartOverlap { part, from, within } in self.pieces(offset, len) {
@@ -241,7 +242,7 @@ impl View {
         (from, until): (u64, u64),
         each: &mut EachChunk<'_, 'v>,
     ) -> KeepGoing {
-        let len = usize::try_from(until.saturating_sub(from)).unwrap_or(usize::MAX);
+        let len = until.saturating_sub(from).to_usize();
         for PartOverlap { part, from, within } in self.pieces(from, len) {
             if let Part::Elements(elements) = part
                 && elements.for_each_chunk(from, within.len(), each)?.is_break()
@@ -318,7 +319,7 @@ impl View {
     /// Fails if `data` at `offset` ends after the file, or changes bytes that are not elements.
     /// `get` reads chunks of parts that are derived from them.
     pub fn check_write(&self, offset: u64, data: &[u8], get: &GetChunk<'_>) -> Result<()> {
-        let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        let len = data.len().to_u64();
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Error::too_large(format!(
                 "a write past the end: the file has {} bytes and cannot grow",
@@ -327,7 +328,7 @@ impl View {
         }
         let overlay = self.overlay.lock();
         for PartOverlap { part, from, within } in self.pieces(offset, data.len()) {
-            let at = offset.saturating_add(u64::try_from(within.start).unwrap_or(u64::MAX));
+            let at = offset.saturating_add(within.start.to_u64());
             let new = data.get(within).ok_or_else(outside)?;
             let made;
             let own = match part {
@@ -347,7 +348,7 @@ impl View {
             };
             let Some(first) = first_other(new, own) else { continue };
             let last = last_other(new, own);
-            let place = |index: usize| at.saturating_add(u64::try_from(index).unwrap_or(u64::MAX));
+            let place = |index: usize| at.saturating_add(index.to_u64());
             if !overlay.allows(place(first), place(last.unwrap_or(first))) {
                 let detail = format!(
                     "the header and strings cannot change (byte {} of the file): change them in a \
@@ -363,7 +364,7 @@ impl View {
     /// Returns the pieces of the parts that `len` bytes from `offset` touch.
     fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = PartOverlap<'_>> {
         let first = self.parts.partition_point(|(_, end)| *end <= offset);
-        let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        let end = offset.saturating_add(len.to_u64());
         let mut at = offset;
         self.parts.iter().skip(first).map_while(move |(part, part_end)| {
             if at >= end {
@@ -383,7 +384,7 @@ impl Part {
     /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         match self {
-            Self::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            Self::Bytes(bytes) => bytes.len().to_u64(),
             Self::Zeros(len) => *len,
             Self::Elements(elements) => elements.len(),
             Self::Derived(derived) => derived.len(),
@@ -433,10 +434,10 @@ impl Overlay {
 
     /// Stores the bytes of `data` that may be rewritten.
     fn write(&mut self, offset: u64, data: &[u8]) {
-        let end = offset.saturating_add(u64::try_from(data.len()).unwrap_or(u64::MAX));
+        let end = offset.saturating_add(data.len().to_u64());
         for range in &self.allowed {
             let (start, end) = (range.start.max(offset), range.end.min(end));
-            let within = |at: u64| usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let within = |at: u64| at.saturating_sub(offset).to_usize();
             if let Some(bytes) = data.get(within(start)..within(end)).filter(|b| !b.is_empty()) {
                 self.written.retain(|(at, written)| *at != start || written.len() > bytes.len());
                 self.written.push((start, bytes.to_vec()));

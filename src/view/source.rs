@@ -15,6 +15,7 @@ use crate::hierarchy::{Content, Hierarchy, Node, Visited};
 use crate::json::Object;
 use crate::metadata::{NodeKind, NodePath};
 use crate::resources;
+use crate::width::{ToU64, ToUsize};
 
 /// The most bytes of values that a header can have of one array.
 const MAX_VALUES_LEN: u64 = 16 << 20;
@@ -58,7 +59,7 @@ impl NodesTaken {
         if self.most.is_some_and(|most| self.count.get() > most) {
             return Err(Error::new(Kind::Busy, "it has many nodes, and they were not read"));
         }
-        let len = u64::try_from(node.memory_len()).unwrap_or(u64::MAX);
+        let len = node.memory_len().to_u64();
         self.len.set(self.len.get().saturating_add(len));
         let limit = MAX_NODES_LEN.min(resources::memory_limit() / 8);
         if self.len.get() > limit {
@@ -125,7 +126,7 @@ impl<'s> ViewSource<'s> {
 
     /// Returns the approximate memory of the nodes that were read for the file, in bytes.
     pub fn memory_len(&self) -> u64 {
-        let own = u64::try_from(self.node.memory_len()).unwrap_or(u64::MAX);
+        let own = self.node.memory_len().to_u64();
         own.saturating_add(self.taken.len.get())
     }
 
@@ -303,13 +304,13 @@ impl<'s> ViewSource<'s> {
                     .filter(|_| place < *len)
                     .map(|index| index.saturating_mul(*len).saturating_add(place));
             }
-            let target = index.and_then(|index| texts.get_mut(usize::try_from(index).ok()?));
+            let target = index.and_then(|index| texts.get_mut(index.to_usize()));
             if let Some(target) = target {
                 *target = Some(item.to_vec());
             }
             region::step(&mut at, &shape);
         }
-        Ok(u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX))
+        Ok(chunk.bytes.len().to_u64())
     }
 }
 

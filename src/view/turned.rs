@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::array::region::{self, Offset};
 use crate::error::{Error, Kind, Result};
+use crate::width::ToUsize;
 
 /// The axes of an array in the order of a file, the slowest first, if it is another one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -71,7 +72,7 @@ impl Turned<'_> {
             let index = steps.fold(0_u64, |all, ((at, start), stride)| {
                 all.saturating_add(at.saturating_add(*start).saturating_mul(*stride))
             });
-            usize::try_from(index).ok()?.checked_mul(self.item_len)
+            index.to_usize().checked_mul(self.item_len)
         };
         let mut at = vec![0; self.extent.len()];
         loop {

@@ -15,6 +15,7 @@ use std::cell::Cell;
 use parking_lot::{Condvar, Mutex};
 
 use crate::resources;
+use crate::width::ToU64;
 
 /// All that are inside together may take `1/PART` of the memory.
 const PART: u64 = 4;
@@ -70,7 +71,7 @@ pub fn longest_tables() -> u64 {
 
 /// Returns how many bytes each of some threads may take without waiting for the others.
 pub fn share_of(threads: usize) -> u64 {
-    limit() / u64::try_from(threads).unwrap_or(u64::MAX).max(1)
+    limit() / threads.to_u64().max(1)
 }
 
 /// Waits until there is room for work that takes at most `len` bytes.

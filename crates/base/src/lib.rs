@@ -4,6 +4,7 @@
 //!
 //! | module | contents |
 //! | ------ | ------------ |
+//! | [`width`] | exact conversions between `usize` and `u64` |
 //! | [`printable`] | text of a hierarchy as a person may read it |
 //! | [`error`] | the one error type |
 //! | [`sys`] | the only unsafe code: system calls that std does not have |
@@ -48,3 +49,4 @@ pub mod printable;
 pub mod resources;
 pub mod sys;
 pub mod waiting;
+pub mod width;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::resources;
+use crate::width::ToUsize;
 
 /// A limit, with a value for the whole process.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl Limit {
 
     /// Returns its value, or the highest number that fits.
     pub fn get_usize(&self) -> usize {
-        usize::try_from(self.get()).unwrap_or(usize::MAX)
+        self.get().to_usize()
     }
 
     /// Returns its value unless the user sets one.

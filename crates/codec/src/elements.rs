@@ -3,6 +3,7 @@
 use super::vlen;
 use crate::dtype::DType;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToU64;
 
 /// The shape and data type of a chunk. A codec for arrays is bound to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl ChunkType {
         if self.dtype.is_variable() {
             return Ok(None);
         }
-        let item_len = u64::try_from(self.dtype.item_len()).unwrap_or(u64::MAX);
+        let item_len = self.dtype.item_len().to_u64();
         let len = self.shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
         let len = len.filter(|len| i64::try_from(*len).is_ok());
         let len = len.and_then(|len| usize::try_from(len).ok());

@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 /// The length of a number.
 const NUMBER_LEN: usize = size_of::<u32>();
@@ -81,7 +82,7 @@ impl TextOffsets {
 /// Splits off the first element.
 fn split(elements: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = elements.split_first_chunk::<NUMBER_LEN>()?;
-    rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)
+    rest.split_at_checked(u32::from_le_bytes(*len).to_usize())
 }
 
 /// The elements of a chunk.

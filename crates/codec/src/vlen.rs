@@ -10,6 +10,7 @@ use super::elements::ChunkType;
 use crate::dtype::DType;
 use zarrfs_base::buffer::reserve;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 /// The length of a number.
 const NUMBER_LEN: usize = 4;
@@ -44,7 +45,7 @@ impl DecodedVlen {
 
     /// Returns the number of elements.
     pub(crate) fn count(self) -> usize {
-        usize::try_from(self.count).unwrap_or(usize::MAX)
+        self.count.to_usize()
     }
 
     /// Returns the name of the codec with this form.
@@ -62,8 +63,8 @@ impl DecodedVlen {
             return wrong(format!("{declared} elements declared, the chunk has {}", self.count));
         }
         for index in 0..self.count {
-            let element = number(rest)
-                .and_then(|(len, rest)| rest.split_at_checked(usize::try_from(len).ok()?));
+            let element =
+                number(rest).and_then(|(len, rest)| rest.split_at_checked(len.to_usize()));
             let Some((element, behind)) = element else {
                 return wrong(format!(
                     "truncated in element {index} of {}: only {} bytes left",
@@ -85,7 +86,7 @@ impl DecodedVlen {
     /// Returns a chunk in which every element holds `item`, of at most `limit` bytes.
     pub fn filled(self, item: &[u8], limit: u64) -> Result<Vec<u8>> {
         let element = element(item)?;
-        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
+        let count = self.count.to_usize();
         let len = element.len().checked_mul(count).and_then(|len| len.checked_add(NUMBER_LEN));
         let len = len.filter(|len| u64::try_from(*len).is_ok_and(|len| len <= limit));
         let len = len.ok_or_else(|| {
@@ -103,7 +104,7 @@ impl DecodedVlen {
     /// Whether `bytes` are a chunk in which every element holds `item`.
     pub fn is_filled(self, bytes: &[u8], item: &[u8]) -> bool {
         let Ok(element) = element(item) else { return false };
-        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
+        let count = self.count.to_usize();
         number(bytes).is_some_and(|(declared, rest)| {
             declared == self.count
                 && element.len().checked_mul(count) == Some(rest.len())
@@ -117,7 +118,7 @@ pub fn elements(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = number(chunk).map_or(&[][..], |(_, rest)| rest);
     std::iter::from_fn(move || {
         let (len, _) = number(rest)?;
-        let len = usize::try_from(len).ok()?.checked_add(NUMBER_LEN)?;
+        let len = len.to_usize().checked_add(NUMBER_LEN)?;
         let (element, behind) = rest.split_at_checked(len)?;
         rest = behind;
         Some(element)

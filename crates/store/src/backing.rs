@@ -28,6 +28,7 @@ use zarrfs_base::buffer::{Buffer, unset};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::resources::{FilePermit, FileShare};
 use zarrfs_base::sys::{MemoryFile, MemoryFs};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// The identifier of a file in the kernel's protocol, or why the kernel rejects it.
 pub type Registration = Result<Arc<dyn Any + Send + Sync>, Arc<str>>;
@@ -98,7 +99,7 @@ impl Backing {
     /// Reads up to `len` bytes from `offset`, fewer only at the end, if the kernel cannot read
     /// directly.
     pub fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
-        let left = usize::try_from(self.len().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let left = self.len().saturating_sub(offset).to_usize();
         let mut bytes = BytesMut::zeroed(len.min(left));
         let read = pread(self.file(), &mut *bytes, offset)?;
         bytes.truncate(read);
@@ -112,7 +113,7 @@ impl Backing {
         let mut bytes = unset(len.ok_or_else(too_large)?)?;
         let mut read = 0;
         while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
-            match pread(self.file(), rest, u64::try_from(read).unwrap_or(u64::MAX))? {
+            match pread(self.file(), rest, read.to_u64())? {
                 0 => break, // It has become shorter.
                 more => read = read.saturating_add(more),
             }
@@ -166,7 +167,7 @@ impl MemoryFiles {
 
     /// Returns a memory file with `bytes`, `None` if that would exceed a limit.
     pub fn with(&self, bytes: &[u8], modified: SystemTime) -> Result<Option<Backing>> {
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let len = bytes.len().to_u64();
         let Some(taken) = self.files.take() else { return Ok(None) };
         let memory = self.budget.try_draw(Purpose::MemoryFiles, len);
         let Some(memory) = memory else { return Ok(None) };

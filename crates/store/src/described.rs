@@ -12,6 +12,7 @@ use super::{
     Requests, Stat, Store, Value,
 };
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// A store with more values than it has.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Described {
 
     fn copy(&self, key: &Key) -> Option<(&Bytes, Stat)> {
         let bytes = self.copies.get(key)?;
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let len = bytes.len().to_u64();
         Some((bytes, Stat { len, version: version_of(bytes, 0, len), ..self.stat }))
     }
 }
@@ -63,7 +64,7 @@ impl ReadableStore for Described {
                 && let Some((bytes, stat)) = self.copy(key)
             {
                 let (start, len) = range.within(stat.len);
-                let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+                let place = |at: u64| at.to_usize().min(bytes.len());
                 let bytes = bytes.slice(place(start)..place(start.saturating_add(len)));
                 *value = Some(Value { bytes, stat });
             }

@@ -12,6 +12,7 @@ use super::{
     ReadableStore, Stat, StoreEntry, Value, ValuePiece, Version, WritableStore, not_free,
 };
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// Values in a map, which are lost when the process ends.
 #[derive(Debug, Default)]
@@ -90,8 +91,8 @@ impl ReadableStore for MemoryStore {
             let (bytes, stat) = values.by_key.get(key)?;
             let (offset, len) = range.within(stat.len);
             // Both offsets lie within a value that is in memory.
-            let start = usize::try_from(offset).unwrap_or(usize::MAX);
-            let end = start.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
+            let start = offset.to_usize();
+            let end = start.saturating_add(len.to_usize());
             Some(Value {
                 bytes: bytes.slice(start.min(bytes.len())..end.min(bytes.len())),
                 stat: *stat,
@@ -128,7 +129,7 @@ impl WritableStore for MemoryStore {
         let bytes = Bytes::from(new);
         values.sets += 1;
         let stat = Stat {
-            len: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            len: bytes.len().to_u64(),
             modified: SystemTime::now(),
             version: Version::settled([values.sets, 0, 0, 0]),
         };

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use zarrfs_base::error::Word;
+use zarrfs_base::width::ToU64;
 
 /// The target of the log lines: `check` prints omissions itself.
 pub const OMISSIONS_TARGET: &str = "zarrfs::omissions";
@@ -156,7 +157,7 @@ impl NotSeen {
 
     /// Returns the number of omissions.
     pub fn count(&self) -> u64 {
-        u64::try_from(self.omissions.len()).unwrap_or(u64::MAX).saturating_add(self.others)
+        self.omissions.len().to_u64().saturating_add(self.others)
     }
 }
 

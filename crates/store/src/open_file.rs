@@ -23,6 +23,7 @@ use super::file_stat::{
 use zarrfs_base::buffer::unset;
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_base::sys::{self, path_of};
+use zarrfs_base::width::ToU64;
 
 /// An open file. Its name may change or vanish meanwhile.
 #[derive(Debug)]
@@ -102,7 +103,7 @@ impl OpenFile {
         let mut read = 0_usize;
         while let Some(rest) = bytes.as_mut_slice().get_mut(read..).filter(|rest| !rest.is_empty())
         {
-            let at = offset.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+            let at = offset.saturating_add(read.to_u64());
             match self.file.read_at(rest, at) {
                 Ok(0) => break,
                 Ok(more) => read = read.saturating_add(more),

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use zarrfs_base::width::ToU64;
+
 /// An answer must bring [`LEAST`] bytes in this time, or end.
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -29,7 +31,7 @@ impl Pace {
     }
 
     fn note_at(&mut self, now: Instant, len: usize) -> bool {
-        self.len = self.len.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+        self.len = self.len.saturating_add(len.to_u64());
         if self.len >= LEAST {
             *self = Self { since: now, len: 0 };
             return true;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToU64;
 
 /// A part of a new value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +24,7 @@ impl ValuePiece {
     /// Returns its length in bytes.
     pub fn len(&self) -> u64 {
         match self {
-            Self::New(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            Self::New(bytes) => bytes.len().to_u64(),
             Self::Kept { len, .. } => *len,
         }
     }

@@ -18,6 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::hierarchy::Hierarchy;
 use crate::store::{ByteRange, Key, Prefix, Store};
 use crate::sys::{self, IfTaken, OwnDirectory};
+use crate::width::ToU64;
 
 /// The modes of new files and directories in quarantine, without the bits of the umask.
 const FILE_MODE: u32 = 0o666;
@@ -117,7 +118,7 @@ pub fn run(
                 None => false,
             }
     };
-    let handled = u64::try_from(repairable.iter().filter(is_handled).count()).unwrap_or(u64::MAX);
+    let handled = repairable.iter().filter(is_handled).count().to_u64();
     let left = damaged.saturating_sub(handled);
     let ended = |left: u64| if left == 0 { Ok(()) } else { Err(Failure::Damaged) };
     say_what_stays(args, repairable);
@@ -259,7 +260,7 @@ fn same(file: &File, key: &Key, store: &Store, len: u64) -> Result<bool> {
     each_part(key, store, len, &mut |bytes| {
         kept.resize(bytes.len(), 0);
         file.read_exact_at(&mut kept, offset)?;
-        offset = offset.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        offset = offset.saturating_add(bytes.len().to_u64());
         Ok(kept == bytes)
     })
 }
@@ -287,7 +288,7 @@ fn each_part(
         if !take(&value.bytes)? {
             return Ok(false);
         }
-        offset = offset.saturating_add(u64::try_from(value.bytes.len()).unwrap_or(u64::MAX));
+        offset = offset.saturating_add(value.bytes.len().to_u64());
     }
     Ok(true)
 }

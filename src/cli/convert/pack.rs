@@ -30,6 +30,7 @@ use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::zip::{ArchiveLimits, Zip64, ZipStore, ZipWriter};
 use crate::store::{ByteRange, Key, PRIVATE, Prefix, Store, WritableStore as _};
 use crate::sys::OwnDirectory;
+use crate::width::{ToU64, ToUsize};
 
 /// The most bytes of a value to hold in memory.
 const PART_LEN: u64 = 8 << 20;
@@ -164,7 +165,7 @@ impl Packing {
     ) -> Result<(), Failure> {
         let store = open::store(&self.tree(), Durability::Buffered)?;
         let keys = keys(&store)?;
-        begin(u64::try_from(keys.len()).unwrap_or(u64::MAX));
+        begin(keys.len().to_u64());
         let comment = if self.is_ozx { comment(&args.dest, &store)? } else { Vec::new() };
         let path = self.dir().join(ARCHIVE);
         let file = File::create_new(&path)?;
@@ -288,7 +289,7 @@ fn add<W: std::io::Write>(
     key: &Key,
 ) -> Result<(), Error> {
     let stat = store.stat(key)?.ok_or_else(|| Error::not_found().at(key))?;
-    let starts = || (0..stat.len).step_by(usize::try_from(PART_LEN).unwrap_or(usize::MAX));
+    let starts = || (0..stat.len).step_by(PART_LEN.to_usize());
     let part = |offset| {
         let range = ByteRange::Span { offset, len: PART_LEN };
         let values = store.read().get_partial_values(&[(key.clone(), range)])?;

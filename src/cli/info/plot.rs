@@ -15,6 +15,7 @@ use crate::printable::escaped;
 use crate::raster::{self, PictureLimits, Raster, Side};
 use crate::view::cut::Region;
 use crate::view::{GetChunk, ViewSource};
+use crate::width::ToU64;
 
 /// The most decoded bytes to read, unless one chunk has more.
 const MOST_READ: u64 = 48 << 20;
@@ -40,7 +41,7 @@ pub fn draw(
     };
     let source = ViewSource::new(hierarchy, node.path(), get)?;
     let in_line = Heat::rows_in_line(terminal.colors, terminal.glyphs);
-    let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    let count = |number: usize| number.to_u64();
     let gutter = terminal.width / 6;
     let limits = PictureLimits {
         columns: count(terminal.width.saturating_sub(gutter).max(1)),

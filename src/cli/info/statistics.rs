@@ -18,6 +18,7 @@ use crate::json::Object;
 use crate::metadata::Packing;
 use crate::picture::{bars, significant};
 use crate::stats::{self, Average, Chosen, Range, Statistics};
+use crate::width::ToU64;
 
 /// The columns of the line that a histogram leaves for its limits.
 const LIMITS_WIDTH: usize = 45;
@@ -66,7 +67,7 @@ fn chosen(array: &Array, sample: Option<SampleShare>) -> Chosen {
         Some(SampleShare::Chunks(count)) => count,
         Some(SampleShare::Percent(percent)) => {
             let part = (to_float(all.into()) * percent / 100.0).ceil();
-            u64::try_from(crate::dtype::to_index(part)).unwrap_or(u64::MAX)
+            crate::dtype::to_index(part).to_u64()
         }
     };
     if count >= all { Chosen::All } else { Chosen::Sample(count.max(1)) }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::array::Array;
 use crate::cli::failure::Failure;
 use crate::cli::output::size::{self, Sizes};
+use crate::width::ToU64;
 
 /// The stored chunks of an array.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub fn chunks_of(array: &Array) -> Option<u64> {
 pub fn len_of(array: &Array) -> Option<u64> {
     array.longest_chunk_len().exactly()?;
     let model = array.model();
-    let item_len = u64::try_from(model.dtype.item_len()).ok()?;
+    let item_len = model.dtype.item_len().to_u64();
     model.shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n))
 }
 

@@ -30,6 +30,7 @@ use crate::store::Condition;
 use crate::store::directory::Durability;
 use crate::sys;
 use crate::vfs::{self, PassthroughOptions, Writeback};
+use crate::width::ToUsize;
 
 /// The lifetime of cached names and attributes if no other program changes anything.
 const UNLIMITED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -154,7 +155,7 @@ impl Typed<'_> {
             form: args.tree.form,
             listed_views: args.tree.views.clone(),
             passthrough: (!flags.no_passthrough).then(PassthroughOptions::default),
-            descriptors: usize::try_from(descriptors).unwrap_or(usize::MAX),
+            descriptors: descriptors.to_usize(),
         }
     }
 

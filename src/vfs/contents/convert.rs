@@ -28,6 +28,7 @@ use crate::vfs::inodes::held::HeldBytes;
 use crate::vfs::inodes::inode::Inode;
 use crate::vfs::inodes::place::{CHUNKS, Place};
 use crate::vfs::names::overlay::Shown;
+use crate::width::ToUsize;
 
 /// The decoded bytes to encode at a time.
 const BATCH_LEN: usize = 256 << 20;
@@ -369,7 +370,7 @@ impl DocumentWriter {
             && file.writers > 0
         {
             let limit = self.core.hierarchy.options().max_chunk_len;
-            let len = usize::try_from(open.stat()?.len.min(limit)).unwrap_or(usize::MAX);
+            let len = open.stat()?.len.min(limit).to_usize();
             let bytes = Vec::from(open.read(0, len)?);
             self.memory.add(bytes.len());
             file.content = BytesAt::Unstored(UnstoredBytes {

@@ -28,6 +28,7 @@ use crate::bounded::{Bounded, MapLimits};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::vfs::authors::{Processes, Thread};
+use crate::width::ToU64;
 
 /// How long the author of a chunk matters if it is another program.
 const RECENT: Duration = Duration::from_secs(60);
@@ -124,7 +125,7 @@ impl Latest {
         stored.last.insert(process, now);
         let count = stored.chunks.len().saturating_add(stored.last.len());
         let len = count.saturating_mul(CHUNK_LEN).saturating_add(ARRAY_LEN);
-        let evicted = known.arrays.set_len(path, u64::try_from(len).unwrap_or(u64::MAX));
+        let evicted = known.arrays.set_len(path, len.to_u64());
         if !evicted.is_empty() {
             known.dropped = Some(now);
         }

@@ -6,6 +6,7 @@ use crate::budget::{Lease, Purpose};
 use crate::error::{Error, Kind, Result};
 use crate::vfs::core::Core;
 use crate::vfs::inodes::file::{BytesAt, InodeFile};
+use crate::width::ToU64;
 
 /// Counts the memory of unstored bytes.
 pub(in crate::vfs) struct UnstoredMemory {
@@ -33,7 +34,7 @@ impl UnstoredMemory {
     }
 
     pub fn try_reserve(&self, more: usize) -> Result<()> {
-        if self.memory.try_grow(u64::try_from(more).unwrap_or(u64::MAX)) {
+        if self.memory.try_grow(more.to_u64()) {
             return Ok(());
         }
         Err(Error::new(
@@ -48,11 +49,11 @@ impl UnstoredMemory {
 
     /// Counts bytes that are kept whatever the limit is.
     pub fn add(&self, len: usize) {
-        self.memory.grow(u64::try_from(len).unwrap_or(u64::MAX));
+        self.memory.grow(len.to_u64());
     }
 
     pub fn unreserve(&self, len: usize) {
-        self.memory.shrink(u64::try_from(len).unwrap_or(u64::MAX));
+        self.memory.shrink(len.to_u64());
     }
 
     /// Returns the unstored bytes of all files.

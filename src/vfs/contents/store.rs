@@ -20,6 +20,7 @@ use crate::vfs::inodes::inode::Inode;
 use crate::vfs::inodes::place::Place;
 use crate::vfs::names::target::CurrentPlace;
 use crate::vfs::options::Presentation;
+use crate::width::ToU64;
 
 /// The programs that have written the bytes of a file, and the file as they may have seen it.
 #[derive(Debug, Default)]
@@ -309,7 +310,7 @@ impl Files {
         let modified = written.modified;
         if written.bytes.file().is_some() && !matches!(target.place, Place::Ordinary(..)) {
             // The kernel knows no limit.
-            let len = u64::try_from(written.bytes.len()).unwrap_or(u64::MAX);
+            let len = written.bytes.len().to_u64();
             self.stored.check_longest(Some(target), len)?;
         }
         let version = match target.chunk() {

@@ -18,6 +18,7 @@ use crate::vfs::inodes::file::{FileToStore, slice};
 use crate::vfs::inodes::place::Place;
 use crate::vfs::names::Names;
 use crate::vfs::names::target::CurrentPlace;
+use crate::width::ToU64;
 
 /// The versions of a stored value before and after a change.
 pub(in crate::vfs) type VersionChange = (Version, Version);
@@ -36,7 +37,7 @@ impl StoredFiles {
             return Ok(slice(&self.stored_bytes(target)?.into(), offset, len));
         };
         let key = self.ordinary_key(path, relative)?;
-        let range = ByteRange::Span { offset, len: u64::try_from(len).unwrap_or(u64::MAX) };
+        let range = ByteRange::Span { offset, len: len.to_u64() };
         let value = self.core.hierarchy.store().read().get_partial_values(&[(key, range)])?.pop();
         Ok(value.flatten().ok_or_else(Error::not_found)?.bytes)
     }

@@ -30,6 +30,7 @@ use crate::vfs::names::Names;
 use crate::vfs::names::views::as_gone;
 use crate::vfs::reader::open_view::{MOST_AT_HAND, OpenView};
 use crate::view::{ChangeChunk, ElementRange, Excerpt, Format, View};
+use crate::width::ToUsize;
 
 /// How many zero bytes to write at once.
 const ZEROS: usize = 1 << 20;
@@ -128,7 +129,7 @@ impl ViewWriter {
     fn write_zeros(&self, view: &View, moves: u64, zeroed: Range<u64>) -> Result<()> {
         let mut offset = zeroed.start;
         while offset < zeroed.end {
-            let left = usize::try_from(zeroed.end.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let left = zeroed.end.saturating_sub(offset).to_usize();
             let zeros = vec![0; left.min(ZEROS)];
             let shared = self.core.shared()?;
             view.write_elements(offset, &zeros, &mut self.change_in_view(moves, true, None))?;
@@ -170,7 +171,7 @@ impl ViewWriter {
         let program = by.map_or_else(Processes::default, |thread| Processes::of(Some(thread)));
         Box::new(move |elements, coords, cover, change| {
             let current = self.core.array_of(elements, moves)?;
-            let len = usize::try_from(current.chunk_len(coords)?.longest()).unwrap_or(usize::MAX);
+            let len = current.chunk_len(coords)?.longest().to_usize();
             // Reserve the memory while the chunk is changed; after that it counts as pending.
             let more = if self.core.cache.is_pending(&current, coords) { 0 } else { len };
             self.files.reserve(more)?;

@@ -22,6 +22,7 @@ use super::reader::ChunkReader;
 use super::{ATTEMPTS, Vfs};
 use crate::error::{Error, Kind, Result};
 use crate::store::Ownership;
+use crate::width::ToU64;
 use open_file::OpenFileCalls;
 use plain_file::PlainFile;
 use view_file::ViewFile;
@@ -235,5 +236,5 @@ impl Vfs {
 }
 
 fn add_len(counter: &AtomicU64, bytes: &[u8]) {
-    counter.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
+    counter.fetch_add(bytes.len().to_u64(), Ordering::Relaxed);
 }

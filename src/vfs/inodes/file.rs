@@ -24,6 +24,7 @@ use crate::store::{Condition, FileChanges, FileId, NewTime, OpenFile, Ownership,
 use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::kernel::backing_files::PassthroughState;
 use crate::view::View;
+use crate::width::{ToU64, ToUsize};
 
 /// The most written ranges of a chunk to remember.
 const MAX_WRITTEN: usize = 256;
@@ -267,7 +268,7 @@ impl BytesAt {
 
     /// Returns how much memory a write needs for the bytes that it adds.
     pub fn added_by(&self, write: Write<'_>) -> usize {
-        let end = usize::try_from(write.end()).unwrap_or(usize::MAX);
+        let end = write.end().to_usize();
         self.held().map_or(0, |held| held.memory_added(end))
     }
 }
@@ -495,7 +496,7 @@ pub struct Write<'d> {
 impl Write<'_> {
     /// Returns the offset after the last byte.
     pub fn end(self) -> u64 {
-        self.offset.saturating_add(u64::try_from(self.data.len()).unwrap_or(u64::MAX))
+        self.offset.saturating_add(self.data.len().to_u64())
     }
 }
 
@@ -519,7 +520,7 @@ impl From<Buffer> for FileToStore {
 
 /// Returns up to `len` bytes at `offset`.
 pub fn slice(bytes: &Bytes, offset: u64, len: usize) -> Bytes {
-    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    let start = offset.to_usize().min(bytes.len());
     let end = start.saturating_add(len).min(bytes.len());
     bytes.slice(start..end)
 }

@@ -9,6 +9,7 @@ use crate::backing::Backing;
 use crate::buffer::{Buffer, reserve};
 use crate::error::{Error, Kind, Result};
 use crate::store::{NewFile, Stamp};
+use crate::width::{ToU64, ToUsize};
 
 /// The bytes of an unstored file.
 #[derive(Debug, Clone)]
@@ -30,7 +31,7 @@ impl HeldBytes {
     pub fn len(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
-            Self::File(file) => usize::try_from(file.len()).unwrap_or(usize::MAX),
+            Self::File(file) => file.len().to_usize(),
         }
     }
 
@@ -67,7 +68,7 @@ impl HeldBytes {
     pub fn range(&self, offset: u64, len: usize) -> Result<Bytes> {
         match self {
             Self::Memory(bytes) => {
-                let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                let start = offset.to_usize().min(bytes.len());
                 let end = start.saturating_add(len).min(bytes.len());
                 // Copy the bytes: sharing them would make the next write copy the whole file.
                 Ok(Bytes::copy_from_slice(bytes.get(start..end).unwrap_or_default()))
@@ -106,7 +107,7 @@ impl HeldBytes {
             Self::Memory(bytes) => write_to(bytes.to_mut(), range, data, full_len),
             Self::File(file) => {
                 let new = file.new_file().ok_or_else(is_value)?;
-                Ok(new.write(u64::try_from(range.start).unwrap_or(u64::MAX), data)?)
+                Ok(new.write(range.start.to_u64(), data)?)
             }
         }
     }
@@ -123,7 +124,7 @@ impl HeldBytes {
             }
             Self::File(file) => {
                 let new = file.new_file().ok_or_else(is_value)?;
-                Ok(new.set_len(u64::try_from(len).unwrap_or(u64::MAX))?)
+                Ok(new.set_len(len.to_u64())?)
             }
         }
     }

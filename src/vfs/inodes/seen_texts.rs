@@ -25,6 +25,7 @@ use crate::json;
 use crate::metadata::NodePath;
 use crate::sys;
 use crate::vfs::authors::{Processes, Thread};
+use crate::width::ToU64;
 
 /// The most bytes of all texts. One that several threads have seen one after another counts once.
 const MAX_LEN: u64 = 16 << 20;
@@ -98,7 +99,7 @@ impl SeenTexts {
         let texts = seen.chunk_by(|one, next| Arc::ptr_eq(&one.text, &next.text));
         let texts: usize = texts.filter_map(|same| Some(same.first()?.text.len())).sum();
         let len = texts.saturating_add(seen.len().saturating_mul(ENTRY_LEN));
-        let evicted = files.set_len(place, u64::try_from(len).unwrap_or(u64::MAX));
+        let evicted = files.set_len(place, len.to_u64());
         drop(files);
         drop(evicted); // Freeing memory takes time: not under the lock.
     }

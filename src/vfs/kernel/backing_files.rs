@@ -21,6 +21,7 @@ use crate::resources::FileShare;
 use crate::store::{Stamp, Version};
 use crate::vfs::access::Access;
 use crate::vfs::options::PassthroughOptions;
+use crate::width::ToU64;
 
 /// The most memory files, if the limit of open files allows as many.
 const MOST_FILES: usize = 512;
@@ -322,7 +323,7 @@ impl BackingFiles {
     /// Creates a memory file with these bytes, evicting others if necessary: at most as many bytes
     /// as it needs, because beyond that the shortage has another cause.
     fn fill(&self, bytes: &[u8], modified: SystemTime) -> Option<Backing> {
-        let needed = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let needed = bytes.len().to_u64();
         let mut freed = 0_u64;
         loop {
             match self.files.with(bytes, modified) {

@@ -174,6 +174,7 @@ impl KernelPages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::width::ToU64;
 
     #[test]
     fn the_memory_for_versions_of_chunks_has_a_limit_in_chunks_and_in_dimensions() {
@@ -181,7 +182,7 @@ mod tests {
             let (seen, path) = (ReadVersions::default(), NodePath::root());
             let chunk = |number: usize| {
                 let mut indices = vec![0; rank];
-                indices[0] = u64::try_from(number).expect("small");
+                indices[0] = number.to_u64();
                 Coords::new(indices)
             };
             let mut read = ChunkVersions::default();

@@ -22,6 +22,7 @@ use crate::vfs::inodes::attr::Attr;
 use crate::vfs::inodes::file::BytesAt;
 use crate::vfs::inodes::inode::Inode;
 use crate::vfs::inodes::place::Place;
+use crate::width::ToU64;
 
 /// Knows the attributes of files and directories.
 pub(in crate::vfs) struct Attrs {
@@ -132,7 +133,7 @@ impl Attrs {
             }
             BytesAt::Stored | BytesAt::Unstored(_) => return Ok(None),
         };
-        let len = u64::try_from(unstored.bytes.len()).unwrap_or(u64::MAX);
+        let len = unstored.bytes.len().to_u64();
         let own = file.created.as_ref();
         // Only a store of files keeps the owner.
         let is_file =
@@ -165,8 +166,7 @@ impl Attrs {
             }
             Place::Document(path) | Place::Attributes(path) | Place::Copies(path) => {
                 let node = self.core.hierarchy.existing(path)?;
-                let len = u64::try_from(self.zarr2.shown_at(place, TextPurpose::Len)?.len())
-                    .unwrap_or(u64::MAX);
+                let len = self.zarr2.shown_at(place, TextPurpose::Len)?.len().to_u64();
                 match node.document() {
                     Some(document) => attr.of_value(len, &document.total()),
                     None => Attr { len, blocks: Attr::blocks_of(0, len), ..attr },
@@ -226,7 +226,7 @@ impl Attrs {
         let stat = match stat {
             Err(error) if error.kind() == Kind::NotFound && self.zarr2.shows_fill(path, &array) => {
                 let len = array.fill_file(coords)?.len();
-                let len = u64::try_from(len).unwrap_or(u64::MAX);
+                let len = len.to_u64();
                 // It was never changed: `cp -u` and `rsync -u` store a chunk in its place.
                 let attr = attr.modified_at(SystemTime::UNIX_EPOCH);
                 return Ok(Attr { len, blocks: 0, may_change: true, ..attr });
@@ -250,7 +250,7 @@ impl Attrs {
         self.has_variable.store(true, Ordering::Relaxed);
         self.core.cache.keep_only(array, coords, Some(stat.version));
         match self.core.cache.get(array, coords) {
-            Ok(Some(chunk)) => Ok(u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX)),
+            Ok(Some(chunk)) => Ok(chunk.bytes.len().to_u64()),
             Ok(None) => Err(Error::not_found()),
             Err(error) if error.is_of_data() => Ok(stat.len.max(1)),
             Err(error) => Err(error),

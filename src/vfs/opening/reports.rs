@@ -14,6 +14,7 @@ use crate::vfs::kernel::backing_files::BackingFiles;
 use crate::vfs::names::Names;
 use crate::vfs::names::listing::Listings;
 use crate::vfs::reader::Reader;
+use crate::width::ToU64;
 use crate::{buffer, resources};
 
 /// The name after `zarrfs_`, the help text, and the value. Names of counters end in `_total`.
@@ -88,7 +89,7 @@ impl Reports {
     /// Returns the parts of the memory, with the names of `docs/limits.md`.
     fn memory(&self) -> [Line; 9] {
         let drawn = |purpose| self.core.budget.drawn(purpose);
-        let unused = u64::try_from(buffer::cached_len()).unwrap_or(u64::MAX);
+        let unused = buffer::cached_len().to_u64();
         [
             ("cache_limit_bytes", "The limit of the next six.", self.core.options.cache_len),
             ("cache_bytes", "Memory for decoded chunks.", drawn(Purpose::Chunks)),
@@ -116,7 +117,7 @@ impl Reports {
 
     /// Returns the gauges.
     fn gauges(&self) -> Vec<Line> {
-        let len = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let len = |count: usize| count.to_u64();
         let in_use = resources::in_use();
         let started = self.core.mounted.duration_since(SystemTime::UNIX_EPOCH);
         let started = started.map_or(0, |since| since.as_secs());

@@ -23,6 +23,7 @@ use crate::store::{Expected, Stat, Version};
 use crate::vfs::kernel::view_pages::{ChunkVersions, ReadVersions};
 use crate::view::{ElementRange, Excerpt, GetChunk};
 use crate::waiting;
+use crate::width::ToU64;
 
 /// Up to `1/SMALL_PART` of a chunk is a small part of it.
 const SMALL_PART: u64 = 2;
@@ -225,7 +226,7 @@ impl Assembler {
     ) -> (Excerpt, Version) {
         let more = decoded_len.saturating_sub(bytes.len());
         if more > 0 {
-            open.reads.note_decoded(chunk, u64::try_from(more).unwrap_or(u64::MAX));
+            open.reads.note_decoded(chunk, more.to_u64());
         }
         self.partial_reads.fetch_add(1, Ordering::Relaxed);
         (Excerpt { bytes, start: range.start }, stat.version)

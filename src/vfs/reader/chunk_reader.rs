@@ -18,6 +18,7 @@ use crate::array::{ChunkLen, ChunkRef, Coords};
 use crate::error::{Result, WithSubject};
 use crate::pool::Urgency;
 use crate::view::{ElementRange, Excerpt};
+use crate::width::ToU64;
 
 /// A chunk is read in parts until these have `1/PARTIAL` of its bytes. Then it is decoded.
 const PARTIAL: u64 = 4;
@@ -102,7 +103,7 @@ impl ChunkReader {
     /// Whether only a range of a chunk is read. Notes that it is.
     fn is_for_range(&self, chunk: &ChunkRef, range: &Range<usize>) -> bool {
         let len = chunk.array.chunk_len(&chunk.coords).map_or(0, ChunkLen::longest);
-        let wanted = u64::try_from(range.len()).unwrap_or(u64::MAX);
+        let wanted = range.len().to_u64();
         if wanted > len / PARTIAL || !chunk.array.has_ranges(&chunk.coords) {
             return false;
         }

@@ -14,6 +14,7 @@ use super::pattern::{ReadSequence, Ticket};
 use crate::array::{Array, ChunkRef, Coords};
 use crate::metadata::NodePath;
 use crate::pool::Urgency;
+use crate::width::ToU64;
 
 /// Chunks without a file that a sequence may leave out at a time.
 const MOST_SKIPPED: usize = 16;
@@ -197,8 +198,7 @@ impl ChunkFiles {
     pub fn before_chunk(&self, path: &NodePath, array: &Arc<Array>, coords: &Coords) {
         let Some(pool) = self.decoder.core.pool.get() else { return };
         let chunk_len = array.longest_chunk_len().longest();
-        let count =
-            u64::try_from(pool.most_ahead()).unwrap_or(u64::MAX).saturating_mul(FILES_PER_THREAD);
+        let count = pool.most_ahead().to_u64().saturating_mul(FILES_PER_THREAD);
         let fits = chunk_len.saturating_mul(count) <= self.decoder.core.options.cache_len / 3;
         let mut all = self.followed.0.lock();
         let Some(files) = all.get_mut(path) else {

@@ -35,6 +35,7 @@ use crate::vfs::core::Core;
 use crate::vfs::kernel::backing_files::BackingFiles;
 use crate::vfs::kernel::view_pages::ReadVersions;
 use crate::view::View;
+use crate::width::ToU64;
 use assemble::{Assembler, Execution};
 pub use chunk_reader::ChunkReader;
 use decode::{DecodeTo, Decoder};
@@ -160,7 +161,7 @@ impl Reader {
         ReadLimits {
             cache_len: self.core.options.cache_len,
             fetched_ahead: self.core.hierarchy.store().read().most_expected(),
-            at_once: u64::try_from(at_once).unwrap_or(u64::MAX),
+            at_once: at_once.to_u64(),
             has_long_parts: may_be_old && !self.core.hierarchy.options().metadata_ttl.is_zero(),
         }
     }
@@ -257,6 +258,6 @@ impl Reader {
 
 /// The range of a view that up to `len` bytes from `offset` are.
 fn range_of(open: &OpenView, offset: u64, len: usize) -> (u64, u64) {
-    let end = offset.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+    let end = offset.saturating_add(len.to_u64());
     (offset, end.min(open.view.len()))
 }

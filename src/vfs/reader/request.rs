@@ -10,6 +10,7 @@ use crate::cache::Residency;
 use crate::error::Result;
 use crate::vfs::core::Core;
 use crate::view::{ElementRange, Reach};
+use crate::width::{ToU64, ToUsize};
 
 /// A read of a view, from `offset` to `end` in bytes.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl ChunkRange {
     pub fn wanted(&self) -> ChunkNeed<ChunkRef> {
         ChunkNeed {
             chunk: self.chunk.clone(),
-            len: u64::try_from(self.range.len()).unwrap_or(u64::MAX),
+            len: self.range.len().to_u64(),
             reach: self.reach,
             is_absent: matches!(self.residency, Residency::Absent),
         }
@@ -74,7 +75,7 @@ impl Request<'_> {
 
     /// The number of bytes that are read.
     pub fn len(&self) -> usize {
-        usize::try_from(self.end.saturating_sub(self.offset)).unwrap_or(usize::MAX)
+        self.end.saturating_sub(self.offset).to_usize()
     }
 }
 

@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use super::pattern::DISORDER;
 use crate::budget::Lease;
 use crate::vfs::kernel::view_pages::Generations;
+use crate::width::{ToU64, ToUsize};
 
 /// How long a span is used at least, as what the kernel has read ahead is.
 pub(super) const AGE: Duration = Duration::from_secs(10);
@@ -85,8 +86,8 @@ impl Assembled {
 
     fn range(&self, offset: u64, end: u64) -> Option<Bytes> {
         let within = |bytes: &Bytes, start: u64, from: u64, until: u64| {
-            let from = usize::try_from(from.checked_sub(start)?).ok()?;
-            let until = usize::try_from(until.checked_sub(start)?).ok()?;
+            let from = from.checked_sub(start)?.to_usize();
+            let until = until.checked_sub(start)?.to_usize();
             (from <= until && until <= bytes.len()).then(|| bytes.slice(from..until))
         };
         if offset >= self.start {
@@ -104,7 +105,7 @@ impl Assembled {
 
     /// The last bytes of it, in memory of their own.
     pub fn last(&self) -> Bytes {
-        let len = usize::try_from(DISORDER).unwrap_or(usize::MAX).min(self.bytes.len());
+        let len = DISORDER.to_usize().min(self.bytes.len());
         Bytes::copy_from_slice(
             self.bytes.get(self.bytes.len().saturating_sub(len)..).unwrap_or(&[]),
         )
@@ -113,5 +114,5 @@ impl Assembled {
 
 /// The length of `bytes` as a part of a file.
 pub(super) fn len_of(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+    bytes.len().to_u64()
 }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::bed::{CHUNK_LEN, VfsBed};
 use crate::error::{Error, Kind};
 use crate::vfs::{Access, Ownership, Pages, Writeback};
+use crate::width::ToU64;
 
 const NAMES: [&str; 10] = [
     "plain/c/0",
@@ -339,7 +340,7 @@ fn apply(bed: &mut VfsBed, model: &mut Model, step: &ModelStep) -> Result<(), Te
             };
             let file = &mut model.files[open.file];
             let end = offset + data.len();
-            let offset_64 = u64::try_from(*offset).expect("small");
+            let offset_64 = (*offset).to_u64();
             // The event loop tries it first.
             let written = match bed.vfs.try_write(open.handle, offset_64, data) {
                 Ok(true) => Ok(()),
@@ -367,8 +368,7 @@ fn apply(bed: &mut VfsBed, model: &mut Model, step: &ModelStep) -> Result<(), Te
                 return Ok(());
             };
             let file = &mut model.files[open.file];
-            let cut =
-                bed.vfs.attr_writer().truncate(open.number, u64::try_from(*len).expect("small"));
+            let cut = bed.vfs.attr_writer().truncate(open.number, (*len).to_u64());
             if is_too_long(file.name, *len) {
                 prop_assert_eq!(cut.expect_err("too long").kind(), Kind::TooLarge);
                 return Ok(());
@@ -490,7 +490,7 @@ fn apply(bed: &mut VfsBed, model: &mut Model, step: &ModelStep) -> Result<(), Te
             // In two pieces: the second one goes on where the first one ended.
             let halves = data.split_at(data.len() / 2);
             for (at, data) in [(*offset, halves.0), (offset + halves.0.len(), halves.1)] {
-                bed.vfs.write(handle, u64::try_from(at).expect("small"), data).expect("written");
+                bed.vfs.write(handle, at.to_u64(), data).expect("written");
             }
             let closed = bed.close(handle);
             // Skipped bytes are zero.
@@ -516,7 +516,7 @@ fn apply(bed: &mut VfsBed, model: &mut Model, step: &ModelStep) -> Result<(), Te
                 model.waiting.insert(name);
             }
             let len = bed.vfs.getattr(number).expect("there").len;
-            let is_whole = !cut || u64::try_from(end).expect("small") == len;
+            let is_whole = !cut || end.to_u64() == len;
             if done(broken, closed, is_whole)? {
                 for name in chunks {
                     model.settle(Some(name));
@@ -643,7 +643,7 @@ fn compare(bed: &VfsBed, model: &Model) -> Result<(), TestCaseError> {
         if let Some(file) = file {
             let want = &file.bytes;
             let attr = bed.vfs.getattr(bed.find(name).expect("there")).expect("told");
-            prop_assert_eq!(attr.len, u64::try_from(want.len()).expect("small"), "{}", name);
+            prop_assert_eq!(attr.len, want.len().to_u64(), "{}", name);
         }
         // A chunk that is stored by itself is what was stored last.
         if let Some(file) =

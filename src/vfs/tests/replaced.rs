@@ -19,6 +19,7 @@ use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::memory::MemoryStore;
 use crate::store::{ByteRange, Condition, Key, Ownership, Prefix, Presence, Store};
 use crate::vfs::{Access, ROOT, Vfs, VfsOptions, Writeback};
+use crate::width::ToUsize;
 
 /// Longer than a test.
 const LONG: Duration = Duration::from_secs(3600);
@@ -104,7 +105,7 @@ fn key_of(key: &str) -> Key {
 
 /// An array that is another one for every `number`.
 fn array(number: u64, chunks: u64, is_sharded: bool) -> String {
-    let dtype = ["uint8", "uint16", "uint32"][usize::try_from(number % 3).unwrap()];
+    let dtype = ["uint8", "uint16", "uint32"][(number % 3).to_usize()];
     let bytes = json!({"name": "bytes", "configuration": {"endian": "little"}});
     let shards = json!({"name": "sharding_indexed", "configuration": {
         "chunk_shape": [2], "codecs": [bytes], "index_location": "end",

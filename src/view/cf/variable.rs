@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::metadata::FILL;
 use crate::view::layout::{Layout, NumberForm};
 use crate::view::source::ViewSource;
+use crate::width::{ToU64, ToUsize};
 
 /// The attribute for a second missing value, beside [`FILL`].
 const MISSING: &str = "missing_value";
@@ -320,21 +321,21 @@ pub(crate) fn characters(
         values.extend(text);
         values.resize(end, 0);
     }
-    Ok((values, u64::try_from(longest).unwrap_or(u64::MAX)))
+    Ok((values, longest.to_u64()))
 }
 
 /// Returns the values of a small array, little endian and in C order.
 fn small_values(source: &ViewSource<'_>, room: &mut ConversionBudget) -> Result<Vec<u8>> {
     check_small(source)?;
     let len = source.elements(Layout::Linear, NumberForm::default())?.len();
-    room.take(usize::try_from(len).unwrap_or(usize::MAX))?;
+    room.take(len.to_usize())?;
     source.values()
 }
 
 fn check_small(source: &ViewSource<'_>) -> Result<()> {
     let array: &Array = source.array()?;
     let model = array.model();
-    let item_len = u64::try_from(model.dtype.item_len()).unwrap_or(u64::MAX).max(1);
+    let item_len = model.dtype.item_len().to_u64().max(1);
     let product =
         |lens: &[u64], first| lens.iter().try_fold(first, |all: u64, n| all.checked_mul(*n));
     let is_small = model.shape.contains(&0)

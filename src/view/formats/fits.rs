@@ -12,6 +12,7 @@ use crate::view::image::{Axis, Image, Quantity};
 use crate::view::layout::{Layout, NumberForm};
 use crate::view::parts::{Part, View};
 use crate::view::source::ViewSource;
+use crate::width::ToU64;
 
 const BLOCK_LEN: u64 = 2880;
 
@@ -52,7 +53,7 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     }
     let mut text = cards.0;
     text.extend([format!("{:<80}", "END")]);
-    let header_len = u64::try_from(text.len()).unwrap_or(u64::MAX).next_multiple_of(BLOCK_LEN);
+    let header_len = text.len().to_u64().next_multiple_of(BLOCK_LEN);
     let width = usize::try_from(header_len).unwrap_or(text.len());
     let items = NumberForm { big_endian: true, flip_sign: zero.is_some() };
     let elements = source.elements(Layout::Linear, items)?;

@@ -23,6 +23,7 @@ use crate::view::layout::{Layout, NumberForm};
 use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
 use crate::view::source::{ROOT_NAME, ViewSource};
+use crate::width::ToU64;
 
 const NC_DIMENSION: u32 = 10;
 const NC_VARIABLE: u32 = 11;
@@ -266,7 +267,7 @@ impl HeaderWriter {
     }
 
     fn length(&mut self, len: usize) -> Result<()> {
-        self.count(u64::try_from(len).unwrap_or(u64::MAX))
+        self.count(len.to_u64())
     }
 
     /// Writes the tag and the length of a list; zeros if it is empty.

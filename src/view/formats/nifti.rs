@@ -16,6 +16,7 @@ use crate::view::layout::{Layout, NumberForm};
 use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
 use crate::view::source::ViewSource;
+use crate::width::ToU64;
 
 /// The number of axes in a file.
 const RANK: usize = 7;
@@ -71,7 +72,7 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
 
 /// Returns the number of axes of the array outside of pixels.
 fn axes_count(image: &Image, of_pixel: usize) -> u64 {
-    u64::try_from(image.axes.len().saturating_sub(of_pixel)).unwrap_or(u64::MAX)
+    image.axes.len().saturating_sub(of_pixel).to_u64()
 }
 
 /// Returns the code of the type, its bits, and the number of axes of the array in a pixel.
@@ -151,7 +152,7 @@ impl NiftiHeader<'_> {
         let mut dim = [1; 8];
         let last = self.axes.iter().rposition(Option::is_some).unwrap_or(0);
         for (dim, len) in dim.iter_mut().zip(
-            std::iter::once(u64::try_from(last).unwrap_or(0).saturating_add(1))
+            std::iter::once(last.to_u64().saturating_add(1))
                 .chain(self.axes.iter().map(|axis| axis.map_or(1, |axis| axis.len))),
         ) {
             *dim = len;

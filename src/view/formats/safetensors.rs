@@ -13,6 +13,7 @@ use crate::view::layout::{Layout, NumberForm};
 use crate::view::left_out::{LeftOutOfView, listed};
 use crate::view::parts::{Part, View};
 use crate::view::source::{Children, ViewSource};
+use crate::width::ToU64;
 
 /// The most arrays in a file.
 const MAX_ARRAYS: usize = 1 << 16;
@@ -56,7 +57,7 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     }
     let mut text = Value::Object(header).to_string().into_bytes();
     text.resize(text.len().next_multiple_of(ALIGNMENT), b' ');
-    let mut bytes = u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes().to_vec();
+    let mut bytes = text.len().to_u64().to_le_bytes().to_vec();
     bytes.append(&mut text);
     let elements = arrays.into_iter().map(|array| Part::from(array.elements));
     Ok(View::new([Part::from(bytes)].into_iter().chain(elements))?.with_left_out(left_out))

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::width::ToU64;
+
 /// Returns the memory limit of this process in bytes: that of the machine, or less if a control
 /// group or a limit of address space says so.
 pub fn memory_limit() -> u64 {
@@ -63,7 +65,7 @@ pub fn set_descriptor_limit(wanted: u64) -> io::Result<()> {
 
 /// Returns the number of open files and of threads, `None` if the system does not report them.
 pub fn in_use() -> (Option<u64>, Option<u64>) {
-    let count = |path| Some(u64::try_from(fs::read_dir(path).ok()?.count()).unwrap_or(u64::MAX));
+    let count = |path| Some(fs::read_dir(path).ok()?.count().to_u64());
     // One of the open files is the directory being read.
     (count("/proc/self/fd").map(|open| open.saturating_sub(1)), count("/proc/self/task"))
 }

@@ -54,6 +54,8 @@ pub use signals::{
 };
 pub use stdout::was_stdout_closed;
 
+use crate::width::ToUsize;
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -187,7 +189,7 @@ const MAX_HANDLE_LEN: usize = 128;
 impl FileHandle {
     /// Returns bytes that identify the file.
     pub fn bytes(&self) -> &[u8] {
-        let len = usize::try_from(self.len).unwrap_or_default();
+        let len = self.len.to_usize();
         self.bytes.get(..len).unwrap_or_default()
     }
 }

@@ -15,6 +15,7 @@ use crate::elements::ChunkType;
 use crate::kinds::ArrayToArray;
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToU64;
 
 /// The codec, bound to a length.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl PackBits {
             )));
         }
         let count = elements.count()?;
-        let encoded_len = u64::try_from(count.div_ceil(8).saturating_add(1)).unwrap_or(u64::MAX);
+        let encoded_len = count.div_ceil(8).saturating_add(1).to_u64();
         let encoded = ChunkType { shape: vec![encoded_len], dtype: DType::Uint(1) };
         Ok((Self { count, encoded_len }, encoded))
     }

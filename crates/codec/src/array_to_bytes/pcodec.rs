@@ -21,6 +21,7 @@ use crate::json::Object;
 use crate::kinds::ArrayToBytes;
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_base::width::ToUsize;
 
 /// The codec, bound to a length and a type.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl Pcodec {
     pub fn new(configuration: &Object, elements: &ChunkType) -> Result<Self> {
         let level = count("pcodec", configuration, "level", 8, 0..=12)?;
         let page = count("pcodec", configuration, "equal_pages_up_to", 1 << 18, 1..=1 << 24)?;
-        let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+        let size = |n: u32| n.to_usize();
         let mode = match configuration.get("mode_spec").and_then(Value::as_str) {
             Some("classic") => ModeSpec::Classic,
             Some(_) | None => ModeSpec::Auto,

@@ -12,6 +12,7 @@ use crate::configuration::count;
 use crate::json::Object;
 use crate::kinds::BytesToBytes;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 /// The most bytes to pass to the compressor at a time: it counts its input in 32 bits.
 const MAX_STEP_LEN: usize = 1 << 30;
@@ -34,7 +35,7 @@ impl BytesToBytes for Bz2 {
         let mut compress = Compress::new(self.level, 0);
         let mut output = room("bz2", decoded.len() / 2 + 128)?;
         loop {
-            let used = usize::try_from(compress.total_in()).unwrap_or(usize::MAX);
+            let used = compress.total_in().to_usize();
             let rest = decoded.get(used..).unwrap_or_default();
             let (rest, action) = match rest.get(..MAX_STEP_LEN) {
                 Some(step) => (step, Action::Run),
@@ -76,10 +77,7 @@ impl Decompressor for Stream {
             .decompress_vec(input, output)
             .map_err(|error| Error::corrupt(format!("bz2: {error}")))?;
         let consumed = self.0.total_in().saturating_sub(before);
-        Ok(StreamStep {
-            consumed: usize::try_from(consumed).unwrap_or(usize::MAX),
-            ended: status == Status::StreamEnd,
-        })
+        Ok(StreamStep { consumed: consumed.to_usize(), ended: status == Status::StreamEnd })
     }
 }
 

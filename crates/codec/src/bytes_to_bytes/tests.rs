@@ -9,6 +9,7 @@ use super::*;
 use crate::json::Object;
 use crate::{BytesToBytes, CodecSpec, registry};
 use zarrfs_base::error::Result;
+use zarrfs_base::width::ToU64;
 
 /// A value that a program other than zarrfs encoded; see `tests/fixtures/numcodecs/generate.py`.
 struct EncodedRecord {
@@ -253,7 +254,7 @@ fn the_encoded_length_is_right_where_it_is_known() {
         let codec = codec(name, &configuration);
         if let Some(len) = codec.encoded_len(1000) {
             let actual = codec.encode(&[5; 1000]).unwrap().len();
-            assert_eq!(u64::try_from(actual).unwrap(), len, "{name} {configuration}");
+            assert_eq!(actual.to_u64(), len, "{name} {configuration}");
         }
     }
 }

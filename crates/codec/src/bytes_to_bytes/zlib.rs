@@ -14,6 +14,7 @@ use crate::configuration::integer;
 use crate::json::Object;
 use crate::kinds::BytesToBytes;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 std::thread_local! {
     /// The decompressor of a thread: creating one takes as long as decoding a small chunk.
@@ -85,10 +86,7 @@ impl Decompressor for Inflate<'_> {
             .decompress_vec(input, output, FlushDecompress::None)
             .map_err(|error| Error::corrupt(format!("{}: {error}", self.codec)))?;
         let consumed = self.decompress.total_in().saturating_sub(before);
-        Ok(StreamStep {
-            consumed: usize::try_from(consumed).unwrap_or(usize::MAX),
-            ended: status == Status::StreamEnd,
-        })
+        Ok(StreamStep { consumed: consumed.to_usize(), ended: status == Status::StreamEnd })
     }
 }
 

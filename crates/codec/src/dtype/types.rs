@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::narrow::Narrow;
 use super::time::Time;
+use zarrfs_base::width::ToUsize;
 
 /// The longest element in bytes that metadata may specify.
 pub const MAX_ITEM_LEN: u32 = 1 << 20;
@@ -59,7 +60,7 @@ pub struct Field {
 impl Field {
     /// Returns the number of elements in the field.
     pub fn count(&self) -> usize {
-        let len = |len: &u32| usize::try_from(*len).unwrap_or(usize::MAX);
+        let len = |len: &u32| (*len).to_usize();
         self.shape.iter().map(len).fold(1, usize::saturating_mul)
     }
 
@@ -77,7 +78,7 @@ impl Field {
 impl DType {
     /// Returns the length of an element in bytes, at least 1; 0 if elements are of variable length.
     pub fn item_len(&self) -> usize {
-        let count = |len: u32| usize::try_from(len).unwrap_or(usize::MAX);
+        let count = |len: u32| len.to_usize();
         match self {
             Self::Bool => 1,
             Self::Int(len) | Self::Uint(len) | Self::Float(len) | Self::Complex(len) => {

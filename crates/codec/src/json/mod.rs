@@ -23,6 +23,7 @@ pub use text::{MemberEdit, NewValue, Text};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::limits;
 use zarrfs_base::resources;
+use zarrfs_base::width::ToU64;
 
 /// A JSON object that keeps the order of its members.
 pub type Object = Map<String, Value>;
@@ -122,7 +123,7 @@ fn decode(text: &[u8], max_len: u64) -> Result<(&str, usize)> {
 }
 
 fn decode_as<'t>(what: &str, text: &'t [u8], max_len: u64) -> Result<(&'t str, usize)> {
-    if u64::try_from(text.len()).unwrap_or(u64::MAX) > max_len {
+    if text.len().to_u64() > max_len {
         return Err(Error::too_large(format!(
             "{what} of {} bytes, {}",
             text.len(),

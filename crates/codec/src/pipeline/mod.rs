@@ -20,6 +20,7 @@ use zarrfs_base::admission;
 use zarrfs_base::buffer::{Buffer, fitted, recycle};
 use zarrfs_base::error::{Error, Fault, Result};
 use zarrfs_base::parallel;
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// An intermediate form may be longer than twice the decoded chunk by at most this many bytes.
 const SLACK: u64 = 1 << 20;
@@ -137,7 +138,7 @@ impl Pipeline {
             self.check_encoded(encoded)?;
             return Ok(false);
         };
-        let found = u64::try_from(encoded.len()).unwrap_or(u64::MAX);
+        let found = encoded.len().to_u64();
         if found == expected {
             return Ok(true);
         }
@@ -174,8 +175,8 @@ impl Pipeline {
         if self.is_identity() {
             return 0;
         }
-        let forms = u64::try_from(decoded_len).unwrap_or(u64::MAX).saturating_mul(FORMS);
-        let longest = usize::try_from(self.longest()).unwrap_or(usize::MAX);
+        let forms = decoded_len.to_u64().saturating_mul(FORMS);
+        let longest = self.longest().to_usize();
         let tables = self.bytes_to_bytes.iter().map(|stage| {
             stage.codec.encoder_memory(stage.decoded_len.unwrap_or(decoded_len).min(longest))
         });
@@ -228,7 +229,7 @@ impl Pipeline {
     /// Returns the bytes of the encoded chunk that hold a range of the decoded one, if the codecs
     /// support ranges.
     pub fn encoded_range(&self, range: &Range<usize>) -> Range<u64> {
-        let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let number = |number: usize| number.to_u64();
         if self.bytes_to_bytes.is_empty() {
             return number(range.start)..number(range.end);
         }
@@ -358,7 +359,7 @@ fn merged<'s>(specs: impl Iterator<Item = &'s CodecSpec>, rank: usize) -> Result
 
 /// Returns the most bytes of any form of a chunk that has at most `decoded_len` bytes.
 fn longest(decoded_len: usize) -> u64 {
-    let decoded_len = u64::try_from(decoded_len).unwrap_or(u64::MAX);
+    let decoded_len = decoded_len.to_u64();
     decoded_len.saturating_mul(2).saturating_add(SLACK)
 }
 

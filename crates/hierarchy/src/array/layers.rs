@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::level::ShardLevel;
 use crate::metadata::model;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToU64;
 use zarrfs_codec::CodecSpec;
 use zarrfs_codec::array_to_array::DimensionOrder;
 use zarrfs_codec::dtype::DType;
@@ -98,7 +99,7 @@ pub fn chunk_len(shape: &[u64], dtype: &DType) -> Result<Option<u64>> {
     if dtype.is_variable() {
         return Ok(None);
     }
-    let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
+    let item_len = dtype.item_len().to_u64();
     let len = shape.iter().try_fold(item_len, |len, n| len.checked_mul(*n));
     len.filter(|len| i64::try_from(*len).is_ok()).map(Some).ok_or_else(|| {
         Error::too_large(format!("a chunk of shape {shape:?} has more than 2^63 bytes"))

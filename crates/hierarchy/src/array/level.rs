@@ -13,6 +13,7 @@ use bytes::Bytes;
 use super::coords::{Coords, Grid};
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::limits;
+use zarrfs_base::width::{ToU64, ToUsize};
 use zarrfs_codec::CodecSpec;
 use zarrfs_codec::array_to_array::DimensionOrder;
 use zarrfs_codec::dtype::DType;
@@ -106,7 +107,7 @@ impl ShardLevel {
         // Nested indexes and checksums may multiply a short shard, but not a long one.
         let longest = shard_len.saturating_mul(128).saturating_add(overhead);
         let longest = longest.min(max_len.saturating_mul(2).saturating_add(SLACK));
-        let slots = usize::try_from(slots).unwrap_or(usize::MAX);
+        let slots = slots.to_usize();
         Ok(Self { counts, order, slots, index, location, around, longest, most_kept })
     }
 
@@ -143,13 +144,13 @@ impl ShardLevel {
             coords.indices().iter().zip(&self.counts).map(|(index, count)| index % count).collect();
         let counts = self.order.apply(&self.counts);
         let slot = self.order.apply(&within).iter().zip(&counts).fold(0, |sum, (i, n)| sum * n + i);
-        usize::try_from(slot).unwrap_or(usize::MAX)
+        slot.to_usize()
     }
 
     /// Returns the inner chunk of `slot` in `shard`.
     pub fn coords_of(&self, shard: &Coords, slot: usize) -> Coords {
         let counts = self.order.apply(&self.counts);
-        let mut rest = u64::try_from(slot).unwrap_or(u64::MAX);
+        let mut rest = slot.to_u64();
         let mut encoded: Vec<u64> = counts
             .iter()
             .rev()
@@ -210,13 +211,13 @@ impl ShardLevel {
     fn parse_as(&self, pipeline: &Pipeline, value: &Value) -> Result<(ShardIndex, Range<u64>)> {
         let len = pipeline.encoded_len().unwrap_or_default();
         let shard_len = value.stat.len;
-        let read = u64::try_from(value.bytes.len()).unwrap_or(u64::MAX);
+        let read = value.bytes.len().to_u64();
         if read < len {
             return Err(Error::corrupt(format!(
                 "{shard_len} bytes long, its shard index alone needs {len}"
             )));
         }
-        let skip = usize::try_from(read - len).unwrap_or_default();
+        let skip = (read - len).to_usize();
         let bytes = match self.location {
             IndexLocation::Start => value.bytes.slice(..value.bytes.len() - skip),
             IndexLocation::End => value.bytes.slice(skip..),
@@ -265,7 +266,7 @@ impl ShardLevel {
 
     /// Decodes the codecs around a shard.
     pub fn decode_around(&self, encoded: Bytes) -> Result<Bytes> {
-        let limit = usize::try_from(self.longest).unwrap_or(usize::MAX);
+        let limit = self.longest.to_usize();
         let mut bytes = encoded;
         for codec in self.around.iter().rev() {
             bytes = codec.decode(&bytes, limit)?.into();

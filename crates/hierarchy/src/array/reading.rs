@@ -5,6 +5,7 @@ use super::open::Array;
 use zarrfs_base::admission;
 use zarrfs_base::buffer::Buffer;
 use zarrfs_base::error::{Error, Fault, Kind, Result, WithSubject};
+use zarrfs_base::width::ToUsize;
 use zarrfs_codec::Pipeline;
 use zarrfs_store::{ByteRange, Stat};
 
@@ -85,7 +86,7 @@ impl Reading<'_> {
             )));
         }
         let drawn = draw(array.chunk_len(coords)?.exactly().unwrap_or_default());
-        let longest = usize::try_from(longest).unwrap_or(usize::MAX);
+        let longest = longest.to_usize();
         let decoded = pipeline.decode_within(value.bytes, longest).map_err(named)?;
         drop(drawn);
         Ok(Some((decoded, value.stat)))

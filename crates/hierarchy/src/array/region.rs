@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_base::width::ToUsize;
 
 /// The position of a box in an array.
 #[derive(Debug, Clone, Copy)]
@@ -114,7 +115,7 @@ pub fn copy_from(
                 let position = start.checked_add(at.get(axis).copied().unwrap_or(0))?;
                 index = index.checked_mul(*len)?.checked_add(position)?;
             }
-            let offset = usize::try_from(index.checked_mul(item_len)?).ok()?;
+            let offset = index.checked_mul(item_len)?.to_usize();
             Some(offset..offset.checked_add(row)?)
         };
         let (source, target) = (range(&from_place), range(&to_place));

@@ -13,6 +13,7 @@ use super::coords::Coords;
 use super::sharded::Loaded;
 use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::resources;
+use zarrfs_base::width::ToU64;
 use zarrfs_store::Value;
 
 /// The decoded indexes.
@@ -61,7 +62,7 @@ impl<V: Clone> ShardCache<V> {
 
     /// Caches the value of a shard, which takes `len` bytes.
     pub fn put(&self, level: LevelId, shard: &Coords, value: V, len: usize) {
-        let len = u64::try_from(len).unwrap_or(u64::MAX).saturating_add(ENTRY_LEN);
+        let len = len.to_u64().saturating_add(ENTRY_LEN);
         let evicted = self.table.lock().put((level, shard.clone()), value, len);
         drop(evicted); // Freeing memory takes time: not under the lock.
     }

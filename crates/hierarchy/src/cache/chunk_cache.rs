@@ -16,6 +16,7 @@ use super::slots::Slots;
 use crate::array::{Array, Coords};
 use zarrfs_base::budget::{Budget, Purpose};
 use zarrfs_base::error::Result;
+use zarrfs_base::width::ToUsize;
 use zarrfs_store::{Key, Version};
 
 /// Writers of different values share a lock only by chance, so a few locks are enough.
@@ -87,7 +88,7 @@ impl ChunkCache {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         let stripes = u64::try_from(self.keys.len()).unwrap_or(1);
-        let stripe = usize::try_from(hasher.finish() % stripes).unwrap_or_default();
+        let stripe = (hasher.finish() % stripes).to_usize();
         self.keys.get(stripe).map(Mutex::lock)
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use zarrfs_base::buffer::Buffer;
+use zarrfs_base::width::ToU64;
 
 /// Counters of the cache, for `.zarrfs/stats`.
 #[derive(Debug, Default)]
@@ -35,7 +36,7 @@ pub(super) fn add_time(counter: &AtomicU64, started: Instant) {
 }
 
 fn add_len(counter: &AtomicU64, bytes: &[u8]) {
-    counter.fetch_add(u64::try_from(bytes.len()).unwrap_or_default(), Ordering::Relaxed);
+    counter.fetch_add(bytes.len().to_u64(), Ordering::Relaxed);
 }
 
 impl Counters {
@@ -49,7 +50,7 @@ impl Counters {
     /// Counts a chunk that was stored, or erased if `bytes` is `None`.
     pub(super) fn count_stored(&self, bytes: Option<&Buffer>) {
         match bytes {
-            Some(bytes) => self.count_stored_len(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
+            Some(bytes) => self.count_stored_len(bytes.len().to_u64()),
             None => {
                 self.erased.fetch_add(1, Ordering::Relaxed);
             }

@@ -12,6 +12,7 @@ use crate::array::{Array, ChunkId, Coords};
 use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::budget::{Budget, Lease, Purpose};
 use zarrfs_base::buffer::{self, Buffer};
+use zarrfs_base::width::{ToU64, ToUsize};
 use zarrfs_store::{Stat, Version};
 
 /// Written chunks may use at most `1/WRITTEN_PART` of the cache.
@@ -114,9 +115,9 @@ fn id(array: &Array, coords: &Coords) -> ChunkId {
 }
 
 fn len_of(chunk: &DecodedChunk, coords: &Coords) -> u64 {
-    let rank = u64::try_from(coords.indices().len()).unwrap_or(u64::MAX);
+    let rank = coords.indices().len().to_u64();
     let beside = rank.saturating_mul(INDEX_LEN).saturating_add(SLOT_LEN);
-    u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX).saturating_add(beside)
+    chunk.bytes.len().to_u64().saturating_add(beside)
 }
 
 /// Decoded chunks, each in a slot.
@@ -311,7 +312,7 @@ impl Slots {
     /// Evicts the least recently used chunks until the rest is within the limit.
     fn make_room(&self, mut table: MutexGuard<'_, SlotTable>) {
         let limit = self.budget.room_for_chunks();
-        let unused = u64::try_from(buffer::cached_len()).unwrap_or(u64::MAX);
+        let unused = buffer::cached_len().to_u64();
         let gone = table.shrink_to(limit.saturating_sub(unused.min(limit / SPARE)));
         let memory = self.count_table(&table);
         drop(table);
@@ -326,7 +327,7 @@ impl Slots {
         let limit = self.budget.room_for_chunks();
         let left = limit.saturating_sub(table.len()).max(limit / SPARE);
         let left = left.saturating_add(self.budget.drawn(Purpose::Decoding));
-        buffer::leave(usize::try_from(left).unwrap_or(usize::MAX))
+        buffer::leave(left.to_usize())
     }
 
     /// Counts a chunk that was read into its slot.

@@ -12,6 +12,7 @@ use crate::array::region::Cover;
 use crate::array::{Array, ChunkRef, Coords, Current, FillChunks};
 use crate::metadata::NodePath;
 use zarrfs_base::error::Result;
+use zarrfs_base::width::ToU64;
 use zarrfs_store::NewFile;
 
 /// The result of merging a change into a pending chunk.
@@ -268,6 +269,6 @@ impl ChunkCache {
 /// Returns how many bytes of a decoded chunk lie inside the array.
 fn array_len(array: &Array, coords: &Coords) -> Result<u64> {
     let extent = array.grid().extent(coords, &array.model().shape)?;
-    let item_len = u64::try_from(array.model().dtype.item_len()).unwrap_or(u64::MAX);
+    let item_len = array.model().dtype.item_len().to_u64();
     Ok(extent.iter().fold(item_len, |all, len| all.saturating_mul(*len)))
 }

@@ -21,6 +21,7 @@ use super::nodes::Hierarchy;
 use super::recover::is_permanent;
 use crate::metadata::NodePath;
 use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_base::width::ToU64;
 use zarrfs_store::{Aside, Key};
 
 /// The result of undoing a failed change.
@@ -131,7 +132,7 @@ impl Atomic<'_> {
 
     pub(super) fn declare(self, aside: &Aside, intent: &Intent) -> Result<()> {
         let text = intent.to_text(self.hierarchy.dialect());
-        if u64::try_from(text.len()).unwrap_or(u64::MAX) > max_len() {
+        if text.len().to_u64() > max_len() {
             let detail = format!("a change of {} bytes, the limit is {}", text.len(), max_len());
             return Err(Error::too_large(detail));
         }

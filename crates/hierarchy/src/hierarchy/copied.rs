@@ -20,6 +20,7 @@ use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::Result;
 use zarrfs_base::limits;
 use zarrfs_base::resources;
+use zarrfs_base::width::ToU64;
 use zarrfs_store::{Key, Stat};
 
 /// The most bytes of all kept copies.
@@ -87,7 +88,7 @@ impl CopiedNodes {
         let copies = Arc::new(copies);
         let len = copies.texts.iter().map(|(path, (_, text))| {
             let len = path.len().saturating_add(text.len());
-            u64::try_from(len).unwrap_or(u64::MAX).saturating_add(COPY_LEN)
+            len.to_u64().saturating_add(COPY_LEN)
         });
         let len = len.fold(COPY_LEN, u64::saturating_add);
         let gone = self.groups.lock().put(group.clone(), Arc::clone(&copies), len);
@@ -116,7 +117,7 @@ impl CopiedNodes {
                 let document = Document {
                     key: documents.key_of(path, *kind)?,
                     text: text.clone(),
-                    stat: Stat { len: u64::try_from(text.len()).unwrap_or(u64::MAX), ..stat },
+                    stat: Stat { len: text.len().to_u64(), ..stat },
                     attributes: attributes.map(|key| Attributes { key, stat: None }),
                     is_whole: true,
                 };

@@ -11,6 +11,7 @@ use super::node::Node;
 use crate::metadata::NodePath;
 use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::resources;
+use zarrfs_base::width::ToU64;
 
 /// The approximate limit of cached nodes in bytes.
 const MAX_KEPT_LEN: u64 = 64 << 20;
@@ -68,7 +69,7 @@ impl NodeCache {
         let is_same = nodes.peek(path).is_some_and(|known| Arc::ptr_eq(&known.node, node));
         let known = nodes.len_of(path).filter(|_| is_same);
         drop(nodes);
-        known.unwrap_or_else(|| u64::try_from(node.memory_len()).unwrap_or(u64::MAX))
+        known.unwrap_or_else(|| node.memory_len().to_u64())
     }
 
     /// Returns a number that changes with every invalidation.

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use crate::metadata::NodePath;
 use zarrfs_base::bounded::{Bounded, MapLimits};
+use zarrfs_base::width::ToU64;
 use zarrfs_store::Expected;
 
 /// The fewest and the most nodes whose metadata files are requested together.
@@ -115,7 +116,7 @@ impl Siblings {
         let names: Arc<[String]> = names.into();
         let len_of = |name: &String| name.len().saturating_add(size_of::<String>());
         let len = names.iter().map(len_of).fold(0, usize::saturating_add);
-        let len = u64::try_from(len).unwrap_or(u64::MAX).saturating_add(GROUP_LEN);
+        let len = len.to_u64().saturating_add(GROUP_LEN);
         let mut groups = self.groups.lock();
         groups.get_or_insert(group.clone(), Reading::default);
         let reading = groups.get_mut(group)?;

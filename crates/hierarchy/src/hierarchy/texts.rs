@@ -15,6 +15,7 @@ use crate::metadata::NodePath;
 use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::resources;
+use zarrfs_base::width::ToU64;
 
 /// The most bytes of all cached texts.
 const MAX_KEPT_LEN: u64 = 64 << 20;
@@ -149,7 +150,7 @@ impl TextCache {
     /// Counts the bytes of the text in a slot, and drops the texts that were used longest ago until
     /// the rest fits.
     fn count(&self, path: &NodePath, slot: &TextSlot, len: usize) {
-        let len = u64::try_from(len).unwrap_or(u64::MAX).saturating_add(ENTRY_LEN);
+        let len = len.to_u64().saturating_add(ENTRY_LEN);
         let mut slots = self.slots.lock();
         // Another slot may have taken its place.
         let is_kept = slots.peek(path).is_some_and(|known| Arc::ptr_eq(known, slot));

@@ -18,6 +18,7 @@ use super::nodes::Hierarchy;
 use crate::metadata::{NodeKind, NodePath};
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::limits;
+use zarrfs_base::width::ToU64;
 
 /// The most nested groups.
 const MAX_DEPTH: usize = 256;
@@ -176,7 +177,7 @@ impl Walk<'_> {
             return self.over(&format!("more than {nodes} nodes below it"));
         }
         let Some(document) = node.stored() else { return Ok(()) };
-        let len = u64::try_from(document.text.len()).unwrap_or(u64::MAX);
+        let len = document.text.len().to_u64();
         self.text_len = self.text_len.saturating_add(len);
         if self.text_len > text_len {
             return self.over(&format!("the metadata below it have more than {text_len} bytes"));

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::model::Separator;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::limits;
+use zarrfs_base::width::ToU64;
 use zarrfs_codec::dtype::{DType, integer};
 use zarrfs_codec::json::Object;
 use zarrfs_codec::json::describe;
@@ -60,7 +61,7 @@ pub(super) fn chunk_lengths(value: &Value, shape: &[u64]) -> Result<Vec<u64>> {
 
 /// Fails if the size in bytes does not fit 64 bits.
 pub(super) fn check_size(shape: &[u64], dtype: &DType, what: &str) -> Result<()> {
-    let item_len = u64::try_from(dtype.item_len()).unwrap_or(u64::MAX);
+    let item_len = dtype.item_len().to_u64();
     // Even if one factor is zero, the others must fit: the array may grow later.
     shape
         .iter()

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_base::limits;
+use zarrfs_base::width::ToU64;
 use zarrfs_store::{ByteRange, Key, Stat, Store};
 
 /// The most bytes of a metadata file with the copies in it.
@@ -85,7 +86,7 @@ impl Skim {
                 self.in_string(*byte);
             }
         }
-        if u64::try_from(self.text.len()).unwrap_or(u64::MAX) > limits::METADATA.get() {
+        if self.text.len().to_u64() > limits::METADATA.get() {
             let detail = format!("a metadata file that is too long, {}", limits::METADATA);
             return Err(Error::too_large(detail));
         }
@@ -190,7 +191,7 @@ fn skim(store: &Store, key: &Key, stat: &Stat) -> Result<Option<Vec<u8>>> {
             return Ok(None);
         }
         skim.push(&value.bytes).map_err(|error| error.at(key))?;
-        offset = offset.saturating_add(u64::try_from(value.bytes.len()).unwrap_or(u64::MAX));
+        offset = offset.saturating_add(value.bytes.len().to_u64());
     }
     Ok(Some(skim.text))
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::limits;
+use zarrfs_base::width::ToUsize;
 use zarrfs_codec::dtype::{DType, Field, MAX_ITEM_LEN, TIME_UNITS, Time, integer};
 use zarrfs_codec::json::describe;
 
@@ -45,7 +46,7 @@ const CONFIGURED: [&str; 5] = [
 pub(super) fn data_type(value: &Value) -> Result<(DType, Option<Endian>)> {
     let known = simple(value).or_else(|| first(value.get("fallback")?));
     let fits = |(dtype, _): &(DType, Option<Endian>)| {
-        let limit = usize::try_from(MAX_ITEM_LEN).unwrap_or(usize::MAX);
+        let limit = MAX_ITEM_LEN.to_usize();
         dtype.is_variable() || (1..=limit).contains(&dtype.item_len())
     };
     known.filter(fits).ok_or_else(|| {

@@ -13,6 +13,7 @@ use super::policy::{Policy, Shards};
 use super::shown;
 use super::types::data_type;
 use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_base::width::ToU64;
 use zarrfs_codec::CodecSpec;
 use zarrfs_codec::dtype::{DType, FillValue};
 use zarrfs_codec::json::{NewValue, Object, Text, foreign, parse, parse_object};
@@ -127,7 +128,7 @@ impl NewArray {
 /// Returns the bytes of a decoded chunk, estimated for elements of variable length.
 fn chunk_len(chunk_shape: &[u64], dtype: &DType) -> u64 {
     let item_len = if dtype.is_variable() { TYPICAL_LEN } else { dtype.item_len().max(1) };
-    let item_len = u64::try_from(item_len).unwrap_or(u64::MAX);
+    let item_len = item_len.to_u64();
     chunk_shape.iter().fold(item_len, |product, len| product.saturating_mul(*len))
 }
 

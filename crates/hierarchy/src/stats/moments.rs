@@ -2,6 +2,7 @@
 //! nor their size matters.
 
 use super::big::Big;
+use zarrfs_base::width::ToUsize;
 use zarrfs_codec::dtype::to_float;
 
 /// The number of exponents: a float is an integer of 53 bits times 2 to the power of an exponent.
@@ -84,7 +85,7 @@ impl FloatSums {
     /// Adds a number.
     pub fn add(&mut self, parts: FloatParts) {
         self.count += 1;
-        let at = usize::try_from(parts.exponent).unwrap_or_default();
+        let at = parts.exponent.to_usize();
         if let (Some(sum), Some(squares)) = (self.sums.get_mut(at), self.squares.get_mut(at)) {
             *sum += i128::from(parts.mantissa);
             let size = u128::from(parts.mantissa.unsigned_abs());
@@ -99,7 +100,7 @@ impl FloatSums {
     /// Adds a number `count` times.
     pub fn add_many(&mut self, parts: FloatParts, count: u64) {
         self.count = self.count.saturating_add(count);
-        let at = usize::try_from(parts.exponent).unwrap_or_default();
+        let at = parts.exponent.to_usize();
         if let Some(sum) = self.sums.get_mut(at) {
             *sum += i128::from(parts.mantissa) * i128::from(count);
         }

@@ -8,6 +8,7 @@ use super::moments::{FloatParts, FloatSums, IntSums};
 use super::walk::Visited;
 use crate::metadata::Packing;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToU64;
 use zarrfs_codec::dtype::{DType, Element};
 use zarrfs_codec::vlen_items;
 
@@ -494,7 +495,7 @@ impl NotNumbers {
             0 => item.len(),
             unit => item.len().saturating_sub(padding).div_ceil(unit),
         };
-        let len = u64::try_from(len).unwrap_or(u64::MAX);
+        let len = len.to_u64();
         if len == 0 {
             self.empty = self.empty.saturating_add(count);
         }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::array::{Array, Coords, CoordsList};
 use zarrfs_base::buffer::Buffer;
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
+use zarrfs_base::width::ToUsize;
 
 /// A chunk to visit.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Visited {
         let lens = self.shape.iter().zip(&self.extent).rev();
         // Inner dimensions that lie in the array as a whole form one range with the next outer one.
         let whole = lens.clone().take_while(|(shape, extent)| shape == extent).count();
-        let index = |len: u64| usize::try_from(len).unwrap_or(usize::MAX);
+        let index = |len: u64| len.to_usize();
         let mut run = lens.clone().take(whole).map(|(len, _)| index(*len)).product::<usize>();
         let mut stride = run;
         let mut outer: Vec<(usize, usize)> = Vec::new();

@@ -23,6 +23,7 @@ use super::session::{self, open_private};
 use crate::{Aside, Key, PRIVATE, Prefix};
 use zarrfs_base::error::{Result, WithSubject};
 use zarrfs_base::sys::{self, Dir, Links};
+use zarrfs_base::width::ToUsize;
 
 /// The most bytes of a session file; zarrfs writes no longer ones.
 const MAX_LEN: u64 = 1 << 20;
@@ -148,7 +149,7 @@ impl Dead {
         if len > MAX_LEN {
             return Ok(None);
         }
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or_default()];
+        let mut bytes = vec![0; len.to_usize()];
         let read = self.file.read_at(&mut bytes, 0)?;
         bytes.truncate(read);
         let Some(keys) = bytes.strip_prefix(session::boot().as_bytes()) else { return Ok(None) };

@@ -35,6 +35,7 @@ use super::parents::MAKE_ATTEMPTS;
 use crate::{Aside, Key, PRIVATE, Prefix};
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_base::sys::{self, Dir, Links};
+use zarrfs_base::width::ToU64;
 
 /// The length above which a session file is truncated to the keys being written.
 const CUT_LEN: u64 = 64 << 10;
@@ -211,7 +212,7 @@ impl Log {
                 drop(remove_empty(root));
             })?;
             if is_ours {
-                let head_len = u64::try_from(head.len()).unwrap_or_default();
+                let head_len = head.len().to_u64();
                 return Ok(Self { id, file, head_len, len: head_len });
             }
         }
@@ -230,7 +231,7 @@ impl Log {
             bytes.push(0);
         }
         self.file.write_all_at(&bytes, at)?;
-        Ok(at.saturating_add(u64::try_from(bytes.len()).unwrap_or_default()))
+        Ok(at.saturating_add(bytes.len().to_u64()))
     }
 }
 

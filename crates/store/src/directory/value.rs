@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use crate::{ByteRange, Stat, Value, ValuePiece, WasRead};
 use zarrfs_base::buffer::unset;
 use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_base::width::ToU64;
 
 /// An open value.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(super) fn read_range(value: &OpenValue, range: ByteRange) -> Result<Value> {
             Ok(0) => break, // It has become shorter.
             Ok(read) => {
                 rest = rest.get_mut(read..).unwrap_or_default();
-                at = at.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+                at = at.saturating_add(read.to_u64());
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),

@@ -23,6 +23,7 @@ use crc32c::crc32c;
 
 use crate::{Stat, Version};
 use zarrfs_base::sys;
+use zarrfs_base::width::{ToU64, ToUsize};
 
 const MAGIC: [u8; 8] = *b"zarrfs\x00\x01";
 
@@ -169,7 +170,7 @@ impl RecordIndex {
             if stored != header {
                 return Ok(if is_header(file)? { FileRead::Other } else { FileRead::Damaged });
             }
-            let end = u64::try_from(header.len()).unwrap_or(u64::MAX);
+            let end = header.len().to_u64();
             Self { file: FileId::of(&found), header, end, records: Vec::new() }
         };
         while index.end < found.len() && index.records.len() < MOST_RECORDS {
@@ -192,7 +193,7 @@ impl RecordIndex {
         let checksums = self.records.iter().map(|record| record.checksums.len().saturating_mul(4));
         let records = self.records.len().saturating_mul(size_of::<FileRecord>());
         let all = checksums.fold(records, usize::saturating_add).saturating_add(self.header.len());
-        u64::try_from(all).unwrap_or(u64::MAX)
+        all.to_u64()
     }
 
     /// Whether records can be added behind those that were read: `len` is the length of the file.
@@ -259,17 +260,17 @@ pub(super) fn append(
     if bytes.is_empty() {
         return file.write_all(header);
     }
-    let most = usize::try_from(MOST_IN_RECORD).unwrap_or(usize::MAX);
+    let most = MOST_IN_RECORD.to_usize();
     for bytes in bytes.chunks(most) {
         append_record(file, std::mem::take(&mut header), start, bytes)?;
-        start = start.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        start = start.saturating_add(bytes.len().to_u64());
     }
     Ok(())
 }
 
 fn append_record(file: &mut File, header: &[u8], start: u64, bytes: &[u8]) -> io::Result<()> {
-    let piece = usize::try_from(PIECE).unwrap_or(usize::MAX);
-    let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    let piece = PIECE.to_usize();
+    let len = bytes.len().to_u64();
     let mut head = Vec::with_capacity(LONGEST_HEAD);
     head.extend_from_slice(&start.to_le_bytes());
     head.extend_from_slice(&len.to_le_bytes());
@@ -306,7 +307,7 @@ fn is_header(file: &File) -> io::Result<bool> {
     else {
         return Ok(false);
     };
-    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    let len = len.to_usize();
     if *magic != MAGIC || !(NUMBERS..=LONGEST_HEADER).contains(&len) {
         return Ok(false);
     }
@@ -329,7 +330,7 @@ fn record_at(
     file_len: u64,
     value_len: u64,
 ) -> io::Result<FileRead<FileRecord>> {
-    let room = usize::try_from(file_len.saturating_sub(at)).unwrap_or(usize::MAX);
+    let room = file_len.saturating_sub(at).to_usize();
     let Some(head) = read_at(file, at, room.min(LONGEST_HEAD))? else { return Ok(FileRead::Other) };
     let (Some(checksum), Some(start), Some(len)) =
         (u32_at(&head, 0), u64_at(&head, 4), u64_at(&head, 12))
@@ -340,7 +341,7 @@ fn record_at(
     if len == 0 || len > MOST_IN_RECORD || !is_within {
         return Ok(FileRead::Damaged);
     }
-    let pieces = usize::try_from(len.div_ceil(PIECE)).unwrap_or(usize::MAX);
+    let pieces = len.div_ceil(PIECE).to_usize();
     let head_len = RECORD_HEAD.saturating_add(pieces.saturating_mul(4));
     let Some(rest) = head.get(4..head_len) else { return Ok(FileRead::Other) };
     if crc32c(rest) != checksum {
@@ -348,7 +349,7 @@ fn record_at(
     }
     let checksums = rest.get(16..).unwrap_or_default().chunks_exact(4);
     let checksums = checksums.filter_map(|bytes| u32_at(bytes, 0)).collect();
-    let bytes_at = at.saturating_add(u64::try_from(head_len).unwrap_or(u64::MAX));
+    let bytes_at = at.saturating_add(head_len.to_u64());
     if bytes_at.saturating_add(len) > file_len {
         return Ok(FileRead::Other);
     }
@@ -361,7 +362,7 @@ fn bytes_of(file: &File, record: &FileRecord, from: u64, until: u64) -> io::Resu
     let (from, until) = (from.saturating_sub(record.start), until.saturating_sub(record.start));
     let first = from / PIECE;
     let (start, end) = (first * PIECE, until.next_multiple_of(PIECE).min(record.len));
-    let in_memory = |len: u64| usize::try_from(len).unwrap_or(usize::MAX);
+    let in_memory = |len: u64| len.to_usize();
     let len = in_memory(end.saturating_sub(start));
     let Some(bytes) = read_at(file, record.at.saturating_add(start), len)? else {
         return Ok(None);

@@ -49,6 +49,7 @@ use file::{FileRead, Owner, RecordIndex};
 use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::sys::{self, IfTaken, OthersMay, OwnDirectory};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// The bytes of a value in one file.
 const PART_LEN: u64 = 64 << 20;
@@ -170,7 +171,7 @@ impl DiskCache {
 
     /// Keeps bytes from `start` on of a value.
     pub fn put(&self, name: &str, stat: Stat, start: u64, bytes: &Bytes) {
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let len = bytes.len().to_u64();
         let end = start.saturating_add(len);
         // A value that fills the cache would only drive out others.
         let is_worth = stat.version.is_settled && len > 0 && len <= self.most / 4;
@@ -184,7 +185,7 @@ impl DiskCache {
             self.note(self.put_part(&Owner::new(name, 0, stat), 0, &[]));
         }
         for (part, from, until) in parts(start, end) {
-            let place = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
+            let place = |at: u64| at.saturating_sub(start).to_usize();
             let Some(bytes) = bytes.get(place(from)..place(until)) else { return };
             self.note(self.put_part(&Owner::new(name, part, stat), from, bytes));
         }
@@ -290,11 +291,11 @@ impl DiskCache {
 
     /// Adds bytes to the file of a part, which is locked.
     fn add(&self, mut file: File, owner: &Owner<'_>, start: u64, bytes: &[u8]) -> io::Result<()> {
-        let end = start.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        let end = start.saturating_add(bytes.len().to_u64());
         match self.index(&file, owner)? {
             FileRead::This(index) if index.is_whole(file.metadata()?.len()) => {
                 for (from, until) in index.gaps(start, end) {
-                    let at = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(0);
+                    let at = |at: u64| at.saturating_sub(start).to_usize();
                     let Some(bytes) = bytes.get(at(from)..at(until)) else { return Ok(()) };
                     file::append(&mut file, &[], from, bytes)?;
                 }

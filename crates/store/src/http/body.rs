@@ -11,6 +11,7 @@ use super::failure::{Failure, of_transfer};
 use super::room::{AnswerMemory, Reserved};
 use crate::pace::{Pace, too_slow};
 use zarrfs_base::error::{Error, Kind};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// A body is allocated at once up to this length, in bytes: a server may announce any.
 const MOST_AT_ONCE: u64 = 16 << 20;
@@ -28,7 +29,7 @@ impl Received {
     }
 
     pub fn note(&self, len: usize) {
-        self.0.fetch_add(u64::try_from(len).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.0.fetch_add(len.to_u64(), Ordering::Relaxed);
     }
 }
 
@@ -71,7 +72,7 @@ async fn body_within<'r>(
     // It can be any if it is not announced.
     let longest = announced.unwrap_or(u64::MAX).min(most);
     let at_once = announced.unwrap_or(0).min(most).min(MOST_AT_ONCE);
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let most = most.to_usize();
     let no_memory = |_| {
         let detail = format!("there is no memory for the {longest} bytes of an answer");
         Failure::Final(Error::new(Kind::NoMemory, detail))
@@ -81,7 +82,7 @@ async fn body_within<'r>(
         _ => None,
     };
     let (mut bytes, mut pace) = (Vec::new(), Pace::begin());
-    bytes.try_reserve(usize::try_from(at_once).unwrap_or(0)).map_err(no_memory)?;
+    bytes.try_reserve(at_once.to_usize()).map_err(no_memory)?;
     while let Some(piece) = response.chunk().await.map_err(|error| of_transfer(&error))? {
         received.note(piece.len());
         let free = most.saturating_sub(bytes.len());

@@ -17,6 +17,7 @@ use crate::remote::server::ListingPage;
 use crate::{Prefix, StoreEntry};
 use zarrfs_base::error::Error;
 use zarrfs_base::resources;
+use zarrfs_base::width::ToUsize;
 
 /// The most bytes of a list. With less than 2 GiB of memory, a sixteenth of that.
 const LONGEST_LIST: (u64, u64) = (64 << 20, 16);
@@ -153,8 +154,7 @@ impl ServerState {
         let (longest, most) = (within(LONGEST_LIST), within(MOST_NAMES));
         let (Body { bytes, is_cut }, _place) =
             body_in_room(answer.response, longest, received, &self.long_lists).await?;
-        let names =
-            if is_cut { None } else { parse(&bytes, usize::try_from(most).unwrap_or(usize::MAX)) };
+        let names = if is_cut { None } else { parse(&bytes, most.to_usize()) };
         let is_more =
             |names: &IndexNames| u64::try_from(names.len()).map_or(true, |len| len > most);
         let limit = match &names {

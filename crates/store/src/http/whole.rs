@@ -16,6 +16,7 @@ use super::room::Reserved;
 use super::shared::ServerState;
 use crate::{ByteRange, Key, Value};
 use zarrfs_base::error::Error;
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// A longer value is not read for its stat, in bytes.
 const SHORT: u64 = 1 << 20;
@@ -116,7 +117,7 @@ impl ServerState {
             None => body.bytes,
             Some(encoding) => decoded(&body.bytes, encoding, longest)?,
         };
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let len = bytes.len().to_u64();
         Ok((Value { bytes, stat: self.tags.of_value(&headers, len, self.ttl) }, place))
     }
 }
@@ -130,7 +131,7 @@ fn longest_decoded(announced: Option<u64>) -> u64 {
 /// Returns a range of a value. A short one does not keep the rest in memory.
 pub(super) fn cut(value: &Value, range: Option<ByteRange>) -> Value {
     let (offset, len) = range.map_or((0, u64::MAX), |range| range.within(value.stat.len));
-    let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(value.bytes.len());
+    let at = |at: u64| at.to_usize().min(value.bytes.len());
     let mut bytes = value.bytes.slice(at(offset)..at(offset.saturating_add(len)));
     if bytes.len() < value.bytes.len() / 2 {
         bytes = Bytes::copy_from_slice(&bytes);

@@ -10,6 +10,7 @@ use super::head::YOUNG;
 use super::room::AnswerMemory;
 use crate::{Key, Value};
 use zarrfs_base::bounded::{Bounded, MapLimits};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// How long a value is kept for programs that read more of it.
 const MOST_AGE: Duration = Duration::from_secs(10);
@@ -78,7 +79,7 @@ impl Wholes {
 
     pub fn keep(&self, key: &Key, value: &Value) {
         if !self.age.is_zero() {
-            let len = u64::try_from(value.bytes.len()).unwrap_or(u64::MAX);
+            let len = value.bytes.len().to_u64();
             let gone = self.kept.lock().put(key.clone(), (Instant::now(), value.clone()), len);
             drop(gone); // Freeing memory takes time: not under the lock.
         }
@@ -87,7 +88,7 @@ impl Wholes {
     /// Waits for the right to read a value as a whole.
     pub async fn gate(&self, key: &Key) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         let count = u64::try_from(self.gates.len()).ok().filter(|count| *count > 0)?;
-        let at = usize::try_from(self.hasher.hash_one(key) % count).ok()?;
+        let at = (self.hasher.hash_one(key) % count).to_usize();
         Some(self.gates.get(at)?.lock().await)
     }
 

@@ -26,6 +26,7 @@ use super::snapshot::NodeId;
 use crate::refs::{Check, Reference, ReferenceTarget, ReferencedValue, version_of};
 use crate::{Key, Version};
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToU64;
 
 /// The fields of the tables, by their numbers in the schema.
 mod field {
@@ -80,7 +81,7 @@ impl Manifest {
 
     /// Returns its length in memory.
     pub fn len(&self) -> u64 {
-        u64::try_from(self.buffer.len()).unwrap_or(u64::MAX)
+        self.buffer.len().to_u64()
     }
 
     /// Returns the chunks of an array; `None` if it has none here.
@@ -197,7 +198,7 @@ impl ManifestChunks<'_> {
         };
         // A part of the buffer would keep the whole manifest in memory.
         let target = ReferenceTarget::Inline(Bytes::copy_from_slice(bytes));
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let len = bytes.len().to_u64();
         Ok(Reference { target, version: version_of(bytes, 0, len), modified: time })
     }
 

@@ -17,6 +17,7 @@ use crate::Key;
 use crate::refs::children;
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::limits;
+use zarrfs_base::width::ToU64;
 
 /// The fields of the tables, by their numbers in the schema.
 mod field {
@@ -126,7 +127,7 @@ impl Snapshot {
     /// Returns its length in memory.
     pub fn len(&self) -> u64 {
         let nodes = self.nodes.len().saturating_mul(size_of::<SnapshotNode>());
-        u64::try_from(self.buffer.len().saturating_add(nodes)).unwrap_or(u64::MAX)
+        self.buffer.len().saturating_add(nodes).to_u64()
     }
 
     fn path(&self, index: usize) -> &str {
@@ -233,6 +234,6 @@ impl ArrayOfSnapshot {
         let of_one =
             |it: &ManifestOfArray| size_of_val(it).saturating_add(size_of_val(&*it.extents));
         let len = self.manifests.iter().map(of_one).fold(0, usize::saturating_add);
-        u64::try_from(len).unwrap_or(u64::MAX)
+        len.to_u64()
     }
 }

@@ -14,6 +14,7 @@ use crate::{ByteRange, Key, Store, StoreEntry, Value};
 use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::resources;
+use zarrfs_base::width::ToU64;
 
 /// The name of a node's metadata file.
 pub(super) const DOCUMENT: &str = "zarr.json";
@@ -220,7 +221,7 @@ impl SnapshotTree {
 
     fn document(&self, path: &str) -> Result<Option<Reference>> {
         let Some(text) = self.snapshot.document(path)? else { return Ok(None) };
-        let len = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        let len = text.len().to_u64();
         let version = version_of(&text, 0, len);
         let target = ReferenceTarget::Inline(text);
         Ok(Some(Reference { target, version, modified: self.snapshot.time }))

@@ -28,6 +28,7 @@ use generate::Generator;
 use lexer::{FileBlocks, Lexer};
 use templates::Templates;
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
+use zarrfs_base::width::ToU64;
 
 /// How many bytes of the file are read at a time.
 const BLOCK_LEN: u64 = 4 << 20;
@@ -89,7 +90,7 @@ impl FileBlocks for StoredFile<'_> {
                 _ => return Err(Error::new(Kind::Stale, "changed while it was read; try again")),
             }
         };
-        let len = u64::try_from(block.len()).unwrap_or(u64::MAX);
+        let len = block.len().to_u64();
         self.offset = self.offset.saturating_add(len);
         Ok(block)
     }

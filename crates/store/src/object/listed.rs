@@ -15,6 +15,7 @@ use super::failure::{LONGEST_OBJECT, sentence, unusable};
 use crate::xml::char_of;
 use crate::{Omissions, Prefix};
 use zarrfs_base::error::{Kind, Word};
+use zarrfs_base::width::ToUsize;
 
 /// The most characters of a key that is left out.
 const MOST_CHARS: usize = 200;
@@ -116,7 +117,7 @@ impl PageFacts {
         let (mut found, mut listed) = (Self::default(), ListedObject::default());
         let mut path: Vec<Vec<u8>> = Vec::new();
         loop {
-            let start = usize::try_from(reader.buffer_position()).ok()?;
+            let start = reader.buffer_position().to_usize();
             match reader.read_event().ok()? {
                 Event::Start(tag) => {
                     found.note_kind(&tag);
@@ -130,7 +131,7 @@ impl PageFacts {
                         && path.last().is_some_and(|name| is_entry(name))
                         && !listed.is_fit();
                     if is_entry {
-                        let end = usize::try_from(reader.buffer_position()).ok()?;
+                        let end = reader.buffer_position().to_usize();
                         let key = std::mem::take(&mut listed.key);
                         found.unfit.push((listed.start..end, key));
                     }

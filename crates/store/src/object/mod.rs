@@ -54,6 +54,7 @@ use put::Quoting;
 use settings::BucketClient;
 use version::stat_of;
 use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_base::width::ToUsize;
 
 /// How long to wait before a request is made again whose answer was cut.
 const PAUSES: [Duration; 3] =
@@ -438,7 +439,7 @@ impl Get<'_> {
         }
         let mut bytes = Vec::new();
         bytes
-            .try_reserve_exact(usize::try_from(expected).unwrap_or(usize::MAX))
+            .try_reserve_exact(expected.to_usize())
             .map_err(|_| failed(format!("there is no memory for {expected} bytes")))?;
         let (mut pieces, mut pace) = (got.into_stream(), Pace::begin());
         while let Some(piece) = pieces.next().await.transpose()? {

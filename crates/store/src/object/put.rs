@@ -19,6 +19,7 @@ use super::place::Provider;
 use super::progress::LastArrival;
 use super::version::{self, stat_of};
 use crate::{Condition, Stat, Version};
+use zarrfs_base::width::ToU64;
 
 /// The metadata of an object that names the put that stored it. Azure takes no hyphens in it, and
 /// some servers no underscores.
@@ -60,7 +61,7 @@ impl Quoting {
 
 /// Returns the length of a value in pieces.
 pub(super) fn len_of(bytes: &[Bytes]) -> u64 {
-    let lens = bytes.iter().map(|some| u64::try_from(some.len()).unwrap_or(u64::MAX));
+    let lens = bytes.iter().map(|some| some.len().to_u64());
     lens.fold(0, u64::saturating_add)
 }
 
@@ -309,7 +310,7 @@ impl Put<'_> {
 
     async fn put_parts(self, upload: &MultipartId) -> Result<Vec<PartId>> {
         let put = |(at, part): (usize, PutPayload)| async move {
-            let len = u64::try_from(part.content_length()).unwrap_or(u64::MAX);
+            let len = part.content_length().to_u64();
             let put = || self.clients.writer.put_part(self.path, upload, at, part.clone());
             self.patience.tried(len, put).await
         };

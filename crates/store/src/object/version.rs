@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use object_store::ObjectMeta;
 
 use crate::{Stat, Version};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// How the tag of a version is kept, in the low bits of its last part. The bits above have the
 /// number of parts of an upload.
@@ -66,7 +67,7 @@ pub(super) fn tag_of(version: Version) -> Option<String> {
     let [high, low, _, kind] = version.state();
     let parts = kind >> 2;
     match kind & 3 {
-        OF_AZURE => Some(format!("0x{high:0width$X}", width = usize::try_from(low).ok()?)),
+        OF_AZURE => Some(format!("0x{high:0width$X}", width = low.to_usize())),
         DIGITS if parts == 0 => Some(format!("{high:016x}{low:016x}")),
         DIGITS => Some(format!("{high:016x}{low:016x}-{parts}")),
         _ => None,
@@ -86,7 +87,7 @@ fn digits_of_azure(tag: &str) -> Option<(u64, u64)> {
     if !(1..=16).contains(&digits.len()) || !digits.bytes().all(is_upper_hex) {
         return None;
     }
-    let count = u64::try_from(digits.len()).ok()?;
+    let count = digits.len().to_u64();
     Some((u64::from_str_radix(digits, 16).ok()?, count))
 }
 

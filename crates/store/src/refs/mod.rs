@@ -27,6 +27,7 @@ use super::{
 pub(super) use children::children;
 pub use places::{SourceStores, Spelling};
 use zarrfs_base::error::{Error, Fault, Kind, Result, WithSubject};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// Where the bytes of a value are.
 #[derive(Debug, Clone)]
@@ -159,9 +160,9 @@ fn request(
 
 /// Returns the part of bytes in memory.
 fn part(bytes: &Bytes, range: ByteRange) -> Bytes {
-    let total = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    let total = bytes.len().to_u64();
     let (offset, len) = range.within(total);
-    let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+    let place = |at: u64| at.to_usize().min(bytes.len());
     bytes.slice(Range { start: place(offset), end: place(offset.saturating_add(len)) })
 }
 
@@ -174,7 +175,7 @@ fn answer(
 ) -> Result<Value> {
     let (location, offset, len, check) = match &reference.target {
         ReferenceTarget::Inline(bytes) => {
-            let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            let len = bytes.len().to_u64();
             return Ok(Value { bytes: part(bytes, range), stat: reference.stat(len) });
         }
         ReferenceTarget::Part { location, offset, len, check } => {
@@ -312,7 +313,7 @@ impl<R: References + 'static> ReadableStore for RefStore<R> {
                 }
                 None => match &reference.target {
                     ReferenceTarget::Inline(bytes) => {
-                        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                        let len = bytes.len().to_u64();
                         let stat = reference.stat(len);
                         answers.push(Some(Value { bytes: part(bytes, *range), stat }));
                     }
@@ -341,7 +342,7 @@ impl<R: References + 'static> ReadableStore for RefStore<R> {
         let stat = |(key, reference): (&Key, Option<Reference>)| {
             let Some(reference) = reference else { return Ok(None) };
             let len = match &reference.target {
-                ReferenceTarget::Inline(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+                ReferenceTarget::Inline(bytes) => bytes.len().to_u64(),
                 ReferenceTarget::Part { len, .. } => *len,
                 ReferenceTarget::Whole(location) => {
                     let (store, below) = self.places.find(location).at(key)?;

@@ -20,6 +20,7 @@ use crate::disk_cache::DiskCache;
 use crate::{ByteRange, Condition, Key, Prefix, Stat, Value};
 use zarrfs_base::error::{Result, WithSubject};
 use zarrfs_base::pool::{Pool, Urgency};
+use zarrfs_base::width::ToU64;
 
 /// The threads that read and write the disk. Some wait for listings.
 const THREADS: usize = 8;
@@ -273,5 +274,5 @@ impl Server for Cached {
 }
 
 fn len_of(bytes: &Bytes) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+    bytes.len().to_u64()
 }

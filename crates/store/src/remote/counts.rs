@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::server::{Depth, ListingPage, Report, Server, Start};
 use crate::{ByteRange, Condition, Key, Prefix, Requests, Stat, Value};
+use zarrfs_base::width::ToU64;
 
 /// A server whose requests are counted. One that the client makes again counts once.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl CountedServer {
 }
 
 fn len_of(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+    bytes.len().to_u64()
 }
 
 impl Server for CountedServer {

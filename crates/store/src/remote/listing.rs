@@ -10,6 +10,7 @@ use std::time::Instant;
 use super::names::KnownPresence;
 use super::server::{Continuation, ListingPage};
 use crate::{Stat, StoreEntry};
+use zarrfs_base::width::ToU64;
 
 /// The memory of a name besides its text, in bytes.
 const LEN_OF_NAME: usize = 96;
@@ -86,7 +87,7 @@ impl RemoteListing {
 
     /// Returns how much memory it takes, in bytes.
     pub(super) fn len(&self) -> u64 {
-        u64::try_from(self.len).unwrap_or(u64::MAX)
+        self.len.to_u64()
     }
 
     /// Returns where the listing continues, if there is more of it.

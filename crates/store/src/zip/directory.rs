@@ -24,6 +24,7 @@ use super::names::{EntryName, Raw};
 use super::table::{Builder, CentralRecord, EntryTable, Lens};
 use crate::{ByteRange, Omissions, Stat};
 use zarrfs_base::error::{Error, Kind, Result, Word};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// The bytes at the end that hold the end record with the longest comment.
 const TAIL_LEN: u64 = END_LEN + 65_535;
@@ -50,7 +51,7 @@ pub(super) fn read(
     omissions: &Omissions,
 ) -> Result<EntryTable> {
     let (stat, tail) = settled_tail(archive)?;
-    let tail_start = stat.len.saturating_sub(u64::try_from(tail.len()).unwrap_or(u64::MAX));
+    let tail_start = stat.len.saturating_sub(tail.len().to_u64());
     let window = Window {
         archive,
         stat,
@@ -359,9 +360,8 @@ impl ReaderAt for &Window<'_> {
         let state = self.state.borrow();
         let after = state.parts.partition_point(|(start, _)| *start <= offset);
         let part = after.checked_sub(1).and_then(|at| state.parts.get(at));
-        let bytes = part.and_then(|(start, bytes)| {
-            bytes.get(usize::try_from(offset.checked_sub(*start)?).ok()?..)
-        });
+        let bytes =
+            part.and_then(|(start, bytes)| bytes.get(offset.checked_sub(*start)?.to_usize()..));
         let bytes = bytes.unwrap_or_default();
         let len = bytes.len().min(buf.len());
         if let (Some(target), Some(source)) = (buf.get_mut(..len), bytes.get(..len)) {

@@ -14,6 +14,7 @@ use libdeflater::{DecompressionError, Decompressor, crc32};
 use super::names::{Spelling, is_name_of};
 use super::table::Lens;
 use zarrfs_base::error::{Error, Fault, Kind, Result};
+use zarrfs_base::width::ToUsize;
 
 /// The length of a local header without its name and its extra field, in bytes.
 pub(super) const FIXED_LEN: u64 = 30;
@@ -163,5 +164,5 @@ fn room(len: u64) -> Result<Vec<u8>> {
 }
 
 fn whole(len: u64) -> usize {
-    usize::try_from(len).unwrap_or(usize::MAX)
+    len.to_usize()
 }

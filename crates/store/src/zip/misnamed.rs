@@ -11,6 +11,7 @@ use super::reading::MOST_EXTRA;
 use super::table::{EntryRow, EntryTable, Shadowed, text};
 use crate::{Key, Omissions};
 use zarrfs_base::error::{Error, Result, Word};
+use zarrfs_base::width::ToU64;
 
 /// How many local headers are read at a time.
 const BATCH: usize = 256;
@@ -27,7 +28,7 @@ pub(super) fn note_shadowed(
     omissions: &Omissions,
 ) -> Result<()> {
     let span = |entry: &Shadowed| {
-        let name_len = u64::try_from(table.shadowed_name(entry).len()).unwrap_or(u64::MAX);
+        let name_len = table.shadowed_name(entry).len().to_u64();
         (entry.header_offset, FIXED_LEN.saturating_add(name_len).saturating_add(MOST_EXTRA))
     };
     let spans: Vec<_> = shadowed.iter().map(span).collect();

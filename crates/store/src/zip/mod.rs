@@ -39,6 +39,7 @@ pub use archive::ArchiveLimits;
 use table::EntryTable;
 pub use writer::{Zip64, ZipWriter};
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
+use zarrfs_base::width::ToUsize;
 
 /// How often a read begins again because the archive was replaced meanwhile.
 const ATTEMPTS: usize = 8;
@@ -253,7 +254,7 @@ impl ReadableStore for ZipStore {
         // A read of a whole entry, or of a part of a compressed one, compares the checksum.
         let step = if row.is_compressed() { u64::MAX } else { PIECE };
         let mut pieces = Pieces { crc: Crc::new(), version: None };
-        for offset in (0..len).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        for offset in (0..len).step_by(step.to_usize()) {
             let range = ByteRange::Span { offset, len: step.min(len.saturating_sub(offset)) };
             let values = self.get_partial_values(&[(key.clone(), range)])?;
             pieces.add(&values.into_iter().next().flatten().ok_or_else(Archive::gone)?)?;

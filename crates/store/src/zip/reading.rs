@@ -12,6 +12,7 @@ use super::entry::{FIXED_LEN, Method, decode, header_len};
 use super::table::{EntryRow, EntryTable, Lens};
 use crate::{ByteRange, Stat, Value};
 use zarrfs_base::error::{Error, Result, WithSubject};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// The longest extra field in a local header that the first read brings, in bytes: usual programs
 /// write up to 50.
@@ -40,8 +41,8 @@ impl ArchiveParts {
     /// Returns the bytes of a span, if one part has all of them.
     fn get(&self, (offset, len): ArchiveSpan) -> Option<Bytes> {
         self.parts.iter().find_map(|(start, bytes)| {
-            let from = usize::try_from(offset.checked_sub(*start)?).ok()?;
-            let until = from.checked_add(usize::try_from(len).ok()?)?;
+            let from = offset.checked_sub(*start)?.to_usize();
+            let until = from.checked_add(len.to_usize())?;
             (until <= bytes.len()).then(|| bytes.slice(from..until))
         })
     }
@@ -49,7 +50,7 @@ impl ArchiveParts {
     /// Returns the bytes from an offset, as many as the part has.
     fn from(&self, offset: u64) -> Option<Bytes> {
         self.parts.iter().find_map(|(start, bytes)| {
-            let from = usize::try_from(offset.checked_sub(*start)?).ok()?;
+            let from = offset.checked_sub(*start)?.to_usize();
             (from < bytes.len()).then(|| bytes.slice(from..))
         })
     }
@@ -131,7 +132,7 @@ impl EntryTable {
 
     /// Returns the part of the archive that has the local header of an entry.
     fn header(&self, row: &EntryRow) -> ArchiveSpan {
-        let name_len = u64::try_from(self.name(row).len()).unwrap_or(u64::MAX);
+        let name_len = self.name(row).len().to_u64();
         (row.header_offset, FIXED_LEN.saturating_add(name_len).saturating_add(MOST_EXTRA))
     }
 
@@ -277,7 +278,7 @@ fn check_len(lens: Lens, limits: &ArchiveLimits) -> Result<()> {
 }
 
 fn cut(bytes: &Bytes, offset: u64, len: u64) -> Option<Bytes> {
-    let from = usize::try_from(offset).ok()?;
-    let until = from.checked_add(usize::try_from(len).ok()?)?;
+    let from = offset.to_usize();
+    let until = from.checked_add(len.to_usize())?;
     (until <= bytes.len()).then(|| bytes.slice(from..until))
 }

@@ -17,6 +17,7 @@ use super::names::Spelling;
 use crate::{Key, Stat, StoreEntry};
 use zarrfs_base::bounded::{self, Bounded};
 use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_base::width::ToU64;
 
 /// The most bytes of decoded entries to keep: inner chunks of a deflated shard are read one after
 /// another.
@@ -168,7 +169,7 @@ impl EntryTable {
 
     /// Keeps the bytes of an entry, because a part of them was read.
     pub(super) fn keep_decoded(&self, row: &EntryRow, bytes: &Bytes) {
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let len = bytes.len().to_u64();
         if len <= MOST_DECODED {
             let evicted = self.decoded.lock().put(row.header_offset, bytes.clone(), len);
             drop(evicted);
@@ -350,7 +351,7 @@ impl EntryTable {
                 )));
             }
             let name_len = if row.spelling == Spelling::Same { self.name(row).len() } else { 0 };
-            let name_len = u64::try_from(name_len).unwrap_or(u64::MAX);
+            let name_len = name_len.to_u64();
             let least = self.lens(row).stored.saturating_add(name_len).saturating_add(FIXED_LEN);
             let until = row.header_offset.saturating_add(least);
             if until > self.end {

@@ -13,6 +13,7 @@
 use std::io::Write;
 
 use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_base::width::ToU64;
 
 /// 1 January 1980, in the form of DOS; the time is midnight.
 const DATE: u16 = 0x0021;
@@ -107,7 +108,7 @@ impl<W: Write> ZipWriter<W> {
 
     /// Writes bytes of the current entry.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let len = bytes.len().to_u64();
         self.left = self.left.checked_sub(len).ok_or_else(changed)?;
         self.put(bytes)
     }
@@ -119,7 +120,7 @@ impl<W: Write> ZipWriter<W> {
             .map_err(|_| Error::too_large("a comment of more than 65,535 bytes"))?;
         let directory = std::mem::take(&mut self.directory);
         let (start, count) = (self.offset, self.count);
-        let len = u64::try_from(directory.len()).unwrap_or(u64::MAX);
+        let len = directory.len().to_u64();
         self.put(&directory)?;
         let fits = count < u64::from(u16::MAX) && short(start).and(short(len)).is_some();
         let mut end = Vec::new();
@@ -156,7 +157,7 @@ impl<W: Write> ZipWriter<W> {
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.out.write_all(bytes)?;
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let len = bytes.len().to_u64();
         self.offset = self.offset.saturating_add(len);
         Ok(())
     }

@@ -7,6 +7,7 @@ use super::message;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::view::cf::{self, AttributeValues, Many};
+use crate::width::ToU64;
 
 /// Longer values are stored in a global heap, because an attribute in a header must be shorter than
 /// 64 KiB.
@@ -153,7 +154,7 @@ pub(super) fn fixed(name: &str, text: &[u8]) -> Result<Attribute> {
 
 /// Returns an attribute of numbers.
 pub(super) fn numbers(name: &str, dtype: &DType, bytes: &[u8], many: Many) -> Result<Attribute> {
-    let count = u64::try_from(bytes.len() / dtype.item_len().max(1)).unwrap_or(u64::MAX);
+    let count = (bytes.len() / dtype.item_len().max(1)).to_u64();
     let space = match many {
         Many::No => message::dataspace(&[])?,
         Many::Yes => message::dataspace(&[count])?,
@@ -184,7 +185,7 @@ fn any_texts<'t>(
     texts: impl Iterator<Item = &'t str>,
 ) -> Result<Attribute> {
     let items: Vec<_> = texts.map(|text| file.text(text)).collect();
-    let space = message::dataspace(&[u64::try_from(items.len()).unwrap_or(u64::MAX)])?;
+    let space = message::dataspace(&[items.len().to_u64()])?;
     let (dtype, value) = (message::any_string()?, AttributeElements::InHeap(items));
     Ok(Attribute { name: name.to_owned(), dtype, space, value })
 }

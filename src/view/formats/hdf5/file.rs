@@ -14,6 +14,7 @@ use crate::codec::lookup3;
 use crate::error::{Error, Result};
 use crate::view::cf::ConversionBudget;
 use crate::view::parts::{Derived as _, Part, View, max_prefix_len};
+use crate::width::{ToU64, ToUsize};
 
 const SUPERBLOCK_LEN: u64 = 48;
 
@@ -203,12 +204,12 @@ impl Hdf5File {
         let mut at = SUPERBLOCK_LEN;
         for object in &self.objects {
             addresses.objects.push(at);
-            let len = u64::try_from(header(object, 0, &none)?.len()).unwrap_or(u64::MAX);
+            let len = header(object, 0, &none)?.len().to_u64();
             at = next(at, len, 8).ok_or_else(too_long)?;
         }
         for heap in self.heap.chunks(HEAP_COUNT) {
             addresses.heaps.push(at);
-            let len = u64::try_from(collection(heap, &none).len()).unwrap_or(u64::MAX);
+            let len = collection(heap, &none).len().to_u64();
             at = next(at, len, 8).ok_or_else(too_long)?;
         }
         let metadata_len = at;
@@ -389,7 +390,7 @@ fn in_heap(item: Option<(usize, u32)>, addresses: &Addresses) -> [u8; 16] {
     let Some((number, len)) = item else { return [0; 16] };
     let heap = Addresses::of(&addresses.heaps, number / HEAP_COUNT);
     let number = (number % HEAP_COUNT).saturating_add(1);
-    Address { len: usize::try_from(len).unwrap_or(usize::MAX), heap, number }.to_bytes()
+    Address { len: len.to_usize(), heap, number }.to_bytes()
 }
 
 /// Returns a collection of a global heap.

@@ -6,6 +6,8 @@
 //! "Global Heap".
 
 /// The minimum length of a collection.
+use crate::width::ToU64;
+
 const MIN_LEN: usize = 4 << 10;
 
 /// The length of the header of a collection, and of that of each value.
@@ -40,7 +42,7 @@ pub(super) fn collection_len(lens: impl IntoIterator<Item = usize>) -> u64 {
         .fold(0, usize::saturating_add)
         .saturating_add(2 * HEADER_LEN);
     let len = len.checked_next_multiple_of(MIN_LEN).unwrap_or(usize::MAX);
-    u64::try_from(len).unwrap_or(u64::MAX)
+    len.to_u64()
 }
 
 /// Returns a collection of values with their numbers.
@@ -50,7 +52,7 @@ pub(super) fn collection<'v>(values: impl IntoIterator<Item = (u16, &'v [u8])>) 
         objects.extend(number.to_le_bytes());
         objects.extend(refs.to_le_bytes());
         objects.extend([0; 4]);
-        objects.extend(u64::try_from(len).unwrap_or(u64::MAX).to_le_bytes());
+        objects.extend(len.to_u64().to_le_bytes());
         objects.extend(bytes);
         objects.resize(objects.len().next_multiple_of(8), 0);
         objects.len()
@@ -63,7 +65,7 @@ pub(super) fn collection<'v>(values: impl IntoIterator<Item = (u16, &'v [u8])>) 
     let all = len.saturating_add(2 * HEADER_LEN).next_multiple_of(MIN_LEN);
     object(0, 0, all.saturating_sub(len).saturating_sub(HEADER_LEN), &[]);
     let mut bytes = b"GCOL\x01\0\0\0".to_vec();
-    bytes.extend(u64::try_from(all).unwrap_or(u64::MAX).to_le_bytes());
+    bytes.extend(all.to_u64().to_le_bytes());
     bytes.extend(objects);
     bytes.resize(all, 0);
     bytes

@@ -5,6 +5,7 @@
 
 use crate::dtype::{DType, Field, Narrow};
 use crate::error::{Error, Result};
+use crate::width::{ToU64, ToUsize};
 
 /// The address of absent data.
 pub(super) const UNDEFINED: u64 = u64::MAX;
@@ -239,9 +240,9 @@ pub(super) fn contiguous(address: u64, len: u64) -> Vec<u8> {
 /// Returns the layout of chunks in C order of their grid at an address, without an index.
 pub(super) fn implicit(address: u64, chunk: &[u64], item_len: usize) -> Result<Vec<u8>> {
     let mut lens = chunk.to_vec();
-    lens.push(u64::try_from(item_len).unwrap_or(u64::MAX));
+    lens.push(item_len.to_u64());
     let longest = lens.iter().copied().max().unwrap_or(1);
-    let width = width(usize::try_from(longest).unwrap_or(usize::MAX));
+    let width = width(longest.to_usize());
     let rank = u8::try_from(lens.len()).map_err(|_| Error::unsupported("too many dimensions"))?;
     let mut bytes = vec![4, 2, 0, rank, u8::try_from(width).unwrap_or(8)];
     for len in lens {
@@ -278,7 +279,7 @@ pub(super) fn attribute_info() -> Vec<u8> {
 /// the order netCDF refuses to open a file for writing.
 pub(super) fn link_info(count: usize) -> Vec<u8> {
     let mut bytes = vec![0, 3];
-    bytes.extend(u64::try_from(count).unwrap_or(u64::MAX).to_le_bytes());
+    bytes.extend(count.to_u64().to_le_bytes());
     bytes.extend([UNDEFINED.to_le_bytes(); 3].as_flattened());
     bytes
 }
@@ -287,7 +288,7 @@ pub(super) fn link_info(count: usize) -> Vec<u8> {
 pub(super) fn link(name: &str, number: usize, address: u64) -> Result<Vec<u8>> {
     let len = u16::try_from(name.len()).map_err(|_| Error::unsupported("a name is too long"))?;
     let mut bytes = vec![1, 0x15];
-    bytes.extend(u64::try_from(number).unwrap_or(u64::MAX).to_le_bytes());
+    bytes.extend(number.to_u64().to_le_bytes());
     bytes.push(1);
     bytes.extend(len.to_le_bytes());
     bytes.extend(name.as_bytes());

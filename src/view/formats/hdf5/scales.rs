@@ -15,6 +15,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::cf::{Dimension, is_coordinate};
 use crate::view::source::ViewSource;
+use crate::width::ToU64;
 
 /// Labels the named dimensions of the arrays of a group, each given with its object. An array also
 /// gets scales if every one of its dimensions has a scale or can get one, under a name that no
@@ -121,7 +122,7 @@ pub(super) fn refer(file: &mut Hdf5File, object: usize, scales: &[usize]) -> Res
         return Ok(());
     }
     let items = scales.iter().map(|scale| Some(file.reference(*scale))).collect();
-    let space = message::dataspace(&[u64::try_from(scales.len()).unwrap_or(u64::MAX)])?;
+    let space = message::dataspace(&[scales.len().to_u64()])?;
     let (name, dtype) = ("DIMENSION_LIST".to_owned(), message::references()?);
     file.describe(
         object,

@@ -30,6 +30,7 @@ use crate::error::{Error, Kind, Result, WithSubject};
 use crate::view::elements::{ElementRange, GetChunk};
 use crate::view::parts::Derived;
 use crate::view::source::{ViewSource, check_chunk_count, utf8};
+use crate::width::{ToU64, ToUsize};
 
 /// The most strings in a collection. The number of a string in it has two bytes.
 const MAX_COUNT: usize = 4096;
@@ -125,7 +126,7 @@ impl Strings {
             let detail = format!("an element has more than {MAX_COUNT} strings");
             return Err(Error::unsupported(detail));
         }
-        let item_len = u64::try_from(record.len).unwrap_or(u64::MAX).max(1);
+        let item_len = record.len.to_u64().max(1);
         let count = model.shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
         let count = count.filter(|count| *count <= u64::MAX / item_len).ok_or_else(too_long)?;
         let mut strings = Self {
@@ -152,7 +153,7 @@ impl Strings {
         while is_more {
             let bytes = strings.chunk(&Coords::new(at.clone()), source.get_chunk())?;
             let len = bytes.as_ref().map_or(0, |bytes| bytes.len());
-            read = read.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
+            read = read.saturating_add(len.to_u64());
             let chunk = strings.add_chunk(bytes, &at)?;
             print.write_u64(chunk.print.unwrap_or_default());
             strings.chunks.push(chunk);
@@ -184,7 +185,7 @@ impl Strings {
 
     /// Returns the length of an element in bytes.
     pub fn item_len(&self) -> u64 {
-        u64::try_from(self.record.len).unwrap_or(u64::MAX).max(1)
+        self.record.len.to_u64().max(1)
     }
 
     /// Returns the values of the fill value.
@@ -260,7 +261,7 @@ impl Strings {
     /// Returns the strings of a chunk; `None` if it is not stored.
     fn items(&self, number: usize, get: &GetChunk<'_>) -> Result<Option<ChunkStrings>> {
         let counts = self.elements.array.grid().counts();
-        let mut left = u64::try_from(number).unwrap_or(u64::MAX);
+        let mut left = number.to_u64();
         let mut indices = vec![0; counts.len()];
         for (index, count) in indices.iter_mut().zip(counts).rev() {
             *index = left % (*count).max(1);
@@ -426,13 +427,13 @@ impl Derived for Strings {
                 let one = one.ok_or_else(|| Error::new(Kind::Internal, "outside of a heap"))?;
                 (table_len.saturating_add(one.at), self.collection(one, &parsed)?)
             };
-            let skipped = usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX);
+            let skipped = at.saturating_sub(start).to_usize();
             let bytes = bytes.get(skipped..).filter(|bytes| !bytes.is_empty());
             let bytes = bytes.ok_or_else(|| Error::new(Kind::Internal, "a heap is too short"))?;
             let count = bytes.len().min(left.len());
             let (head, rest) = left.split_at_mut(count);
             head.copy_from_slice(bytes.get(..count).unwrap_or_default());
-            at = at.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+            at = at.saturating_add(count.to_u64());
             left = rest;
         }
         Ok(())

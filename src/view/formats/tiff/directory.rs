@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::view::formats::header::put;
 use crate::view::parts::max_prefix_len;
+use crate::width::{ToU64, ToUsize};
 
 /// The variant of TIFF.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +93,7 @@ impl TiffWriter {
         let mut rest = self.bytes.len().saturating_add(table_len).saturating_add(word);
         let mut behind = Vec::new();
         if self.form.is_big {
-            self.long8(u64::try_from(entries.len()).unwrap_or(0));
+            self.long8(entries.len().to_u64());
         } else {
             self.short(u16::try_from(entries.len()).unwrap_or(0));
         }
@@ -108,7 +109,7 @@ impl TiffWriter {
                 bytes.resize(bytes.len().next_multiple_of(8), 0);
                 let at = rest.next_multiple_of(8);
                 behind.resize(behind.len().saturating_add(at.saturating_sub(rest)), 0);
-                self.offset(u64::try_from(at).unwrap_or(0));
+                self.offset(at.to_u64());
                 rest = at.saturating_add(bytes.len());
                 behind.append(&mut bytes);
             }
@@ -130,7 +131,7 @@ impl TiffWriter {
         } else {
             count.saturating_mul(12).saturating_add(2)
         };
-        self.link = usize::try_from(place).unwrap_or(0).saturating_add(table);
+        self.link = place.to_usize().saturating_add(table);
         Ok(())
     }
 
@@ -176,11 +177,11 @@ impl TiffWriter {
                 (2, word.bytes.len())
             }
         };
-        Ok((code, u64::try_from(count).unwrap_or(u64::MAX), word.bytes))
+        Ok((code, count.to_u64(), word.bytes))
     }
 
     fn place(&self) -> u64 {
-        u64::try_from(self.bytes.len()).unwrap_or(u64::MAX)
+        self.bytes.len().to_u64()
     }
 
     fn put_number<const LEN: usize>(&mut self, mut little_endian: [u8; LEN]) {

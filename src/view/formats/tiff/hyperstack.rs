@@ -13,6 +13,7 @@ use crate::view::image::{Axis, AxisKind, Image};
 use crate::view::layout::{Layout, NumberForm};
 use crate::view::parts::{Part, View, max_prefix_len};
 use crate::view::source::ViewSource;
+use crate::width::ToU64;
 
 /// The length of a strip in bytes. Readers read a strip as a whole.
 const STRIP_LEN: u64 = 4 << 20;
@@ -69,7 +70,7 @@ pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
         Ok(writer.bytes)
     };
     // The length of the header does not depend on the offsets.
-    let start = u64::try_from(header(0)?.len()).unwrap_or(u64::MAX);
+    let start = header(0)?.len().to_u64();
     View::new([Part::from(header(start)?), elements.turned(&order)?.into()])
 }
 

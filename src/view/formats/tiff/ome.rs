@@ -16,6 +16,7 @@ use crate::view::layout::{Layout, NumberForm};
 use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View, max_prefix_len};
 use crate::view::source::ViewSource;
+use crate::width::ToU64;
 
 const FORM: TiffVariant = TiffVariant { is_big: true, big_endian: false };
 
@@ -95,7 +96,7 @@ pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let text = ome_xml::text(&name, &image, outer, &kinds, page.samples)?;
     let header = |start: u64| header(&all, start, &text, &image);
     // The length of the header does not depend on the offsets.
-    let start = u64::try_from(header(0)?.len()).unwrap_or(u64::MAX);
+    let start = header(0)?.len().to_u64();
     let header = header(start)?;
     let elements = all.into_iter().map(|level| Part::from(level.elements));
     Ok(View::new([Part::from(header)].into_iter().chain(elements))?.with_left_out(left_out))

@@ -28,6 +28,7 @@ use rustix::process::geteuid;
 use super::beneath::{Links, create_beneath, open_beneath, path_of};
 use super::dir::Dir;
 use crate::error::{Error, Kind, Result, WithSubject};
+use crate::width::ToU64;
 
 /// The most symbolic links on a path, as in Linux.
 const MAX_LINKS: usize = 40;
@@ -185,7 +186,7 @@ impl OwnDirectory {
             return Ok(Some(Vec::new()));
         }
         let mut found = Vec::new();
-        let most = u64::try_from(len).unwrap_or(u64::MAX).saturating_add(1);
+        let most = len.to_u64().saturating_add(1);
         file.take(most).read_to_end(&mut found)?;
         Ok(Some(found))
     }

@@ -16,6 +16,7 @@
 use super::bits::Bits;
 use super::message::Section;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 const SIGNED: u8 = 1;
 const PREDICTED: u8 = 8;
@@ -132,8 +133,8 @@ impl AecParameters {
                 let rest = self.interval.checked_sub(before)?;
                 rest.min(SEGMENT.checked_sub(before % SEGMENT)?).checked_sub(1)?
             }
-            _ if number > REST_OF_SEGMENT => usize::try_from(number.checked_sub(1)?).ok()?,
-            _ => usize::try_from(number).ok()?,
+            _ if number > REST_OF_SEGMENT => number.checked_sub(1)?.to_usize(),
+            _ => number.to_usize(),
         };
         let end = end.checked_add(more.checked_mul(self.block_len)?)?;
         Some(end).filter(|end| *end <= most)

@@ -1,6 +1,8 @@
 //! Bits of a byte string, most significant first.
 
 /// Reads numbers of any width up to 32 bits.
+use zarrfs_base::width::ToUsize;
+
 #[derive(Debug)]
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
@@ -43,7 +45,7 @@ impl<'a> Bits<'a> {
     /// Returns the next number of `width` bits, at most 32.
     pub fn number(&mut self, width: u32) -> Option<u32> {
         let number = self.window().checked_shr(64_u32.checked_sub(width)?).unwrap_or_default();
-        self.skip(usize::try_from(width).ok()?)?;
+        self.skip(width.to_usize())?;
         u32::try_from(number).ok()
     }
 
@@ -54,7 +56,7 @@ impl<'a> Bits<'a> {
         loop {
             let zeros = self.window().leading_zeros();
             if zeros < 57 {
-                self.skip(usize::try_from(zeros).ok()?.checked_add(1)?)?;
+                self.skip(zeros.to_usize().checked_add(1)?)?;
                 return count.checked_add(zeros).filter(|count| *count <= most);
             }
             self.skip(57)?;

@@ -11,6 +11,7 @@ use super::bits::Bits;
 use super::message::{Message, Section};
 use super::scale::{Scale, nearest};
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 /// Stands for a number that is missing.
 const MISSING: i64 = i64::MIN;
@@ -128,7 +129,7 @@ fn numbers(
         let len = u64::from(lens.number(groups.len_bits)?).checked_mul(groups.len_factor)?;
         let len = len.checked_add(groups.len_reference)?;
         let len = if group == groups.count { groups.last_len } else { len };
-        let len = usize::try_from(len).ok()?;
+        let len = len.to_usize();
         if len > message.value_count.checked_sub(numbers.len())? {
             return None;
         }
@@ -154,7 +155,7 @@ fn numbers(
 /// Takes `count` numbers of `width` bits off the start of `data`, with the bits up to the next
 /// byte.
 fn part<'a>(data: &mut &'a [u8], count: usize, width: u32) -> Option<Bits<'a>> {
-    let len = count.checked_mul(usize::try_from(width).ok()?)?.div_ceil(8);
+    let len = count.checked_mul(width.to_usize())?.div_ceil(8);
     let (part, rest) = data.split_at_checked(len)?;
     *data = rest;
     Some(Bits::new(part))

@@ -18,6 +18,7 @@
 //! <https://codes.ecmwf.int/grib/format/grib2/>
 
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 /// A field of a message of edition 2.
 #[derive(Debug)]
@@ -166,7 +167,7 @@ fn sections(message: &[u8]) -> Result<[Option<Section<'_>>; 8]> {
     while rest != b"7777" {
         let head = rest.first_chunk::<5>();
         let section = head.and_then(|[a, b, c, d, number]| {
-            let len = usize::try_from(u32::from_be_bytes([*a, *b, *c, *d])).ok()?;
+            let len = u32::from_be_bytes([*a, *b, *c, *d]).to_usize();
             let (bytes, after) = rest.split_at_checked(len).filter(|_| len >= 5)?;
             rest = after;
             Some(Section { number: *number, bytes })

@@ -9,6 +9,7 @@ use super::*;
 use crate::array_to_bytes::grib::message::Section;
 use crate::dtype::base64_decode;
 use zarrfs_base::error::Kind;
+use zarrfs_base::width::ToUsize;
 
 /// A message, and what kerchunk's codec returns for it; see `tests/fixtures/grib/generate.py`.
 struct MessageRecord {
@@ -59,7 +60,7 @@ fn changed(record: &MessageRecord, number: u8, offset: usize, bytes: &[u8]) -> V
     let mut start = 16;
     while message[start + 4] != number {
         let len = u32::from_be_bytes(message[start..start + 4].try_into().unwrap());
-        start += usize::try_from(len).unwrap();
+        start += len.to_usize();
     }
     message[start + offset..][..bytes.len()].copy_from_slice(bytes);
     message

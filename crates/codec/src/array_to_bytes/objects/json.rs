@@ -6,6 +6,7 @@ use super::lists::Lists;
 use super::scalar::Scalar;
 use crate::json;
 use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_base::width::ToU64;
 
 /// The most bytes that JSON has for a byte of a string (`\u0007`).
 const ESCAPE_LEN: u64 = 6;
@@ -86,7 +87,7 @@ impl<'b> Lists<'b> for List<'b> {
 
 /// Decodes a value whose strings have at most `limit` bytes.
 pub(super) fn value(item: &[u8], limit: usize) -> Result<Value> {
-    let max_len = u64::try_from(limit).unwrap_or(u64::MAX).saturating_mul(ESCAPE_LEN);
+    let max_len = limit.to_u64().saturating_mul(ESCAPE_LEN);
     json::parse_value(item, "json2: an object", max_len).map_err(|error| match error.kind() {
         Kind::Corrupt => Error::corrupt(format!("json2: an object is {}", error.detail())),
         _ => error,

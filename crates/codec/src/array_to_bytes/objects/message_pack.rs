@@ -8,6 +8,7 @@ use super::lists::Lists;
 use super::scalar::{Scalar, written};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::limits;
+use zarrfs_base::width::ToUsize;
 
 /// The most nested lists in an object.
 const MAX_DEPTH: usize = 64;
@@ -67,7 +68,7 @@ impl<'b> PackReader<'b> {
 
     fn head(&mut self) -> Result<Head> {
         let first = self.number(1)?;
-        let low = usize::try_from(first & 0x1f).unwrap_or_default();
+        let low = (first & 0x1f).to_usize();
         Ok(match first {
             0x00..=0x7f => Head::Whole(first.into()),
             0x80..=0x8f => Head::Map(first & 0xf),
@@ -190,7 +191,7 @@ impl PackParser<'_> {
 
     fn count(&mut self, values: u64) -> Result<()> {
         self.check_count(values)?;
-        self.values = self.values.saturating_sub(usize::try_from(values).unwrap_or(usize::MAX));
+        self.values = self.values.saturating_sub(values.to_usize());
         Ok(())
     }
 

@@ -32,6 +32,7 @@ use crate::number::{ExactNumber, NumberFormat};
 use crate::texts;
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToU64;
 
 /// The most dimensions of an array in NumPy.
 const MAX_RANK: usize = 64;
@@ -88,7 +89,7 @@ impl Objects {
     /// anything is kept of them.
     fn shape(&self, encoded: &[u8]) -> Result<Vec<u64>> {
         let wrong = || Error::corrupt("the list of objects has no type and shape");
-        let count = u64::try_from(self.elements.count()?).unwrap_or(u64::MAX);
+        let count = self.elements.count()?.to_u64();
         let (mut found, mut name, mut shape) = (0_u64, None, None);
         self.notation.for_each(encoded, &mut |item| {
             found = found.saturating_add(1);
@@ -188,7 +189,7 @@ impl Objects {
         }
         notation.write(Scalar::Text(&self.type_name), &mut target);
         notation.next(&mut target);
-        notation.open(u64::try_from(rows.len()).unwrap_or_default(), &mut target);
+        notation.open(rows.len().to_u64(), &mut target);
         for (axis, len) in rows.iter().enumerate() {
             if axis > 0 {
                 notation.next(&mut target);

@@ -19,6 +19,7 @@ use super::shuffle::unshuffle;
 use crate::kinds::DecodedRange;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::parallel;
+use zarrfs_base::width::ToUsize;
 
 /// The length in bytes of the number before each split, and of a block's offset.
 const NUMBER_LEN: usize = 4;
@@ -273,7 +274,7 @@ fn decompress_splits(
 ) -> Result<(), String> {
     for target in block.chunks_exact_mut((block.len() / split_count).max(1)) {
         let (len, after) = rest.split_first_chunk().ok_or("ends within a length")?;
-        let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+        let len = u32::from_le_bytes(*len).to_usize();
         let (split, after) = after
             .split_at_checked(len)
             .ok_or_else(|| format!("split of {len} bytes with {} left", after.len()))?;
@@ -300,7 +301,7 @@ fn decompress(compressor: Compressor, split: &[u8], target: &mut [u8]) -> Option
         Compressor::Snappy => snap::raw::Decoder::new().decompress(split, target).ok(),
         Compressor::Zlib => with_decompress(|decompress| {
             let status = decompress.decompress(split, target, FlushDecompress::Finish).ok()?;
-            let len = usize::try_from(decompress.total_out()).ok()?;
+            let len = decompress.total_out().to_usize();
             (status == Status::StreamEnd).then_some(len)
         }),
         Compressor::Zstd => zstd::decompress(split, target).ok(),

@@ -22,6 +22,7 @@ use super::shuffle::shuffle;
 use zarrfs_base::buffer::keep;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::parallel;
+use zarrfs_base::width::ToU64;
 
 /// The longest input whose frame length fits 31 bits.
 const MAX_DECODED_LEN: u32 = i32::MAX.unsigned_abs() - 16;
@@ -129,8 +130,8 @@ impl Encoder {
         };
         // Beside the filter there is a compressed split, which may be a little longer.
         let scratch = self.filter.room(block_len).saturating_add(block_len);
-        let of_one = tables.saturating_add(u64::try_from(scratch).unwrap_or(u64::MAX));
-        of_one.saturating_mul(u64::try_from(workers).unwrap_or(u64::MAX))
+        let of_one = tables.saturating_add(scratch.to_u64());
+        of_one.saturating_mul(workers.to_u64())
     }
 
     /// Returns the length of a block for a frame of `decoded_len` bytes, at least

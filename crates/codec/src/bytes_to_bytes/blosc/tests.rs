@@ -7,6 +7,7 @@ use super::super::Lzma;
 use super::frame::{FrameHeader, HEADER_LEN, MIN_BUFFER_LEN, STORED_FLAG, UNSPLIT_FLAG};
 use super::*;
 use zarrfs_base::error::Kind;
+use zarrfs_base::width::ToUsize;
 
 fn blosc(configuration: &Value) -> Blosc {
     Blosc::new(configuration.as_object().unwrap()).unwrap()
@@ -123,8 +124,7 @@ fn a_range_is_decoded_from_its_blocks_and_no_others() {
     let decoded: Vec<u8> = (0..100_000_u32).flat_map(|i| (i / 9).to_le_bytes()).collect();
     let codec = blosc(&json!({"typesize": 4, "blocksize": 25_000}));
     let mut encoded = codec.encode(&decoded).unwrap();
-    let block_len =
-        usize::try_from(u32::from_le_bytes(encoded[8..12].try_into().unwrap())).unwrap();
+    let block_len = (u32::from_le_bytes(encoded[8..12].try_into().unwrap())).to_usize();
     assert_eq!(block_len, 100_000);
     encoded.truncate(encoded.len() - 1); // Of the last block.
     let len = u32::try_from(encoded.len()).unwrap();
@@ -215,7 +215,7 @@ fn a_frame_is_the_same_however_many_threads_have_made_it() {
     let decoded: Vec<u8> = (0..1_500_007_u32)
         .map(|at| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (at / 4).to_le_bytes()[usize::try_from(at % 4).unwrap()] ^ (state.to_be_bytes()[0] >> 6)
+            (at / 4).to_le_bytes()[(at % 4).to_usize()] ^ (state.to_be_bytes()[0] >> 6)
         })
         .collect();
     for cname in CNAMES {
@@ -273,7 +273,7 @@ proptest! {
                 match kind {
                     0 => noise,
                     1 => noise >> 6,
-                    2 => (at / 4).to_le_bytes()[usize::try_from(at % 4).unwrap()],
+                    2 => (at / 4).to_le_bytes()[(at % 4).to_usize()],
                     _ => u8::from(noise == 7),
                 }
             })

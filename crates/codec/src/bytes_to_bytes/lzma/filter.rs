@@ -8,6 +8,7 @@ use crate::configuration::{count, integer};
 use crate::json::Object;
 use zarrfs_base::admission;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 /// The default preset of liblzma and of Python.
 const DEFAULT_PRESET: u32 = 6;
@@ -208,7 +209,7 @@ impl Filter {
 
 impl FilterOptions {
     fn preset(preset: u32) -> Result<Self> {
-        let level = usize::try_from(preset & 0xf).unwrap_or(usize::MAX);
+        let level = (preset & 0xf).to_usize();
         let bits = PRESET_DICT_BITS
             .get(level)
             .ok_or_else(|| Error::invalid(format!("lzma: preset {level} is not in 0..=9")))?;

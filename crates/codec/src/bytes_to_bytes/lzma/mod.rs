@@ -16,6 +16,7 @@ use crate::configuration::{count, integer};
 use crate::json::Object;
 use crate::kinds::BytesToBytes;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 mod filter;
 
@@ -110,7 +111,7 @@ impl BytesToBytes for Lzma {
         let mut stream = self.encoder(decoded.len())?;
         let mut output = room("lzma", decoded.len() / 2 + 128)?;
         loop {
-            let used = usize::try_from(stream.total_in()).unwrap_or(usize::MAX);
+            let used = stream.total_in().to_usize();
             let rest = decoded.get(used..).unwrap_or_default();
             let status = stream
                 .process_vec(rest, &mut output, Action::Finish)
@@ -150,10 +151,7 @@ impl Decompressor for Decoder {
             .process_vec(input, output, action)
             .map_err(|error| Error::corrupt(format!("lzma: {error}")))?;
         let consumed = self.0.total_in().saturating_sub(before);
-        Ok(StreamStep {
-            consumed: usize::try_from(consumed).unwrap_or(usize::MAX),
-            ended: status == Status::StreamEnd,
-        })
+        Ok(StreamStep { consumed: consumed.to_usize(), ended: status == Status::StreamEnd })
     }
 }
 

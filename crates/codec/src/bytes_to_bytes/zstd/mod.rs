@@ -23,6 +23,7 @@ use crate::json::Object;
 use crate::kinds::{BytesToBytes, DecodedRange};
 use tables::{MAX_SHORT_LEVEL, Tables};
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 pub(super) mod tables;
 
@@ -150,7 +151,7 @@ fn decode_start(encoded: &[u8], start: &mut [u8]) -> std::result::Result<(), &'s
 fn declared_len(encoded: &[u8]) -> Option<usize> {
     let len = get_frame_content_size(encoded).ok()??;
     let frame_len = find_frame_compressed_size(encoded).ok()?;
-    (frame_len == encoded.len()).then(|| usize::try_from(len).unwrap_or(usize::MAX))
+    (frame_len == encoded.len()).then(|| len.to_usize())
 }
 
 /// Decodes frames, and returns the number of bytes or the code of zstd's error.
@@ -265,7 +266,7 @@ mod tests {
         let mut seed = 1_u32;
         let mut random = || {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            usize::try_from(seed >> 8).unwrap()
+            (seed >> 8).to_usize()
         };
         let len = (1 << 20) + 12_345;
         // Noise, runs, and what a compressor finds matches in.

@@ -6,6 +6,7 @@
 use zstd::zstd_safe::CParameter;
 
 use zarrfs_base::admission;
+use zarrfs_base::width::ToU64;
 
 /// The highest level whose tables have at most [`SHORT`] bytes.
 pub(in super::super) const MAX_SHORT_LEVEL: i32 = 6;
@@ -50,7 +51,7 @@ impl Tables {
     /// Returns the tables for inputs of `len` bytes, as one of several compressors that work at a
     /// time; `None` if they are short.
     pub fn new(level: i32, len: usize, compressors: usize) -> Option<Self> {
-        let most = u64::try_from(compressors).unwrap_or(u64::MAX).max(1);
+        let most = compressors.to_u64().max(1);
         Self::within(level, len, admission::longest_tables() / most)
     }
 

@@ -15,6 +15,7 @@ use super::number::{float_bits, float_text, integer};
 use super::types::{DType, Field};
 use crate::json;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 /// The value of elements that are not stored: the bits of one element, or undefined (null in the
 /// metadata file).
@@ -188,7 +189,7 @@ fn narrow_json(bits: u64, number: &Narrow) -> Value {
 /// Returns the code points of a string, in four bytes each, padded with NUL.
 fn utf32(value: &Value, len: u32) -> Option<Vec<u8>> {
     let text = json::plain(if is_zero(value) { "" } else { value.as_str()? });
-    let len = usize::try_from(len).ok()?;
+    let len = len.to_usize();
     if text.chars().count() > len {
         return None;
     }

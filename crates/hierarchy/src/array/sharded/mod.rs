@@ -26,6 +26,7 @@ use super::layout::ShardLayout;
 use super::level::ShardLevel;
 use super::shard_cache::{self, LevelId};
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
+use zarrfs_base::width::{ToU64, ToUsize};
 use zarrfs_codec::shard::{ByteSpan, ENTRY_LEN, ShardIndex, Usage};
 use zarrfs_store::{ByteRange, Condition, Expected, Key, Stat, Value, Version};
 
@@ -41,7 +42,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// How long the retry `attempt` of a read waits.
 fn pause(attempt: usize) -> Duration {
     let waits = attempt.saturating_sub(ATTEMPTS_AT_ONCE).min(100);
-    Duration::from_millis(u64::try_from(waits).unwrap_or(0))
+    Duration::from_millis(waits.to_u64())
 }
 
 /// A level of shards over the chunk store that holds them.
@@ -98,12 +99,12 @@ impl Sharded {
     /// Returns the inner chunks in the bytes of a shard.
     fn inner_chunks(&self, shard: &Coords, encoded: Bytes) -> Result<Vec<(Coords, Bytes)>> {
         let bytes = self.level.decode_around(encoded)?;
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let len = bytes.len().to_u64();
         let (modified, version) = (SystemTime::UNIX_EPOCH, Version::unstored(0));
         let stat = Stat { len, modified, version };
         let slice = |(offset, len): (u64, u64)| {
-            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-            let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len() - start);
+            let start = offset.to_usize().min(bytes.len());
+            let len = len.to_usize().min(bytes.len() - start);
             bytes.slice(start..start + len)
         };
         let of_index = slice(self.level.index_range().within(len));
@@ -125,8 +126,8 @@ impl Sharded {
             let Some(value) = self.decoded_shard(shard)? else { return Ok(None) };
             let (offset, len) = range.within(value.stat.len);
             // Both offsets lie within bytes that are in memory.
-            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(value.bytes.len());
-            let len = usize::try_from(len).unwrap_or(usize::MAX).min(value.bytes.len() - start);
+            let start = offset.to_usize().min(value.bytes.len());
+            let len = len.to_usize().min(value.bytes.len() - start);
             Ok(Some(Value { bytes: value.bytes.slice(start..start + len), stat: value.stat }))
         };
         ranges.iter().map(get).collect()
@@ -153,7 +154,7 @@ impl Sharded {
         }
         let decoded = self.level.decode_around(encoded.bytes);
         let bytes = decoded.map_err(|error| self.at_key_of(shard, error))?;
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let len = bytes.len().to_u64();
         let value = Value { bytes, stat: Stat { len, ..encoded.stat } };
         shard_cache::WHOLE.put(self.id, shard, value.clone(), value.bytes.len());
         Ok(Some(value))

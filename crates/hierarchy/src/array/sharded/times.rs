@@ -18,6 +18,7 @@ use crate::array::shard_cache::LevelId;
 use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::Result;
 use zarrfs_base::resources;
+use zarrfs_base::width::ToU64;
 use zarrfs_store::{Stat, Version};
 
 /// The times of chunks in shards that have more than one.
@@ -52,7 +53,7 @@ struct Time {
 
 impl Times {
     fn len(&self) -> u64 {
-        let times = u64::try_from(self.slots.len()).unwrap_or(u64::MAX);
+        let times = self.slots.len().to_u64();
         times.saturating_mul(TIME_LEN).saturating_add(ENTRY_LEN)
     }
 }

@@ -40,6 +40,7 @@ use crate::array::{Array, Coords};
 use crate::metadata::NodePath;
 use zarrfs_base::budget::Lease;
 use zarrfs_base::error::{Error, Result, WithSubject};
+use zarrfs_base::width::ToU64;
 use zarrfs_store::{Key, Stat, Version};
 
 /// Selects the values to be stored.
@@ -87,7 +88,7 @@ impl PendingChunks {
     }
 
     fn recount(&self, table: &PendingTable) {
-        let count = u64::try_from(table.shards.len()).unwrap_or(u64::MAX);
+        let count = table.shards.len().to_u64();
         self.count.store(count, Ordering::Release);
     }
 
@@ -462,5 +463,5 @@ impl PendingChunks {
 }
 
 fn len_of(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+    bytes.len().to_u64()
 }

@@ -10,6 +10,7 @@ use super::codecs::{self, EncodedElements};
 use super::members::lengths;
 use super::types::Endian;
 use zarrfs_base::error::{Error, Kind, Result};
+use zarrfs_base::width::ToU64;
 use zarrfs_codec::CodecSpec;
 use zarrfs_codec::dtype::{DType, integer};
 use zarrfs_codec::json::Object;
@@ -153,7 +154,7 @@ impl Policy {
 /// last dimension first, where they are consecutive, and only up to the end of the array.
 fn filled(target: u64, shape: &[u64], chunk_shape: &[u64], dtype: &DType) -> Vec<u64> {
     let item_len = if dtype.is_variable() { TYPICAL_LEN } else { dtype.item_len() };
-    let item_len = u64::try_from(item_len).unwrap_or(u64::MAX);
+    let item_len = item_len.to_u64();
     let chunk_len = chunk_shape.iter().fold(item_len, |product, len| product.saturating_mul(*len));
     let mut count = (target / chunk_len.max(1)).min(MAX_COUNT);
     let mut shards: Vec<u64> = Vec::with_capacity(shape.len());

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{Entries, Key, MAX_KEY_LEN, Prefix, StoreEntry, Version, is_component};
 use zarrfs_base::error::{Error, Result, WithSubject};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// The most references. They take 3 GB.
 pub const MAX_COUNT: usize = 1 << 26;
@@ -113,7 +114,7 @@ impl Builder {
     /// Returns no references. They may take about `most` bytes of memory.
     pub fn new(most: u64) -> Self {
         Self {
-            left: usize::try_from(most).unwrap_or(usize::MAX),
+            left: most.to_usize(),
             rows: Vec::new(),
             names: Vec::new(),
             directories: Vec::new(),
@@ -213,7 +214,7 @@ impl Builder {
 
     fn directory(&mut self, path: &str) -> Result<u32> {
         let last = self.last_directory.and_then(|last| {
-            let directory = self.directories.get(usize::try_from(last).ok()?)?;
+            let directory = self.directories.get(last.to_usize())?;
             (&*directory.path == path).then_some(last)
         });
         if let Some(last) = last {
@@ -242,7 +243,7 @@ impl Builder {
 
     fn location(&mut self, location: &str) -> Result<u32> {
         let last = self.last_location.and_then(|last| {
-            let text = self.locations.get(usize::try_from(last).ok()?)?;
+            let text = self.locations.get(last.to_usize())?;
             (&**text == location).then_some(last)
         });
         if let Some(last) = last {
@@ -369,13 +370,13 @@ impl ReferenceTable {
     }
 
     fn row(&self, row: u32) -> Option<&ReferenceRow> {
-        self.rows.get(usize::try_from(row).ok()?)
+        self.rows.get(row.to_usize())
     }
 
     /// Returns the directory and the name of a row.
     fn key_of(&self, row: u32) -> Option<(u32, &[u8])> {
         let row = self.row(row)?;
-        let mut rest = self.names.get(usize::try_from(row.name).ok()?..)?;
+        let mut rest = self.names.get(row.name.to_usize()..)?;
         let (mut len, mut shift) = (0_usize, 0_u32);
         loop {
             let (byte, after) = rest.split_first()?;
@@ -393,7 +394,7 @@ impl ReferenceTable {
     fn slot(&self, directory: u32, name: &[u8]) -> usize {
         let mask = self.slots.len().wrapping_sub(1);
         let hash = self.hasher.hash_one((directory, name));
-        let mut at = usize::try_from(hash & u64::from(u32::MAX)).unwrap_or_default() & mask;
+        let mut at = (hash & u64::from(u32::MAX)).to_usize() & mask;
         // At most two thirds of the slots are taken.
         loop {
             match self.slots.get(at).copied().unwrap_or_default().checked_sub(1) {
@@ -426,7 +427,7 @@ impl ReferenceTable {
     }
 
     fn reference(&self, row: &ReferenceRow) -> Option<Reference> {
-        let location = |id: u32| self.locations.get(usize::try_from(id).ok()?).cloned();
+        let location = |id: u32| self.locations.get(id.to_usize()).cloned();
         let part = |id: u32, offset, len| {
             let location = location(id)?;
             let version = version_of(location.as_bytes(), offset, len);
@@ -434,9 +435,9 @@ impl ReferenceTable {
             Some((ReferenceTarget::Part { location, offset, len, check: None }, version))
         };
         let (target, version) = if row.location == OTHER {
-            match self.others.get(usize::try_from(row.offset).ok()?)? {
+            match self.others.get(row.offset.to_usize())? {
                 Other::Inline(bytes) => {
-                    let len = u64::try_from(bytes.len()).ok()?;
+                    let len = bytes.len().to_u64();
                     (ReferenceTarget::Inline(bytes.clone()), version_of(bytes, 0, len))
                 }
                 Other::Part { location, offset, len } => part(*location, *offset, *len)?,

@@ -9,6 +9,7 @@ use super::requests::Range;
 use crate::Value;
 use zarrfs_base::error::Result;
 use zarrfs_base::waiting;
+use zarrfs_base::width::ToU64;
 
 /// Whether the bytes of a request wait for a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +109,7 @@ impl Flight {
     /// The bytes that it has brought.
     pub(super) fn len(&self) -> u64 {
         match &*self.answer.lock() {
-            Some(Ok(Some(value))) => u64::try_from(value.bytes.len()).unwrap_or(u64::MAX),
+            Some(Ok(Some(value))) => value.bytes.len().to_u64(),
             _ => 0,
         }
     }

@@ -24,6 +24,7 @@ use crate::{ByteRange, Key, Stat, Value};
 use flight::{Flight, Wait};
 use requests::{Range, requests_for};
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// How often a read begins again because the value was replaced meanwhile.
 const ATTEMPTS: usize = 8;
@@ -438,7 +439,7 @@ impl FlightsShared {
             let Some(value) = value.as_ref().filter(|_| flight.wait == Wait::ForReader) else {
                 continue;
             };
-            let len = u64::try_from(value.bytes.len()).unwrap_or(u64::MAX);
+            let len = value.bytes.len().to_u64();
             if len > SHORT && flight.is_taken(len) {
                 self.table.lock().remove(key, flight);
             }
@@ -530,7 +531,7 @@ impl Answers {
             let (flight, bytes) = self.piece(at, end, stat.len).ok_or_else(|| {
                 Error::new(Kind::Os(libc::EIO), "the server sent fewer bytes than it said")
             })?;
-            let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+            let len = bytes.len().to_u64();
             flight.note_taken(at, at.saturating_add(len));
             at = at.saturating_add(len);
             pieces.push(bytes);
@@ -543,8 +544,8 @@ impl Answers {
         self.0.iter().find_map(|(flight, value)| {
             let bytes = &value.as_ref()?.bytes;
             let (start, _) = flight.range.within(value_len);
-            let from = usize::try_from(at.checked_sub(start)?).ok()?;
-            let until = usize::try_from(end.checked_sub(start)?).ok()?.min(bytes.len());
+            let from = at.checked_sub(start)?.to_usize();
+            let until = end.checked_sub(start)?.to_usize().min(bytes.len());
             (from < until).then(|| (&**flight, bytes.slice(from..until)))
         })
     }

@@ -12,6 +12,8 @@
 //! crafted stream makes C-Blosc's own decoder write out of bounds (c-blosc#405), but not this one.
 
 /// The longest distance in the short form; a longer one takes two more bytes.
+use zarrfs_base::width::ToUsize;
+
 const MAX_SHORT_DISTANCE: usize = 8191;
 
 /// The longest distance that C-Blosc uses. The format allows 3 more.
@@ -70,7 +72,7 @@ impl Positions<'_> {
     /// Returns the last position of a sequence, and sets it to `at`. The default position is 0.
     fn swap(&mut self, sequence: u32, at: usize) -> Option<usize> {
         let hash = sequence.wrapping_mul(2_654_435_761) >> (u32::BITS - self.log);
-        let slot = self.slots.get_mut(usize::try_from(hash).ok()?)?;
+        let slot = self.slots.get_mut(hash.to_usize())?;
         usize::try_from(std::mem::replace(slot, u32::try_from(at).ok()?)).ok()
     }
 }
@@ -100,7 +102,7 @@ pub(super) fn compress(input: &[u8], output: &mut [u8], table: &mut MatchTable) 
             }
         }
         if len < SEQUENCE_LEN {
-            at += usize::try_from(miss >> patience_log).ok()?;
+            at += (miss >> patience_log).to_usize();
             miss += 1;
             continue;
         }
@@ -138,7 +140,7 @@ fn common_len(a: &[u8], b: &[u8]) -> usize {
     for (a, b) in a_words.iter().zip(b_words) {
         let difference = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
         if difference != 0 {
-            return len + usize::try_from(difference.trailing_zeros() / 8).unwrap_or_default();
+            return len + (difference.trailing_zeros() / 8).to_usize();
         }
         len += 8;
     }
