@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -207,8 +208,15 @@ impl Mount {
 
     /// Every file of the store and its bytes, without what is there while a mount writes to it.
     pub fn stored(&self) -> Vec<(String, Vec<u8>)> {
-        let mut files = Vec::new();
-        collect(&self.store(), "", &mut files);
+        let store = self.store();
+        // A file that is there while a mount writes may be gone before it is read.
+        let mut files = loop {
+            let mut files = Vec::new();
+            match collect(&store, "", &mut files) {
+                Ok(()) => break files,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}"),
+            }
+        };
         files.retain(|(name, _)| !name.starts_with(".zarrfs/writing-"));
         files.sort();
         files
@@ -291,16 +299,17 @@ impl Drop for Tmpfs {
     }
 }
 
-fn collect(dir: &Path, above: &str, files: &mut Vec<(String, Vec<u8>)>) {
-    for entry in fs::read_dir(dir).expect("readable") {
-        let entry = entry.expect("an entry");
+fn collect(dir: &Path, above: &str, files: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
         let name = format!("{above}{}", entry.file_name().to_str().expect("UTF-8"));
-        if entry.path().is_dir() {
-            collect(&entry.path(), &format!("{name}/"), files);
+        if entry.file_type()?.is_dir() {
+            collect(&entry.path(), &format!("{name}/"), files)?;
         } else {
-            files.push((name, fs::read(entry.path()).expect("readable")));
+            files.push((name, fs::read(entry.path())?));
         }
     }
+    Ok(())
 }
 
 /// Copies a directory with all that is in it.
