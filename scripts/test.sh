@@ -241,7 +241,7 @@ export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) 
 unset PYTHONDONTWRITEBYTECODE
 [ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-10}
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
-    "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" tests/peers "$@"
+    "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" "${@:-tests/peers}"
 
 [ $# -gt 0 ] || { say "a minute of mixed work"; run scripts/soak.sh 0.017; }
 [ $# -gt 0 ] || { say "object stores"; run scripts/stores.sh; }

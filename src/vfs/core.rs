@@ -176,7 +176,7 @@ impl Core {
 
     /// Returns the sum of the generations of the arrays of a view and of other arrays.
     pub fn generation_of(&self, view: &View, used: &[Arc<Array>]) -> u64 {
-        let arrays = view.elements().map(|elements| &elements.array).chain(used);
+        let arrays = view.sources().map(|elements| &elements.array).chain(used);
         arrays.map(|array| self.cache.generation(array)).fold(0, u64::wrapping_add)
     }
 }

@@ -150,7 +150,7 @@ impl OpenVersions {
         view.print().hash(&mut hasher);
         let mut values = HashMap::new();
         let mut left = MAX_VALUES;
-        for elements in view.elements() {
+        for elements in view.sources() {
             let Some(keys) = keys_of(&elements.array, left)? else {
                 let (view, values) = (Arc::clone(&open.view), HashMap::new());
                 return Ok(StoredVersions {

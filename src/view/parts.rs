@@ -46,7 +46,8 @@ pub enum Part {
     Zeros(u64),
     /// The elements of an array.
     Elements(ElementRange),
-    /// Bytes that are made from chunks when they are read, and cannot be written.
+    /// Bytes that are made from chunks when they are read, and cannot be written. The length of a
+    /// file is fixed, so theirs may not depend on the elements unless the format has read them all.
     Derived(Box<dyn Derived>),
 }
 
@@ -56,6 +57,8 @@ pub trait Derived: fmt::Debug + Send + Sync {
     fn len(&self) -> u64;
     /// Returns a number that depends on all bytes.
     fn print(&self) -> u64;
+    /// Returns the elements that it is made from. When they change, the mount makes a new view.
+    fn source(&self) -> &ElementRange;
     /// Fills `target` with the bytes from `from` on. [`Kind::Stale`] if the chunks have changed.
     fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()>;
 }
@@ -209,6 +212,16 @@ impl View {
         self.parts.iter().filter_map(|(part, _)| match part {
             Part::Elements(elements) => Some(elements),
             Part::Bytes(_) | Part::Zeros(_) | Part::Derived(_) => None,
+        })
+    }
+
+    /// Returns the elements in the file, and those that other bytes are made from when they are
+    /// read.
+    pub fn sources(&self) -> impl Iterator<Item = &ElementRange> {
+        self.parts.iter().filter_map(|(part, _)| match part {
+            Part::Elements(elements) => Some(elements),
+            Part::Derived(derived) => Some(derived.source()),
+            Part::Bytes(_) | Part::Zeros(_) => None,
         })
     }
 

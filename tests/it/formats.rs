@@ -8,6 +8,7 @@ use zarrfs::codec::{CodecSpec, table};
 use zarrfs::dtype::{DType, Narrow};
 use zarrfs::json::Object;
 use zarrfs::metadata::Dialect;
+use zarrfs::view::FORMATS;
 
 fn rows(heading: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/formats.md");
@@ -45,6 +46,15 @@ fn every_codec_of_the_table_is_on_the_page() {
         .filter(|name| !page.contains(&format!("`{name}`")))
         .collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn every_view_of_the_table_is_on_the_page() {
+    let names = rows("Views");
+    for format in FORMATS {
+        let is_named = names.iter().any(|name| name == format.extension);
+        assert!(is_named, "docs/formats.md, section Views, has no row for {}", format.extension);
+    }
 }
 
 #[test]

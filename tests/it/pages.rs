@@ -5,6 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::support::zarrfs;
+use zarrfs::codec::table;
 
 /// The names of all commands, from `--help`.
 fn commands() -> Vec<String> {
@@ -127,6 +128,31 @@ fn the_page_of_all_commands_is_their_help() {
         found == page,
         "docs/commands.md is outdated: {differs:?}; `ZARRFS_UPDATE=1 cargo test --test it page_of_all` writes it"
     );
+}
+
+#[test]
+fn the_pages_of_stores_name_each_option_for_urls() {
+    let help = help_of(Some("mount"));
+    let lines = help.lines().skip_while(|line| *line != "Options for URLs:").skip(1);
+    let section = lines.take_while(|line| line.is_empty() || line.starts_with(' '));
+    let typed = section.filter(|line| line.trim_start().starts_with("--"));
+    let typed: BTreeSet<String> = typed.flat_map(options).collect();
+    assert!(typed.len() > 10, "{typed:?}");
+    let pages = ["http", "s3", "references"].map(|page| {
+        fs::read_to_string(format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    });
+    for option in typed {
+        let is_named = pages.iter().any(|page| options(page).contains(&option));
+        assert!(is_named, "docs/http.md, s3.md and references.md do not name --{option}");
+    }
+}
+
+#[test]
+fn the_help_names_each_codec_with_a_short_name() {
+    let help = help_of(Some("mount"));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let names = table::ids(|row| row.is_option).join(", ");
+    assert!(help.contains(&format!("Codecs with a short name: {names}.")), "{names}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The complete output of `zarrfs info` and `tree`, compared with the files in `tests/pictures`. If
-//! the variable `ZARRFS_BLESS` is set, the test writes these files.
+//! the variable `ZARRFS_UPDATE` is set, the test writes these files.
 
 use std::fs;
 use std::path::Path;
@@ -78,12 +78,17 @@ fn pictures_fit_every_width_and_terminal() {
     for (name, words, environment) in cases {
         let found = printed(place.path(), words, environment);
         let file = pictures.join(format!("{name}.txt"));
-        if std::env::var_os("ZARRFS_BLESS").is_some() {
+        if std::env::var_os("ZARRFS_UPDATE").is_some() {
             fs::create_dir_all(&pictures).unwrap();
             fs::write(&file, &found).unwrap();
         }
         let expected = fs::read_to_string(&file).unwrap();
-        assert_eq!(found, expected, "{name}:\n{found}\nexpected:\n{expected}");
+        assert!(
+            found == expected,
+            "{} is outdated, if this is right (`ZARRFS_UPDATE=1 cargo test --test it pictures_fit` \
+             writes it):\n{found}\nexpected:\n{expected}",
+            file.display()
+        );
     }
 }
 

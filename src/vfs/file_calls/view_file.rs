@@ -27,7 +27,7 @@ impl OpenFileCalls for ViewFile<'_> {
             self.view.note_user(by);
         } else if self.vfs.contents.chunks.shows_old_chunks() {
             let program = Processes::of(by);
-            for elements in self.view.view.elements() {
+            for elements in self.view.view.sources() {
                 self.vfs.names.seen_versions.note_array(&elements.path, &program);
             }
         }

@@ -252,7 +252,7 @@ impl Views {
         let (view, used, of_values) = self.make_view(path, format)?;
         let modified = self.modified_of(path)?;
         let generations = (generation, of_values.wrapping_add(self.core.generation_of(&view, &[])));
-        let arrays = view.elements().map(|elements| &elements.array).chain(&used);
+        let arrays = view.sources().map(|elements| &elements.array).chain(&used);
         let changed = arrays.filter_map(|array| self.core.cache.modified(array)).max();
         let modified = changed.map_or(modified, |changed| changed.max(modified));
         let versions = LastVersions::default();

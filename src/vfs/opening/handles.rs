@@ -71,7 +71,7 @@ impl Handle {
     /// Returns the arrays with elements in this file.
     pub fn arrays(&self) -> Vec<NodePath> {
         match (self.view(), self.inode.place()) {
-            (Some(open), _) => open.view.elements().map(|part| part.path.clone()).collect(),
+            (Some(open), _) => open.view.sources().map(|part| part.path.clone()).collect(),
             (None, Some(Place::Chunk(path, _))) => vec![path],
             _ => Vec::new(),
         }

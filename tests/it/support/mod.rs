@@ -32,7 +32,7 @@ pub fn sequences(few: u32, many: u32) -> u32 {
 }
 
 /// The errno of what must fail.
-pub fn errno<T: std::fmt::Debug>(result: std::io::Result<T>) -> i32 {
+pub fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
     result.expect_err("it worked").raw_os_error().expect("an errno")
 }
 
@@ -54,8 +54,7 @@ pub fn names(path: &Path) -> BTreeSet<String> {
 }
 
 fn all_names(path: &Path) -> BTreeSet<String> {
-    let entry =
-        |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+    let entry = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
     fs::read_dir(path).expect("listed").map(entry).collect()
 }
 
@@ -334,5 +333,5 @@ pub fn set_xattr(path: &Path, name: &str, value: &str) -> Result<(), i32> {
     let done = unsafe {
         libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
     };
-    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().raw_os_error().unwrap()) }
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error().raw_os_error().unwrap()) }
 }

@@ -97,6 +97,9 @@ impl BytesToBytes for Lz4BlockStream {
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
+        if encoded.is_empty() {
+            return Err(corrupt("no block, not even the one that ends the stream"));
+        }
         let mut decoded = Vec::new();
         let mut rest = encoded;
         while !rest.is_empty() {

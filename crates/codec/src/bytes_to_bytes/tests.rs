@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::json::Object;
+use crate::table::{self, CodecKind};
 use crate::{BytesToBytes, CodecSpec, registry};
 use zarrfs_base::error::Result;
 use zarrfs_base::width::ToU64;
@@ -86,6 +87,7 @@ fn codecs() -> Vec<(&'static str, Value)> {
         ("conditional", json!({"codecs": ["zstd", "crc32c", {"name": "gzip"}]})),
         ("crc32c", json!({})),
         ("crc32c", json!({"location": "start"})),
+        ("numcodecs.crc32c", json!({})),
         ("gzip", json!({"level": 0})),
         ("gzip", json!({"level": 6})),
         ("numcodecs.adler32", json!({})),
@@ -94,6 +96,7 @@ fn codecs() -> Vec<(&'static str, Value)> {
         ("numcodecs.fletcher32", json!({})),
         ("numcodecs.jenkins_lookup3", json!({"initval": 1, "prefix": "text"})),
         ("numcodecs.bz2", json!({"level": 1})),
+        ("lz4_block_stream", json!({})),
         ("numcodecs.lz4", json!({"acceleration": 1})),
         ("numcodecs.lzma", json!({"preset": 0})),
         ("numcodecs.lzma", json!({"preset": 0, "format": 2})),
@@ -120,6 +123,15 @@ fn codecs() -> Vec<(&'static str, Value)> {
         }
     }
     codecs
+}
+
+#[test]
+fn each_codec_of_the_table_is_tried() {
+    let codecs = codecs();
+    for row in table::ROWS.iter().filter(|row| row.kind() == CodecKind::BytesToBytes) {
+        let is_tried = codecs.iter().any(|(name, _)| *name == row.name || Some(*name) == row.alias);
+        assert!(is_tried, "{} is not in codecs()", row.name);
+    }
 }
 
 #[test]

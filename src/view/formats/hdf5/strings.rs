@@ -408,6 +408,10 @@ impl Derived for Strings {
         hasher.finish()
     }
 
+    fn source(&self) -> &ElementRange {
+        &self.elements
+    }
+
     fn read(&self, from: u64, target: &mut [u8], get: &GetChunk<'_>) -> Result<()> {
         let parsed = Parsed { strings: self, get, chunks: RefCell::default() };
         let item_len = self.item_len();
