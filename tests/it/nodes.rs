@@ -404,6 +404,45 @@ fn attributes_of_a_directory_that_another_program_takes_away_are_named() {
     }
 }
 
+/// Shows: xattr-attrs.
+#[test]
+fn a_directory_keeps_its_attributes_when_a_program_makes_it_a_group() {
+    for (form, name, text) in [
+        ("zarr", "zarr.json", r#"{"zarr_format":3,"node_type":"group","attributes":{"b":2}}"#),
+        ("zarr2", ".zgroup", r#"{"zarr_format":2}"#),
+    ] {
+        let mount = new("v3", &["--as", form]);
+        fs::create_dir(mount.at("g")).unwrap();
+        for (name, value) in [("user.attrs.a", "1"), ("user.attrs.b", "0")] {
+            set_xattr(&mount.at("g"), name, value).unwrap();
+        }
+        fs::write(mount.at("g").join(name), text).unwrap();
+        mount.unmount();
+        let stored = &json_of(&mount.store().join("g/zarr.json"))["attributes"];
+        let b = if form == "zarr" { 2 } else { 0 };
+        assert_eq!(*stored, json!({"a": 1, "b": b}), "{form}");
+    }
+}
+
+/// Shows: store-decides.
+#[test]
+fn attributes_that_another_program_has_stored_first_keep_a_directory() {
+    let mut mount = new("v2", &[]);
+    mount.expect("another program has just made something here");
+    for name in ["x", "y", "z"] {
+        fs::create_dir(mount.store().join(name)).unwrap();
+    }
+    fs::write(mount.store().join("x/.zattrs"), r#"{"a": 1}"#).unwrap();
+    fs::write(mount.store().join("z/poetry.__lock"), "").unwrap();
+    assert_eq!(errno(fs::remove_dir(mount.at("x"))), libc::ENOTEMPTY);
+    assert_eq!(errno(fs::rename(mount.at("y"), mount.at("x"))), libc::ENOTEMPTY);
+    assert_eq!(errno(fs::remove_dir(mount.at("z"))), libc::ENOTEMPTY);
+    mount.unmount();
+    assert_eq!(fs::read_to_string(mount.store().join("x/.zattrs")).unwrap(), r#"{"a": 1}"#);
+    let left = names(&mount.store().join("z"));
+    assert_eq!(left, BTreeSet::from(["poetry.__lock".to_owned()]), "it has become a group");
+}
+
 /// Shows: document-exclusive, link.
 #[test]
 fn one_of_two_exclusive_writers_makes_the_node() {

@@ -349,6 +349,13 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Returns the same store for the values of something that has the directory `home`: it makes
+    /// directories below that one for its values, but never that one itself. If another program has
+    /// moved or removed it, a change is `ESTALE`. `None` if the store has no directories.
+    fn in_directory(&self, _home: &Prefix) -> Option<Arc<dyn WritableStore>> {
+        None
+    }
+
     /// Stores the concatenated `pieces` as the value of `key`, and returns the new stat.
     fn set(&self, key: &Key, pieces: &[ValuePiece], condition: Condition) -> Result<Stat>;
 
@@ -587,6 +594,14 @@ impl Store {
     pub fn unlistable(mut self) -> Self {
         self.list = None;
         self
+    }
+
+    /// Returns the same store, which does not make the directory `home` again
+    /// ([`WritableStore::in_directory`]).
+    #[must_use]
+    pub fn in_directory(&self, home: &Prefix) -> Self {
+        let within = self.write.as_ref().and_then(|write| write.in_directory(home));
+        Self { write: within.or_else(|| self.write.clone()), ..self.clone() }
     }
 
     /// Whether values can be written.

@@ -195,10 +195,11 @@ impl DocumentWriter {
     /// Returns the stored form of a new node. A copy of another node of this mount is stored like
     /// that node.
     fn raise(&self, path: &NodePath, seen: SeenDocument<'_>, written: &[u8]) -> Result<Raised> {
-        match self.raise_copy(path, seen, written) {
-            Some(raised) => Ok(raised),
-            None => self.core.hierarchy.raise(path, written),
-        }
+        let raised = match self.raise_copy(path, seen, written) {
+            Some(raised) => raised,
+            None => self.core.hierarchy.raise(path, written)?,
+        };
+        self.core.hierarchy.with_attributes_of_directory(path, raised)
     }
 
     fn raise_copy(

@@ -237,8 +237,9 @@ impl Changes<'_> {
     }
 
     /// Removes the directory `path`, which looks empty, with what the store still has below it that
-    /// no mount shows: chunks outside the grid, and attributes of Zarr 2 without a node. If
-    /// another program makes something there meanwhile, that stays, and the directory with it.
+    /// no mount shows: chunks outside the grid, and consolidated metadata of a node that was
+    /// removed. If another program makes something there meanwhile, that stays, and the directory
+    /// with it.
     pub fn remove_directory(self, path: &NodePath) -> Result<()> {
         let write = self.hierarchy.store().write()?;
         let chunks = self.hierarchy.dialect().chunk_prefix(path)?;
@@ -249,6 +250,9 @@ impl Changes<'_> {
             return Err(not_free().at(path));
         }
         let values = self.hidden_values(&node)?;
+        // Others are directories of the store, which do not become groups.
+        let is_restored = !matches!(node.state, NodeState::Bare(None))
+            || self.hierarchy.directories.get(path).is_some();
         let holds_values = node.stored().is_some() || !values.is_empty();
         let remove = |taken: &StepsDone| -> Result<()> {
             // Programs that read only the copies must not find a node whose chunks are missing.
@@ -275,7 +279,12 @@ impl Changes<'_> {
                 Err(error)
             })
         };
-        removed.inspect_err(|_| self.restore_directory(&node))?;
+        removed.inspect_err(|_| {
+            if is_restored {
+                self.restore_directory(&node);
+            }
+            self.hierarchy.invalidate(path);
+        })?;
         drop(self.hierarchy.directories.take_below(path));
         self.hierarchy.directories.forget_groups_below(path);
         self.hierarchy.forms.forget_below(path);
@@ -293,6 +302,9 @@ impl Changes<'_> {
             None => Vec::new(),
         };
         let documents = dialect.document_keys(&node.path)?;
+        let attributes = dialect.attributes_key(&node.path)?;
+        // Another program stores the attributes of a new node before its metadata file.
+        let was_node = node.stored().or(node.removed()).is_some();
         let is_hidden = |key: &Key| {
             let Some(relative) = key.as_str().strip_prefix(chunks.as_str()) else { return false };
             let is_chunk = match &node.content {
@@ -301,7 +313,9 @@ impl Changes<'_> {
                 Content::NotUnderstood(..) => true,
                 Content::Group(_) => false,
             };
-            let is_metadata = !relative.contains('/')
+            let is_metadata = was_node
+                && attributes.as_ref() != Some(key)
+                && !relative.contains('/')
                 && dialect.is_reserved(&node.path, relative)
                 && documents.iter().all(|(_, document)| document != key);
             is_chunk || is_metadata

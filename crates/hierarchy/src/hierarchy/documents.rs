@@ -224,8 +224,11 @@ impl DocumentStore {
     /// Runs a plan and counts its steps.
     pub fn apply(&self, planned: Planned, taken: &StepsDone) -> Result<Document> {
         let Planned { key, text, steps, mut stat, mut attributes } = planned;
-        for (step, condition) in &steps {
-            let stored = self.take_step(&step.key, step.new.as_deref(), *condition)?;
+        for (at, (step, condition)) in steps.iter().enumerate() {
+            // The files of a node are in one directory, also if another program moves it.
+            let home = (at > 0 && step.key.parent() == key.parent()).then(|| key.parent());
+            let store = home.map_or_else(|| self.store.clone(), |it| self.store.in_directory(&it));
+            let stored = take_step(&store, &step.key, step.new.as_deref(), *condition)?;
             taken.set(taken.get() + 1);
             match &mut attributes {
                 Some(attributes) if attributes.key == step.key => attributes.stat = stored,
@@ -250,14 +253,7 @@ impl DocumentStore {
         text: Option<&str>,
         condition: Condition,
     ) -> Result<Option<Stat>> {
-        let write = self.store.write()?;
-        match text {
-            Some(text) => {
-                let pieces = [Bytes::copy_from_slice(&foreign::bytes_of(text)).into()];
-                write.set(key, &pieces, condition).map(Some).at(key)
-            }
-            None => write.erase_values(std::slice::from_ref(key)).map(|()| None),
-        }
+        take_step(&self.store, key, text, condition)
     }
 
     /// Returns the stored text of one key of a document.
@@ -372,4 +368,20 @@ pub(super) fn too_many_conflicts(path: &NodePath) -> Error {
          metadata file",
     )
     .at(path)
+}
+
+fn take_step(
+    store: &Store,
+    key: &Key,
+    text: Option<&str>,
+    condition: Condition,
+) -> Result<Option<Stat>> {
+    let write = store.write()?;
+    match text {
+        Some(text) => {
+            let pieces = [Bytes::copy_from_slice(&foreign::bytes_of(text)).into()];
+            write.set(key, &pieces, condition).map(Some).at(key)
+        }
+        None => write.erase_values(std::slice::from_ref(key)).map(|()| None),
+    }
 }

@@ -252,8 +252,13 @@ impl Hierarchy {
                         KeyEncoding::V2(self.separator_in_use(&prefix, array.shape.len())?);
                 }
                 let limit = self.options.max_chunk_len;
-                let (store, layout) = (self.store(), self.options.layout);
-                let array = Array::open(*array, store, prefix, limit, layout)?;
+                // A chunk goes with its array, and never makes the directory again that another
+                // program has moved or removed.
+                let (mut store, layout) = (self.store().clone(), self.options.layout);
+                if dialect.has_one_tree() {
+                    store = store.in_directory(&prefix);
+                }
+                let array = Array::open(*array, &store, prefix, limit, layout)?;
                 Ok(Content::Array(Arc::new(array)))
             }
         }

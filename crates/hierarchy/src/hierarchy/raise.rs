@@ -198,6 +198,21 @@ impl Hierarchy {
         Ok(Raised { document: NewDocument { text, node, ..raised.document }, content })
     }
 
+    /// Returns `raised`, a group that a program makes of the directory `path`, with the attributes
+    /// that programs gave the directory before. Those that the metadata file sets itself count.
+    pub fn with_attributes_of_directory(&self, path: &NodePath, raised: Raised) -> Result<Raised> {
+        let model::NodeMetadata::Group(group) = &raised.document.node else { return Ok(raised) };
+        let mut edit = self.directories.attributes(path);
+        edit.attributes.retain(|(name, _)| !group.attributes.contains_key(name));
+        if edit.is_empty() {
+            return Ok(raised);
+        }
+        let text = self.dialect().edit(NodeKind::Group, raised.text(), &edit)?;
+        let node = self.dialect().check_stored(Some(NodeKind::Group), text.as_bytes())?;
+        let content = self.bind_new(path, node.clone())?;
+        Ok(Raised { document: NewDocument { text, node, ..raised.document }, content })
+    }
+
     /// Checks a document in the stored dialect, which a user wrote to `key`.
     pub fn raise_stored(&self, path: &NodePath, key: &Key, text: &[u8]) -> Result<Raised> {
         let keys = self.dialect().document_keys(path)?;

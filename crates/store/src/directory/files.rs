@@ -58,7 +58,7 @@ impl DirectoryStore {
         let name = c_name(key.name())?;
         // It may be one that this process cannot read.
         let dir = open_at(&self.root, key.parent().as_str(), OFlags::PATH | OFlags::DIRECTORY)?;
-        Ok((dir.map_or_else(|| make_parent(&self.root, &key), Ok)?, name))
+        Ok((dir.map_or_else(|| make_parent(&self.root, None, &key), Ok)?, name))
     }
 
     /// Opens the directory of an existing name, and returns it with the last component.

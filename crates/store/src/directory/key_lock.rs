@@ -21,7 +21,7 @@ use super::opening::check_root;
 use super::parents::{MAKE_ATTEMPTS, make_parent};
 use super::recover::remove_dead;
 use super::session::{Session, WriteMark};
-use crate::{Key, NewFile};
+use crate::{Key, NewFile, Prefix};
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_base::sys::{self, Links, path_of};
 use zarrfs_base::waiting;
@@ -40,6 +40,15 @@ pub(super) struct KeyLock {
     pub name: CString,
     pub lock_name: CString,
     _written: WriteMark,
+}
+
+/// Where a writer takes locks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LockPlace<'a> {
+    pub root: &'a Root,
+    /// The directory that the writer does not make again.
+    pub home: Option<&'a Prefix>,
+    pub session: &'a Arc<Session>,
 }
 
 fn is_there(dir: &OwnedFd, name: &CStr) -> bool {
@@ -75,14 +84,15 @@ impl KeyLock {
     }
 
     /// Takes the lock for writing `key`; waits up to [`LOCK_PATIENCE`].
-    pub fn take(root: &Root, session: &Arc<Session>, key: &Key) -> Result<Self> {
+    pub fn take(at: LockPlace<'_>, key: &Key) -> Result<Self> {
+        let LockPlace { root, home, session } = at;
         let name = c_name(key.name())?;
         let lock_name = c_name(&lock_name(key.name()))?;
         let started = Instant::now();
         let written = session.write(key);
         let mut looked = LOOK;
         loop {
-            let dir = make_parent(root, key)?;
+            let dir = make_parent(root, home, key)?;
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
             let file = match sys::open_beneath(&dir, &lock_name, flags, Links::Refuse) {
                 Ok(fd) => File::from(fd),
@@ -134,12 +144,8 @@ impl KeyLock {
     }
     /// Like [`Self::take`], with a file without a name as the lock file. `None` if it cannot become
     /// one: it had a name before, or the directory of the key is in another file system.
-    pub fn with(
-        root: &Root,
-        session: &Arc<Session>,
-        key: &Key,
-        file: &NewFile,
-    ) -> Result<Option<Self>> {
+    pub fn with(at: LockPlace<'_>, key: &Key, file: &NewFile) -> Result<Option<Self>> {
+        let LockPlace { root, home, session } = at;
         let lock_name = c_name(&lock_name(key.name()))?;
         let file = file.writable()?;
         if file.metadata()?.nlink() > 0 || !sys::try_lock(&file)? {
@@ -148,14 +154,14 @@ impl KeyLock {
         let unnamed = path_of(&file);
         let written = session.write(key);
         for _ in 0..MAKE_ATTEMPTS {
-            let dir = make_parent(root, key)?;
+            let dir = make_parent(root, home, key)?;
             match linkat(CWD, &*unnamed, &dir, &lock_name, AtFlags::SYMLINK_FOLLOW) {
                 Ok(()) => {
                     let name = c_name(key.name())?;
                     return Ok(Some(Self { dir, file, name, lock_name, _written: written }));
                 }
                 // Wait for the writer, or remove what a killed one has left.
-                Err(Errno::EXIST) => Self::take(root, session, key)?.end_unused(),
+                Err(Errno::EXIST) => Self::take(at, key)?.end_unused(),
                 // The directory was pruned between the two calls.
                 Err(Errno::NOENT) if fstat(&dir)?.st_nlink == 0 => check_root(root)?,
                 Err(Errno::NOENT | Errno::XDEV | Errno::PERM | Errno::OPNOTSUPP) => {

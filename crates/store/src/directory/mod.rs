@@ -48,7 +48,7 @@ use super::{
     WritableStore, WriterFile,
 };
 use circles::Root;
-use key_lock::KeyLock;
+use key_lock::{KeyLock, LockPlace};
 use listing::{DirectoryListing, Follow, KeyWalk};
 pub use names::{LOCK_SUFFIX, is_lock_of_key, may_be_of_key};
 use names::{c_name, is_lock};
@@ -75,11 +75,13 @@ pub enum Durability {
 }
 
 /// A directory of values.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DirectoryStore {
     root: Arc<Root>,
+    /// The directory that no write makes again ([`WritableStore::in_directory`]).
+    home: Option<Prefix>,
     durability: Durability,
-    clock: Clock,
+    clock: Arc<Clock>,
     session: Arc<Session>,
     turns: Arc<Turns>,
     prunes: Prunes,
@@ -94,10 +96,10 @@ impl DirectoryStore {
         }
         let root = OwnedFd::from(root);
         let session = Arc::new(Session::new(root.try_clone()?));
-        let clock = Clock::of(&root)?;
+        let clock = Arc::new(Clock::of(&root)?);
         let prunes = Prunes::All;
         let (root, turns) = (Arc::new(Root::new(root)), Arc::default());
-        Ok(Self { root, durability, clock, session, turns, prunes })
+        Ok(Self { root, home: None, durability, clock, session, turns, prunes })
     }
 
     /// Keeps the directories that are not of chunks when they become empty, as
@@ -132,11 +134,15 @@ impl DirectoryStore {
         }))
     }
 
+    fn lock_place(&self) -> LockPlace<'_> {
+        LockPlace { root: &self.root, home: self.home.as_ref(), session: &self.session }
+    }
+
     /// Waits for the lock to write `key`.
     fn lock_key(&self, key: &Key) -> Result<KeyLock> {
         match self.turns.lock_of(key) {
             Some(lock) => Ok(lock),
-            None => KeyLock::take(&self.root, &self.session, key).at(key),
+            None => KeyLock::take(self.lock_place(), key).at(key),
         }
     }
 
@@ -300,6 +306,10 @@ impl ReadableStore for DirectoryStore {
 }
 
 impl WritableStore for DirectoryStore {
+    fn in_directory(&self, home: &Prefix) -> Option<Arc<dyn WritableStore>> {
+        Some(Arc::new(Self { home: Some(home.clone()), ..self.clone() }))
+    }
+
     fn set(&self, key: &Key, pieces: &[ValuePiece], condition: Condition) -> Result<Stat> {
         if is_lock(key) {
             return Err(reserved().at(key));
@@ -316,7 +326,7 @@ impl WritableStore for DirectoryStore {
         if self.turns.has(key) {
             return Ok(None);
         }
-        let lock = KeyLock::take(&self.root, &self.session, key).at(key)?;
+        let lock = KeyLock::take(self.lock_place(), key).at(key)?;
         Ok(Some(Box::new(KeyTurn::begin(&self.turns, &self.root, self.prunes, key, lock))))
     }
 
@@ -333,7 +343,7 @@ impl WritableStore for DirectoryStore {
         if is_lock(key) {
             return Err(reserved().at(key));
         }
-        let Some(lock) = KeyLock::with(&self.root, &self.session, key, file).at(key)? else {
+        let Some(lock) = KeyLock::with(self.lock_place(), key, file).at(key)? else {
             return Ok(None);
         };
         let stored = self.take_over(&lock, key, condition);
@@ -423,7 +433,7 @@ impl WritableStore for DirectoryStore {
             return Err(Error::new(Kind::Internal, "the root of a store cannot be moved"));
         };
         let Some(above) = open_dir(&self.root, &source.parent())? else { return Ok(()) };
-        let new_above = make_parent(&self.root, &target)?;
+        let new_above = make_parent(&self.root, None, &target)?;
         let (name, new_name) = (c_name(source.name())?, c_name(target.name())?);
         let moved = match renameat(&above, &name, &new_above, &new_name) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -448,7 +458,7 @@ impl WritableStore for DirectoryStore {
         };
         let Some(above) = open_dir(&self.root, &source.parent())? else { return Ok(()) };
         let (name, new_name) = (c_name(source.name())?, c_name(target.name())?);
-        let new_above = make_parent(&self.root, &target)?;
+        let new_above = make_parent(&self.root, None, &target)?;
         let moved = match move_tree(&above, &name, &new_above, &new_name) {
             Err(error) if error.kind() == Kind::NotFound => Ok(()),
             moved => moved,
@@ -462,7 +472,7 @@ impl WritableStore for DirectoryStore {
         if is_lock(from) || self.stat(std::slice::from_ref(from))?.iter().all(Option::is_none) {
             return Ok(());
         }
-        let new_dir = make_parent(&self.root, to)?;
+        let new_dir = make_parent(&self.root, None, to)?;
         let lock = self.lock_key(from)?;
         let moved = match renameat(&lock.dir, &lock.name, &new_dir, &c_name(to.name())?) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

@@ -15,14 +15,20 @@ use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 /// How often to create a directory again because other writers remove it while it is empty.
 pub(super) const MAKE_ATTEMPTS: usize = 1000;
 
-/// Opens the directory of `key`, after creating it and its ancestors if they are missing.
-pub(super) fn make_parent(root: &Root, key: &Key) -> Result<OwnedFd> {
+/// Opens the directory of `key`, after creating it and its ancestors if they are missing. Those
+/// down to `home` must be there, if it is given: another program has moved them else.
+pub(super) fn make_parent(root: &Root, home: Option<&Prefix>, key: &Key) -> Result<OwnedFd> {
     let parent = key.parent();
     for _ in 0..MAKE_ATTEMPTS {
         if let Some(dir) = open_dir(root, &parent)? {
             return Ok(dir);
         }
-        make_dirs(root, &parent).at(key)?;
+        let above = home.cloned().unwrap_or_else(Prefix::root);
+        if open_dir(root, &above)?.is_none() {
+            let detail = "another program has moved or removed its directory";
+            return Err(Error::new(Kind::Os(libc::ESTALE), detail).at(key));
+        }
+        make_dirs(root, above, &parent).at(key)?;
     }
     Err(Error::new(
         Kind::Busy,
@@ -31,11 +37,11 @@ pub(super) fn make_parent(root: &Root, key: &Key) -> Result<OwnedFd> {
     .at(key))
 }
 
-/// Creates `prefix` and the directories above it. Another writer may remove one of them
-/// concurrently ([`prune`]), so the caller checks whether `prefix` exists.
-fn make_dirs(root: &Root, prefix: &Prefix) -> Result<()> {
-    let mut above = Prefix::root();
-    for component in prefix.as_str().split_terminator('/') {
+/// Creates `prefix` and the directories above it, up to `above`, which is there. Another writer may
+/// remove one of them concurrently ([`prune`]), so the caller checks whether `prefix` exists.
+fn make_dirs(root: &Root, mut above: Prefix, prefix: &Prefix) -> Result<()> {
+    let below = prefix.as_str().strip_prefix(above.as_str()).unwrap_or_default().to_owned();
+    for component in below.split_terminator('/') {
         let Some(dir) = open_dir(root, &above)? else { return Ok(()) };
         match mkdirat(&dir, &c_name(component)?, Mode::from(0o777)) {
             Err(Errno::NOENT) => return Ok(()),

@@ -669,7 +669,7 @@ fn a_value_that_is_changed_in_place_with_its_times_has_another_version() {
 fn where_the_clock_is_coarse_a_value_is_trusted_once_it_could_not_have_changed_unnoticed() {
     let (dir, _) = store();
     let mut store = DirectoryStore::open(dir.path(), Durability::Buffered).expect("opens");
-    store.clock = Clock::with_window(store.clock.device(), Duration::from_millis(200));
+    store.clock = Arc::new(Clock::with_window(store.clock.device(), Duration::from_millis(200)));
     let store = Store::new(Arc::new(store));
     std::fs::write(dir.path().join("k"), b"theirs").expect("written");
     let read = || store.get(&key("k"), 100).expect("read").expect("there").stat.version;
@@ -709,4 +709,26 @@ fn where_the_clock_is_coarse_a_value_is_trusted_once_it_could_not_have_changed_u
     let refused = write.set(&key("k"), &new(), Condition::Unchanged(part())).expect_err("set");
     assert_eq!(refused.kind(), Kind::Stale);
     write.set(&key("k"), &new(), Condition::Unchanged(part())).expect("set");
+}
+
+#[test]
+fn a_write_in_a_directory_that_another_program_has_moved_does_not_make_it_again() {
+    let (dir, store) = store();
+    let home = Prefix::parse("d/a/").expect("a prefix");
+    std::fs::create_dir_all(dir.path().join("d/a")).expect("made");
+    let within = store.in_directory(&home);
+    let set = |name: &str| {
+        within.write().expect("writable").set(&key(name), &pieces(), Condition::Always)
+    };
+    set("d/a/c/0/1").expect("below it, directories are made");
+    std::fs::rename(dir.path().join("d/a"), dir.path().join("moved")).expect("moved");
+    assert_eq!(set("d/a/c/0/2").expect_err("it is gone").errno(), libc::ESTALE);
+    let turn = within.write().expect("writable").take_turn(&key("d/a/c/0/1"));
+    assert_eq!(turn.expect_err("it is gone").errno(), libc::ESTALE);
+    assert_eq!(std::fs::read_dir(dir.path().join("d")).expect("there").count(), 0);
+    store.write().expect("writable").set(&key("d/a/b"), &pieces(), Condition::Always).expect("set");
+}
+
+fn pieces() -> [ValuePiece; 1] {
+    [Bytes::from_static(b"bytes").into()]
 }
