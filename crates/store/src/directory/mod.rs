@@ -146,6 +146,21 @@ impl DirectoryStore {
         }
     }
 
+    /// Waits for the lock to store a value. One that must not have changed has its directory, which
+    /// another program may have moved.
+    fn lock_to_set(&self, key: &Key, condition: Condition) -> Result<KeyLock> {
+        let Condition::Unchanged(_) = condition else { return self.lock_key(key) };
+        if let Some(lock) = self.turns.lock_of(key) {
+            return Ok(lock);
+        }
+        let parent = key.parent();
+        let at = LockPlace { home: Some(&parent), ..self.lock_place() };
+        KeyLock::take(at, key).at(key).map_err(|error| match error.errno() {
+            libc::ESTALE => error.of_kind(Kind::Stale),
+            _ => error,
+        })
+    }
+
     /// Ends the lock of a change that has failed, unless the thread tries again in its turn.
     fn end_failed(&self, lock: KeyLock, key: &Key, failed: &Error) {
         if let Some(lock) = self.turns.keep(key, lock, failed) {
@@ -314,7 +329,7 @@ impl WritableStore for DirectoryStore {
         if is_lock(key) {
             return Err(reserved().at(key));
         }
-        let lock = self.lock_key(key)?;
+        let lock = self.lock_to_set(key, condition)?;
         let stored = self.replace(&lock, key, pieces, condition);
         if let Err(error) = &stored {
             self.end_failed(lock, key, error);

@@ -725,7 +725,13 @@ fn a_write_in_a_directory_that_another_program_has_moved_does_not_make_it_again(
     assert_eq!(set("d/a/c/0/2").expect_err("it is gone").errno(), libc::ESTALE);
     let turn = within.write().expect("writable").take_turn(&key("d/a/c/0/1"));
     assert_eq!(turn.expect_err("it is gone").errno(), libc::ESTALE);
-    assert_eq!(std::fs::read_dir(dir.path().join("d")).expect("there").count(), 0);
+    let write = store.write().expect("writable");
+    let version = write.set(&key("g/a"), &pieces(), Condition::Always).expect("set").version;
+    std::fs::rename(dir.path().join("g"), dir.path().join("d/g")).expect("moved");
+    let unchanged = write.set(&key("g/a"), &pieces(), Condition::Unchanged(version));
+    assert_eq!(unchanged.expect_err("it is gone").kind(), Kind::Stale);
+    assert_eq!(std::fs::read_dir(dir.path().join("d")).expect("there").count(), 1);
+    assert!(!dir.path().join("g").exists());
     store.write().expect("writable").set(&key("d/a/b"), &pieces(), Condition::Always).expect("set");
 }
 
