@@ -4,7 +4,7 @@
 # asks for no password.
 #
 #   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the tests with other programs run with all their cases,
-#   and not with a twentieth of them, a tenth if they are few (ZARRFS_PART=20); the concurrency tests run for a minute each,
+#   and not with a tenth of them, a fifth if they are few (ZARRFS_PART=10); the concurrency tests run for a minute each,
 #   and those that kill, cut the power and fail calls try every one; zarrfs is also compiled without features, and with
 #   each alone; the oldest Rust version is installed and tried; packages are built, and installed in fresh trees of
 #   Debian (as root)
@@ -239,7 +239,7 @@ export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) 
 [ ! -x "$cache/icechunk/bin/python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
 # Images of containers set this, and then every Python of a test compiles all that it imports.
 unset PYTHONDONTWRITEBYTECODE
-[ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-20}
+[ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-10}
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" --durations=25 --durations-min=5 "${@:-tests/peers}"
 

@@ -273,7 +273,9 @@ impl DocumentStore {
 
     /// Erases a document, starting with the file that makes the node visible.
     pub fn erase(&self, document: &Document, taken: &StepsDone) -> Result<()> {
-        let write = self.store.write()?;
+        // The directory of the node stays until a program removes it.
+        let store = self.store.in_directory(&document.key.parent());
+        let write = store.write()?;
         write.erase_values(std::slice::from_ref(&document.key))?;
         taken.set(taken.get() + 1);
         match &document.attributes {
@@ -382,6 +384,10 @@ fn take_step(
             let pieces = [Bytes::copy_from_slice(&foreign::bytes_of(text)).into()];
             write.set(key, &pieces, condition).map(Some).at(key)
         }
-        None => write.erase_values(std::slice::from_ref(key)).map(|()| None),
+        // The directory of the node stays until a program removes it.
+        None => {
+            let store = store.in_directory(&key.parent());
+            store.write()?.erase_values(std::slice::from_ref(key)).map(|()| None)
+        }
     }
 }

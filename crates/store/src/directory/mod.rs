@@ -134,6 +134,11 @@ impl DirectoryStore {
         }))
     }
 
+    /// Removes the empty directories above `key` ([`prune`]).
+    fn prune(&self, key: &Key) -> Result<()> {
+        prune(&self.root, key, self.prunes, self.home.as_ref())
+    }
+
     fn lock_place(&self) -> LockPlace<'_> {
         LockPlace { root: &self.root, home: self.home.as_ref(), session: &self.session }
     }
@@ -166,7 +171,7 @@ impl DirectoryStore {
         if let Some(lock) = self.turns.keep(key, lock, failed) {
             lock.end_unused();
             // The first error matters more than an empty directory that stays.
-            let pruned = prune(&self.root, key, self.prunes);
+            let pruned = self.prune(key);
             pruned.unwrap_or_else(|error| log::debug!("{error}"));
         }
     }
@@ -342,7 +347,7 @@ impl WritableStore for DirectoryStore {
             return Ok(None);
         }
         let lock = KeyLock::take(self.lock_place(), key).at(key)?;
-        Ok(Some(Box::new(KeyTurn::begin(&self.turns, &self.root, self.prunes, key, lock))))
+        Ok(Some(Box::new(KeyTurn::begin(self, key, lock))))
     }
 
     fn new_file(&self, prefix: &Prefix) -> Result<Option<NewFile>> {
@@ -364,7 +369,7 @@ impl WritableStore for DirectoryStore {
         let stored = self.take_over(&lock, key, condition);
         if stored.is_err() {
             lock.end_unused();
-            let pruned = prune(&self.root, key, self.prunes);
+            let pruned = self.prune(key);
             pruned.unwrap_or_else(|error| log::debug!("{error}"));
         }
         stored.at(key).map(Some)
@@ -400,7 +405,7 @@ impl WritableStore for DirectoryStore {
                 Err(error) => Err(Error::from(error)),
             };
             lock.end_unused();
-            prune(&self.root, key, self.prunes)?;
+            self.prune(key)?;
             erased.at(key)?;
         }
         Ok(())
@@ -416,7 +421,7 @@ impl WritableStore for DirectoryStore {
             self.end_failed(lock, key, error);
         } else {
             lock.end_unused();
-            prune(&self.root, key, self.prunes)?;
+            self.prune(key)?;
         }
         erased.at(key)
     }
@@ -429,7 +434,7 @@ impl WritableStore for DirectoryStore {
                 let Some(above) = open_dir(&self.root, &key.parent())? else { return Ok(()) };
                 unlinkat(&above, &c_name(key.name())?, AtFlags::REMOVEDIR)
                     .map_err(|e| Error::from(e).at(&key))?;
-                prune(&self.root, &key, self.prunes)
+                self.prune(&key)
             }
             None => Ok(()),
         }
@@ -440,7 +445,7 @@ impl WritableStore for DirectoryStore {
         let Some(above) = open_dir(&self.root, &key.parent())? else { return Ok(()) };
         let Some(dir) = open_dir(&self.root, prefix)? else { return Ok(()) };
         remove_empty(&dir, &above, &c_name(key.name())?).at(prefix)?;
-        prune(&self.root, &key, self.prunes)
+        self.prune(&key)
     }
 
     fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()> {
@@ -455,8 +460,8 @@ impl WritableStore for DirectoryStore {
             Err(Errno::EXIST | Errno::NOTDIR) => Err(Errno::NOTEMPTY.into()),
             Err(error) => Err(Error::from(error)),
         };
-        prune(&self.root, &target, self.prunes)?;
-        prune(&self.root, &source, self.prunes)?;
+        self.prune(&target)?;
+        self.prune(&source)?;
         moved.at(&source)
     }
 
@@ -478,8 +483,8 @@ impl WritableStore for DirectoryStore {
             Err(error) if error.kind() == Kind::NotFound => Ok(()),
             moved => moved,
         };
-        prune(&self.root, &target, self.prunes)?;
-        prune(&self.root, &source, self.prunes)?;
+        self.prune(&target)?;
+        self.prune(&source)?;
         moved.at(&source)
     }
 
@@ -494,8 +499,8 @@ impl WritableStore for DirectoryStore {
             Err(error) => Err(Error::from(error)),
         };
         lock.end_unused();
-        prune(&self.root, from, self.prunes)?;
-        prune(&self.root, to, self.prunes)?;
+        self.prune(from)?;
+        self.prune(to)?;
         moved.at(from)
     }
 

@@ -85,15 +85,16 @@ pub(super) enum Prunes {
     Chunks,
 }
 
-/// Removes the empty directories above `key`, except the root.
-pub(super) fn prune(root: &Root, key: &Key, prunes: Prunes) -> Result<()> {
+/// Removes the empty directories above `key`, except the root, and those down to `home` if it is
+/// given.
+pub(super) fn prune(root: &Root, key: &Key, prunes: Prunes, home: Option<&Prefix>) -> Result<()> {
     let is_private = key.as_str().split('/').any(|name| name == PRIVATE);
     let is_pruned = |dir: &Key| {
         let is_ours = is_private && (dir.name() == PRIVATE || is_private_place(dir));
         prunes == Prunes::All || is_of_chunks(dir.name()) || is_ours
     };
     let mut parent = key.parent();
-    while let Some(dir) = parent.as_key().filter(is_pruned) {
+    while let Some(dir) = parent.as_key().filter(is_pruned).filter(|_| Some(&parent) != home) {
         let Some(above) = open_dir(root, &dir.parent())? else { break };
         if unlinkat(&above, &c_name(dir.name())?, AtFlags::REMOVEDIR).is_err() {
             break;

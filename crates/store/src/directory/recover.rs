@@ -135,7 +135,7 @@ fn sweep(root: &Root, dead: &[Arc<Dead>], prunes: Prunes) -> Result<usize> {
         let removed = c_name(&lock_name(key.name())).and_then(|name| remove_dead(&dir, &name));
         if removed.at(&key)? {
             count += 1;
-            prune(root, &key, prunes)?;
+            prune(root, &key, prunes, None)?;
         }
     }
     Ok(count)

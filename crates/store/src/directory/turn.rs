@@ -5,14 +5,12 @@
 //! others can read it, so they would lose as long as it goes on. While a thread has a turn, every
 //! other writer waits, and its own changes of that key use the lock that it has.
 
-use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
 
-use super::circles::Root;
+use super::DirectoryStore;
 use super::key_lock::KeyLock;
-use super::parents::{Prunes, prune};
 use crate::Key;
 use zarrfs_base::error::{Error, Kind};
 
@@ -65,38 +63,29 @@ impl Turns {
 /// The turn of the thread that has made it, until it is dropped.
 #[derive(Debug)]
 pub(super) struct KeyTurn {
-    turns: Arc<Turns>,
-    root: Arc<Root>,
-    prunes: Prunes,
+    store: DirectoryStore,
     key: Key,
     thread: ThreadId,
 }
 
 impl KeyTurn {
     /// Begins a turn of this thread with the lock that it has taken.
-    pub(super) fn begin(
-        turns: &Arc<Turns>,
-        root: &Arc<Root>,
-        prunes: Prunes,
-        key: &Key,
-        lock: KeyLock,
-    ) -> Self {
+    pub(super) fn begin(store: &DirectoryStore, key: &Key, lock: KeyLock) -> Self {
         let thread = thread::current().id();
-        turns.0.lock().push(HeldKey { key: key.clone(), thread, lock: Some(lock) });
-        let (turns, root) = (Arc::clone(turns), Arc::clone(root));
-        Self { turns, root, prunes, key: key.clone(), thread }
+        store.turns.0.lock().push(HeldKey { key: key.clone(), thread, lock: Some(lock) });
+        Self { store: store.clone(), key: key.clone(), thread }
     }
 }
 
 impl Drop for KeyTurn {
     fn drop(&mut self) {
-        let mut turns = self.turns.0.lock();
+        let mut turns = self.store.turns.0.lock();
         let mine = |held: &HeldKey| held.thread == self.thread && held.key == self.key;
         let held = turns.iter().position(mine).map(|at| turns.swap_remove(at));
         drop(turns);
         if let Some(lock) = held.and_then(|held| held.lock) {
             lock.end_unused();
-            let pruned = prune(&self.root, &self.key, self.prunes);
+            let pruned = self.store.prune(&self.key);
             pruned.unwrap_or_else(|error| log::debug!("{error}"));
         }
     }
