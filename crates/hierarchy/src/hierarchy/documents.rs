@@ -378,16 +378,11 @@ fn take_step(
     text: Option<&str>,
     condition: Condition,
 ) -> Result<Option<Stat>> {
-    let write = store.write()?;
-    match text {
-        Some(text) => {
-            let pieces = [Bytes::copy_from_slice(&foreign::bytes_of(text)).into()];
-            write.set(key, &pieces, condition).map(Some).at(key)
-        }
+    let Some(text) = text else {
         // The directory of the node stays until a program removes it.
-        None => {
-            let store = store.in_directory(&key.parent());
-            store.write()?.erase_values(std::slice::from_ref(key)).map(|()| None)
-        }
-    }
+        let store = store.in_directory(&key.parent());
+        return store.write()?.erase_values(std::slice::from_ref(key)).map(|()| None);
+    };
+    let pieces = [Bytes::copy_from_slice(&foreign::bytes_of(text)).into()];
+    store.write()?.set(key, &pieces, condition).map(Some).at(key)
 }
