@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Key, Prefix};
+use crate::key::{Key, Prefix};
 use zarrfs_base::error::Result;
 
 /// The directory of a store for files of zarrfs that are no part of the hierarchy.
