@@ -73,6 +73,8 @@ pub fn array(
     let is_other = fill != array.fill || !fill.is_defined();
     let missing = is_other.then(|| fill.item(&array.dtype).into_owned());
     let value = match fill_to_json(&fill, &array.dtype, &Endian::Little) {
+        // zarr-python 2 would take "" for a string, and cannot store a chunk that contains one.
+        Ok(_) if dtype == DType::VariableBytes && fill.item(&dtype).is_empty() => Value::Null,
         Ok(_) if dtype != array.dtype => {
             let fill = FillValue::from_item(&fill.item(&array.dtype));
             fill_to_json(&fill, &dtype, &Endian::Little)?

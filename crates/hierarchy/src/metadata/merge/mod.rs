@@ -209,7 +209,7 @@ fn check_unchanged(
         &format!(
             "the chunk files have the codecs {}; remove the array and create it again, or make a \
              changed copy with `zarrfs convert`",
-            describe(&files.codecs.iter().map(CodecSpec::to_json).collect())
+            described_beside(&files.codecs, new.get("codecs"))
         ),
     )?;
     unless(
@@ -220,6 +220,13 @@ fn check_unchanged(
     let transformers = new.get("storage_transformers").unwrap_or(&Value::Null);
     let none = transformers.is_null() || transformers.as_array().is_some_and(Vec::is_empty);
     unless("storage_transformers", none, "no storage transformer is supported")
+}
+
+/// Describes codecs by their names, or completely if `other` has the same names.
+fn described_beside(list: &[CodecSpec], other: Option<&Value>) -> String {
+    let list: Value = list.iter().map(CodecSpec::to_json).collect();
+    let names = describe(&list);
+    if other.is_some_and(|other| describe(other) == names) { list.to_string() } else { names }
 }
 
 /// Whether `grid` is that of the shown chunk files.

@@ -147,6 +147,8 @@ fn changes_that_would_alter_chunks_are_refused_by_name() {
         assert_eq!(error.kind(), Kind::Invalid, "{member}: {value}");
         assert!(error.to_string().contains(member), "{member}: {value}: {error}");
     }
+    let error = change("codecs", json!([{"name": "bytes", "configuration": {"endian": "big"}}]));
+    assert!(error.to_string().contains("\"endian\":\"little\""), "{error}");
     assert_eq!(
         change("fill_value", json!(2)).to_string(),
         "fill_value cannot become 2: missing chunks would change their values; create a new array"
