@@ -250,7 +250,7 @@ impl Changes<'_> {
             return Err(not_free().at(path));
         }
         let values = self.hidden_values(&node)?;
-        // Others are directories of the store, which do not become groups.
+        // A directory that this mount has not made stays one: it does not become a group.
         let is_restored = !matches!(node.state, NodeState::Bare(None))
             || self.hierarchy.directories.get(path).is_some();
         let holds_values = node.stored().is_some() || !values.is_empty();

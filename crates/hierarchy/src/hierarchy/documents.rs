@@ -224,11 +224,11 @@ impl DocumentStore {
     /// Runs a plan and counts its steps.
     pub fn apply(&self, planned: Planned, taken: &StepsDone) -> Result<Document> {
         let Planned { key, text, steps, mut stat, mut attributes } = planned;
+        // The files of a node are in one directory, also if another program moves it in between.
+        let beside = self.store.in_directory(&key.parent());
         for (at, (step, condition)) in steps.iter().enumerate() {
-            // The files of a node are in one directory, also if another program moves it.
-            let home = (at > 0 && step.key.parent() == key.parent()).then(|| key.parent());
-            let store = home.map_or_else(|| self.store.clone(), |it| self.store.in_directory(&it));
-            let stored = take_step(&store, &step.key, step.new.as_deref(), *condition)?;
+            let store = if at == 0 { &self.store } else { &beside };
+            let stored = take_step(store, &step.key, step.new.as_deref(), *condition)?;
             taken.set(taken.get() + 1);
             match &mut attributes {
                 Some(attributes) if attributes.key == step.key => attributes.stat = stored,

@@ -252,8 +252,8 @@ impl Hierarchy {
                         KeyEncoding::V2(self.separator_in_use(&prefix, array.shape.len())?);
                 }
                 let limit = self.options.max_chunk_len;
-                // A chunk goes with its array, and never makes the directory again that another
-                // program has moved or removed.
+                // If another program moves or removes the array, a chunk that is stored just then
+                // must not recreate its directory.
                 let (mut store, layout) = (self.store().clone(), self.options.layout);
                 if dialect.has_one_tree() {
                     store = store.in_directory(&prefix);

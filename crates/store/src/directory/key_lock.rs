@@ -46,7 +46,7 @@ pub(super) struct KeyLock {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LockPlace<'a> {
     pub root: &'a Root,
-    /// The directory that the writer does not make again.
+    /// The directory that the writer does not recreate.
     pub home: Option<&'a Prefix>,
     pub session: &'a Arc<Session>,
 }

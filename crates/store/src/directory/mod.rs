@@ -78,7 +78,7 @@ pub enum Durability {
 #[derive(Debug, Clone)]
 pub struct DirectoryStore {
     root: Arc<Root>,
-    /// The directory that no write makes again ([`WritableStore::in_directory`]).
+    /// The directory that no write recreates ([`WritableStore::in_directory`]).
     home: Option<Prefix>,
     durability: Durability,
     clock: Arc<Clock>,
@@ -145,22 +145,23 @@ impl DirectoryStore {
 
     /// Waits for the lock to write `key`.
     fn lock_key(&self, key: &Key) -> Result<KeyLock> {
+        self.lock_key_in(self.lock_place(), key)
+    }
+
+    fn lock_key_in(&self, at: LockPlace<'_>, key: &Key) -> Result<KeyLock> {
         match self.turns.lock_of(key) {
             Some(lock) => Ok(lock),
-            None => KeyLock::take(self.lock_place(), key).at(key),
+            None => KeyLock::take(at, key).at(key),
         }
     }
 
-    /// Waits for the lock to store a value. One that must not have changed has its directory, which
-    /// another program may have moved.
+    /// Waits for the lock to store a value. If the value must be unchanged, its directory is there,
+    /// unless another program has moved it: then it is not recreated.
     fn lock_to_set(&self, key: &Key, condition: Condition) -> Result<KeyLock> {
         let Condition::Unchanged(_) = condition else { return self.lock_key(key) };
-        if let Some(lock) = self.turns.lock_of(key) {
-            return Ok(lock);
-        }
         let parent = key.parent();
         let at = LockPlace { home: Some(&parent), ..self.lock_place() };
-        KeyLock::take(at, key).at(key).map_err(|error| match error.errno() {
+        self.lock_key_in(at, key).map_err(|error| match error.errno() {
             libc::ESTALE => error.of_kind(Kind::Stale),
             _ => error,
         })

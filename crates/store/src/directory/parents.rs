@@ -15,15 +15,17 @@ use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 /// How often to create a directory again because other writers remove it while it is empty.
 pub(super) const MAKE_ATTEMPTS: usize = 1000;
 
-/// Opens the directory of `key`, after creating it and its ancestors if they are missing. Those
-/// down to `home` must be there, if it is given: another program has moved them else.
+/// Opens the directory of `key`, after creating it and its ancestors if they are missing. Does not
+/// create `home`, in which the key lies, or a directory above it: if they are missing, another
+/// program has moved or removed them.
 pub(super) fn make_parent(root: &Root, home: Option<&Prefix>, key: &Key) -> Result<OwnedFd> {
     let parent = key.parent();
     for _ in 0..MAKE_ATTEMPTS {
         if let Some(dir) = open_dir(root, &parent)? {
             return Ok(dir);
         }
-        let above = home.cloned().unwrap_or_else(Prefix::root);
+        let above = home.filter(|home| key.as_str().starts_with(home.as_str()));
+        let above = above.cloned().unwrap_or_else(Prefix::root);
         if open_dir(root, &above)?.is_none() {
             let detail = "another program has moved or removed its directory";
             return Err(Error::new(Kind::Os(libc::ESTALE), detail).at(key));
@@ -85,16 +87,17 @@ pub(super) enum Prunes {
     Chunks,
 }
 
-/// Removes the empty directories above `key`, except the root, and those down to `home` if it is
-/// given.
+/// Removes the empty directories above `key`, except the root. With `home`, a mount keeps that one:
+/// a program removes it.
 pub(super) fn prune(root: &Root, key: &Key, prunes: Prunes, home: Option<&Prefix>) -> Result<()> {
     let is_private = key.as_str().split('/').any(|name| name == PRIVATE);
     let is_pruned = |dir: &Key| {
+        let is_home = home.is_some_and(|home| home.as_str().trim_end_matches('/') == dir.as_str());
         let is_ours = is_private && (dir.name() == PRIVATE || is_private_place(dir));
-        prunes == Prunes::All || is_of_chunks(dir.name()) || is_ours
+        prunes == Prunes::All || !is_home && is_of_chunks(dir.name()) || is_ours
     };
     let mut parent = key.parent();
-    while let Some(dir) = parent.as_key().filter(is_pruned).filter(|_| Some(&parent) != home) {
+    while let Some(dir) = parent.as_key().filter(is_pruned) {
         let Some(above) = open_dir(root, &dir.parent())? else { break };
         if unlinkat(&above, &c_name(dir.name())?, AtFlags::REMOVEDIR).is_err() {
             break;
