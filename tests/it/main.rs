@@ -25,6 +25,7 @@ mod exec;
 mod formats;
 mod fstab;
 mod fuzzed;
+mod gone;
 mod identity;
 mod identity_model;
 mod imports;

@@ -943,6 +943,7 @@ fn every_paragraph_has_a_test() {
         "kernel_writes",
         "lengths",
         "logs",
+        "gone",
         "nodes",
         "outdated",
         "outside",

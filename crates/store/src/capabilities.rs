@@ -64,7 +64,8 @@ impl Store {
     #[must_use]
     pub fn in_directory(&self, home: &Prefix) -> Self {
         let within = self.write.as_ref().and_then(|write| write.in_directory(home));
-        Self { write: within.or_else(|| self.write.clone()), ..self.clone() }
+        let files = self.files.as_ref().map(|files| files.files_in_directory(home));
+        Self { write: within.or_else(|| self.write.clone()), files, ..self.clone() }
     }
 
     /// Whether values can be written.

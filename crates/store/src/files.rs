@@ -10,8 +10,10 @@
 //! the root.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::file_stat::{FileStat, FileUse, NewNode, Ownership, Replace};
+use super::key::Prefix;
 use super::open_file::OpenFile;
 use zarrfs_base::error::Result;
 
@@ -19,6 +21,10 @@ use zarrfs_base::error::Result;
 ///
 /// These calls change what a path names at once. A directory stays when its last file is removed.
 pub trait FileStore: Send + Sync + fmt::Debug {
+    /// Returns this store for files in the directory `home`, which exists and is not recreated: see
+    /// [`WritableStore::in_directory`](super::WritableStore::in_directory).
+    fn files_in_directory(&self, home: &Prefix) -> Arc<dyn FileStore>;
+
     /// Opens the file at `path`; `None` if there is none.
     fn open(&self, path: &str, purpose: FileUse) -> Result<Option<OpenFile>>;
 

@@ -404,12 +404,14 @@ pub trait WritableStore: Send + Sync + fmt::Debug {
 
     /// Removes the directories at and below `prefix`, in which no value lies. Fails with
     /// [`Kind::NotEmpty`] if there is one, since another program has just stored it. A store
-    /// without directories only looks.
+    /// without directories only looks. It is `ESTALE` if `prefix` is the
+    /// [home](Self::in_directory), and not there.
     fn erase_empty(&self, prefix: &Prefix) -> Result<()>;
 
     /// Moves every value below `from` to the same place below `to`, where nothing lies, in one step
     /// if the store [moves](Promises::moves) a prefix in one. Fails with [`Kind::NotEmpty`] if
-    /// another program has just made something there; then nothing has moved.
+    /// another program has just made something there, and with [`Kind::NotFound`] if nothing lies
+    /// below `from`; then nothing has moved.
     fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()>;
 
     /// Moves every value below `from` to the same place below `to`, replacing values there. If

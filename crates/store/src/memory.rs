@@ -175,6 +175,9 @@ impl WritableStore for MemoryStore {
     fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()> {
         let mut values = self.values.lock();
         values.check_is_free(to)?;
+        if values.check_is_free(from).is_ok() {
+            return Err(Error::not_found().at(from));
+        }
         values.move_below(from, to)
     }
 

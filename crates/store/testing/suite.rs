@@ -222,7 +222,8 @@ fn a_prefix_is_moved_with_all_below_it(store: &Store) {
     write.move_to_free(&prefix("y/z"), &prefix("w")).expect("moved to a free name");
     assert_eq!(keys(store, ""), ["ab", "w/c", "w/d/e", "x/d/e"]);
     write.move_to_free(&prefix("w"), &prefix("y/z")).expect("moved back");
-    write.move_to_free(&prefix("none"), &prefix("free")).expect("nothing to move");
+    let none = write.move_to_free(&prefix("none"), &prefix("free")).expect_err("nothing to move");
+    assert_eq!(none.kind(), Kind::NotFound);
     write.move_prefix(&prefix("y/z"), &prefix("x")).expect("moved onto what is there");
     assert_eq!(keys(store, ""), ["ab", "x/c", "x/d/e"]);
     assert_eq!(get(store, "x/d/e").as_deref(), Some(&b"2"[..]));

@@ -138,9 +138,8 @@ impl DirectoryChanges {
 
     /// Makes a directory of the store. Returns whether the store has such directories.
     fn make_in_store(&self, place: &Place, owner: Ownership) -> Result<bool> {
-        let Some(files) = self.names.ordinary.store() else { return Ok(false) };
-        let Some(path) = self.names.ordinary.path(place)? else { return Ok(false) };
-        match files.make(&path, NewNode::Directory, owner).at(place.shown()) {
+        let Some(new) = self.names.ordinary.for_new(place)? else { return Ok(false) };
+        match new.files()?.make(&new.path, NewNode::Directory, owner).at(place.shown()) {
             // It is there, and shows nothing unless another program made it just now.
             Err(error) if error.kind() == Kind::Exists => {
                 if let Place::Node(path) = place
@@ -151,7 +150,7 @@ impl DirectoryChanges {
             }
             made => made?,
         }
-        self.contents.unsynced.changed(Key::parse(&path)?);
+        self.contents.unsynced.changed(Key::parse(&new.path)?);
         Ok(true)
     }
 
@@ -202,7 +201,8 @@ impl DirectoryChanges {
         } else if let Some(name) = place.name() {
             if let Place::OrdinaryDir(path, relative) = place {
                 let prefix = self.core.hierarchy.ordinary_prefix(path)?.join(relative)?;
-                let removed = self.core.hierarchy.store().write()?.erase_empty(&prefix);
+                let store = self.core.hierarchy.store().in_directory(&prefix);
+                let removed = store.write()?.erase_empty(&prefix);
                 removed.inspect_err(|error| self.note_kept(error))?;
             }
             self.names.overlay.remove(&place.parent(), &name);
@@ -593,6 +593,9 @@ impl DirectoryChanges {
                 self.core.note("write back", &error);
                 self.core.hierarchy.changes().forget_directories(path);
             }
+            // Another program has removed or moved it: its attributes are late.
+            Err(error)
+                if error.kind() == Kind::NotFound && self.core.hierarchy.node(path)?.is_none() => {}
             Err(error) => return Err(error),
         }
         Ok(())

@@ -52,7 +52,8 @@ impl Renames {
         self.contents.files.store_locked(inode, &mut file, StoreReason::Asked)?;
         let opened = self.contents.files.open_by_a_name(inode, FileUse::Attributes)?;
         let (from, _) = opened.ok_or_else(Error::not_found)?;
-        self.files()?.link(&self.path(&from)?, &self.path(to)?).at(to.shown())?;
+        let new = self.for_new(to)?;
+        new.files()?.link(&self.path(&from)?, &new.path).at(to.shown())?;
         self.contents.files.note_change(to)?;
         if let Some(id) = self.names.ordinary.id(to)? {
             self.names.inodes.link(inode, to, id);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::ordinary::is_lock_of_tensorstore;
 use crate::error::{Error, Kind, Result, WithSubject};
-use crate::store::{Condition, FileStore, NewNode, Ownership, PRIVILEGES};
+use crate::store::{Condition, NewNode, Ownership, PRIVILEGES};
 use crate::vfs::access::{Access, OpenedFile};
 use crate::vfs::contents::Contents;
 use crate::vfs::contents::ordinary::is_scratch;
@@ -15,6 +15,7 @@ use crate::vfs::inodes::file::{BytesAt, Created, UnstoredBytes};
 use crate::vfs::inodes::inode::Inode;
 use crate::vfs::inodes::place::Place;
 use crate::vfs::names::Names;
+use crate::vfs::names::ordinary::{NewName, keeps_no_files};
 use crate::vfs::names::overlay::Shown;
 use crate::vfs::opening::Opener;
 
@@ -63,8 +64,8 @@ impl NewFiles {
             return self.create_in_store(&place, owner, access);
         }
         let owner = if self.contents.files.is_kept_as_file(Some(&place)) {
-            let (files, path) = self.in_store(&place)?;
-            match files.owner_of_new(&path, owner).at(place.shown())? {
+            let new = self.in_store(&place)?;
+            match new.files()?.owner_of_new(&new.path, owner).at(place.shown())? {
                 Some(new) if new.mode & PRIVILEGES == 0 => new,
                 _ if is_lock_of_tensorstore(&place) => owner,
                 // Only the store keeps an ACL, and clears privileges when others write to a file.
@@ -124,8 +125,8 @@ impl NewFiles {
         owner: Ownership,
         access: Access,
     ) -> Result<(Attr, OpenedFile)> {
-        let (files, path) = self.in_store(place)?;
-        let created = files.create(&path, owner).at(place.shown())?;
+        let new = self.in_store(place)?;
+        let created = new.files()?.create(&new.path, owner).at(place.shown())?;
         self.contents.files.note_change(place)?;
         let inode = self.names.inode_of_new(place);
         // Its creator may write to it whatever the mode says.
@@ -164,18 +165,13 @@ impl NewFiles {
             return Err(Error::new(Kind::NotPermitted, detail).at(place.shown()));
         }
         self.names.touch(place);
-        let (files, path) = self.in_store(place)?;
-        files.make(&path, node, owner).at(place.shown())?;
+        let new = self.in_store(place)?;
+        new.files()?.make(&new.path, node, owner).at(place.shown())?;
         self.contents.files.note_change(place)
     }
 
-    /// Returns the path of an ordinary file in its store of files.
-    fn in_store(&self, place: &Place) -> Result<(&dyn FileStore, String)> {
-        let files = self
-            .names
-            .ordinary
-            .store()
-            .ok_or_else(|| Error::unsupported("the store does not keep files"))?;
-        Ok((files, self.names.ordinary.path(place)?.ok_or_else(Error::not_found)?))
+    /// Returns the name of a new ordinary file in its store of files.
+    fn in_store(&self, place: &Place) -> Result<NewName> {
+        self.names.ordinary.for_new(place)?.ok_or_else(keeps_no_files)
     }
 }

@@ -10,6 +10,7 @@ use crate::vfs::contents::next_step::StoreReason;
 use crate::vfs::inodes::file::InodeFile;
 use crate::vfs::inodes::inode::Inode;
 use crate::vfs::inodes::place::Place;
+use crate::vfs::names::ordinary::{NewName, keeps_no_files};
 
 /// Whether a file is a lock of TensorStore, which is never stored as it is.
 pub(super) fn is_lock_of_tensorstore(place: &Place) -> bool {
@@ -25,10 +26,13 @@ impl Renames {
 
     pub(super) fn files(&self) -> Result<&dyn FileStore> {
         self.core.hierarchy.store().write()?;
-        self.names
-            .ordinary
-            .store()
-            .ok_or_else(|| Error::unsupported("the store does not keep files"))
+        self.names.ordinary.store().ok_or_else(keeps_no_files)
+    }
+
+    /// Returns a new name of an ordinary file in its store of files.
+    pub(super) fn for_new(&self, place: &Place) -> Result<NewName> {
+        self.core.hierarchy.store().write()?;
+        self.names.ordinary.for_new(place)?.ok_or_else(keeps_no_files)
     }
 
     pub(super) fn path(&self, place: &Place) -> Result<String> {
@@ -78,7 +82,8 @@ impl Renames {
         if replace == Replace::Exchange {
             self.contents.files.store_locked(replaced, &mut old, StoreReason::Asked)?;
         }
-        self.files()?.rename(&self.path(from.place)?, &self.path(to.place)?, replace)?;
+        let new = self.for_new(to.place)?;
+        new.files()?.rename(&self.path(from.place)?, &new.path, replace)?;
         self.contents.files.note_change(from.place)?;
         self.contents.files.note_change(to.place)?;
         if replace == Replace::Exchange {

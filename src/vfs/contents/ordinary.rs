@@ -20,6 +20,7 @@ use crate::store::{FileChanges, FileUse, Key, NewTime, OpenFile, Ownership, Pres
 use crate::vfs::inodes::file::{BytesAt, Created, InodeFile, UnstoredBytes, Write};
 use crate::vfs::inodes::inode::Inode;
 use crate::vfs::inodes::place::Place;
+use crate::vfs::names::ordinary::keeps_no_files;
 
 /// The ends of the names that programs give to scratch files: zarr-python, TensorStore and zarrs,
 /// and many others.
@@ -165,10 +166,8 @@ impl Files {
         unstored: &UnstoredBytes,
         created: &Created,
     ) -> Result<OpenFile> {
-        let files =
-            self.names.ordinary.store().ok_or_else(|| Error::unsupported("no store of files"))?;
-        let path = self.names.ordinary.path(place)?.ok_or_else(Error::not_found)?;
-        let write = self.core.hierarchy.store().write()?;
+        let new_name = self.names.ordinary.for_new(place)?.ok_or_else(keeps_no_files)?;
+        let (files, path, write) = (new_name.files()?, &new_name.path, new_name.store.write()?);
         let written = unstored.written();
         let times = FileChanges {
             accessed: created.accessed.map(NewTime::At),
@@ -185,7 +184,7 @@ impl Files {
                 gid: Some(created.owner.gid).filter(|_| files.may_give()),
                 ..times
             })?;
-            let key = Key::parse(&path)?;
+            let key = Key::parse(path)?;
             if write.set_file(&key, new, unstored.condition).map_err(taken)?.is_some() {
                 return Ok(open);
             }
@@ -195,7 +194,7 @@ impl Files {
         // A file that nobody may write to cannot get extended attributes, and a write clears the
         // set-user-ID bit.
         let first = Ownership { mode: created.owner.mode & 0o777 | 0o600, ..created.owner };
-        let open = files.create(&path, first).map_err(taken)?;
+        let open = files.create(path, first).map_err(taken)?;
         let filled = open
             .write(0, &bytes)
             .and_then(|()| set_xattrs(&open, created))
@@ -203,7 +202,7 @@ impl Files {
             .and_then(|()| open.change(&times));
         filled.map(|()| open).inspect_err(|_| {
             // The bytes stay in memory.
-            files.remove_file(&path).unwrap_or_else(|error| log::debug!("{error}"));
+            files.remove_file(path).unwrap_or_else(|error| log::debug!("{error}"));
         })
     }
 }

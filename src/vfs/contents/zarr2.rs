@@ -7,7 +7,7 @@ use super::documents::{DocumentWriter, SeenDocument};
 use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::Node;
 use crate::json::{self, Text};
-use crate::metadata::merge::Edit;
+use crate::metadata::merge::{self, Edit};
 use crate::metadata::zarr2::Documents;
 use crate::metadata::{Dialect, NodeKind, NodePath, model, zarr2};
 use crate::vfs::authors::Processes;
@@ -41,11 +41,8 @@ impl DocumentWriter {
             let edit = Edit { consolidated: Some(true), ..Edit::default() };
             return self.core.hierarchy.changes().edit(path, &edit);
         }
-        let kind = match place {
-            Place::Attributes(_) => node.kind(),
-            _ if is_array(&written) => NodeKind::Array,
-            _ => NodeKind::Group,
-        };
+        let of_written = if is_array(&written) { NodeKind::Array } else { NodeKind::Group };
+        let kind = if matches!(place, Place::Attributes(_)) { node.kind() } else { of_written };
         let is_new = node.is_bare() || (kind == NodeKind::Array && node.kind() == NodeKind::Group);
         if is_new {
             return self.create_of_zarr2(&node, kind, &written, by);
@@ -54,6 +51,7 @@ impl DocumentWriter {
             return Err(Error::invalid("the node is an array: remove it first"));
         }
         let known = self.names.zarr2.documents_of(&node)?;
+        self.check_is_of_known(place, &node, &known, by)?;
         let (base, new) = if matches!(place, Place::Attributes(_)) {
             (
                 zarr2::to_v3(kind, &known.document, Some(shown.unwrap_or(&known.attributes)))?,
@@ -83,6 +81,31 @@ impl DocumentWriter {
             _ => self.names.zarr2.note_attributes(path, &written),
         }
         Ok(())
+    }
+
+    /// Fails if the programs which write `.zattrs` have read the `.zarray` of another array than
+    /// `node`, which has the files `known`.
+    fn check_is_of_known(
+        &self,
+        place: &Place,
+        node: &Node,
+        known: &Documents,
+        by: &Processes,
+    ) -> Result<()> {
+        let seen = self.names.seen_texts.known_array(node.path(), by);
+        let (Place::Attributes(_), Some(seen)) = (place, seen.filter(|seen| is_array(seen))) else {
+            return Ok(());
+        };
+        let seen = zarr2::to_v3(NodeKind::Array, &seen, None)?;
+        let is_same = node.kind() == NodeKind::Array && {
+            let now = zarr2::to_v3(NodeKind::Array, &known.document, None)?;
+            merge::describe_one_node(seen.as_bytes(), now.as_bytes())
+        };
+        if is_same {
+            return Ok(());
+        }
+        let detail = "another program has replaced the array since its metadata was read";
+        Err(Error::new(Kind::Stale, detail))
     }
 
     /// Keeps attributes for a node whose metadata file does not exist yet; of consolidated

@@ -14,7 +14,7 @@ mod identity;
 pub mod listing;
 mod new;
 pub mod open_directory;
-mod ordinary;
+pub mod ordinary;
 pub mod overlay;
 mod places;
 mod private;

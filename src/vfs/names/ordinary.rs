@@ -9,9 +9,29 @@ use std::sync::Arc;
 use crate::array::{Coords, parse_index};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
-use crate::store::{FileId, FileKind, FileStat, FileStore, Stat, StoreEntry};
+use crate::store::{FileId, FileKind, FileStat, FileStore, Prefix, Stat, Store, StoreEntry};
 use crate::vfs::core::Core;
 use crate::vfs::inodes::place::{CHUNKS, DirEntries, Place, below};
+
+/// A new name in a store of files.
+pub(in crate::vfs) struct NewName {
+    /// The store, which does not recreate the directory of the name.
+    pub store: Store,
+    /// The path in the store.
+    pub path: String,
+}
+
+impl NewName {
+    /// Returns the files of the store.
+    pub fn files(&self) -> Result<&dyn FileStore> {
+        self.store.files().ok_or_else(keeps_no_files)
+    }
+}
+
+/// Returns the error for a store that does not keep files.
+pub(in crate::vfs) fn keeps_no_files() -> Error {
+    Error::unsupported("the store does not keep files")
+}
 
 /// The ordinary files and directories of the store, and its directories of nodes and chunks.
 #[derive(Clone)]
@@ -54,6 +74,29 @@ impl OrdinaryFiles {
             }
             _ => None,
         })
+    }
+
+    /// Returns the store for a new file or directory at `place`, and its path. If another program
+    /// has moved or removed the directory of that name, making it fails with `ESTALE`: the
+    /// directory is not recreated. The store creates only directories of chunks.
+    pub fn for_new(&self, place: &Place) -> Result<Option<NewName>> {
+        let (Some(_), Some(path)) = (self.store(), self.path(place)?) else { return Ok(None) };
+        let above = match place.parent() {
+            Place::ChunkDir(path, _) => Place::Node(path),
+            above => above,
+        };
+        let home = match self.path(&above)? {
+            Some(home) => Prefix::parse(&home)?,
+            None => Prefix::root(),
+        };
+        let hierarchy = &self.core.hierarchy;
+        let may_lack_it = match &above {
+            Place::Node(node) => hierarchy.changes().may_lack_directory(node)?,
+            _ => false,
+        };
+        let store = hierarchy.store();
+        let store = if may_lack_it { store.clone() } else { store.in_directory(&home) };
+        Ok(Some(NewName { store, path }))
     }
 
     /// Returns the attributes of the file of the store that a file or directory is; `None` if there

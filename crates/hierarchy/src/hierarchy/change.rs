@@ -15,7 +15,7 @@ use super::raise::Raised;
 use crate::metadata::merge::Edit;
 use crate::metadata::{NodeKind, NodePath};
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
-use zarrfs_store::{Key, not_free};
+use zarrfs_store::{Key, Store, not_free};
 
 /// Changes that programs ask for. Each is complete or has no effect, and follows from what the
 /// store has had since the change began (`hierarchy::guard`).
@@ -129,7 +129,8 @@ impl Changes<'_> {
         self.store_groups_above(path)?;
         let text = self.hierarchy.text_to_store(path, raised)?;
         let replaces = Replaced::of(replaced);
-        let planned = self.hierarchy.documents.plan(path, raised.key(), &text, replaces)?;
+        let mut planned = self.hierarchy.documents.plan(path, raised.key(), &text, replaces)?;
+        planned.is_in_store = self.is_in_store(path)?;
         let consolidated = raised.is_consolidated().then_some(true);
         self.atomic().set_atomically(path, planned, consolidated)?;
         if let (None, Some(list)) = (replaced, self.hierarchy.store().list()) {
@@ -155,6 +156,31 @@ impl Changes<'_> {
         }
     }
 
+    /// Whether the store has the directory of `path`, unless another program has moved or removed
+    /// it just now. In a dialect of two trees it may be in one of them.
+    pub(super) fn is_in_store(self, path: &NodePath) -> Result<bool> {
+        if !self.hierarchy.dialect_of(path).has_one_tree() {
+            return Ok(false);
+        }
+        Ok(match self.hierarchy.directories.get(path) {
+            Some(_) => self.hierarchy.directories.is_in_store(path),
+            None => self.node(path)?.is_some(),
+        })
+    }
+
+    /// Whether the store may lack the directory for the files and chunks of the node at `path`,
+    /// although no other program has moved or removed it.
+    pub fn may_lack_directory(self, path: &NodePath) -> Result<bool> {
+        if self.hierarchy.directories.get(path).is_some() {
+            return Ok(!self.hierarchy.directories.is_in_store(path));
+        }
+        // In a dialect of two trees, a metadata file lies in the other one.
+        let has_one_tree = self.hierarchy.dialect_of(path).has_one_tree();
+        let is_node =
+            || -> Result<bool> { Ok(self.node(path)?.is_some_and(|node| !node.is_bare())) };
+        Ok(!has_one_tree && (path.is_root() || is_node()?))
+    }
+
     /// Stores a document that was removed from `node` again, after applying `edit`.
     pub fn restore(self, node: &Node, removed: &Document, edit: &Edit) -> Result<()> {
         let (path, key) = (&node.path, &removed.key);
@@ -171,7 +197,8 @@ impl Changes<'_> {
         }
         self.store_groups_above(path)?;
         self.check_is_new(path, key)?;
-        let planned = self.hierarchy.documents.plan(path, key, &edited, Replaced::of(None))?;
+        let mut planned = self.hierarchy.documents.plan(path, key, &edited, Replaced::of(None))?;
+        planned.is_in_store = self.is_in_store(path)?;
         self.atomic().set_atomically(path, planned, None)
     }
 
@@ -254,6 +281,8 @@ impl Changes<'_> {
         let is_restored = !matches!(node.state, NodeState::Bare(None))
             || self.hierarchy.directories.get(path).is_some();
         let holds_values = node.stored().is_some() || !values.is_empty();
+        let in_store =
+            self.is_in_store(path)?.then(|| self.hierarchy.store().in_directory(&chunks));
         let remove = |taken: &StepsDone| -> Result<()> {
             // Programs that read only the copies must not find a node whose chunks are missing.
             self.copies().update_consolidated(path, None)?;
@@ -267,7 +296,7 @@ impl Changes<'_> {
                 self.hierarchy.documents.erase(document, taken)?;
             }
             write.erase_values(&values)?;
-            write.erase_empty(&chunks)?;
+            in_store.as_ref().map_or(Ok(write), Store::write)?.erase_empty(&chunks)?;
             if nodes == chunks { Ok(()) } else { write.erase_empty(&nodes) }
         };
         let removed = if holds_values {

@@ -56,6 +56,8 @@ pub(super) struct Planned {
     /// The stat of the stored document, if its file does not change.
     stat: Option<Stat>,
     attributes: Option<Attributes>,
+    /// Whether the directory of the document exists, so that it is not created.
+    pub is_in_store: bool,
 }
 
 /// How much of a change of documents is stored.
@@ -72,6 +74,18 @@ pub(super) enum StoredSteps {
 }
 
 impl Planned {
+    /// Returns a plan without steps for the document that replaces `old`.
+    fn new(key: &Key, text: &str, old: Option<&Document>) -> Self {
+        Self {
+            key: key.clone(),
+            text: Bytes::copy_from_slice(text.as_bytes()),
+            steps: Vec::new(),
+            stat: old.map(|document| document.stat),
+            attributes: None,
+            is_in_store: false,
+        }
+    }
+
     /// Returns the keys that change, in order.
     pub(super) fn steps(&self) -> Vec<DocumentStep> {
         self.steps.iter().map(|(step, _)| step.clone()).collect()
@@ -176,13 +190,7 @@ impl DocumentStore {
             Some(document) => of(document).map(|(own, attributes)| (Some(own), attributes))?,
             None => (None, None),
         };
-        let mut planned = Planned {
-            key: key.clone(),
-            text: Bytes::copy_from_slice(text.as_bytes()),
-            steps: Vec::new(),
-            stat: old.map(|document| document.stat),
-            attributes: None,
-        };
+        let mut planned = Planned::new(key, text, old);
         if let Some(attributes_key) = &attributes_key {
             let now = Instant::now();
             if old.is_none() && self.store.stat_since(key, now)?.is_some() {
@@ -223,11 +231,11 @@ impl DocumentStore {
 
     /// Runs a plan and counts its steps.
     pub fn apply(&self, planned: Planned, taken: &StepsDone) -> Result<Document> {
-        let Planned { key, text, steps, mut stat, mut attributes } = planned;
+        let Planned { key, text, steps, mut stat, mut attributes, is_in_store } = planned;
         // The files of a node are in one directory, also if another program moves it in between.
         let beside = self.store.in_directory(&key.parent());
         for (at, (step, condition)) in steps.iter().enumerate() {
-            let store = if at == 0 { &self.store } else { &beside };
+            let store = if at == 0 && !is_in_store { &self.store } else { &beside };
             let stored = take_step(store, &step.key, step.new.as_deref(), *condition)?;
             taken.set(taken.get() + 1);
             match &mut attributes {

@@ -32,6 +32,9 @@ impl Changes<'_> {
                 let detail = "its metadata file was removed, so it has no attributes";
                 return Err(Error::new(Kind::NotFound, detail).at(path));
             }
+            if node.is_bare() && seen.is_some_and(|seen| !seen.is_bare()) {
+                return Err(replaced().at(path));
+            }
             if node.is_bare() && self.hierarchy.directories.keep_attributes(path, &edit) {
                 // A program may still make it an array.
                 self.hierarchy.invalidate(path);
@@ -45,8 +48,7 @@ impl Changes<'_> {
                 return Err(error.clone());
             }
             if seen.is_some_and(|seen| !node.is_like(seen)) {
-                let detail = "another program has replaced the node since its metadata was read";
-                return Err(Error::new(Kind::Stale, detail).at(path));
+                return Err(replaced().at(path));
             }
             if edit.attributes.iter().any(|(name, _)| name == FILL)
                 && let Some(array) = node.array()
@@ -78,7 +80,13 @@ impl Changes<'_> {
                 .consolidate(&new, &self.copies().documents_below(path)?)
                 .at(&key)?;
         }
-        let planned = self.hierarchy.documents.plan(path, &key, &new, replaced)?;
+        let mut planned = self.hierarchy.documents.plan(path, &key, &new, replaced)?;
+        planned.is_in_store = self.is_in_store(path)?;
         self.atomic().set_atomically(path, planned, edit.consolidated)
     }
+}
+
+/// Returns the error for a node that another program has put in the place of the one that was seen.
+fn replaced() -> Error {
+    Error::new(Kind::Stale, "another program has replaced the node since its metadata was read")
 }

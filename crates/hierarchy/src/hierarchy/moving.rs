@@ -32,13 +32,15 @@ impl Changes<'_> {
         if !node.is_bare() || node.stored().is_some() {
             self.store_groups_above(to)?;
         }
-        let prefixes = |path| -> Result<_> {
-            Ok((
-                self.hierarchy.dialect().children_prefix(path)?,
-                self.hierarchy.dialect().chunk_prefix(path)?,
-            ))
-        };
+        let dialect = self.hierarchy.dialect();
+        let prefixes =
+            |path| Ok::<_, Error>((dialect.children_prefix(path)?, dialect.chunk_prefix(path)?));
         let ((nodes, chunks), (new_nodes, new_chunks)) = (prefixes(from)?, prefixes(to)?);
+        if nodes != chunks
+            && let Some(above) = to.parent()
+        {
+            self.existing(&above)?; // Neither of its directories tells whether it has gone.
+        }
         from.ancestors().iter().try_for_each(|above| self.keep_directory(above))?;
         let has_copies =
             self.copies().has_copies_above(from)? || self.copies().has_copies_above(to)?;
@@ -54,20 +56,22 @@ impl Changes<'_> {
         } else {
             None
         };
+        let is_in_store = self.is_in_store(from)?;
         let known = self.hierarchy.directories.take_below(from);
+        let move_directory = || self.move_directory(to, [&chunks, &new_chunks], is_in_store);
         let moved = match &aside {
             Some(aside) => {
                 // Programs that read only the copies must not find a node whose chunks are missing.
                 self.copies().update_consolidated(from, None).and_then(|()| {
                     if nodes == chunks {
-                        return self.hierarchy.store().write()?.move_to_free(&chunks, &new_chunks);
+                        return move_directory();
                     }
                     let below = aside.prefix().join(BELOW)?;
                     let trees = [(&nodes, &new_nodes), (&chunks, &new_chunks)];
                     self.move_trees(&node, to, &below, trees)
                 })
             }
-            None => self.hierarchy.store().write()?.move_to_free(&chunks, &new_chunks),
+            None => move_directory(),
         };
         if let (Err(error), Some(aside)) = (&moved, &aside) {
             let _undone = self.atomic().undo(&intent, aside, &StepsDone::default(), error);
@@ -82,6 +86,23 @@ impl Changes<'_> {
         self.rename_directories(from, to, &known)?;
         self.hierarchy.invalidate_below(to);
         Ok(Moved { from: from.clone(), to: to.clone(), aside })
+    }
+
+    /// Moves the directory of a node to that of `to`. `is_in_store` is whether the store had it.
+    fn move_directory(
+        self,
+        to: &NodePath,
+        [old, new]: [&Prefix; 2],
+        is_in_store: bool,
+    ) -> Result<()> {
+        let mut store = self.hierarchy.store().clone();
+        if let Some(above) = to.parent()
+            && !self.may_lack_directory(&above)?
+        {
+            store = store.in_directory(&self.hierarchy.dialect().chunk_prefix(&above)?);
+        }
+        let moved = store.write()?.move_to_free(old, new);
+        if is_in_store { moved } else { unless_nothing(moved) }
     }
 
     /// Fails if another program has made something at `path`, which a move would replace.
@@ -184,9 +205,9 @@ impl Changes<'_> {
                 write.erase_values(std::slice::from_ref(&document.key))?;
             }
             write.move_prefix(nodes.0, below)?;
-            write.move_to_free(chunks.0, chunks.1)?;
+            unless_nothing(write.move_to_free(chunks.0, chunks.1))?;
             chunks_moved = true;
-            write.move_to_free(below, nodes.1)?;
+            unless_nothing(write.move_to_free(below, nodes.1))?;
             match document {
                 Some(document) => {
                     let text = document.text.clone().into();
@@ -210,5 +231,13 @@ impl Changes<'_> {
         }
         // Report the error to the caller, with its errno, whatever its kind.
         Err(Error::new(Kind::Os(error.errno()), error.to_string()))
+    }
+}
+
+/// Takes a move of nothing for done.
+fn unless_nothing(moved: Result<()>) -> Result<()> {
+    match moved {
+        Err(error) if error.kind() == Kind::NotFound => Ok(()),
+        moved => moved,
     }
 }

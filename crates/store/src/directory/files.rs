@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::fs::{
     Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, accessat, chownat, fstat,
@@ -58,7 +59,7 @@ impl DirectoryStore {
         let name = c_name(key.name())?;
         // It may be one that this process cannot read.
         let dir = open_at(&self.root, key.parent().as_str(), OFlags::PATH | OFlags::DIRECTORY)?;
-        Ok((dir.map_or_else(|| make_parent(&self.root, None, &key), Ok)?, name))
+        Ok((dir.map_or_else(|| make_parent(&self.root, self.home.as_ref(), &key), Ok)?, name))
     }
 
     /// Opens the directory of an existing name, and returns it with the last component.
@@ -117,6 +118,10 @@ fn give(file: &OpenFile, owner: Ownership, has_mode: bool) -> Result<()> {
 }
 
 impl FileStore for DirectoryStore {
+    fn files_in_directory(&self, home: &Prefix) -> Arc<dyn FileStore> {
+        Arc::new(self.in_home(home))
+    }
+
     fn open(&self, path: &str, purpose: FileUse) -> Result<Option<OpenFile>> {
         if Key::parse(path.trim_end_matches('/')).is_ok_and(|key| is_lock(&key)) {
             return Ok(None);

@@ -143,6 +143,26 @@ impl DirectoryStore {
         LockPlace { root: &self.root, home: self.home.as_ref(), session: &self.session }
     }
 
+    /// Returns the same store, which does not recreate the directory `home`.
+    fn in_home(&self, home: &Prefix) -> Self {
+        Self { home: Some(home.clone()), ..self.clone() }
+    }
+
+    /// Fails if another program has moved or removed the home of `key`, in which nothing was found.
+    fn check_home(&self, key: &Key) -> Result<()> {
+        parents::check_home(&self.root, self.home.as_ref(), key).map(drop)
+    }
+
+    /// Waits for the lock to erase `key`; `None` if its directory has gone.
+    fn lock_to_erase(&self, key: &Key) -> Result<Option<KeyLock>> {
+        let parent = key.parent();
+        let at = LockPlace { home: Some(&parent), ..self.lock_place() };
+        match self.lock_key_in(at, key) {
+            Err(error) if error.errno() == libc::ESTALE => self.check_home(key).map(|()| None),
+            locked => locked.map(Some),
+        }
+    }
+
     /// Waits for the lock to write `key`.
     fn lock_key(&self, key: &Key) -> Result<KeyLock> {
         self.lock_key_in(self.lock_place(), key)
@@ -328,7 +348,7 @@ impl ReadableStore for DirectoryStore {
 
 impl WritableStore for DirectoryStore {
     fn in_directory(&self, home: &Prefix) -> Option<Arc<dyn WritableStore>> {
-        Some(Arc::new(Self { home: Some(home.clone()), ..self.clone() }))
+        Some(Arc::new(self.in_home(home)))
     }
 
     fn set(&self, key: &Key, pieces: &[ValuePiece], condition: Condition) -> Result<Stat> {
@@ -389,7 +409,10 @@ impl WritableStore for DirectoryStore {
 
     fn erase_values(&self, keys: &[Key]) -> Result<()> {
         for key in keys.iter().filter(|key| !is_lock(key)) {
-            let Some(dir) = open_dir(&self.root, &key.parent())? else { continue };
+            let Some(dir) = open_dir(&self.root, &key.parent())? else {
+                self.check_home(key)?;
+                continue;
+            };
             let name = c_name(key.name())?;
             let flags = OFlags::PATH | OFlags::NOFOLLOW;
             match sys::open_beneath(&dir, &name, flags, Links::Beneath).map(File::from) {
@@ -400,7 +423,7 @@ impl WritableStore for DirectoryStore {
             }
             // The lock keeps writers from checking their condition before the erasure and storing
             // after it.
-            let lock = self.lock_key(key)?;
+            let Some(lock) = self.lock_to_erase(key)? else { continue };
             let erased = match unlinkat(&lock.dir, &lock.name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => Ok(()),
                 Err(error) => Err(Error::from(error)),
@@ -413,7 +436,9 @@ impl WritableStore for DirectoryStore {
     }
 
     fn erase_unchanged(&self, key: &Key, version: Version) -> Result<()> {
-        let lock = self.lock_key(key)?;
+        let Some(lock) = self.lock_to_erase(key)? else {
+            return Err(Error::new(Kind::Stale, "another program has removed it").at(key));
+        };
         let found = self.stat(std::slice::from_ref(key))?.pop().flatten();
         let found = found.map(|stat| stat.version);
         let checked = self.check(key, Condition::Unchanged(version), found);
@@ -443,9 +468,14 @@ impl WritableStore for DirectoryStore {
 
     fn erase_empty(&self, prefix: &Prefix) -> Result<()> {
         let Some(key) = prefix.as_key() else { return Ok(()) };
-        let Some(above) = open_dir(&self.root, &key.parent())? else { return Ok(()) };
-        let Some(dir) = open_dir(&self.root, prefix)? else { return Ok(()) };
-        remove_empty(&dir, &above, &c_name(key.name())?).at(prefix)?;
+        let above = open_dir(&self.root, &key.parent())?;
+        let (Some(above), Some(dir)) = (above, open_dir(&self.root, prefix)?) else {
+            return self.check_home(&prefix.key("-")?);
+        };
+        match remove_empty(&dir, &above, &c_name(key.name())?) {
+            Err(error) if error.kind() == Kind::NotFound && self.home.is_none() => {}
+            removed => removed.at(prefix)?,
+        }
         self.prune(&key)
     }
 
@@ -453,11 +483,13 @@ impl WritableStore for DirectoryStore {
         let (Some(source), Some(target)) = (from.as_key(), to.as_key()) else {
             return Err(Error::new(Kind::Internal, "the root of a store cannot be moved"));
         };
-        let Some(above) = open_dir(&self.root, &source.parent())? else { return Ok(()) };
-        let new_above = make_parent(&self.root, None, &target)?;
+        let Some(above) = open_dir(&self.root, &source.parent())? else {
+            return Err(Error::not_found().at(&source));
+        };
+        let new_above = make_parent(&self.root, self.home.as_ref(), &target)?;
         let (name, new_name) = (c_name(source.name())?, c_name(target.name())?);
         let moved = match renameat(&above, &name, &new_above, &new_name) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Ok(()) => Ok(()),
             Err(Errno::EXIST | Errno::NOTDIR) => Err(Errno::NOTEMPTY.into()),
             Err(error) => Err(Error::from(error)),
         };

@@ -99,7 +99,8 @@ fn remove_level(dir: &OwnedFd, above: &OwnedFd, name: &CStr, level: usize) -> Re
         }
     }
     match unlinkat(above, name, AtFlags::REMOVEDIR) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Ok(()) => Ok(()),
+        Err(Errno::NOENT) if level > 0 => Ok(()),
         Err(Errno::EXIST | Errno::NOTEMPTY) => Err(stays()),
         Err(error) => Err(error.into()),
     }

@@ -314,7 +314,7 @@ impl WritableStore for RemoteStore {
     fn move_to_free(&self, from: &Prefix, to: &Prefix) -> Result<()> {
         if !self.holds_keys(from)? {
             self.names.note_erased(from);
-            return Ok(());
+            return Err(Error::not_found().at(from));
         }
         if self.holds_keys(to)? {
             return Err(not_free().at(to));
