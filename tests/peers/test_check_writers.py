@@ -259,7 +259,7 @@ def zarr3_names_that_differ_in_case(path):
     fill(root, "S")
 
 
-@writer("unknown")
+@writer(arrays=2)
 def zarr3_names_that_begin_with_underscores(path):
     """The specification reserves them, but zarr-python writes and lists them."""
     root = group3(path)

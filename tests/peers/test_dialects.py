@@ -45,7 +45,9 @@ OTHERS = {
     "m8": ("<m8[h]", (5,), (2,), np.timedelta64(0, "h")),
     "pairs": (PAIR, (5,), (2,), np.zeros((), PAIR)[()]),
 }
-KINDS = {"v3": NUMBERS | MORE | OTHERS, "v2": NUMBERS | MORE | OTHERS, "n5": NUMBERS, "d2020-10": NUMBERS | MORE}
+# An array without dimensions counts as one with named dimensions, whose elements of 0.5 xarray would mask.
+SCALAR = {"scalar": ("f8", (), (), 0)}
+KINDS = {"v3": NUMBERS | MORE | OTHERS, "v2": NUMBERS | MORE | OTHERS | SCALAR, "n5": NUMBERS, "d2020-10": NUMBERS | MORE}
 
 
 def values_of(dtype, shape):

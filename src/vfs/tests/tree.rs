@@ -106,6 +106,14 @@ fn array_above<'m>(model: &'m Model, path: &str) -> Option<&'m str> {
     arrays.find(|(array, _)| is_below(path, array)).map(|(array, _)| array.as_str())
 }
 
+/// Whether a directory is no node, and has files in or below it and no nodes.
+fn holds_only_ordinary(model: &Model, path: &str) -> bool {
+    let is_in = |found: &str| found == path || is_below(found, path);
+    let is_bare = |dir: &Dir| matches!(dir, Dir::Made | Dir::Kept);
+    model.dirs.iter().filter(|(found, _)| is_in(found)).all(|(_, dir)| is_bare(dir))
+        && model.files.keys().any(|file| is_below(file, path))
+}
+
 /// Whether a directory has a file that [`may_be_a_key`] says of, if it becomes an array.
 fn holds_keys(model: &Model, path: &str) -> bool {
     let is_number =
@@ -248,7 +256,9 @@ impl Model {
             return Err(Kind::Invalid);
         }
         if array_above(self, to).is_some() {
-            return Err(Kind::NotPermitted);
+            // Programs can copy ordinary files into an array.
+            let is_plain = holds_only_ordinary(self, from);
+            return Err(if is_plain { Kind::CrossDevice } else { Kind::NotPermitted });
         }
         if self.is_dir(to) && !self.holds_nothing(to) {
             return Err(Kind::NotEmpty);
