@@ -12,6 +12,7 @@ import zarr
 
 from browsers import CHROMIUM, DRIVER, PACKAGES, Browser, Site
 from serving import serving
+from torture import LONG
 
 VALUES = np.random.default_rng(5).normal(280, 10, (64, 96)).astype("f4")
 # Names that mean something in a URL, in HTML or in a shell.
@@ -287,17 +288,18 @@ def test_names_with_special_characters_work_and_are_only_names(kind, browser, st
             assert browser.driver.current_url == server.url
 
 
-def test_the_page_of_a_group_with_ten_thousand_nodes_is_sorted_and_soon_there(browser, store, tmp_path):
+def test_the_page_of_a_group_with_thousands_of_nodes_is_sorted_and_soon_there(browser, store, tmp_path):
+    count = 10_000 if LONG else 2000
     root = tmp_path / "many.zarr"
     zarr.create_group(root)
     metadata = (store / "count/zarr.json").read_bytes()
-    for number in range(10_000):
+    for number in range(count):
         (root / f"station{number}").mkdir()
         (root / f"station{number}/zarr.json").write_bytes(metadata)
     with serving(root) as server, only(browser, server):
         browser.open(server.url)
         names = [name for name, _ in links(browser) if name.startswith("station")]
-        assert names == [f"station{number}/" for number in range(10_000)]
+        assert names == [f"station{number}/" for number in range(count)]
         assert "If its contents permit" in browser.run("return document.body.innerText")
 
 

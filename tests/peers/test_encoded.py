@@ -16,6 +16,7 @@ from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, Transpos
 
 from hierarchies import assert_same, ident, open_ts
 from mounts import wait_until
+from torture import LONG
 
 VALUES = np.random.default_rng(20).integers(0, 100, (50, 70)).astype("f4")
 
@@ -164,7 +165,7 @@ def test_libraries_views_and_switches_of_the_form_agree_in_any_order(new, place)
     arrays, count = {}, 0
     with new(*place) as m:
         m.allow("a program has this file open")
-        for _ in range(200):
+        for _ in range(200 if LONG else 80):
             step = random.choice(["new", "write", "write", "view", "longer", "shorter", "switch", "mv", "rm"])
             if step == "new" and len(arrays) < 5:
                 name, count = f"a{count}", count + 1

@@ -79,10 +79,12 @@ def mounted(tmp_path):
 def nodes_in(path):
     """The paths of groups and of arrays below a directory."""
     groups, arrays = set(), set()
-    for document in Path(path).rglob("zarr.json"):
-        kind = json.loads(document.read_text())["node_type"]
-        node = str(document.parent.relative_to(path))
-        (groups if kind == "group" else arrays).add("" if node == "." else node)
+    for directory, below, files in os.walk(path):
+        if "zarr.json" in files:
+            is_group = json.loads(Path(directory, "zarr.json").read_text())["node_type"] == "group"
+            name = os.path.relpath(directory, path)
+            (groups if is_group else arrays).add("" if name == "." else name)
+            below[:] = below if is_group else []  # Chunks are many, and no nodes.
     return groups, arrays
 
 
@@ -96,7 +98,9 @@ def assert_state(path, want, expected):
     for name, about in want["arrays"].items():
         values = np.load(expected / about["file"])
         array = root[name]
-        assert_same(array[...], values.astype(array.dtype), name)
+        # zarr-python opens each chunk, and one array has 1500; the view below has all.
+        part = slice(None if LONG else 100) if array.ndim else ...
+        assert_same(array[part], values[part].astype(array.dtype), name)
         assert dict(array.attrs) == about["attributes"]
         names = array.metadata.dimension_names
         assert (list(names) if names else None) == about["names"]

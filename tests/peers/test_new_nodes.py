@@ -589,7 +589,7 @@ def test_what_is_made_below_a_directory_that_another_program_makes_at_that_momen
     with contextlib.ExitStack() as stack:
         m = stack.enter_context(mount(tmp_path / "store", "--create", copy=False))
         other = m.store if maker == "store" else stack.enter_context(mount(tmp_path / "store", copy=False))
-        names = [f"g{number}" for number in range(5000 if LONG else 500)]
+        names = [f"g{number}" for number in range(5000 if LONG else 200)]
         barrier = multiprocessing.Barrier(2)
         makers = [
             multiprocessing.Process(target=make_each, args=(barrier, [other / name for name in names])),

@@ -2,7 +2,6 @@
 whole. Its exit code is 0 only if its result is that of a run without the fault."""
 
 import json
-import os
 import re
 import shutil
 import struct
@@ -15,6 +14,7 @@ import pytest
 
 from mounts import BIN
 from small_nodes import ARRAY, GROUP
+from torture import LONG
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 ZARRAY = {
@@ -22,7 +22,7 @@ ZARRAY = {
     "filters": None,
 }
 # Every fault at every call in a long run, a part of them otherwise.
-STEP = 1 if os.environ.get("ZARRFS_LONG") else 7
+STEP = 1 if LONG else 29
 OPEN, LOOK, LIST, READ = "openat openat2", "statx newfstatat fstat", "getdents64", "read pread64 readv preadv preadv2"
 FAULTS = [
     ("refuse", f"{OPEN} {LOOK}", "error=EACCES"),

@@ -145,8 +145,12 @@ fn read_all(files: &BTreeMap<String, Vec<u8>>) -> usize {
     read
 }
 
+fn cases() -> u32 {
+    if std::env::var_os("ZARRFS_LONG").is_some() { 60 } else { 5 }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
     #[test]
     fn a_damaged_repository_is_an_error_and_never_a_panic(
         is_second in any::<bool>(),
