@@ -99,7 +99,7 @@ impl DocumentWriter {
         let seen = zarr2::to_v3(NodeKind::Array, &seen, None)?;
         let is_same = node.kind() == NodeKind::Array && {
             let now = zarr2::to_v3(NodeKind::Array, &known.document, None)?;
-            merge::describe_one_node(seen.as_bytes(), now.as_bytes())
+            merge::have_like_chunks(seen.as_bytes(), now.as_bytes())
         };
         if is_same {
             return Ok(());
