@@ -5,23 +5,9 @@ use std::io::{Error, Result, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::{Mount, set_xattr, zarrfs};
-
-fn array() -> Value {
-    json!({
-        "zarr_format": 3, "node_type": "array", "shape": [4, 4], "data_type": "uint16",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": 0, "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-        "attributes": {}
-    })
-}
-
-fn group() -> Value {
-    json!({"zarr_format": 3, "node_type": "group", "attributes": {}})
-}
+use crate::support::{Mount, array, group, set_xattr, zarrfs};
 
 /// A group of a mount.
 struct Group<'m> {

@@ -10,28 +10,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Mount, Second, errno, json_of, names, set_xattr, until};
+use crate::support::{Mount, Second, array, errno, group, json_of, names, set_xattr, until};
 
 /// The dialects that nodes can be made in.
 const FORMATS: [&str; 2] = ["v3", "d2020-10"];
 
 fn new(format: &str, options: &[&str]) -> Mount {
     Mount::new(&[&["--create", "--format", format], options].concat())
-}
-
-/// The document of an array of 4 x 4 `uint16` in chunks of 2 x 2, as a library writes it.
-fn array() -> Value {
-    json!({
-        "zarr_format": 3, "node_type": "array", "shape": [4, 4], "data_type": "uint16",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": 0, "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-        "attributes": {}
-    })
-}
-
-fn group() -> Value {
-    json!({"zarr_format": 3, "node_type": "group", "attributes": {}})
 }
 
 fn with(mut document: Value, member: &str, value: Value) -> Value {

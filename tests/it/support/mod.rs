@@ -36,6 +36,22 @@ pub fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
     result.expect_err("it worked").raw_os_error().expect("an errno")
 }
 
+/// The document of an array of 4 x 4 `uint16` in chunks of 2 x 2, as a library writes it.
+pub fn array() -> serde_json::Value {
+    serde_json::json!({
+        "zarr_format": 3, "node_type": "array", "shape": [4, 4], "data_type": "uint16",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0, "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "attributes": {}
+    })
+}
+
+/// The document of a group, as a library writes it.
+pub fn group() -> serde_json::Value {
+    serde_json::json!({"zarr_format": 3, "node_type": "group", "attributes": {}})
+}
+
 /// Returns the JSON in a file.
 pub fn json_of(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
