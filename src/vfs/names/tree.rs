@@ -1,5 +1,5 @@
-//! The one tree of places, whose names are those of Zarr 3 (`Tree`). What a presentation names
-//! otherwise leads to a name in it (`places`).
+//! The one tree of places, whose names are those of Zarr 3 (`Tree`). The other names that a
+//! presentation has lead to names in it (`places`).
 //!
 //! A smaller shape erases no chunks, so their names lead to them until they are removed.
 //! zarr-python writes its old shape with every attribute, so a program that did not know of an

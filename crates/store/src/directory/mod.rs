@@ -148,9 +148,9 @@ impl DirectoryStore {
         Self { home: Some(home.clone()), ..self.clone() }
     }
 
-    /// Fails if another program has moved or removed the home of `key`, in which nothing was found.
-    fn check_home(&self, key: &Key) -> Result<()> {
-        parents::check_home(&self.root, self.home.as_ref(), key).map(drop)
+    /// Fails if another program has moved or removed the home, in which nothing was at `path`.
+    fn check_home(&self, path: &str) -> Result<()> {
+        parents::check_home(&self.root, self.home.as_ref(), path).map(drop)
     }
 
     /// Waits for the lock to erase `key`; `None` if its directory has gone.
@@ -158,7 +158,9 @@ impl DirectoryStore {
         let parent = key.parent();
         let at = LockPlace { home: Some(&parent), ..self.lock_place() };
         match self.lock_key_in(at, key) {
-            Err(error) if error.errno() == libc::ESTALE => self.check_home(key).map(|()| None),
+            Err(error) if error.errno() == libc::ESTALE => {
+                self.check_home(key.as_str()).map(|()| None)
+            }
             locked => locked.map(Some),
         }
     }
@@ -410,7 +412,7 @@ impl WritableStore for DirectoryStore {
     fn erase_values(&self, keys: &[Key]) -> Result<()> {
         for key in keys.iter().filter(|key| !is_lock(key)) {
             let Some(dir) = open_dir(&self.root, &key.parent())? else {
-                self.check_home(key)?;
+                self.check_home(key.as_str())?;
                 continue;
             };
             let name = c_name(key.name())?;
@@ -470,7 +472,7 @@ impl WritableStore for DirectoryStore {
         let Some(key) = prefix.as_key() else { return Ok(()) };
         let above = open_dir(&self.root, &key.parent())?;
         let (Some(above), Some(dir)) = (above, open_dir(&self.root, prefix)?) else {
-            return self.check_home(&prefix.key("-")?);
+            return self.check_home(prefix.as_str());
         };
         match remove_empty(&dir, &above, &c_name(key.name())?) {
             Err(error) if error.kind() == Kind::NotFound && self.home.is_none() => {}

@@ -24,7 +24,7 @@ pub(super) fn make_parent(root: &Root, home: Option<&Prefix>, key: &Key) -> Resu
         if let Some(dir) = open_dir(root, &parent)? {
             return Ok(dir);
         }
-        let above = check_home(root, home, key)?;
+        let above = check_home(root, home, key.as_str())?;
         make_dirs(root, above, &parent).at(key)?;
     }
     Err(Error::new(
@@ -34,14 +34,14 @@ pub(super) fn make_parent(root: &Root, home: Option<&Prefix>, key: &Key) -> Resu
     .at(key))
 }
 
-/// Returns `home`, or the root if that is not given or does not contain `key`. It is `ESTALE` if
+/// Returns `home`, or the root if that is not given or does not contain `path`. It is `ESTALE` if
 /// another program has moved or removed it.
-pub(super) fn check_home(root: &Root, home: Option<&Prefix>, key: &Key) -> Result<Prefix> {
-    let home = home.filter(|home| key.as_str().starts_with(home.as_str()));
+pub(super) fn check_home(root: &Root, home: Option<&Prefix>, path: &str) -> Result<Prefix> {
+    let home = home.filter(|home| path.starts_with(home.as_str()));
     let home = home.cloned().unwrap_or_else(Prefix::root);
     if open_dir(root, &home)?.is_none() {
         let detail = "another program has moved or removed its directory";
-        return Err(Error::new(Kind::Os(libc::ESTALE), detail).at(key));
+        return Err(Error::new(Kind::Os(libc::ESTALE), detail).at(path));
     }
     Ok(home)
 }
