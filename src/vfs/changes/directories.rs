@@ -309,8 +309,7 @@ impl DirectoryChanges {
         for key in list.list_prefix(&prefix)? {
             let key = key?;
             let relative = key.as_str().strip_prefix(prefix.as_str()).unwrap_or_default();
-            if !array.owns(relative)
-                && !self.core.hierarchy.dialect_of(path).is_reserved(path, relative)
+            if !array.owns(relative) && !self.core.hierarchy.dialect_of(path).is_reserved(relative)
             {
                 return Ok(true);
             }

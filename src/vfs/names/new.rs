@@ -137,7 +137,7 @@ impl Places {
     fn has_metadata_of_zarr2(&self, path: &NodePath) -> Result<bool> {
         let directory = Place::Node(path.clone());
         for name in [ZARRAY, ZGROUP] {
-            if self.core.hierarchy.dialect_of(path).is_reserved(path, name) {
+            if self.core.hierarchy.dialect_of(path).is_reserved(name) {
                 continue;
             }
             let is_here = self.overlay.get(&directory, name).is_some();

@@ -136,7 +136,7 @@ impl OrdinaryFiles {
     /// Whether the stored dialect itself uses the path `relative` below a node, for metadata or
     /// chunks.
     pub fn is_reserved(&self, path: &NodePath, relative: &str) -> Result<bool> {
-        if self.core.hierarchy.dialect_of(path).is_reserved(path, relative) {
+        if self.core.hierarchy.dialect_of(path).is_reserved(relative) {
             return Ok(true);
         }
         let node = self.core.hierarchy.node(path)?;
@@ -236,7 +236,7 @@ impl OrdinaryFiles {
             let is_chunks = array
                 .as_ref()
                 .is_some_and(|array| name == CHUNKS && relative.is_empty() || array.owns(&below));
-            if is_chunks || dialect.is_reserved(&path, &below) {
+            if is_chunks || dialect.is_reserved(&below) {
                 return None;
             }
             let place = match entry {

@@ -164,7 +164,7 @@ impl Unread {
             StoreEntry::Prefix(name) => Some((name.clone(), Place::Node(path.child(&name)?))),
             StoreEntry::Key(name) => {
                 let dialect = self.listings.core.hierarchy.dialect_of(path);
-                let is_shown = !dialect.is_reserved(path, &name);
+                let is_shown = !dialect.is_reserved(&name);
                 is_shown.then(|| (name.clone(), Place::Ordinary(path.clone(), name)))
             }
         })

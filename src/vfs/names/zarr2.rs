@@ -345,7 +345,7 @@ impl Zarr2 {
                 Dialect::V3 => is_scalar && stored.is_none_or(|it| lists_names(&it.text)),
                 // They cannot say it, and xarray needs it, unless a program has just written the
                 // array without it.
-                Dialect::D2023_02 | Dialect::Draft(_) | Dialect::N5 => !lacks_names,
+                _ => !lacks_names,
             },
         }
     }

@@ -345,7 +345,7 @@ impl Changes<'_> {
             let is_metadata = was_node
                 && attributes.as_ref() != Some(key)
                 && !relative.contains('/')
-                && dialect.is_reserved(&node.path, relative)
+                && dialect.is_reserved(relative)
                 && documents.iter().all(|(_, document)| document != key);
             is_chunk || is_metadata
         };

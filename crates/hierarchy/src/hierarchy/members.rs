@@ -47,7 +47,7 @@ impl Hierarchy {
         };
         let nodes = self.dialect_of(path).children_prefix(path)?;
         let ordinary = self.ordinary_prefix(path)?;
-        let (dialect, parent) = (self.dialect_of(path).clone(), path.clone());
+        let dialect = self.dialect_of(path).clone();
         if nodes == ordinary {
             let entries = list.list_dir(&ordinary)?;
             let hidden = if list.proves_absence() {
@@ -60,7 +60,7 @@ impl Hierarchy {
                 entries
                     .filter_map(move |entry| match entry {
                         Ok(StoreEntry::Prefix(name)) => Some(Ok(Member::Directory(name))),
-                        Ok(StoreEntry::Key(name)) if dialect.is_reserved(&parent, &name) => None,
+                        Ok(StoreEntry::Key(name)) if dialect.is_reserved(&name) => None,
                         Ok(StoreEntry::Key(name)) => Some(Ok(Member::File(name))),
                         Err(error) => Some(Err(error)),
                     })
@@ -80,7 +80,7 @@ impl Hierarchy {
                 StoreEntry::Prefix(name) => {
                     names.entry(name.clone()).or_insert(Member::Directory(name));
                 }
-                StoreEntry::Key(name) if !dialect.is_reserved(&parent, &name) => {
+                StoreEntry::Key(name) if !dialect.is_reserved(&name) => {
                     names.entry(name.clone()).or_insert(Member::File(name));
                 }
                 StoreEntry::Key(_) => {}

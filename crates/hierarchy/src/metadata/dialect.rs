@@ -50,39 +50,29 @@ impl Dialect {
     /// Returns the dialect of a hierarchy that lies in the directory `folder` of the store.
     #[must_use]
     pub fn in_folder(&self, folder: &NodePath) -> Self {
-        match self {
-            Self::Draft(draft) => Self::Draft(Draft { folder: folder.clone(), ..draft.clone() }),
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => self.clone(),
-        }
+        let Self::Draft(draft) = self else { return self.clone() };
+        Self::Draft(Draft { folder: folder.clone(), ..draft.clone() })
     }
 
     /// Returns the dialect with `base` as the root, `None` if the directory of every node is a
     /// hierarchy by itself.
     pub fn below(&self, base: &NodePath) -> Option<Self> {
-        match self {
-            Self::Draft(draft) => {
-                let base = draft.base.join(base.as_str()).ok()?;
-                Some(Self::Draft(Draft { base, ..draft.clone() }))
-            }
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => None,
-        }
+        let Self::Draft(draft) = self else { return None };
+        let base = draft.base.join(base.as_str()).ok()?;
+        Some(Self::Draft(Draft { base, ..draft.clone() }))
     }
 
     /// Returns the path of the root node in the whole hierarchy.
     pub fn base(&self) -> NodePath {
-        match self {
-            Self::Draft(draft) => draft.base.clone(),
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => NodePath::root(),
-        }
+        let Self::Draft(draft) = self else { return NodePath::root() };
+        draft.base.clone()
     }
 
     /// Returns the dialect with the node at `base` of the whole hierarchy as the root.
     #[must_use]
     pub fn with_base(&self, base: NodePath) -> Self {
-        match self {
-            Self::Draft(draft) => Self::Draft(Draft { base, ..draft.clone() }),
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => self.clone(),
-        }
+        let Self::Draft(draft) = self else { return self.clone() };
+        Self::Draft(Draft { base, ..draft.clone() })
     }
 
     /// Returns the node for a relative path of a directory in a hierarchy, `None` if it belongs to
@@ -147,21 +137,24 @@ impl Dialect {
         }
     }
 
+    /// Returns the names that a metadata file may have in the directory of its node; none in a draft.
+    fn document_names(&self) -> &'static [(Option<NodeKind>, &'static str)] {
+        match self {
+            Self::V3 | Self::D2023_02 => &[(None, v3::DOCUMENT)],
+            Self::V2 => &[(Some(NodeKind::Array), v2::ZARRAY), (Some(NodeKind::Group), v2::ZGROUP)],
+            Self::N5 => &[(None, n5::DOCUMENT)],
+            Self::Draft(_) => &[],
+        }
+    }
+
     /// Returns the possible keys of the metadata file of `path`. The first one that exists counts:
     /// an array hides a group of the same name. A key comes with the kind of node, unless the
     /// metadata file states it.
     pub fn document_keys(&self, path: &NodePath) -> Result<Vec<(Option<NodeKind>, Key)>> {
-        let beside = |name: &str| prefix_of("", path)?.key(name);
-        let draft = match self {
-            Self::V3 | Self::D2023_02 => return Ok(vec![(None, beside(v3::DOCUMENT)?)]),
-            Self::V2 => {
-                return Ok(vec![
-                    (Some(NodeKind::Array), beside(v2::ZARRAY)?),
-                    (Some(NodeKind::Group), beside(v2::ZGROUP)?),
-                ]);
-            }
-            Self::N5 => return Ok(vec![(None, beside(n5::DOCUMENT)?)]),
-            Self::Draft(draft) => draft,
+        let Self::Draft(draft) = self else {
+            let prefix = prefix_of("", path)?;
+            let names = self.document_names().iter();
+            return names.map(|(kind, name)| Ok((*kind, prefix.key(name)?))).collect();
         };
         let path = &draft.whole(path)?;
         let stems: Vec<String> = if path.is_root() {
@@ -181,10 +174,8 @@ impl Dialect {
 
     /// Returns the key of attributes that are not in a node's metadata file.
     pub fn attributes_key(&self, path: &NodePath) -> Result<Option<Key>> {
-        match self {
-            Self::V2 => prefix_of("", path)?.key(v2::ZATTRS).map(Some),
-            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(None),
-        }
+        let has_one = *self == Self::V2;
+        has_one.then(|| prefix_of("", path)?.key(v2::ZATTRS)).transpose()
     }
 
     /// Lowers a metadata file whose key is for nodes of this `kind`. Attributes from a separate
@@ -201,10 +192,8 @@ impl Dialect {
 
     /// Returns the prefix of an array's chunks, and of ordinary files beside a node.
     pub fn chunk_prefix(&self, path: &NodePath) -> Result<Prefix> {
-        match self {
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
-            Self::Draft(draft) => prefix_of(&draft.tree(draft.era.trees().1), &draft.whole(path)?),
-        }
+        let Self::Draft(draft) = self else { return prefix_of("", path) };
+        prefix_of(&draft.tree(draft.era.trees().1), &draft.whole(path)?)
     }
 
     /// Whether the chunks of an array and the files beside it are in the directory of its metadata
@@ -215,10 +204,8 @@ impl Dialect {
 
     /// Returns the prefix to list for the children of a group; see [`Dialect::child`].
     pub fn children_prefix(&self, path: &NodePath) -> Result<Prefix> {
-        match self {
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => prefix_of("", path),
-            Self::Draft(draft) => prefix_of(&draft.tree(draft.era.trees().0), &draft.whole(path)?),
-        }
+        let Self::Draft(draft) = self else { return prefix_of("", path) };
+        prefix_of(&draft.tree(draft.era.trees().0), &draft.whole(path)?)
     }
 
     /// Returns the child for an entry of that listing, `None` if it is not one.
@@ -242,14 +229,10 @@ impl Dialect {
 
     /// Whether `key`, below the prefix of a group's children, names a metadata file.
     pub fn is_document(&self, key: &Key) -> bool {
-        match self {
-            Self::V3 | Self::D2023_02 => key.name() == v3::DOCUMENT,
-            Self::V2 => matches!(key.name(), v2::ZARRAY | v2::ZGROUP),
-            Self::N5 => key.name() == n5::DOCUMENT,
-            Self::Draft(_) => self
-                .child(&StoreEntry::Key(key.name().to_owned()))
-                .is_some_and(|child| child.certain),
+        if self.has_one_tree() {
+            return self.document_names().iter().any(|(_, name)| *name == key.name());
         }
+        self.child(&StoreEntry::Key(key.name().to_owned())).is_some_and(|child| child.certain)
     }
 
     /// Returns where a metadata file, with its attributes, departs from its specification although
@@ -271,40 +254,25 @@ impl Dialect {
     /// Whether every group above a new node gets a metadata file ("group metadata", v3 core;
     /// "hierarchies", v2). The drafts do not need them.
     pub fn wants_group_documents(&self) -> bool {
-        match self {
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => true,
-            Self::Draft(_) => false,
-        }
+        self.has_one_tree()
     }
 
     /// Whether an empty root without a metadata file is a group.
     pub fn has_implicit_root(&self) -> bool {
-        match self {
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => false,
-            Self::Draft(_) => true,
-        }
+        !self.has_one_tree()
     }
 
     /// Whether the key `relative` below the prefix of a node's chunks is reserved for a metadata
     /// file, so that no ordinary file can have it.
-    pub fn is_reserved(&self, node: &NodePath, relative: &str) -> bool {
-        let _ = node;
-        let name = relative.rsplit('/').next();
-        match self {
-            Self::V3 | Self::D2023_02 => name == Some(v3::DOCUMENT),
-            Self::V2 => matches!(name, Some(v2::ZARRAY | v2::ZGROUP | v2::ZATTRS | v2::ZMETADATA)),
-            Self::N5 => name == Some(n5::DOCUMENT),
-            // Metadata files lie in a separate tree.
-            Self::Draft(_) => false,
-        }
+    pub fn is_reserved(&self, relative: &str) -> bool {
+        let name = relative.rsplit_once('/').map_or(relative, |(_, name)| name);
+        let is_beside = *self == Self::V2 && [v2::ZATTRS, v2::ZMETADATA].contains(&name);
+        is_beside || self.document_names().iter().any(|(_, document)| *document == name)
     }
 
     /// Whether `name` at the root of a store is a file of the hierarchy that belongs to no node.
     pub fn is_entry_point(&self, name: &str) -> bool {
-        match self {
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => false,
-            Self::Draft(_) => name == v3::DOCUMENT,
-        }
+        !self.has_one_tree() && name == v3::DOCUMENT
     }
 
     /// Whether names in a group must differ in more than the case of their letters.
@@ -321,24 +289,18 @@ impl Dialect {
         if name == v3::DOCUMENT {
             return wrong("this is the name of a metadata file in every mount");
         }
-        match self {
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5
-                if self.is_reserved(&NodePath::root(), name) =>
-            {
-                wrong("this is the name of a metadata file")
-            }
-            // Readers of Zarr 2 treat a backslash as a slash ("logical storage paths").
-            Self::V2 if name.contains('\\') => wrong("Zarr 2 treats a backslash as a slash"),
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => Ok(()),
-            Self::Draft(_) => {
-                let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-                if name.bytes().all(plain) {
-                    Ok(())
-                } else {
-                    wrong("the drafts of 2019 to 2022 allow a-z, A-Z, 0-9, -, _ and . in names")
-                }
-            }
+        if self.is_reserved(name) {
+            return wrong("this is the name of a metadata file");
         }
+        // Readers of Zarr 2 treat a backslash as a slash ("logical storage paths").
+        if *self == Self::V2 && name.contains('\\') {
+            return wrong("Zarr 2 treats a backslash as a slash");
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if !self.has_one_tree() && !name.bytes().all(is_plain) {
+            return wrong("the drafts of 2019 to 2022 allow a-z, A-Z, 0-9, -, _ and . in names");
+        }
+        Ok(())
     }
 
     /// Returns the metadata files of an empty hierarchy.
@@ -350,11 +312,10 @@ impl Dialect {
     /// Returns the files at the root of a hierarchy besides metadata files of nodes.
     pub fn new_entry_point(&self) -> Result<Option<(Key, String)>> {
         self.check_makes_nodes()?;
-        let entry = match self {
-            Self::V3 | Self::D2023_02 | Self::V2 | Self::N5 => None,
-            Self::Draft(draft) => draft::entry_point(draft),
-        };
-        entry.map(|text| Key::parse(v3::DOCUMENT).map(|key| (key, text))).transpose()
+        let Self::Draft(draft) = self else { return Ok(None) };
+        draft::entry_point(draft)
+            .map(|text| Key::parse(v3::DOCUMENT).map(|key| (key, text)))
+            .transpose()
     }
 
     /// Returns the metadata file of a group without attributes, and its key.

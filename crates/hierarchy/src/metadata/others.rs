@@ -20,7 +20,7 @@ pub struct OtherFile {
 impl Dialect {
     /// Whether a metadata file of another dialect may have this key.
     pub fn may_be_of_other(&self, key: &Key) -> bool {
-        let is_own = |name| self.is_reserved(&super::NodePath::root(), name);
+        let is_own = |name| self.is_reserved(name);
         !is_own(key.name())
             && matches!(
                 key.name(),

@@ -94,9 +94,8 @@ impl Dialect {
 
     /// Parses the stored metadata file of a group if it has copies.
     fn inline(&self, group: &str) -> Result<Option<Text>> {
-        match self {
-            Self::V3 => {}
-            Self::D2023_02 | Self::Draft(_) | Self::V2 | Self::N5 => return Ok(None),
+        if *self != Self::V3 {
+            return Ok(None);
         }
         let parsed = json::parse_object(&skim::without_copies(group.as_bytes()))?;
         let consolidated = parsed.get("consolidated_metadata");
@@ -120,7 +119,7 @@ impl Dialect {
                 return checked(text);
             }
             // Zarr 2 has copies in a separate value; the others have none.
-            Self::V2 | Self::N5 | Self::D2023_02 => return Ok(group.to_owned()),
+            _ => return Ok(group.to_owned()),
         }
         let mut sorted = BTreeMap::new();
         for (relative, document) in documents {
@@ -151,17 +150,14 @@ impl Dialect {
             Self::Draft(draft) if draft.era == Era::D2020_10 && group.is_root() => {
                 Key::parse("meta/root/consolidated/.zmetadata").map(Some)
             }
-            Self::V2 => self.own_copies(group),
-            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(None),
+            _ => self.own_copies(group),
         }
     }
 
     /// Returns the key of the copies that are the consolidated metadata of a group.
     pub fn own_copies(&self, group: &NodePath) -> Result<Option<Key>> {
-        match self {
-            Self::V2 => self.chunk_prefix(group)?.key(v2::ZMETADATA).map(Some),
-            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(None),
-        }
+        let has_some = *self == Self::V2;
+        has_some.then(|| self.chunk_prefix(group)?.key(v2::ZMETADATA)).transpose()
     }
 
     /// Returns the metadata files in consolidated metadata, with their paths from the group. Those
@@ -214,17 +210,14 @@ impl Dialect {
                 };
                 Ok(text.texts(&["metadata"])?.into_iter().filter_map(node).collect())
             }
-            Self::V3 | Self::D2023_02 | Self::N5 => Ok(Vec::new()),
+            _ => Ok(Vec::new()),
         }
     }
 
     /// Whether a group may have copies of the metadata files in directories below it.
     pub fn copies_directories_below(&self) -> bool {
-        match self {
-            Self::V3 | Self::V2 => true,
-            // The copies of a draft cover the whole hierarchy, so their names are full paths.
-            Self::D2023_02 | Self::Draft(_) | Self::N5 => false,
-        }
+        // The copies of a draft cover the whole hierarchy, so their names are full paths.
+        matches!(self, Self::V3 | Self::V2)
     }
 
     /// Returns a value under a separate key that has no copies yet, as zarr-python 2 writes it.
@@ -313,12 +306,12 @@ impl Dialect {
             text.set(&["metadata"], &json!({}))?;
         }
         text.edit(&["metadata"], &changes_of(&new))?;
-        match self {
-            Self::V2 => keep_groups_together(text, &["metadata"], |name| {
-                name.rsplit_once('/').map_or("", |(path, _)| path)
-            }),
-            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => Ok(()),
+        if *self != Self::V2 {
+            return Ok(());
         }
+        keep_groups_together(text, &["metadata"], |name| {
+            name.rsplit_once('/').map_or("", |(path, _)| path)
+        })
     }
 
     /// Returns the names that copies of the node at `path` may have.
@@ -344,10 +337,10 @@ impl Dialect {
 
     /// Returns the prefix of keys that the names of copies omit.
     fn shared_root(&self, group: &NodePath) -> Result<String> {
-        Ok(match self {
-            Self::V2 => self.chunk_prefix(group)?.as_str().to_owned(),
-            Self::V3 | Self::D2023_02 | Self::Draft(_) | Self::N5 => String::new(),
-        })
+        if *self != Self::V2 {
+            return Ok(String::new());
+        }
+        Ok(self.chunk_prefix(group)?.as_str().to_owned())
     }
 }
 
