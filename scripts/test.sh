@@ -5,8 +5,8 @@
 #
 #   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the tests with other programs run with all their cases,
 #   and not with a tenth of them, a fifth if they are few (ZARRFS_PART=10); the concurrency tests run for a minute each,
-#   and those that kill, cut the power and fail calls try every one; zarrfs is also compiled without features, and with
-#   each alone; the oldest Rust version is installed and tried; packages are built, and installed in fresh trees of
+#   and those that kill, cut the power and fail calls try every one; unit tests also run while children have copies of all
+#   descriptors; zarrfs is also compiled without features, and with each alone; the oldest Rust version is installed and tried; packages are built, and installed in fresh trees of
 #   Debian (as root)
 #
 # Python environments are kept in ${ZARRFS_TEST_CACHE:-~/.cache/zarrfs-tests}. No mount, process or file stays.
@@ -226,6 +226,10 @@ if command -v cargo-nextest > /dev/null; then
     run cargo test --locked -q --doc
 else
     run cargo test --locked
+fi
+if [ "${ZARRFS_LONG:-}" = 1 ]; then
+    say "unit tests while children have copies of all descriptors"
+    ZARRFS_CHILDREN=1 run cargo test --locked -q --test it
 fi
 
 say "other programs on real mounts"

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Mount, Second, Tmpfs, copy, errno, names, said, until, zarrfs};
+use crate::support::{Mount, Second, Tmpfs, copy, copy_program, errno, names, said, until, zarrfs};
 
 /// A temporary directory with a v3 hierarchy `a.zarr` and an empty directory `mnt`.
 fn place() -> tempfile::TempDir {
@@ -829,7 +829,7 @@ fn a_user_who_may_not_mount_learns_why_and_what_to_do() {
     let place = tempfile::tempdir_in("/tmp").unwrap();
     let dir = place.path();
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_zarrfs"), dir.join("zarrfs")).unwrap();
+    copy_program(&dir.join("zarrfs"));
     fs::create_dir(dir.join("mnt")).unwrap();
     fs::create_dir(dir.join("a.zarr")).unwrap();
     let group = r#"{"zarr_format": 3, "node_type": "group", "attributes": {}}"#;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Mount, errno, json_of, until, zarrfs};
+use crate::support::{Mount, errno, json_of, umount, until};
 
 /// The metadata file of an array in chunks of two elements, which the mount encodes as it likes.
 fn array(dtype: &str, shape: &[u64], separator: &str) -> Value {
@@ -141,7 +141,7 @@ fn unmounting_names_the_files_whose_bytes_were_discarded() {
     lines(0);
     put_array(&mount, &array("float32", &[4], "/")).unwrap_err();
     lines(1);
-    let said = zarrfs().arg("umount").arg(mount.path()).output().unwrap();
+    let said = umount(&[mount.path()]);
     assert!(said.status.success(), "{said:?}");
     let said = String::from_utf8(said.stderr).unwrap();
     assert!(said.contains("1 change was not stored") && said.contains("a/zarr.json ("), "{said}");
@@ -200,7 +200,7 @@ fn chunks_outside_of_the_grid_wait_for_the_metadata_file_that_has_them() {
         assert_eq!(errno(grown), libc::EINVAL, "{mode}");
         // That a reader comes and goes changes nothing.
         assert_eq!(fs::read(mount.at("a/c/0/2")).unwrap().len(), 9, "{mode}");
-        let umount = zarrfs().arg("umount").arg(mount.path()).output().unwrap();
+        let umount = umount(&[mount.path()]);
         assert!(!umount.status.success(), "{mode}: it is lost in silence");
         fs::remove_file(mount.at("a/c/0/2")).unwrap();
         mount.remount(&[]);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{Mount, Second, copy, stat, until, zarrfs};
+use crate::support::{Mount, Second, copy, stat, umount, until, zarrfs};
 
 const FIXTURE: &str = "z316__shard_end";
 
@@ -176,5 +176,5 @@ fn what_the_daemon_writes_cannot_lie_below_its_mountpoint() {
     let mut mount = zarrfs();
     mount.arg("mount").arg(at("store")).arg(at("mnt")).arg("--log-file").arg(at("mnt.log"));
     assert!(mount.status().unwrap().success());
-    assert!(zarrfs().arg("umount").arg(at("mnt")).status().unwrap().success());
+    assert!(umount(&[at("mnt")]).status.success());
 }

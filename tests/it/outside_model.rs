@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -299,19 +299,57 @@ impl Model {
     fn change(&mut self, value: usize, at: &[usize], how: How, keeps_time: bool) {
         fs::create_dir_all(self.other.at("x/c")).unwrap();
         let elements = value * self.way.shard * COUNT..(value + 1) * self.way.shard * COUNT;
-        for at in at.iter().filter(|at| elements.contains(at)) {
-            self.stored[*at] = self.element();
-        }
-        for chunk in value * self.way.shard..(value + 1) * self.way.shard {
-            let elements = &self.stored[chunk * COUNT..(chunk + 1) * COUNT];
-            let bytes: Vec<u8> = elements.iter().flat_map(|at| at.to_le_bytes()).collect();
-            fs::write(self.other.at(&format!("x/c/{chunk}")), bytes).unwrap();
-        }
+        let new: Vec<(usize, u16)> =
+            at.iter().filter(|at| elements.contains(at)).map(|at| (*at, self.element())).collect();
         let (from, to) = (value_path(&self.other, value), value_path(&self.mount, value));
+        loop {
+            let before = identity(&to);
+            if !self.way.is_ordered() {
+                self.read_stored(value);
+            }
+            for (at, element) in &new {
+                self.stored[*at] = *element;
+            }
+            for chunk in value * self.way.shard..(value + 1) * self.way.shard {
+                let elements = &self.stored[chunk * COUNT..(chunk + 1) * COUNT];
+                let bytes: Vec<u8> = elements.iter().flat_map(|at| at.to_le_bytes()).collect();
+                fs::write(self.other.at(&format!("x/c/{chunk}")), bytes).unwrap();
+            }
+            // The mount may have stored something meanwhile, which this must not undo.
+            if identity(&to) == before {
+                break;
+            }
+            for (at, _) in &new {
+                self.stored[*at] = 0;
+            }
+        }
         match fs::read(&from) {
             Ok(bytes) => put(&to, &bytes, how, keeps_time),
             // All of it is the fill value.
             Err(_) => drop(fs::remove_file(&to)),
+        }
+    }
+
+    /// Reads what the mount has stored in a value so far, which may be any part of what waits: a
+    /// child of another test may have closed the last copy of a file.
+    fn read_stored(&mut self, value: usize) {
+        let (from, to) = (value_path(&self.mount, value), value_path(&self.other, value));
+        if fs::copy(from, &to).is_err() {
+            drop(fs::remove_file(to));
+        }
+        for chunk in value * self.way.shard..(value + 1) * self.way.shard {
+            let bytes = fs::read(self.other.at(&format!("x/c/{chunk}"))).unwrap_or_default();
+            let mut found = bytes.chunks_exact(2).map(|at| u16::from_le_bytes([at[0], at[1]]));
+            for at in chunk * COUNT..(chunk + 1) * COUNT {
+                let (found, stored) = (found.next().unwrap_or_default(), self.stored[at]);
+                let waiting = [&self.waiting[chunk], &self.written[chunk]];
+                let newest = waiting.into_iter().filter_map(|changes| changes.get(&at)).max();
+                assert!(
+                    (stored..=*newest.unwrap_or(&stored)).contains(&found),
+                    "element {at}: {found} is stored, not {stored} or what waits ({newest:?})"
+                );
+                self.stored[at] = found;
+            }
         }
     }
 
@@ -355,6 +393,12 @@ impl Model {
         let wrong: Vec<_> = pairs.filter(|(_, (found, stored))| found != stored).collect();
         assert!(wrong.is_empty(), "number, (element found, element wanted): {wrong:?}");
     }
+}
+
+/// Tells a file from one that has replaced it.
+fn identity(path: &Path) -> Option<(u64, SystemTime)> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.ino(), found.modified().unwrap()))
 }
 
 fn end_child(mut child: Child) {

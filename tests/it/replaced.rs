@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Mount, errno, json_of, set_xattr};
+use crate::support::{Mount, errno, json_of, set_xattr, umount};
 
 /// The metadata file of an array of sixteen elements in chunks of four, which are stored as they
 /// are.
@@ -92,11 +92,8 @@ fn no_chunk_is_stored_into_an_array_that_replaced_its_own() {
                 assert_eq!(stored.unwrap_err().raw_os_error(), Some(libc::ESTALE), "{name}");
                 assert_eq!(mount.stored(), before, "{name}");
                 let saved = tempfile::tempdir().unwrap();
-                let unmounted = crate::support::zarrfs()
-                    .args(["umount", "--rescue"])
-                    .args([saved.path().join("saved"), mount.path()])
-                    .output()
-                    .unwrap();
+                let words = ["--rescue".into(), saved.path().join("saved"), mount.path()];
+                let unmounted = umount(&words);
                 assert_eq!(mount.stored(), before, "{name}: {unmounted:?}");
                 // 3: what could not be stored was saved.
                 assert!(matches!(unmounted.status.code(), Some(0 | 3)), "{name}: {unmounted:?}");
@@ -261,11 +258,7 @@ fn a_chunk_outside_of_a_shape_that_another_program_made_smaller_is_reported() {
         drop(file);
         assert_eq!(mount.stored(), before);
         let saved = tempfile::tempdir().unwrap();
-        let rescue = crate::support::zarrfs()
-            .args(["umount", "--rescue"])
-            .args([saved.path().join("saved"), mount.path()])
-            .output()
-            .unwrap();
+        let rescue = umount(&["--rescue".into(), saved.path().join("saved"), mount.path()]);
         assert_eq!(mount.stored(), before, "{rescue:?}");
         mount.mount_again(&[]);
     }

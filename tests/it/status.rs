@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::{Mount, said, stat, until, zarrfs};
+use crate::support::{Mount, only_namespace, said, stat, until, zarrfs};
 
 fn signal(name: &str, process: u64) {
     let killed = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
@@ -67,6 +67,7 @@ fn status_describes_every_mount_also_one_that_is_dead_or_silent() {
     let since = found["since"].as_str().unwrap();
     assert!(since.starts_with("20") && since.ends_with('Z'), "{json}");
     // A query keeps a mount busy. A separate mount namespace spares the mounts of other tests.
+    let only = only_namespace();
     let mut all = Command::new("unshare");
     all.args(["-m", "--propagation", "private", env!("CARGO_BIN_EXE_zarrfs"), "status"]);
     // SAFETY: the call cannot fail or touch memory.
@@ -75,6 +76,7 @@ fn status_describes_every_mount_also_one_that_is_dead_or_silent() {
     } else {
         printed(&[&path])
     };
+    drop(only);
     assert!(all.contains(&path) && all.contains("1 pending file ("), "{all}");
     assert!(all.contains(&format!("1 error, see {path}/.zarrfs/errors")), "{all}");
     let process = stat(&mount, "zarrfs_process_id ");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use crate::status::Stopped;
-use crate::support::{Mount, said, stat, until, zarrfs};
+use crate::support::{Mount, copy_program, only_namespace, said, stat, umount, until, zarrfs};
 
 /// The number of the user `nobody`.
 const NOBODY: u32 = 65534;
@@ -30,7 +30,7 @@ impl Place {
     fn new(owner: u32) -> Self {
         let place = Self(tempfile::tempdir_in("/tmp").unwrap());
         fs::set_permissions(place.0.path(), Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_zarrfs"), place.at("zarrfs")).unwrap();
+        copy_program(&place.at("zarrfs"));
         assert_eq!(said(&["create", place.at("a.zarr").to_str().unwrap()]).0, 0);
         fs::create_dir(place.at("mnt")).unwrap();
         for name in ["a.zarr", "a.zarr/zarr.json", "mnt"] {
@@ -56,7 +56,8 @@ impl Place {
 
     fn umount(&self, more: &[&str]) -> (i32, String) {
         let mountpoint = self.at("mnt");
-        said(&[&["umount", mountpoint.to_str().unwrap()], more].concat())
+        let output = umount(&[&[mountpoint.to_str().unwrap()], more].concat());
+        (output.status.code().unwrap(), text(&output.stderr))
     }
 }
 
@@ -84,6 +85,7 @@ fn root_unmounts_a_mount_that_it_may_not_look_into() {
     if !is_root() {
         return;
     }
+    let _only = only_namespace();
     let place = Place::new(NOBODY);
     let mnt = place.at("mnt").display().to_string();
     let mount = || {
@@ -122,6 +124,7 @@ fn a_user_who_may_not_unmount_learns_who_can() {
     if !is_root() {
         return;
     }
+    let _only = only_namespace();
     let place = Place::new(0);
     let (store, mnt) = (place.at("a.zarr"), place.at("mnt"));
     let (store, mnt) = (store.to_str().unwrap(), mnt.to_str().unwrap());
@@ -164,23 +167,27 @@ fn umount_names_the_stopped_process_that_it_waits_for() {
 }
 
 /// A process in a mount namespace of its own, which has copies of all mounts.
-struct WithCopies(Child);
+struct WithCopies {
+    process: Child,
+    _only: File,
+}
 
 impl WithCopies {
     fn start() -> Self {
+        let only = only_namespace();
         let mut unshare = Command::new("unshare");
         unshare.args(["--mount", "sh", "-c", "echo; read x"]);
         let process = unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = process.unwrap();
         process.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
-        Self(process)
+        Self { process, _only: only }
     }
 }
 
 impl Drop for WithCopies {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        self.0.wait().unwrap();
+        drop(self.process.stdin.take());
+        self.process.wait().unwrap();
     }
 }
 
@@ -204,7 +211,7 @@ fn umount_names_the_other_place_where_the_mount_still_is() {
         "zarrfs: {}: unmounted, but process {} (sh) has the mount in a mount namespace of its own, \
          so the daemon (process ",
         mnt.display(),
-        with_copy.0.id()
+        with_copy.process.id()
     );
     assert!(code == 0 && sentence.starts_with(&wanted), "{code} {sentence}");
     assert!(!is_mounted(&mnt));
@@ -242,7 +249,7 @@ fn a_mount_that_a_signal_ends_names_the_process_that_has_a_copy() {
     let wanted = format!(
         "unmounted, but process {} (sh) has the mount in a mount namespace of its own, so the \
          daemon (process {process}) goes on until that process ends\n",
-        with_copy.0.id()
+        with_copy.process.id()
     );
     assert!(line.ends_with(&wanted), "{line}");
     assert!(!is_mounted(&place.at("mnt")) && daemon.try_wait().unwrap().is_none());

@@ -227,14 +227,18 @@ fn watched(
     }
 }
 
-/// Unmounts although the sync failed, if the directory of the store was removed: without pending
-/// changes nothing is left to sync. Any other failure of the sync is reported.
+/// Unmounts although the sync failed and nothing is pending, if the directory of the store was
+/// removed, or if another sync works: a refused file that a program had open counts as pending
+/// until it is closed. Any other failure of the sync is reported. One of the disk is not tried
+/// again, since the kernel reports it only once.
 fn end_without_sync(
     mountpoint: &Path,
     daemon: &Daemon,
     error: &std::io::Error,
 ) -> Result<(), Failure> {
-    if error.raw_os_error() == Some(libc::ESTALE) {
+    let number = error.raw_os_error().unwrap_or_default();
+    let is_of_disk = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EROFS].contains(&number);
+    if number == libc::ESTALE || !is_of_disk && sync(mountpoint, daemon, false).is_ok() {
         now(mountpoint, Busy::Refuse)?;
         return daemon.wait().map(drop);
     }

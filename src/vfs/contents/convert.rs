@@ -358,7 +358,7 @@ impl DocumentWriter {
 
     fn settle_chunk(
         &self,
-        inode: &Inode,
+        inode: &Arc<Inode>,
         mut file: Locked<'_>,
         place: &Place,
         encoded: Option<SystemTime>,
@@ -379,8 +379,13 @@ impl DocumentWriter {
             });
         }
         let kept = match &file.content {
-            // It is stored when its writer closes it.
-            BytesAt::Unstored(_) if encoded.is_none() || file.writers > 0 => return Ok(()),
+            BytesAt::Unstored(_) if encoded.is_none() || file.writers > 0 => {
+                // It is stored when its writer closes it, and listed until then, too.
+                let (name, shown) = (place.name().unwrap_or_default(), Arc::clone(inode));
+                let shown = Shown::File(place.clone(), shown);
+                self.names.overlay.insert(place.parent(), &name, shown);
+                return Ok(());
+            }
             BytesAt::Unstored(unstored) => unstored.keep_modified.then_some(unstored.modified),
             BytesAt::Stored | BytesAt::Open(_) => encoded,
             BytesAt::Detached(_) => None,

@@ -1,12 +1,14 @@
 //! Mounts that end with the test, however it ends.
 
 use std::collections::BTreeSet;
-use std::ffi::CString;
-use std::fs;
+use std::ffi::{CString, OsStr};
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -19,9 +21,72 @@ pub fn zarrfs() -> Command {
 
 /// Runs the program and returns its exit code and what it said on standard error.
 pub fn said(args: &[&str]) -> (i32, String) {
-    let output: Output = zarrfs().args(args).output().expect("runs");
-    let said = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-    (output.status.code().expect("no signal"), said)
+    let output = match args.split_first() {
+        Some((&"umount", words)) => umount(words),
+        _ => zarrfs().args(args).output().expect("runs"),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Another test has a mount namespace, which has copies of all mounts.
+    let is_of_other = |line: &&str| line.contains("has the mount in a mount namespace of its own");
+    let said: Vec<&str> = said.lines().filter(|line| !is_of_other(line)).collect();
+    (output.status.code().expect("no signal"), said.join("\n"))
+}
+
+/// Copies the program. No child of this process can have the copy open for writing, in which case
+/// nobody could execute it.
+pub fn copy_program(to: &Path) {
+    let mut cp = Command::new("cp");
+    assert!(cp.arg(env!("CARGO_BIN_EXE_zarrfs")).arg(to).status().expect("runs").success());
+}
+
+/// Waits until no other test has copies of mounts in a mount namespace of its own. None will have
+/// any until the file is closed.
+pub fn only_namespace() -> File {
+    let program = File::open(env!("CARGO_BIN_EXE_zarrfs")).expect("built");
+    // SAFETY: the call does not touch memory.
+    let locked = unsafe { libc::flock(program.as_raw_fd(), libc::LOCK_EX) };
+    assert_eq!(locked, 0, "{}", io::Error::last_os_error());
+    program
+}
+
+/// Runs `zarrfs umount`, and again if a child of this process, which has copies of all descriptors
+/// until it executes its program, has a file of the mount open.
+pub fn umount<W: AsRef<OsStr>>(words: &[W]) -> Output {
+    let started = Instant::now();
+    loop {
+        let output = zarrfs().arg("umount").args(words).output().expect("runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !is_used_by_a_child(&said) || started.elapsed() > Duration::from_secs(60) {
+            return output;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Unmounts at the end of a test. A refused file counts as pending for as long as a child has a
+/// copy of its descriptor.
+fn ended(mountpoint: &Path) -> Output {
+    let started = Instant::now();
+    loop {
+        let output = umount(&[mountpoint]);
+        if output.status.success() || started.elapsed() > Duration::from_secs(2) {
+            return output;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether a process that `umount` names, or does not find any more, is a copy of this one.
+fn is_used_by_a_child(said: &str) -> bool {
+    let Some((_, named)) = said.split_once("in use by ") else { return false };
+    if named.contains("cannot see") {
+        return true;
+    }
+    let own = fs::read_link("/proc/self/exe").expect("a program");
+    let numbers = named.split(", ").filter_map(|part| part.split(' ').next()?.parse().ok());
+    numbers.filter(|number| *number != std::process::id()).any(|number: u32| {
+        fs::read_link(format!("/proc/{number}/exe")).map_or(true, |program| program == own)
+    })
 }
 
 /// Returns how many sequences of steps a model tries: as many as `PROPTEST_CASES` says, else
@@ -91,6 +156,34 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// With `ZARRFS_CHILDREN`, starts children all the time from now on. Each keeps a copy of every
+/// descriptor for a moment, as any child does until it executes its program, so the last close of a
+/// file is often that of a child.
+fn start_children() {
+    static STARTED: Once = Once::new();
+    if std::env::var_os("ZARRFS_CHILDREN").is_none() {
+        return;
+    }
+    STARTED.call_once(|| {
+        std::thread::spawn(|| {
+            loop {
+                // SAFETY: the child only makes system calls.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    // SAFETY: as above.
+                    unsafe {
+                        libc::usleep(20_000);
+                        libc::_exit(0);
+                    }
+                }
+                assert!(child > 0, "{}", io::Error::last_os_error());
+                // SAFETY: a null pointer asks for no status.
+                unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            }
+        });
+    });
+}
+
 /// A store that a fixture has, copied, and a mountpoint beside it.
 pub struct Mount {
     dir: TempDir,
@@ -132,6 +225,7 @@ impl Mount {
         );
         fs::create_dir(dir.path().join("mnt")).expect("made");
         let mount = Self { dir, expected: Vec::new() };
+        start_children();
         mount.start(options);
         mount
     }
@@ -245,7 +339,7 @@ impl Drop for Mount {
             mounts.lines().any(|line| line.contains(path.to_str().expect("UTF-8")))
         });
         if is_mounted {
-            let done = zarrfs().arg("umount").arg(&path).output().expect("runs");
+            let done = ended(&path);
             if !done.status.success() {
                 // Whatever is wrong, nothing stays mounted.
                 let lazily = Command::new("umount").arg("-l").arg(&path).status();
@@ -287,7 +381,7 @@ impl Second {
 
 impl Drop for Second {
     fn drop(&mut self) {
-        if !zarrfs().arg("umount").arg(&self.0).status().expect("runs").success() {
+        if !ended(&self.0).status.success() {
             let lazily = Command::new("umount").arg("-l").arg(&self.0).status();
             assert!(std::thread::panicking(), "the mount could not be ended: {lazily:?}");
         }
