@@ -324,7 +324,8 @@ impl Filesystem for Fs {
             self.vfs.attr_writer().clear_privileges(ino.0);
         }
         let is_append = flags.0 & libc::O_APPEND != 0;
-        let tried = if is_append {
+        let is_mapped = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let tried = if is_append || is_mapped {
             Ok(false)
         } else {
             self.now("write", |vfs| vfs.try_write(by, offset, data))
@@ -335,7 +336,9 @@ impl Filesystem for Fs {
             Ok(false) => {
                 let data = data.to_vec();
                 let write = changing(request, move |vfs: &Vfs| {
-                    if is_append {
+                    if is_mapped {
+                        vfs.write_mapped(by, offset, &data)
+                    } else if is_append {
                         vfs.append(by, offset, &data)
                     } else {
                         vfs.write(by, offset, &data)

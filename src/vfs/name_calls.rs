@@ -55,7 +55,7 @@ impl Vfs {
         match self.names.places.gives_way(directory, name)? {
             Some(path) => {
                 self.renames.unlink(&Place::Document(path.clone()))?;
-                self.core.hierarchy.changes().await_metadata(&path);
+                self.core.hierarchy.changes().await_metadata(&path)?;
                 Ok(())
             }
             None => Ok(()),
@@ -295,7 +295,8 @@ impl Vfs {
             return Err(Error::new(Kind::Exists, "another program has just made the file").at(at));
         }
         if let Place::View(path, format) = &to {
-            return self.renames.rename_onto_view(user, &from, path, format).at(at);
+            let renamed = self.renames.rename_onto_view(user, &from, path, format);
+            return renamed.map_err(once).at(at);
         }
         check_is_no_chunk_of(&from, &to).at(at.clone())?;
         self.names.touch(&to);

@@ -2,12 +2,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, Result, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Mount, array, group, set_xattr, zarrfs};
+use crate::support::{Mount, array, group, json_of, said, set_xattr, umount};
 
 /// A group of a mount.
 struct Group<'m> {
@@ -148,8 +152,8 @@ fn no_call_recreates_a_directory_that_another_program_has_moved_or_removed() {
         }
         let rescued = tempfile::tempdir().unwrap();
         let rescue = rescued.path().join("rescued");
-        let ended = zarrfs().args(["umount", "--rescue"]).args([&rescue, &mount.path()]).output();
-        let said = String::from_utf8_lossy(&ended.unwrap().stderr).into_owned();
+        let ended = umount(&[Path::new("--rescue"), &rescue, &mount.path()]);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert!(said.contains("not everything is stored"), "{format}: {said}");
         for (group, (what, _)) in groups.iter().zip(STEPS) {
             let found = group.in_store();
@@ -204,4 +208,172 @@ fn a_refused_attribute_makes_no_group_of_the_directory_that_another_program_has_
     assert_eq!(attribute(&mount.at("a")).unwrap_err().raw_os_error(), Some(libc::EBUSY));
     mount.unmount();
     assert!(!mount.store().join("a/zarr.json").exists(), "it has become a group");
+}
+
+/// Makes nodes in the group that is at either of two names.
+fn make_nodes(mount: &Mount, is_over: &AtomicBool) {
+    let mut number = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        number += 1;
+        let group = mount.at(if number % 3 == 0 { "q/g" } else { "p/g" });
+        let new = group.join(format!("n{number}"));
+        // Each may fail, since the group may have the other name.
+        let _made = fs::create_dir(&new)
+            .and_then(|()| attribute(&new))
+            .and_then(|()| fs::write(new.join("x.tmp"), "scratch"))
+            .and_then(|()| fs::create_dir(new.join("c")))
+            .and_then(|()| fs::create_dir(new.join("c/0")))
+            .and_then(|()| fs::write(new.join("c/0/0"), [1; 8]))
+            .and_then(|()| fs::write(new.join("zarr.json"), array().to_string()));
+        let _removed = fs::write(group.join("x/zarr.json"), group_with(number))
+            .and_then(|()| fs::remove_file(group.join("x/zarr.json")));
+    }
+}
+
+fn group_with(number: u32) -> String {
+    let attributes = json!({"number": number});
+    json!({"zarr_format": 3, "node_type": "group", "attributes": attributes}).to_string()
+}
+
+/// Shows: store-decides-gone.
+#[test]
+fn no_new_node_recreates_a_directory_that_another_program_moves_meanwhile() {
+    for format in ["v3", "v2", "n5"] {
+        let mut mount = Mount::new(&["--create", "--format", format]);
+        mount.expect("");
+        for path in ["p", "p/g", "p/g/x"] {
+            fs::create_dir(mount.at(path)).unwrap();
+            fs::write(mount.at(path).join("zarr.json"), group_with(0)).unwrap();
+        }
+        mount.remount(&["--metadata-ttl", "20ms", "--writeback-delay", "50ms"]);
+        let is_over = AtomicBool::new(false);
+        let rounds = if std::env::var_os("ZARRFS_LONG").is_some() { 4000 } else { 400 };
+        thread::scope(|scope| {
+            let makes = scope.spawn(|| make_nodes(&mount, &is_over));
+            let (mut here, mut there) = (mount.store().join("p"), mount.store().join("q"));
+            for round in 0..rounds {
+                thread::sleep(Duration::from_micros(300 * (round % 9)));
+                if there.exists() {
+                    break;
+                }
+                fs::rename(&here, &there).unwrap();
+                std::mem::swap(&mut here, &mut there);
+            }
+            is_over.store(true, Ordering::Relaxed);
+            makes.join().unwrap();
+        });
+        let place = tempfile::tempdir().unwrap();
+        let words = ["--rescue".into(), place.path().join("rescued"), mount.path()];
+        umount(&words);
+        let names = ["p", "q"].map(|name| mount.store().join(name).exists());
+        assert_eq!(
+            names.into_iter().filter(|is_there| *is_there).count(),
+            1,
+            "{format}: {names:?}"
+        );
+    }
+}
+
+/// Shows: store-decides-gone.
+#[test]
+fn a_scratch_file_does_not_go_into_another_directory_of_the_same_name() {
+    for path in ["g/x.tmp", "g/a/x.tmp", "g/a/c/0/x.tmp"] {
+        let mut mount = Mount::new(&["--create"]);
+        mount.expect("");
+        for (path, document) in [("g", group()), ("g/a", array())] {
+            fs::create_dir(mount.at(path)).unwrap();
+            fs::write(mount.at(path).join("zarr.json"), document.to_string()).unwrap();
+        }
+        fs::create_dir_all(mount.at("g/a/c/0")).unwrap();
+        fs::write(mount.at("g/a/c/0/0"), [1; 8]).unwrap();
+        mount.remount(&["--writeback-delay", "1h"]);
+        fs::write(mount.at(path), "scratch").unwrap();
+        let store = mount.store();
+        let replaced = store.join(if path == "g/x.tmp" { "g" } else { "g/a" });
+        fs::rename(&replaced, store.join("moved")).unwrap();
+        fs::create_dir(&replaced).unwrap();
+        let (code, sentence) = said(&["umount", mount.path().to_str().unwrap()]);
+        assert_eq!(code, 1, "{path}: {sentence}");
+        assert!(sentence.contains(path), "{path}: {sentence}");
+        let place = tempfile::tempdir().unwrap();
+        let rescued = place.path().join("rescued");
+        umount(&["--rescue".into(), rescued.clone(), mount.path()]);
+        assert_eq!(fs::read(rescued.join(path)).unwrap(), b"scratch");
+        assert_eq!(fs::read_dir(&replaced).unwrap().count(), 0, "{path}");
+    }
+}
+
+/// Shows: document-merge.
+#[test]
+fn metadata_of_a_node_that_another_program_has_replaced_by_a_directory_make_no_node() {
+    for presentation in ["zarr3", "zarr2"] {
+        let mut mount = Mount::new(&["--create"]);
+        mount.expect("another program has removed the node");
+        fs::create_dir(mount.at("a")).unwrap();
+        fs::write(mount.at("a/zarr.json"), array().to_string()).unwrap();
+        let shown = if presentation == "zarr2" { &["--as", "zarr2"][..] } else { &[] };
+        mount.remount(&[shown, &["--metadata-ttl", "0s"]].concat());
+        let name = if presentation == "zarr2" { "a/.zattrs" } else { "a/zarr.json" };
+        fs::create_dir(mount.store().join("b")).unwrap();
+        if presentation == "zarr2" {
+            fs::write(mount.at(name), r#"{"units": "K"}"#).unwrap();
+        }
+        let text = fs::read(mount.at(name)).unwrap();
+        let mut open = OpenOptions::new().write(true).open(mount.at(name)).unwrap();
+        fs::rename(mount.store().join("a"), mount.store().join("moved")).unwrap();
+        fs::rename(mount.store().join("b"), mount.store().join("a")).unwrap();
+        let written = open.write_all(&text).and_then(|()| open.sync_all());
+        assert!(written.is_err(), "{name}");
+        drop(open);
+        mount.unmount();
+        assert_eq!(fs::read_dir(mount.store().join("a")).unwrap().count(), 0, "{name}");
+    }
+}
+
+/// Shows: as-zarr2.
+#[test]
+fn a_directory_of_the_store_that_gets_attributes_becomes_a_group() {
+    for format in ["v3", "v2"] {
+        let mount = Mount::new(&["--create", "--format", format]);
+        for name in ["empty", "files"] {
+            fs::create_dir(mount.store().join(name)).unwrap();
+        }
+        fs::write(mount.store().join("files/note"), "text").unwrap();
+        mount.remount(&["--as", "zarr2"]);
+        for name in ["empty", "files"] {
+            fs::write(mount.at(name).join(".zattrs"), r#"{"units": "K"}"#).unwrap();
+        }
+        mount.remount(&[]);
+        for name in ["empty", "files"] {
+            let shown = json_of(&mount.at(name).join("zarr.json"));
+            assert_eq!(shown["attributes"]["units"], "K", "{format}: {name}");
+        }
+    }
+}
+
+/// Shows: close-refused.
+#[test]
+fn umount_names_a_mapped_chunk_that_could_not_be_stored() {
+    let mut mount = Mount::new(&["--create"]);
+    mount.expect("");
+    fs::create_dir(mount.at("a")).unwrap();
+    fs::write(mount.at("a/zarr.json"), array().to_string()).unwrap();
+    fs::create_dir_all(mount.at("a/c/0")).unwrap();
+    fs::write(mount.at("a/c/0/0"), [1; 8]).unwrap();
+    mount.remount(&["--metadata-ttl", "0s"]);
+    let file = OpenOptions::new().read(true).write(true).open(mount.at("a/c/0/0")).unwrap();
+    let (null, access) = (std::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: the kernel chooses the address, and the file stays open.
+    let mapped = unsafe { libc::mmap(null, 8, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    assert_ne!(mapped, libc::MAP_FAILED, "{}", Error::last_os_error());
+    // SAFETY: the first byte of the mapping, which nothing else uses.
+    unsafe { mapped.cast::<u8>().write_volatile(7) };
+    fs::rename(mount.store().join("a"), mount.store().join("b")).unwrap();
+    // SAFETY: nothing uses the mapping any more.
+    assert_eq!(unsafe { libc::munmap(mapped, 8) }, 0);
+    drop(file);
+    let (code, sentence) = said(&["umount", mount.path().to_str().unwrap()]);
+    assert!(sentence.contains("a/c/0/0"), "{code}: {sentence}");
+    let place = tempfile::tempdir().unwrap();
+    umount(&["--rescue".into(), place.path().join("rescued"), mount.path()]);
 }

@@ -561,7 +561,8 @@ impl DirectoryChanges {
             return Ok(());
         };
         let is_private = path.components().any(|name| name == PRIVATE);
-        let has_attributes = node.attributes().is_some_and(|attributes| !attributes.is_empty());
+        let has_attributes = node.attributes().is_some_and(|attributes| !attributes.is_empty())
+            || self.names.zarr2.early_attributes.lock().contains_key(path);
         if is_private
             || node.is_closed()
             || self.names.places.is_of_another_format(path)?

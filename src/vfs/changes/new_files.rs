@@ -111,7 +111,8 @@ impl NewFiles {
         }
         let shown = Shown::File(place.clone(), Arc::clone(inode));
         self.names.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
-        file.created = Some(Created::by(owner));
+        let home = self.names.ordinary.home(place)?;
+        file.created = Some(Created { home, ..Created::by(owner) });
         let is_compared = matches!(place, Place::Ordinary(..) | Place::Document(_));
         let condition = if is_compared { Condition::Absent } else { Condition::Always };
         file.content = BytesAt::Unstored(UnstoredBytes { condition, ..UnstoredBytes::empty() });

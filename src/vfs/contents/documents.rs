@@ -60,7 +60,7 @@ impl DocumentWriter {
         let is_new = seen.is_new && !self.core.hierarchy.changes().is_directory_as_group(path)?;
         self.core.hierarchy.directories.forget_became_group(path);
         self.chunks.store_array(path)?;
-        let node = self.node_to_write(path, is_new)?;
+        let node = self.node_to_write(path, is_new, seen.before.is_some())?;
         let stored = self.store_by(&node, seen, written, by);
         match &stored {
             // The chunks before it are what it says.
@@ -129,12 +129,26 @@ impl DocumentWriter {
 
     /// Returns the node at `path` as the store has it now, for a program that writes its metadata
     /// file. Fails if the program sees no node there, or saw none when it made the file (`is_new`),
-    /// and another one has made one.
-    pub fn node_to_write(&self, path: &NodePath, is_new: bool) -> Result<Arc<Node>> {
-        let seen = self.core.hierarchy.existing(path)?;
-        let node = self.core.hierarchy.changes().existing(path)?;
+    /// and another one has made one; or if it has seen a node there (`knew_node`) that another one
+    /// has removed.
+    pub fn node_to_write(
+        &self,
+        path: &NodePath,
+        is_new: bool,
+        knew_node: bool,
+    ) -> Result<Arc<Node>> {
+        let hierarchy = &self.core.hierarchy;
+        let seen = hierarchy.existing(path)?;
+        let node = hierarchy.changes().existing(path)?;
         if (seen.is_bare() || is_new) && !node.is_bare() {
             return Err(Error::new(Kind::Exists, "another program has just made a node here"));
+        }
+        // A program of this mount may make a directory of the same name, and then a new node.
+        let was_removed_here =
+            || node.removed().is_some() || hierarchy.directories.get(path).is_some();
+        if knew_node && !is_new && node.is_bare() && !was_removed_here() {
+            let detail = "another program has removed the node since its metadata was read";
+            return Err(Error::new(Kind::Stale, detail));
         }
         Ok(node)
     }

@@ -166,6 +166,7 @@ impl Files {
         unstored: &UnstoredBytes,
         created: &Created,
     ) -> Result<OpenFile> {
+        self.names.ordinary.check_home(place, created)?;
         let new_name = self.names.ordinary.for_new(place)?.ok_or_else(keeps_no_files)?;
         let (files, path, write) = (new_name.files()?, &new_name.path, new_name.store.write()?);
         let written = unstored.written();

@@ -29,7 +29,8 @@ impl DocumentWriter {
             && matches!(place, Place::Document(_))
             && !changes.is_directory_as_group(path)?;
         let written = String::from_utf8_lossy(written);
-        let node = self.node_to_write(path, is_new)?;
+        let is_early = self.names.zarr2.early_attributes.lock().contains_key(path);
+        let node = self.node_to_write(path, is_new, shown.is_some() && !is_early)?;
         if let Place::Copies(_) = place {
             check_consolidated(&written)?;
         }
@@ -115,6 +116,11 @@ impl DocumentWriter {
             json::parse_object(written.as_bytes()).map_err(|error| error.of_kind(Kind::Invalid))?;
             self.names.zarr2.removed_files.lock().remove(place);
             self.names.zarr2.early_attributes.lock().insert(path.clone(), written.to_owned());
+            // A directory with attributes becomes a group, also one that the store has.
+            let known = self.core.hierarchy.directories.get(path);
+            if known.is_none_or(|known| !known.is_made() && known.removed().is_none()) {
+                self.core.hierarchy.changes().await_metadata(path)?;
+            }
         } else {
             self.names.zarr2.wants_copies.lock().insert(path.clone());
         }

@@ -160,6 +160,17 @@ impl Vfs {
         written.inspect(|()| add_len(&self.opener.reports.written_len, data))
     }
 
+    /// Like [`Self::write`], for pages of a mapping. The kernel writes them when it likes, so no
+    /// program looks at the error, which `umount` names then.
+    pub fn write_mapped(&self, by: HandleUse, offset: u64, data: &[u8]) -> Result<()> {
+        let handle = self.opener.handles.get(by.handle)?;
+        self.write(by, offset, data).inspect_err(|error| {
+            log::warn!("write: {error}");
+            self.core.journal.note("write", error);
+            self.core.refused.note(handle.shown(), error);
+        })
+    }
+
     /// Writes all of `data` at the end of an ordinary file, or nothing. `offset` is where the
     /// kernel takes the end to be, by attributes that may be old. Other files have their lengths,
     /// so there it counts.

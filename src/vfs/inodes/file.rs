@@ -15,6 +15,7 @@ use std::time::{Instant, SystemTime};
 use bytes::Bytes;
 
 use super::held::HeldBytes;
+use super::place::Place;
 use crate::array::Array;
 use crate::backing::Backing;
 use crate::buffer::Buffer;
@@ -282,12 +283,15 @@ pub struct Created {
     pub accessed: Option<SystemTime>,
     /// The extended attributes by name.
     pub xattrs: BTreeMap<String, Vec<u8>>,
+    /// The directory in which it was created, and the directory of the store that this was then.
+    /// `None` if the store had none.
+    pub home: Option<(Place, FileId)>,
 }
 
 impl Created {
     /// Returns those of a file that was just created.
     pub fn by(owner: Ownership) -> Self {
-        Self { owner, accessed: None, xattrs: BTreeMap::new() }
+        Self { owner, accessed: None, xattrs: BTreeMap::new(), home: None }
     }
 
     /// Applies changes to them and to the time of the unstored bytes.

@@ -11,6 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::metadata::NodePath;
 use crate::store::{FileId, FileKind, FileStat, FileStore, Prefix, Stat, Store, StoreEntry};
 use crate::vfs::core::Core;
+use crate::vfs::inodes::file::Created;
 use crate::vfs::inodes::place::{CHUNKS, DirEntries, Place, below};
 
 /// A new name in a store of files.
@@ -31,6 +32,15 @@ impl NewName {
 /// Returns the error for a store that does not keep files.
 pub(in crate::vfs) fn keeps_no_files() -> Error {
     Error::unsupported("the store does not keep files")
+}
+
+/// Returns the directory to which a new file belongs. The store makes directories of chunks, and
+/// removes them.
+fn home_of(place: &Place) -> Place {
+    match place.parent() {
+        Place::ChunkDir(path, _) => Place::Node(path),
+        above => above,
+    }
 }
 
 /// The ordinary files and directories of the store, and its directories of nodes and chunks.
@@ -81,22 +91,32 @@ impl OrdinaryFiles {
     /// directory is not recreated. The store creates only directories of chunks.
     pub fn for_new(&self, place: &Place) -> Result<Option<NewName>> {
         let (Some(_), Some(path)) = (self.store(), self.path(place)?) else { return Ok(None) };
-        let above = match place.parent() {
-            Place::ChunkDir(path, _) => Place::Node(path),
-            above => above,
-        };
-        let home = match self.path(&above)? {
-            Some(home) => Prefix::parse(&home)?,
-            None => Prefix::root(),
-        };
+        let above = home_of(place);
         let hierarchy = &self.core.hierarchy;
-        let may_lack_it = match &above {
-            Place::Node(node) => hierarchy.changes().may_lack_directory(node)?,
-            _ => false,
+        let home = match (&above, self.path(&above)?) {
+            (Place::Node(node), _) => hierarchy.changes().home_of(node)?,
+            (_, Some(home)) => Prefix::parse(&home)?,
+            (_, None) => Prefix::root(),
         };
-        let store = hierarchy.store();
-        let store = if may_lack_it { store.clone() } else { store.in_directory(&home) };
-        Ok(Some(NewName { store, path }))
+        Ok(Some(NewName { store: hierarchy.store().in_directory(&home), path }))
+    }
+
+    /// Returns the directory in which a file is created, with the directory of the store that this
+    /// is; `None` if the store has none.
+    pub fn home(&self, place: &Place) -> Result<Option<(Place, FileId)>> {
+        let home = home_of(place);
+        Ok(self.stat(&home)?.map(|stat| (home, stat.id)))
+    }
+
+    /// Fails if another program has put another directory at the name of the one in which a file
+    /// was created.
+    pub fn check_home(&self, place: &Place, created: &Created) -> Result<()> {
+        let Some((home, id)) = &created.home else { return Ok(()) };
+        if home_of(place) != *home || self.stat(home)?.is_none_or(|now| now.id == *id) {
+            return Ok(());
+        }
+        let detail = "another program has replaced the directory in which it was created";
+        Err(Error::new(Kind::Os(libc::ESTALE), detail))
     }
 
     /// Returns the attributes of the file of the store that a file or directory is; `None` if there

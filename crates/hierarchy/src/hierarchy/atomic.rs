@@ -215,11 +215,7 @@ impl Atomic<'_> {
             // The failed step may have taken effect, unless a conflict was the reason.
             let reached = if is_conflict(error) { taken } else { taken + 1 };
             for step in steps.iter().take(reached).rev() {
-                self.hierarchy.documents.replace_step(
-                    &step.key,
-                    step.new.as_deref(),
-                    step.old.as_deref(),
-                )?;
+                self.hierarchy.documents.undo_step(step)?;
             }
             self.hierarchy.invalidate(path);
             // A removal changes the copies before the document.
@@ -232,11 +228,7 @@ impl Atomic<'_> {
         }
         if let Err(error) = self.copies().rebuild_copies(path) {
             for step in steps.iter().rev() {
-                self.hierarchy.documents.replace_step(
-                    &step.key,
-                    step.new.as_deref(),
-                    step.old.as_deref(),
-                )?;
+                self.hierarchy.documents.undo_step(step)?;
             }
             self.hierarchy.invalidate(path);
             if !is_permanent(error.kind()) {

@@ -15,7 +15,7 @@ use super::raise::Raised;
 use crate::metadata::merge::Edit;
 use crate::metadata::{NodeKind, NodePath};
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
-use zarrfs_store::{Key, Store, not_free};
+use zarrfs_store::{Key, Prefix, Store, not_free};
 
 /// Changes that programs ask for. Each is complete or has no effect, and follows from what the
 /// store has had since the change began (`hierarchy::guard`).
@@ -82,10 +82,12 @@ impl Changes<'_> {
 
     /// Takes the directory of a group whose document was removed for one that was just made. It
     /// becomes a group again after a while, or the node whose document a program creates in it.
-    pub fn await_metadata(self, path: &NodePath) {
+    pub fn await_metadata(self, path: &NodePath) -> Result<()> {
         self.hierarchy.directories.touch(path);
         self.hierarchy.directories.insert(Node::bare(path.clone(), None));
+        self.note_in_store(path)?;
         self.hierarchy.invalidate(path);
+        Ok(())
     }
 
     /// Fails if another program has made an array of the group in which something is made.
@@ -129,8 +131,9 @@ impl Changes<'_> {
         self.store_groups_above(path)?;
         let text = self.hierarchy.text_to_store(path, raised)?;
         let replaces = Replaced::of(replaced);
-        let mut planned = self.hierarchy.documents.plan(path, raised.key(), &text, replaces)?;
-        planned.is_in_store = self.is_in_store(path)?;
+        let home = self.home_of_document(path)?;
+        let planned =
+            self.hierarchy.documents.plan((path, &home), raised.key(), &text, replaces)?;
         let consolidated = raised.is_consolidated().then_some(true);
         self.atomic().set_atomically(path, planned, consolidated)?;
         if let (None, Some(list)) = (replaced, self.hierarchy.store().list()) {
@@ -168,9 +171,36 @@ impl Changes<'_> {
         })
     }
 
+    /// Returns the home of what is made in the directory of the node at `path`: the directory of it
+    /// or of the nearest node above it that the store has, unless another program has moved or
+    /// removed that. No change recreates it.
+    pub fn home_of(self, path: &NodePath) -> Result<Prefix> {
+        for path in std::iter::successors(Some(path.clone()), NodePath::parent) {
+            if !self.may_lack_directory(&path)? {
+                return self.hierarchy.dialect_of(&path).chunk_prefix(&path);
+            }
+        }
+        Ok(Prefix::root())
+    }
+
+    /// Returns the same for the metadata file of the directory `path`, which was there before. In a
+    /// dialect of two trees the file lies in the other one.
+    pub(super) fn home_of_stored(self, path: &NodePath) -> Result<Prefix> {
+        let has_one_tree = self.hierarchy.dialect_of(path).has_one_tree();
+        if has_one_tree { self.home_of(path) } else { Ok(Prefix::root()) }
+    }
+
+    /// Returns the same for the metadata file of the node at `path`, which may be new.
+    pub(super) fn home_of_document(self, path: &NodePath) -> Result<Prefix> {
+        match path.parent() {
+            Some(parent) if !self.is_in_store(path)? => self.home_of_stored(&parent),
+            _ => self.home_of_stored(path),
+        }
+    }
+
     /// Whether the store may lack the directory for the files and chunks of the node at `path`,
     /// although no other program has moved or removed it.
-    pub fn may_lack_directory(self, path: &NodePath) -> Result<bool> {
+    fn may_lack_directory(self, path: &NodePath) -> Result<bool> {
         if self.hierarchy.directories.get(path).is_some() {
             return Ok(!self.hierarchy.directories.is_in_store(path));
         }
@@ -197,8 +227,9 @@ impl Changes<'_> {
         }
         self.store_groups_above(path)?;
         self.check_is_new(path, key)?;
-        let mut planned = self.hierarchy.documents.plan(path, key, &edited, Replaced::of(None))?;
-        planned.is_in_store = self.is_in_store(path)?;
+        let home = self.home_of_document(path)?;
+        let replaces = Replaced::of(None);
+        let planned = self.hierarchy.documents.plan((path, &home), key, &edited, replaces)?;
         self.atomic().set_atomically(path, planned, None)
     }
 

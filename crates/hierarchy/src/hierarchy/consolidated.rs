@@ -326,8 +326,12 @@ impl CopiesAbove<'_> {
                 text => text?,
             };
             let Some(new) = change(&text).at(&stored.key)? else { return Ok(()) };
-            let set =
-                self.hierarchy.documents.set(group, &stored.key, &new, Replaced::Unchanged(stored));
+            let set = self.hierarchy.documents.set(
+                (group, &stored.key.parent()),
+                &stored.key,
+                &new,
+                Replaced::Unchanged(stored),
+            );
             self.hierarchy.invalidate(group);
             match set {
                 Err(error) if is_conflict(&error) => {}

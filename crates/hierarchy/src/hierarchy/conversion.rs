@@ -118,8 +118,10 @@ impl Changes<'_> {
         let ConvertedFiles { aside, files, groups } = from;
         self.store_groups_above(path)?;
         let text = self.hierarchy.text_to_store(path, raised)?;
+        let home = self.home_of_stored(path)?;
+        let replaces = Replaced::of(replaced);
         let planned =
-            self.hierarchy.documents.plan(path, raised.key(), &text, Replaced::of(replaced))?;
+            self.hierarchy.documents.plan((path, &home), raised.key(), &text, replaces)?;
         // Before anything moves: the files may be chunks of an array that another program created
         // meanwhile.
         self.hierarchy.documents.check(&planned, self.since())?;
@@ -154,7 +156,8 @@ impl Changes<'_> {
 
     fn convert(self, conversion: &Conversion<'_>, taken: &StepsDone) -> Result<()> {
         let Conversion { planned, aside, files, trees, documents, .. } = conversion;
-        let write = self.hierarchy.store().write()?;
+        let store = self.hierarchy.store().in_directory(planned.home());
+        let write = store.write()?;
         for (kept, file) in files {
             write.move_value(file, kept)?;
         }
@@ -181,18 +184,22 @@ impl Changes<'_> {
         taken: &StepsDone,
         error: &Error,
     ) -> Result<()> {
-        let Conversion { aside, chunks, documents, .. } = conversion;
+        let Conversion { planned, aside, files, chunks, documents, .. } = conversion;
         if self.atomic().undo_documents(documents, taken.get(), error)? {
             return Err(Error::new(Kind::Exists, "its metadata file exists"));
         }
-        let write = self.hierarchy.store().write()?;
+        // If another program has moved the directory, its files stay aside until the next mount.
+        let store = self.hierarchy.store().in_directory(planned.home());
+        let write = store.write()?;
         if self.declared_stage(aside)? == Some(Stage::Chunks) {
             for (key, encoded) in chunks {
                 write.move_value(key, encoded)?;
             }
         }
         self.atomic().declare(aside, &Intent::Documents(documents.clone()))?;
-        write.move_prefix(&aside.prefix().join(FILES)?, &Prefix::root())?;
+        for (kept, file) in files {
+            write.move_value(kept, file)?;
+        }
         self.hierarchy.invalidate_below(&documents.path);
         self.copies().rebuild_copies(&documents.path)
     }

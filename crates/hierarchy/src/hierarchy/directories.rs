@@ -72,7 +72,7 @@ impl KnownDirectory {
 
 impl KnownDirectories {
     /// Returns the directory at `path`, if only this mount knows it.
-    pub(super) fn get(&self, path: &NodePath) -> Option<Arc<Node>> {
+    pub fn get(&self, path: &NodePath) -> Option<Arc<Node>> {
         self.known.lock().get(path).map(|known| Arc::clone(&known.node))
     }
 

@@ -14,7 +14,7 @@ use crate::metadata::{Dialect, NodeKind, NodePath, join, skim, split};
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_base::limits;
 use zarrfs_codec::json::{self, foreign};
-use zarrfs_store::{Condition, Key, Stat, Store, Version};
+use zarrfs_store::{Condition, Key, Prefix, Stat, Store, Version};
 
 /// How often to retry an edit because another program changed the document in the meantime.
 pub(super) const ATTEMPTS: usize = 100;
@@ -56,8 +56,8 @@ pub(super) struct Planned {
     /// The stat of the stored document, if its file does not change.
     stat: Option<Stat>,
     attributes: Option<Attributes>,
-    /// Whether the directory of the document exists, so that it is not created.
-    pub is_in_store: bool,
+    /// The directory that no step recreates.
+    home: Prefix,
 }
 
 /// How much of a change of documents is stored.
@@ -75,15 +75,20 @@ pub(super) enum StoredSteps {
 
 impl Planned {
     /// Returns a plan without steps for the document that replaces `old`.
-    fn new(key: &Key, text: &str, old: Option<&Document>) -> Self {
+    fn new(key: &Key, text: &str, old: Option<&Document>, home: &Prefix) -> Self {
         Self {
             key: key.clone(),
             text: Bytes::copy_from_slice(text.as_bytes()),
             steps: Vec::new(),
             stat: old.map(|document| document.stat),
             attributes: None,
-            is_in_store: false,
+            home: home.clone(),
         }
+    }
+
+    /// Returns the directory that no step recreates.
+    pub(super) fn home(&self) -> &Prefix {
+        &self.home
     }
 
     /// Returns the keys that change, in order.
@@ -152,22 +157,24 @@ impl DocumentStore {
             })
     }
 
-    /// Stores a document. If it has two files, stores only those that differ, the attributes first,
-    /// so that a program that finds the node also finds its attributes.
+    /// Stores the document of a node, as [`Self::plan`] says. If it has two files, stores only
+    /// those that differ, the attributes first, so that a program that finds the node also finds
+    /// its attributes.
     pub fn set(
         &self,
-        path: &NodePath,
+        place: (&NodePath, &Prefix),
         key: &Key,
         text: &str,
         replaced: Replaced<'_>,
     ) -> Result<Document> {
-        self.apply(self.plan(path, key, text, replaced)?, &StepsDone::default())
+        self.apply(self.plan(place, key, text, replaced)?, &StepsDone::default())
     }
 
-    /// Plans the steps that store a document.
+    /// Plans the steps that store the document of the node at `path`. They do not recreate `home`,
+    /// a directory at or above that of the document.
     pub fn plan(
         &self,
-        path: &NodePath,
+        (path, home): (&NodePath, &Prefix),
         key: &Key,
         text: &str,
         replaced: Replaced<'_>,
@@ -190,7 +197,7 @@ impl DocumentStore {
             Some(document) => of(document).map(|(own, attributes)| (Some(own), attributes))?,
             None => (None, None),
         };
-        let mut planned = Planned::new(key, text, old);
+        let mut planned = Planned::new(key, text, old, home);
         if let Some(attributes_key) = &attributes_key {
             let now = Instant::now();
             if old.is_none() && self.store.stat_since(key, now)?.is_some() {
@@ -231,11 +238,12 @@ impl DocumentStore {
 
     /// Runs a plan and counts its steps.
     pub fn apply(&self, planned: Planned, taken: &StepsDone) -> Result<Document> {
-        let Planned { key, text, steps, mut stat, mut attributes, is_in_store } = planned;
+        let Planned { key, text, steps, mut stat, mut attributes, home } = planned;
         // The files of a node are in one directory, also if another program moves it in between.
-        let beside = self.store.in_directory(&key.parent());
+        let (first, beside) =
+            (self.store.in_directory(&home), self.store.in_directory(&key.parent()));
         for (at, (step, condition)) in steps.iter().enumerate() {
-            let store = if at == 0 && !is_in_store { &self.store } else { &beside };
+            let store = if at == 0 { &first } else { &beside };
             let stored = take_step(store, &step.key, step.new.as_deref(), *condition)?;
             taken.set(taken.get() + 1);
             match &mut attributes {
@@ -252,16 +260,6 @@ impl DocumentStore {
             )
         })?;
         Ok(Document { key, text, stat, attributes, is_whole: true })
-    }
-
-    /// Sets or erases one key of a document.
-    pub fn take_step(
-        &self,
-        key: &Key,
-        text: Option<&str>,
-        condition: Condition,
-    ) -> Result<Option<Stat>> {
-        take_step(&self.store, key, text, condition)
     }
 
     /// Returns the stored text of one key of a document.
@@ -323,14 +321,33 @@ impl DocumentStore {
         })
     }
 
+    /// Undoes a step, unless another program changed the value, or moved or removed its directory.
+    pub fn undo_step(&self, step: &DocumentStep) -> Result<()> {
+        let store = self.store.in_directory(&step.key.parent());
+        match self.replace(&store, &step.key, step.new.as_deref(), step.old.as_deref()) {
+            Err(error) if error.kind() == Kind::Os(libc::ESTALE) => Ok(()),
+            undone => undone,
+        }
+    }
+
     /// Changes a key from one value to another, unless another program changed it.
     pub fn replace_step(&self, key: &Key, from: Option<&str>, to: Option<&str>) -> Result<()> {
+        self.replace(&self.store, key, from, to)
+    }
+
+    fn replace(
+        &self,
+        store: &Store,
+        key: &Key,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<()> {
         let stat = self.store.stat(key)?;
         if !is_same(self.text_at(key)?.as_deref(), from) {
             return Ok(());
         }
         let condition = stat.map_or(Condition::Absent, |stat| Condition::Unchanged(stat.version));
-        self.take_step(key, to, condition).map(drop)
+        take_step(store, key, to, condition).map(drop)
     }
 }
 

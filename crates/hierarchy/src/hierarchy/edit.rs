@@ -80,8 +80,8 @@ impl Changes<'_> {
                 .consolidate(&new, &self.copies().documents_below(path)?)
                 .at(&key)?;
         }
-        let mut planned = self.hierarchy.documents.plan(path, &key, &new, replaced)?;
-        planned.is_in_store = self.is_in_store(path)?;
+        let home = self.home_of_document(path)?;
+        let planned = self.hierarchy.documents.plan((path, &home), &key, &new, replaced)?;
         self.atomic().set_atomically(path, planned, edit.consolidated)
     }
 }

@@ -24,9 +24,10 @@ use zarrfs_store::{Condition, Key};
 impl Changes<'_> {
     /// Turns the directory `path`, which is no node, into a group.
     pub fn store_group(self, path: &NodePath) -> Result<Key> {
+        // If another program has moved it, no group above it gets its name.
+        let stored = self.existing(path)?.stored().cloned();
         self.store_groups_above(path)?;
         self.hierarchy.directories.note_became_group(path);
-        let stored = self.existing(path)?.stored().cloned();
         if let Some(document) = stored {
             self.hierarchy.directories.remove_for_other(path);
             self.hierarchy.invalidate(path);
@@ -66,7 +67,8 @@ impl Changes<'_> {
     pub(super) fn put_group(self, path: &NodePath) -> Result<Document> {
         let (key, text) = self.new_group(path)?;
         self.check_is_new(path, &key)?;
-        match self.hierarchy.documents.set(path, &key, &text, Replaced::Absent) {
+        let home = self.home_of_stored(path)?;
+        match self.hierarchy.documents.set((path, &home), &key, &text, Replaced::Absent) {
             Err(error) if error.kind() == Kind::Exists => {
                 // Another program created a node here.
                 self.hierarchy.directories.remove_for_other(path);
@@ -100,6 +102,7 @@ impl Changes<'_> {
                 NodeState::Bare(None) | NodeState::Removed(_) => {
                     let document = self.put_group(&above)?;
                     self.hierarchy.directories.insert(Node::bare(above.clone(), Some(document)));
+                    self.note_in_store(&above)?;
                     self.hierarchy.invalidate(&above);
                 }
                 NodeState::Implicit if self.hierarchy.dialect().wants_group_documents() => {

@@ -96,10 +96,8 @@ impl Changes<'_> {
         is_in_store: bool,
     ) -> Result<()> {
         let mut store = self.hierarchy.store().clone();
-        if let Some(above) = to.parent()
-            && !self.may_lack_directory(&above)?
-        {
-            store = store.in_directory(&self.hierarchy.dialect().chunk_prefix(&above)?);
+        if let Some(above) = to.parent() {
+            store = store.in_directory(&self.home_of(&above)?);
         }
         let moved = store.write()?.move_to_free(old, new);
         if is_in_store { moved } else { unless_nothing(moved) }

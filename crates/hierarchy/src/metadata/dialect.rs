@@ -137,7 +137,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the names that a metadata file may have in the directory of its node; none in a draft.
+    /// Returns the names that a metadata file may have in the directory of its node. A draft has
+    /// none.
     fn document_names(&self) -> &'static [(Option<NodeKind>, &'static str)] {
         match self {
             Self::V3 | Self::D2023_02 => &[(None, v3::DOCUMENT)],

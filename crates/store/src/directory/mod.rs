@@ -513,7 +513,7 @@ impl WritableStore for DirectoryStore {
         };
         let Some(above) = open_dir(&self.root, &source.parent())? else { return Ok(()) };
         let (name, new_name) = (c_name(source.name())?, c_name(target.name())?);
-        let new_above = make_parent(&self.root, None, &target)?;
+        let new_above = make_parent(&self.root, self.home.as_ref(), &target)?;
         let moved = match move_tree(&above, &name, &new_above, &new_name) {
             Err(error) if error.kind() == Kind::NotFound => Ok(()),
             moved => moved,
@@ -527,7 +527,7 @@ impl WritableStore for DirectoryStore {
         if is_lock(from) || self.stat(std::slice::from_ref(from))?.iter().all(Option::is_none) {
             return Ok(());
         }
-        let new_dir = make_parent(&self.root, None, to)?;
+        let new_dir = make_parent(&self.root, self.home.as_ref(), to)?;
         let lock = self.lock_key(from)?;
         let moved = match renameat(&lock.dir, &lock.name, &new_dir, &c_name(to.name())?) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

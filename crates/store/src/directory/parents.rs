@@ -34,10 +34,14 @@ pub(super) fn make_parent(root: &Root, home: Option<&Prefix>, key: &Key) -> Resu
     .at(key))
 }
 
-/// Returns `home`, or the root if that is not given or does not contain `path`. It is `ESTALE` if
-/// another program has moved or removed it.
+/// Returns `home`, or the root if that is not given and neither is nor contains `path`. It is
+/// `ESTALE` if another program has moved or removed it.
 pub(super) fn check_home(root: &Root, home: Option<&Prefix>, path: &str) -> Result<Prefix> {
-    let home = home.filter(|home| path.starts_with(home.as_str()));
+    let is_in = |home: &&Prefix| {
+        let home = home.as_str();
+        path.starts_with(home) || home.strip_suffix('/') == Some(path)
+    };
+    let home = home.filter(is_in);
     let home = home.cloned().unwrap_or_else(Prefix::root);
     if open_dir(root, &home)?.is_none() {
         let detail = "another program has moved or removed its directory";
