@@ -1,5 +1,7 @@
 use super::*;
-use crate::metadata::shown;
+use crate::metadata::model::NodeMetadata;
+use crate::metadata::shown::ShownChunks;
+use crate::metadata::{policy, shown};
 use zarrfs_base::error::Kind;
 
 const STORED: &str = r#"{
