@@ -41,7 +41,7 @@
 //! | [`check`] | damage in metadata, keys and chunks, and its repair |
 //! | [`diff`] | differences between two hierarchies |
 //! | [`view`] | a node as one file in a format other than Zarr |
-//! | [`dap`] | a node as a data set of OPeNDAP, for a server |
+//! | `dap` | a node as a data set of OPeNDAP, with the feature `serve` |
 //! | [`stats`] | statistics of the elements of an array |
 //! | [`raster`] | a slice of an array for a picture, with few elements |
 //! | [`picture`] | from numbers to pictures on a terminal |
@@ -66,6 +66,7 @@
 pub mod check;
 pub mod cli;
 pub mod convert;
+#[cfg(feature = "serve")]
 pub mod dap;
 pub mod diff;
 pub mod fuse;

@@ -30,9 +30,10 @@ pub(crate) use coordinates::{is_coordinate, with_coordinates};
 pub(crate) use dimensions::{Dimension, Dimensions};
 pub(crate) use exact::exactly;
 pub(crate) use names::{clean, distinct, unused};
-pub(crate) use variable::{
-    ConversionBudget, Data, ENCODING, FileElements, FormOf, Variable, characters, set_aside,
-};
+pub(crate) use variable::{ConversionBudget, Data, FileElements, FormOf, Variable, set_aside};
+// Only OPeNDAP needs these.
+#[cfg(feature = "serve")]
+pub(crate) use variable::{ENCODING, characters};
 
 /// The attribute that says which arrays are not in a file of a group, and why.
 const LEFT_OUT: &str = "zarrfs_left_out";
