@@ -109,9 +109,9 @@ impl NewFiles {
         if !matches!(file.content, BytesAt::Stored) {
             return Err(Error::new(Kind::Exists, "another program has just created the file"));
         }
+        let home = self.names.ordinary.home(place)?;
         let shown = Shown::File(place.clone(), Arc::clone(inode));
         self.names.overlay.insert(place.parent(), &place.name().unwrap_or_default(), shown);
-        let home = self.names.ordinary.home(place)?;
         file.created = Some(Created { home, ..Created::by(owner) });
         let is_compared = matches!(place, Place::Ordinary(..) | Place::Document(_));
         let condition = if is_compared { Condition::Absent } else { Condition::Always };

@@ -101,9 +101,12 @@ impl OrdinaryFiles {
         Ok(Some(NewName { store: hierarchy.store().in_directory(&home), path }))
     }
 
-    /// Returns the directory in which a file is created, with the directory of the store that this
-    /// is; `None` if the store has none.
+    /// Returns the directory in which an ordinary file is created, with the directory of the store
+    /// that this is; `None` if the store has none.
     pub fn home(&self, place: &Place) -> Result<Option<(Place, FileId)>> {
+        if !matches!(place, Place::Ordinary(..)) {
+            return Ok(None);
+        }
         let home = home_of(place);
         Ok(self.stat(&home)?.map(|stat| (home, stat.id)))
     }
