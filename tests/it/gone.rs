@@ -169,29 +169,31 @@ fn no_call_recreates_a_directory_that_another_program_has_moved_or_removed() {
 /// Shows: document-merge.
 #[test]
 fn attributes_that_a_program_has_read_of_another_array_are_not_stored() {
-    let mut mount = Mount::new(&["--create", "--as", "zarr2", "--metadata-ttl", "1h"]);
-    mount.expect("another program has replaced the array");
-    for (name, dtype) in [("a", "<i4"), ("b", "<i2")] {
-        let array = json!({
-            "zarr_format": 2, "shape": [4], "chunks": [2], "dtype": dtype, "fill_value": 0,
-            "order": "C", "filters": null, "compressor": null,
-        });
-        fs::create_dir(mount.at(name)).unwrap();
-        fs::write(mount.at(name).join(".zarray"), array.to_string()).unwrap();
-        fs::write(mount.at(name).join(".zattrs"), json!({"name": name}).to_string()).unwrap();
+    for read in [&["a/.zarray", "a/.zattrs"][..], &["a/.zattrs"]] {
+        let mut mount = Mount::new(&["--create", "--as", "zarr2", "--metadata-ttl", "1h"]);
+        mount.expect("another program has replaced the array");
+        for (name, dtype) in [("a", "<i4"), ("b", "<i2")] {
+            let array = json!({
+                "zarr_format": 2, "shape": [4], "chunks": [2], "dtype": dtype, "fill_value": 0,
+                "order": "C", "filters": null, "compressor": null,
+            });
+            fs::create_dir(mount.at(name)).unwrap();
+            fs::write(mount.at(name).join(".zarray"), array.to_string()).unwrap();
+            fs::write(mount.at(name).join(".zattrs"), json!({"name": name}).to_string()).unwrap();
+        }
+        File::open(mount.path()).unwrap().sync_all().unwrap();
+        for name in read {
+            fs::read(mount.at(name)).unwrap();
+        }
+        for (from, to) in [("a", "c"), ("b", "a")] {
+            fs::rename(mount.store().join(from), mount.store().join(to)).unwrap();
+        }
+        let written =
+            write(&mount.at("a/.zattrs"), json!({"name": "a", "new": 1}).to_string().as_bytes());
+        assert_eq!(written.unwrap_err().raw_os_error(), Some(libc::ESTALE));
+        let stored = fs::read_to_string(mount.store().join("a/zarr.json")).unwrap();
+        assert!(!stored.contains("new"), "{stored}");
     }
-    File::open(mount.path()).unwrap().sync_all().unwrap();
-    for name in ["a/.zarray", "a/.zattrs"] {
-        fs::read(mount.at(name)).unwrap();
-    }
-    for (from, to) in [("a", "c"), ("b", "a")] {
-        fs::rename(mount.store().join(from), mount.store().join(to)).unwrap();
-    }
-    let written =
-        write(&mount.at("a/.zattrs"), json!({"name": "a", "new": 1}).to_string().as_bytes());
-    assert_eq!(written.unwrap_err().raw_os_error(), Some(libc::ESTALE));
-    let stored = fs::read_to_string(mount.store().join("a/zarr.json")).unwrap();
-    assert!(!stored.contains("new"), "{stored}");
 }
 
 /// Shows: store-decides.

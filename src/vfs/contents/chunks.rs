@@ -114,7 +114,7 @@ impl ChunkWriter {
         if self.latest.has_seen(by, array.id()) {
             return Ok(());
         }
-        if let Some(seen) = self.names.seen_texts.known_array(path, by) {
+        if let Some(seen) = self.names.seen_texts.known_node(path, by) {
             let node = self.core.hierarchy.existing(path)?;
             let now = self.core.hierarchy.shown().text_of(&node, TextPurpose::Text)?;
             if *seen != *now && !merge::have_like_chunks(seen.as_bytes(), now.as_bytes()) {

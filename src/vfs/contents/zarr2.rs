@@ -84,8 +84,8 @@ impl DocumentWriter {
         Ok(())
     }
 
-    /// Fails if the programs which write `.zattrs` have read the `.zarray` of another array than
-    /// `node`, which has the files `known`.
+    /// Fails if the programs which write `.zattrs` have read that, or the metadata file, of another
+    /// node than `node`, which has the files `known`.
     fn check_is_of_known(
         &self,
         place: &Place,
@@ -93,14 +93,20 @@ impl DocumentWriter {
         known: &Documents,
         by: &Processes,
     ) -> Result<()> {
-        let seen = self.names.seen_texts.known_array(node.path(), by);
-        let (Place::Attributes(_), Some(seen)) = (place, seen.filter(|seen| is_array(seen))) else {
+        let seen = self.names.seen_texts.known_node(node.path(), by);
+        let (Place::Attributes(_), Some(seen)) = (place, seen.filter(|seen| !seen.is_empty()))
+        else {
             return Ok(());
         };
-        let seen = zarr2::to_v3(NodeKind::Array, &seen, None)?;
-        let is_same = node.kind() == NodeKind::Array && {
-            let now = zarr2::to_v3(NodeKind::Array, &known.document, None)?;
-            merge::have_like_chunks(seen.as_bytes(), now.as_bytes())
+        let is_same = match (is_array(&seen), node.kind()) {
+            (true, NodeKind::Array) => {
+                let seen = zarr2::to_v3(NodeKind::Array, &seen, None)?;
+                let now = zarr2::to_v3(NodeKind::Array, &known.document, None)?;
+                merge::have_like_chunks(seen.as_bytes(), now.as_bytes())
+            }
+            // A program may make an array of a group.
+            (false, _) => true,
+            (true, NodeKind::Group) => false,
         };
         if is_same {
             return Ok(());

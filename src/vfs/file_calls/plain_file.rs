@@ -49,7 +49,13 @@ impl OpenFileCalls for PlainFile<'_> {
         if *access != Access::Truncate
             && let (Some(text), Some(place)) = (&file.shown, inode.place())
         {
-            names.seen_texts.note(&place, by, text);
+            match &place {
+                Place::Attributes(path) => {
+                    let beside = names.zarr2.document_beside(path);
+                    names.seen_texts.note_attributes(path, by, text, &beside);
+                }
+                _ => names.seen_texts.note(&place, by, text),
+            }
             if let Some(path) = place.node() {
                 contents.chunks.latest.note_looked(path, by);
             }

@@ -50,6 +50,8 @@ struct SeenText {
     text: Arc<str>,
     /// Whether it has written the text. The file may then be shown in other words.
     is_written: bool,
+    /// For the attributes of Zarr 2, the metadata file beside them.
+    beside: Option<Arc<str>>,
 }
 
 impl SeenText {
@@ -78,10 +80,22 @@ impl Default for SeenTexts {
 impl SeenTexts {
     /// Notes that a thread has read a metadata file.
     pub fn note(&self, place: &Place, thread: Thread, text: &Arc<str>) {
-        self.put(place, thread, text, false);
+        self.put(place, thread, (text, false), None);
     }
 
-    fn put(&self, place: &Place, thread: Thread, text: &Arc<str>, is_written: bool) {
+    /// Notes that a thread has read the attributes of a node, whose metadata file is `beside`.
+    pub fn note_attributes(&self, path: &NodePath, thread: Thread, text: &Arc<str>, beside: &str) {
+        let place = Place::Attributes(path.clone());
+        self.put(&place, thread, (text, false), Some(beside.into()));
+    }
+
+    fn put(
+        &self,
+        place: &Place,
+        thread: Thread,
+        (text, is_written): (&Arc<str>, bool),
+        beside: Option<Arc<str>>,
+    ) {
         let Some(thread) = thread else { return };
         let mut files = self.files.lock();
         if !files.contains(place) {
@@ -91,11 +105,13 @@ impl SeenTexts {
         // Most threads see the same text.
         let same = seen.last().filter(|last| last.text == *text).map(|last| Arc::clone(&last.text));
         let text = same.unwrap_or_else(|| Arc::clone(text));
+        let before = seen.iter().find(|known| known.thread == thread);
+        let beside = beside.or_else(|| before?.beside.clone());
         seen.retain(|known| known.thread != thread);
         if seen.len() >= MAX_THREADS {
             seen.remove(0);
         }
-        seen.push(SeenText { thread, at: Instant::now(), text, is_written });
+        seen.push(SeenText { thread, at: Instant::now(), text, is_written, beside });
         let texts = seen.chunk_by(|one, next| Arc::ptr_eq(&one.text, &next.text));
         let texts: usize = texts.filter_map(|same| Some(same.first()?.text.len())).sum();
         let len = texts.saturating_add(seen.len().saturating_mul(ENTRY_LEN));
@@ -108,7 +124,7 @@ impl SeenTexts {
     pub fn note_written(&self, place: &Place, by: &Processes, written: &[u8]) {
         let text: Arc<str> = String::from_utf8_lossy(written).into();
         for process in by.known().unwrap_or_default() {
-            self.put(place, Some(*process), &text, true);
+            self.put(place, Some(*process), (&text, true), None);
         }
     }
 
@@ -148,10 +164,14 @@ impl SeenTexts {
         self.last_seen(place, by).map(|seen| seen.text)
     }
 
-    /// Returns the metadata file from which these programs know the array at `path`; `None` if that
+    /// Returns the metadata file from which these programs know the node at `path`; `None` if that
     /// is not known, or if they know it from consolidated metadata.
-    pub fn known_array(&self, path: &NodePath, by: &Processes) -> Option<Arc<str>> {
-        let seen = self.last_seen(&Place::Document(path.clone()), by)?;
+    pub fn known_node(&self, path: &NodePath, by: &Processes) -> Option<Arc<str>> {
+        let beside = || {
+            let attributes = self.last_seen(&Place::Attributes(path.clone()), by)?;
+            Some(SeenText { text: attributes.beside.clone()?, ..attributes })
+        };
+        let seen = self.last_seen(&Place::Document(path.clone()), by).or_else(beside)?;
         let has_copy = |group: NodePath| {
             self.last_seen(&Place::Document(group), by)
                 .is_some_and(|above| above.at > seen.at && above.text.contains(COPIES))
@@ -164,7 +184,11 @@ impl SeenTexts {
         // `/proc` is read without the lock.
         let seen: Vec<SeenText> = {
             let files = self.files.lock();
-            let copy = |seen: &SeenText| SeenText { text: Arc::clone(&seen.text), ..*seen };
+            let copy = |seen: &SeenText| SeenText {
+                text: Arc::clone(&seen.text),
+                beside: seen.beside.clone(),
+                ..*seen
+            };
             files.peek(place)?.iter().rev().map(copy).collect()
         };
         let is_theirs = |seen: &SeenText| processes.iter().any(|process| seen.is_of(*process));
@@ -298,7 +322,13 @@ mod tests {
     fn a_number_that_a_later_process_has_got_tells_nothing() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("started");
         let at = Instant::now().checked_sub(Duration::from_secs(5)).expect("long ago");
-        let seen = |at| SeenText { thread: child.id(), at, text: "".into(), is_written: false };
+        let seen = |at| SeenText {
+            thread: child.id(),
+            at,
+            text: "".into(),
+            is_written: false,
+            beside: None,
+        };
         assert!(!seen(at).is_of(child.id()), "it did not run then");
         assert!(seen(Instant::now()).is_of(child.id()));
         child.kill().expect("killed");

@@ -303,6 +303,13 @@ impl Zarr2 {
         Ok(documents)
     }
 
+    /// Returns the metadata file beside the attributes of a node; empty if there is none.
+    pub fn document_beside(&self, path: &NodePath) -> String {
+        let node = self.core.hierarchy.node(path).ok().flatten();
+        let documents = node.and_then(|node| self.documents_of(&node).ok());
+        documents.map(|documents| documents.document).unwrap_or_default()
+    }
+
     fn documents_as_stored(&self, node: &Node) -> Result<Documents> {
         let mut documents = match node.content() {
             Content::Group(group) => zarr2::group(group),
