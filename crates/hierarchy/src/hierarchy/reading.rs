@@ -255,6 +255,10 @@ impl NodeReader<'_> {
         self.expect_names_beside(path)?;
         let mut found = if path.is_root() { BelowPath::Files } else { BelowPath::Nothing };
         let nodes = self.hierarchy.dialect_of(path).children_prefix(path)?;
+        let ordinary = self.hierarchy.ordinary_prefix(path)?;
+        if ordinary == nodes && self.lacks_name(&nodes) {
+            return Ok(found);
+        }
         if dialect.has_implicit_groups() {
             let omissions = self.hierarchy.store().omissions();
             let mut not_seen = Vec::new();
@@ -292,7 +296,6 @@ impl NodeReader<'_> {
                 omissions.note(&place, word, &why);
             }
         }
-        let ordinary = self.hierarchy.ordinary_prefix(path)?;
         if ordinary != nodes {
             // In a dialect with a separate tree of documents, only that tree has nodes.
             let any = list.list_dir(&ordinary)?.next().transpose()?.is_some();
@@ -324,6 +327,13 @@ impl NodeReader<'_> {
             hierarchy.directories.remove_gone(path);
         }
         Ok(has_gone)
+    }
+
+    /// Whether a store of files has nothing of this name. Programs ask for each name before they
+    /// make a file or directory, so this must not take several calls.
+    fn lacks_name(self, prefix: &Prefix) -> bool {
+        let files = self.hierarchy.store().files();
+        files.is_some_and(|files| matches!(files.file_stat(prefix.as_str()), Ok(None)))
     }
 
     /// Whether a store of files has this directory, which may be empty.
