@@ -85,7 +85,9 @@ fn is_used_by_a_child(said: &str) -> bool {
     let own = fs::read_link("/proc/self/exe").expect("a program");
     let numbers = named.split(", ").filter_map(|part| part.split(' ').next()?.parse().ok());
     numbers.filter(|number| *number != std::process::id()).any(|number: u32| {
-        fs::read_link(format!("/proc/{number}/exe")).map_or(true, |program| program == own)
+        let program = fs::read_link(format!("/proc/{number}/exe"));
+        // One that is just executing the program under test has not closed its copies yet.
+        program.map_or(true, |it| it == own || it == Path::new(env!("CARGO_BIN_EXE_zarrfs")))
     })
 }
 
