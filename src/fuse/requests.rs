@@ -325,11 +325,13 @@ impl Filesystem for Fs {
         }
         let is_append = flags.0 & libc::O_APPEND != 0;
         let is_mapped = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let tried = if is_append || is_mapped {
+        let tried = if is_append {
             Ok(false)
         } else {
             self.now("write", |vfs| vfs.try_write(by, offset, data))
         };
+        // A write that fails again is noted, since no program may look at the error.
+        let tried = if is_mapped { tried.or(Ok(false)) } else { tried };
         match tried {
             Ok(true) => reply.written(written),
             Err(errno) => reply.error(errno),

@@ -229,16 +229,16 @@ fn watched(
 
 /// Unmounts although the sync failed and nothing is pending, if the directory of the store was
 /// removed, or if another sync works: a refused file that a program had open counts as pending
-/// until it is closed. Any other failure of the sync is reported. One of the disk is not tried
-/// again, since the kernel reports it only once.
+/// until it is closed. Any other failure of the sync is reported. One of a disk or server is not
+/// tried again: the kernel reports it only once, and a server may be silent.
 fn end_without_sync(
     mountpoint: &Path,
     daemon: &Daemon,
     error: &std::io::Error,
 ) -> Result<(), Failure> {
     let number = error.raw_os_error().unwrap_or_default();
-    let is_of_disk = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EROFS].contains(&number);
-    if number == libc::ESTALE || !is_of_disk && sync(mountpoint, daemon, false).is_ok() {
+    let is_refusal = [libc::EEXIST, libc::EINVAL, libc::EFBIG, libc::EBUSY].contains(&number);
+    if number == libc::ESTALE || is_refusal && sync(mountpoint, daemon, false).is_ok() {
         now(mountpoint, Busy::Refuse)?;
         return daemon.wait().map(drop);
     }

@@ -183,14 +183,14 @@ impl Changes<'_> {
         Ok(Prefix::root())
     }
 
-    /// Returns the same for the metadata file of the directory `path`, which was there before. In a
+    /// Returns the home of the metadata file of the directory `path`, which was there before. In a
     /// dialect of two trees the file lies in the other one.
     pub(super) fn home_of_stored(self, path: &NodePath) -> Result<Prefix> {
         let has_one_tree = self.hierarchy.dialect_of(path).has_one_tree();
         if has_one_tree { self.home_of(path) } else { Ok(Prefix::root()) }
     }
 
-    /// Returns the same for the metadata file of the node at `path`, which may be new.
+    /// Returns the home of the metadata file of the node at `path`, which may be new.
     pub(super) fn home_of_document(self, path: &NodePath) -> Result<Prefix> {
         match path.parent() {
             Some(parent) if !self.is_in_store(path)? => self.home_of_stored(&parent),
