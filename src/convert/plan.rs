@@ -85,9 +85,8 @@ impl ChunkPlan {
     fn new(source: &Hierarchy, array: &Arc<Array>, dest: &Array, to: &Hierarchy) -> Result<Self> {
         // The metadata file is stored last, so the directory of the array may not be there yet.
         let open = |model: model::ArrayMetadata| {
-            let (prefix, options) = (dest.prefix().clone(), to.options());
-            let (limit, layout) = (options.max_chunk_len, options.layout);
-            Ok::<_, Error>(Arc::new(Array::open(model, to.store(), prefix, limit, layout)?))
+            let prefix = dest.prefix().clone();
+            Ok::<_, Error>(Arc::new(Array::open(model, to.store(), prefix, to.array_options())?))
         };
         let dest = open(dest.model().clone())?;
         let form = form(array, &dest);

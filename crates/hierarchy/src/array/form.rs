@@ -14,7 +14,6 @@ use super::bound::{ChunkLen, Pipelines};
 use super::chunk_store::ChunkStore;
 use super::coords::Coords;
 use super::id::ArrayId;
-use super::layout::ShardLayout;
 use super::open::Array;
 use crate::metadata::model::Levels;
 use zarrfs_base::error::{Error, Kind, Result};
@@ -79,7 +78,7 @@ impl Array {
         // A shard is at most as long as any file in memory.
         let limit = match &*self.pipelines {
             Ok(pipelines) if !is_sharded => pipelines.longest().max(self.chunk_len.longest()),
-            _ => self.max_chunk_len,
+            _ => self.options.max_chunk_len,
         };
         let chunk_shape =
             if is_sharded || at == 0 { &self.model.chunk_shape } else { &self.chunk_shape };
@@ -94,7 +93,7 @@ impl Array {
             model: self.model.clone(),
             chunk_shape: chunk_shape.clone(),
             chunk_len: ChunkLen::UpTo(limit),
-            max_chunk_len: self.max_chunk_len,
+            options: self.options.clone(),
             chunks: Arc::clone(chunks),
             levels: Arc::clone(&self.levels),
             pipelines: Arc::new(Pipeline::of_any_bytes(limit).map(Pipelines::One)),
@@ -121,8 +120,7 @@ impl Array {
             *len = end.max(*len);
         }
         let prefix = self.prefix.clone();
-        let array =
-            Self::open(model, &self.store, prefix, self.max_chunk_len, ShardLayout::default());
+        let array = Self::open(model, &self.store, prefix, self.options.clone());
         let array = Arc::new(array.ok()?);
         Some(match &self.form {
             ArrayForm::Encoded(form) => array.encoded(form.how),

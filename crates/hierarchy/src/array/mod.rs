@@ -7,6 +7,7 @@
 mod bound;
 mod chunk_ref;
 mod chunk_store;
+mod chunk_times;
 mod coords;
 mod current;
 mod form;
@@ -32,7 +33,8 @@ pub use form::Encoded;
 pub use id::ArrayId;
 pub use key_encoding::{decode as decode_key, encode as encode_key, index as parse_index};
 pub use layout::{ShardLayout, ShardOrder, ShardWrite};
-pub use open::{Array, FillChunks};
+pub use open::{Array, ArrayOptions, FillChunks};
+pub use shard_cache::ShardCaches;
 pub use sharded::Sharded;
 
 #[cfg(test)]

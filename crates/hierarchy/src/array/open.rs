@@ -17,6 +17,7 @@ use super::id::ArrayId;
 use super::key_encoding::{self, decode as decode_key};
 use super::layers;
 use super::layout::{ShardLayout, ShardWrite};
+use super::shard_cache::ShardCaches;
 use super::sharded::Sharded;
 use crate::metadata::{chunk_shapes, model};
 use zarrfs_base::admission;
@@ -35,6 +36,24 @@ pub enum FillChunks {
     Skip,
 }
 
+/// How to open an array.
+#[derive(Debug, Clone)]
+pub struct ArrayOptions {
+    /// The most bytes of a decoded chunk. Longer ones are listed but not read.
+    pub max_chunk_len: u64,
+    /// How to write shards.
+    pub layout: ShardLayout,
+    /// The caches that it shares with other arrays.
+    pub shards: Arc<ShardCaches>,
+}
+
+impl ArrayOptions {
+    /// Returns the options for chunks of at most `max_chunk_len` bytes, with caches of its own.
+    pub fn new(max_chunk_len: u64) -> Self {
+        Self { max_chunk_len, layout: ShardLayout::default(), shards: Arc::default() }
+    }
+}
+
 /// An array, bound to a store.
 #[derive(Debug)]
 pub struct Array {
@@ -44,7 +63,7 @@ pub struct Array {
     pub(super) chunk_shape: Vec<u64>,
     /// The length of the longest chunk.
     pub(super) chunk_len: ChunkLen,
-    pub(super) max_chunk_len: u64,
+    pub(super) options: ArrayOptions,
     pub(super) chunks: Arc<dyn ChunkStore>,
     /// The chunk stores from the values of the store to the innermost chunks.
     pub(super) levels: Arc<[Arc<dyn ChunkStore>]>,
@@ -58,15 +77,14 @@ pub struct Array {
 }
 
 impl Array {
-    /// Binds `model` to the chunks below `prefix`. Chunks of more than `max_chunk_len` decoded
-    /// bytes are listed but not read. Shards are written in `layout`.
+    /// Binds `model` to the chunks below `prefix`.
     pub fn open(
         model: model::ArrayMetadata,
         store: &Store,
         prefix: Prefix,
-        max_chunk_len: u64,
-        layout: ShardLayout,
+        options: ArrayOptions,
     ) -> Result<Self> {
+        let max_chunk_len = options.max_chunk_len;
         let direct =
             Direct::new(store.clone(), prefix.clone(), model.key_encoding, Grid::of(&model));
         let mut chunks: Arc<dyn ChunkStore> = Arc::new(direct);
@@ -74,10 +92,11 @@ impl Array {
         let mut chunk_shape = model.chunk_shape.clone();
         let stack = match layers::split(&model, max_chunk_len) {
             Ok(layers) => {
-                let mut layout = layout;
+                let mut layout = options.layout;
                 for (level, inner) in layers.levels {
                     let grid = Grid::regular(&model.shape, &inner);
-                    chunks = Arc::new(Sharded::new(chunks, level, grid, layout));
+                    let caches = Arc::clone(&options.shards);
+                    chunks = Arc::new(Sharded::new(chunks, level, grid, layout, caches));
                     all.push(Arc::clone(&chunks));
                     chunk_shape = inner;
                     // Nested shards cannot stay in place.
@@ -104,7 +123,7 @@ impl Array {
             model,
             chunk_shape,
             chunk_len,
-            max_chunk_len,
+            options,
             chunks,
             levels: all.into(),
             pipelines: Arc::new(pipelines),
@@ -150,7 +169,7 @@ impl Array {
         if self.model.rectilinear.is_none() || self.is_encoded() {
             return Ok(self.chunk_len);
         }
-        ChunkLen::of(&self.chunk_shape_at(coords)?, &self.model.dtype, self.max_chunk_len)
+        ChunkLen::of(&self.chunk_shape_at(coords)?, &self.model.dtype, self.options.max_chunk_len)
     }
 
     /// Whether the length of a chunk does not follow from its shape.

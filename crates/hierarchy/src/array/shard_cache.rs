@@ -1,14 +1,15 @@
 //! Caches for shards: their indexes, and shards that must be decoded as a whole.
 //!
-//! Their limits in bytes apply to all arrays of the process together: a hierarchy may have any
-//! number of arrays, and metadata may ask for any number of index entries. The newest value is
-//! always kept, however long, since the next call probably needs it.
+//! Their limits in bytes apply to all arrays of a hierarchy together: it may have any number of
+//! them, and metadata may ask for any number of index entries. The newest value is always kept,
+//! however long, since the next call probably needs it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 
+use super::chunk_times::Times;
 use super::coords::Coords;
 use super::sharded::Loaded;
 use zarrfs_base::bounded::{Bounded, MapLimits};
@@ -16,16 +17,31 @@ use zarrfs_base::resources;
 use zarrfs_base::width::ToU64;
 use zarrfs_store::Value;
 
-/// The decoded indexes.
-pub static INDEXES: LazyLock<ShardCache<Arc<Loaded>>> =
-    LazyLock::new(|| ShardCache::new(resources::within_memory(MAX_LEN, 16)));
+/// The caches of the shards of a hierarchy.
+#[derive(Debug)]
+pub struct ShardCaches {
+    /// The decoded indexes.
+    pub(super) indexes: ShardCache<Arc<Loaded>>,
+    /// Shards that were decoded as a whole, because codecs encode the whole shard.
+    pub(super) whole: ShardCache<Value>,
+    /// The times of chunks in shards that have more than one. A leaf lock.
+    pub(super) times: Mutex<Bounded<(LevelId, Coords), Times>>,
+}
 
-/// Shards that were decoded as a whole, because codecs encode the whole shard.
-pub static WHOLE: LazyLock<ShardCache<Value>> =
-    LazyLock::new(|| ShardCache::new(resources::within_memory(MAX_LEN, 16)));
-
-/// The most bytes of each.
+/// The most bytes of indexes and of decoded shards, each.
 const MAX_LEN: u64 = 64 << 20;
+
+/// The most bytes of times.
+const MAX_TIMES: u64 = 32 << 20;
+
+impl Default for ShardCaches {
+    fn default() -> Self {
+        let most = resources::within_memory(MAX_LEN, 16);
+        let of_times = MapLimits::bytes(resources::within_memory(MAX_TIMES, 16));
+        let times = Mutex::new(Bounded::new(of_times));
+        Self { indexes: ShardCache::new(most), whole: ShardCache::new(most), times }
+    }
+}
 
 /// The bytes of an entry besides its value.
 const ENTRY_LEN: u64 = 256;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::array::region::Cover;
-use crate::array::{Array, ChunkRef, Coords, Current, FillChunks, ShardLayout};
+use crate::array::{Array, ArrayOptions, ChunkRef, Coords, Current, FillChunks};
 use crate::counting::CountingStore;
 use crate::metadata::NodePath;
 use crate::metadata::model::{self, KeyEncoding, Separator};
@@ -31,9 +31,7 @@ fn array(store: &Store, chunk_len: u64, codecs: &serde_json::Value) -> Arc<Array
         dimension_names: Vec::new(),
         attributes: zarrfs_codec::json::Object::new(),
     };
-    Arc::new(
-        Array::open(model, store, Prefix::root(), 1 << 20, ShardLayout::default()).expect("opened"),
-    )
+    Arc::new(Array::open(model, store, Prefix::root(), ArrayOptions::new(1 << 20)).expect("opened"))
 }
 
 fn at(index: u64) -> Coords {

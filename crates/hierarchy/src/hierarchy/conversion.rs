@@ -53,8 +53,7 @@ impl Changes<'_> {
             model,
             self.hierarchy.store(),
             prefix,
-            self.hierarchy.options.max_chunk_len,
-            self.hierarchy.options.layout,
+            self.hierarchy.array_options(),
         )?))
     }
 

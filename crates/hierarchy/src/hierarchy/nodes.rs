@@ -12,7 +12,7 @@ use super::node::{Content, Node};
 use super::node_cache::{CachedNode, NodeCache, ReadAt};
 use super::siblings::Siblings;
 use super::texts::TextCache;
-use crate::array::{Array, ShardLayout, parse_index};
+use crate::array::{Array, ArrayOptions, ShardCaches, ShardLayout, parse_index};
 use crate::metadata::model::{self, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodePath, Policy, detect};
 use zarrfs_base::error::{Error, Result, WithSubject};
@@ -63,6 +63,7 @@ pub struct Hierarchy {
     pub(super) documents: DocumentStore,
     pub(super) options: HierarchyOptions,
     nodes: NodeCache,
+    shards: Arc<ShardCaches>,
     pub(super) siblings: Siblings,
     pub(super) copied: CopiedNodes,
     /// Directories that only this mount knows.
@@ -87,6 +88,7 @@ impl Hierarchy {
             forms: Forms::new(options.trusts_encoded),
             options,
             nodes: NodeCache::default(),
+            shards: Arc::default(),
             siblings: Siblings::default(),
             directories: KnownDirectories::default(),
             above: None,
@@ -130,6 +132,12 @@ impl Hierarchy {
     /// Returns the options.
     pub fn options(&self) -> &HierarchyOptions {
         &self.options
+    }
+
+    /// Returns how its arrays are opened.
+    pub fn array_options(&self) -> ArrayOptions {
+        let HierarchyOptions { max_chunk_len, layout, .. } = self.options;
+        ArrayOptions { max_chunk_len, layout, shards: Arc::clone(&self.shards) }
     }
 
     /// Returns the node at `path`, or the directory that may become one; `None` if there is
@@ -251,14 +259,13 @@ impl Hierarchy {
                     array.key_encoding =
                         KeyEncoding::V2(self.separator_in_use(&prefix, array.shape.len())?);
                 }
-                let limit = self.options.max_chunk_len;
                 // If another program moves or removes the array, a chunk that is stored just then
                 // must not recreate its directory.
-                let (mut store, layout) = (self.store().clone(), self.options.layout);
+                let mut store = self.store().clone();
                 if dialect.has_one_tree() {
                     store = store.in_directory(&prefix);
                 }
-                let array = Array::open(*array, &store, prefix, limit, layout)?;
+                let array = Array::open(*array, &store, prefix, self.array_options())?;
                 Ok(Content::Array(Arc::new(array)))
             }
         }

@@ -24,7 +24,7 @@ use super::chunk_store::{
 use super::coords::{Coords, Grid};
 use super::layout::ShardLayout;
 use super::level::ShardLevel;
-use super::shard_cache::{self, LevelId};
+use super::shard_cache::{LevelId, ShardCaches};
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_base::width::{ToU64, ToUsize};
 use zarrfs_codec::shard::{ByteSpan, ENTRY_LEN, ShardIndex, Usage};
@@ -52,7 +52,8 @@ pub struct Sharded {
     level: ShardLevel,
     grid: Grid,
     layout: ShardLayout,
-    /// The key of this level in the caches of [`shard_cache`].
+    caches: Arc<ShardCaches>,
+    /// The key of this level in the caches.
     id: LevelId,
     /// Held while a shard is decoded as a whole, so that it is decoded once, and at most one is in
     /// memory twice. Only the lock of the level below is taken under it.
@@ -92,8 +93,9 @@ impl Sharded {
         level: ShardLevel,
         grid: Grid,
         layout: ShardLayout,
+        caches: Arc<ShardCaches>,
     ) -> Self {
-        Self { below, level, grid, layout, id: LevelId::new(), decoding: Mutex::new(()) }
+        Self { below, level, grid, layout, caches, id: LevelId::new(), decoding: Mutex::new(()) }
     }
 
     /// Returns the inner chunks in the bytes of a shard.
@@ -138,7 +140,7 @@ impl Sharded {
         let _decoding = self.decoding.lock();
         let stat = self.below.stat(std::slice::from_ref(shard))?.pop().flatten();
         let Some(stat) = stat else { return Ok(None) };
-        if let Some(cached) = shard_cache::WHOLE.get(self.id, shard)
+        if let Some(cached) = self.caches.whole.get(self.id, shard)
             && cached.stat.version.holds(stat.version)
         {
             return Ok(Some(cached));
@@ -156,7 +158,7 @@ impl Sharded {
         let bytes = decoded.map_err(|error| self.at_key_of(shard, error))?;
         let len = bytes.len().to_u64();
         let value = Value { bytes, stat: Stat { len, ..encoded.stat } };
-        shard_cache::WHOLE.put(self.id, shard, value.clone(), value.bytes.len());
+        self.caches.whole.put(self.id, shard, value.clone(), value.bytes.len());
         Ok(Some(value))
     }
 
@@ -168,7 +170,7 @@ impl Sharded {
         let mut loaded = Vec::with_capacity(values.len());
         for (shard, value) in shards.iter().zip(values) {
             let Some(value) = value else {
-                shard_cache::INDEXES.forget(self.id, shard);
+                self.caches.indexes.forget(self.id, shard);
                 loaded.push(None);
                 continue;
             };
@@ -184,7 +186,7 @@ impl Sharded {
     /// Caches the index of a shard.
     pub(super) fn keep(&self, shard: &Coords, index: &Arc<Loaded>) {
         let len = index.index.slots().saturating_mul(ENTRY_LEN);
-        shard_cache::INDEXES.put(self.id, shard, Arc::clone(index), len);
+        self.caches.indexes.put(self.id, shard, Arc::clone(index), len);
     }
 
     /// Returns the indexes of `shards`: cached ones unless `Freshness::Read` is asked for, and
@@ -197,7 +199,7 @@ impl Sharded {
         let mut wanted = Vec::new();
         for (shard, freshness) in shards {
             let cached = match freshness {
-                Freshness::Cached => shard_cache::INDEXES.get(self.id, shard),
+                Freshness::Cached => self.caches.indexes.get(self.id, shard),
                 Freshness::Read => None,
             };
             match cached {
@@ -267,7 +269,7 @@ impl Sharded {
         for ((at, shard, span, _, loaded), value) in spans.iter().zip(read) {
             let Some(value) = value.filter(|value| loaded.stat.version.is_same(value.stat.version))
             else {
-                shard_cache::INDEXES.forget(self.id, shard);
+                self.caches.indexes.forget(self.id, shard);
                 again.push(*at);
                 continue;
             };
@@ -305,7 +307,7 @@ impl Sharded {
         let shards: BTreeSet<Coords> = shards.into_iter().collect();
         let cached = shards
             .iter()
-            .filter_map(|shard| Some((shard.clone(), shard_cache::INDEXES.get(self.id, shard)?)));
+            .filter_map(|shard| Some((shard.clone(), self.caches.indexes.get(self.id, shard)?)));
         let cached: Vec<(Coords, Arc<Loaded>)> = cached.collect();
         let outdated = self.outdated(&cached)?;
         let mut indexes: BTreeMap<Coords, Option<Arc<Loaded>>> =

@@ -7,56 +7,13 @@
 //! that programs have set only if they have set the time of each of its chunks.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 use std::time::SystemTime;
 
-use parking_lot::Mutex;
-
 use super::{Loaded, Sharded};
+use crate::array::chunk_times::{Time, Times};
 use crate::array::coords::Coords;
-use crate::array::shard_cache::LevelId;
-use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::Result;
-use zarrfs_base::resources;
-use zarrfs_base::width::ToU64;
 use zarrfs_store::{Stat, Version};
-
-/// The times of chunks in shards that have more than one.
-static KNOWN: LazyLock<Mutex<Bounded<(LevelId, Coords), Times>>> = LazyLock::new(|| {
-    Mutex::new(Bounded::new(MapLimits::bytes(resources::within_memory(MAX_LEN, 16))))
-});
-
-/// The most bytes of all of them.
-const MAX_LEN: u64 = 32 << 20;
-
-/// The bytes of each entry, and of each time in it.
-const ENTRY_LEN: u64 = 256;
-const TIME_LEN: u64 = 64;
-
-/// The times of the chunks in a shard.
-#[derive(Debug, Clone)]
-struct Times {
-    /// The version of the shard to which they belong.
-    version: Version,
-    /// The time of the chunks that are not in `slots`.
-    others: SystemTime,
-    slots: BTreeMap<usize, Time>,
-}
-
-/// The time of a chunk.
-#[derive(Debug, Clone, Copy)]
-struct Time {
-    modified: SystemTime,
-    /// Whether a program set it, and it is not just when the chunk was stored.
-    is_set: bool,
-}
-
-impl Times {
-    fn len(&self) -> u64 {
-        let times = self.slots.len().to_u64();
-        times.saturating_mul(TIME_LEN).saturating_add(ENTRY_LEN)
-    }
-}
 
 /// A change of a shard.
 #[derive(Debug)]
@@ -73,7 +30,7 @@ impl Sharded {
         &self,
         stats: impl Iterator<Item = (&'s Coords, &'s mut Stat)>,
     ) {
-        let mut known = KNOWN.lock();
+        let mut known = self.caches.times.lock();
         if known.is_empty() {
             return;
         }
@@ -152,7 +109,7 @@ impl Sharded {
 
     fn change_times(&self, shard: &Coords, change: impl FnOnce(Option<Times>) -> Option<Times>) {
         let key = (self.id, shard.clone());
-        let mut known = KNOWN.lock();
+        let mut known = self.caches.times.lock();
         let changed = change(known.remove(&key));
         let evicted = changed.map(|times| {
             let len = times.len();

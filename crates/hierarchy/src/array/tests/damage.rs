@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::forms::{self, StoredAs, bytes, checked, key, places, prefix, sharding, transformer};
-use crate::array::{Array, ChunkChange, Coords, FillChunks, ShardLayout};
+use crate::array::{Array, ArrayOptions, ChunkChange, Coords, FillChunks};
 use crate::counting::CountingStore;
 use zarrfs_base::error::Kind;
 use zarrfs_codec::BytesToBytes;
@@ -265,8 +265,7 @@ fn a_shard_that_could_not_be_held_is_refused_when_the_array_is_opened() {
             form.model.clone(),
             &memory(),
             prefix(),
-            forms::MAX_CHUNK_LEN,
-            ShardLayout::default(),
+            ArrayOptions::new(forms::MAX_CHUNK_LEN),
         );
         let array = array.expect("opened");
         let error = array.not_understood().expect("too large");

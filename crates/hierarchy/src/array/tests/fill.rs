@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::forms::{StoredAs, bytes, checked, prefix, sharding};
-use crate::array::{Array, Coords, FillChunks, ShardLayout};
+use crate::array::{Array, ArrayOptions, Coords, FillChunks};
 use crate::testing::text;
 use zarrfs_base::error::Kind;
 use zarrfs_codec::dtype::{DType, FillValue};
@@ -18,7 +18,7 @@ fn array(dtype: DType, fill: FillValue) -> Array {
     let mut model = StoredAs::new("fill", &[8], &[8], json!([codec])).model;
     (model.dtype, model.fill) = (dtype, fill);
     let store = Store::new(Arc::new(MemoryStore::new()));
-    Array::open(model, &store, prefix(), 1 << 20, ShardLayout::default()).expect("opened")
+    Array::open(model, &store, prefix(), ArrayOptions::new(1 << 20)).expect("opened")
 }
 
 fn of(dtype: DType, fill: &serde_json::Value) -> Array {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use crate::array::{Array, Coords, ShardLayout};
+use crate::array::{Array, ArrayOptions, Coords};
 use crate::metadata::model::{self, KeyEncoding, NodeMetadata, Separator};
 use crate::metadata::{Dialect, NodeKind};
 use zarrfs_codec::CodecSpec;
@@ -68,8 +68,8 @@ impl StoredAs {
     }
 
     pub fn open(&self, store: &Store) -> Arc<Array> {
-        let array =
-            Array::open(self.model.clone(), store, prefix(), MAX_CHUNK_LEN, ShardLayout::default());
+        let options = ArrayOptions::new(MAX_CHUNK_LEN);
+        let array = Array::open(self.model.clone(), store, prefix(), options);
         let array = array.unwrap_or_else(|error| panic!("{}: {error}", self.name));
         assert_eq!(array.not_understood(), None, "{}", self.name);
         Arc::new(array)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::forms::{StoredAs, bytes, checked, key, prefix, sharding};
-use crate::array::{Array, ChunkChange, Coords, ShardLayout, ShardOrder, ShardWrite};
+use crate::array::{Array, ArrayOptions, ChunkChange, Coords, ShardLayout, ShardOrder, ShardWrite};
 use zarrfs_store::memory::MemoryStore;
 use zarrfs_store::{ByteRange, Condition, Store};
 
@@ -13,7 +13,8 @@ use zarrfs_store::{ByteRange, Condition, Store};
 fn open(store: &Store, location: &str, layout: ShardLayout) -> Array {
     let codecs = json!([sharding(&[1, 1], json!([bytes("little")]), checked(), location)]);
     let form = StoredAs::new("layout", &[2, 2], &[2, 2], codecs);
-    Array::open(form.model, store, prefix(), 1 << 20, layout).expect("opened")
+    let options = ArrayOptions { layout, ..ArrayOptions::new(1 << 20) };
+    Array::open(form.model, store, prefix(), options).expect("opened")
 }
 
 fn set(array: &Array, chunks: &[([u64; 2], &str)]) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::forms::{StoredAs, bytes, checked, prefix, sharding};
-use crate::array::{Array, ChunkLen, Coords, FillChunks, ShardLayout};
+use crate::array::{Array, ArrayOptions, ChunkLen, Coords, FillChunks};
 use crate::metadata::model;
 use zarrfs_base::error::Kind;
 use zarrfs_codec::dtype::{DType, FillValue};
@@ -15,7 +15,7 @@ use zarrfs_store::memory::MemoryStore;
 
 fn open(model: &model::ArrayMetadata, limit: u64) -> Array {
     let store = Store::new(Arc::new(MemoryStore::new()));
-    Array::open(model.clone(), &store, prefix(), limit, ShardLayout::default()).expect("opened")
+    Array::open(model.clone(), &store, prefix(), ArrayOptions::new(limit)).expect("opened")
 }
 
 fn at(index: u64) -> Coords {

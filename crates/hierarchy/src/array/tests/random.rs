@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::forms::{StoredAs, bytes, encodings, places, prefix, sharding, transpose};
-use crate::array::{Array, Coords, FillChunks, ShardLayout, ShardOrder, ShardWrite};
+use crate::array::{Array, ArrayOptions, Coords, FillChunks, ShardLayout, ShardOrder, ShardWrite};
 use crate::metadata::model;
 use zarrfs_codec::dtype::{DType, FillValue};
 use zarrfs_store::memory::MemoryStore;
@@ -209,7 +209,8 @@ impl Tested {
     }
 
     fn open(store: &Store, model: &model::ArrayMetadata, layout: ShardLayout) -> Array {
-        let array = Array::open(model.clone(), store, prefix(), 1 << 20, layout).expect("opened");
+        let options = ArrayOptions { layout, ..ArrayOptions::new(1 << 20) };
+        let array = Array::open(model.clone(), store, prefix(), options).expect("opened");
         assert_eq!(array.not_understood(), None);
         array
     }
