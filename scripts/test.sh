@@ -4,7 +4,7 @@
 # asks for no password.
 #
 #   scripts/test.sh [arguments for pytest]     ZARRFS_LONG=1: the tests with other programs run with all their cases,
-#   and not with a tenth of them, a fifth if they are few (ZARRFS_PART=10); the concurrency tests run for a minute each,
+#   and not with a tenth of them, at most four (ZARRFS_PART=10); the concurrency tests run for a minute each,
 #   and those that kill, cut the power and fail calls try every one; unit tests also run while children have copies of all
 #   descriptors; zarrfs is also compiled without features, and with each alone; the oldest Rust version is installed and tried; packages are built, and installed in fresh trees of
 #   Debian (as root)
@@ -17,7 +17,7 @@ say() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
 . scripts/needs.sh
 
 echo "This checks the format, compiles zarrfs, and tests it, also with other programs on real mounts. On two processors it"
-echo "takes 20 to 30 minutes, and on a machine that has not run it yet up to 15 more for packages of the system, of Python"
+echo "takes 15 to 25 minutes, and on a machine that has not run it yet up to 15 more for packages of the system, of Python"
 echo "and of npm. Ctrl-C ends it, and leaves nothing mounted."
 need_rust
 for part in fmt clippy; do
@@ -248,8 +248,18 @@ unset PYTHONDONTWRITEBYTECODE
 run timeout --kill-after=30 "${ZARRFS_TEST_TIMEOUT:-2400}" \
     "$cache/py3/bin/python" -m pytest -q -n $(($(nproc) + 1)) -p no:cacheprovider --basetemp="$work/pytest" --durations=25 --durations-min=5 "${@:-tests/peers}"
 
-[ $# -gt 0 ] || { say "a minute of mixed work"; run scripts/soak.sh 0.017; }
-[ $# -gt 0 ] || { say "object stores"; run scripts/stores.sh; }
+# Both wait most of the time.
+stores_and_soak() {
+    local soak code=0
+    scripts/soak.sh 0.017 > "$work/soak.log" 2>&1 &
+    soak=$!
+    scripts/stores.sh || code=$?
+    wait "$soak" || code=$?
+    printf '== a minute of mixed work\n'
+    cat "$work/soak.log"
+    return "$code"
+}
+[ $# -gt 0 ] || { say "object stores, and a minute of mixed work"; run stores_and_soak; }
 [ $# -gt 0 ] || [ "${ZARRFS_LONG:-}" != 1 ] || {
     say "packages"
     run "${without_lints[@]}" scripts/package.sh --no-publish

@@ -34,8 +34,9 @@ def test_views_of_chunks_of_one_byte_are_read_in_little_memory(mount_in_little_m
     hostile.make("links_to_themselves", store)
     hostile.node(store / "bytes", hostile.array((2,) * 60, (1,) * 60))
     views = ("npy", "raw", "nc", "npy") if LONG else ("npy", "nc")
-    said = mount_in_little_memory(store, [f"head -c 100000 bytes.{view} | wc -c" for view in views])
-    assert [int(count) for count in said] == [100_000] * len(views)
+    count = 100_000 if LONG else 20_000
+    said = mount_in_little_memory(store, [f"head -c {count} bytes.{view} | wc -c" for view in views])
+    assert [int(read) for read in said] == [count] * len(views)
 
 
 def codec(name, **configuration):
