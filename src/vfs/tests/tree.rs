@@ -109,7 +109,7 @@ fn array_above<'m>(model: &'m Model, path: &str) -> Option<&'m str> {
 /// Whether a directory is no node, and has files in or below it and no nodes.
 fn holds_only_ordinary(model: &Model, path: &str) -> bool {
     let is_in = |found: &str| found == path || is_below(found, path);
-    let is_bare = |dir: &Dir| matches!(dir, Dir::Made | Dir::Kept);
+    let is_bare = |dir: &Dir| matches!(dir, Dir::Made | Dir::Kept | Dir::RemovedArray);
     model.dirs.iter().filter(|(found, _)| is_in(found)).all(|(_, dir)| is_bare(dir))
         && model.files.keys().any(|file| is_below(file, path))
 }
