@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::hierarchy::{Content, Hierarchy, Node};
 use crate::json::Object;
-use crate::metadata::{DIMENSIONS, NodePath};
+use crate::metadata::{DIMENSIONS, NodePath, image_axes};
 
 /// The most members of a group to compare.
 const MOST_MEMBERS: usize = 1000;
@@ -79,7 +79,7 @@ fn images(hierarchy: &Hierarchy, group: &NodePath, attributes: &Object) -> Vec<S
     let images = attributes.get("multiscales").and_then(Value::as_array);
     let mut reasons = Vec::new();
     for image in images.into_iter().flatten().take(MOST_IMAGES) {
-        let axes = image.get("axes").and_then(Value::as_array).map(Vec::len);
+        let axes = image_axes(image).map(<[Value]>::len);
         let levels = image.get("datasets").and_then(Value::as_array);
         for level in levels.into_iter().flatten().take(MOST_IMAGES) {
             let Some(name) = level.get("path").and_then(Value::as_str) else {

@@ -15,6 +15,7 @@ use crate::error::{Error, Kind, Result, Word};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node, Raised, TextPurpose};
 use crate::json::parse_object;
 use crate::metadata::model;
+use crate::metadata::ome::OmeVersion;
 use crate::metadata::wanted::{self, with_chunks, without_names};
 use crate::metadata::{Dialect, FILL, NodeKind, NodePath, Policy, Shards, masked_value, shown};
 use crate::resources;
@@ -33,6 +34,8 @@ pub struct Requested {
     /// The nodes to copy, with all nodes below and the groups above them; an empty list means all
     /// nodes.
     pub only: Vec<NodePath>,
+    /// The version of OME-Zarr metadata; by default that of the source, or the one of Zarr 2.
+    pub ome: Option<OmeVersion>,
 }
 
 /// A node to create.
@@ -48,6 +51,8 @@ pub struct Job {
     pub chunks: Option<ChunkPlan>,
     /// The attribute `_FillValue` of an array of Zarr 2 that the copy does not have.
     pub unused_fill: Option<Value>,
+    /// Why its OME-Zarr metadata stay in their version, if another was asked for.
+    pub kept_ome: Option<&'static str>,
 }
 
 impl Job {
@@ -406,9 +411,13 @@ impl Planner<'_> {
             Content::NotUnderstood(_, error) => Err(error.clone()),
             Content::Group(group) => {
                 let consolidated = self.source.copies().shows_consolidated(node)?;
-                let group = with_own_attributes(node, &shown::group(group, None))?;
+                let is_v2 = *self.dest.dialect() == Dialect::V2;
+                let ome = self.requested.ome.or(is_v2.then_some(OmeVersion::V0_4));
+                let (group, kept_ome) = in_version(group, ome);
+                let group = with_own_attributes(node, &shown::group(&group, None))?;
                 let raised = self.dest.raise(&path, group.as_bytes())?;
-                Ok(Job { path, raised, consolidated, chunks: None, unused_fill: None })
+                let (chunks, unused_fill) = (None, None);
+                Ok(Job { path, raised, consolidated, chunks, unused_fill, kept_ome })
             }
             Content::Array(array) => {
                 if let Some(error) = array.not_understood() {
@@ -416,7 +425,8 @@ impl Planner<'_> {
                 }
                 let (raised, chunks) = self.array(node, array, &path)?;
                 let unused_fill = unused_fill(node, array, &raised);
-                Ok(Job { path, raised, consolidated: false, chunks: Some(chunks), unused_fill })
+                let (consolidated, chunks, kept_ome) = (false, Some(chunks), None);
+                Ok(Job { path, raised, consolidated, chunks, unused_fill, kept_ome })
             }
         }
     }
@@ -502,6 +512,23 @@ impl Planner<'_> {
         };
         shards.iter().flat_map(with).collect()
     }
+}
+
+/// Returns a group with its OME-Zarr metadata in a version, or why they stay as they are.
+fn in_version(
+    group: &model::Group,
+    ome: Option<OmeVersion>,
+) -> (model::Group, Option<&'static str>) {
+    let mut group = group.clone();
+    let kept = match ome.and_then(|ome| ome.translate(&group.attributes)) {
+        Some(Ok(attributes)) => {
+            group.attributes = attributes;
+            None
+        }
+        Some(Err(why)) => Some(why),
+        None => None,
+    };
+    (group, kept)
 }
 
 /// Returns the attribute `_FillValue` of an array that xarray does not look at, because Zarr 2 has

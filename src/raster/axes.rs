@@ -5,7 +5,7 @@ use crate::dtype::to_float;
 use crate::error::{Error, Result};
 use crate::metadata::NodeKind;
 use crate::stats::number;
-use crate::view::cut::{Region, Selected};
+use crate::view::region::{Region, Selected};
 use crate::view::{Axis, AxisKind, Image, ViewSource};
 use crate::width::ToUsize;
 

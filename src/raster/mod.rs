@@ -10,7 +10,7 @@ mod read;
 
 use crate::error::{Error, Result};
 use crate::metadata::{NodeKind, NodePath};
-use crate::view::cut::Region;
+use crate::view::region::Region;
 use crate::view::{ViewSource, levels};
 pub use axes::{Fixed, PictureLimits, Side};
 

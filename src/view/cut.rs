@@ -9,10 +9,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use super::elements::{ElementRange, Excerpt};
-use super::image::channel_axis;
+use super::image::attributes_of_box;
+use super::region::{Region, Selected};
 use crate::array::region::{self, Offset};
 use crate::array::{Array, Coords};
 use crate::buffer::{Buffer, reserve};
@@ -31,109 +30,6 @@ const GEO_TRANSFORM: &str = "GeoTransform";
 
 /// Reads a chunk of an array; `None` if it is not stored.
 pub type GetOf<'g> = dyn Fn(&Arc<Array>, &Coords) -> Result<Option<Buffer>> + 'g;
-
-/// The elements of a box along one dimension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AxisSelection {
-    /// One element; the box lacks the dimension.
-    One(i64),
-    /// The elements from the first on and before the second; by default all. Negative numbers
-    /// count from the end, as in NumPy.
-    Range(Option<i64>, Option<i64>),
-}
-
-/// A box: an index for each dimension, or for the first ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Region(pub Vec<AxisSelection>);
-
-impl Region {
-    /// Parses a list such as `0:10,:,5`.
-    pub fn parse(text: &str) -> Result<Self> {
-        let wrong = || {
-            Error::invalid(format!(
-                "{text:?} is no region: write an index for each dimension, such as 0:10,:,5"
-            ))
-        };
-        let number = |text: &str| -> Result<Option<i64>> {
-            let text = text.trim();
-            if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| wrong()) }
-        };
-        let index = |text: &str| match text.split(':').collect::<Vec<_>>().as_slice() {
-            [one] => number(one)?.map(AxisSelection::One).ok_or_else(wrong),
-            [from, until] => Ok(AxisSelection::Range(number(from)?, number(until)?)),
-            _ => Err(Error::invalid(format!("{text:?}: a region has no steps"))),
-        };
-        let text = text.trim().trim_start_matches('[').trim_end_matches(']');
-        text.split(',').map(index).collect::<Result<_>>().map(Self)
-    }
-
-    /// Returns the selected elements of each dimension of an array.
-    pub fn of(&self, shape: &[u64]) -> Result<Vec<Selected>> {
-        if self.0.len() > shape.len() {
-            return Err(Error::invalid(format!(
-                "{} indices, but the array has {} dimensions",
-                self.0.len(),
-                shape.len()
-            )));
-        }
-        let all = std::iter::repeat(&AxisSelection::Range(None, None));
-        let indices = self.0.iter().chain(all);
-        shape
-            .iter()
-            .zip(indices)
-            .enumerate()
-            .map(|(axis, (len, index))| {
-                select(*index, *len).ok_or_else(|| {
-                    let shown = match index {
-                        AxisSelection::One(at) => at.to_string(),
-                        AxisSelection::Range(from, until) => {
-                            let text =
-                                |end: &Option<i64>| end.map_or(String::new(), |n| n.to_string());
-                            format!("{}:{}", text(from), text(until))
-                        }
-                    };
-                    let detail = "selects no element, or goes past the end";
-                    Error::invalid(format!("{shown} {detail}: dimension {axis} has {len} elements"))
-                })
-            })
-            .collect()
-    }
-}
-
-/// The elements of one dimension in a box.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Selected {
-    /// The first one.
-    pub start: u64,
-    /// The number of elements.
-    pub len: u64,
-    /// Whether the box has the dimension.
-    pub is_kept: bool,
-}
-
-impl Selected {
-    fn all(len: u64) -> Self {
-        Self { start: 0, len, is_kept: true }
-    }
-}
-
-fn select(index: AxisSelection, len: u64) -> Option<Selected> {
-    let place = |at: i64| match u64::try_from(at) {
-        Ok(at) => Some(at),
-        Err(_) => len.checked_sub(at.unsigned_abs()),
-    };
-    let (start, end, is_kept) = match index {
-        AxisSelection::One(at) => (place(at)?, place(at)?.checked_add(1)?, false),
-        AxisSelection::Range(from, until) => {
-            let from = from.map_or(Some(0), place)?;
-            (from, until.map_or(Some(len), place)?, true)
-        }
-    };
-    // Only a dimension without elements has an empty range.
-    let is_selected = |count: &u64| (*count > 0 || len == 0) && end <= len;
-    let count = end.checked_sub(start).filter(is_selected)?;
-    Some(Selected { start, len: count, is_kept })
-}
 
 /// A box of an array, with the coordinates of its dimensions.
 #[derive(Debug)]
@@ -165,7 +61,7 @@ impl Cut {
                 _ => Object::new(),
             };
             let relative = node.path().relative_to(&path).unwrap_or_default();
-            let attributes = of_image(attributes, relative, &selected);
+            let attributes = attributes_of_box(attributes, relative, &selected);
             let group = model::Group { attributes, consolidated: false };
             documents.push((path, shown::group(&group, None)));
         }
@@ -407,74 +303,6 @@ fn beside(
     is_related.then_some(found)
 }
 
-/// Returns the attributes of a group that may be an OME-Zarr image with the cut array at
-/// `relative`: only that level, with the axes and the position of the box.
-fn of_image(mut attributes: Object, relative: &str, selected: &[Selected]) -> Object {
-    let is_nested = attributes.contains_key("ome");
-    let of = |attributes: &mut Object| {
-        let Some(image) = attributes.get_mut("multiscales").and_then(|all| all.get_mut(0)) else {
-            return;
-        };
-        let channels = channel_axis(image).and_then(|axis| selected.get(axis)).copied();
-        if !cut_image(image, relative, selected) {
-            return;
-        }
-        let listed = attributes.get_mut("omero").and_then(|omero| omero.get_mut("channels"));
-        if let (Some(one), Some(Value::Array(listed))) = (channels, listed) {
-            let place = |at: u64| at.to_usize();
-            let range = listed.iter().skip(place(one.start)).take(place(one.len));
-            *listed = range.cloned().collect();
-        }
-    };
-    match attributes.get_mut("ome").and_then(Value::as_object_mut) {
-        Some(ome) if is_nested => {
-            let mut inner: Object = ome.clone();
-            of(&mut inner);
-            *ome = inner;
-        }
-        _ => of(&mut attributes),
-    }
-    attributes
-}
-
-/// Changes the description of an image to that of the box; `false` if the array is not in it.
-fn cut_image(image: &mut Value, relative: &str, selected: &[Selected]) -> bool {
-    let is_cut = |dataset: &Value| dataset.get("path").and_then(Value::as_str) == Some(relative);
-    let Some(datasets) = image.get_mut("datasets").and_then(Value::as_array_mut) else {
-        return false;
-    };
-    datasets.retain(is_cut);
-    let Some(dataset) = datasets.first_mut().and_then(Value::as_object_mut) else { return false };
-    // The first transformation of an index: from the box to the whole array.
-    let starts: Vec<u64> = selected.iter().map(|one| one.start).collect();
-    let start = json!({"type": "translation", "translation": starts});
-    let listed = dataset.entry("coordinateTransformations").or_insert_with(|| json!([]));
-    if let Value::Array(listed) = listed {
-        listed.insert(0, start);
-    }
-    let kept = |list: &mut Vec<Value>| {
-        if list.len() == selected.len() {
-            let mut axes = selected.iter();
-            list.retain(|_| axes.next().is_none_or(|one| one.is_kept));
-        }
-    };
-    let in_transformations = |of: Option<&mut Value>| {
-        for transformation in of.and_then(Value::as_array_mut).into_iter().flatten() {
-            for name in ["scale", "translation"] {
-                if let Some(list) = transformation.get_mut(name).and_then(Value::as_array_mut) {
-                    kept(list);
-                }
-            }
-        }
-    };
-    in_transformations(dataset.get_mut("coordinateTransformations"));
-    in_transformations(image.get_mut("coordinateTransformations"));
-    if let Some(axes) = image.get_mut("axes").and_then(Value::as_array_mut) {
-        kept(axes);
-    }
-    true
-}
-
 /// Returns the metadata file of the selected elements of an array.
 fn document(source: &Array, selected: &[Selected]) -> String {
     let mut model = source.model().clone();
@@ -494,25 +322,4 @@ fn document(source: &Array, selected: &[Selected]) -> String {
     }
     model.attributes.shift_remove(GEO_TRANSFORM);
     shown::array(&model, &ShownChunks::decoded(&model, &model.chunk_shape))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_of_a_dimension_without_elements_is_empty() {
-        let selected = |text: &str, shape: &[u64]| -> Result<Vec<(u64, u64)>> {
-            let selected = Region::parse(text)?.of(shape)?;
-            Ok(selected.iter().map(|one| (one.start, one.len)).collect())
-        };
-        for text in [":", "0:", ":0", "0:0", ":,1:3"] {
-            let found = selected(text, &[0, 4]).expect("a region");
-            assert_eq!(found.first(), Some(&(0, 0)), "{text}");
-        }
-        assert_eq!(selected("2,:", &[4, 0]).expect("a region"), [(2, 1), (0, 0)]);
-        for text in ["0", "-1", "0:1", "1:", "-1:", ":,2:2"] {
-            assert!(selected(text, &[0, 4]).is_err(), "{text}");
-        }
-    }
 }

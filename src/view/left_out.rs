@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Word};
 use crate::metadata::NodePath;
+use crate::view::image::Image;
 
 /// The most nodes, and the most properties, that are named.
 const MOST_NAMED: usize = 100;
@@ -21,6 +22,20 @@ pub struct LeftOutOfView {
 }
 
 impl LeftOutOfView {
+    /// Returns what the file of an image lacks of its description. `has_directions` is whether it
+    /// says how axes are turned.
+    pub fn of_image(path: &NodePath, image: &Image, has_directions: bool) -> Self {
+        let mut left_out = Self::default();
+        for what in &image.left_out {
+            left_out.add_property(path, path, what);
+        }
+        if !has_directions && image.directions.is_some() {
+            let what = "the directions of its axes, which are turned in the coordinate system";
+            left_out.add_property(path, path, what);
+        }
+        left_out
+    }
+
     /// Adds a node of `group` to the nodes that the file of `root` lacks.
     pub fn add(&mut self, root: &NodePath, group: &NodePath, name: &str, why: &Error) {
         self.count = self.count.saturating_add(1);

@@ -22,6 +22,7 @@ mod image;
 mod layout;
 mod left_out;
 mod parts;
+pub mod region;
 mod source;
 mod turned;
 

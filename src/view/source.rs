@@ -203,6 +203,11 @@ impl<'s> ViewSource<'s> {
         Ok(Self { taken: Rc::clone(&self.taken), ..other })
     }
 
+    /// Returns the name of the coordinate system to show, if images have it.
+    pub fn coordinate_system(&self) -> Option<&'s str> {
+        self.hierarchy.options().coordinate_system.as_deref()
+    }
+
     /// Returns the readable groups above the node, the innermost first.
     pub fn above(&self) -> impl Iterator<Item = Self> {
         let paths = self.path().ancestors().into_iter().rev();

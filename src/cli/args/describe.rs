@@ -8,7 +8,7 @@ use crate::cli::open::remote::Remote;
 use crate::cli::output::terminal::When;
 use crate::metadata::Dialect;
 use crate::view::Format;
-use crate::view::cut::Region;
+use crate::view::region::Region;
 
 /// Print the groups and arrays of a hierarchy as a tree.
 #[derive(Debug, clap::Args)]

@@ -4,10 +4,12 @@
 use std::path::PathBuf;
 
 use super::values::{
-    Codecs, Lengths, attributes, codecs, dialects, lengths, new_dialects, node_path, shards, size,
+    Codecs, Lengths, attributes, codecs, dialects, lengths, new_dialects, node_path, ome_versions,
+    shards, size,
 };
 use crate::cli::open::remote::Remote;
 use crate::json::Object;
+use crate::metadata::ome::OmeVersion;
 use crate::metadata::{Dialect, NodePath, Shards};
 
 /// Create an array, or without --shape a group. Creates the hierarchy if it is missing.
@@ -98,6 +100,10 @@ pub struct Convert {
     /// a SHAPE such as `1024,1024` [default: as in SOURCE].
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = shards)]
     pub shards: Option<Shards>,
+    /// Version of OME-Zarr metadata in DEST: 0.4 (Zarr 2), 0.5 or 0.6 (Zarr 3) [default: as in
+    /// SOURCE; 0.4 if DEST is Zarr 2]. Images that this version cannot describe are named.
+    #[arg(long, value_name = "VERSION", value_parser = ome_versions())]
+    pub ome_zarr: Option<OmeVersion>,
     /// Copy only this node, everything below it, and the groups above it. Can be repeated.
     #[arg(long, value_name = "PATH", value_parser = node_path)]
     pub only: Vec<NodePath>,

@@ -101,7 +101,7 @@ mod tests {
     use super::describe::Plot;
     use super::*;
     use crate::metadata::Shards;
-    use crate::view::cut::Region;
+    use crate::view::region::Region;
 
     fn parse(args: &[&str]) -> Result<Args, clap::Error> {
         let args = std::iter::once(&"zarrfs").chain(args).map(OsString::from);

@@ -136,6 +136,10 @@ pub struct TreeOptions {
     /// node (group or array) has.
     #[arg(long, value_name = "LIST", value_parser = listed_views, default_value = "none")]
     pub views: ListedViews,
+    /// Coordinate system of OME-Zarr 0.6 images in files of other formats. An image that does not
+    /// have it keeps its own.
+    #[arg(long, value_name = "NAME")]
+    pub coordinate_system: Option<String>,
     /// Dialect of the hierarchy: v3 or v2 (Zarr 3 or 2), n5, or a draft of Zarr 3 such as d2020-10
     /// [default: detect].
     #[arg(long, value_name = "DIALECT", value_parser = dialects())]

@@ -7,9 +7,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use crate::array::ShardOrder;
 use crate::codec::CodecSpec;
 use crate::json::Object;
+use crate::metadata::ome::OmeVersion;
 use crate::metadata::{Dialect, NodePath, Policy, Shards, policy, wanted};
 use crate::vfs::{ListedViews, Presentation};
-use crate::view::cut::Region;
+use crate::view::region::Region;
 use crate::view::{FORMATS, Format};
 
 /// The codecs of one `--codecs`. clap would read a plain `Vec` as an option that can be repeated.
@@ -33,6 +34,15 @@ pub fn new_dialects() -> impl TypedValueParser<Value = Dialect> {
         PossibleValue::new(dialect.name()).hide(dialect.check_makes_nodes().is_err())
     };
     PossibleValuesParser::new(Dialect::all().iter().map(value)).try_map(|name| dialect(&name))
+}
+
+/// The versions of OME-Zarr for `--ome-zarr`.
+pub fn ome_versions() -> impl TypedValueParser<Value = OmeVersion> {
+    let names = OmeVersion::ALL.map(|version| PossibleValue::new(version.name()));
+    PossibleValuesParser::new(names).try_map(|name| {
+        let found = OmeVersion::ALL.into_iter().find(|version| version.name() == name);
+        found.ok_or_else(|| format!("unknown version {name:?}"))
+    })
 }
 
 pub fn dialect(name: &str) -> Result<Dialect, String> {

@@ -30,6 +30,7 @@ use crate::convert::{
 use crate::error::{Error, Kind, Word};
 use crate::hierarchy::{Hierarchy, HierarchyOptions};
 use crate::json;
+use crate::metadata::ome::OmeVersion;
 use crate::metadata::{Dialect, NodePath, Shards};
 use crate::printable::escaped;
 use crate::resources;
@@ -46,6 +47,7 @@ const FILL_RATIO: u64 = 10;
 /// Copies the hierarchy, and prints a summary.
 pub fn run(args: &Convert) -> Result<(), Failure> {
     let begun = Instant::now();
+    check_ome_version(args)?;
     let (source, from) = open::node(&args.source, args.from.as_ref(), &args.remote)?;
     let dest = Dest::find(args)?;
     let requested = requested(args, dest.target);
@@ -176,6 +178,22 @@ fn not_empty(dest: &Path) -> Failure {
     ))
 }
 
+/// Names the nodes whose OME-Zarr metadata the copy has in the version of the source.
+fn name_other_ome(plan: &ConversionPlan, dest: &Hierarchy) {
+    for path in plan.jobs().iter().filter_map(|job| job.other_ome(dest)) {
+        print::error(&format!(
+            "zarrfs: {path}: its OME-Zarr metadata are copied as they are, because zarrfs translates \
+             only versions 0.4 to 0.6: programs that read the copy may not find the image"
+        ));
+    }
+    for (job, why) in plan.jobs().iter().filter_map(|job| Some((job, job.kept_ome?))) {
+        let path = &job.path;
+        print::error(&format!(
+            "zarrfs: {path}: its OME-Zarr metadata are copied in their version, because {why}"
+        ));
+    }
+}
+
 /// Makes the copy. No other process makes it at the same time.
 fn copy(
     args: &Convert,
@@ -189,12 +207,7 @@ fn copy(
     let survey = Survey::of(plan, watch).map_err(|error| cut_short(args, watch, &error))?;
     let fill_chunks = if args.skip_missing_chunks { FillChunks::Skip } else { FillChunks::Store };
     check_fill(args, plan, &survey, fill_chunks)?;
-    for path in plan.jobs().iter().filter_map(|job| job.other_ome(dest)) {
-        print::error(&format!(
-            "zarrfs: {path}: its OME-Zarr metadata are copied as they are, because zarrfs translates \
-             only versions 0.4 and 0.5: programs that read the copy may not find the image"
-        ));
-    }
+    name_other_ome(plan, dest);
     for job in plan.jobs() {
         let Some(unused) = &job.unused_fill else { continue };
         print::error(&format!(
@@ -300,6 +313,7 @@ fn requested(args: &Convert, target: CopyTarget) -> Requested {
         chunk_shape: args.chunks.clone(),
         shards: args.shards.clone(),
         only: args.only.clone(),
+        ome: args.ome_zarr,
     };
     if target == CopyTarget::Mount {
         // The mount applies its own codecs to plain chunks.
@@ -307,6 +321,21 @@ fn requested(args: &Convert, target: CopyTarget) -> Requested {
         requested.shards = Some(Shards::None);
     }
     requested
+}
+
+/// Fails if the version of OME-Zarr belongs to another version of Zarr than that of the copy.
+fn check_ome_version(args: &Convert) -> Result<(), Failure> {
+    let Some(version) = args.ome_zarr else { return Ok(()) };
+    let fits = match version {
+        OmeVersion::V0_4 => args.format == Dialect::V2,
+        OmeVersion::V0_5 | OmeVersion::V0_6 => args.format == Dialect::V3,
+    };
+    if fits {
+        return Ok(());
+    }
+    let version = version.name();
+    let zarr = if args.format == Dialect::V3 { "v2" } else { "v3" };
+    Err(failed(format!("OME-Zarr {version} is metadata of Zarr {zarr}: add --format {zarr}")))
 }
 
 /// Fails for options that a mount decides itself.
@@ -540,6 +569,7 @@ fn arguments(args: &Convert, requested: &Requested) -> Result<Value, Failure> {
         "chunks": requested.chunk_shape,
         "shards": shards,
         "only": requested.only.iter().map(NodePath::as_str).collect::<Vec<_>>(),
+        "ome": requested.ome.map(OmeVersion::name),
         "skip_unsupported": args.skip_unsupported,
         "skip_fill_chunks": args.skip_missing_chunks,
     }))

@@ -13,7 +13,7 @@ use crate::hierarchy::{Hierarchy, Node};
 use crate::picture::{Heat, significant};
 use crate::printable::escaped;
 use crate::raster::{self, PictureLimits, Raster, Side};
-use crate::view::cut::Region;
+use crate::view::region::Region;
 use crate::view::{GetChunk, ViewSource};
 use crate::width::ToU64;
 

@@ -127,6 +127,7 @@ impl Typed<'_> {
             keeps_copied,
             trusts_encoded,
             reads_copies,
+            coordinate_system: args.tree.coordinate_system.clone(),
         };
         open::hierarchy(store, source, args.tree.from.clone(), options)
     }

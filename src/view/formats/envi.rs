@@ -5,6 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{AxisKind, Image};
 use crate::view::layout::{Layout, NumberForm};
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
 use crate::view::source::ViewSource;
 
@@ -49,7 +50,8 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     if u64::try_from(labels.len()).is_ok_and(|count| count == bands) {
         text.extend([format!("band names = {{{}}}\n", labels.join(", "))]);
     }
-    View::new([Part::from(text)])
+    let left_out = LeftOutOfView::of_image(source.path(), &image, false);
+    Ok(View::new([Part::from(text)])?.with_left_out(left_out))
 }
 
 /// Returns a string without the characters that have a meaning in a header.

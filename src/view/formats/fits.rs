@@ -10,6 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, Image, Quantity};
 use crate::view::layout::{Layout, NumberForm};
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
 use crate::view::source::ViewSource;
 use crate::width::ToU64;
@@ -58,7 +59,9 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let items = NumberForm { big_endian: true, flip_sign: zero.is_some() };
     let elements = source.elements(Layout::Linear, items)?;
     let padding = elements.len().next_multiple_of(BLOCK_LEN).saturating_sub(elements.len());
-    View::new([Part::from(format!("{text:<width$}")), elements.into(), Part::Zeros(padding)])
+    let left_out = LeftOutOfView::of_image(source.path(), &image, false);
+    let header = Part::from(format!("{text:<width$}"));
+    Ok(View::new([header, elements.into(), Part::Zeros(padding)])?.with_left_out(left_out))
 }
 
 struct Cards(String);

@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, AxisKind, Image};
 use crate::view::layout::{Layout, NumberForm};
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
 use crate::view::source::ViewSource;
 
@@ -16,7 +17,9 @@ const ANGSTROM: i32 = -10;
 
 pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let elements = source.elements(Layout::Linear, NumberForm::default())?;
-    View::new([Part::from(header(&Image::of(source)?.of_rank(4)?)?), elements.into()])
+    let image = Image::of(source)?.of_rank(4)?;
+    let left_out = LeftOutOfView::of_image(source.path(), &image, false);
+    Ok(View::new([Part::from(header(&image)?), elements.into()])?.with_left_out(left_out))
 }
 
 fn header(image: &Image) -> Result<Vec<u8>> {

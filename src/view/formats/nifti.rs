@@ -11,7 +11,7 @@ use super::header::{put, single};
 use super::nifti_zarr;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::image::{Axis, AxisKind, Image};
+use crate::view::image::{Axis, AxisKind, Directions, Image};
 use crate::view::layout::{Layout, NumberForm};
 use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
@@ -29,6 +29,10 @@ const LEN_2: usize = 540;
 struct NiftiHeader<'i> {
     /// The axis of the array for each axis of the file.
     axes: [Option<&'i Axis>; RANK],
+    /// The number of that axis of the array.
+    places: [Option<usize>; RANK],
+    /// The directions of the axes of the array, if some are turned.
+    directions: Option<&'i Directions>,
     datatype: i16,
     bitpix: i16,
     /// The units of space and of time.
@@ -52,7 +56,9 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let elements = source.elements(Layout::Linear, NumberForm::default())?;
     let elements = elements.turned(&order)?;
     let axes = places.map(|place| place.and_then(|place| axes.get(place)));
-    let header = NiftiHeader { axes, datatype, bitpix, units: units(&axes) };
+    let directions = image.directions.as_ref();
+    let units = units(&axes);
+    let header = NiftiHeader { axes, places, directions, datatype, bitpix, units };
     let short: Option<Vec<i16>> = header.dim().into_iter().map(|len| len.try_into().ok()).collect();
     let base = nifti_zarr::header(source).filter(|base| header.is_of(base));
     let bytes = match (short, base) {
@@ -61,7 +67,7 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
         (_, base) => header.version_2(base),
     };
     let dim = header.dim();
-    let mut left_out = LeftOutOfView::default();
+    let mut left_out = LeftOutOfView::of_image(source.path(), &image, true);
     let rank = axes_count(&image, of_pixel);
     if dim.first() != Some(&rank) {
         let what = format!("{rank} dimensions (as {})", dim.first().unwrap_or(&0));
@@ -205,6 +211,9 @@ impl NiftiHeader<'_> {
     /// Returns the rows of the matrix from the indices of a voxel to x, y and z, `None` if no
     /// position is known.
     fn matrix(&self) -> Option<[[f64; 4]; 3]> {
+        if let Some(directions) = self.directions {
+            return Some(self.turned(&directions.clone().in_unit(self.units.space)));
+        }
         let space = self.axes.iter().take(3).flatten();
         if space.clone().all(|axis| axis.scale.is_none()) {
             return None;
@@ -230,6 +239,26 @@ impl NiftiHeader<'_> {
             }
         }
         Some(rows)
+    }
+
+    /// Returns the matrix of axes that are turned. An axis of one element that the array does not
+    /// have runs along none of the others.
+    fn turned(&self, directions: &Directions) -> [[f64; 4]; 3] {
+        let mut rows = [[0.0; 4]; 3];
+        for (column, place) in self.places.iter().take(3).enumerate() {
+            let mut step = [0.0; 3];
+            match place {
+                Some(axis) => step = directions.step(*axis),
+                None => step.get_mut(column).into_iter().for_each(|part| *part = 1.0),
+            }
+            for (row, part) in rows.iter_mut().zip(step) {
+                row.get_mut(column).into_iter().for_each(|target| *target = part);
+            }
+        }
+        for (row, start) in rows.iter_mut().zip(directions.origin()) {
+            row[3] = start;
+        }
+        rows
     }
 
     /// Whether another header describes an image of the same shape.

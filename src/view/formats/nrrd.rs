@@ -5,8 +5,9 @@
 use super::header::{data_file, line};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::view::image::{Axis, AxisKind, Image, Scale};
+use crate::view::image::{Axis, AxisKind, Directions, Image, Scale, Unit};
 use crate::view::layout::{Layout, NumberForm};
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
 use crate::view::source::ViewSource;
 
@@ -15,7 +16,8 @@ const MAX_RANK: usize = 16;
 
 pub(super) fn attached(source: &ViewSource<'_>) -> Result<View> {
     let elements = source.elements(Layout::Linear, NumberForm::default())?;
-    View::new([Part::from(header(source, None)?), elements.into()])
+    let (header, left_out) = header(source, None)?;
+    Ok(View::new([Part::from(header), elements.into()])?.with_left_out(left_out))
 }
 
 pub(super) fn detached(source: &ViewSource<'_>) -> Result<View> {
@@ -27,11 +29,12 @@ pub(super) fn detached(source: &ViewSource<'_>) -> Result<View> {
             "an NRRD header is ASCII, so the name of the data file must be ASCII, too",
         ));
     }
-    View::new([Part::from(header(source, Some(&name))?)])
+    let (header, left_out) = header(source, Some(&name))?;
+    Ok(View::new([Part::from(header)])?.with_left_out(left_out))
 }
 
-fn header(source: &ViewSource<'_>, data_file: Option<&str>) -> Result<String> {
-    let image = Image::of(source)?;
+fn header(source: &ViewSource<'_>, data_file: Option<&str>) -> Result<(String, LeftOutOfView)> {
+    let image = Image::of(source)?.in_one_unit();
     let (name, is_complex) = match image.number() {
         DType::Int(1) => ("int8", false),
         DType::Uint(1) => ("uint8", false),
@@ -57,13 +60,21 @@ fn header(source: &ViewSource<'_>, data_file: Option<&str>) -> Result<String> {
         axes.iter().map(|axis| of(axis)).collect::<Vec<_>>().join(" ")
     };
     let space = space(&axes);
+    let turned = image.directions.as_ref().filter(|_| space.is_some());
     let mut text = format!(
         "NRRD0005\n# {}\ntype: {name}\ndimension: {}\n{}sizes: {}\n{}",
         line(&source.path().to_string()),
         axes.len(),
-        space.map(|count| format!("space dimension: {count}\n")).unwrap_or_default(),
+        space
+            .map(|count| if turned.is_some() { 3 } else { count })
+            .map(|count| format!("space dimension: {count}\n"))
+            .unwrap_or_default(),
         list(&|axis| axis.len.to_string()),
-        if space.is_some() { directions(&axes) } else { spacings(&axes) },
+        match turned {
+            Some(turned) => turned_directions(turned, image.axes.len(), is_complex),
+            None if space.is_some() => directions(&axes),
+            None => spacings(&axes),
+        },
     );
     let kind = |axis: &Axis| match axis.kind {
         None if is_complex && axis.len == 2 && axis.name.is_none() => "complex",
@@ -82,7 +93,8 @@ fn header(source: &ViewSource<'_>, data_file: Option<&str>) -> Result<String> {
         text.extend([format!("data file: {data_file}\n")]);
     }
     text.push('\n');
-    Ok(text)
+    let says_directions = image.directions.is_none() || turned.is_some();
+    Ok((text, LeftOutOfView::of_image(source.path(), &image, says_directions)))
 }
 
 /// Returns the number of spatial axes if the positions along all of them are known. ITK does not
@@ -116,7 +128,30 @@ fn spacings(axes: &[&Axis]) -> String {
 
 /// Returns the name of a unit, suitable for quotes.
 fn unit(scale: &Scale) -> String {
-    scale.unit.as_ref().map(|unit| line(&unit.name).replace(['"', '\\'], "_")).unwrap_or_default()
+    unit_name(scale.unit.as_ref())
+}
+
+fn unit_name(unit: Option<&Unit>) -> String {
+    unit.map(|unit| line(&unit.name).replace(['"', '\\'], "_")).unwrap_or_default()
+}
+
+/// Returns the fields with the directions of axes that do not run along x, y or z.
+fn turned_directions(directions: &Directions, rank: usize, is_complex: bool) -> String {
+    let vector = |[x, y, z]: [f64; 3]| format!("({x},{y},{z})");
+    let step = |axis: usize| match directions.step(axis) {
+        [0.0, 0.0, 0.0] => "none".to_owned(),
+        step => vector(step),
+    };
+    let parts = is_complex.then(|| "none".to_owned());
+    let steps: Vec<String> = parts.into_iter().chain((0..rank).rev().map(step)).collect();
+    let units =
+        directions.units().each_ref().map(|unit| format!("\"{}\"", unit_name(unit.as_ref())));
+    format!(
+        "space directions: {}\nspace units: {}\nspace origin: {}\n",
+        steps.join(" "),
+        units.join(" "),
+        vector(directions.origin()),
+    )
 }
 
 /// Returns the fields with the directions and the origin in the space of x, y and z, each in its

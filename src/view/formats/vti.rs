@@ -9,8 +9,9 @@ use super::header::line;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::cf::unused;
-use crate::view::image::{Axis, AxisKind, Image, Scale, escape};
+use crate::view::image::{Axis, AxisKind, Directions, Image, Scale, escape};
 use crate::view::layout::{Layout, NumberForm};
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View};
 use crate::view::source::ViewSource;
 
@@ -18,7 +19,7 @@ use crate::view::source::ViewSource;
 const MAX_ARRAYS: u64 = 1 << 12;
 
 pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
-    let image = Image::of(source)?;
+    let image = Image::of(source)?.in_one_unit();
     let name = match image.number() {
         DType::Int(len) => format!("Int{}", u32::from(len).saturating_mul(8)),
         DType::Uint(len) => format!("UInt{}", u32::from(len).saturating_mul(8)),
@@ -41,7 +42,8 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     })?;
     let elements = source.elements(Layout::Linear, NumberForm::default())?.turned(&order)?;
     let array_len = elements.len() / arrays.max(1);
-    let mut text = head(space)?;
+    let places = order.get(outer.len()..).unwrap_or_default();
+    let mut text = head(space, places, image.directions.as_ref())?;
     // A reader shows only one of two arrays with the same name.
     let mut titles = HashSet::new();
     for number in 0..arrays {
@@ -61,7 +63,8 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
         parts.push(elements.range(number.saturating_mul(array_len), array_len)?.into());
     }
     parts.push("\n</AppendedData>\n</VTKFile>\n".to_owned().into());
-    View::new(parts)
+    let left_out = LeftOutOfView::of_image(source.path(), &image, true);
+    Ok(View::new(parts)?.with_left_out(left_out))
 }
 
 /// Returns the order of the axes in the file: first those that become separate arrays, then z, y
@@ -85,7 +88,8 @@ fn is_in_image(axis: &Axis, axes: &[Axis]) -> bool {
     if axes.iter().any(Axis::is_space) { axis.is_space() } else { axes.last() == Some(axis) }
 }
 
-fn head(space: &[Axis]) -> Result<String> {
+/// Returns the head of the file. `places` has the numbers of the axes of space in the array.
+fn head(space: &[Axis], places: &[usize], directions: Option<&Directions>) -> Result<String> {
     let mut axes = space.iter().rev();
     let axes = [axes.next(), axes.next(), axes.next()];
     let mut extent = String::new();
@@ -101,12 +105,31 @@ fn head(space: &[Axis]) -> Result<String> {
         let _never = write!(origin, "{} ", number(|scale| scale.start, 0.0));
         let _never = write!(spacing, "{} ", number(|scale| scale.step, 1.0));
     }
+    let mut direction = String::new();
+    if let Some(directions) = directions {
+        let [x, y, z] = directions.origin();
+        origin = format!("{x} {y} {z}");
+        direction = format!(" Direction=\"{}\"", turned(space, places, directions));
+    }
     let (extent, origin, spacing) = (extent.trim_end(), origin.trim_end(), spacing.trim_end());
     Ok(format!(
         "<?xml version=\"1.0\"?>\n<VTKFile type=\"ImageData\" version=\"1.0\" byte_order=\"LittleEndian\" \
-         header_type=\"UInt64\">\n<ImageData WholeExtent=\"{extent}\" Origin=\"{origin}\" Spacing=\"{spacing}\">\n\
+         header_type=\"UInt64\">\n<ImageData WholeExtent=\"{extent}\" Origin=\"{origin}\" Spacing=\"{spacing}\"{direction}>\n\
          <Piece Extent=\"{extent}\">\n<PointData>\n"
     ))
+}
+
+/// Returns the matrix whose columns are the directions of the axes of the file, of length 1.
+fn turned(space: &[Axis], places: &[usize], directions: &Directions) -> String {
+    let mut columns = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+    let axes = space.iter().zip(places).rev();
+    for (column, (axis, place)) in columns.iter_mut().zip(axes) {
+        let len = axis.scale.as_ref().map_or(1.0, |scale| scale.step);
+        *column = directions.step(*place).map(|part| part / len);
+    }
+    let [first, second, third] = columns;
+    let rows = first.into_iter().zip(second).zip(third).flat_map(|((a, b), c)| [a, b, c]);
+    rows.map(|part| part.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the name of array `number`: the name of the node with the indices along the axes before

@@ -17,6 +17,13 @@ pub enum AxisKind {
     X,
 }
 
+impl AxisKind {
+    /// Whether it is one of space.
+    pub fn is_space(self) -> bool {
+        matches!(self, Self::X | Self::Y | Self::Z)
+    }
+}
+
 /// An axis.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Axis {
@@ -65,7 +72,7 @@ impl Axis {
 
     /// Whether the axis is one of space.
     pub fn is_space(&self) -> bool {
-        matches!(self.kind, Some(AxisKind::X | AxisKind::Y | AxisKind::Z))
+        self.kind.is_some_and(AxisKind::is_space)
     }
 
     /// Returns the step between elements, in ten to the power of `exponent` metres or seconds;

@@ -6,15 +6,23 @@
 //! these, the last two axes are y and x, and the one before is z.
 
 mod axis;
+mod cut;
+mod directions;
 mod kinds;
 mod ome;
+mod systems;
+#[cfg(test)]
+mod tests;
+mod transform;
 mod unit;
 
 use super::source::ViewSource;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 pub use axis::{Axis, AxisKind, Channel, Scale};
-pub use ome::{channel_axis, has_level, levels, title};
+pub use cut::attributes_of_box;
+pub use directions::Directions;
+pub use ome::{has_level, levels, title};
 pub use unit::{Quantity, Unit};
 
 /// An array as an image.
@@ -24,6 +32,10 @@ pub struct Image {
     pub axes: Vec<Axis>,
     /// The channels, in order.
     pub channels: Vec<Channel>,
+    /// The directions of the axes, if some do not run along an axis of the coordinate system.
+    pub directions: Option<Directions>,
+    /// The parts of its description that no view says, in words.
+    pub left_out: Vec<String>,
     /// The type of the elements.
     pub dtype: DType,
 }
@@ -50,8 +62,9 @@ impl Image {
             kinds::find(source, &mut axes);
         }
         kinds::complete(&mut axes);
-        let channels = described.unwrap_or_default();
-        Ok(Self { axes, channels, dtype: model.dtype.clone() })
+        let ome::ImageDescription { channels, directions, left_out } =
+            described.unwrap_or_default();
+        Ok(Self { axes, channels, directions, left_out, dtype: model.dtype.clone() })
     }
 
     /// Returns the lengths of the axes.
@@ -77,6 +90,27 @@ impl Image {
             self.axes.remove(0);
         }
         Ok(self)
+    }
+
+    /// Returns the image with all axes of space in the unit of x if there are several units, for
+    /// formats that have one.
+    #[must_use]
+    pub fn in_one_unit(mut self) -> Self {
+        let unit_of = |axis: &Axis| axis.scale.as_ref().and_then(|scale| scale.unit.clone());
+        let units: Vec<_> = self.axes.iter().filter(|axis| axis.is_space()).map(unit_of).collect();
+        let Some(unit) = units.last().cloned().flatten() else { return self };
+        if units.iter().all(|other| other.as_ref() == Some(&unit)) {
+            return self;
+        }
+        let exponent = unit.exponent().unwrap_or(-6);
+        for axis in self.axes.iter_mut().filter(|axis| axis.is_space()) {
+            if let Some((step, start)) = axis.step_in(exponent).zip(axis.start_in(exponent)) {
+                let unit = Some(Unit::of_exponent(exponent));
+                axis.scale = Some(Scale { step, start, unit });
+            }
+        }
+        self.directions = self.directions.map(|found| found.in_unit(Some(exponent)));
+        self
     }
 
     /// Whether the last axis is that of channels, so that the samples of a pixel are adjacent.

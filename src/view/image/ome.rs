@@ -1,15 +1,17 @@
 //! The OME-Zarr metadata of an array: `ome.multiscales` and `ome.omero` of the group that lists it
 //! in `datasets` (<https://ngff.openmicroscopy.org/0.5/>). The module `metadata` converts the
-//! attributes of version 0.4 to this form.
+//! attributes of version 0.4 to this form; [`systems`] has the places of version 0.6.
 
 use serde_json::Value;
 
 use super::axis::{Axis, AxisKind, Channel, Scale};
+use super::directions::Directions;
 use super::kinds::of_name;
+use super::systems::{self, Placed};
 use super::unit::Unit;
 use crate::error::{Error, Result};
 use crate::json::Object;
-use crate::metadata::NodePath;
+use crate::metadata::{NodePath, image_axes};
 use crate::view::source::ViewSource;
 
 /// The most levels of an image: each has half as many elements along an axis as the previous one.
@@ -18,16 +20,31 @@ const MAX_LEVELS: usize = 64;
 /// The axes of versions before 0.3, which do not list them.
 const AXES: [&str; 5] = ["t", "c", "z", "y", "x"];
 
-/// Describes the axes of an array in a multiscale image, and returns its channels; `None` if it is
-/// not in one.
-pub(super) fn of(source: &ViewSource<'_>, axes: &mut [Axis]) -> Option<Vec<Channel>> {
+/// The description of an array by the image that it belongs to, besides its axes.
+#[derive(Debug, Default)]
+pub(super) struct ImageDescription {
+    pub channels: Vec<Channel>,
+    /// The directions of axes that do not run along those of the coordinate system.
+    pub directions: Option<Directions>,
+    /// The parts of the description that no view says, in words.
+    pub left_out: Vec<String>,
+}
+
+/// Describes the axes of an array in a multiscale image; `None` if it is not in one.
+pub(super) fn of(source: &ViewSource<'_>, axes: &mut [Axis]) -> Option<ImageDescription> {
     source.above().find_map(|group| {
         let relative = source.path().relative_to(group.path())?;
         let image = multiscale(&group)?;
         let dataset = datasets(image)
             .find(|dataset| dataset.get("path").and_then(Value::as_str) == Some(relative))?;
-        describe(image, dataset, axes)?;
-        Some(channels(&group))
+        let channels = channels(&group);
+        if image.get("coordinateSystems").is_none() {
+            describe(image, dataset, axes)?;
+            return Some(ImageDescription { channels, ..ImageDescription::default() });
+        }
+        let placed = systems::place(&group, image, dataset, axes.len())?;
+        let directions = describe_placed(&placed, image_axes(image)?, axes);
+        Some(ImageDescription { channels, directions, left_out: placed.left_out })
     })
 }
 
@@ -48,17 +65,28 @@ pub fn levels<'s>(group: &ViewSource<'s>) -> Result<Vec<ViewSource<'s>>> {
 
 /// Returns the number of the axis of channels in an image.
 pub fn channel_axis(image: &Value) -> Option<usize> {
-    let listed: Vec<Value> = match image.get("axes").and_then(Value::as_array) {
-        Some(listed) => listed.clone(),
-        None => AXES.into_iter().map(Value::from).collect(),
-    };
-    listed.iter().position(|axis| {
-        let name = axis.as_str().or_else(|| axis.get("name").and_then(Value::as_str));
-        match axis.get("type").and_then(Value::as_str) {
-            Some(kind) => kind == "channel",
-            None => name.and_then(of_name) == Some(AxisKind::Channel),
-        }
-    })
+    axes_of(image).iter().position(|axis| kind_of(axis) == Some(AxisKind::Channel))
+}
+
+/// Returns the axes of an image, which versions before 0.3 do not list.
+fn axes_of(image: &Value) -> Vec<Value> {
+    image_axes(image).map_or_else(|| AXES.into_iter().map(Value::from).collect(), <[Value]>::to_vec)
+}
+
+fn name_of(axis: &Value) -> Option<&str> {
+    axis.as_str().or_else(|| axis.get("name").and_then(Value::as_str))
+}
+
+fn kind_of(axis: &Value) -> Option<AxisKind> {
+    match axis.get("type").and_then(Value::as_str) {
+        Some("time") => Some(AxisKind::Time),
+        Some("channel") => Some(AxisKind::Channel),
+        _ => name_of(axis).and_then(of_name),
+    }
+}
+
+fn unit_of(axis: &Value) -> Option<Unit> {
+    axis.get("unit").and_then(Value::as_str).map(Unit::parse)
 }
 
 /// Whether the group with these attributes is an image with the level `name`.
@@ -75,13 +103,13 @@ pub fn title(group: &ViewSource<'_>) -> Option<String> {
     multiscale(group)?.get("name")?.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-fn multiscale<'g>(group: &'g ViewSource<'_>) -> Option<&'g Value> {
+pub(super) fn multiscale<'g>(group: &'g ViewSource<'_>) -> Option<&'g Value> {
     member(group, "multiscales")?.as_array()?.first().filter(|image| image.is_object())
 }
 
 /// Returns a member of `ome`. Versions before 0.4 are not converted, so their members are looked up
 /// in the attributes.
-fn member<'g>(group: &'g ViewSource<'_>, name: &str) -> Option<&'g Value> {
+pub(super) fn member<'g>(group: &'g ViewSource<'_>, name: &str) -> Option<&'g Value> {
     let attributes = group.attributes();
     attributes.get("ome").map_or_else(|| attributes.get(name), |ome| ome.get(name))
 }
@@ -91,10 +119,7 @@ fn datasets(image: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn describe(image: &Value, dataset: &Value, axes: &mut [Axis]) -> Option<()> {
-    let listed: Vec<Value> = match image.get("axes").and_then(Value::as_array) {
-        Some(listed) => listed.clone(),
-        None => AXES.into_iter().map(Value::from).collect(),
-    };
+    let listed = axes_of(image);
     if listed.len() != axes.len() {
         return None;
     }
@@ -104,19 +129,45 @@ fn describe(image: &Value, dataset: &Value, axes: &mut [Axis]) -> Option<()> {
         apply(transform, axes.len(), &mut place);
     }
     for (index, (axis, listed)) in axes.iter_mut().zip(&listed).enumerate() {
-        let name = listed.as_str().or_else(|| listed.get("name").and_then(Value::as_str));
-        axis.name = name.map(str::to_owned);
-        axis.kind = match listed.get("type").and_then(Value::as_str) {
-            Some("time") => Some(AxisKind::Time),
-            Some("channel") => Some(AxisKind::Channel),
-            _ => name.and_then(of_name),
-        };
-        let unit = listed.get("unit").and_then(Value::as_str).map(Unit::parse);
+        (axis.name, axis.kind) = (name_of(listed).map(str::to_owned), kind_of(listed));
+        let unit = unit_of(listed);
         let place = place.as_ref().and_then(|place| place.get(index));
         let place = place.filter(|(step, start)| step.is_normal() && start.is_finite());
         axis.scale = place.map(|(step, start)| Scale { step: *step, start: *start, unit });
     }
     Some(())
+}
+
+/// Describes axes by the place of the array in a coordinate system, and returns the directions of
+/// those that run along none of its axes. These keep their names in the image.
+fn describe_placed(placed: &Placed, own: &[Value], axes: &mut [Axis]) -> Option<Directions> {
+    let Placed { axes: listed, map, .. } = placed;
+    let mut is_turned = false;
+    for (index, axis) in axes.iter_mut().enumerate() {
+        let output = map.axis_of(index).and_then(|output| Some((output, listed.get(output)?)));
+        let Some((output, listed)) = output else {
+            let own = own.get(index);
+            axis.name = own.and_then(name_of).map(str::to_owned);
+            axis.kind = own.and_then(kind_of);
+            // An axis that leads nowhere has no place, either.
+            is_turned |= (0..map.outputs()).any(|output| map.factor(output, index) != 0.0);
+            continue;
+        };
+        (axis.name, axis.kind) = (name_of(listed).map(str::to_owned), kind_of(listed));
+        let (step, start) = (map.factor(output, index), map.start(output));
+        let unit = unit_of(listed);
+        axis.scale = step.is_normal().then_some(Scale { step, start, unit });
+    }
+    if !is_turned {
+        return None;
+    }
+    let space =
+        |axis: &Value| kind_of(axis).filter(|kind| kind.is_space()).zip(Some(unit_of(axis)));
+    let directions = Directions::new(map, &listed.iter().map(space).collect::<Vec<_>>());
+    for (index, axis) in axes.iter_mut().enumerate().filter(|(at, _)| map.axis_of(*at).is_none()) {
+        axis.scale = directions.scale(index, axis.kind);
+    }
+    Some(directions)
 }
 
 /// Applies a scale or a translation after the previous ones. Ignores one of another rank, and one

@@ -64,6 +64,13 @@ impl Unit {
         Self { name: name.to_owned(), size: size_of(name) }
     }
 
+    /// Returns ten to the power of `exponent` metres.
+    pub fn of_exponent(exponent: i32) -> Self {
+        let prefix = PREFIXES.iter().find(|(_, _, power)| *power == exponent);
+        let prefix = prefix.map_or("", |(prefix, ..)| prefix);
+        Self::parse(&format!("{prefix}meter"))
+    }
+
     /// Returns the quantity that it measures, if known.
     pub fn quantity(&self) -> Option<Quantity> {
         self.size.map(|(quantity, ..)| quantity)

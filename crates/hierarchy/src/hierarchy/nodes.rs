@@ -41,6 +41,8 @@ pub struct HierarchyOptions {
     /// Whether the consolidated metadata of a group stand for the metadata files of its nodes.
     /// They may be outdated, so nothing must be stored then.
     pub reads_copies: bool,
+    /// The coordinate system of OME-Zarr images that views show, if an image has it.
+    pub coordinate_system: Option<String>,
 }
 
 impl Default for HierarchyOptions {
@@ -53,6 +55,7 @@ impl Default for HierarchyOptions {
             keeps_copied: false,
             trusts_encoded: false,
             reads_copies: false,
+            coordinate_system: None,
         }
     }
 }

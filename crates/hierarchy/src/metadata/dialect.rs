@@ -91,7 +91,7 @@ impl Dialect {
         let attributes = document.get("attributes").and_then(serde_json::Value::as_object);
         let is_v2 = matches!(self, Self::V2);
         let may = is_v2 || matches!(self, Self::V3);
-        may && attributes.is_some_and(|found| super::conventions::is_other_ome(found, is_v2))
+        may && attributes.is_some_and(|found| super::ome::is_other_ome(found, is_v2))
     }
 
     /// Returns the name for `--from`.

@@ -16,6 +16,7 @@
 
 pub mod merge;
 pub mod model;
+pub mod ome;
 pub mod path;
 pub mod policy;
 pub mod shown;
@@ -47,7 +48,7 @@ mod v3;
 pub const DOCUMENT_NAMES: [&str; 6] =
     [v3::DOCUMENT, v2::ZGROUP, v2::ZARRAY, v2::ZATTRS, v2::ZMETADATA, n5::DOCUMENT];
 
-pub use conventions::{DIMENSIONS, FILL, axes_of, decoded_fill as masked_value, masks_nothing};
+pub use conventions::{DIMENSIONS, FILL, decoded_fill as masked_value, masks_nothing};
 pub use create::NewDocument;
 pub use detect::{declared, detect, draft_root_marker, states_version};
 pub use dialect::{Child, Dialect};
@@ -55,6 +56,7 @@ pub use era::{Draft, Era};
 pub use hints::{Hints, hints};
 pub use joined::{join, split};
 pub use model::{Lowered, NodeKind};
+pub use ome::{axes_of, image_axes, system_name};
 pub use others::OtherFile;
 pub use packing::{Packing, shown_attribute, shown_attributes};
 pub use path::NodePath;

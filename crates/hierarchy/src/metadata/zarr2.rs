@@ -13,10 +13,11 @@
 use serde_json::{Value, json};
 
 use super::codecs::{self, EncodedElements, plain};
-use super::conventions::{self, DIMENSIONS, FILL, OME};
+use super::conventions::{self, DIMENSIONS, FILL};
 use super::create::v2_chain;
 use super::joined::join;
 use super::model::{ArrayMetadata, Group, KeyEncoding, NodeKind, NodeMetadata, Separator};
+use super::ome::{self, OME};
 use super::shown::{CopyTexts, ShownChunks, print};
 use super::types::{Endian, numpy_type};
 use super::v2::fill_to_json;
@@ -164,7 +165,9 @@ fn masked(array: &ArrayMetadata, names_none: bool) -> (FillValue, Object) {
 
 /// Converts the attributes of a group to OME-Zarr 0.4.
 fn unversioned(mut attributes: Object) -> Object {
-    let Some(members) = attributes.get(OME).and_then(conventions::ome_to_v2) else {
+    let newer = attributes.get(OME).and_then(Value::as_object).and_then(ome::to_0_5);
+    let newer = newer.map(Value::Object);
+    let Some(members) = newer.as_ref().or(attributes.get(OME)).and_then(ome::ome_to_v2) else {
         return attributes;
     };
     if members.keys().any(|name| attributes.contains_key(name)) {

@@ -11,6 +11,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, AxisKind, Image};
 use crate::view::layout::{Layout, NumberForm};
+use crate::view::left_out::LeftOutOfView;
 use crate::view::parts::{Part, View, max_prefix_len};
 use crate::view::source::ViewSource;
 use crate::width::ToU64;
@@ -71,7 +72,9 @@ pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
     };
     // The length of the header does not depend on the offsets.
     let start = header(0)?.len().to_u64();
-    View::new([Part::from(header(start)?), elements.turned(&order)?.into()])
+    let left_out = LeftOutOfView::of_image(source.path(), &image, false);
+    let parts = [Part::from(header(start)?), elements.turned(&order)?.into()];
+    Ok(View::new(parts)?.with_left_out(left_out))
 }
 
 /// Returns the description of a hyperstack, and the order of the axes before those of a page.

@@ -70,7 +70,7 @@ pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let image = Image::of(first)?;
     let mut places_left = max_tiles();
     let mut all = vec![Resolution::of(first, &image, &mut places_left)?];
-    let mut left_out = LeftOutOfView::default();
+    let mut left_out = LeftOutOfView::of_image(source.path(), &image, false);
     for array in arrays.by_ref() {
         let smaller = Image::of(array)?;
         // In an OME-TIFF pyramid only rows and columns shrink, so it ends before a level that

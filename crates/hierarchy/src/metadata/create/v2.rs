@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::splice::{New, put};
 use crate::metadata::codecs::{self, EncodedElements};
-use crate::metadata::conventions::{self, DIMENSIONS, FILL, OME, names_of};
+use crate::metadata::conventions::{self, DIMENSIONS, FILL, names_of};
 use crate::metadata::model::{ArrayMetadata, Group, KeyEncoding, Separator};
+use crate::metadata::ome::{self, OME};
 use crate::metadata::types::{Endian, numpy_type};
 use crate::metadata::v2::{SEPARATOR, fill_to_json, shown_attributes};
 use crate::metadata::v3::NUMPY_DTYPE;
@@ -39,21 +40,21 @@ const DROPPED: [&str; 13] = [
 pub(super) fn group(text: &mut Text, document: &Object) -> Result<Group> {
     node(text, document)?;
     let attributes = attributes_in(text)?;
-    if let Some(members) = attributes.get(OME).and_then(conventions::ome_to_v2)
+    if let Some(members) = attributes.get(OME).and_then(ome::ome_to_v2)
         && members.keys().all(|name| !attributes.contains_key(name))
     {
         let mut old = attributes.clone();
         old.shift_remove(OME);
         old.extend(members.clone());
         // Otherwise a reader would not know what it is.
-        if conventions::ome_to_v3(old).contains_key(OME) {
+        if ome::ome_to_v3(old).contains_key(OME) {
             text.remove(&["attributes", OME])?;
             for (name, value) in &members {
                 text.set(&["attributes", name], value)?;
             }
         }
     }
-    let attributes = conventions::ome_to_v3(attributes_in(text)?);
+    let attributes = ome::ome_to_v3(attributes_in(text)?);
     Ok(Group { attributes, consolidated: false })
 }
 

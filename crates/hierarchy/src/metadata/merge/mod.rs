@@ -11,10 +11,11 @@ use std::cmp::Ordering;
 
 use serde_json::{Value, json};
 
-use super::conventions::{self, DIMENSIONS, FILL, OME};
+use super::conventions::{self, DIMENSIONS, FILL};
 use super::dialect::Dialect;
 use super::members::lengths;
 use super::model::NodeKind;
+use super::ome::{self, OME};
 use super::types::Endian;
 use super::{draft, n5, skim, v2};
 use difference::as_invalid;
@@ -254,10 +255,10 @@ fn put_v2_attribute(
 ) -> Result<()> {
     let has_ome = document.get("attributes").is_some_and(|stored| stored.get(OME).is_some());
     if name == OME && !has_ome {
-        let new = value.map(conventions::ome_to_v2);
+        let new = value.map(ome::ome_to_v2);
         // Attributes that are not OME-Zarr 0.5 stay unchanged.
         if let Some(members) = new.unwrap_or_else(|| Some(Object::new())) {
-            let gone = conventions::ome_members().iter().filter(|old| !members.contains_key(**old));
+            let gone = ome::ome_members().iter().filter(|old| !members.contains_key(**old));
             changed.extend(gone.map(|old| ((*old).to_owned(), None)));
             changed.extend(members.into_iter().map(|(name, value)| (name, Some(value))));
             return Ok(());

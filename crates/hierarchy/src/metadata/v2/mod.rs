@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 
 pub(super) use self::fill::{fill_to_json, fill_value};
 use super::codecs::{self, EncodedElements};
-use super::conventions;
 use super::members::{attributes, check_size, chunk_lengths, lengths, required, separator};
 use super::model::{ArrayMetadata, Group, KeyEncoding, Lowered, NodeKind, NodeMetadata, Separator};
 use super::types::{Endian, data_type};
+use super::{conventions, ome};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_codec::CodecSpec;
 use zarrfs_codec::dtype::{DType, FillValue, integer};
@@ -81,7 +81,7 @@ fn check_format(document: &Object) -> Result<()> {
 }
 
 fn group(document: &Object) -> Result<Group> {
-    let attributes = conventions::ome_to_v3(attributes(document)?);
+    let attributes = ome::ome_to_v3(attributes(document)?);
     Ok(Group { attributes, consolidated: false })
 }
 
