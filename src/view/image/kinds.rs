@@ -158,7 +158,8 @@ const PRESSURES: [&str; 9] =
 pub(super) fn of_name(name: &str) -> Option<AxisKind> {
     let name = name.to_lowercase();
     // A second axis of its kind often has a number.
-    let plain = name.trim_end_matches(|char: char| char.is_ascii_digit()).trim_end_matches('_');
+    let plain = name.trim_end_matches(|char: char| char.is_ascii_digit());
+    let plain = if plain == name { plain } else { plain.trim_end_matches('_') };
     let known = |name: &str| NAMES.iter().find(|(_, names)| names.contains(&name));
     known(&name).or_else(|| known(plain)).map(|(kind, _)| *kind)
 }
@@ -310,6 +311,7 @@ mod tests {
             (&["", "", "", ""], "- Z Y X"),
             (&["time", "one", "two"], "Time Y X"),
             (&["time", "lat_0", "lon_0"], "Time Y X"),
+            (&["c_", "y", "x"], "- Y X"),
             (&["x", "x"], "Y X"),
             (&["t", "t"], "Time X"),
             (&["sample", "y", "x"], "- Y X"),
