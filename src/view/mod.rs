@@ -21,6 +21,7 @@ mod formats;
 mod image;
 mod layout;
 mod left_out;
+mod map;
 mod parts;
 pub mod region;
 mod source;

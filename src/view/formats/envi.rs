@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::view::image::{AxisKind, Image};
 use crate::view::layout::{Layout, NumberForm};
 use crate::view::left_out::LeftOutOfView;
+use crate::view::map::{Crs, CrsKind, MapPlace};
 use crate::view::parts::{Part, View};
 use crate::view::source::ViewSource;
 
@@ -27,6 +28,7 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
         DType::Uint(8) => 15,
         _ => return Err(image.no_type("ENVI")),
     };
+    let place = MapPlace::of(source, &image);
     let channels = image.channels.clone();
     let image = image.of_rank(3)?;
     let is_channel =
@@ -50,8 +52,43 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
     if u64::try_from(labels.len()).is_ok_and(|count| count == bands) {
         text.extend([format!("band names = {{{}}}\n", labels.join(", "))]);
     }
-    let left_out = LeftOutOfView::of_image(source.path(), &image, false);
+    let mut left_out = LeftOutOfView::of_image(source.path(), &image, false);
+    match place.as_ref().map(map_info) {
+        None => {}
+        Some(Some(lines)) => text.push_str(&lines),
+        Some(None) => {
+            let what = "the place on a map, which ENVI says only if rows run down from the north";
+            left_out.add_property(source.path(), source.path(), what);
+        }
+    }
     Ok(View::new([Part::from(text)])?.with_left_out(left_out))
+}
+
+/// Returns the lines that place the image on a map, `None` if rows run in another direction.
+fn map_info(place: &MapPlace) -> Option<String> {
+    let [width, height, x, y] = place.north_up()?;
+    let corner = format!("1, 1, {x}, {y}, {width}, {height}");
+    let crs = place.crs.as_ref();
+    // WGS 84 / UTM has a code for each zone.
+    let zone = crs.and_then(|crs| crs.code).and_then(|code| match code {
+        32601..=32660 => Some((code - 32600, "North")),
+        32701..=32760 => Some((code - 32700, "South")),
+        _ => None,
+    });
+    let mut text = match (zone, crs.map(|crs| crs.kind)) {
+        (Some((zone, half)), _) => {
+            format!("map info = {{UTM, {corner}, {zone}, {half}, WGS-84, units=Meters}}\n")
+        }
+        (None, Some(CrsKind::Geographic)) => {
+            format!("map info = {{Geographic Lat/Lon, {corner}, WGS-84, units=Degrees}}\n")
+        }
+        _ => format!("map info = {{Arbitrary, {corner}, 0, North}}\n"),
+    };
+    let wkt = crs.filter(|_| zone.is_none()).and_then(Crs::wkt);
+    if let Some(wkt) = wkt {
+        text.extend([format!("coordinate system string = {{{wkt}}}\n")]);
+    }
+    Some(text)
 }
 
 /// Returns a string without the characters that have a meaning in a header.

@@ -23,6 +23,7 @@ pub(super) enum TiffValue {
     /// Offsets of directories.
     Directories(Vec<u64>),
     Rational(u32, u32),
+    Double(Vec<f64>),
     Text(String),
 }
 
@@ -49,6 +50,13 @@ pub(super) mod tag {
     pub const SUB_IFDS: u16 = 330;
     pub const EXTRA_SAMPLES: u16 = 338;
     pub const SAMPLE_FORMAT: u16 = 339;
+    // GeoTIFF.
+    pub const MODEL_PIXEL_SCALE: u16 = 33550;
+    pub const MODEL_TIEPOINT: u16 = 33922;
+    pub const MODEL_TRANSFORMATION: u16 = 34264;
+    pub const GEO_KEY_DIRECTORY: u16 = 34735;
+    pub const GEO_DOUBLE_PARAMS: u16 = 34736;
+    pub const GEO_ASCII_PARAMS: u16 = 34737;
 }
 
 pub(super) type TiffEntry = (u16, TiffValue);
@@ -170,6 +178,12 @@ impl TiffWriter {
                 word.long(*one);
                 word.long(*other);
                 (5, 1)
+            }
+            TiffValue::Double(values) => {
+                for value in values {
+                    word.put_number(value.to_le_bytes());
+                }
+                (12, values.len())
             }
             TiffValue::Text(text) => {
                 word.bytes.extend(text.bytes());

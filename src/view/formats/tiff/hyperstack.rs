@@ -6,12 +6,14 @@
 //! writes it, and the other pages follow the first. Any other longer file is a `BigTIFF`.
 
 use super::directory::{TiffValue, TiffVariant, TiffWriter, resolution, tag};
+use super::geo;
 use super::page::{TiffPage, stack};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::view::image::{Axis, AxisKind, Image};
 use crate::view::layout::{Layout, NumberForm};
 use crate::view::left_out::LeftOutOfView;
+use crate::view::map::MapPlace;
 use crate::view::parts::{Part, View, max_prefix_len};
 use crate::view::source::ViewSource;
 use crate::width::ToU64;
@@ -54,7 +56,8 @@ pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
         && !(all_in_4_gib && all_in_header);
     let form = TiffVariant { is_big: !all_in_4_gib && !alone, big_endian: true };
     let directories = if alone { 1 } else { pages };
-    let place = place(&image, kinds.is_some());
+    let mut place = place(&image, kinds.is_some());
+    place.extend(MapPlace::of(source, &image).iter().flat_map(geo::entries));
     let header = |start: u64| -> Result<Vec<u8>> {
         let mut writer = TiffWriter::new(form);
         for number in 0..directories {

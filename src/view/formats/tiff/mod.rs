@@ -2,6 +2,7 @@
 //! that they refer to.
 
 mod directory;
+mod geo;
 mod hyperstack;
 mod ome;
 mod ome_xml;
