@@ -110,9 +110,8 @@ fn array(document: &Object) -> Result<ArrayMetadata> {
     let compressor = compressor.map(numcodec).transpose()?;
     let chain = chain(document, rank, filters, compressor)?;
     // The result of a filter has the byte order that the filter names.
-    let changes_type = |codec: &CodecSpec| {
-        table::kind(&codec.name) == CodecKind::ArrayToArray && codec.name != "transpose"
-    };
+    let changes_type =
+        |codec: &CodecSpec| table::find(&codec.name).is_some_and(|row| row.names_type);
     let endian = if chain.iter().any(changes_type) { Endian::Little } else { endian };
     Ok(ArrayMetadata {
         chunk_shape,
