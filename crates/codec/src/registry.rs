@@ -94,7 +94,7 @@ pub fn bytes_to_bytes(specs: &[CodecSpec]) -> Result<Vec<Box<dyn BytesToBytes>>>
 }
 
 /// Returns the error for a codec that has no row.
-fn unknown(spec: &CodecSpec) -> Error {
+pub fn unknown(spec: &CodecSpec) -> Error {
     if let Some(ForeignCodec { library, reason, .. }) = foreign::find(&spec.name) {
         return Error::unsupported(format!(
             "codec {:?} of the Python library {library} is not supported: {reason} (that library \
