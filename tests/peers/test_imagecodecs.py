@@ -40,6 +40,8 @@ def test_a_library_reads_what_zarrfs_wrote_with_its_codecs(mount, case, tmp_path
         for name, values in written.items():
             assert_same(read[name], again[name], name)
             if name.startswith(LOSSY):
-                np.testing.assert_allclose(read[name], values, rtol=0.1, atol=1.1, err_msg=name)
+                # zfp rounds the elements of a block by the largest of them.
+                most = 1.1 + np.abs(values).max() / 100
+                np.testing.assert_allclose(read[name], values, rtol=0.1, atol=most, err_msg=name)
             else:
                 np.testing.assert_array_equal(read[name], values, name)
