@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Specification: RFC 7932; streams with a larger window than 16 MiB are an error. Length: as
-//! encoded here, 3 bytes more for each block. Bytes after the stream are an error. Decoding takes up
-//! to 17 MB of extra memory.
+//! encoded here, 3 bytes more for each block. Bytes after the stream are an error. Decoding takes
+//! up to 17 MB of extra memory.
 
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 
@@ -34,13 +34,13 @@ const STORED: u32 = 1 << 19;
 pub struct Brotli;
 
 /// A stream as a [`Decompressor`].
-struct Stream {
+struct BrotliStream {
     state: BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
     part: Vec<u8>,
     total: usize,
 }
 
-impl Decompressor for Stream {
+impl Decompressor for BrotliStream {
     fn step(&mut self, input: &[u8], _: Input, output: &mut Vec<u8>) -> Result<StreamStep> {
         let room = output.capacity().saturating_sub(output.len());
         let (mut available, mut consumed) = (input.len(), 0);
@@ -88,7 +88,7 @@ impl BytesToBytes for Brotli {
         let mut output = room_to_decode(NAME, encoded.len(), limit)?;
         let alloc = StandardAlloc::default;
         let state = BrotliState::new_strict(alloc(), alloc(), alloc());
-        let mut stream = Stream { state, part: vec![0; PART_LEN], total: 0 };
+        let mut stream = BrotliStream { state, part: vec![0; PART_LEN], total: 0 };
         let used = decode_one(NAME, &mut stream, encoded, &mut output, limit, Clock::start())?;
         if used != encoded.len() {
             let surplus = encoded.len().saturating_sub(used);

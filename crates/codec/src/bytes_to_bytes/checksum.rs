@@ -5,8 +5,9 @@
 //! `location` is `start` or `end` of the payload: by default the start for crc32 and adler32, and
 //! the end for the others. Length: 4 bytes more.
 //!
-//! `imagecodecs_checksum` {kind, value?, prefix?, prepend?, byteorder?} is one of them, or the CRC of
-//! HDF5, with a number to begin with, bytes that stand before the payload, and either byte order.
+//! `imagecodecs_checksum` {kind, value?, prefix?, prepend?, byteorder?} is one of them, or the CRC
+//! of HDF5, with a number to begin with, bytes that stand before the payload, and either byte
+//! order.
 //!
 //! <https://numcodecs.readthedocs.io/en/stable/checksum32.html>; `fletcher32` is that of HDF5.
 
@@ -29,7 +30,7 @@ pub struct Checksum {
     name: &'static str,
     sum: Sum,
     location: ChecksumAt,
-    /// What stands before the payload for the checksum, and is not stored.
+    /// The bytes that stand before the payload for the checksum, and are not stored.
     prefix: Vec<u8>,
     is_big: bool,
 }

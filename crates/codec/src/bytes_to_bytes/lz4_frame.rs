@@ -60,9 +60,9 @@ fn corrupt(what: &str) -> Error {
 }
 
 /// The rest of the encoded bytes.
-struct Rest<'a>(&'a [u8]);
+struct FrameRest<'a>(&'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> FrameRest<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let parts = self.0.split_at_checked(len);
         let (taken, rest) = parts.ok_or_else(|| corrupt("the frame is truncated"))?;
@@ -103,7 +103,12 @@ impl Lz4Frame {
     }
 
     /// Decodes one frame to the end of `decoded`.
-    fn frame(rest: &mut Rest<'_>, decoded: &mut Vec<u8>, limit: usize, clock: Clock) -> Result<()> {
+    fn frame(
+        rest: &mut FrameRest<'_>,
+        decoded: &mut Vec<u8>,
+        limit: usize,
+        clock: Clock,
+    ) -> Result<()> {
         if rest.take(MAGIC.len())? != MAGIC {
             return Err(corrupt("a frame does not begin with 04 22 4d 18"));
         }
@@ -206,7 +211,7 @@ impl BytesToBytes for Lz4Frame {
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
         let mut decoded = Vec::new();
-        let mut rest = Rest(encoded);
+        let mut rest = FrameRest(encoded);
         let clock = Clock::start();
         loop {
             Self::frame(&mut rest, &mut decoded, limit, clock)?;

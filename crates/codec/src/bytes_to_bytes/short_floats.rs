@@ -1,5 +1,5 @@
-//! `imagecodecs_float24` and `imagecodecs_bfloat16` {byteorder?, rounding?}: a float32 as a float of
-//! three or two bytes.
+//! `imagecodecs_float24` and `imagecodecs_bfloat16` {byteorder?, rounding?}: a float32 as a float
+//! of three or two bytes.
 //!
 //! ```text
 //! float24    sign 1 bit   exponent 7 bits   fraction 16 bits

@@ -25,7 +25,7 @@ fn doubles() -> Vec<u8> {
     (0..9_u8).flat_map(|n| (f64::from(n) / 2.0).to_le_bytes()).collect()
 }
 
-/// What `zfpy.compress_numpy` makes of these doubles in a shape of 3 and 3.
+/// The streams of `zfpy.compress_numpy` for these doubles in a shape of 3 and 3.
 const STREAMS: [(&str, &str); 4] = [
     ("rate 12", "7a667005270000200000f00b0588436114218ad04460060000000000000000000000000000000000"),
     ("precision 16", "7a667005270000200000f0800588436114218ad0446006000000000000000000"),

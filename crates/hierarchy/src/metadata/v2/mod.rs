@@ -202,7 +202,7 @@ fn element_type(document: &Object, filters: &[CodecSpec]) -> Result<(DType, Opti
         return Ok((dtype, None));
     }
     data_type(written).map_err(|error| {
-        // Nobody but the filter knows what such objects are.
+        // The filter alone says what such objects are.
         let unknown = filters.iter().find(|filter| foreign::find(&filter.name).is_some());
         unknown.map_or(error, registry::unknown)
     })
