@@ -183,6 +183,7 @@ install_suites() {
     scripts/environment stores tests/stores/requirements.txt
     python=$(newer_python)
     [ -z "$python" ] || scripts/environment icechunk tests/peers/requirements-icechunk.txt "$python"
+    [ -z "$python" ] || scripts/environment imagecodecs tests/peers/requirements-imagecodecs.txt "$python"
     download_bioformats
     install_packages
     install_suites
@@ -242,6 +243,7 @@ target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, 
 export ZARRFS_BIN=$target/debug/zarrfs ZARRFS_WHEEL=$(echo "$work"/wheel/*.whl) ZARRFS_PY2=$cache/py2/bin/python ZARRFS_BIOFORMATS=$bioformats \
     ZARRFS_PACKAGES=$cache/browser/node_modules ZARRFS_SUITES=$cache/suites PYTHONPYCACHEPREFIX=$cache/pycache
 [ ! -x "$cache/icechunk/bin/python" ] || export ZARRFS_ICECHUNK=$cache/icechunk/bin/python
+[ ! -x "$cache/imagecodecs/bin/python" ] || export ZARRFS_IMAGECODECS=$cache/imagecodecs/bin/python
 # Images of containers set this, and then every Python of a test compiles all that it imports.
 unset PYTHONDONTWRITEBYTECODE
 [ "${ZARRFS_LONG:-}" = 1 ] || [ $# -gt 0 ] || export ZARRFS_PART=${ZARRFS_PART:-10}

@@ -19,7 +19,7 @@ class Zarrfs(CargoPackage):
     variant("remote", default=True, description="Mount hierarchies from S3, too")
 
     depends_on("c", type="build")
-    depends_on("rust@1.88:", type="build")
+    depends_on("rust@1.89:", type="build")
     # fusermount3 has its set-user-ID bit from the system, so it cannot come from Spack.
 
     conflicts("platform=darwin", msg="zarrfs needs FUSE of Linux")

@@ -7,7 +7,7 @@
 //! The files form a line, which `tests/it/circles.rs` checks:
 //!
 //! ```text
-//! elements vlen spec kinds · row · the codecs, one file each · table · registry · pipeline
+//! elements vlen spec kinds foreign · row · the codecs, one file each · table · registry · pipeline
 //! ```
 //!
 //! The configuration of some codecs lists other codecs. Such a codec does not import [`table`]: its
@@ -48,6 +48,7 @@ mod clock;
 mod configuration;
 pub mod dtype;
 mod elements;
+pub mod foreign;
 pub mod json;
 mod kinds;
 mod number;

@@ -2,6 +2,7 @@
 
 use super::array_to_array::DimensionOrder;
 use super::elements::ChunkType;
+use super::foreign::{self, ForeignCodec};
 use super::kinds::{ArrayToBytes, BytesToBytes};
 use super::row::{Build, Built};
 use super::spec::CodecSpec;
@@ -92,7 +93,15 @@ pub fn bytes_to_bytes(specs: &[CodecSpec]) -> Result<Vec<Box<dyn BytesToBytes>>>
     specs.iter().map(build).collect()
 }
 
-fn unknown(spec: &CodecSpec) -> Error {
+/// Returns the error for a codec that has no row.
+pub fn unknown(spec: &CodecSpec) -> Error {
+    if let Some(ForeignCodec { library, reason, .. }) = foreign::find(&spec.name) {
+        return Error::unsupported(format!(
+            "codec {:?} of the Python library {library} is not supported: {reason} (that library \
+             can copy the array to another codec)",
+            spec.written()
+        ));
+    }
     Error::unsupported(format!(
         "codec {:?} is not known (docs/formats.md has the list of codecs that are)",
         spec.written()

@@ -80,6 +80,8 @@ pub struct CodecRow {
     pub names_type: bool,
     /// Whether it only decodes.
     pub is_read_only: bool,
+    /// Whether no program has it in Zarr 3. Its name there is `numcodecs.` and the identifier.
+    pub is_zarr2_only: bool,
     /// Defaults for the members that a configuration must have but `--codecs` may omit, as JSON.
     defaults_text: &'static str,
     /// The function that builds it.
@@ -99,6 +101,7 @@ impl CodecRow {
             is_per_element: false,
             names_type: false,
             is_read_only: false,
+            is_zarr2_only: false,
             defaults_text: "{}",
             build,
         }
@@ -106,6 +109,21 @@ impl CodecRow {
 
     pub(super) const fn bytes_to_bytes(name: &'static str, build: BuildBytes) -> Self {
         Self::new(name, Build::BytesToBytes(build))
+    }
+
+    /// Returns a codec of imagecodecs that has one name in Zarr 2 and 3.
+    pub(super) const fn imagecodecs(name: &'static str, build: BuildBytes) -> Self {
+        Self::bytes_to_bytes(name, build).zarr2(name)
+    }
+
+    /// Returns the form in Zarr 2 of a codec that gets elements in Zarr 3.
+    pub(super) const fn zarr2_only(
+        name: &'static str,
+        id: &'static str,
+        build: BuildBytes,
+    ) -> Self {
+        let row = Self::bytes_to_bytes(name, build).zarr2(id);
+        Self { is_zarr2_only: true, ..row }
     }
 
     pub(super) const fn array_to_bytes(

@@ -5,20 +5,22 @@
 //! one row.
 
 use super::array_to_array::{
-    AsType, BitRound, CastValue, Categorize, Delta, DimensionOrder, FixedScaleOffset, PackBits,
-    Quantize, Reshape, ScaleOffset, Transpose,
+    self, AsType, BitRound, CastValue, Categorize, Delta, DimensionOrder, FixedScaleOffset,
+    PackBits, Quantize, Reshape, ScaleOffset, Significant, Transpose,
 };
 #[cfg(feature = "grib")]
 use super::array_to_bytes::Grib;
-use super::array_to_bytes::{self, BytesCodec, N5Default, Objects, Pcodec, Vlen};
+use super::array_to_bytes::{self, BytesCodec, N5Default, Objects, Pcodec, Vlen, zfp};
 use super::bytes_to_bytes::{
-    Base64, Blosc, Bz2, Checksum, Conditional, Crc32c, Gzip, Lz4, Lz4BlockStream, Lzma, Shuffle,
-    Zlib, Zstd,
+    Base64, BitOrder, BitPlanes, Blosc, Brotli, BytePlanes, Bz2, Checksum, Conditional, Crc32c,
+    Gzip, Items, Lz4, Lz4BlockStream, Lz4Frame, Lz4Hdf5, Lzf, Lzma, Neighbours, RunLengths,
+    ShortFloats, Shuffle, Snappy, Zlib, Zstd, imagecodecs,
 };
 use super::elements::ChunkType;
-use super::kinds::ArrayToBytes;
+use super::kinds::{ArrayToBytes, BytesToBytes};
 pub use super::row::{Build, CodecKind, CodecRow};
 use super::row::{BuildBytes, Built, built, unless_identity};
+use crate::dtype::DType;
 use crate::json::Object;
 use zarrfs_base::error::{Error, Result};
 
@@ -140,6 +142,11 @@ pub const ROWS: &[CodecRow] = &[
         Ok(Box::new(Pcodec::new(c, elements)?))
     })
     .zarr2("pcodec"),
+    CodecRow::array_to_bytes("zfp", |c, elements, _| zfp::registered(c, elements)),
+    CodecRow::array_to_bytes("numcodecs.zfpy", |c, elements, _| zfp::zfpy(c, elements))
+        .zarr2("zfpy"),
+    CodecRow::array_to_bytes("imagecodecs_zfp", |c, elements, _| zfp::imagecodecs(c, elements))
+        .zarr2("imagecodecs_zfp"),
     CodecRow::array_to_bytes("numcodecs.grib", |c, elements, _| grib(c, elements))
         .alias("grib")
         .zarr2("grib")
@@ -226,7 +233,104 @@ pub const ROWS: &[CodecRow] = &[
     CodecRow::bytes_to_bytes("numcodecs.jenkins_lookup3", |c| Ok(Box::new(Checksum::lookup3(c)?)))
         .zarr2("jenkins_lookup3"),
     CodecRow::bytes_to_bytes("numcodecs.base64", |_| Ok(Box::new(Base64))).zarr2("base64"),
+    // imagecodecs, of bytes.
+    CodecRow::imagecodecs("imagecodecs_zlib", imagecodecs::zlib),
+    CodecRow::imagecodecs("imagecodecs_zlibng", imagecodecs::zlib),
+    CodecRow::imagecodecs("imagecodecs_deflate", imagecodecs::deflate),
+    CodecRow::imagecodecs("imagecodecs_isal", imagecodecs::isal),
+    CodecRow::imagecodecs("imagecodecs_zopfli", imagecodecs::zopfli),
+    CodecRow::imagecodecs("imagecodecs_zstd", imagecodecs::zstd),
+    CodecRow::imagecodecs("imagecodecs_lz4", imagecodecs::lz4),
+    CodecRow::imagecodecs("imagecodecs_lz4f", |c| Ok(Box::new(Lz4Frame::new(c)?))),
+    CodecRow::imagecodecs("imagecodecs_lz4h5", |c| Ok(Box::new(Lz4Hdf5::new(c)?))),
+    CodecRow::imagecodecs("imagecodecs_lzf", |c| Ok(Box::new(Lzf::new(c)?))),
+    CodecRow::imagecodecs("imagecodecs_blosc", imagecodecs::blosc),
+    CodecRow::imagecodecs("imagecodecs_bz2", imagecodecs::bz2),
+    CodecRow::imagecodecs("imagecodecs_lzma", imagecodecs::lzma),
+    CodecRow::imagecodecs("imagecodecs_snappy", |_| Ok(Box::new(Snappy))),
+    CodecRow::imagecodecs("imagecodecs_brotli", |_| Ok(Box::new(Brotli))),
+    CodecRow::imagecodecs("imagecodecs_packbits", |_| Ok(Box::new(RunLengths))),
+    CodecRow::imagecodecs("imagecodecs_checksum", |c| Ok(Box::new(Checksum::imagecodecs(c)?))),
+    // imagecodecs, of elements: in Zarr 3 they get a chunk, in Zarr 2 bytes.
+    CodecRow::array_to_array("imagecodecs_quantize", |c, elements, _| {
+        Ok(built((Significant::new(c, elements)?, elements.clone())))
+    })
+    .zarr2("imagecodecs_quantize")
+    .per_element(),
+    CodecRow::array_to_bytes("imagecodecs_pcodec", |c, elements, _| {
+        Ok(Box::new(Pcodec::imagecodecs(c, elements)?))
+    })
+    .zarr2("imagecodecs_pcodec"),
+    CodecRow::array_to_array("imagecodecs_bitorder", |_, elements, _| {
+        Ok(built(array_to_array::OfBytes::new(BitOrder, elements)))
+    })
+    .per_element(),
+    CodecRow::zarr2_only("numcodecs.imagecodecs_bitorder", "imagecodecs_bitorder", |_| {
+        Ok(Box::new(BitOrder))
+    }),
+    CodecRow::array_to_array("imagecodecs_delta", |c, elements, _| {
+        let codec = Neighbours::delta(c, Items::of(elements))?;
+        Ok(built(array_to_array::OfBytes::new(codec, elements)))
+    }),
+    CodecRow::zarr2_only("numcodecs.imagecodecs_delta", "imagecodecs_delta", |c| {
+        Ok(Box::new(Neighbours::delta(c, Items::parse("imagecodecs_delta", c)?)?))
+    }),
+    CodecRow::array_to_array("imagecodecs_xor", |c, elements, _| {
+        let codec = Neighbours::xor(c, Items::of(elements))?;
+        Ok(built(array_to_array::OfBytes::new(codec, elements)))
+    }),
+    CodecRow::zarr2_only("numcodecs.imagecodecs_xor", "imagecodecs_xor", |c| {
+        Ok(Box::new(Neighbours::xor(c, Items::parse("imagecodecs_xor", c)?)?))
+    }),
+    CodecRow::array_to_bytes("imagecodecs_byteshuffle", |c, elements, _| {
+        of_bytes(BytePlanes::shuffle(c, Items::of(elements))?, elements)
+    }),
+    CodecRow::zarr2_only("numcodecs.imagecodecs_byteshuffle", "imagecodecs_byteshuffle", |c| {
+        let items = Items::parse("imagecodecs_byteshuffle", c)?;
+        Ok(Box::new(BytePlanes::shuffle(c, items)?))
+    }),
+    CodecRow::array_to_bytes("imagecodecs_floatpred", |c, elements, _| {
+        of_bytes(BytePlanes::predictor(c, Items::of(elements))?, elements)
+    }),
+    CodecRow::zarr2_only("numcodecs.imagecodecs_floatpred", "imagecodecs_floatpred", |c| {
+        let items = Items::parse("imagecodecs_floatpred", c)?;
+        Ok(Box::new(BytePlanes::predictor(c, items)?))
+    }),
+    CodecRow::array_to_bytes("imagecodecs_bitshuffle", |c, elements, _| {
+        of_bytes(BitPlanes::for_items(c, elements.dtype.item_len())?, elements)
+    }),
+    CodecRow::zarr2_only("numcodecs.imagecodecs_bitshuffle", "imagecodecs_bitshuffle", |c| {
+        Ok(Box::new(BitPlanes::new(c)?))
+    }),
+    CodecRow::array_to_bytes("imagecodecs_float24", |c, elements, _| {
+        short_floats(ShortFloats::float24(c)?, elements)
+    }),
+    CodecRow::zarr2_only("numcodecs.imagecodecs_float24", "imagecodecs_float24", |c| {
+        Ok(Box::new(ShortFloats::float24(c)?))
+    }),
+    CodecRow::array_to_bytes("imagecodecs_bfloat16", |c, elements, _| {
+        short_floats(ShortFloats::bfloat16(c)?, elements)
+    }),
+    CodecRow::zarr2_only("numcodecs.imagecodecs_bfloat16", "imagecodecs_bfloat16", |c| {
+        Ok(Box::new(ShortFloats::bfloat16(c)?))
+    }),
 ];
+
+/// Returns a codec from bytes to bytes as one for elements.
+fn of_bytes(
+    codec: impl BytesToBytes + 'static,
+    elements: &ChunkType,
+) -> Result<Box<dyn ArrayToBytes>> {
+    Ok(Box::new(array_to_bytes::OfBytes::new(codec, elements)?))
+}
+
+fn short_floats(codec: ShortFloats, elements: &ChunkType) -> Result<Box<dyn ArrayToBytes>> {
+    if elements.dtype != DType::Float(4) {
+        let name = elements.dtype.name();
+        return Err(Error::unsupported(format!("imagecodecs: {name} is not float32")));
+    }
+    Ok(Box::new(array_to_bytes::OfBytes::new(codec, elements)?.lossy()))
+}
 
 fn bitround(configuration: &Object, elements: &ChunkType, _: usize) -> Result<Built> {
     Ok(unless_identity(BitRound::new(configuration, elements)?, elements.clone()))
@@ -257,7 +361,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::dtype::DType;
     use crate::{CodecSpec, registry};
 
     /// The defaults of a row, and values for the members that have no default.
@@ -279,6 +382,11 @@ mod tests {
             ]}),
             "conditional" => json!({"codecs": []}),
             "shuffle" | "numcodecs.shuffle" => json!({"elementsize": 4}),
+            "zfp" => json!({"mode": "reversible"}),
+            "imagecodecs_quantize" => json!({"mode": "scale", "nsd": 2}),
+            "numcodecs.imagecodecs_byteshuffle" | "numcodecs.imagecodecs_floatpred" => {
+                json!({"shape": [4], "dtype": "<f4"})
+            }
             _ => json!({}),
         };
         row.defaults().into_iter().chain(members.as_object().cloned().unwrap_or_default()).collect()
@@ -289,6 +397,7 @@ mod tests {
         let dtypes = [
             DType::Int(4),
             DType::Float(8),
+            DType::Float(4),
             DType::Bool,
             DType::String,
             DType::VariableBytes,

@@ -210,3 +210,74 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn floats_are_quantized_as_by_imagecodecs() {
+    // imagecodecs 2026.10.10: quantize_encode(floats, mode, nsd).
+    let floats = [
+        0x0000_0000_u32,
+        0x8000_0000,
+        0x3f80_0000,
+        0xbfc0_0000,
+        0x2edb_e6ff,
+        0x7149_f2ca,
+        0x4049_0fdb,
+        0x477f_e080,
+        0x4020_0000,
+        0xbe00_0000,
+        0x7cf0_0000,
+    ];
+    let bytes =
+        |floats: &[u32]| -> Vec<u8> { floats.iter().flat_map(|f| f.to_le_bytes()).collect() };
+    let with = |changes: &[(usize, u32)]| {
+        let mut all = floats;
+        for (place, bits) in changes {
+            all[*place] = *bits;
+        }
+        bytes(&all)
+    };
+    for (mode, nsd, expected) in [
+        (
+            "bitround",
+            5,
+            with(&[(4, 786_169_856), (5, 1_900_544_000), (6, 1_078_460_416), (7, 1_199_570_944)]),
+        ),
+        (
+            "bitround",
+            0,
+            with(&[
+                (3, 3_221_225_472),
+                (4, 788_529_152),
+                (5, 1_904_214_016),
+                (6, 1_082_130_432),
+                (7, 1_199_570_944),
+                (8, 1_073_741_824),
+            ]),
+        ),
+        ("bitround", 23, with(&[])),
+        ("scale", 2, with(&[(4, 0), (6, 1_078_525_952)])),
+        (
+            "scale",
+            0,
+            with(&[
+                (3, 3_221_225_472),
+                (4, 0),
+                (6, 1_077_936_128),
+                (7, 1_199_563_008),
+                (8, 1_077_936_128),
+                (9, 2_147_483_648),
+            ]),
+        ),
+    ] {
+        let configuration = json!({"mode": mode, "nsd": nsd});
+        let (codecs, _) = bound("imagecodecs_quantize", &configuration, &DType::Float(4), vec![11]);
+        let encoded = encode(&codecs, bytes(&floats).into());
+        assert_eq!(*encoded, expected, "{mode} {nsd}");
+        assert_eq!(*decode(&codecs, encoded), expected, "{mode} {nsd}");
+        assert!(codecs[0].is_lossy());
+    }
+    let bitgroom = json!({"mode": "bitgroom", "nsd": 3});
+    let (codecs, _) = bound("imagecodecs_quantize", &bitgroom, &DType::Float(8), vec![1]);
+    assert_eq!(*decode(&codecs, vec![1; 8].into()), [1; 8]);
+    assert!(codecs[0].encode(vec![1; 8].into()).is_err());
+}

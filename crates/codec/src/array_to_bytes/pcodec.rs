@@ -93,6 +93,16 @@ impl Pcodec {
         Ok(bound(config, elements.count()?))
     }
 
+    /// Returns the codec of imagecodecs with this configuration, for chunks of `elements`.
+    pub fn imagecodecs(configuration: &Object, elements: &ChunkType) -> Result<Self> {
+        let names = [("level", "level"), ("pagesize", "equal_pages_up_to")];
+        let member = |(from, to): (&str, &str)| {
+            let value = configuration.get(from).filter(|value| !value.is_null())?;
+            Some((to.to_owned(), value.clone()))
+        };
+        Self::new(&names.into_iter().filter_map(member).collect(), elements)
+    }
+
     fn bound<T: Plain>(config: ChunkConfig, count: usize) -> Self {
         Self { config, count, decode: decode::<T>, encode: encode::<T> }
     }

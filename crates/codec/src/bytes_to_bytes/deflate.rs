@@ -27,6 +27,8 @@ pub(super) enum DeflateContainer {
     Gzip,
     /// RFC 1950.
     Zlib,
+    /// None.
+    Raw,
 }
 
 /// Returns the decoded bytes if `encoded` is one stream of exactly `len` decoded bytes.
@@ -38,7 +40,7 @@ pub(super) fn decode_whole(form: DeflateContainer, encoded: &[u8], len: usize) -
     let (header_len, trailer_len) = match form {
         DeflateContainer::Gzip if encoded.ends_with(&isize) => (gzip_header_len(encoded)?, 8),
         DeflateContainer::Zlib if is_zlib(encoded) => (2, 4),
-        DeflateContainer::Gzip | DeflateContainer::Zlib => return None,
+        DeflateContainer::Gzip | DeflateContainer::Zlib | DeflateContainer::Raw => return None,
     };
     let trailer_at = encoded.len().checked_sub(trailer_len)?;
     let (stream, trailer) = (encoded.get(header_len..trailer_at)?, encoded.get(trailer_at..)?);
@@ -51,6 +53,7 @@ pub(super) fn decode_whole(form: DeflateContainer, encoded: &[u8], len: usize) -
     let is_whole = match form {
         DeflateContainer::Gzip => trailer.starts_with(&crc32(&decoded).to_le_bytes()),
         DeflateContainer::Zlib => trailer == adler32(&decoded).to_be_bytes(),
+        DeflateContainer::Raw => trailer.is_empty(),
     };
     (found == len && is_whole).then_some(decoded)
 }
@@ -75,6 +78,7 @@ pub(super) fn encode_whole(form: DeflateContainer, level: i32, decoded: &[u8]) -
     let bound = with_compressor(level, |compressor| match form {
         DeflateContainer::Gzip => compressor.gzip_compress_bound(decoded.len()),
         DeflateContainer::Zlib => compressor.zlib_compress_bound(decoded.len()),
+        DeflateContainer::Raw => compressor.deflate_compress_bound(decoded.len()),
     })?;
     let mut encoded = unset("deflate", bound)?;
     let len = encode_into(form, level, decoded, &mut encoded)?;
@@ -92,6 +96,7 @@ pub(super) fn encode_into(
     let len = with_compressor(level, |compressor| match form {
         DeflateContainer::Gzip => compressor.gzip_compress(decoded, target),
         DeflateContainer::Zlib => compressor.zlib_compress(decoded, target),
+        DeflateContainer::Raw => compressor.deflate_compress(decoded, target),
     })?;
     match len {
         Ok(len) => Ok(Some(len)),

@@ -94,6 +94,11 @@ pub(super) fn room(codec: &str, len: usize) -> Result<Vec<u8>> {
     reserve(len).map_err(|_| no_room(codec, 0, len))
 }
 
+/// Makes room for `more` bytes at the end of `output`; an error if there is no memory.
+pub(super) fn grow(codec: &str, output: &mut Vec<u8>, more: usize) -> Result<()> {
+    output.try_reserve(more).map_err(|_| no_room(codec, output.len(), more))
+}
+
 fn no_room(codec: &str, len: usize, more: usize) -> Error {
     let len = len.saturating_add(more);
     Error::new(Kind::NoMemory, format!("{codec}: cannot allocate {len} bytes"))

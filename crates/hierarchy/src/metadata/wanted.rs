@@ -205,8 +205,11 @@ pub fn codecs_like(array: &ArrayMetadata) -> Vec<Vec<CodecSpec>> {
         [n5] if n5.name == "n5_default" => nested(n5),
         own => own.to_vec(),
     };
-    // Other programs do not expect such a codec outside of references.
-    if own.iter().any(|codec| table::find(&codec.name).is_some_and(|row| row.is_read_only)) {
+    // Other programs do not expect such a codec outside of references, or in Zarr 3.
+    let is_rare = |codec: &CodecSpec| {
+        table::find(&codec.name).is_some_and(|row| row.is_read_only || row.is_zarr2_only)
+    };
+    if own.iter().any(is_rare) {
         return Policy::usual_codecs();
     }
     let compresses = |codec: &&CodecSpec| table::kind(&codec.name) == CodecKind::BytesToBytes;

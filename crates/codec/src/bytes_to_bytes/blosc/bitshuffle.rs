@@ -10,7 +10,12 @@ use super::shuffle::{copy, shuffle, unshuffle};
 
 /// Shuffles the bits of elements into rows. `scratch` has the same length; its contents do not
 /// matter.
-pub(super) fn bitshuffle(item_len: usize, elements: &[u8], rows: &mut [u8], scratch: &mut [u8]) {
+pub(in super::super) fn bitshuffle(
+    item_len: usize,
+    elements: &[u8],
+    rows: &mut [u8],
+    scratch: &mut [u8],
+) {
     if !has_bit_rows(item_len, elements.len()) {
         return copy(elements, rows);
     }
@@ -29,7 +34,12 @@ pub(super) fn bitshuffle(item_len: usize, elements: &[u8], rows: &mut [u8], scra
 }
 
 /// Reverses [`bitshuffle`].
-pub(super) fn bitunshuffle(item_len: usize, rows: &[u8], elements: &mut [u8], scratch: &mut [u8]) {
+pub(in super::super) fn bitunshuffle(
+    item_len: usize,
+    rows: &[u8],
+    elements: &mut [u8],
+    scratch: &mut [u8],
+) {
     if !has_bit_rows(item_len, elements.len()) {
         return copy(rows, elements);
     }

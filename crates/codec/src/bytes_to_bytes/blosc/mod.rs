@@ -40,6 +40,7 @@ mod frame;
 mod scratch;
 mod shuffle;
 
+pub(super) use bitshuffle::{bitshuffle, bitunshuffle};
 pub(super) use shuffle::{shuffle, unshuffle};
 
 use std::ops::Range;

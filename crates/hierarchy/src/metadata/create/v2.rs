@@ -16,7 +16,7 @@ use zarrfs_codec::CodecSpec;
 use zarrfs_codec::dtype::{DType, FillValue};
 use zarrfs_codec::json::Object;
 use zarrfs_codec::json::{self, Text};
-use zarrfs_codec::table::{self, CodecKind};
+use zarrfs_codec::table::{self, CodecKind, CodecRow};
 
 /// Members of released v3 and of the drafts.
 const DROPPED: [&str; 13] = [
@@ -117,9 +117,8 @@ pub(super) fn array(
     });
     let specs = filters.into_iter().chain(compressor).map(|(spec, _)| spec);
     let chain: Vec<CodecSpec> = order.into_iter().chain(specs).collect();
-    let changes_type = |codec: &CodecSpec| {
-        table::kind(&codec.name) == CodecKind::ArrayToArray && codec.name != "transpose"
-    };
+    let changes_type =
+        |codec: &CodecSpec| table::find(&codec.name).is_some_and(|row| row.names_type);
     let endian = if chain.iter().any(changes_type) { Endian::Little } else { endian };
     let elements = EncodedElements { rank, dtype: dtype.clone(), endian };
     let (dimension_names, attributes) = shown_attributes(attributes_in(text)?, &fill, &dtype, rank);
@@ -276,7 +275,8 @@ fn numcodec(codec: CodecSpec) -> Result<Numcodec> {
         let remedy = if codec.name == "sharding_indexed" {
             "make the array without shards, or mount a store of Zarr 3".to_owned()
         } else {
-            format!("use one of {}", table::ids(|row| row.in_zarr2).join(", "))
+            let is_usual = |row: &CodecRow| row.in_zarr2 && !row.name.contains("imagecodecs");
+            format!("use one of {}", table::ids(is_usual).join(", "))
         };
         return Err(Error::invalid(format!(
             "codec {:?} cannot be expressed in Zarr 2: {remedy}",

@@ -99,6 +99,43 @@ fn bytes_are_little_endian_behind_a_filter_that_names_its_type() {
 }
 
 #[test]
+fn a_filter_that_names_no_type_leaves_the_order_of_the_array() {
+    let filter = json!({"id": "imagecodecs_quantize", "mode": "bitgroom", "nsd": 3});
+    let document = json!({
+        "zarr_format": 2, "shape": [4], "chunks": [4], "dtype": ">f4", "compressor": null,
+        "fill_value": null, "order": "C", "filters": [filter],
+    });
+    let found = codecs(&array(&Dialect::V2, &document));
+    assert_eq!(found[1], json!({"name": "bytes", "configuration": {"endian": "big"}}));
+}
+
+#[test]
+fn a_shuffle_of_imagecodecs_is_followed_by_bytes_or_makes_them() {
+    let shuffle = json!({"name": "imagecodecs_floatpred", "configuration": {"axis": 0}});
+    let list = |rest: &[Value]| {
+        let all: Vec<Value> = [&[shuffle.clone()][..], rest].concat();
+        v3_with(json!({"codecs": all, "data_type": "float32"}))
+    };
+    let zstd = json!({"name": "zstd"});
+    for rest in [&[little(), zstd.clone()][..], std::slice::from_ref(&zstd)] {
+        let found = codecs(&array(&Dialect::V3, &list(rest)));
+        assert_eq!(found, json!([shuffle, zstd]));
+    }
+    let big = json!({"name": "bytes", "configuration": {"endian": "big"}});
+    assert!(refusal(&Dialect::V3, &list(&[big])).contains("2 array-to-bytes codecs"));
+}
+
+#[test]
+fn an_error_names_the_library_of_a_codec_that_zarrfs_does_not_have() {
+    let document = json!({
+        "zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "|O", "compressor": null,
+        "fill_value": null, "order": "C", "filters": [{"id": "vlen-array", "dtype": "<i4"}],
+    });
+    let refusal = refusal(&Dialect::V2, &document);
+    assert!(refusal.contains("\"vlen-array\" of the Python library numcodecs"), "{refusal}");
+}
+
+#[test]
 fn a_list_of_objects_has_no_order() {
     let names = |id: &str| {
         let document = json!({

@@ -28,6 +28,7 @@ use zarrfs_codec::dtype::{DType, FillValue, integer};
 use zarrfs_codec::json::Object;
 use zarrfs_codec::json::{self, describe};
 use zarrfs_codec::table::{self, CodecKind};
+use zarrfs_codec::{foreign, registry};
 
 /// The metadata file of an array.
 pub(super) const ZARRAY: &str = ".zarray";
@@ -95,11 +96,7 @@ fn array(document: &Object) -> Result<ArrayMetadata> {
     let rank = shape.len();
     let chunk_shape = chunk_lengths(required(document, "chunks")?, &shape)?;
     let filters = filters(document)?;
-    let written = required(document, "dtype")?;
-    let (dtype, endian) = match object_type(written, &filters) {
-        Some(dtype) => (dtype, None),
-        None => data_type(written)?,
-    };
+    let (dtype, endian) = element_type(document, &filters)?;
     let endian = endian.unwrap_or(Endian::Little);
     check_size(&shape, &dtype, "the array")?;
     check_size(&chunk_shape, &dtype, "a chunk")?;
@@ -110,9 +107,8 @@ fn array(document: &Object) -> Result<ArrayMetadata> {
     let compressor = compressor.map(numcodec).transpose()?;
     let chain = chain(document, rank, filters, compressor)?;
     // The result of a filter has the byte order that the filter names.
-    let changes_type = |codec: &CodecSpec| {
-        table::kind(&codec.name) == CodecKind::ArrayToArray && codec.name != "transpose"
-    };
+    let changes_type =
+        |codec: &CodecSpec| table::find(&codec.name).is_some_and(|row| row.names_type);
     let endian = if chain.iter().any(changes_type) { Endian::Little } else { endian };
     Ok(ArrayMetadata {
         chunk_shape,
@@ -152,11 +148,7 @@ pub(super) fn masked_by(document: &Object) -> Result<(DType, FillValue)> {
 /// Returns a fill value in the form of an array's metadata file.
 pub(super) fn stored_fill(document: &Object, fill: &FillValue) -> Result<Value> {
     let filters = filters(document)?;
-    let written = required(document, "dtype")?;
-    let (dtype, endian) = match object_type(written, &filters) {
-        Some(dtype) => (dtype, None),
-        None => data_type(written)?,
-    };
+    let (dtype, endian) = element_type(document, &filters)?;
     fill_to_json(fill, &dtype, &endian.unwrap_or(Endian::Little))
 }
 
@@ -201,6 +193,19 @@ fn chain(
         }
     }
     Ok(chain)
+}
+
+/// Returns the type of an array, and its byte order if it has one.
+fn element_type(document: &Object, filters: &[CodecSpec]) -> Result<(DType, Option<Endian>)> {
+    let written = required(document, "dtype")?;
+    if let Some(dtype) = object_type(written, filters) {
+        return Ok((dtype, None));
+    }
+    data_type(written).map_err(|error| {
+        // The filter alone says what such objects are.
+        let unknown = filters.iter().find(|filter| foreign::find(&filter.name).is_some());
+        unknown.map_or(error, registry::unknown)
+    })
 }
 
 /// Returns the type of the objects of an array, from the first codec that takes objects.

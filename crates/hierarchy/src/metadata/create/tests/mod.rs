@@ -111,9 +111,9 @@ fn metadata_that_the_2020_draft_cannot_express_are_refused_by_name() {
     for (changes, codecs, sentence) in [
         (json!({}), "crc32c", format!("codec \"crc32c\" cannot be expressed in the 2020 draft: {one_of}")),
         (
-            json!({"codecs": ["bytes", "zfp"]}),
+            json!({"codecs": ["bytes", "lz4_block_stream"]}),
             "none",
-            format!("codec \"zfp\" cannot be expressed in the 2020 draft: {one_of}"),
+            format!("codec \"lz4_block_stream\" cannot be expressed in the 2020 draft: {one_of}"),
         ),
         (
             json!({}),
