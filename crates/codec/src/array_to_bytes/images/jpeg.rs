@@ -5,8 +5,8 @@
 //! ff d8 | ff, marker, length u16 be, body | .. | ff da, length, scan, coded bytes | .. | ff d9
 //! ```
 //!
-//! `tables` in base64 is a JPEG of tables alone, which the images of a TIFF file share, and `header`
-//! is the start of all images. `colorspace_jpeg` replaces the color space that the markers say, and
+//! `tables` in base64 is a JPEG of tables alone, which the images of a TIFF file share. `header` is
+//! the start of all images. `colorspace_jpeg` replaces the color space that the markers say, and
 //! `colorspace_data` is the one of the elements. By default YCbCr becomes RGB, and YCCK becomes
 //! CMYK. The members of the registered codec say how to encode; its decoders ignore them.
 //!
@@ -23,7 +23,7 @@ use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::{ImageChunk, ImageCoder, ImageSize};
+use super::chunk::{ImageChunk, ImageCoder, ImageSize};
 use crate::dtype::DType;
 use crate::json::Object;
 use zarrfs_base::buffer::{reserve, unset};

@@ -17,7 +17,7 @@
 
 use hayro_jpeg2000::{ComponentData, DecodeSettings, DecoderContext, Image};
 
-use super::{ImageChunk, ImageCoder, ImageSize};
+use super::chunk::{ImageChunk, ImageCoder, ImageSize};
 use crate::configuration::{count, flag};
 use crate::dtype::DType;
 use crate::json::Object;

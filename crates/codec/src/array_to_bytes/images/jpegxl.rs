@@ -15,7 +15,7 @@ use jxl::api::{
     JxlOutputBuffer, JxlPixelFormat, Orientation, ProfileLevel,
 };
 
-use super::{ImageChunk, ImageCoder, ImageSize};
+use super::chunk::{ImageChunk, ImageCoder, ImageSize};
 use crate::clock::Clock;
 use crate::configuration::integer;
 use crate::dtype::DType;

@@ -11,7 +11,7 @@ use std::io::Cursor;
 
 use png::{BitDepth, ColorType, DeflateCompression, Limits, Transformations};
 
-use super::{ImageChunk, ImageCoder, ImageSize};
+use super::chunk::{ImageChunk, ImageCoder, ImageSize};
 use crate::configuration::count;
 use crate::dtype::DType;
 use crate::json::Object;

@@ -8,7 +8,7 @@
 //!
 //! <https://qoiformat.org/qoi-specification.pdf>
 
-use super::{ImageChunk, ImageCoder, ImageSize};
+use super::chunk::{ImageChunk, ImageCoder, ImageSize};
 use crate::dtype::DType;
 use zarrfs_base::buffer::reserve;
 use zarrfs_base::error::{Error, Result};

@@ -1,5 +1,5 @@
-//! `imagecodecs_webp`, `webp` {level?, lossless?, method?, index?, hasalpha?}: a WebP image of RGB or
-//! RGBA.
+//! `imagecodecs_webp`, `webp` {level?, lossless?, method?, index?, hasalpha?}: a WebP image of RGB
+//! or RGBA.
 //!
 //! Our decoder returns the bytes of libwebp. Encoding is lossless, so it is refused unless the
 //! configuration says so. Animations are refused.
@@ -14,7 +14,7 @@ use std::io::Cursor;
 
 use image_webp::{ColorType, WebPDecoder, WebPEncoder};
 
-use super::{ImageChunk, ImageCoder, ImageSize};
+use super::chunk::{ImageChunk, ImageCoder, ImageSize};
 use crate::configuration::{flag, integer};
 use crate::dtype::DType;
 use crate::json::Object;
