@@ -1,8 +1,8 @@
 //! `imagecodecs_lzw`, `lzw`: LZW as in TIFF, which imagecodecs writes. There is no configuration.
 //!
 //! Codes have 9 to 12 bits, most significant bit first, and grow one code earlier than they need
-//! to. 256 clears the table, and 257 is the end, which some writers of TIFF omit. Length: at most half
-//! as much again.
+//! to. 256 clears the table, and 257 is the end, which some writers of TIFF omit. Length: at most
+//! half as much again.
 //!
 //! <https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf>, section 13,
 //! <https://github.com/zarr-developers/zarr-extensions/pull/44>
