@@ -4,6 +4,8 @@ mod any_bytes;
 mod bytes;
 #[cfg(feature = "grib")]
 mod grib;
+#[cfg(feature = "images")]
+mod images;
 mod n5;
 mod objects;
 mod of_bytes;
@@ -16,6 +18,8 @@ pub use any_bytes::AnyBytes;
 pub use bytes::{ByteSwap, BytesCodec};
 #[cfg(feature = "grib")]
 pub use grib::Grib;
+#[cfg(feature = "images")]
+pub use images::{ImageCodec, ImageFormat};
 pub use n5::N5Default;
 pub use objects::Objects;
 pub use of_bytes::OfBytes;

@@ -98,6 +98,8 @@ fn codecs() -> Vec<(&'static str, Value)> {
         ("numcodecs.bz2", json!({"level": 1})),
         ("lz4_block_stream", json!({})),
         ("numcodecs.lz4", json!({"acceleration": 1})),
+        ("imagecodecs_lzw", json!({})),
+        ("lzw", json!({})),
         ("numcodecs.lzma", json!({"preset": 0})),
         ("numcodecs.lzma", json!({"preset": 0, "format": 2})),
         ("numcodecs.lzma", json!({"format": 3, "filters": [{"id": 33, "preset": 0}]})),
