@@ -21,7 +21,7 @@ mod formats;
 mod image;
 mod layout;
 mod left_out;
-mod map;
+pub mod map;
 mod parts;
 pub mod region;
 mod source;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::dialect_name;
+use super::image;
 use super::stored::{self, StoredChunks};
 use crate::array::Array;
 use crate::cache::ChunkCache;
@@ -60,14 +61,15 @@ pub fn facts(hierarchy: &Hierarchy, node: &Node, typed: &Path) -> Result<Object,
     Ok(facts)
 }
 
-/// Adds the formats that the node has, the memory that reading one needs, and why the node lacks
-/// the other formats.
+/// Adds what the node is as an image, the formats that it has, the memory that reading one needs,
+/// and why it lacks the other formats.
 fn view_facts(hierarchy: &Hierarchy, node: &Node, add: &mut dyn FnMut(&str, Value)) {
     let cache = ChunkCache::new(CACHE_LEN);
     let get: &GetChunk<'_> = &|elements, coords, _| {
         Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
     };
     let Ok(source) = ViewSource::new(hierarchy, node.path(), get) else { return };
+    image::facts(&source, add);
     let (mut views, mut others) = (Object::new(), Object::new());
     let (mut left_out, mut without) = (Object::new(), Object::new());
     let (mut slab, mut amplification) = (None, Object::new());

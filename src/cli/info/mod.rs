@@ -4,6 +4,7 @@ pub mod chunk_map;
 pub mod describe;
 pub mod facts;
 pub mod group_statistics;
+pub mod image;
 pub mod plot;
 pub mod statistics;
 pub mod stored;

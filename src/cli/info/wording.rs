@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::describe::shape;
+use super::image;
 use crate::cli::output::size::{self, Sizes};
 use crate::json::Object;
 
@@ -11,6 +12,9 @@ const WORTH_SAYING: f64 = 1.05;
 
 /// Formats a fact.
 pub fn for_people(name: &str, value: &Value, facts: &Object, sizes: Sizes) -> String {
+    if let Some(line) = image::line(name, value) {
+        return line;
+    }
     match (name, value) {
         ("shape" | "chunk_shape" | "shard_shape", Value::Array(lens)) => shape(lens),
         ("chunk_row_size", value) => {

@@ -66,7 +66,7 @@ fn header(source: &ViewSource<'_>, data_file: Option<&str>) -> Result<(String, L
         line(&source.path().to_string()),
         axes.len(),
         space
-            .map(|count| if turned.is_some() { 3 } else { count })
+            .map(|count| turned.map_or(count, |turned| turned_space(turned, image.axes.len())))
             .map(|count| format!("space dimension: {count}\n"))
             .unwrap_or_default(),
         list(&|axis| axis.len.to_string()),
@@ -135,17 +135,28 @@ fn unit_name(unit: Option<&Unit>) -> String {
     unit.map(|unit| line(&unit.name).replace(['"', '\\'], "_")).unwrap_or_default()
 }
 
+/// Returns the number of dimensions of the space in which axes are turned: 2 without a third axis.
+fn turned_space(directions: &Directions, rank: usize) -> usize {
+    let [.., z] = directions.origin();
+    let has_z = (0..rank).any(|axis| directions.step(axis)[2] != 0.0) || z != 0.0;
+    if has_z { 3 } else { 2 }
+}
+
 /// Returns the fields with the directions of axes that do not run along x, y or z.
 fn turned_directions(directions: &Directions, rank: usize, is_complex: bool) -> String {
-    let vector = |[x, y, z]: [f64; 3]| format!("({x},{y},{z})");
+    let count = turned_space(directions, rank);
+    let vector = |parts: [f64; 3]| {
+        let numbers: Vec<String> = parts.iter().take(count).map(f64::to_string).collect();
+        format!("({})", numbers.join(","))
+    };
     let step = |axis: usize| match directions.step(axis) {
         [0.0, 0.0, 0.0] => "none".to_owned(),
         step => vector(step),
     };
     let parts = is_complex.then(|| "none".to_owned());
     let steps: Vec<String> = parts.into_iter().chain((0..rank).rev().map(step)).collect();
-    let units =
-        directions.units().each_ref().map(|unit| format!("\"{}\"", unit_name(unit.as_ref())));
+    let name = |unit: &Option<Unit>| format!("\"{}\"", unit_name(unit.as_ref()));
+    let units: Vec<String> = directions.units().iter().take(count).map(name).collect();
     format!(
         "space directions: {}\nspace units: {}\nspace origin: {}\n",
         steps.join(" "),

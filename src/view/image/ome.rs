@@ -142,18 +142,19 @@ fn describe(image: &Value, dataset: &Value, axes: &mut [Axis]) -> Option<()> {
 /// those that run along none of its axes. These keep their names in the image.
 fn describe_placed(placed: &Placed, own: &[Value], axes: &mut [Axis]) -> Option<Directions> {
     let Placed { axes: listed, map, .. } = placed;
+    let (kinds, own_kinds) = (kinds_of(listed), kinds_of(own));
     let mut is_turned = false;
     for (index, axis) in axes.iter_mut().enumerate() {
         let output = map.axis_of(index).and_then(|output| Some((output, listed.get(output)?)));
         let Some((output, listed)) = output else {
-            let own = own.get(index);
-            axis.name = own.and_then(name_of).map(str::to_owned);
-            axis.kind = own.and_then(kind_of);
+            axis.name = own.get(index).and_then(name_of).map(str::to_owned);
+            axis.kind = own_kinds.get(index).copied().flatten();
             // An axis that leads nowhere has no place, either.
             is_turned |= (0..map.outputs()).any(|output| map.factor(output, index) != 0.0);
             continue;
         };
-        (axis.name, axis.kind) = (name_of(listed).map(str::to_owned), kind_of(listed));
+        axis.name = name_of(listed).map(str::to_owned);
+        axis.kind = kinds.get(output).copied().flatten();
         let (step, start) = (map.factor(output, index), map.start(output));
         let unit = unit_of(listed);
         axis.scale = step.is_normal().then_some(Scale { step, start, unit });
@@ -161,13 +162,30 @@ fn describe_placed(placed: &Placed, own: &[Value], axes: &mut [Axis]) -> Option<
     if !is_turned {
         return None;
     }
-    let space =
-        |axis: &Value| kind_of(axis).filter(|kind| kind.is_space()).zip(Some(unit_of(axis)));
-    let directions = Directions::new(map, &listed.iter().map(space).collect::<Vec<_>>());
+    let space = |(axis, kind): (&Value, &Option<AxisKind>)| {
+        kind.filter(|kind| kind.is_space()).zip(Some(unit_of(axis)))
+    };
+    let space: Vec<_> = listed.iter().zip(&kinds).map(space).collect();
+    let directions = Directions::new(map, &space);
     for (index, axis) in axes.iter_mut().enumerate().filter(|(at, _)| map.axis_of(*at).is_none()) {
         axis.scale = directions.scale(index, axis.kind);
     }
     Some(directions)
+}
+
+/// Returns the kinds of the axes of a coordinate system. Those of space whose names say nothing
+/// are x, y and z from the last on, as far as these are not there yet.
+fn kinds_of(axes: &[Value]) -> Vec<Option<AxisKind>> {
+    let mut kinds: Vec<Option<AxisKind>> = axes.iter().map(kind_of).collect();
+    let mut free = vec![AxisKind::Z, AxisKind::Y, AxisKind::X];
+    free.retain(|kind| !kinds.contains(&Some(*kind)));
+    for (axis, kind) in axes.iter().zip(&mut kinds).rev() {
+        let is_space = axis.get("type").and_then(Value::as_str) == Some("space");
+        if kind.is_none() && is_space {
+            *kind = free.pop();
+        }
+    }
+    kinds
 }
 
 /// Applies a scale or a translation after the previous ones. Ignores one of another rank, and one

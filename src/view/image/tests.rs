@@ -151,6 +151,32 @@ fn an_image_has_its_place_in_the_scene_of_a_group_above() {
 }
 
 #[test]
+fn axes_of_space_without_usual_names_are_x_y_and_z_from_the_last_on() {
+    let space = |names: &str| -> Value {
+        names.chars().map(|name| json!({"name": name.to_string(), "type": "space"})).collect()
+    };
+    let sheared = json!({
+        "coordinateSystems": [
+            {"name": "own", "axes": space("kji")}, {"name": "sheared", "axes": space("zyx")},
+        ],
+        "datasets": [{"path": "s0", "coordinateTransformations": [
+            {"type": "identity", "input": {"path": "s0"}, "output": {"name": "own"}},
+        ]}],
+        "coordinateTransformations": [{
+            "type": "affine", "affine": [[1, 0, 0, 0], [0, 1, 2, 3], [0, 4, 5, 6]],
+            "input": {"name": "own"}, "output": {"name": "sheared"},
+        }],
+    });
+    let found = image(&sheared, &json!({}), Some("sheared"));
+    let kinds: Vec<_> = found.axes.iter().filter_map(|axis| axis.kind).collect();
+    assert_eq!(kinds, [AxisKind::Z, AxisKind::Y, AxisKind::X]);
+    let directions = found.directions.expect("sheared");
+    assert_eq!(format!("{:?}", directions.step(2)), "[5.0, 2.0, 0.0]");
+    assert_eq!(format!("{:?}", directions.origin()), "[6.0, 3.0, 0.0]");
+    assert!(found.axes.iter().all(|axis| axis.scale.is_some()));
+}
+
+#[test]
 fn axes_in_different_units_get_that_of_x_where_a_format_has_one_unit() {
     let own = multiscale(["millimeter", "micrometer", "nanometer"], &[], &json!([]));
     let found = image(&own, &json!({}), None).in_one_unit();
