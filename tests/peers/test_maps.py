@@ -5,6 +5,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import tifffile
 import zarr
 
 SHAPE = (20, 30)
@@ -81,8 +82,8 @@ def test_gdal_places_an_array_of_geozarr_on_the_map(mounted_group):
         add(root, "other", ["Y", "X"], {**SPATIAL, "spatial:dimensions": ["lat", "lon"]}, pixels())
         levels = [{"asset": name, "spatial:transform": [step, 0, 500_000, 0, -step, 5_000_000]} for name, step in (("r10", 10), ("r20", 20))]
         pyramid = root.create_group("pyramid", attributes={"multiscales": {"layout": levels}, "proj:code": UTM, "spatial:dimensions": ["Y", "X"]})
-        for name in ("r10", "r20"):
-            add(pyramid.create_group(name), "b02", ["Y", "X"], {}, pixels())
+        for name, shape in (("r10", SHAPE), ("r20", (10, 15))):
+            add(pyramid.create_group(name), "b02", ["Y", "X"], {}, pixels(shape))
 
     with mounted_group(fill) as m:
         for name, transform in [
@@ -93,6 +94,10 @@ def test_gdal_places_an_array_of_geozarr_on_the_map(mounted_group):
             assert found == transform and 'ID["EPSG",32633]' in wkt, (name, found, wkt)
         assert place(m / "plain.raw")[0] == NORTH_UP and "UTM zone 33N" in place(m / "plain.raw")[1]
         assert place(m / "other.tif")[1] == ""
+        said = json.loads(subprocess.run(["gdalinfo", "-json", m / "pyramid/r10/b02.tif"], check=True, capture_output=True).stdout)
+        assert [level["size"] for level in said["bands"][0]["overviews"]] == [[15, 10]]
+        with tifffile.TiffFile(m / "pyramid/r10/b02.tif") as file:
+            np.testing.assert_array_equal(file.pages[1].asarray(), pixels((10, 15)))
 
 
 def test_gdal_places_longitudes_and_latitudes_of_cf_on_the_map(mounted_group):

@@ -219,6 +219,27 @@ fn level_of(group: &ViewSource<'_>, source: &ViewSource<'_>) -> Option<Object> {
     layout.iter().take(MOST_LEVELS).find(has_array)?.as_object().cloned()
 }
 
+/// Returns the arrays that follow this one in the layout of a multiscale group above it.
+pub fn levels_below<'s>(source: &ViewSource<'s>) -> Vec<ViewSource<'s>> {
+    let found = source.above().find_map(|group| {
+        let relative = source.path().relative_to(group.path())?.to_owned();
+        let layout = group.attributes().get("multiscales")?.get("layout")?.as_array()?;
+        let assets = layout.iter().filter_map(|level| level.get("asset")?.as_str());
+        let assets: Vec<String> = assets.take(MOST_LEVELS).map(str::to_owned).collect();
+        let rest = |asset: &String| {
+            let rest = relative.strip_prefix(asset.as_str())?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| rest.to_owned())
+        };
+        let (own, rest) = assets.iter().enumerate().find_map(|(at, it)| Some((at, rest(it)?)))?;
+        let level = |asset: &String| {
+            let path = group.path().join(&format!("{asset}{rest}")).ok()?;
+            group.other(&path).ok().filter(|level| level.array().is_ok())
+        };
+        Some(assets.iter().skip(own.saturating_add(1)).filter_map(level).collect())
+    });
+    found.unwrap_or_default()
+}
+
 /// Returns the system that the convention `proj` names in the array or in a group above it.
 fn geozarr_crs(source: &ViewSource<'_>, columns: &MapAxis<'_>) -> Option<Crs> {
     let groups: Vec<ViewSource<'_>> = source.above().collect();

@@ -2,21 +2,27 @@
 //! string in the first directory describes it, and channels are fastest, then z, then time.
 //! Otherwise that string has the shape in the form of tifffile.
 //!
+//! If the array is a plane of a multiscale map, the smaller levels of the map are its overviews.
+//!
 //! Below 4 GiB every page has a directory. A longer hyperstack has only one directory, as ImageJ
 //! writes it, and the other pages follow the first. Any other longer file is a `BigTIFF`.
 
-use super::directory::{TiffValue, TiffVariant, TiffWriter, resolution, tag};
+use super::directory::{TiffEntry, TiffValue, TiffVariant, TiffWriter, resolution, tag};
 use super::geo;
 use super::page::{TiffPage, stack};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::view::elements::ElementRange;
 use crate::view::image::{Axis, AxisKind, Image};
 use crate::view::layout::{Layout, NumberForm};
 use crate::view::left_out::LeftOutOfView;
-use crate::view::map::MapPlace;
+use crate::view::map::{self, MapPlace};
 use crate::view::parts::{Part, View, max_prefix_len};
 use crate::view::source::ViewSource;
 use crate::width::ToU64;
+
+/// Elements as ImageJ writes them.
+const BIG_ENDIAN: NumberForm = NumberForm { big_endian: true, flip_sign: false };
 
 /// The length of a strip in bytes. Readers read a strip as a whole.
 const STRIP_LEN: u64 = 4 << 20;
@@ -45,19 +51,23 @@ pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
         Some(kinds) => hyperstack(&image, outer, kinds),
         None => (shape(&image), (0..outer.len()).collect()),
     };
-    let elements =
-        source.elements(Layout::Linear, NumberForm { big_endian: true, flip_sign: false })?;
-    let len = elements.len();
+    let map = MapPlace::of(source, &image);
+    let levels = if map.is_some() && pages == 1 { overviews(source, &image) } else { Vec::new() };
+    let elements = source.elements(Layout::Linear, BIG_ENDIAN)?;
+    let len =
+        levels.iter().fold(elements.len(), |len, level| len.saturating_add(level.elements.len()));
     let headers = pages.saturating_mul(DIRECTORY_LEN.saturating_add(32 * (page.len() / STRIP_LEN)));
     let all_in_4_gib = len.saturating_add(headers) < u64::from(u32::MAX);
     let all_in_header = headers < max_prefix_len() / 2;
+    // ImageJ's form of a long file has one directory.
     let alone = kinds.is_some()
+        && levels.is_empty()
         && page.len().saturating_add(max_prefix_len()) < u64::from(u32::MAX)
         && !(all_in_4_gib && all_in_header);
     let form = TiffVariant { is_big: !all_in_4_gib && !alone, big_endian: true };
     let directories = if alone { 1 } else { pages };
     let mut place = place(&image, kinds.is_some());
-    place.extend(MapPlace::of(source, &image).iter().flat_map(geo::entries));
+    place.extend(map.iter().flat_map(geo::entries));
     let header = |start: u64| -> Result<Vec<u8>> {
         let mut writer = TiffWriter::new(form);
         for number in 0..directories {
@@ -70,14 +80,60 @@ pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
             entries.extend(page.strips(at, page.rows_of(STRIP_LEN)));
             writer.chained(entries)?;
         }
+        let mut at = start.saturating_add(elements.len());
+        for level in &levels {
+            writer.chained(level.entries(at))?;
+            at = at.saturating_add(level.elements.len());
+        }
         writer.bytes.resize(writer.bytes.len().next_multiple_of(64), 0);
         Ok(writer.bytes)
     };
     // The length of the header does not depend on the offsets.
     let start = header(0)?.len().to_u64();
     let left_out = LeftOutOfView::of_image(source.path(), &image, false);
-    let parts = [Part::from(header(start)?), elements.turned(&order)?.into()];
+    let mut parts = vec![Part::from(header(start)?), elements.clone().turned(&order)?.into()];
+    parts.extend(levels.into_iter().map(|level| Part::from(level.elements)));
     Ok(View::new(parts)?.with_left_out(left_out))
+}
+
+/// A smaller level of a map.
+struct Overview {
+    page: TiffPage,
+    elements: ElementRange,
+}
+
+impl Overview {
+    /// Returns the entries of its directory if its elements are at `at`.
+    fn entries(&self, at: u64) -> Vec<TiffEntry> {
+        let mut entries = self.page.entries();
+        entries.push((tag::NEW_SUBFILE_TYPE, TiffValue::Long(vec![1])));
+        entries.extend(self.page.strips(at, self.page.rows_of(STRIP_LEN)));
+        entries
+    }
+}
+
+/// Returns the smaller levels of a plane of a map, those that are like it otherwise.
+fn overviews(source: &ViewSource<'_>, image: &Image) -> Vec<Overview> {
+    let level = |level: &ViewSource<'_>| {
+        let smaller = Image::of(level).ok()?;
+        let is_alike = smaller.dtype == image.dtype && smaller.axes.len() == image.axes.len();
+        let (page, outer) = TiffPage::of(&smaller).ok().filter(|_| is_alike)?;
+        let is_plane = outer.iter().all(|axis| axis.len == 1);
+        let elements = level.elements(Layout::Linear, BIG_ENDIAN).ok().filter(|_| is_plane)?;
+        Some(Overview { page, elements })
+    };
+    let all = map::levels_below(source);
+    let mut last = TiffPage::of(image).map_or((0, 0), |(page, _)| (page.width, page.height));
+    let mut levels: Vec<Overview> = all.iter().filter_map(level).collect();
+    levels.retain(|level| {
+        let own = (level.page.width, level.page.height);
+        let is_smaller = own.0 < last.0 && own.1 <= last.1 || own.0 <= last.0 && own.1 < last.1;
+        if is_smaller {
+            last = own;
+        }
+        is_smaller
+    });
+    levels
 }
 
 /// Returns the description of a hyperstack, and the order of the axes before those of a page.
