@@ -10,6 +10,8 @@ these, with names that begin with `found-`.
 import base64
 import io
 import json
+import lzma
+import re
 import struct
 import zipfile
 import zlib
@@ -114,6 +116,25 @@ def codecs():
     return spread(made)
 
 
+def shaped_codecs():
+    listed = re.findall(r'"name":"(\w+)".*?}"#, "(\w+)"', (HERE / "src/lib.rs").read_text().split("SHAPED_CODECS")[1].split("];")[0])
+    images = json.loads(lzma.decompress((FIXTURES / "imagecodecs/images.json.xz").read_bytes()))
+    made = []
+    for image in images:
+        number = next((at for at, row in enumerate(listed) if row == (image["name"], image["dtype"])), None)
+        shape = [len for len in image["shape"] if len > 1]
+        encoded = bytes.fromhex(image["encoded"])
+        if number is not None and len(shape) in (2, 3) and max(shape[:2]) <= 64 and (len(shape) == 2 or shape[2] < 5) and len(encoded) < LONGEST:
+            made.append(bytes([number, shape[0] - 1, shape[1] - 1, shape[2] if len(shape) == 3 else 0]) + encoded)
+    # The others begin with a chunk of their own kind.
+    for path in sorted(FIXTURES.glob("ic2026*/store/*/*")) + sorted(FIXTURES.glob("zfpy*/store/*/c/*")):
+        name = "imagecodecs_" + path.relative_to(FIXTURES).parts[2].split("_")[0]
+        number = next((at for at, row in enumerate(listed) if row[0] == name or (row[0] == "zfp" and "zfp" in str(path))), None)
+        if number is not None and path.is_file() and path.name[0].isdigit() and path.stat().st_size < LONGEST:
+            made.append(bytes([number, 4, 5, 0]) + path.read_bytes())
+    return spread(made)
+
+
 def grib():
     messages = json.loads((FIXTURES / "grib/messages.json").read_text())
     decoded = [(base64.b64decode(it["message"]), len(base64.b64decode(it["values"])) // 8) for it in messages]
@@ -180,7 +201,7 @@ def mount_options():
 
 
 def main():
-    for make in (zarr_json, zarr2, draft, n5, consolidated, edit, shard, codecs, grib, views, operations, zip_archive,
+    for make in (zarr_json, zarr2, draft, n5, consolidated, edit, shard, codecs, shaped_codecs, grib, views, operations, zip_archive,
                  kerchunk_references, icechunk_repository, web_list, mount_options):
         directory = HERE / "corpus" / make.__name__
         directory.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ use zarrfs::view::FORMATS;
 pub type Target = fn(&[u8]);
 
 /// All targets by their names.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("zarr_json", zarr_json),
     ("zarr2", zarr2),
     ("draft", draft),
@@ -38,6 +38,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("edit", edit),
     ("shard", shard),
     ("codecs", codecs),
+    ("shaped_codecs", shaped_codecs),
     ("grib", grib),
     ("views", views),
     ("operations", operations),
@@ -369,6 +370,59 @@ pub fn codecs(data: &[u8]) {
         let coords = zarrfs::array::Coords::new([0]);
         if let Ok(Some((read, _))) = array.read_chunk(&coords) {
             assert_eq!(read.len(), 8, "a chunk has 4 elements of 2 bytes");
+        }
+    }
+}
+
+/// Codecs that know the shape of a chunk, and the types of elements that they have.
+const SHAPED_CODECS: [(&str, &str); 22] = [
+    (r#"{"name":"imagecodecs_jpeg"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_png"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_png"}"#, "uint16"),
+    (r#"{"name":"imagecodecs_webp"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_qoi"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_jpegxl"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_jpegxl"}"#, "uint16"),
+    (r#"{"name":"imagecodecs_jpegxl"}"#, "float32"),
+    (r#"{"name":"imagecodecs_jpeg2k"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_jpeg2k"}"#, "uint16"),
+    (r#"{"name":"zfp","configuration":{"mode":"reversible"}}"#, "float32"),
+    (r#"{"name":"zfp","configuration":{"mode":"fixed_rate","rate":16}}"#, "int32"),
+    (r#"{"name":"imagecodecs_lzf"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_lzw"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_lz4f"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_lz4h5"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_snappy"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_brotli"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_packbits"}"#, "uint8"),
+    (r#"{"name":"imagecodecs_bitshuffle"}"#, "uint16"),
+    (r#"{"name":"imagecodecs_floatpred","configuration":{"axis":-1}}"#, "float32"),
+    (r#"{"name":"imagecodecs_byteshuffle","configuration":{"axis":-1}}"#, "uint16"),
+];
+
+/// A chunk with any bytes, of a shape and through a codec that the first four bytes choose.
+pub fn shaped_codecs(data: &[u8]) {
+    let [codec, rows, columns, samples, chunk @ ..] = data else { return };
+    let (codec, data_type) = SHAPED_CODECS[usize::from(*codec) % SHAPED_CODECS.len()];
+    let mut shape = vec![u64::from(*rows % 64) + 1, u64::from(*columns % 64) + 1];
+    shape.extend((*samples % 5 > 0).then_some(u64::from(*samples % 5)));
+    for chain in [format!("[{codec}]"), format!("[{BYTES},{codec}]")] {
+        let document = array(&chain)
+            .replace("\"shape\":[8]", &format!("\"shape\":{shape:?}"))
+            .replace("\"chunk_shape\":[4]", &format!("\"chunk_shape\":{shape:?}"))
+            .replace("\"dimension_names\":[\"t\"],", "")
+            .replace("uint16", data_type);
+        let key = if shape.len() == 3 { "x/c/0/0/0" } else { "x/c/0/0" };
+        let values = [("zarr.json", GROUP), ("x/zarr.json", document.as_bytes()), (key, chunk)];
+        let hierarchy =
+            Hierarchy::open(store(&values).read_only(), None, options()).expect("a hierarchy");
+        let Ok(node) = hierarchy.existing(&NodePath::parse("x").expect("a path")) else { continue };
+        let Content::Array(array) = node.content() else { continue };
+        let coords = zarrfs::array::Coords::new(vec![0; shape.len()]);
+        if let Ok(Some((read, _))) = array.read_chunk(&coords) {
+            let count = shape.iter().product::<u64>()
+                * u64::try_from(array.model().dtype.item_len()).expect("a length");
+            assert_eq!(u64::try_from(read.len()).ok(), Some(count), "a chunk has its elements");
         }
     }
 }

@@ -100,6 +100,7 @@ tests!(
     edit,
     shard,
     codecs,
+    shaped_codecs,
     grib,
     views,
     operations,
