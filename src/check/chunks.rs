@@ -190,7 +190,7 @@ impl CheckReader<'_> {
     fn report_missing(&self, unit: &CheckUnit, present: &[usize]) {
         let level = unit.level.saturating_add(1);
         let Some(chunks) = unit.target.array.levels().get(level) else { return };
-        for slot in 0..chunks.slots_in_shard() {
+        for slot in 0..chunks.slots_in_shard(&unit.coords) {
             let coords = chunks.in_slot(&unit.coords, slot);
             if present.binary_search(&slot).is_err() && chunks.grid().contains(&coords) {
                 self.find(unit, Code::Missing, format!("{coords} is not in the shard"), None);

@@ -57,7 +57,7 @@ impl CheckedArray {
         let (mut first, mut last) = (shard.clone(), shard.clone());
         for chunks in self.array.levels().iter().skip(level.saturating_add(1)) {
             first = chunks.in_slot(&first, 0);
-            last = chunks.in_slot(&last, chunks.slots_in_shard().saturating_sub(1));
+            last = chunks.in_slot(&last, chunks.slots_in_shard(&last).saturating_sub(1));
         }
         let ends = last.indices().iter().zip(self.array.grid().counts());
         let ends = ends.map(|(last, count)| last.saturating_add(1).min(*count));

@@ -142,22 +142,15 @@ impl ChunkCopier<'_> {
     }
 
     /// Returns the chunks of a stored value that are in the array.
-    fn inner(&self, unit: &Coords) -> Vec<Coords> {
+    fn inner(&self, unit: &Coords) -> Result<Vec<Coords>> {
         let dest = self.dest();
-        let counts: Vec<u64> = if dest.grid().is_regular() {
-            let along = dest.model().chunk_shape.iter().zip(dest.chunk_shape());
-            along.map(|(outer, inner)| (outer / (*inner).max(1)).max(1)).collect()
-        } else {
-            vec![1; unit.indices().len()]
-        };
-        let along = unit.indices().iter().zip(&counts);
-        let first: Vec<u64> = along.map(|(index, count)| index.saturating_mul(*count)).collect();
-        places(&first, &counts).filter(|coords| dest.grid().contains(coords)).collect()
+        let (first, counts) = dest.chunks_in(unit)?;
+        Ok(places(&first, &counts).filter(|coords| dest.grid().contains(coords)).collect())
     }
 
     /// Writes a stored value, unless it exists and is correct.
     fn unit(&self, unit: &Coords) -> Result<()> {
-        let inner = self.inner(unit);
+        let inner = self.inner(unit)?;
         let Some(first) = inner.first() else { return Ok(()) };
         let key = self.dest().key(first)?;
         let is_there = self.options.state != TargetState::Fresh && self.store.stat(&key)?.is_some();
@@ -238,7 +231,7 @@ impl ChunkCopier<'_> {
                 return Ok(());
             }
             let is_made = if source.grid().is_regular() {
-                let parts = units::overlapping(source, &coords, dest.chunk_shape());
+                let parts = units::overlapping(source, &coords, dest.grid());
                 parts.first_stored(source)?.is_some()
             } else {
                 source.stat(&coords)?.is_some()

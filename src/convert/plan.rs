@@ -451,9 +451,9 @@ impl Planner<'_> {
         }
         let chunk_shape = self.requested.chunk_shape.as_ref().filter(|shape| shape.len() == rank);
         if let Some(chunk_shape) = chunk_shape
-            && (chunk_shape != source.chunk_shape() || source.model().rectilinear.is_some())
+            && (chunk_shape != source.chunk_shape() || !source.grid().is_regular())
         {
-            if source.model().rectilinear.is_some() || source.model().dtype.is_variable() {
+            if !source.grid().is_regular() || source.model().dtype.is_variable() {
                 return Err(Error::invalid(
                     "the chunk shape of rectilinear grids and of variable-length elements cannot \
                      change: remove --chunks",
@@ -496,8 +496,8 @@ impl Planner<'_> {
     fn policies(&self, source: &Array) -> Vec<Policy> {
         let shards = match &self.requested.shards {
             Some(shards) => vec![shards.clone()],
-            None if source.chunk_shape() == source.model().chunk_shape => vec![Shards::None],
-            None => vec![Shards::Shape(source.model().chunk_shape.clone()), Shards::None],
+            None if !source.is_sharded() => vec![Shards::None],
+            None => vec![source.shards(), Shards::None],
         };
         let mut chains = wanted::codecs_like(source.model());
         if *self.dest.dialect() == Dialect::V3 {
@@ -571,8 +571,7 @@ fn form(source: &Array, dest: &Array) -> ChunkConversion {
     if source.chunk_shape() != dest.chunk_shape() {
         return ChunkConversion::Regridded;
     }
-    let is_same = old.dtype == new.dtype
-        && old.rectilinear == new.rectilinear
-        && wanted::same_encoding(old, new);
+    let is_same =
+        old.dtype == new.dtype && source.grid() == dest.grid() && wanted::same_encoding(old, new);
     if is_same { ChunkConversion::Encoded } else { ChunkConversion::Decoded }
 }

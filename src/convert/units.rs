@@ -25,7 +25,7 @@ pub type Units<'c> = Box<dyn Iterator<Item = Result<Coords>> + Send + 'c>;
 
 /// Returns every stored value that the target can have.
 pub fn all(dest: &Array) -> Units<'static> {
-    let grid = Grid::of(dest.model());
+    let grid = values_of(dest);
     Box::new(places(&vec![0; grid.rank()], grid.counts()).map(Ok))
 }
 
@@ -46,9 +46,15 @@ pub fn stored(chunks: &ChunkPlan) -> Result<Units<'_>> {
     }))
 }
 
-/// Returns the chunks of the source that overlap a box of the target, in elements.
-pub fn overlapping(source: &Array, coords: &Coords, lens: &[u64]) -> GridBox {
-    GridBox::over(coords, lens, source.chunk_shape(), &source.model().shape)
+/// Returns the chunks of the source that overlap the chunk at `coords` of `grid`, that of the chunks
+/// or stored values of the target.
+pub fn overlapping(source: &Array, coords: &Coords, grid: &Grid) -> GridBox {
+    GridBox::over(coords, grid, source.grid(), &source.model().shape)
+}
+
+/// Returns the grid of the stored values of an array.
+fn values_of(array: &Array) -> &Grid {
+    array.levels().first().map_or(array.grid(), |direct| direct.grid())
 }
 
 /// A box of places in a grid.
@@ -59,18 +65,18 @@ pub struct GridBox {
 }
 
 impl GridBox {
-    /// Returns the places in the grid of chunks of `others` that the chunk at `coords` of the grid
-    /// of `lens` overlaps, in an array of `shape`.
-    fn over(coords: &Coords, lens: &[u64], others: &[u64], shape: &[u64]) -> Self {
-        let span = |(((index, len), other), all): (((&u64, &u64), &u64), &u64)| {
-            let start = index.saturating_mul(*len);
-            let end = start.saturating_add(*len).min(*all).max(start.saturating_add(1));
-            let other = (*other).max(1);
-            let (first, last) = (start / other, end.saturating_sub(1) / other);
-            (first, last.saturating_sub(first).saturating_add(1))
+    /// Returns the places in the grid of `others` that the chunk at `coords` of `grid` overlaps, in
+    /// an array of `shape`.
+    fn over(coords: &Coords, grid: &Grid, others: &Grid, shape: &[u64]) -> Self {
+        let span = |(axis, (index, all)): (usize, (&u64, &u64))| {
+            let (start, len) = grid.span(axis, *index)?;
+            let end = start.saturating_add(len).min(*all).max(start.saturating_add(1));
+            let first = others.find(axis, start)?.index;
+            let last = others.find(axis, end.saturating_sub(1))?.index;
+            Some((first, last.saturating_sub(first).saturating_add(1)))
         };
-        let (first, counts) =
-            coords.indices().iter().zip(lens).zip(others).zip(shape).map(span).unzip();
+        let along = coords.indices().iter().zip(shape).enumerate();
+        let (first, counts) = along.map(|along| span(along).unwrap_or_default()).unzip();
         Self { first, counts }
     }
 
@@ -149,7 +155,7 @@ impl StoredUnits<'_> {
     /// Whether `unit` is listed with `coords`, one of the chunks of the source in it.
     fn comes_with(&mut self, unit: &Coords, coords: &Coords) -> Result<bool> {
         let (source, dest) = (&self.chunks.source, &self.chunks.dest);
-        let parts = overlapping(source, unit, &dest.model().chunk_shape);
+        let parts = overlapping(source, unit, values_of(dest));
         if parts.is_single() {
             return Ok(true);
         }
@@ -186,8 +192,7 @@ impl Iterator for StoredUnits<'_> {
             };
             let (source, dest) = (&self.chunks.source, &self.chunks.dest);
             let shape = &source.model().shape;
-            let units =
-                GridBox::over(&coords, source.chunk_shape(), &dest.model().chunk_shape, shape);
+            let units = GridBox::over(&coords, source.grid(), values_of(dest), shape);
             self.now = Some((coords, Box::new(units.places())));
         }
     }

@@ -14,6 +14,7 @@ use crate::support::{Mount, errno, json_of, names, until, zarrfs};
 const ELEMENTS: &str = "z342__dtypes_extension";
 /// Chunks of 2, 2 and 3 by 4, 1 and 5 int32 over 7 x 10.
 const RECTILINEAR: &str = "z342__rectilinear";
+const RECTILINEAR_SHARDS: &str = "z342__rectilinear_shards";
 
 /// What a chunk of text is.
 fn text(elements: &[&str]) -> Vec<u8> {
@@ -252,6 +253,51 @@ fn an_array_on_a_rectilinear_grid_shrinks_and_grows_within_its_lengths() {
     assert_eq!(json_of(&mount.store().join("zarr.json"))["chunk_grid"], grid);
     fs::create_dir_all(mount.at("c/2")).unwrap();
     fs::write(mount.at("c/2/2"), [1; 60]).unwrap();
+}
+
+/// Shows: shard-rectilinear, document-shown.
+#[test]
+fn chunks_in_shards_of_a_rectilinear_grid_all_have_one_shape() {
+    let mut mount = Mount::fixture(RECTILINEAR_SHARDS, &["--writeback=sync"]);
+    mount.expect("zarr.json: ");
+    let array = mount.at("start");
+    let shown = json_of(&array.join("zarr.json"));
+    let grid = json!({"name": "regular", "configuration": {"chunk_shape": [2, 3]}});
+    assert_eq!(shown["chunk_grid"], grid);
+    assert_eq!(xattr(&array, "user.zarr.chunk_shape"), "[2,3]");
+    assert_eq!(xattr(&array, "user.zarr.shard_shape"), "[[4,2,6],[6,9]]");
+    let tree = output(&["tree"], &mount.store());
+    assert!(tree.contains("float64 12 x 15, chunks 2 x 3, shards 2..6 x 6..9"), "{tree}");
+    // The chunks 2/1, 4/0 and 5/0 are missing, and so is 2/2 in the next shard.
+    assert_eq!(names(&array.join("c/2")), ["0", "3", "4"].map(str::to_owned).into());
+    let shard = mount.store().join("start/c/1/1");
+    let before = fs::read(&shard).unwrap();
+    let (kept, new) = (fs::read(array.join("c/2/4")).unwrap(), vec![7; 48]);
+    fs::write(array.join("c/2/2"), &new).unwrap();
+    mount.remount(&["--writeback=sync"]);
+    assert_eq!(fs::read(array.join("c/2/2")).unwrap(), new);
+    assert_eq!(fs::read(array.join("c/2/4")).unwrap(), kept);
+    assert_ne!(fs::read(&shard).unwrap(), before);
+    fs::remove_file(array.join("c/2/3")).unwrap();
+    fs::remove_file(array.join("c/2/2")).unwrap();
+    fs::remove_file(array.join("c/2/4")).unwrap();
+    until("the empty shard is gone", || !shard.exists());
+    let path = array.join("zarr.json");
+    let resize = |shape: [u64; 2]| {
+        let mut document = json_of(&path);
+        document["shape"] = json!(shape);
+        let mut file = OpenOptions::new().write(true).truncate(true).open(&path)?;
+        file.write_all(document.to_string().as_bytes())?;
+        file.sync_all()
+    };
+    resize([3, 15]).unwrap();
+    assert_eq!(names(&array.join("c")), ["0", "1"].map(str::to_owned).into());
+    let stored = json_of(&mount.store().join("start/zarr.json"));
+    assert_eq!(stored["chunk_grid"]["name"], "rectilinear");
+    assert_eq!(errno(resize([13, 15])), libc::EINVAL);
+    let reason = "the chunks along dimension 0 have 12 elements in all, the array has 13";
+    assert!(mount.errors().contains(reason), "{}", mount.errors());
+    until("dropped", || json_of(&path)["shape"] == json!([3, 15]));
 }
 
 /// Shows: chunk-variable, chunk-rectilinear, document-new, chunks-first.

@@ -189,7 +189,7 @@ def test_a_copy_within_a_mount_is_stored_like_its_source(mount, case):
     run(BIN, "check", m.store)
 
 
-@pytest.mark.parametrize("case", [case for case in WRITABLE if "rectilinear" not in case])
+@pytest.mark.parametrize("case", [case for case in WRITABLE if case != "z342__rectilinear"])
 @pytest.mark.parametrize("presentation", ["zarr", "zarr2"])
 def test_chunks_that_are_written_back_unchanged_stay_as_they_are(mount, case, presentation):
     with mount(store_of(case), "--as", presentation) as m:
@@ -204,7 +204,7 @@ def test_chunks_that_are_written_back_unchanged_stay_as_they_are(mount, case, pr
 UNSAID = r"(bfloat16|.*data_type: .*raw_bytes)|.*dimension_names: \[.*null"
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "rectilinear" not in case])
+@pytest.mark.parametrize("case", [case for case in CASES if case != "z342__rectilinear"])
 def test_a_copy_out_of_zarr_2_has_what_zarr_2_can_say(mount, tmp_path, case):
     with mount(store_of(case), "-o", "ro", "--as", "zarr2") as m:
         shutil.copytree(m.path, tmp_path / "out")

@@ -31,7 +31,7 @@ use crate::error::{Error, Kind, Word};
 use crate::hierarchy::{Hierarchy, HierarchyOptions};
 use crate::json;
 use crate::metadata::ome::OmeVersion;
-use crate::metadata::{Dialect, NodePath, Shards};
+use crate::metadata::{Dialect, NodePath, Shards, chunk_shapes};
 use crate::printable::escaped;
 use crate::resources;
 use crate::store::directory::Durability;
@@ -464,7 +464,7 @@ fn nodes_left_out(args: &Convert, plan: &ConversionPlan) -> Option<String> {
 fn check_ranks(args: &Convert, plan: &ConversionPlan) -> Result<(), Failure> {
     let shards = match &args.shards {
         Some(Shards::Shape(shape)) => Some(shape),
-        Some(Shards::None | Shards::Target(_)) | None => None,
+        Some(Shards::None | Shards::Target(_) | Shards::Rectilinear(_)) | None => None,
     };
     let ranks: BTreeSet<usize> = plan.arrays().map(|(_, chunks)| chunks.rank()).collect();
     for (option, shape) in [("--chunks", args.chunks.as_ref()), ("--shards", shards)] {
@@ -555,6 +555,7 @@ fn arguments(args: &Convert, requested: &Requested) -> Result<Value, Failure> {
         Shards::None => json!("none"),
         Shards::Target(len) => json!(len),
         Shards::Shape(shape) => json!(shape),
+        Shards::Rectilinear(runs) => chunk_shapes(runs),
     });
     let source = match remote::url(&args.source) {
         // It is stored beside the copy.

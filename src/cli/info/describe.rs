@@ -30,8 +30,8 @@ fn described(node: &Node) -> String {
             let dtype = shortened(&dtype, MAX_NAME_LEN);
             let mut text = format!("{dtype} {}", lens(json!(model.shape)));
             text.extend([", chunks ", &lens(array.chunk_shape_json())]);
-            if array.chunk_shape() != model.chunk_shape {
-                text.extend([", shards ", &lens(json!(model.chunk_shape))]);
+            if let Some(shards) = array.shard_shape_json() {
+                text.extend([", shards ", &lens(shards)]);
             }
             let codecs = codec_names(&model.codecs);
             if !codecs.is_empty() {

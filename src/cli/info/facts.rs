@@ -132,8 +132,8 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
     add("shape", json!(model.shape));
     add("data_type", json!(model.dtype.name()));
     add("chunk_shape", array.chunk_shape_json());
-    if array.chunk_shape() != model.chunk_shape {
-        add("shard_shape", json!(model.chunk_shape));
+    if let Some(shards) = array.shard_shape_json() {
+        add("shard_shape", shards);
     }
     add("codecs", Value::Array(model.codecs.iter().map(CodecSpec::to_json).collect()));
     add(
@@ -156,7 +156,7 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
     add("chunks", json!(stored::chunks_of(array)));
     let stored = StoredChunks::of(array)?;
     add("chunks_stored", json!(stored.chunks));
-    if array.chunk_shape() != model.chunk_shape {
+    if array.is_sharded() {
         add("shards_stored", json!(stored.shards));
     }
     add("size_stored", json!(stored.len));

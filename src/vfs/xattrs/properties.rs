@@ -34,8 +34,8 @@ pub(super) fn properties(core: &Core, place: Option<&Place>) -> Result<Vec<(Stri
                 add("shape", json!(model.shape));
                 add("data_type", Value::String(model.dtype.name()));
                 add("chunk_shape", array.chunk_shape_json());
-                if array.chunk_shape() != model.chunk_shape {
-                    add("shard_shape", json!(model.chunk_shape));
+                if let Some(shards) = array.shard_shape_json() {
+                    add("shard_shape", shards);
                 }
                 add("codecs", Value::Array(model.codecs.iter().map(CodecSpec::to_json).collect()));
                 add("fill_value", model.fill.to_json(&model.dtype));

@@ -1,7 +1,8 @@
 //! The codecs of an array, bound to the shapes of its chunks.
 //!
 //! On a regular grid there is one shape, bound when the array is opened. On a rectilinear grid each
-//! shape is bound for the first chunk that has it, and the most recent ones are cached.
+//! shape is bound for the first chunk that has it, and the most recent ones are cached. The indexes
+//! of shards are bound to the shapes of shards in the same way.
 //!
 //! `Grid` computes where each chunk begins and ends: by a step, or by a search in the runs of a
 //! rectilinear grid. There is never a table of chunks, since a few bytes of metadata can describe
@@ -73,25 +74,51 @@ pub struct ByShape {
     limit: u64,
     /// The pipeline of the first chunk, for properties that all shapes share.
     first: Pipeline,
-    /// A leaf lock: pipelines are bound without it.
-    cached: Mutex<Bounded<Vec<u64>, Arc<Pipeline>>>,
+    cached: ShapeCache<Pipeline>,
 }
 
-/// A pipeline in use for one chunk.
-pub enum Bound<'a> {
-    /// The pipeline of all chunks.
-    Only(&'a Pipeline),
-    /// The pipeline of chunks of the same shape.
-    Cached(Arc<Pipeline>),
+/// The most recently used of what is bound to shapes.
+#[derive(Debug)]
+pub struct ShapeCache<T> {
+    /// A leaf lock: values are bound without it.
+    cached: Mutex<Bounded<Vec<u64>, Arc<T>>>,
 }
 
-impl Deref for Bound<'_> {
-    type Target = Pipeline;
+impl<T> ShapeCache<T> {
+    /// Returns a cache of nothing.
+    pub fn new() -> Self {
+        Self { cached: Mutex::new(Bounded::new(MapLimits::entries(SHAPES))) }
+    }
 
-    fn deref(&self) -> &Pipeline {
+    /// Returns the value for `shape`, which `bind` makes if it is not cached.
+    pub fn get(&self, shape: Vec<u64>, bind: impl FnOnce(&[u64]) -> Result<T>) -> Result<Arc<T>> {
+        let known = self.cached.lock().get(&shape).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let bound = Arc::new(bind(&shape)?);
+        let evicted = self.cached.lock().put(shape, Arc::clone(&bound), 0);
+        drop(evicted); // Freeing memory takes time: not under the lock.
+        Ok(bound)
+    }
+}
+
+/// What is bound to the shape of one chunk or shard, in use.
+#[derive(Debug)]
+pub enum Bound<'a, T = Pipeline> {
+    /// That of all chunks.
+    Only(&'a T),
+    /// That of chunks of the same shape.
+    Cached(Arc<T>),
+}
+
+impl<T> Deref for Bound<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
         match self {
-            Self::Only(pipeline) => pipeline,
-            Self::Cached(pipeline) => pipeline,
+            Self::Only(bound) => bound,
+            Self::Cached(bound) => bound,
         }
     }
 }
@@ -109,8 +136,8 @@ impl Pipelines {
     /// `first`.
     pub fn by_shape(stack: Stack, first: Vec<u64>, dtype: &DType, limit: u64) -> Result<Self> {
         let first = stack.bind(&ChunkType { shape: first, dtype: dtype.clone() }, limit)?;
-        let cached = Mutex::new(Bounded::new(MapLimits::entries(SHAPES)));
-        Ok(Self::ByShape(Box::new(ByShape { stack, dtype: dtype.clone(), limit, first, cached })))
+        let (dtype, cached) = (dtype.clone(), ShapeCache::new());
+        Ok(Self::ByShape(Box::new(ByShape { stack, dtype, limit, first, cached })))
     }
 
     /// Returns the pipeline of a chunk with the shape `shape()`.
@@ -150,16 +177,11 @@ impl Pipelines {
 
 impl ByShape {
     fn of(&self, shape: Vec<u64>) -> Result<Arc<Pipeline>> {
-        let known = self.cached.lock().get(&shape).cloned();
-        if let Some(pipeline) = known {
-            return Ok(pipeline);
-        }
-        let elements = ChunkType { shape, dtype: self.dtype.clone() };
-        check_len(&elements, self.limit)?;
-        let pipeline = Arc::new(self.stack.bind(&elements, self.limit)?);
-        let evicted = self.cached.lock().put(elements.shape, Arc::clone(&pipeline), 0);
-        drop(evicted); // Freeing memory takes time: not under the lock.
-        Ok(pipeline)
+        self.cached.get(shape, |shape| {
+            let elements = ChunkType { shape: shape.to_vec(), dtype: self.dtype.clone() };
+            check_len(&elements, self.limit)?;
+            self.stack.bind(&elements, self.limit)
+        })
     }
 }
 

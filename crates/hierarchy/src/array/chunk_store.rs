@@ -232,8 +232,8 @@ pub trait ChunkStore: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Returns how many chunks of this store a shard can hold; 0 if it has no shards.
-    fn slots_in_shard(&self) -> usize {
+    /// Returns how many chunks of this store the shard at `shard` can hold; 0 if it has no shards.
+    fn slots_in_shard(&self, _shard: &Coords) -> usize {
         0
     }
 

@@ -71,6 +71,17 @@ struct EqualChunks {
     count: u64,
 }
 
+/// A chunk along one dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkAlong {
+    /// The index of the chunk.
+    pub index: u64,
+    /// Its first element.
+    pub start: u64,
+    /// The number of its elements.
+    pub len: u64,
+}
+
 impl Grid {
     /// Returns the grid with chunks of `chunk_shape` over an array of `shape`; chunks at the edges
     /// may overhang.
@@ -92,6 +103,21 @@ impl Grid {
     #[must_use]
     pub fn resized(&self, shape: &[u64]) -> Self {
         Self::over(shape, Arc::clone(&self.axes))
+    }
+
+    /// Returns the same grid over elements that are boxes of `inner` of the old ones: a grid of
+    /// shards over inner chunks. Fails unless `inner` divides every chunk.
+    pub fn divided(&self, inner: &[u64]) -> Result<Self> {
+        let divided = |((axis, along), inner): ((usize, &GridAxis), &u64)| {
+            along.divided(*inner).ok_or_else(|| {
+                Error::corrupt(format!(
+                    "sharding_indexed: inner chunks of {inner} elements do not divide the shards \
+                     along dimension {axis}"
+                ))
+            })
+        };
+        let axes = self.axes.iter().enumerate().zip(inner).map(divided).collect::<Result<_>>()?;
+        Ok(Self { counts: self.counts.clone(), axes })
     }
 
     fn over(shape: &[u64], axes: Arc<[GridAxis]>) -> Self {
@@ -159,6 +185,12 @@ impl Grid {
         self.axes.get(axis)?.count_in(element.checked_add(1)?).checked_sub(1)
     }
 
+    /// Returns the chunk along dimension `axis` that contains `element`, which may lie outside of
+    /// the array; `None` if no chunk reaches there.
+    pub fn find(&self, axis: usize, element: u64) -> Option<ChunkAlong> {
+        self.axes.get(axis)?.find(element)
+    }
+
     /// Returns the first element of the chunks with an index along dimension `axis`, and the number
     /// of their elements along it.
     pub fn span(&self, axis: usize, index: u64) -> Option<(u64, u64)> {
@@ -205,6 +237,39 @@ impl GridAxis {
         })
     }
 
+    /// Returns this axis over elements that are `inner` of the old ones, `None` unless `inner`
+    /// divides every chunk.
+    fn divided(&self, inner: u64) -> Option<Self> {
+        let divide = |len: u64| (len.checked_rem(inner)? == 0).then_some(len / inner);
+        let run = |run: &EqualChunks| {
+            let (len, start) = (divide(run.len)?, run.start / inner);
+            Some(EqualChunks { len, start, ..run.clone() })
+        };
+        Some(match self {
+            Self::Regular(len) => Self::Regular(divide(*len)?),
+            Self::Irregular(runs) => Self::Irregular(runs.iter().map(run).collect::<Option<_>>()?),
+        })
+    }
+
+    /// Returns the chunk that contains an element.
+    fn find(&self, element: u64) -> Option<ChunkAlong> {
+        let runs = match self {
+            Self::Regular(len) => {
+                let index = element / len;
+                return Some(ChunkAlong { index, start: index.saturating_mul(*len), len: *len });
+            }
+            Self::Irregular(runs) => runs,
+        };
+        let begun = runs.partition_point(|run| run.start <= element);
+        let run = runs.get(begun.checked_sub(1)?)?;
+        let within = element.checked_sub(run.start)? / run.len;
+        (within < run.count).then(|| ChunkAlong {
+            index: run.index.saturating_add(within),
+            start: run.start.saturating_add(within.saturating_mul(run.len)),
+            len: run.len,
+        })
+    }
+
     /// Returns the first element of a chunk, and the number of its elements.
     fn span(&self, index: u64) -> Option<(u64, u64)> {
         let runs = match self {
@@ -248,6 +313,25 @@ mod tests {
         assert_eq!(grid.chunk_shape_at(&Coords::new([7])).expect_err("none").errno(), libc::EINVAL);
         assert_eq!(grid.resized(&[5]).counts(), [3]);
         assert!(grid.chunk_shape_at(&Coords::new([0, 0])).is_err());
+    }
+
+    #[test]
+    fn shards_have_whole_inner_chunks_wherever_they_begin() {
+        let shards = grid(&[23, 9], &[&[(6, 2), (2, 1), (10, 2)], &[(4, u64::MAX)]]);
+        let divided = shards.divided(&[2, 4]).expect("divided");
+        assert_eq!(divided.counts(), shards.counts());
+        for (index, start, len) in [(0, 0, 3), (1, 3, 3), (2, 6, 1), (3, 7, 5), (4, 12, 5)] {
+            assert_eq!(divided.span(0, index), Some((start, len)));
+            for at in start..start + len {
+                assert_eq!(divided.find(0, at), Some(ChunkAlong { index, start, len }));
+            }
+        }
+        assert_eq!(divided.find(0, 17), None, "no shard reaches there");
+        assert_eq!(divided.find(1, 5), Some(ChunkAlong { index: 5, start: 5, len: 1 }));
+        assert_eq!(divided.find(2, 0), None, "no such dimension");
+        for inner in [[4, 4], [2, 3], [0, 4]] {
+            assert!(shards.divided(&inner).is_err(), "{inner:?}");
+        }
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Array {
     pub fn reaching(&self, indices: &[u64]) -> Option<Arc<Self>> {
         let is_outside =
             indices.len() <= self.grid().rank() && !self.grid().contains_prefix(indices);
-        if !is_outside || !self.grid().is_regular() {
+        if !is_outside || self.model.rectilinear.is_some() {
             return None;
         }
         let mut model = self.model.clone();
@@ -175,9 +175,11 @@ impl Array {
         if self.grid() == other.grid() {
             return Some(coords.clone());
         }
-        let lengths = self.chunk_shape.iter().zip(&other.chunk_shape);
-        let indices = coords.indices().iter().zip(lengths).map(|(index, (own, others))| {
-            (own <= others).then(|| index.saturating_mul(*own) / (*others).max(1))
+        let indices = coords.indices().iter().enumerate().map(|(axis, index)| {
+            let (start, len) = self.grid().span(axis, *index)?;
+            let found = other.grid().find(axis, start)?;
+            let end = found.start.saturating_add(found.len);
+            (start.saturating_add(len) <= end).then_some(found.index)
         });
         indices.collect::<Option<Vec<u64>>>().map(Coords::new)
     }

@@ -5,12 +5,15 @@
 //! of its inner chunks, where they have the same effect. So a chunk in the mount is always the
 //! smallest unit that can be read by itself.
 //!
+//! Inner chunks have one shape, so their grid is regular, also if that of the shards is rectilinear.
+//!
 //! The remaining codecs are the pipeline of the innermost chunks. Slots are counted in the
 //! transposed shard. Nested codecs, and stacked storage transformers, become levels over levels; in
 //! the model, the storage transformer of 2022 is `sharding_indexed`, too.
 
 use serde_json::Value;
 
+use super::coords::Grid;
 use super::level::ShardLevel;
 use crate::metadata::model;
 use zarrfs_base::error::{Error, Result};
@@ -46,14 +49,15 @@ impl Stack {
     }
 }
 
-/// Splits the codecs of `array` at its sharding codecs, and binds each of these to its shape. A
+/// Splits the codecs of `array` at its sharding codecs, and binds each of these to the grid of
+/// its shards. A
 /// shard that must be decoded as a whole may have `max_chunk_len` bytes.
 pub fn split(array: &model::ArrayMetadata, max_chunk_len: u64) -> Result<Layers> {
     let rank = array.chunk_shape.len();
     let mut levels = Vec::new();
     let mut before: Vec<CodecSpec> = Vec::new();
     let mut order = DimensionOrder::identity(rank);
-    let mut shape = array.chunk_shape.clone();
+    let mut shards = Grid::of(array);
     let mut specs = array.codecs.clone();
     loop {
         let chain = CodecChain::sort(&specs)?;
@@ -61,9 +65,6 @@ pub fn split(array: &model::ArrayMetadata, max_chunk_len: u64) -> Result<Layers>
         let Some(configuration) = sharding.map(|spec| &spec.configuration) else {
             return Ok(Layers { levels, stack: Stack { before, chain } });
         };
-        if array.rectilinear.is_some() {
-            return Err(Error::unsupported("shards on a rectilinear grid are not supported"));
-        }
         let own = chain.order(rank)?.ok_or_else(|| {
             let before = "sharding_indexed follows a codec that works on whole chunks";
             Error::unsupported(before)
@@ -81,15 +82,15 @@ pub fn split(array: &model::ArrayMetadata, max_chunk_len: u64) -> Result<Layers>
         let around = &chain.bytes_to_bytes;
         let level = ShardLevel::bind(
             configuration,
-            &shape,
+            &shards,
             &inner,
-            order.clone(),
+            &order,
             around,
             inner_len,
             max_chunk_len,
         )?;
-        levels.push((level, inner.clone()));
-        shape = inner;
+        shards = Grid::regular(&array.shape, &inner);
+        levels.push((level, inner));
         specs = nested(configuration, "codecs")?.unwrap_or_default();
     }
 }

@@ -20,8 +20,10 @@ mod open;
 mod reading;
 pub mod region;
 mod shard_cache;
+mod shard_form;
 mod sharded;
 mod unlisted;
+mod values;
 
 pub use bound::ChunkLen;
 pub use chunk_ref::{ChunkId, ChunkRef};

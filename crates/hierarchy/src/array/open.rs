@@ -108,7 +108,7 @@ impl Array {
         };
         let chunk_len = ChunkLen::of(&chunk_shape, &model.dtype, max_chunk_len)?;
         let pipelines = stack.and_then(|stack| {
-            if model.rectilinear.is_none() {
+            if chunks.grid().is_regular() {
                 return Pipelines::one(&stack, chunk_shape.clone(), &model.dtype, max_chunk_len);
             }
             let first = Coords::new(vec![0; chunk_shape.len()]);
@@ -154,8 +154,8 @@ impl Array {
     /// differ.
     pub fn chunk_shape_json(&self) -> Value {
         match &self.model.rectilinear {
-            Some(runs) => chunk_shapes(runs),
-            None => json!(self.chunk_shape),
+            Some(runs) if !self.grid().is_regular() => chunk_shapes(runs),
+            Some(_) | None => json!(self.chunk_shape),
         }
     }
 
@@ -166,7 +166,7 @@ impl Array {
 
     /// Returns the decoded length of the chunk at `coords`.
     pub fn chunk_len(&self, coords: &Coords) -> Result<ChunkLen> {
-        if self.model.rectilinear.is_none() || self.is_encoded() {
+        if self.grid().is_regular() || self.is_encoded() {
             return Ok(self.chunk_len);
         }
         ChunkLen::of(&self.chunk_shape_at(coords)?, &self.model.dtype, self.options.max_chunk_len)
@@ -458,25 +458,6 @@ impl Array {
     /// Fails if a shard has another checksum than the store has of it.
     pub fn check_shard(&self, shard: &Coords) -> Result<()> {
         self.store.read().check_value(&self.key_of_level(0, shard)?)
-    }
-
-    /// Returns how many chunks of the grid share the stored value of the chunk at `coords`: 1, or
-    /// those of its shard.
-    pub fn chunks_beside(&self, coords: &Coords) -> u64 {
-        let outer = self.model.chunk_shape.iter().zip(&self.chunk_shape);
-        let along = coords.indices().iter().zip(outer).zip(self.grid().counts());
-        along
-            .map(|((index, (outer, inner)), count)| {
-                let most = outer.checked_div(*inner).unwrap_or(1).max(1);
-                let first = index / most * most;
-                count.saturating_sub(first).min(most)
-            })
-            .fold(1, u64::saturating_mul)
-    }
-
-    /// Whether one stored value may contain several chunks.
-    pub fn is_sharded(&self) -> bool {
-        self.model.rectilinear.is_none() && self.model.chunk_shape != self.chunk_shape
     }
 
     /// Fails if an encoded chunk cannot be one: it has another length than all chunks of this shape

@@ -11,7 +11,7 @@ use crate::array::Array;
 use crate::metadata::model::KeyEncoding;
 use crate::metadata::shown::EncodedChunks;
 use crate::metadata::{
-    Dialect, NewDocument, NodeKind, NodePath, Policy, Shards, join, model, split, wanted,
+    Dialect, NewDocument, NodeKind, NodePath, Policy, join, model, split, wanted,
 };
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_codec::dtype::DType;
@@ -145,11 +145,7 @@ impl Hierarchy {
             return Ok(Some(Raised { document, content }));
         }
         let Some(array) = source.array() else { return Ok(None) };
-        let is_sharded = array.chunk_shape() != array.model().chunk_shape;
-        let shards = match array.model().chunk_shape.clone() {
-            shape if is_sharded => Shards::Shape(shape),
-            _ => Shards::None,
-        };
+        let shards = array.shards();
         let Some(codecs) = wanted::codecs_like(array.model()).into_iter().next() else {
             return Ok(None);
         };

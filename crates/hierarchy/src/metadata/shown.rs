@@ -81,6 +81,24 @@ impl ShownChunks {
         let keys = KeyEncoding::default();
         Self { chunk_shape: array.chunk_shape.clone(), codecs, keys }
     }
+
+    /// Returns the lengths of these chunks of `array` along each dimension if their grid is
+    /// rectilinear. If the array's grid is, it is that of the shards of a sharded array, and the
+    /// decoded chunks in these all have the same shape.
+    pub(super) fn rectilinear<'a>(&self, array: &'a ArrayMetadata) -> Option<&'a [Runs]> {
+        let runs = array.rectilinear.as_deref()?;
+        let has_shards =
+            |codecs: &[CodecSpec]| codecs.iter().any(|codec| codec.name == "sharding_indexed");
+        let are_stored =
+            has_shards(&codecs::named(self.codecs.clone())) == has_shards(&array.codecs);
+        are_stored.then_some(runs)
+    }
+}
+
+/// Returns a grid of chunks of this shape, or with these lengths, in the form of a metadata file.
+pub(super) fn grid_to_json(chunk_shape: &[u64], rectilinear: Option<&[Runs]>) -> Value {
+    let regular = || json!({"name": "regular", "configuration": {"chunk_shape": chunk_shape}});
+    rectilinear.map_or_else(regular, rectilinear::to_json)
 }
 
 /// Chunk files that hold encoded chunks, as the maker of the array encodes them.
@@ -134,12 +152,7 @@ pub fn array(array: &ArrayMetadata, files: &ShownChunks) -> String {
     if let Some(numpy) = v3::numpy_dtype(&array.dtype) {
         member(v3::NUMPY_DTYPE, numpy);
     }
-    let regular =
-        || json!({"name": "regular", "configuration": {"chunk_shape": files.chunk_shape}});
-    member(
-        "chunk_grid",
-        array.rectilinear.as_ref().map_or_else(regular, |runs| rectilinear::to_json(runs)),
-    );
+    member("chunk_grid", grid_to_json(&files.chunk_shape, files.rectilinear(array)));
     member("chunk_key_encoding", v3::key_encoding_to_json(files.keys));
     member("fill_value", array.fill.to_json(&array.dtype));
     let codecs = files.codecs.iter().map(|codec| codecs::configured(codec.to_json()));

@@ -63,7 +63,7 @@ pub fn array(
     chunks: &ShownChunks,
     extras: ArrayExtras,
 ) -> Result<Documents> {
-    if array.rectilinear.is_some() {
+    if chunks.rectilinear(array).is_some() {
         return Err(Error::unsupported("a rectilinear chunk grid cannot be expressed in Zarr 2"));
     }
     let dtype = in_numpy(&array.dtype);

@@ -14,6 +14,7 @@ use super::{Loaded, Sharded};
 use crate::array::chunk_store::ChunkChange;
 use crate::array::coords::Coords;
 use crate::array::layout::{ShardOrder, ShardWrite};
+use crate::array::shard_form::ShardForm;
 use zarrfs_base::buffer::reserve;
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_codec::shard::{ByteSpan, InnerChunk, ShardIndex, assemble};
@@ -189,11 +190,13 @@ impl Sharded {
         changes: Slots,
         old: Option<&Loaded>,
     ) -> Result<Planned> {
+        let form = self.form(shard)?;
         let mut parts = NewChunks { kept: BTreeMap::new(), new: Vec::new() };
         let slots = changes.iter().map(|(slot, given)| (*slot, given.value.is_some())).collect();
         let changed = ShardChanged { old: old.map(|old| old.stat), slots };
         if let Some(old) = old {
-            parts.kept = self.kept(old, &changes).map_err(|error| self.at_key_of(shard, error))?;
+            let kept = kept(old, &changes, form.most_kept(old.stat.len));
+            parts.kept = kept.map_err(|error| self.at_key_of(shard, error))?;
         }
         for (slot, Given { arrival, value }) in changes {
             if let Some(pieces) = value {
@@ -214,20 +217,25 @@ impl Sharded {
             let change = ChunkChange { coords: shard.clone(), value: None, condition };
             return Ok(Planned { change, index: None, changed });
         }
-        let (index, mut pieces) = self.lay_out(parts)?;
-        let encoded_index = self.level.encode_index(&index, old.map(|old| &old.at))?;
+        let (index, mut pieces) = self.lay_out(shard, &form, parts)?;
+        let encoded_index = form.encode_index(&index, old.map(|old| &old.at))?;
         let index_len = ValuePiece::New(encoded_index.clone()).len();
-        self.level.place_index(&mut pieces, encoded_index.into());
+        form.place_index(&mut pieces, encoded_index.into());
         let shard_len = ValuePiece::total_len(&pieces)?;
-        let at = self.level.index_at(index_len, shard_len);
+        let at = form.index_at(index_len, shard_len);
         let value = Some(self.wrap(shard, merge_kept(pieces), old)?);
         let change = ChunkChange { coords: shard.clone(), value, condition };
         Ok(Planned { change, index: Some(NewIndex { index, at, shard_len }), changed })
     }
 
     /// Lays out a new shard: returns its index, and the inner chunks one after another.
-    fn lay_out(&self, NewChunks { kept, new }: NewChunks) -> Result<(ShardIndex, Vec<ValuePiece>)> {
-        let start = self.level.index_first_len();
+    fn lay_out(
+        &self,
+        shard: &Coords,
+        form: &ShardForm,
+        NewChunks { kept, new }: NewChunks,
+    ) -> Result<(ShardIndex, Vec<ValuePiece>)> {
+        let start = form.index_first_len();
         let mut sorted: Vec<(usize, ChunkOrder, Vec<ValuePiece>)> = Vec::with_capacity(new.len());
         for (arrival, slot, pieces) in new {
             sorted.push((slot, ChunkOrder::Arrival(arrival), pieces));
@@ -240,14 +248,15 @@ impl Sharded {
             }));
         }
         sorted.sort_by(|(one, one_order, _), (other, other_order, _)| {
-            self.compare(*one, *other).then_with(|| one_order.cmp(other_order)).then(one.cmp(other))
+            let by_layout = self.compare(shard, *one, *other);
+            by_layout.then_with(|| one_order.cmp(other_order)).then(one.cmp(other))
         });
         let mut lens = Vec::with_capacity(sorted.len());
         for (slot, _, pieces) in &sorted {
             lens.push(InnerChunk { slot: *slot, len: ValuePiece::total_len(pieces)? });
         }
         let new = sorted.into_iter().flat_map(|(_, _, pieces)| pieces);
-        let slots = self.level.slots();
+        let slots = form.slots();
         Ok(match stays {
             Some(range) => {
                 let index = assemble(slots, kept, lens, range.end)?;
@@ -258,15 +267,14 @@ impl Sharded {
         })
     }
 
-    /// Compares two slots by the order of the layout.
-    fn compare(&self, one: usize, other: usize) -> Ordering {
+    /// Compares two slots of a shard by the order of the layout.
+    fn compare(&self, shard: &Coords, one: usize, other: usize) -> Ordering {
         match self.layout.order {
             // In a transposed shard, the order of the stored dimensions.
             ShardOrder::C => one.cmp(&other),
             order => {
-                let first = Coords::new(vec![0; self.grid.rank()]);
-                let within = |slot| self.level.coords_of(&first, slot);
-                order.compare(within(one).indices(), within(other).indices())
+                let within = |slot| self.level.place_in(shard, slot);
+                order.compare(&within(one), &within(other))
             }
         }
     }
@@ -293,26 +301,6 @@ impl Sharded {
         (dead <= live.saturating_add(added)).then_some(start..end)
     }
 
-    /// Returns the unchanged inner chunks of a shard. A damaged entry can be replaced, but not
-    /// kept, because that would spread the damage.
-    fn kept(&self, old: &Loaded, changes: &Slots) -> Result<BTreeMap<usize, ByteSpan>> {
-        let mut parts = BTreeMap::new();
-        let most = self.level.most_kept(old.stat.len);
-        let mut kept_len: u64 = 0;
-        for slot in (0..old.index.slots()).filter(|slot| !changes.contains_key(slot)) {
-            let Some(span) = old.span(slot)? else { continue };
-            kept_len = kept_len.saturating_add(span.len);
-            if kept_len > most {
-                return Err(Error::corrupt(format!(
-                    "inner chunks overlap: they have at least {kept_len} bytes in a shard of {}",
-                    old.stat.len
-                )));
-            }
-            parts.insert(slot, span);
-        }
-        Ok(parts)
-    }
-
     /// Applies the codecs around the shard, if there are any.
     fn wrap(
         &self,
@@ -334,7 +322,7 @@ impl Sharded {
             None => bytes::Bytes::new(),
         };
         let len = ValuePiece::total_len(&pieces)?;
-        let limit = self.level.longest();
+        let limit = self.form(shard)?.longest();
         let room = usize::try_from(len).ok().filter(|_| len <= limit).ok_or_else(|| {
             let detail = format!("the new shard would have {len} bytes, the limit is {limit}");
             self.at_key_of(shard, Error::too_large(detail))
@@ -357,6 +345,25 @@ impl Sharded {
 
 fn stale() -> Error {
     Error::new(Kind::Stale, "another program changed the shard in the meantime")
+}
+
+/// Returns the unchanged inner chunks of a shard. A damaged entry can be replaced, but not
+/// kept, because that would spread the damage. They have at most `most` bytes.
+fn kept(old: &Loaded, changes: &Slots, most: u64) -> Result<BTreeMap<usize, ByteSpan>> {
+    let mut parts = BTreeMap::new();
+    let mut kept_len: u64 = 0;
+    for slot in (0..old.index.slots()).filter(|slot| !changes.contains_key(slot)) {
+        let Some(span) = old.span(slot)? else { continue };
+        kept_len = kept_len.saturating_add(span.len);
+        if kept_len > most {
+            return Err(Error::corrupt(format!(
+                "inner chunks overlap: they have at least {kept_len} bytes in a shard of {}",
+                old.stat.len
+            )));
+        }
+        parts.insert(slot, span);
+    }
+    Ok(parts)
 }
 
 /// Converts offsets of kept pieces from the inner chunk to its shard. Asks for the place of the old

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use super::bound::Bound;
 use super::chunk_store::{
     ChunkChange, ChunkStore, CoordsList, Indices, WriteTurn, has_lost, retried,
 };
@@ -25,6 +26,7 @@ use super::coords::{Coords, Grid};
 use super::layout::ShardLayout;
 use super::level::ShardLevel;
 use super::shard_cache::{LevelId, ShardCaches};
+use super::shard_form::ShardForm;
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
 use zarrfs_base::width::{ToU64, ToUsize};
 use zarrfs_codec::shard::{ByteSpan, ENTRY_LEN, ShardIndex, Usage};
@@ -100,7 +102,8 @@ impl Sharded {
 
     /// Returns the inner chunks in the bytes of a shard.
     fn inner_chunks(&self, shard: &Coords, encoded: Bytes) -> Result<Vec<(Coords, Bytes)>> {
-        let bytes = self.level.decode_around(encoded)?;
+        let form = self.form(shard)?;
+        let bytes = self.level.decode_around(&form, encoded)?;
         let len = bytes.len().to_u64();
         let (modified, version) = (SystemTime::UNIX_EPOCH, Version::unstored(0));
         let stat = Stat { len, modified, version };
@@ -109,10 +112,10 @@ impl Sharded {
             let len = len.to_usize().min(bytes.len() - start);
             bytes.slice(start..start + len)
         };
-        let of_index = slice(self.level.index_range().within(len));
-        let (index, at) = self.level.parse_index(&Value { bytes: of_index, stat })?;
+        let of_index = slice(form.index_range().within(len));
+        let (index, at) = form.parse_index(&Value { bytes: of_index, stat })?;
         let mut inner = Vec::new();
-        for slot in 0..self.level.slots() {
+        for slot in 0..form.slots() {
             let Some(ByteSpan { offset, len }) = index.span(slot, len, &at)? else { continue };
             inner.push((self.level.coords_of(shard, slot), slice((offset, len))));
         }
@@ -145,7 +148,8 @@ impl Sharded {
         {
             return Ok(Some(cached));
         }
-        let limit = self.level.longest();
+        let form = self.form(shard)?;
+        let limit = form.longest();
         let whole = [(shard.clone(), ByteRange::first(limit))];
         let Some(encoded) = self.below.get_partial_values(&whole)?.pop().flatten() else {
             return Ok(None);
@@ -154,7 +158,7 @@ impl Sharded {
             let detail = format!("{} bytes stored for a shard, {limit} at most", encoded.stat.len);
             return Err(self.at_key_of(shard, Error::corrupt(detail)));
         }
-        let decoded = self.level.decode_around(encoded.bytes);
+        let decoded = self.level.decode_around(&form, encoded.bytes);
         let bytes = decoded.map_err(|error| self.at_key_of(shard, error))?;
         let len = bytes.len().to_u64();
         let value = Value { bytes, stat: Stat { len, ..encoded.stat } };
@@ -164,8 +168,8 @@ impl Sharded {
 
     /// Reads the indexes of `shards` in one call below.
     pub(super) fn read_indexes(&self, shards: &[Coords]) -> Result<Vec<Option<Arc<Loaded>>>> {
-        let range = self.level.index_range();
-        let ranges: Vec<(Coords, ByteRange)> = shards.iter().map(|s| (s.clone(), range)).collect();
+        let range = |shard: &Coords| Ok((shard.clone(), self.form(shard)?.index_range()));
+        let ranges: Vec<(Coords, ByteRange)> = shards.iter().map(range).collect::<Result<_>>()?;
         let values = self.get_from_shards(&ranges)?;
         let mut loaded = Vec::with_capacity(values.len());
         for (shard, value) in shards.iter().zip(values) {
@@ -174,8 +178,10 @@ impl Sharded {
                 loaded.push(None);
                 continue;
             };
-            let (index, at) =
-                self.level.parse_index(&value).map_err(|error| self.at_key_of(shard, error))?;
+            let (index, at) = self
+                .form(shard)?
+                .parse_index(&value)
+                .map_err(|error| self.at_key_of(shard, error))?;
             let index = Arc::new(Loaded { index, stat: value.stat, at });
             self.keep(shard, &index);
             loaded.push(Some(index));
@@ -368,6 +374,11 @@ impl Sharded {
         }
     }
 
+    /// Returns the form of a shard.
+    pub(super) fn form(&self, shard: &Coords) -> Result<Bound<'_, ShardForm>> {
+        self.level.form(shard).map_err(|error| self.at_key_of(shard, error))
+    }
+
     /// Lists the inner chunks that begin with `prefix`, in the shards that begin with
     /// `shard_prefix`.
     fn list_below(self: Arc<Self>, shard_prefix: &[u64], prefix: &[u64]) -> Result<CoordsList> {
@@ -378,9 +389,10 @@ impl Sharded {
             match index {
                 Ok((Some(index), shard)) => {
                     let (sharded, prefix) = (Arc::clone(&self), Arc::clone(&prefix));
+                    let slots = index.index.slots();
                     let present =
                         move |slot| sharded.present(&shard, &index.index, slot, &prefix).map(Ok);
-                    Box::new((0..self.level.slots()).filter_map(present))
+                    Box::new((0..slots).filter_map(present))
                 }
                 Ok((None, _)) => Box::new(std::iter::empty()),
                 Err(error) => Box::new(std::iter::once(Err(error))),
@@ -449,8 +461,8 @@ impl ChunkStore for Sharded {
         for coords in coords {
             by_shard.entry(self.level.shard_of(coords)).or_default().push(coords.clone());
         }
-        let slots = self.level.slots();
         let many = |(shard, some): (Coords, Vec<Coords>)| {
+            let slots = self.level.slots(&shard);
             if some.len() < slots / MANY || slots > MOST_TOGETHER {
                 return some;
             }
@@ -465,8 +477,11 @@ impl ChunkStore for Sharded {
         let shards: BTreeMap<Coords, Freshness> =
             ranges.iter().map(|range| (shard_of(range), Freshness::Cached)).collect();
         if !self.level.around.is_empty() {
-            let whole = ByteRange::first(self.level.longest());
-            let shards: Vec<_> = shards.into_keys().map(|shard| (shard, whole)).collect();
+            let whole = |shard: Coords| {
+                let longest = self.form(&shard)?.longest();
+                Ok((shard, ByteRange::first(longest)))
+            };
+            let shards: Vec<_> = shards.into_keys().map(whole).collect::<Result<_>>()?;
             return self.below.expect(&shards);
         }
         let indexes = self.indexes_of(&shards)?;
@@ -542,7 +557,7 @@ impl ChunkStore for Sharded {
     }
 
     fn erase_prefix(&self, prefix: &[u64]) -> Result<()> {
-        if self.level.covers_whole_shards(prefix.len()) {
+        if self.level.covers_whole_shards(prefix) {
             return self.below.erase_prefix(&self.level.shard_prefix(prefix));
         }
         let shards = Arc::clone(&self.below).list_prefix(&self.level.shard_prefix(prefix))?;
@@ -573,7 +588,7 @@ impl ChunkStore for Sharded {
         Ok(Box::new(along.flat_map(move |shard_index| {
             let found = shard_index.and_then(|index| {
                 let shards = [&shard_prefix[..], &[index]].concat();
-                let most = self.level.count_along(depth);
+                let most = self.level.count_along(depth, index);
                 let (mut seen, mut damage) = (BTreeSet::new(), None);
                 for coords in Arc::clone(&self).list_below(&shards, &prefix)? {
                     match coords {
@@ -607,8 +622,8 @@ impl ChunkStore for Sharded {
         Ok(loaded.map(|loaded| Usage::of(&loaded.index, loaded.stat.len, &loaded.at)))
     }
 
-    fn slots_in_shard(&self) -> usize {
-        self.level.slots()
+    fn slots_in_shard(&self, shard: &Coords) -> usize {
+        self.level.slots(shard)
     }
 
     fn in_slot(&self, shard: &Coords, slot: usize) -> Coords {

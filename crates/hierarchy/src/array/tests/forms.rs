@@ -67,6 +67,15 @@ impl StoredAs {
         self
     }
 
+    /// Returns this form with the lengths of its stored chunks along each dimension.
+    pub fn lens<const N: usize>(mut self, lens: [&[u64]; N]) -> Self {
+        let longest = lens.iter().map(|lens| lens.iter().max().copied().expect("a length"));
+        self.model.chunk_shape = longest.collect();
+        let runs = |lens: &&[u64]| lens.iter().map(|len| (*len, 1)).collect();
+        self.model.rectilinear = Some(lens.iter().map(runs).collect());
+        self
+    }
+
     pub fn open(&self, store: &Store) -> Arc<Array> {
         let options = ArrayOptions::new(MAX_CHUNK_LEN);
         let array = Array::open(self.model.clone(), store, prefix(), options);
@@ -156,7 +165,7 @@ pub fn sharded() -> Vec<StoredAs> {
             "gzip around what is nested",
             &[10, 14],
             &[8, 6],
-            json!([sharding(&[4, 6], wrapped, json!([bytes("big")]), "end"),]),
+            json!([sharding(&[4, 6], wrapped.clone(), json!([bytes("big")]), "end"),]),
         ),
         StoredAs::new(
             "cyclic transpose in front",
@@ -170,6 +179,12 @@ pub fn sharded() -> Vec<StoredAs> {
             &[8],
             json!([sharding(&[2], raw(), checked(), "end")]),
         ),
+        form("rectilinear", json!([indexed(checked(), "end")])).lens([&[2, 6, 4], &[8, 2, 10]]),
+        form("rectilinear, transposed", json!([transpose(&[1, 0]), indexed(checked(), "start")]))
+            .lens([&[4, 6, 2], &[6, 2, 8]]),
+        form("rectilinear, gzip around", wrapped.clone()).lens([&[8, 2], &[4, 10]]),
+        StoredAs::new("rectilinear and nested", &[10, 14], &[8, 12], json!([inner(&[4, 6])]))
+            .lens([&[4, 8], &[12, 6]]),
         draft("draft", &[transformer(&[2, 3])]),
         draft("draft, stacked", &[transformer(&[2, 3]), transformer(&[2, 1])]),
     ];

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::forms::{StoredAs, bytes, checked, prefix, sharding};
 use crate::array::{Array, ArrayOptions, ChunkLen, Coords, FillChunks};
 use crate::metadata::model;
-use zarrfs_base::error::Kind;
+use zarrfs_base::error::{Error, Kind};
 use zarrfs_codec::dtype::{DType, FillValue};
 use zarrfs_codec::vlen;
 use zarrfs_store::Store;
@@ -60,14 +60,71 @@ fn evicted_chunk_shapes_are_bound_again() {
     }
 }
 
+fn on_shards(codec: Json, lens: &[u64], runs: Vec<model::Runs>) -> Array {
+    let mut form = StoredAs::new("shards", lens, &vec![4; lens.len()], json!([codec]));
+    let longest = runs.iter().map(|runs| runs.iter().map(|(len, _)| *len).max());
+    form.model.chunk_shape = longest.map(|len| len.expect("a run")).collect();
+    form.model.rectilinear = Some(runs);
+    open(&form.model, 1 << 20)
+}
+
 #[test]
-fn shards_on_a_rectilinear_grid_are_not_read() {
+fn shards_on_a_rectilinear_grid_have_as_many_slots_as_they_have_chunks() {
+    let codec = sharding(&[2, 3], json!([bytes("little")]), checked(), "end");
+    let runs = vec![vec![(4, 1), (2, 1), (6, 2)], vec![(3, 1), (9, 1)]];
+    let array = on_shards(codec, &[11, 12], runs);
+    assert_eq!(array.not_understood(), None);
+    assert_eq!(array.grid().counts(), [6, 4]);
+    assert!(array.grid().is_regular() && array.is_sharded());
+    assert_eq!(array.shard_shape_json(), Some(json!([[4, 2, [6, 2]], [3, 9]])));
+    assert_eq!(array.chunk_shape_json(), json!([2, 3]));
+    for (chunk, beside) in [([0, 0], 2), ([1, 0], 2), ([1, 1], 6), ([2, 0], 1), ([5, 3], 9)] {
+        assert_eq!(array.chunks_beside(&Coords::new(chunk)), beside, "{chunk:?}");
+    }
+    let chunks = array.chunks();
+    for (shard, slots, last) in [([0, 0], 2, [1, 0]), ([0, 1], 6, [1, 3]), ([2, 1], 9, [5, 3])] {
+        let shard = Coords::new(shard);
+        assert_eq!(chunks.slots_in_shard(&shard), slots, "{shard}");
+        assert_eq!(chunks.in_slot(&shard, slots - 1), Coords::new(last), "{shard}");
+        assert_eq!(chunks.key(&Coords::new(last)), array.levels()[0].key(&shard), "{shard}");
+    }
+    // The last shard reaches beyond the array.
+    assert_eq!(array.chunks_in(&Coords::new([3, 1])).expect("inside"), (vec![6, 1], vec![3, 3]));
+}
+
+#[test]
+fn shards_with_parts_of_chunks_are_not_read() {
     let codec = sharding(&[2], json!([bytes("little")]), checked(), "end");
-    let mut form = StoredAs::new("shards", &[6], &[4], json!([codec]));
-    form.model.rectilinear = Some(vec![vec![(4, 1), (2, 1)]]);
-    let array = open(&form.model, 1 << 20);
-    assert_eq!(array.not_understood().expect("not read").kind(), Kind::Unsupported);
-    assert_eq!(array.grid().counts(), [2]);
+    for (lens, divides) in [(vec![(4, 1), (2, 1)], true), (vec![(4, 1), (3, 1)], false)] {
+        let array = on_shards(codec.clone(), &[6], vec![lens]);
+        let error = array.not_understood();
+        assert_eq!(error.map(Error::kind), (!divides).then_some(Kind::Corrupt), "{error:?}");
+    }
+    let array = on_shards(codec, &[6], vec![vec![(4, 1), (2, 1), (3, 1)]]);
+    let error = array.not_understood().expect("a shard outside of the array is too long");
+    assert!(error.to_string().contains("do not divide the shards along dimension 0"), "{error}");
+}
+
+#[test]
+fn only_the_shards_with_too_many_chunks_are_too_large() {
+    let codec = sharding(&[1], json!([bytes("little")]), checked(), "end");
+    let most = zarrfs_base::limits::SHARD_CHUNKS.get();
+    let array = on_shards(codec, &[most + 6], vec![vec![(2, 1), (most + 1, 1), (3, 1)]]);
+    assert_eq!(array.not_understood(), None);
+    for (index, is_read) in [(0, true), (2, false), (most + 3, true)] {
+        let chunk = vec![(at(index), Some(vec![7; 2].into()))];
+        let written = array.write_chunks(chunk, FillChunks::Store).map(drop);
+        let read = array.read_chunk(&at(index)).map(|read| *read.expect("stored").0 == [7; 2]);
+        assert_eq!(
+            written.map_err(|e| e.kind()),
+            if is_read { Ok(()) } else { Err(Kind::TooLarge) }
+        );
+        assert_eq!(
+            read.map_err(|e| e.kind()),
+            if is_read { Ok(true) } else { Err(Kind::TooLarge) }
+        );
+    }
+    assert_eq!(Arc::clone(array.chunks()).list().expect("listed").count(), 2);
 }
 
 #[test]

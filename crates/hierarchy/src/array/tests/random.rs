@@ -140,12 +140,17 @@ fn form() -> impl Strategy<Value = StoredAs> {
                         DType::String if fill == 1 => json!("\u{e9}"),
                         _ => fill,
                     };
-                    if depth == 0 && !regular {
-                        let longest = |d: &Dimension| d.runs.iter().map(|(len, _)| *len).max();
-                        let longest = dimensions.iter().map(|d| longest(d).expect("a run"));
-                        form.model.chunk_shape = longest.collect();
-                        let runs = dimensions.iter().map(|dimension| dimension.runs.clone());
-                        form.model.rectilinear = Some(runs.collect());
+                    if !regular {
+                        // Shards have whole chunks of the level below.
+                        let unit = |d: &Dimension| if depth == 0 { 1 } else { len(d, depth - 1) };
+                        let runs = |d: &Dimension| {
+                            d.runs.iter().map(|(len, count)| (len * unit(d), *count)).collect()
+                        };
+                        let runs: Vec<model::Runs> = dimensions.iter().map(runs).collect();
+                        let longest =
+                            runs.iter().map(|runs| runs.iter().map(|(len, _)| *len).max());
+                        form.model.chunk_shape = longest.map(|len| len.expect("a run")).collect();
+                        form.model.rectilinear = Some(runs);
                     }
                     form.model.fill = FillValue::parse(&fill, &dtype).expect("a fill value");
                     form

@@ -121,6 +121,7 @@ pub(super) fn array(
     }
     let (chunk_shape, codecs) = match new.shards {
         Some(shards) => {
+            let shards = shards.shape;
             let counts: Vec<u64> = shards
                 .iter()
                 .zip(&new.chunk_shape)

@@ -146,11 +146,11 @@ impl Dialect {
         let has_released_names = codecs::named(listed.clone()) == listed;
         let has_shards = shown.codecs.iter().any(|codec| codec.name == "sharding_indexed");
         let shards = match &shown.rectilinear {
-            None if !has_shards => policy.shard_shape(&shown.shape, &shown.chunk_shape, dtype)?,
+            None if !has_shards => policy.shard_grid(&shown.shape, &shown.chunk_shape, dtype)?,
             _ => None,
         };
         if let Some(shards) = &shards {
-            check_size(shards, dtype, "a shard").map_err(invalid)?;
+            check_size(&shards.shape, dtype, "a shard").map_err(invalid)?;
         }
         let levels = if shards.is_some() { Levels::Mount } else { Levels::Maker };
         let is_as_written =
@@ -186,7 +186,8 @@ impl Dialect {
             _ => FillValue::parse(&shown.fill.to_json(&shown.dtype), &shown.dtype)?,
         };
         let array = ArrayMetadata { fill, ..shown };
-        if array.rectilinear.is_some() && *self != Self::V3 {
+        let shards = new.shards.as_ref().and_then(|shards| shards.rectilinear.as_ref());
+        if array.rectilinear.as_ref().or(shards).is_some() && *self != Self::V3 {
             let detail = format!("a rectilinear chunk grid cannot be expressed in {}", self.name());
             return Err(Error::invalid(detail));
         }

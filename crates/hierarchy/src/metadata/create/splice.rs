@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::metadata::model::Levels;
+use crate::metadata::policy::ShardGrid;
 use zarrfs_base::error::Result;
 use zarrfs_codec::CodecSpec;
 use zarrfs_codec::dtype::DType;
@@ -16,8 +17,8 @@ pub(super) struct New {
     pub is_as_written: bool,
     /// The chunks that the program writes.
     pub chunk_shape: Vec<u64>,
-    /// The shape of the shards, if there are any.
-    pub shards: Option<Vec<u64>>,
+    /// The shards, if there are any.
+    pub shards: Option<ShardGrid>,
     /// The levels of sharding that the policy added, if the codecs are those of the array's maker;
     /// `None` if the policy chose the codecs.
     pub encoded: Option<Levels>,

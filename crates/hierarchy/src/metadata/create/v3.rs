@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::splice::{New, put, put_attributes, put_fill};
 use crate::metadata::codecs;
 use crate::metadata::model::{ArrayMetadata, KeyEncoding};
+use crate::metadata::policy::ShardGrid;
+use crate::metadata::shown::grid_to_json;
 use crate::metadata::types;
 use crate::metadata::v3::key_encoding_to_json;
 use zarrfs_base::error::Result;
@@ -37,7 +39,7 @@ pub(super) fn array(
             codec.configuration.insert("endian".to_owned(), json!("little"));
         }
     }
-    let (chunk_shape, codecs) = match new.shards.take() {
+    let (grid, codecs) = match new.shards.take() {
         Some(shards) => {
             let index = [
                 CodecSpec::new(
@@ -48,14 +50,19 @@ pub(super) fn array(
             ];
             (shards, vec![codecs::sharded_with(&new.chain, &new.chunk_shape, &index)])
         }
-        None => (new.chunk_shape, new.chain),
+        None => {
+            let rectilinear = array.rectilinear.clone();
+            (ShardGrid { shape: new.chunk_shape, rectilinear }, new.chain)
+        }
     };
-    let array = ArrayMetadata { chunk_shape, codecs, ..array };
+    let (written_grid, ShardGrid { shape: chunk_shape, rectilinear }) = (array.rectilinear, grid);
+    let array = ArrayMetadata { chunk_shape, rectilinear, codecs, ..array };
     node(text, document, "array")?;
     put(text, document, "shape", &json!(array.shape))?;
     put(text, document, "data_type", &data_type(document, &array))?;
-    if array.rectilinear.is_none() {
-        let grid = json!({"name": "regular", "configuration": {"chunk_shape": array.chunk_shape}});
+    // A program may spell a rectilinear grid in many ways.
+    if array.rectilinear.is_none() || array.rectilinear != written_grid {
+        let grid = grid_to_json(&array.chunk_shape, array.rectilinear.as_deref());
         put(text, document, "chunk_grid", &grid)?;
     }
     let written = document.get("chunk_key_encoding");

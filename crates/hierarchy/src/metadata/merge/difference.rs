@@ -157,7 +157,7 @@ fn check_unchanged(
                    changed copy with `zarrfs convert`";
     let dtype = new.get("data_type").and_then(|value| data_type(value).ok());
     unless("data_type", dtype.is_some_and(|(dtype, _)| dtype == array.dtype), convert)?;
-    unless("chunk_grid", is_grid(new.get("chunk_grid"), array, &files.chunk_shape), convert)?;
+    unless("chunk_grid", is_grid(new.get("chunk_grid"), array, files), convert)?;
     unless(
         "chunk_key_encoding",
         v3::key_encoding(new.get("chunk_key_encoding"), &Value::Null)
@@ -191,14 +191,14 @@ fn described_beside(list: &[CodecSpec], other: Option<&Value>) -> String {
 }
 
 /// Whether `grid` is that of the shown chunk files.
-fn is_grid(grid: Option<&Value>, array: &ArrayMetadata, shown_chunk_shape: &[u64]) -> bool {
-    match (grid.and_then(named), &array.rectilinear) {
+fn is_grid(grid: Option<&Value>, array: &ArrayMetadata, files: &ShownChunks) -> bool {
+    match (grid.and_then(named), files.rectilinear(array)) {
         (Some(("regular", found)), None) => {
             let chunk_shape = found.get("chunk_shape").and_then(|lens| lengths(lens, "").ok());
-            chunk_shape.is_some_and(|lens| lens == shown_chunk_shape)
+            chunk_shape.is_some_and(|lens| lens == files.chunk_shape)
         }
         (Some((rectilinear::NAME, found)), Some(runs)) => {
-            rectilinear::parse(found, array.shape.len()).is_ok_and(|found| found == *runs)
+            rectilinear::parse(found, array.shape.len()).is_ok_and(|found| found == runs)
         }
         _ => false,
     }

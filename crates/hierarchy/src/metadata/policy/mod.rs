@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use super::codecs::{self, EncodedElements};
 use super::members::lengths;
+use super::model::Runs;
+use super::rectilinear;
 use super::types::Endian;
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_base::width::ToU64;
@@ -42,6 +44,17 @@ pub enum Shards {
     Target(u64),
     /// Those in a box of this shape, for arrays with as many dimensions.
     Shape(Vec<u64>),
+    /// Those in a chunk of this rectilinear grid, as in an array that is copied.
+    Rectilinear(Vec<Runs>),
+}
+
+/// The shards of a new array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ShardGrid {
+    /// The shape of a shard, or the longest along each dimension.
+    pub shape: Vec<u64>,
+    /// The lengths of the shards along each dimension of a rectilinear grid.
+    pub rectilinear: Option<Vec<Runs>>,
 }
 
 impl Default for Policy {
@@ -123,13 +136,13 @@ impl Policy {
         Ok(chain)
     }
 
-    /// Returns the shape of the shards of an array, `None` if it has none.
-    pub(super) fn shard_shape(
+    /// Returns the shards of an array, `None` if it has none.
+    pub(super) fn shard_grid(
         &self,
         shape: &[u64],
         chunk_shape: &[u64],
         dtype: &DType,
-    ) -> Result<Option<Vec<u64>>> {
+    ) -> Result<Option<ShardGrid>> {
         let shards = match &self.shards {
             _ if shape.is_empty() => return Ok(None),
             Shards::None => return Ok(None),
@@ -145,9 +158,29 @@ impl Policy {
                 }
                 shards.clone()
             }
+            Shards::Rectilinear(runs) if runs.len() != shape.len() => return Ok(None),
+            Shards::Rectilinear(runs) => {
+                check_rectilinear(runs, shape, chunk_shape)?;
+                let (shape, rectilinear) = (rectilinear::longest(runs), Some(runs.clone()));
+                return Ok(Some(ShardGrid { shape, rectilinear }));
+            }
         };
-        Ok((shards != chunk_shape).then_some(shards))
+        Ok((shards != chunk_shape).then_some(ShardGrid { shape: shards, rectilinear: None }))
     }
+}
+
+/// Fails unless the shards of a rectilinear grid cover an array and hold whole chunks.
+fn check_rectilinear(runs: &[Runs], shape: &[u64], chunk_shape: &[u64]) -> Result<()> {
+    rectilinear::check(runs, shape).map_err(invalid)?;
+    for (axis, (runs, chunk)) in runs.iter().zip(chunk_shape).enumerate() {
+        if let Some((len, _)) = runs.iter().find(|(len, _)| !len.is_multiple_of(*chunk)) {
+            return Err(Error::invalid(format!(
+                "a shard of {len} elements along dimension {axis} does not hold whole chunks of \
+                 {chunk}: choose chunks that divide the shards"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the shape of the largest shards of at most `target` bytes. Chunks are joined along the

@@ -98,6 +98,24 @@ fn shards_are_none_a_size_or_a_shape() {
     }
 }
 
+fn regular(shape: Vec<u64>) -> ShardGrid {
+    ShardGrid { shape, rectilinear: None }
+}
+
+#[test]
+fn shards_of_a_rectilinear_grid_hold_whole_chunks_and_cover_the_array() {
+    let runs = vec![vec![(4, 2), (2, 1)], vec![(6, u64::MAX)]];
+    let policy = Policy { codecs: Vec::new(), shards: Shards::Rectilinear(runs.clone()) };
+    let of = |shape: &[u64], chunks: &[u64]| policy.shard_grid(shape, chunks, &DType::Bool);
+    let expected = ShardGrid { shape: vec![4, 6], rectilinear: Some(runs.clone()) };
+    assert_eq!(of(&[9, 30], &[2, 3]), Ok(Some(expected)));
+    assert_eq!(of(&[9], &[2]), Ok(None), "another number of dimensions");
+    let error = of(&[9, 30], &[4, 3]).expect_err("2 elements in chunks of 4").to_string();
+    assert!(error.contains("a shard of 2 elements along dimension 0"), "{error}");
+    let error = of(&[11, 30], &[2, 3]).expect_err("too long").to_string();
+    assert!(error.contains("have 10 elements in all, the array has 11"), "{error}");
+}
+
 #[test]
 fn a_shard_is_filled_from_the_last_dimension_to_the_first() {
     let uint8 = DType::Uint(1);
@@ -115,20 +133,24 @@ fn a_shard_is_filled_from_the_last_dimension_to_the_first() {
         (u64::MAX, vec![4], vec![u64::MAX / 2], None),
     ] {
         let policy = Policy { codecs: Vec::new(), shards: Shards::Target(target) };
-        let found = policy.shard_shape(&shape, &chunk_shape, &uint8);
-        assert_eq!(found, Ok(expected), "{target} bytes, {shape:?} in {chunk_shape:?}");
+        let found = policy.shard_grid(&shape, &chunk_shape, &uint8);
+        assert_eq!(
+            found,
+            Ok(expected.map(regular)),
+            "{target} bytes, {shape:?} in {chunk_shape:?}"
+        );
     }
     let policy = Policy { codecs: Vec::new(), shards: Shards::Target(40) };
-    assert_eq!(policy.shard_shape(&[8, 8], &[1, 2], &DType::Uint(8)), Ok(Some(vec![1, 4])));
+    assert_eq!(policy.shard_grid(&[8, 8], &[1, 2], &DType::Uint(8)), Ok(Some(regular(vec![1, 4]))));
 }
 
 #[test]
 fn a_shape_is_for_arrays_of_as_many_dimensions() {
     let policy = Policy { codecs: Vec::new(), shards: Shards::Shape(vec![4, 6]) };
     let of = |chunk_shape: &[u64]| {
-        policy.shard_shape(&vec![9; chunk_shape.len()], chunk_shape, &DType::Bool)
+        policy.shard_grid(&vec![9; chunk_shape.len()], chunk_shape, &DType::Bool)
     };
-    assert_eq!(of(&[2, 3]), Ok(Some(vec![4, 6])));
+    assert_eq!(of(&[2, 3]), Ok(Some(regular(vec![4, 6]))));
     assert_eq!((of(&[4, 6]), of(&[2]), of(&[])), (Ok(None), Ok(None), Ok(None)));
     assert_eq!(
         of(&[3, 4]).expect_err("not whole").to_string(),

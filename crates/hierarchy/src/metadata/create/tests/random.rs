@@ -234,6 +234,7 @@ proptest! {
                 Shards::None => prop_assert!(!sharded),
                 Shards::Shape(_) => prop_assert_eq!(&array.chunk_shape, &whole),
                 Shards::Target(target) => prop_assert!(!sharded || len <= target),
+                Shards::Rectilinear(_) => prop_assert!(false, "none of these"),
             }
         }
     }
