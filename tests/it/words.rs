@@ -231,11 +231,33 @@ fn sources_are_recognised_without_a_prefix() {
     assert!(run(&["tree", only.to_str().unwrap()]).out.contains("empty"));
     let cat = run(&["cat", only.join("a").to_str().unwrap(), "--as", "raw"]);
     assert_eq!(cat.out.as_bytes(), [1, 2, 3, 4], "{cat:?}");
-    let parquet = dir.path().join("r.parq");
-    put(&parquet, ".zmetadata", json!({"metadata": {}, "record_size": 9}).to_string());
-    put(&parquet, "a/refs.0.parq", "PAR1");
-    let said = run(&["tree", parquet.to_str().unwrap()]);
-    assert!(said.code == 1 && said.err.contains("in Parquet files"), "{said:?}");
+}
+
+#[test]
+#[cfg(feature = "parquet")]
+fn references_in_parquet_files_are_recognised() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/kerchunk");
+    let path = fixtures.join("fastparquet_3/refs.parq").display().to_string();
+    let (named, bare) = (run(&["tree", &format!("kerchunk+{path}")]), run(&["tree", &path]));
+    assert_eq!((bare.code, named.code), (0, 0), "{bare:?} {named:?}");
+    assert_eq!(
+        bare.out.lines().skip(1).collect::<Vec<_>>(),
+        named.out.lines().skip(1).collect::<Vec<_>>()
+    );
+    assert!(bare.out.contains("deep") && bare.out.contains("7 x 4"), "{bare:?}");
+    let checked = run(&["check", &path]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    let value = zarrfs().args(["cat", &format!("{path}#a"), "--as", "raw"]).output().unwrap();
+    assert_eq!((value.stdout.len(), value.stderr.as_slice()), (28, &b""[..]));
+    // Consolidated metadata is not enough.
+    let dir = tempfile::tempdir().unwrap();
+    put(
+        dir.path(),
+        ".zmetadata",
+        json!({"metadata": {}, "zarr_consolidated_format": 1}).to_string(),
+    );
+    let said = run(&["tree", &format!("kerchunk+{}", dir.path().display())]);
+    assert!(said.code == 1 && said.err.contains("record_size"), "{said:?}");
 }
 
 #[test]

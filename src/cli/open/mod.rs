@@ -278,9 +278,6 @@ pub fn hierarchy(
     if from.is_none()
         && let Some(directory) = root.directory()
     {
-        if references::are_in_parquet(directory) {
-            return Err(failed(format!("{root}: {}", references::NO_PARQUET)));
-        }
         let parts = parts_of(&store, directory);
         if !parts.is_empty() {
             let hierarchy = Hierarchy::open_folder(store, parts, options)?;
@@ -289,6 +286,12 @@ pub fn hierarchy(
                 _ => Err(no_node(&source.spelled(), node, root)),
             };
         }
+    }
+    if from.is_none()
+        && matches!(root, StoreLocation::Archive(_))
+        && references::may_be_in_parquet(&store)
+    {
+        return Err(failed(format!("{root}: {}", references::say_parquet(root))));
     }
     let opened = Hierarchy::open(store.clone(), from, options.clone());
     let hierarchy = opened.map_err(|error| explain_opening(root, &store, &error))?;

@@ -1,21 +1,22 @@
 //! Sources that are references into other stores: `icechunk+REPOSITORY@BRANCH` and
-//! `kerchunk+FILE`.
+//! `kerchunk+FILE`, where FILE is JSON or a directory with Parquet files.
 
 use std::fmt::{self, Display};
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::CommandFactory as _;
 
+use super::archive;
 use super::remote::{self, Remote};
 use crate::cli::failure::{Failure, failed};
 use crate::metadata::{DOCUMENT_NAMES, NodePath};
 use crate::resources;
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::refs::{SourceStores, Spelling};
-use crate::store::{Key, Prefix, Store, icechunk, kerchunk};
+use crate::store::{ByteRange, Key, Prefix, Store, icechunk, kerchunk};
 
 const ICECHUNK: &str = "icechunk+";
 const KERCHUNK: &str = "kerchunk+";
@@ -36,6 +37,7 @@ pub struct References {
 #[derive(Debug, Clone)]
 enum ReferencesPlace {
     Directory(PathBuf),
+    Archive(PathBuf),
     Url(String),
 }
 
@@ -46,6 +48,7 @@ impl ReferencesPlace {
             Self::Directory(path) => {
                 Store::new(Arc::new(DirectoryStore::open(path, Durability::Buffered)?))
             }
+            Self::Archive(path) => archive::store(path, ttl)?,
             Self::Url(url) => remote.store(url, ttl)?,
         };
         Ok(store.read_only())
@@ -55,7 +58,7 @@ impl ReferencesPlace {
 impl Display for ReferencesPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Directory(path) => write!(f, "{}", path.display()),
+            Self::Directory(path) | Self::Archive(path) => write!(f, "{}", path.display()),
             Self::Url(url) => f.write_str(&remote::shown(url)),
         }
     }
@@ -65,8 +68,8 @@ impl Display for ReferencesPlace {
 enum ReferencesFormat {
     /// A repository, with the branch, tag or snapshot.
     Icechunk(Option<String>),
-    /// A file of references in JSON, with its name.
-    Kerchunk(Key),
+    /// A file of references in JSON, or a directory of those in Parquet files, with its place.
+    Kerchunk(Prefix),
 }
 
 /// Whether a source that was typed is references.
@@ -92,7 +95,8 @@ fn recognised(typed: &str) -> Option<&'static str> {
     let path = Path::new(state.map_or(root, |(root, _)| root));
     let found = path.metadata().ok()?;
     if found.is_dir() {
-        return is_repository(path).then_some(ICECHUNK);
+        let is_parquet = || are_in_parquet(path).then_some(KERCHUNK);
+        return is_repository(path).then_some(ICECHUNK).or_else(is_parquet);
     }
     (state.is_none() && found.is_file() && is_in_json(path)).then_some(KERCHUNK)
 }
@@ -121,16 +125,54 @@ fn is_in_json(path: &Path) -> bool {
     read.is_ok() && text.trim_start().starts_with('{') && names.iter().any(|it| text.contains(it))
 }
 
+/// The metadata of references in Parquet files.
+const PARQUET_METADATA: &str = ".zmetadata";
+
+/// How many bytes at the end of that file have the record size. Nothing comes after it.
+const RECORD_SIZE_LEN: u64 = 256;
+
+/// The metadata files at the root of a hierarchy, which references in Parquet files do not have:
+/// consolidated metadata lies beside one.
+const ROOT_DOCUMENTS: [&str; 3] = [".zgroup", ".zarray", "zarr.json"];
+
 /// Whether a directory has references of kerchunk in Parquet files.
-pub fn are_in_parquet(dir: &Path) -> bool {
-    let has_parts = |entry: std::fs::DirEntry| entry.path().join("refs.0.parq").is_file();
-    dir.join(".zmetadata").is_file()
-        && std::fs::read_dir(dir).is_ok_and(|entries| entries.flatten().any(has_parts))
+fn are_in_parquet(dir: &Path) -> bool {
+    let path = dir.join(PARQUET_METADATA);
+    // Opening a FIFO would block.
+    let Ok(found) = std::fs::metadata(&path) else { return false };
+    if !found.is_file() || ROOT_DOCUMENTS.iter().any(|name| dir.join(name).exists()) {
+        return false;
+    }
+    let mut last = Vec::new();
+    let read = std::fs::File::open(path).and_then(|mut file| {
+        file.seek(SeekFrom::Start(found.len().saturating_sub(RECORD_SIZE_LEN)))?;
+        file.take(RECORD_SIZE_LEN).read_to_end(&mut last)
+    });
+    read.is_ok() && has_record_size(&last)
 }
 
-/// The sentence about such a directory.
-pub const NO_PARQUET: &str = "references of kerchunk in Parquet files, which zarrfs does not read; \
-    write them as one JSON file, and name that";
+/// Whether a store has references of kerchunk in Parquet files, as far as can be said.
+pub fn may_be_in_parquet(store: &Store) -> bool {
+    let Ok(key) = Key::parse(PARQUET_METADATA) else { return false };
+    let last = store.read().get_partial_values(&[(key, ByteRange::Suffix(RECORD_SIZE_LEN))]);
+    let last = last.ok().and_then(|mut values| values.pop().flatten());
+    last.is_some_and(|value| has_record_size(&value.bytes)) && {
+        let has = |name: &str| {
+            Key::parse(name).is_ok_and(|key| store.stat(&key).is_ok_and(|it| it.is_some()))
+        };
+        !ROOT_DOCUMENTS.into_iter().any(has)
+    }
+}
+
+/// Whether these bytes at the end of the metadata have the record size.
+fn has_record_size(last: &[u8]) -> bool {
+    String::from_utf8_lossy(last).contains("\"record_size\"")
+}
+
+/// The sentence about such an archive or URL, which is opened as something else.
+pub fn say_parquet(shown: &dyn Display) -> String {
+    format!("references of kerchunk in Parquet files: type {KERCHUNK}{shown}")
+}
 
 /// Returns what a source on a server is if it is no hierarchy, and the command that opens it.
 pub fn hint(url: &str, store: &Store) -> Option<String> {
@@ -141,6 +183,9 @@ pub fn hint(url: &str, store: &Store) -> Option<String> {
     };
     if ["repo", "refs/branch.main/ref.json"].into_iter().any(has) {
         return Some(format!("an Icechunk repository: type {ICECHUNK}{shown}"));
+    }
+    if may_be_in_parquet(store) {
+        return Some(say_parquet(&shown));
     }
     let path = url.split_once('?').map_or(url, |(path, _)| path);
     let is_json = Path::new(path).extension().is_some_and(|end| end.eq_ignore_ascii_case("json"));
@@ -207,25 +252,28 @@ fn file(typed: &str) -> Result<References, Failure> {
     let refused = |why: &dyn Display| failed(format!("{KERCHUNK}{shown}: {why}"));
     let mut spelled = None;
     let (base, name) = if let Some(url) = remote::url(Path::new(typed)) {
+        // A slash may follow a directory.
+        let url = url.strip_suffix('/').unwrap_or(url);
         let (base, name) =
             remote::split_file(url).ok_or_else(|| refused(&"the URL names no file"))?;
         (ReferencesPlace::Url(base), name)
+    } else if let Some((archive, node)) = archive::find(Path::new(typed))? {
+        (ReferencesPlace::Archive(archive), node.as_str().to_owned())
     } else {
         spelled = std::path::absolute(typed).ok().and_then(|it| it.parent().map(Path::to_owned));
         let path = Path::new(typed).canonicalize().map_err(|_| refused(&"no such file"))?;
-        if path.is_dir() {
-            return Err(if are_in_parquet(&path) {
-                refused(&NO_PARQUET)
-            } else {
-                refused(&"a directory; zarrfs reads references in a JSON file")
-            });
+        if path.is_dir() && !are_in_parquet(&path) {
+            return Err(refused(
+                &"a directory without a .zmetadata that has a record_size; zarrfs reads references \
+                  in a JSON file, or in a directory of Parquet files",
+            ));
         }
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let above = path.parent().unwrap_or(Path::new("/"));
         (ReferencesPlace::Directory(above.to_owned()), name)
     };
-    let key = Key::parse(&name).map_err(|error| refused(&error.detail()))?;
-    Ok(References { base, format: ReferencesFormat::Kerchunk(key), node, spelled })
+    let place = Prefix::parse(&name).map_err(|error| refused(&error.detail()))?;
+    Ok(References { base, format: ReferencesFormat::Kerchunk(place), node, spelled })
 }
 
 impl References {
@@ -235,7 +283,7 @@ impl References {
             (ReferencesPlace::Directory(path), ReferencesFormat::Icechunk(_)) => Some(path),
             // A file with references may lie beside anything.
             (ReferencesPlace::Directory(_), ReferencesFormat::Kerchunk(_))
-            | (ReferencesPlace::Url(_), _) => None,
+            | (ReferencesPlace::Archive(_) | ReferencesPlace::Url(_), _) => None,
         }
     }
 
@@ -275,7 +323,7 @@ impl References {
                 let opened = icechunk::open(&own, state, below, ttl, allow);
                 opened.map_err(|error| explain(&error))
             }
-            ReferencesFormat::Kerchunk(key) => {
+            ReferencesFormat::Kerchunk(place) => {
                 let mut places = SourceStores::new(own.clone(), Spelling::Plain);
                 let base = self.base.to_string();
                 let base = base.split_once('?').map_or(base.as_str(), |(path, _)| path);
@@ -283,7 +331,7 @@ impl References {
                 places.allow_own(std::iter::once(base).chain(spelled.as_deref()));
                 allow(&mut places);
                 let opened =
-                    kerchunk::open(&own, key, below, places, resources::memory_limit() / 4);
+                    kerchunk::open(&own, place, below, places, resources::memory_limit() / 4);
                 let (store, refused) = opened.map_err(|error| explain(&error))?;
                 for error in refused {
                     log::warn!("{self}: chunks cannot be read: {}", error.detail());
@@ -303,7 +351,9 @@ impl References {
         }
         let mut urls = allowed.iter().filter_map(|allowed| match &allowed.place {
             ReferencesPlace::Url(url) if remote::is_web(url) => Some(url.as_str()),
-            ReferencesPlace::Url(_) | ReferencesPlace::Directory(_) => None,
+            ReferencesPlace::Url(_)
+            | ReferencesPlace::Archive(_)
+            | ReferencesPlace::Directory(_) => None,
         });
         let Some(first) = urls.next() else { return Ok(None) };
         match urls.find(|url| !remote::are_on_one_server(url, first)) {
@@ -352,12 +402,16 @@ impl Display for References {
             ReferencesFormat::Icechunk(Some(state)) => {
                 write!(f, "{ICECHUNK}{}@{state}", self.base)?;
             }
-            ReferencesFormat::Kerchunk(key) => {
+            ReferencesFormat::Kerchunk(place) => {
                 let base = self.base.to_string();
                 // The query of a URL comes after the name.
                 let query = base.find('?').filter(|_| self.is_remote()).unwrap_or(base.len());
                 let (base, query) = base.split_at_checked(query).unwrap_or((&base, ""));
-                write!(f, "{KERCHUNK}{base}/{key}{query}")?;
+                write!(f, "{KERCHUNK}{base}")?;
+                if let Some(key) = place.as_key() {
+                    write!(f, "/{key}")?;
+                }
+                f.write_str(query)?;
             }
         }
         if self.node.is_root() { Ok(()) } else { write!(f, "#{}", self.node.as_str()) }

@@ -34,7 +34,7 @@ use super::{Entries, Key, Prefix, Store};
 use file::{IcechunkFile, Id, max_len, unpack};
 use snapshot::Snapshot;
 use states::States;
-use tree::{Manifests, SnapshotTree, missing_file};
+use tree::{SnapshotTree, manifests, missing_file};
 use zarrfs_base::error::{Result, WithSubject};
 
 pub use names::MAIN;
@@ -50,7 +50,7 @@ pub fn open(
     allow: impl FnOnce(&mut SourceStores),
 ) -> Result<Store> {
     let id = names::resolve(own, wanted)?;
-    let manifests = Arc::new(Manifests::new(own.clone()));
+    let manifests = Arc::new(manifests(own.clone()));
     let tree = Arc::new(SnapshotTree::new(read_snapshot(own, id)?, Arc::clone(&manifests)));
     let mut places = SourceStores::new(own.clone(), Spelling::Encoded);
     allow(&mut places);

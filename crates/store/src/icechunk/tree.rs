@@ -1,20 +1,20 @@
 //! The keys of a snapshot: a `zarr.json` for each node, and the chunks of its arrays
 //! (`t2m/c/0/3`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::file::{self, Id, max_len, unpack};
 use super::manifest::Manifest;
 use super::snapshot::{ArrayOfSnapshot, Snapshot};
-use crate::refs::{Reference, ReferenceTarget, version_of};
-use crate::{ByteRange, Key, Store, StoreEntry, Value};
+use crate::refs::Reference;
+use crate::refs::loaded::{FileKind, LoadedFiles};
+use crate::{Key, Store, StoreEntry, Value};
 use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::resources;
-use zarrfs_base::width::ToU64;
 
 /// The name of a node's metadata file.
 pub(super) const DOCUMENT: &str = "zarr.json";
@@ -27,119 +27,41 @@ fn manifests_len() -> u64 {
     resources::within_memory(256 << 20, 8)
 }
 
-/// How many manifests are read at the same time, and how many bytes of each at first: a longer one
-/// is then read by itself.
-const TOGETHER: usize = 32;
-fn first_len() -> u64 {
-    resources::within_memory(8 << 20, 256)
-}
-
 /// The most bytes of the lists of manifests of arrays in memory, or one.
 const ARRAYS_LEN: u64 = 64 << 20;
 
-/// The manifests of a repository that were read.
+/// The manifests of a repository.
 #[derive(Debug)]
-pub(super) struct Manifests {
-    own: Store,
-    /// A leaf lock.
-    slots: Mutex<Bounded<Id, Arc<ManifestSlot>>>,
+pub(super) struct ManifestFiles;
+
+impl FileKind for ManifestFiles {
+    type Id = Id;
+    type Parsed = Manifest;
+
+    fn key(&self, id: &Id) -> Result<Key> {
+        Key::parse(&format!("manifests/{id}"))
+    }
+
+    fn max_len(&self) -> u64 {
+        max_len()
+    }
+
+    fn parse(&self, id: &Id, key: &Key, value: Option<Value>) -> Result<Manifest> {
+        let value = value.ok_or_else(|| missing_file(key))?;
+        Manifest::parse(unpack(&value.bytes, file::IcechunkFile::Manifest)?, *id)
+    }
+
+    fn len(&self, manifest: &Manifest) -> u64 {
+        manifest.len()
+    }
 }
 
-/// The place of a manifest in memory. Its lock is held while one thread reads the manifest.
-type ManifestSlot = Mutex<Option<Arc<Manifest>>>;
+/// The manifests of a repository that were read.
+pub(super) type Manifests = LoadedFiles<ManifestFiles>;
 
-impl Manifests {
-    /// Returns the manifests of the repository in `own`.
-    pub fn new(own: Store) -> Self {
-        Self { own, slots: Mutex::new(Bounded::new(MapLimits::bytes(manifests_len()))) }
-    }
-
-    /// Returns a manifest that was read already, unless it is being read.
-    fn known(&self, id: Id) -> Option<Arc<Manifest>> {
-        let slot = self.slots.lock().peek(&id).cloned()?;
-        let manifest = slot.try_lock()?;
-        manifest.clone()
-    }
-
-    /// Calls `visit` with each of these manifests. Only a few are in memory beside those that are
-    /// kept: an array may have any number.
-    fn each(
-        &self,
-        ids: impl IntoIterator<Item = Id>,
-        mut visit: impl FnMut(Id, &Manifest) -> Result<()>,
-    ) -> Result<()> {
-        let mut left: BTreeSet<Id> = ids.into_iter().collect();
-        while !left.is_empty() {
-            let ids: Vec<Id> = left.iter().copied().take(TOGETHER).collect();
-            for (id, manifest) in self.get(&ids)? {
-                left.remove(&id);
-                visit(id, &manifest).at(format!("manifests/{id}"))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns some of these manifests, at least the first, whose IDs are sorted. Reads those that
-    /// are not in memory with one call of the store.
-    fn get(&self, ids: &[Id]) -> Result<Vec<(Id, Arc<Manifest>)>> {
-        let slots: Vec<(Id, Arc<ManifestSlot>)> = {
-            let mut table = self.slots.lock();
-            ids.iter().map(|id| (*id, Arc::clone(table.get_or_insert(*id, Arc::default)))).collect()
-        };
-        // All threads lock them in the order of their IDs.
-        let mut held: Vec<(Id, MutexGuard<'_, Option<Arc<Manifest>>>)> =
-            slots.iter().map(|(id, slot)| (*id, slot.lock())).collect();
-        let missing = held.iter().filter(|(_, manifest)| manifest.is_none());
-        let ranges: Vec<(Key, ByteRange)> = missing
-            .map(|(id, _)| {
-                Ok((Key::parse(&format!("manifests/{id}"))?, ByteRange::first(first_len())))
-            })
-            .collect::<Result<_>>()?;
-        let mut values = match ranges.as_slice() {
-            [] => Vec::new(),
-            ranges => self.own.read().get_partial_values(ranges)?,
-        }
-        .into_iter();
-        let (mut keys, mut len) = (ranges.iter(), 0_u64);
-        let limit = manifests_len();
-        for (id, slot) in held.iter_mut().filter(|(_, manifest)| manifest.is_none()) {
-            let (value, key) = (values.next().flatten(), keys.next().map(|(key, _)| key));
-            // A few bytes can be decompressed as many.
-            if len > limit {
-                break;
-            }
-            let key = key.ok_or_else(Error::not_found)?;
-            let manifest = self.whole(*id, key, value)?;
-            len = len.saturating_add(manifest.len());
-            **slot = Some(Arc::new(manifest));
-        }
-        let manifest = |(id, slot): &(Id, MutexGuard<'_, Option<Arc<Manifest>>>)| {
-            slot.as_ref().map(|manifest| (*id, Arc::clone(manifest)))
-        };
-        let found: Vec<(Id, Arc<Manifest>)> = held.iter().filter_map(manifest).collect();
-        drop(held);
-        self.note_lens(&found);
-        Ok(found)
-    }
-
-    /// Returns the manifest `id`, which `key` names and whose first bytes are `value`.
-    fn whole(&self, id: Id, key: &Key, value: Option<Value>) -> Result<Manifest> {
-        let mut value = value.ok_or_else(|| missing_file(key))?;
-        if value.stat.len > first_len() {
-            value = self.own.get(key, max_len())?.ok_or_else(|| missing_file(key))?;
-        }
-        Manifest::parse(unpack(&value.bytes, file::IcechunkFile::Manifest).at(key)?, id).at(key)
-    }
-
-    fn note_lens(&self, found: &[(Id, Arc<Manifest>)]) {
-        let mut evicted = Vec::new();
-        let mut slots = self.slots.lock();
-        for (id, manifest) in found {
-            evicted.extend(slots.set_len(id, manifest.len()));
-        }
-        drop(slots);
-        drop(evicted);
-    }
+/// Returns the manifests of the repository in `own`.
+pub(super) fn manifests(own: Store) -> Manifests {
+    LoadedFiles::new(own, ManifestFiles, manifests_len())
 }
 
 /// Returns the error that a file of the repository is missing.
@@ -221,10 +143,7 @@ impl SnapshotTree {
 
     fn document(&self, path: &str) -> Result<Option<Reference>> {
         let Some(text) = self.snapshot.document(path)? else { return Ok(None) };
-        let len = text.len().to_u64();
-        let version = version_of(&text, 0, len);
-        let target = ReferenceTarget::Inline(text);
-        Ok(Some(Reference { target, version, modified: self.snapshot.time }))
+        Ok(Some(Reference::inline(text, self.snapshot.time)))
     }
 
     /// Returns the array at a path.
@@ -269,7 +188,7 @@ impl SnapshotTree {
         }
         let mut chunks: BTreeMap<usize, Reference> = BTreeMap::new();
         self.manifests.each(of_manifest.keys().copied(), |id, manifest| {
-            for at in of_manifest.get(&id).into_iter().flatten() {
+            for at in of_manifest.get(id).into_iter().flatten() {
                 if let Some(wanted) = wanted.get(at).filter(|_| !chunks.contains_key(at)) {
                     chunks.extend(self.chunk(wanted, manifest)?.map(|found| (*at, found)));
                 }
@@ -291,7 +210,7 @@ impl SnapshotTree {
             KeyedValue::Document(path) => self.document(path).ok()?,
             KeyedValue::Chunk(..) => {
                 let chunk = self.wanted(&[key]).ok()?.remove(&0)?;
-                let mut known = chunk.manifests().filter_map(|id| self.manifests.known(id));
+                let mut known = chunk.manifests().filter_map(|id| self.manifests.known(&id));
                 known.find_map(|manifest| self.chunk(&chunk, &manifest).ok()?)
             }
             KeyedValue::Other => None,
@@ -373,12 +292,12 @@ mod tests {
             let pieces = [bytes::Bytes::from([&file[..], &id.0].concat()).into()];
             own.write().expect("writable").set(&key, &pieces, Condition::Always).expect("set");
         }
-        let manifests = Manifests::new(own);
+        let manifests = manifests(own);
         counting.take();
         for gets in [2, 0] {
             let mut visited = Vec::new();
-            let visit = |id: Id, _: &Manifest| {
-                visited.push(id);
+            let visit = |id: &Id, _: &Manifest| {
+                visited.push(*id);
                 Ok(())
             };
             manifests.each(ids.iter().copied().rev(), visit).expect("read");

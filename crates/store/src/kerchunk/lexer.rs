@@ -211,7 +211,34 @@ impl<B: FileBlocks> Lexer<B> {
 
     /// Reads an object or a list, and returns its JSON as it is.
     pub fn raw(&mut self) -> Result<&str> {
-        self.peek()?;
+        let value: Result<&RawValue, _> = serde_json::from_slice(self.bracketed()?);
+        value.map(RawValue::get).map_err(|error| Error::corrupt(format!("invalid JSON: {error}")))
+    }
+
+    /// Reads a value of any kind, and does not check that it is valid: Python writes `NaN`.
+    pub fn skip(&mut self) -> Result<()> {
+        match self.peek()? {
+            Some(b'"') => drop(self.string_span()?),
+            Some(b'{' | b'[') => drop(self.bracketed()?),
+            _ => loop {
+                let rest = self.buffer.get(self.at..).unwrap_or_default();
+                let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+                let len = rest.iter().take_while(|byte| is_word(byte)).count();
+                let is_end = len < rest.len();
+                self.at = self.at.saturating_add(len);
+                if is_end || !self.read_more()? {
+                    break;
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// Reads an object or a list up to its last bracket, and returns its bytes as they are.
+    pub fn bracketed(&mut self) -> Result<&[u8]> {
+        if !matches!(self.peek()?, Some(b'{' | b'[')) {
+            return Err(self.expected("an object or a list"));
+        }
         let (mut depth, mut searched, mut is_in_string, mut is_escaped) =
             (0_usize, 0, false, false);
         loop {
@@ -239,12 +266,7 @@ impl<B: FileBlocks> Lexer<B> {
             }
             if let Some(end) = end {
                 let start = std::mem::replace(&mut self.at, end);
-                let bytes = self.buffer.get(start..end).unwrap_or_default();
-                let value: Result<&RawValue, _> = serde_json::from_slice(bytes);
-                return match value {
-                    Ok(value) => Ok(value.get()),
-                    Err(error) => Err(Error::corrupt(format!("invalid JSON: {error}"))),
-                };
+                return Ok(self.buffer.get(start..end).unwrap_or_default());
             }
             if !self.read_more()? {
                 return Err(self.expected("the end of a value"));

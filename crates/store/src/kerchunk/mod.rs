@@ -1,5 +1,5 @@
-//! References in JSON, as kerchunk and `VirtualiZarr` write them and fsspec reads them: a read-only
-//! store ([`open`]).
+//! References as kerchunk and `VirtualiZarr` write them and fsspec reads them: a read-only store
+//! ([`open`]). They are a JSON file, or a directory with Parquet files: see `parquet`.
 //!
 //! ```text
 //! version 0   {KEY: VALUE, ...}
@@ -15,6 +15,8 @@
 mod expression;
 mod generate;
 mod lexer;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod templates;
 
 use base64::Engine as _;
@@ -33,19 +35,63 @@ use zarrfs_base::width::ToU64;
 /// How many bytes of the file are read at a time.
 const BLOCK_LEN: u64 = 4 << 20;
 
-/// Returns the store of the references below `base` in the value of `key` in `own`. They may lead
-/// to `places`, and take about `most` bytes of memory. Also returns errors of locations that are in
-/// none of the places, at most a few.
+/// The name of the metadata of references in Parquet files.
+const METADATA: &str = ".zmetadata";
+
+/// Returns the store of the references below `base` in `own`: in the JSON file at `place`, or in the
+/// Parquet files of this directory. They may lead to `places`, and take about `most` bytes of
+/// memory. Also returns errors of locations that are in none of the places, at most a few; those in
+/// Parquet files are not known yet.
 pub fn open(
     own: &Store,
-    key: &Key,
+    place: &Prefix,
     base: Prefix,
     places: SourceStores,
     most: u64,
 ) -> Result<(Store, Vec<Error>)> {
-    let table = read(own, key, most)?;
-    let refused = places.refused(table.locations());
-    Ok((RefStore::open(table, places, base), refused))
+    match place.as_key() {
+        Some(key) if !is_directory(own, place)? => {
+            let table = read(own, &key, most)?;
+            let refused = places.refused(table.locations());
+            Ok((RefStore::open(table, places, base), refused))
+        }
+        _ => Ok((open_parquet(own, place, base, places, most)?, Vec::new())),
+    }
+}
+
+/// Whether a place is a directory with Parquet files. That of a file `.json` is not looked for.
+fn is_directory(own: &Store, place: &Prefix) -> Result<bool> {
+    let name = place.as_str().trim_end_matches('/').as_bytes();
+    let is_json = name.last_chunk::<5>().is_some_and(|end| end.eq_ignore_ascii_case(b".json"));
+    if is_json {
+        return Ok(false);
+    }
+    Ok(own.stat(&place.key(METADATA)?)?.is_some())
+}
+
+#[cfg(feature = "parquet")]
+fn open_parquet(
+    own: &Store,
+    place: &Prefix,
+    base: Prefix,
+    places: SourceStores,
+    most: u64,
+) -> Result<Store> {
+    parquet::open(own, place.clone(), base, places, most)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn open_parquet(
+    _own: &Store,
+    _place: &Prefix,
+    _base: Prefix,
+    _places: SourceStores,
+    _most: u64,
+) -> Result<Store> {
+    Err(Error::unsupported(
+        "references of kerchunk in Parquet files, and this zarrfs was built without the feature \
+         `parquet`; write them as one JSON file, and name that",
+    ))
 }
 
 /// Reads the references in a file.

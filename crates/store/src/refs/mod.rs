@@ -9,6 +9,7 @@
 //! `Check`. Formats of references have no better way.
 
 mod children;
+pub(super) mod loaded;
 pub(super) mod places;
 pub(super) mod table;
 
@@ -79,13 +80,33 @@ pub(super) struct Reference {
 }
 
 impl Reference {
+    /// Returns a reference that has the value itself.
+    pub fn inline(bytes: Bytes, modified: SystemTime) -> Self {
+        let version = version_of(&bytes, 0, bytes.len().to_u64());
+        Self { target: ReferenceTarget::Inline(bytes), version, modified }
+    }
+
+    /// Returns a reference to a part of the value at a location.
+    pub fn part(location: Arc<str>, offset: u64, len: u64, modified: SystemTime) -> Self {
+        let version = version_of(location.as_bytes(), offset, len);
+        let location = ReferencedValue::Other(location);
+        let target = ReferenceTarget::Part { location, offset, len, check: None };
+        Self { target, version, modified }
+    }
+
+    /// Returns a reference to the whole value at a location.
+    pub fn whole(location: Arc<str>, modified: SystemTime) -> Self {
+        let target = ReferenceTarget::Whole(ReferencedValue::Other(location));
+        Self { target, version: Version::settled([0; 4]), modified }
+    }
+
     fn stat(&self, len: u64) -> Stat {
         Stat { len, modified: self.modified, version: self.version }
     }
 }
 
 /// The names of keys.
-pub(super) type KeyNames = Box<dyn Iterator<Item = String> + Send>;
+pub(super) type KeyNames = Box<dyn Iterator<Item = Result<String>> + Send>;
 
 /// References by key.
 pub(super) trait References: Send + Sync + std::fmt::Debug {
@@ -374,7 +395,7 @@ impl<R: References + 'static> ListableStore for RefStore<R> {
         let below = self.base.join(prefix.as_str())?;
         if let Some(names) = Arc::clone(&self.references).names_starting(&below, start) {
             let prefix = prefix.clone();
-            return Ok(Box::new(names.map(move |name| prefix.key(&name))));
+            return Ok(Box::new(names.map(move |name| prefix.key(&name?))));
         }
         Ok(Box::new(starting(self.list_prefix(prefix)?, format!("{prefix}{start}"))))
     }

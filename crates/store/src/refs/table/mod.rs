@@ -19,12 +19,10 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use foldhash::quality::RandomState;
 
-use super::{
-    KeyNames, Reference, ReferenceTarget, ReferencedValue, References, children, version_of,
-};
-use crate::{Entries, Key, MAX_KEY_LEN, Prefix, StoreEntry, Version, is_component};
+use super::{KeyNames, Reference, References, children};
+use crate::{Entries, Key, MAX_KEY_LEN, Prefix, StoreEntry, is_component};
 use zarrfs_base::error::{Error, Result, WithSubject};
-use zarrfs_base::width::{ToU64, ToUsize};
+use zarrfs_base::width::ToUsize;
 
 /// The most references. They take 3 GB.
 pub const MAX_COUNT: usize = 1 << 26;
@@ -428,28 +426,16 @@ impl ReferenceTable {
 
     fn reference(&self, row: &ReferenceRow) -> Option<Reference> {
         let location = |id: u32| self.locations.get(id.to_usize()).cloned();
-        let part = |id: u32, offset, len| {
-            let location = location(id)?;
-            let version = version_of(location.as_bytes(), offset, len);
-            let location = ReferencedValue::Other(location);
-            Some((ReferenceTarget::Part { location, offset, len, check: None }, version))
-        };
-        let (target, version) = if row.location == OTHER {
-            match self.others.get(row.offset.to_usize())? {
-                Other::Inline(bytes) => {
-                    let len = bytes.len().to_u64();
-                    (ReferenceTarget::Inline(bytes.clone()), version_of(bytes, 0, len))
-                }
-                Other::Part { location, offset, len } => part(*location, *offset, *len)?,
-                Other::Whole { location: id } => (
-                    ReferenceTarget::Whole(ReferencedValue::Other(location(*id)?)),
-                    Version::settled([0; 4]),
-                ),
-            }
-        } else {
-            part(row.location, row.offset, u64::from(row.len))?
-        };
-        Some(Reference { target, version, modified: self.modified })
+        let part =
+            |id, offset, len| Some(Reference::part(location(id)?, offset, len, self.modified));
+        if row.location != OTHER {
+            return part(row.location, row.offset, u64::from(row.len));
+        }
+        match self.others.get(row.offset.to_usize())? {
+            Other::Inline(bytes) => Some(Reference::inline(bytes.clone(), self.modified)),
+            Other::Part { location, offset, len } => part(*location, *offset, *len),
+            Other::Whole { location: id } => Some(Reference::whole(location(*id)?, self.modified)),
+        }
     }
 
     fn name(&self, row: u32) -> String {
@@ -547,7 +533,8 @@ impl References for ReferenceTable {
             at = at.saturating_add(1);
             Some(self.name(row))
         };
-        Some(Box::new(std::iter::from_fn(next).take_while(move |name| name.starts_with(&start))))
+        let names = std::iter::from_fn(next).take_while(move |name| name.starts_with(&start));
+        Some(Box::new(names.map(Ok)))
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::refs::ReferenceTarget;
 
 fn table(references: &[(String, u64)]) -> Arc<ReferenceTable> {
     let mut builder = Builder::new(1 << 20);
@@ -65,7 +66,7 @@ proptest! {
             for start in ["", "a", "ab", "d"] {
                 let below = Prefix::parse(prefix).unwrap();
                 let names = Arc::clone(&table).names_starting(&below, start);
-                let names: Vec<String> = names.into_iter().flatten().collect();
+                let names: Vec<String> = names.into_iter().flatten().map(Result::unwrap).collect();
                 let wanted = want.keys().filter_map(|key| key.strip_prefix(prefix));
                 let wanted: Vec<&str> =
                     wanted.filter(|it| !it.contains('/') && it.starts_with(start)).collect();
