@@ -10,7 +10,7 @@ use super::array_to_array::{
 };
 #[cfg(feature = "grib")]
 use super::array_to_bytes::Grib;
-use super::array_to_bytes::{self, BytesCodec, N5Default, Objects, Pcodec, Vlen, zfp};
+use super::array_to_bytes::{self, BytesCodec, Flac, N5Default, Objects, Pcodec, Vlen, zfp};
 #[cfg(feature = "images")]
 use super::array_to_bytes::{ImageCodec, ImageFormat};
 use super::bytes_to_bytes::{
@@ -149,6 +149,9 @@ pub const ROWS: &[CodecRow] = &[
         .zarr2("zfpy"),
     CodecRow::array_to_bytes("imagecodecs_zfp", |c, elements, _| zfp::imagecodecs(c, elements))
         .zarr2("imagecodecs_zfp"),
+    CodecRow::array_to_bytes("numcodecs.flac", |_, elements, _| Ok(Box::new(Flac::new(elements)?)))
+        .zarr2("flac")
+        .read_only(),
     CodecRow::array_to_bytes("numcodecs.grib", |c, elements, _| grib(c, elements))
         .alias("grib")
         .zarr2("grib")
@@ -476,6 +479,7 @@ mod tests {
     fn every_row_is_built_for_some_type() {
         let dtypes = [
             DType::Int(4),
+            DType::Int(2),
             DType::Uint(1),
             DType::Float(8),
             DType::Float(4),

@@ -2,6 +2,7 @@
 
 mod any_bytes;
 mod bytes;
+mod flac;
 #[cfg(feature = "grib")]
 mod grib;
 #[cfg(feature = "images")]
@@ -11,11 +12,14 @@ mod objects;
 mod of_bytes;
 mod packbits;
 mod pcodec;
+#[cfg(test)]
+mod records;
 mod vlen;
 pub mod zfp;
 
 pub use any_bytes::AnyBytes;
 pub use bytes::{ByteSwap, BytesCodec};
+pub use flac::Flac;
 #[cfg(feature = "grib")]
 pub use grib::Grib;
 #[cfg(feature = "images")]
