@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 work=$(mktemp -d "${TMPDIR:-/tmp}/zarrfs-features.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 export CARGO_TARGET_DIR=$work/target TIMEFORMAT='%U %S'
-[ $# -gt 0 ] || set -- "" grib serve remote grib,remote,serve
+[ $# -gt 0 ] || set -- "" grib parquet serve remote grib,parquet,remote,serve
 echo "| features | crates | processor time of the build | program, stripped |"
 echo "| --- | --- | --- | --- |"
 for features in "$@"; do

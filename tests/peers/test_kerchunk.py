@@ -9,6 +9,7 @@ import subprocess
 import fsspec
 import h5py
 import kerchunk.combine
+import kerchunk.df
 import kerchunk.hdf
 import numpy as np
 import pytest
@@ -74,6 +75,13 @@ def two_days(directory):
     kerchunked(directory, directory / "all.json")
 
 
+def in_parquet(archive, target):
+    """The same as Parquet files, several for `t2m`."""
+    beside = target.with_name("beside.json")
+    kerchunked(archive, beside)
+    kerchunk.df.refs_to_dataframe(json.loads(beside.read_text()), str(target), record_size=7)
+
+
 def virtualized(archive, target):
     """The same by VirtualiZarr."""
     registry = ObjectStoreRegistry({"file://": LocalStore()})
@@ -83,7 +91,7 @@ def virtualized(archive, target):
     combined.vz.to_kerchunk(str(target), format="json")
 
 
-WRITERS = {"kerchunk": kerchunked, "virtualizarr": virtualized}
+WRITERS = {"kerchunk": (kerchunked, "refs.json"), "parquet": (in_parquet, "refs.parq"), "virtualizarr": (virtualized, "refs.json")}
 
 
 @pytest.fixture
@@ -108,8 +116,9 @@ def by_fsspec(file):
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_references_are_what_xarray_reads_through_fsspec(mounted, archive, tmp_path, writer):
-    file = tmp_path / "refs.json"
-    WRITERS[writer](archive, file)
+    write, name = WRITERS[writer]
+    file = tmp_path / name
+    write(archive, file)
     want = by_fsspec(file).load()
     assert want.sizes == {"time": 3 * TIMES, "y": Y, "x": X}
     with mounted(file, "--allow-virtual", str(archive)) as m:

@@ -67,6 +67,18 @@ pub fn find(path: &Path) -> Result<Option<(PathBuf, NodePath)>, Failure> {
 
 /// Opens the store in an archive on a local file system, whose path has no links.
 pub fn store(path: &Path, ttl: Duration) -> Result<Store, Failure> {
+    open(path, |below, key| store_in(below, key, ttl))
+}
+
+/// Like [`store`], with all that is in the archive.
+pub fn whole(path: &Path, ttl: Duration) -> Result<Store, Failure> {
+    open(path, |below, key| Ok(Store::reading(Arc::new(archive_in(below, key, ttl)?))))
+}
+
+fn open(
+    path: &Path,
+    store: impl FnOnce(Store, Key) -> Result<Store, Failure>,
+) -> Result<Store, Failure> {
     let shown = path.display();
     let name = path.file_name().and_then(|name| name.to_str());
     let key = name.and_then(|name| Key::parse(name).ok());
@@ -74,24 +86,29 @@ pub fn store(path: &Path, ttl: Duration) -> Result<Store, Failure> {
         return Err(failed(format!("{shown}: the name of the archive is not valid UTF-8")));
     };
     let below = Store::new(Arc::new(DirectoryStore::open(parent, Durability::Buffered)?));
-    store_in(below.read_only(), key, ttl)
+    store(below.read_only(), key)
         .map_err(|failure| failed(format!("{shown}: {}", failure.message())))
 }
 
-/// Opens the store in the archive that is the value of `key` in another store.
-pub fn store_in(below: Store, key: Key, ttl: Duration) -> Result<Store, Failure> {
-    let stem = Path::new(key.name()).file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
+/// Opens the archive that is the value of `key` in another store.
+fn archive_in(below: Store, key: Key, ttl: Duration) -> Result<ZipStore, Failure> {
     let limits = ArchiveLimits {
         ttl,
         value: resources::within_memory(ArchiveLimits::DEFAULT.value, 4),
         directory: resources::within_memory(ArchiveLimits::DEFAULT.directory, 8),
         ..ArchiveLimits::DEFAULT
     };
-    let archive = ZipStore::open(below, key, limits).map_err(|error| match error.kind() {
+    ZipStore::open(below, key, limits).map_err(|error| match error.kind() {
         // For this user it was never there.
         Kind::Stale => failed("nothing is stored there"),
         _ => error.into(),
-    })?;
+    })
+}
+
+/// Opens the store in the archive that is the value of `key` in another store.
+pub fn store_in(below: Store, key: Key, ttl: Duration) -> Result<Store, Failure> {
+    let stem = Path::new(key.name()).file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
+    let archive = archive_in(below, key, ttl)?;
     let directory = archive.only_directory()?;
     let store = Store::reading(Arc::new(archive));
     if let Some(name) = directory {

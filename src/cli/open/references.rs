@@ -37,8 +37,17 @@ pub struct References {
 #[derive(Debug, Clone)]
 enum ReferencesPlace {
     Directory(PathBuf),
-    Archive(PathBuf),
+    /// A zip archive: all of it, or the hierarchy in it.
+    Archive(PathBuf, ArchivePart),
     Url(String),
+}
+
+/// The part of an archive that is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ArchivePart {
+    All,
+    /// The only directory, if it has one.
+    Root,
 }
 
 impl ReferencesPlace {
@@ -48,7 +57,8 @@ impl ReferencesPlace {
             Self::Directory(path) => {
                 Store::new(Arc::new(DirectoryStore::open(path, Durability::Buffered)?))
             }
-            Self::Archive(path) => archive::store(path, ttl)?,
+            Self::Archive(path, ArchivePart::All) => archive::whole(path, ttl)?,
+            Self::Archive(path, ArchivePart::Root) => archive::store(path, ttl)?,
             Self::Url(url) => remote.store(url, ttl)?,
         };
         Ok(store.read_only())
@@ -58,7 +68,7 @@ impl ReferencesPlace {
 impl Display for ReferencesPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Directory(path) | Self::Archive(path) => write!(f, "{}", path.display()),
+            Self::Directory(path) | Self::Archive(path, _) => write!(f, "{}", path.display()),
             Self::Url(url) => f.write_str(&remote::shown(url)),
         }
     }
@@ -258,7 +268,8 @@ fn file(typed: &str) -> Result<References, Failure> {
             remote::split_file(url).ok_or_else(|| refused(&"the URL names no file"))?;
         (ReferencesPlace::Url(base), name)
     } else if let Some((archive, node)) = archive::find(Path::new(typed))? {
-        (ReferencesPlace::Archive(archive), node.as_str().to_owned())
+        let part = if node.is_root() { ArchivePart::Root } else { ArchivePart::All };
+        (ReferencesPlace::Archive(archive, part), node.as_str().to_owned())
     } else {
         spelled = std::path::absolute(typed).ok().and_then(|it| it.parent().map(Path::to_owned));
         let path = Path::new(typed).canonicalize().map_err(|_| refused(&"no such file"))?;
@@ -283,7 +294,7 @@ impl References {
             (ReferencesPlace::Directory(path), ReferencesFormat::Icechunk(_)) => Some(path),
             // A file with references may lie beside anything.
             (ReferencesPlace::Directory(_), ReferencesFormat::Kerchunk(_))
-            | (ReferencesPlace::Archive(_) | ReferencesPlace::Url(_), _) => None,
+            | (ReferencesPlace::Archive(..) | ReferencesPlace::Url(_), _) => None,
         }
     }
 
@@ -352,7 +363,7 @@ impl References {
         let mut urls = allowed.iter().filter_map(|allowed| match &allowed.place {
             ReferencesPlace::Url(url) if remote::is_web(url) => Some(url.as_str()),
             ReferencesPlace::Url(_)
-            | ReferencesPlace::Archive(_)
+            | ReferencesPlace::Archive(..)
             | ReferencesPlace::Directory(_) => None,
         });
         let Some(first) = urls.next() else { return Ok(None) };

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use foldhash::quality::RandomState;
 
 use super::lengths::{check_footer, check_pages};
-use super::runs::CheckedPages;
+use super::runs::{CheckedPages, ColumnValues};
 use crate::refs::Reference;
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::resources;
@@ -335,7 +335,9 @@ fn read<T: DataType>(
     let descr = column.column_descr_ptr();
     let max_level = descr.max_def_level();
     let pages = reader.get_column_page_reader(index).map_err(|error| invalid(&error))?;
-    let pages = Box::new(CheckedPages::new(pages, max_level > 0));
+    let are_strings = column.column_type() == Type::BYTE_ARRAY;
+    let values = ColumnValues { has_levels: max_level > 0, are_strings };
+    let pages = Box::new(CheckedPages::new(pages, values));
     let mut reader = ColumnReaderImpl::<T>::new(descr, pages);
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     let read = reader.read_records(count, Some(&mut levels), None, &mut values);

@@ -1,5 +1,5 @@
-//! The runs in decoded pages, which are checked before the crate `parquet` reads them: it panics if
-//! the length of a run has too many bytes.
+//! The lengths in decoded pages, which are checked before the crate `parquet` reads them: it panics
+//! if a run or a string is longer than the page.
 //!
 //! ```text
 //! levels    in a page of version 1: u32 length | runs
@@ -7,6 +7,7 @@
 //! run       varint 2 * n | a value, n times
 //!           varint 2 * n + 1 | 8 * n values of some bits
 //!           varint 0, and padding
+//! string    u32 length | bytes
 //! ```
 
 use ::parquet::basic::Encoding;
@@ -22,16 +23,25 @@ const MAX_RUN: u32 = 1 << 28;
 /// The bits of a level. Values are null or not.
 const LEVEL_BITS: u8 = 1;
 
-/// The pages of a column whose runs are checked.
+/// What the values of a column are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ColumnValues {
+    /// Whether they may be null, so that each page has levels.
+    pub has_levels: bool,
+    /// Whether they are strings, and not numbers.
+    pub are_strings: bool,
+}
+
+/// The pages of a column whose lengths are checked.
 pub(super) struct CheckedPages {
     pages: Box<dyn PageReader>,
-    has_levels: bool,
+    values: ColumnValues,
 }
 
 impl CheckedPages {
-    /// Returns the same pages. If the column `has_levels`, each page has those.
-    pub fn new(pages: Box<dyn PageReader>, has_levels: bool) -> Self {
-        Self { pages, has_levels }
+    /// Returns the same pages.
+    pub fn new(pages: Box<dyn PageReader>, values: ColumnValues) -> Self {
+        Self { pages, values }
     }
 }
 
@@ -47,8 +57,8 @@ impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         let page = self.pages.get_next_page()?;
         if let Some(page) = &page {
-            check(page, self.has_levels).ok_or_else(|| {
-                ParquetError::General("a run in a page is too long, or cut off".to_owned())
+            self.values.check(page).ok_or_else(|| {
+                ParquetError::General("a part of a page is too long, or cut off".to_owned())
             })?;
         }
         Ok(page)
@@ -63,49 +73,83 @@ impl PageReader for CheckedPages {
     }
 }
 
-/// Checks all runs of a page. `None` if one is wrong.
-fn check(page: &Page, has_levels: bool) -> Option<()> {
-    let (levels, values) = match page {
-        Page::DictionaryPage { .. } => return Some(()),
-        Page::DataPage { buf, .. } if has_levels => {
-            let (len, rest) = buf.split_first_chunk::<4>()?;
-            rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)?
+impl ColumnValues {
+    /// Checks all lengths in a page. `None` if one is wrong.
+    fn check(self, page: &Page) -> Option<()> {
+        let count = u64::from(page.num_values());
+        let (levels, values) = match page {
+            Page::DictionaryPage { buf, .. } => return self.check_values(buf, count),
+            Page::DataPage { buf, .. } if self.has_levels => {
+                let (len, rest) = buf.split_first_chunk::<4>()?;
+                rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)?
+            }
+            Page::DataPage { buf, .. } => (&[][..], &buf[..]),
+            Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } => {
+                let rest = buf.get(usize::try_from(*rep_levels_byte_len).ok()?..)?;
+                rest.split_at_checked(usize::try_from(*def_levels_byte_len).ok()?)?
+            }
+        };
+        let count = if self.has_levels { read_runs(levels, LEVEL_BITS, count)? } else { count };
+        if page.encoding() == Encoding::PLAIN {
+            return self.check_values(values, count);
         }
-        Page::DataPage { buf, .. } => (&[][..], &buf[..]),
-        Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } => {
-            let rest = buf.get(usize::try_from(*rep_levels_byte_len).ok()?..)?;
-            rest.split_at_checked(usize::try_from(*def_levels_byte_len).ok()?)?
-        }
-    };
-    if has_levels {
-        check_runs(levels, LEVEL_BITS)?;
-    }
-    if page.encoding() != Encoding::PLAIN {
         let (bits, runs) = values.split_first()?;
-        check_runs(runs, Some(*bits).filter(|bits| *bits <= MAX_BITS)?)?;
+        read_runs(runs, Some(*bits).filter(|bits| *bits <= MAX_BITS)?, count).map(drop)
     }
-    Some(())
+
+    /// Checks values that are stored as they are.
+    fn check_values(self, mut values: &[u8], count: u64) -> Option<()> {
+        for _ in 0..if self.are_strings { count } else { 0 } {
+            let (len, rest) = values.split_first_chunk::<4>()?;
+            values = rest.get(usize::try_from(u32::from_le_bytes(*len)).ok()?..)?;
+        }
+        Some(())
+    }
 }
 
-fn check_runs(mut runs: &[u8], bits: u8) -> Option<()> {
+/// Reads all runs of values of some bits, and returns how many of the first `count` values are 1.
+fn read_runs(mut runs: &[u8], bits: u8, count: u64) -> Option<u64> {
+    let (mut left, mut ones) = (count, 0_u64);
     while !runs.is_empty() {
         let (head, rest) = varint(runs)?;
-        let count = head >> 1;
+        let run = head >> 1;
         if head == 0 {
-            return Some(());
+            break;
         }
-        let len = match head & 1 {
-            0 if count < MAX_RUN => usize::from(bits).div_ceil(8),
-            1 if count < MAX_RUN / 8 => usize::try_from(count).ok()?.checked_mul(bits.into())?,
-            _ => return None,
+        let is_packed = head & 1 == 1;
+        let (run, len) = if is_packed {
+            let run = Some(run).filter(|run| *run < MAX_RUN / 8)?;
+            (run.checked_mul(8)?, usize::try_from(run).ok()?.checked_mul(bits.into())?)
+        } else {
+            (Some(run).filter(|run| *run < MAX_RUN)?, usize::from(bits).div_ceil(8))
         };
         // Some programs cut off the last values of the last run.
-        runs = match rest.get(len..) {
-            None if head & 1 == 1 => &[],
-            rest => rest?,
+        let (values, after) = match rest.split_at_checked(len) {
+            None if is_packed => (rest, &[][..]),
+            split => split?,
         };
+        let counted = u64::from(run).min(left);
+        left = left.saturating_sub(counted);
+        ones = ones.saturating_add(match (is_packed, values) {
+            (false, [1]) => counted,
+            (true, values) if bits == LEVEL_BITS => ones_in(values, counted),
+            _ => 0,
+        });
+        runs = after;
     }
-    Some(())
+    Some(ones)
+}
+
+/// Returns how many of the first bits are 1.
+fn ones_in(bytes: &[u8], mut bits: u64) -> u64 {
+    let mut ones = 0_u64;
+    for byte in bytes {
+        let used = u32::try_from(bits.min(8)).unwrap_or_default();
+        let mask = 0xff_u8.checked_shr(8_u32.saturating_sub(used)).unwrap_or_default();
+        ones = ones.saturating_add(u64::from((byte & mask).count_ones()));
+        bits = bits.saturating_sub(8);
+    }
+    ones
 }
 
 fn varint(bytes: &[u8]) -> Option<(u32, &[u8])> {
@@ -139,7 +183,23 @@ mod tests {
             (&[4, 1, 2], 24, false),
             (&[4], 0, true),
         ] {
-            assert_eq!(check_runs(runs, bits).is_some(), is_valid, "{runs:?}");
+            assert_eq!(read_runs(runs, bits, 9).is_some(), is_valid, "{runs:?}");
+        }
+    }
+
+    #[test]
+    fn the_levels_of_values_that_are_not_null_are_counted() {
+        for (runs, count, ones) in [
+            (&[][..], 5, 0),
+            (&[10, 1], 5, 5),
+            (&[10, 1], 3, 3),
+            (&[10, 0, 4, 1], 7, 2),
+            (&[3, 0b0101_0101], 8, 4),
+            (&[3, 0b0101_0101], 3, 2),
+            (&[5, 0xff, 0x01, 2, 1], 17, 10),
+            (&[5, 0xff], 16, 8),
+        ] {
+            assert_eq!(read_runs(runs, LEVEL_BITS, count), Some(ones), "{runs:?}");
         }
     }
 }

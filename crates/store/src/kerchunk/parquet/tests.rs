@@ -76,7 +76,7 @@ fn every_chunk_is_what_fsspec_reads() {
             listed.into_iter().partition(|key| key.contains(".z"));
         let want = truth.iter().filter(|(_, value)| value.is_some()).map(|(key, _)| key.clone());
         assert_eq!(chunks, want.collect(), "{}", case.display());
-        assert_eq!(metadata.len(), 13, "{metadata:?}");
+        assert_eq!(metadata.len(), 12, "{metadata:?}");
         for (prefix, start) in
             [("a", "1."), ("many", "1"), ("many", "12."), ("sparse", "2"), ("", "1")]
         {
@@ -147,7 +147,10 @@ fn more_rows_than_the_record_size_are_an_error() {
     let (own, _) = large(24, 100, &[0]);
     let store = open_at(&own).expect("opened");
     let error = store.stat(&Key::parse("x/3").unwrap()).expect_err("refused");
-    assert_eq!(error.to_string(), "x/refs.0.parq: 1000 rows, more than the record size 24");
+    assert_eq!(
+        error.to_string(),
+        "refs.parq/x/refs.0.parq: 1000 rows, more than the record size 24"
+    );
 }
 
 #[test]
@@ -186,9 +189,9 @@ fn a_few_bytes_that_decode_to_many_are_refused() {
 }
 
 /// All files of rows of the fixtures.
-fn files() -> Vec<Vec<u8>> {
+fn files(is_wanted: impl Fn(&str) -> bool) -> Vec<Vec<u8>> {
     let mut files = Vec::new();
-    for case in cases() {
+    for case in cases().into_iter().filter(|case| is_wanted(&case.display().to_string())) {
         for name in
             ["a/refs.0.parq", "many/refs.0.parq", "inline/refs.0.parq", "scalar/refs.0.parq"]
         {
@@ -209,7 +212,7 @@ fn read_all(file: Vec<u8>) -> Result<u64> {
 
 #[test]
 fn a_file_that_is_cut_off_is_an_error_and_never_a_panic() {
-    for file in files() {
+    for file in files(|_| true) {
         read_all(file.clone()).expect("valid");
         for len in 0..file.len() {
             assert!(read_all(file[..len].to_vec()).is_err(), "{len} bytes");
@@ -223,9 +226,10 @@ proptest! {
     fn a_damaged_file_is_an_error_and_never_a_panic(
         which in any::<prop::sample::Index>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
-        in_footer in any::<bool>(),
+        (in_footer, in_pages) in any::<(bool, bool)>(),
     ) {
-        let files = files();
+        // Changes in a compressed page hardly ever reach its values.
+        let files = files(|case| !in_pages || case.ends_with("uncompressed"));
         let mut file = which.get(&files).clone();
         let len = file.len();
         for (at, byte) in changes {
