@@ -77,7 +77,6 @@ pub const FOREIGN: &[ForeignCodec] = &[
     imagecodecs("imagecodecs_tga", IMAGE),
     imagecodecs("imagecodecs_tiff", IMAGE),
     imagecodecs("imagecodecs_ultrahdr", IMAGE),
-    imagecodecs("imagecodecs_wavpack", "zarrfs does not have this compressor of sound"),
     imagecodecs("imagecodecs_wic", IMAGE),
     imagecodecs("imagecodecs_zstd1", COMPRESSOR),
 ];

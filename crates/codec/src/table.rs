@@ -10,7 +10,9 @@ use super::array_to_array::{
 };
 #[cfg(feature = "grib")]
 use super::array_to_bytes::Grib;
-use super::array_to_bytes::{self, BytesCodec, Flac, N5Default, Objects, Pcodec, Vlen, zfp};
+use super::array_to_bytes::{
+    self, BytesCodec, Flac, N5Default, Objects, Pcodec, Vlen, WavPack, zfp,
+};
 #[cfg(feature = "images")]
 use super::array_to_bytes::{ImageCodec, ImageFormat};
 use super::bytes_to_bytes::{
@@ -152,6 +154,14 @@ pub const ROWS: &[CodecRow] = &[
     CodecRow::array_to_bytes("numcodecs.flac", |_, elements, _| Ok(Box::new(Flac::new(elements)?)))
         .zarr2("flac")
         .read_only(),
+    CodecRow::array_to_bytes("wavpack", |_, elements, _| Ok(Box::new(WavPack::new(elements)?)))
+        .zarr2("wavpack")
+        .read_only(),
+    CodecRow::array_to_bytes("imagecodecs_wavpack", |_, elements, _| {
+        Ok(Box::new(WavPack::new(elements)?))
+    })
+    .zarr2("imagecodecs_wavpack")
+    .read_only(),
     CodecRow::array_to_bytes("numcodecs.grib", |c, elements, _| grib(c, elements))
         .alias("grib")
         .zarr2("grib")

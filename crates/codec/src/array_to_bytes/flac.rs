@@ -90,7 +90,7 @@ fn metadata(encoded: &[u8]) -> Option<(StreamInfo, &[u8])> {
         rest = after;
         if info.is_none() {
             // STREAMINFO is the first block, of type 0.
-            info = Some(stream_info(body).filter(|_| head & 0x7f == 0)?);
+            info = Some(stream_info(body).filter(|_| head << 1 == 0)?);
         }
         if head & 0x80 != 0 {
             return Some((info?, rest));
@@ -258,17 +258,17 @@ mod tests {
     fn a_header_that_claims_other_samples_is_an_error_before_memory_is_taken() {
         // The last byte of the channels and bits, and the 36 bits of the samples.
         let place = 8 + 12;
-        let with = |at: usize, byte: u8| {
+        let with = |first: u8, second: u8| {
             let mut encoded = stereo().encoded.clone();
-            encoded[at] = byte;
+            encoded[place..place + 2].copy_from_slice(&[first, second]);
             decode(1800, &encoded)
         };
         let [channels, bits] = [place, place + 1].map(|at| stereo().encoded[at]);
         // 4 channels; 24 bits; 2^36 samples or more.
-        with(place, channels | 0x0e).unwrap_err();
-        let error = with(place + 1, 0x70 | bits & 15).unwrap_err();
+        with(channels | 6, bits).unwrap_err();
+        let error = with(channels | 1, 0x70 | bits & 15).unwrap_err();
         assert!(error.detail().contains("24 bits"), "{error}");
-        let error = with(place + 1, bits | 15).unwrap_err();
+        let error = with(channels, bits | 15).unwrap_err();
         assert!(error.detail().contains("the chunk needs 1800"), "{error}");
         // An unknown number of samples is counted.
         let mut encoded = stereo().encoded.clone();

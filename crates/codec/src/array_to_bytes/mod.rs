@@ -15,6 +15,7 @@ mod pcodec;
 #[cfg(test)]
 mod records;
 mod vlen;
+mod wavpack;
 pub mod zfp;
 
 pub use any_bytes::AnyBytes;
@@ -30,3 +31,4 @@ pub use of_bytes::OfBytes;
 pub use packbits::PackBits;
 pub use pcodec::Pcodec;
 pub use vlen::Vlen;
+pub use wavpack::WavPack;
