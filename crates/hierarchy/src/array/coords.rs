@@ -243,7 +243,7 @@ impl GridAxis {
         let divide = |len: u64| (len.checked_rem(inner)? == 0).then_some(len / inner);
         let run = |run: &EqualChunks| {
             let (len, start) = (divide(run.len)?, run.start / inner);
-            Some(EqualChunks { len, start, ..run.clone() })
+            Some(EqualChunks { start, len, ..run.clone() })
         };
         Some(match self {
             Self::Regular(len) => Self::Regular(divide(*len)?),

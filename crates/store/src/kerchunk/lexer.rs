@@ -216,6 +216,7 @@ impl<B: FileBlocks> Lexer<B> {
     }
 
     /// Reads a value of any kind, and does not check that it is valid: Python writes `NaN`.
+    #[cfg(feature = "parquet")]
     pub fn skip(&mut self) -> Result<()> {
         match self.peek()? {
             Some(b'"') => drop(self.string_span()?),

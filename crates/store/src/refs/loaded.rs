@@ -39,8 +39,20 @@ pub(crate) trait FileKind: Debug + Send + Sync {
     fn len(&self, parsed: &Self::Parsed) -> u64;
 }
 
+/// A file that was read, with its name.
+type LoadedFile<K> = (<K as FileKind>::Id, Arc<<K as FileKind>::Parsed>);
+
+/// The references of a file; `None` until it is read.
+type Contents<K> = Option<Arc<<K as FileKind>::Parsed>>;
+
 /// The place of a file in memory. Its lock is held while one thread reads the file.
-type FileSlot<P> = Mutex<Option<Arc<P>>>;
+type FileSlot<K> = Arc<Mutex<Contents<K>>>;
+
+/// The places of files, by their names.
+type FileSlots<K> = Bounded<<K as FileKind>::Id, FileSlot<K>>;
+
+/// A file whose place is locked.
+type HeldFile<'s, K> = (&'s <K as FileKind>::Id, MutexGuard<'s, Contents<K>>);
 
 /// Files that were read.
 #[derive(Debug)]
@@ -50,7 +62,7 @@ pub(crate) struct LoadedFiles<K: FileKind> {
     /// The most bytes of all in memory.
     most: u64,
     /// A leaf lock.
-    slots: Mutex<Bounded<K::Id, Arc<FileSlot<K::Parsed>>>>,
+    slots: Mutex<FileSlots<K>>,
 }
 
 impl<K: FileKind> LoadedFiles<K> {
@@ -87,14 +99,14 @@ impl<K: FileKind> LoadedFiles<K> {
 
     /// Returns some of these files, at least the first, whose IDs are sorted. Reads those that are
     /// not in memory with one call of the store.
-    pub fn get(&self, ids: &[K::Id]) -> Result<Vec<(K::Id, Arc<K::Parsed>)>> {
-        let slots: Vec<(&K::Id, Arc<FileSlot<K::Parsed>>)> = {
+    pub fn get(&self, ids: &[K::Id]) -> Result<Vec<LoadedFile<K>>> {
+        let slots: Vec<(&K::Id, FileSlot<K>)> = {
             let mut table = self.slots.lock();
             let slot = |id| (id, Arc::clone(table.get_or_insert(K::Id::clone(id), Arc::default)));
             ids.iter().map(slot).collect()
         };
         // All threads lock them in the order of their IDs.
-        let mut held: Vec<(&K::Id, MutexGuard<'_, Option<Arc<K::Parsed>>>)> =
+        let mut held: Vec<HeldFile<'_, K>> =
             slots.iter().map(|(id, slot)| (*id, slot.lock())).collect();
         let missing = held.iter().filter(|(_, parsed)| parsed.is_none());
         let ranges: Vec<(Key, ByteRange)> = missing
@@ -120,7 +132,7 @@ impl<K: FileKind> LoadedFiles<K> {
         let found = held.iter().filter_map(|(id, slot)| {
             slot.as_ref().map(|parsed| (K::Id::clone(id), Arc::clone(parsed)))
         });
-        let found: Vec<(K::Id, Arc<K::Parsed>)> = found.collect();
+        let found: Vec<LoadedFile<K>> = found.collect();
         drop(held);
         self.note_lens(&found);
         Ok(found)
@@ -134,7 +146,7 @@ impl<K: FileKind> LoadedFiles<K> {
         self.kind.parse(id, key, value).at(key)
     }
 
-    fn note_lens(&self, found: &[(K::Id, Arc<K::Parsed>)]) {
+    fn note_lens(&self, found: &[LoadedFile<K>]) {
         let mut evicted = Vec::new();
         let mut slots = self.slots.lock();
         for (id, parsed) in found {

@@ -39,21 +39,13 @@ pub(super) fn array(
             codec.configuration.insert("endian".to_owned(), json!("little"));
         }
     }
-    let (grid, codecs) = match new.shards.take() {
-        Some(shards) => {
-            let index = [
-                CodecSpec::new(
-                    "bytes",
-                    Object::from_iter([("endian".to_owned(), json!("little"))]),
-                ),
-                CodecSpec::new("crc32c", Object::new()),
-            ];
-            (shards, vec![codecs::sharded_with(&new.chain, &new.chunk_shape, &index)])
-        }
-        None => {
-            let rectilinear = array.rectilinear.clone();
-            (ShardGrid { shape: new.chunk_shape, rectilinear }, new.chain)
-        }
+    let (grid, codecs) = if let Some(shards) = new.shards.take() {
+        let endian = Object::from_iter([("endian".to_owned(), json!("little"))]);
+        let index = [CodecSpec::new("bytes", endian), CodecSpec::new("crc32c", Object::new())];
+        (shards, vec![codecs::sharded_with(&new.chain, &new.chunk_shape, &index)])
+    } else {
+        let rectilinear = array.rectilinear.clone();
+        (ShardGrid { shape: new.chunk_shape, rectilinear }, new.chain)
     };
     let (written_grid, ShardGrid { shape: chunk_shape, rectilinear }) = (array.rectilinear, grid);
     let array = ArrayMetadata { chunk_shape, rectilinear, codecs, ..array };

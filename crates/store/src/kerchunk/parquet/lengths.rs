@@ -62,7 +62,7 @@ struct List {
     count: u64,
 }
 
-impl<'b> Structs<'b> {
+impl Structs<'_> {
     fn byte(&mut self) -> Result<u8> {
         let (first, rest) = self.rest.split_first().ok_or_else(|| wrong("a header ends early"))?;
         self.rest = rest;
