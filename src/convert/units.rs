@@ -46,8 +46,8 @@ pub fn stored(chunks: &ChunkPlan) -> Result<Units<'_>> {
     }))
 }
 
-/// Returns the chunks of the source that overlap the chunk at `coords` of `grid`, that of the chunks
-/// or stored values of the target.
+/// Returns the chunks of the source that overlap the chunk at `coords` of `grid`, that of the
+/// chunks or stored values of the target.
 pub fn overlapping(source: &Array, coords: &Coords, grid: &Grid) -> GridBox {
     GridBox::over(coords, grid, source.grid(), &source.model().shape)
 }

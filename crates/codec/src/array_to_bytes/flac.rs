@@ -185,7 +185,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::array_to_bytes::records::{Record, read};
+    use crate::array_to_bytes::tests::{Record, read};
     use zarrfs_base::error::Kind;
 
     /// The chunks in `tests/fixtures/electrophysiology/flac.json.xz`.

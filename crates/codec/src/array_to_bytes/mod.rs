@@ -13,7 +13,7 @@ mod of_bytes;
 mod packbits;
 mod pcodec;
 #[cfg(test)]
-mod records;
+mod tests;
 mod vlen;
 mod wavpack;
 pub mod zfp;

@@ -11,19 +11,13 @@
 //! chunk with elements of variable length is decoded to the form of `vlen-utf8`, whichever codec
 //! stores it.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
+use super::by_shape::{Bound, ShapeCache};
 use super::layers::{Stack, chunk_len};
-use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_codec::dtype::DType;
 use zarrfs_codec::{ChunkType, Pipeline};
-
-/// The most shapes to cache.
-const SHAPES: usize = 64;
 
 /// The length of a decoded chunk in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,52 +69,6 @@ pub struct ByShape {
     /// The pipeline of the first chunk, for properties that all shapes share.
     first: Pipeline,
     cached: ShapeCache<Pipeline>,
-}
-
-/// The most recently used of what is bound to shapes.
-#[derive(Debug)]
-pub struct ShapeCache<T> {
-    /// A leaf lock: values are bound without it.
-    cached: Mutex<Bounded<Vec<u64>, Arc<T>>>,
-}
-
-impl<T> ShapeCache<T> {
-    /// Returns a cache of nothing.
-    pub fn new() -> Self {
-        Self { cached: Mutex::new(Bounded::new(MapLimits::entries(SHAPES))) }
-    }
-
-    /// Returns the value for `shape`, which `bind` makes if it is not cached.
-    pub fn get(&self, shape: Vec<u64>, bind: impl FnOnce(&[u64]) -> Result<T>) -> Result<Arc<T>> {
-        let known = self.cached.lock().get(&shape).cloned();
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let bound = Arc::new(bind(&shape)?);
-        let evicted = self.cached.lock().put(shape, Arc::clone(&bound), 0);
-        drop(evicted); // Freeing memory takes time: not under the lock.
-        Ok(bound)
-    }
-}
-
-/// What is bound to the shape of one chunk or shard, in use.
-#[derive(Debug)]
-pub enum Bound<'a, T = Pipeline> {
-    /// That of all chunks.
-    Only(&'a T),
-    /// That of chunks of the same shape.
-    Cached(Arc<T>),
-}
-
-impl<T> Deref for Bound<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        match self {
-            Self::Only(bound) => bound,
-            Self::Cached(bound) => bound,
-        }
-    }
 }
 
 impl Pipelines {

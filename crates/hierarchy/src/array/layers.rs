@@ -5,16 +5,16 @@
 //! of its inner chunks, where they have the same effect. So a chunk in the mount is always the
 //! smallest unit that can be read by itself.
 //!
-//! Inner chunks have one shape, so their grid is regular, also if that of the shards is rectilinear.
+//! Inner chunks have one shape, so their grid is regular, also if that of the shards is
+//! rectilinear.
 //!
 //! The remaining codecs are the pipeline of the innermost chunks. Slots are counted in the
 //! transposed shard. Nested codecs, and stacked storage transformers, become levels over levels; in
 //! the model, the storage transformer of 2022 is `sharding_indexed`, too.
 
-use serde_json::Value;
-
 use super::coords::Grid;
 use super::level::ShardLevel;
+use super::shard_form::nested;
 use crate::metadata::model;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::width::ToU64;
@@ -105,23 +105,6 @@ pub fn chunk_len(shape: &[u64], dtype: &DType) -> Result<Option<u64>> {
     len.filter(|len| i64::try_from(*len).is_ok()).map(Some).ok_or_else(|| {
         Error::too_large(format!("a chunk of shape {shape:?} has more than 2^63 bytes"))
     })
-}
-
-/// Returns the codecs in a member of a sharding codec's configuration, in canonical form; `None` if
-/// it is absent.
-pub fn nested(configuration: &Object, member: &str) -> Result<Option<Vec<CodecSpec>>> {
-    let Some(list) = configuration.get(member) else { return Ok(None) };
-    let malformed =
-        || Error::corrupt(format!("sharding_indexed: {member} is not a list of codecs"));
-    let codec = |value: &Value| {
-        let name = value.get("name").and_then(Value::as_str).ok_or_else(malformed)?;
-        let configuration = value.get("configuration").and_then(Value::as_object);
-        let optional = value.get("must_understand").and_then(Value::as_bool) == Some(false);
-        let mut codec = CodecSpec::new(name, configuration.cloned().unwrap_or_default());
-        codec.optional = optional;
-        Ok(codec)
-    };
-    list.as_array().ok_or_else(malformed)?.iter().map(codec).collect::<Result<_>>().map(Some)
 }
 
 fn lengths(configuration: &Object, member: &str) -> Option<Vec<u64>> {

@@ -12,7 +12,7 @@
 
 use bytes::Bytes;
 
-use super::bound::{Bound, ShapeCache};
+use super::by_shape::{Bound, ShapeCache};
 use super::coords::{ChunkAlong, Coords, Grid};
 use super::shard_form::{FormOptions, ShardForm};
 use zarrfs_base::error::Result;

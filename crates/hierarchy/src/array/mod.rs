@@ -5,6 +5,7 @@
 //! listed, and the reason why they cannot be decoded.
 
 mod bound;
+mod by_shape;
 mod chunk_ref;
 mod chunk_store;
 mod chunk_times;

@@ -9,7 +9,8 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::bound::{Bound, ChunkLen, Pipelines};
+use super::bound::{ChunkLen, Pipelines};
+use super::by_shape::Bound;
 use super::chunk_store::{ChunkChange, ChunkStore, Direct};
 use super::coords::{Coords, Grid};
 use super::form::ArrayForm;

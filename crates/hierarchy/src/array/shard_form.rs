@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use serde_json::Value as Json;
 
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::limits;
@@ -60,8 +61,8 @@ enum IndexForm {
 }
 
 impl FormOptions {
-    /// Parses the configuration of a sharding codec with other codecs `around` it. Slots are counted
-    /// along `axes`. Decoded inner chunks have `inner_len` bytes, or for `None` variable lengths of
+    /// Parses the configuration of a sharding codec with other codecs `around` it. Slots are
+    /// counted along `axes`. Decoded inner chunks have `inner_len` bytes, or for `None` variable lengths of
     /// at most `max_len`.
     pub fn parse(
         configuration: &Object,
@@ -75,8 +76,7 @@ impl FormOptions {
             Some(Some("start")) => IndexLocation::Start,
             Some(_) => return Err(Error::corrupt("index_location is neither start nor end")),
         };
-        let index_codecs =
-            super::layers::nested(configuration, "index_codecs").at("index_codecs")?;
+        let index_codecs = nested(configuration, "index_codecs").at("index_codecs")?;
         let is_whole = !around.is_empty();
         Ok(Self { index_codecs, location, axes, is_whole, inner_len, max_len })
     }
@@ -222,4 +222,21 @@ impl ShardForm {
             IndexLocation::End => pieces.push(index),
         }
     }
+}
+
+/// Returns the codecs in a member of a sharding codec's configuration, in canonical form; `None` if
+/// it is absent.
+pub fn nested(configuration: &Object, member: &str) -> Result<Option<Vec<CodecSpec>>> {
+    let Some(list) = configuration.get(member) else { return Ok(None) };
+    let malformed =
+        || Error::corrupt(format!("sharding_indexed: {member} is not a list of codecs"));
+    let codec = |value: &Json| {
+        let name = value.get("name").and_then(Json::as_str).ok_or_else(malformed)?;
+        let configuration = value.get("configuration").and_then(Json::as_object);
+        let optional = value.get("must_understand").and_then(Json::as_bool) == Some(false);
+        let mut codec = CodecSpec::new(name, configuration.cloned().unwrap_or_default());
+        codec.optional = optional;
+        Ok(codec)
+    };
+    list.as_array().ok_or_else(malformed)?.iter().map(codec).collect::<Result<_>>().map(Some)
 }

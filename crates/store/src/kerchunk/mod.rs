@@ -38,8 +38,8 @@ const BLOCK_LEN: u64 = 4 << 20;
 /// The name of the metadata of references in Parquet files.
 const METADATA: &str = ".zmetadata";
 
-/// Returns the store of the references below `base` in `own`: in the JSON file at `place`, or in the
-/// Parquet files of this directory. They may lead to `places`, and take about `most` bytes of
+/// Returns the store of the references below `base` in `own`: in the JSON file at `place`, or in
+/// the Parquet files of this directory. They may lead to `places`, and take about `most` bytes of
 /// memory. Also returns errors of locations that are in none of the places, at most a few; those in
 /// Parquet files are not known yet.
 pub fn open(

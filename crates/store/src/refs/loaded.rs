@@ -66,7 +66,7 @@ pub(crate) struct LoadedFiles<K: FileKind> {
 }
 
 impl<K: FileKind> LoadedFiles<K> {
-    /// Returns the files in `own`, at most `most` bytes of which stay in memory.
+    /// Returns the files in `own`. At most `most` bytes of them stay in memory.
     pub fn new(own: Store, kind: K, most: u64) -> Self {
         let slots = Mutex::new(Bounded::new(MapLimits::bytes(most)));
         Self { own, kind, most, slots }

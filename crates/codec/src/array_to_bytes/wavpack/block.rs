@@ -6,7 +6,7 @@
 //! ```
 
 use super::bits::Bits;
-use super::decorrelation::{Pass, Side};
+use super::decorrelation::{ChannelSide, Pass};
 use super::log::{exp2, signed_exp2};
 use super::words::Words;
 use zarrfs_base::error::{Error, Result};
@@ -317,7 +317,7 @@ impl<'a> Block<'a> {
             if !is_term {
                 return Err(corrupt("a pass has an unknown term"));
             }
-            let side = Side { delta: (byte >> 5).into(), ..Side::default() };
+            let side = ChannelSide { delta: (byte >> 5).into(), ..ChannelSide::default() };
             self.passes.push(Pass { term, sides: [side; 2] });
         }
         Ok(())

@@ -16,12 +16,12 @@ pub(super) struct Pass {
     /// The distance of the sample that predicts: 1 to 8. 17 and 18 take two samples, and numbers
     /// below 0 the other channel.
     pub(super) term: i8,
-    pub(super) sides: [Side; 2],
+    pub(super) sides: [ChannelSide; 2],
 }
 
 /// The state of a pass for one channel.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Side {
+pub(super) struct ChannelSide {
     /// Times 1024.
     pub(super) weight: i32,
     /// The change of the weight after each sample, up or down.
@@ -34,7 +34,7 @@ fn low(number: i64) -> i32 {
     u32::try_from(number & 0xffff_ffff).unwrap_or_default().cast_signed()
 }
 
-impl Side {
+impl ChannelSide {
     /// Returns the sample of a residual that `source` predicts.
     #[inline]
     fn predicted(&self, source: i32, residual: i32) -> i32 {

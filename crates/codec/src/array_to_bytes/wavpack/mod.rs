@@ -51,7 +51,7 @@ pub struct WavPack {
 }
 
 /// The elements of a chunk while it is being decoded.
-struct Decoder<'a> {
+struct BlockDecoder<'a> {
     codec: &'a WavPack,
     elements: Vec<u8>,
     channels: usize,
@@ -93,7 +93,7 @@ impl WavPack {
     }
 
     /// Returns what the first block says of the whole stream.
-    fn begin(&self, header: &Header, block: &Block<'_>) -> Result<Decoder<'_>> {
+    fn begin(&self, header: &Header, block: &Block<'_>) -> Result<BlockDecoder<'_>> {
         let channels = block.channels.unwrap_or(if block.flags.is_mono() { 1 } else { 2 });
         let count = self.count.to_u64();
         let samples = count.checked_div(channels).unwrap_or_default();
@@ -111,11 +111,11 @@ impl WavPack {
         elements.resize(len, 0);
         let (channels, samples) = (channels.to_usize(), samples.to_usize());
         let codec = self;
-        Ok(Decoder { codec, elements, channels, samples, done: 0, channel: 0, pending: 0 })
+        Ok(BlockDecoder { codec, elements, channels, samples, done: 0, channel: 0, pending: 0 })
     }
 }
 
-impl Decoder<'_> {
+impl BlockDecoder<'_> {
     /// Fails unless the block is the next one.
     fn expect(&mut self, header: &Header) -> Result<()> {
         let count = header.samples.to_usize();
@@ -238,7 +238,7 @@ impl ArrayToBytes for WavPack {
     fn decode(&self, encoded: Bytes) -> Result<Buffer> {
         let clock = Clock::start();
         let mut rest: &[u8] = &encoded;
-        let mut decoder: Option<Decoder<'_>> = None;
+        let mut decoder: Option<BlockDecoder<'_>> = None;
         let mut samples = Samples::default();
         while !rest.is_empty() {
             let (header, metadata, after) = Header::split(rest)?;

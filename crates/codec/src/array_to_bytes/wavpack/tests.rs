@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 
 use super::*;
-use crate::array_to_bytes::records::{Record, read};
+use crate::array_to_bytes::tests::{Record, read};
 
 /// The chunks in `wavpack.json.xz` and `imagecodecs.json.xz` of `tests/fixtures/electrophysiology`.
 fn records() -> &'static [Record] {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::bound::Bound;
+use super::by_shape::Bound;
 use super::chunk_store::{
     ChunkChange, ChunkStore, CoordsList, Indices, WriteTurn, has_lost, retried,
 };

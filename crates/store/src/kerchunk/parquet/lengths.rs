@@ -57,7 +57,7 @@ struct Structs<'b> {
 }
 
 /// A list whose elements follow.
-struct List {
+struct ThriftList {
     kind: u8,
     count: u64,
 }
@@ -98,7 +98,7 @@ impl Structs<'_> {
         Ok(())
     }
 
-    fn list(&mut self) -> Result<List> {
+    fn list(&mut self) -> Result<ThriftList> {
         let first = self.byte()?;
         let count = match first >> 4 {
             15 => self.varint()?,
@@ -108,7 +108,7 @@ impl Structs<'_> {
         if count > self.rest.len().to_u64() {
             return Err(wrong("a list in a header is longer than the header"));
         }
-        Ok(List { kind: first & 0xf, count })
+        Ok(ThriftList { kind: first & 0xf, count })
     }
 
     /// Reads a struct. `field` reads the value of each field, of this number and kind; numbers
@@ -154,7 +154,7 @@ impl Structs<'_> {
         }
     }
 
-    fn skip_elements(&mut self, list: &List, depth: usize) -> Result<()> {
+    fn skip_elements(&mut self, list: &ThriftList, depth: usize) -> Result<()> {
         for _ in 0..list.count {
             match list.kind {
                 // In a list, such a value is a byte.
@@ -283,7 +283,7 @@ mod encoding {
 /// The lengths of the pages of a column chunk.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PageLengths {
-    /// The number of values, of which some are null.
+    /// The number of values; some may be null.
     pub values: u64,
     /// The number of values in the dictionary.
     pub dictionary: u64,

@@ -164,8 +164,8 @@ impl<T> Column<T> {
     }
 }
 
-/// Returns the index and the metadata of a column; `None` if it is absent, or has nothing but nulls,
-/// to which pyarrow gives a type of their own.
+/// Returns the index and the metadata of a column; `None` if it is absent, or has nothing but
+/// nulls, to which pyarrow gives a type of their own.
 fn column<'g>(group: &'g RowGroupMetaData, name: &str) -> Option<(usize, &'g ColumnChunkMetaData)> {
     let is_wanted = |column: &&ColumnChunkMetaData| column.column_path().parts() == [name];
     let index = group.columns().iter().position(|column| is_wanted(&column))?;

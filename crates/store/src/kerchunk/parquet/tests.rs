@@ -1,5 +1,5 @@
-//! References that kerchunk and fsspec have written (`tests/fixtures/kerchunk/generate.py`), and the
-//! chunks that fsspec reads.
+//! References that kerchunk and fsspec have written (`tests/fixtures/kerchunk/generate.py`), and
+//! the chunks that fsspec reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -99,8 +99,8 @@ fn the_bytes_of_attributes_are_kept_even_if_they_are_no_json_for_others() {
     assert!(String::from_utf8_lossy(&found.bytes).contains("NaN"), "{found:?}");
 }
 
-/// A store in memory with references of an array of many chunks, of which the files of one fixture
-/// are there.
+/// A store in memory with references of an array of many chunks. Only the files of one fixture are
+/// there.
 fn large(record_size: u64, shape: u64, files: &[u64]) -> (Store, Arc<CountingStore>) {
     let (own, counting) = CountingStore::new();
     let metadata = format!(
