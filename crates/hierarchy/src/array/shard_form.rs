@@ -62,8 +62,8 @@ enum IndexForm {
 
 impl FormOptions {
     /// Parses the configuration of a sharding codec with other codecs `around` it. Slots are
-    /// counted along `axes`. Decoded inner chunks have `inner_len` bytes, or for `None` variable lengths of
-    /// at most `max_len`.
+    /// counted along `axes`. Decoded inner chunks have `inner_len` bytes, or for `None` variable
+    /// lengths of at most `max_len`.
     pub fn parse(
         configuration: &Object,
         axes: Vec<usize>,
