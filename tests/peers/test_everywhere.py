@@ -173,8 +173,10 @@ def chunks(root):
 
 
 WRITABLE = [case for case in CASES if not re.search("2022-11|2023-02", case)]
+# Codecs that are only read, or that lose something, so that chunks become others when they are stored again.
+KEPT = [case for case in WRITABLE if not re.match("flac|wavpack|si0105|imagecodecs2026|ic2026v._|nc017|zfpy101|ic202605", case)]
 # It has nodes of Zarr 2 and 3 in one directory, which is refused: `cp` would make both.
-COPIED = [case for case in WRITABLE if "dual" not in case]
+COPIED = [case for case in KEPT if "dual" not in case]
 
 
 @pytest.mark.parametrize("case", COPIED)
@@ -189,7 +191,7 @@ def test_a_copy_within_a_mount_is_stored_like_its_source(mount, case):
     run(BIN, "check", m.store)
 
 
-@pytest.mark.parametrize("case", [case for case in WRITABLE if case != "z342__rectilinear"])
+@pytest.mark.parametrize("case", [case for case in KEPT if case != "z342__rectilinear"])
 @pytest.mark.parametrize("presentation", ["zarr", "zarr2"])
 def test_chunks_that_are_written_back_unchanged_stay_as_they_are(mount, case, presentation):
     with mount(store_of(case), "--as", presentation) as m:

@@ -245,6 +245,8 @@ NAN = "it reads no attribute that is not finite"
 EMPTY = "it reads no dimension of length 0"
 NETCDF_UNABLE = {
     "gdal3103v3__classic": OTHER_TYPES,
+    "ic2026v2__arrays": OTHER_TYPES,
+    "si0105v2__recordings": "it takes an attribute for a fill value of another type",
     "gdal36v2__dtypes": OTHER_TYPES,
     "synth__2019-05_hierarchy": OTHER_TYPES,
     "synth__2019-06_http_uris": OTHER_TYPES,
@@ -317,7 +319,11 @@ def number(item, fill):
     return float(item.rstrip("f")) if re.search(r"[.enN]", item) else int(re.sub(r"[a-zA-Z]+$", "", item))
 
 
-@pytest.mark.parametrize("case", READABLE)
+# An element of theirs is netCDF's own fill value, which ncdump shows as missing.
+NETCDF_FILL = {"imagecodecs2026v2__images", "imagecodecs2026v3__images"}
+
+
+@pytest.mark.parametrize("case", [case for case in READABLE if case not in NETCDF_FILL])
 def test_netcdf_reads_dimensions_and_values(mount, tmp_path, case):
     with mount(store_of(case), *AS_ZARR2, copy=False) as m:
         done = ncdump(m.path)
