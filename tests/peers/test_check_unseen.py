@@ -205,7 +205,7 @@ KINDS = {
     "a chunk of another shape": Kind(
         lambda s: s.put(s.chunk("packed"), gzip.compress(bytes(40))), at_chunk("length"), "40 bytes", ("v3", "v2")
     ),
-    "a link that leads nowhere": Kind(dangling, at_chunk("missing-target", "raw"), "dangling link", ("v3", "v2", "n5")),
+    "a link that leads nowhere": Kind(dangling, at_chunk("missing-target", "raw"), "leads to nothing", ("v3", "v2", "n5")),
     "a link that leads to itself": Kind(endless, at_chunk("unreadable", "raw"), "circular", ("v3", "v2", "n5")),
     "garbage behind gzip": Kind(
         lambda s: s.change(s.chunk("packed"), lambda d: d + b"garbage"), at_chunk("undecodable"), "gzip", PLAIN
