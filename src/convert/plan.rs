@@ -440,6 +440,7 @@ impl Planner<'_> {
         let rank = source.model().shape.len();
         let mut text =
             with_own_attributes(node, &self.source.shown().text_of(node, TextPurpose::Text)?)?;
+        text = wanted::with_registered_name(&text)?;
         let is_v2 = |dialect: &Dialect| *dialect == Dialect::V2;
         if is_v2(self.dest.dialect())
             && !is_v2(self.source.dialect_of(node.path()))

@@ -49,8 +49,9 @@ def dtype_of(data_type):
         return np.dtype(f"V{configuration['length_bytes']}")
     if name == "fixed_length_utf32":
         return np.dtype(f"<U{configuration['length_bytes'] // 4}")
-    if name == "structured":
-        return np.dtype([(field, dtype_of(of)) for field, of in configuration["fields"]])
+    if name in ("struct", "structured"):
+        fields = [(it["name"], it["data_type"]) if isinstance(it, dict) else it for it in configuration["fields"]]
+        return np.dtype([(field, dtype_of(of)) for field, of in fields])
     if name in ("string", "variable_length_bytes"):
         return np.dtype(object)
     if re.fullmatch(r"r\d+", name):
@@ -68,6 +69,8 @@ def item_of(value, dtype):
         return np.array(value, dtype).tobytes()
     if dtype.kind in "SV" and isinstance(value, str):
         return base64.b64decode(value).ljust(dtype.itemsize, b"\0")
+    if dtype.names and isinstance(value, dict):
+        return b"".join(item_of(value[field], dtype[field]) for field in dtype.names)
     if dtype.kind == "V":
         return bytes(value)
     if dtype.kind in "Mm":

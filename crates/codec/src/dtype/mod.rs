@@ -18,4 +18,4 @@ pub use fill::FillValue;
 pub use narrow::Narrow;
 pub use number::{half_bits, half_value, integer, to_float, to_index};
 pub use time::{TIME_UNITS, Time, time_text};
-pub use types::{DType, Field, MAX_ITEM_LEN};
+pub use types::{DType, Field, MAX_ITEM_LEN, OLD_STRUCT};

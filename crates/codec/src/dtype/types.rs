@@ -46,6 +46,9 @@ pub enum DType {
     VariableBytes,
 }
 
+/// The name of structures in zarr-python 3.1, before the registry had one.
+pub const OLD_STRUCT: &str = "structured";
+
 /// A field of a structure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Field {
@@ -67,6 +70,14 @@ impl Field {
     /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.dtype.item_len().saturating_mul(self.count())
+    }
+
+    /// Returns the type of the whole field in Zarr 3, where fields cannot be arrays: raw bytes.
+    pub(super) fn whole(&self) -> DType {
+        match self.shape.as_slice() {
+            [] => self.dtype.clone(),
+            _ => DType::Raw(u32::try_from(self.len()).unwrap_or(u32::MAX)),
+        }
     }
 
     /// Whether the field has no bytes, like an array without elements.
@@ -165,7 +176,7 @@ impl DType {
             Self::Time(Time { is_span: false, .. }) => "numpy.datetime64".to_owned(),
             Self::Bytes(_) => "null_terminated_bytes".to_owned(),
             Self::Utf32(_) => "fixed_length_utf32".to_owned(),
-            Self::Struct(_) => "structured".to_owned(),
+            Self::Struct(_) => "struct".to_owned(),
             Self::String => "string".to_owned(),
             Self::VariableBytes => "variable_length_bytes".to_owned(),
         }
@@ -184,20 +195,21 @@ impl DType {
             Self::Bytes(len) => json!({"length_bytes": len}),
             Self::Utf32(len) => json!({"length_bytes": u64::from(*len) * 4}),
             Self::Struct(fields) => {
-                let field = |field: &Field| {
-                    // In this form fields cannot be arrays, so they become raw bytes.
-                    let dtype = if field.shape.is_empty() {
-                        field.dtype.to_json()
-                    } else {
-                        Self::Raw(u32::try_from(field.len()).unwrap_or(u32::MAX)).to_json()
-                    };
-                    json!([field.name, dtype])
-                };
+                let field = |field: &Field| json!({"name": field.name, "data_type": field.whole().to_json()});
                 json!({"fields": fields.iter().map(field).collect::<Vec<_>>()})
             }
             _ => return Value::String(self.name()),
         };
         json!({"name": self.name(), "configuration": configuration})
+    }
+
+    /// Returns the type in the form of zarr-python 3.1, which reads structures only by their old
+    /// name and with fields in lists. The registry allows this form only for old arrays.
+    pub fn to_old_json(&self) -> Value {
+        let Self::Struct(fields) = self else { return self.to_json() };
+        let field = |field: &Field| json!([field.name, field.whole().to_old_json()]);
+        let fields: Vec<Value> = fields.iter().map(field).collect();
+        json!({"name": OLD_STRUCT, "configuration": {"fields": fields}})
     }
 
     /// Whether a field of the structure, or of one in it, is an array.

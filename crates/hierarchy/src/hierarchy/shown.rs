@@ -44,7 +44,9 @@ impl ShownMetadata<'_> {
                 if let Some(names) = self.names_of_axes(node, array)? {
                     model.to_mut().dimension_names = names;
                 }
-                as_stored(node, shown::array(&model, &self.chunks_of(node, array))).into()
+                let shown = shown::array(&model, &self.chunks_of(node, array));
+                let stored = node.document().map_or(&b""[..], |document| &document.text);
+                as_stored(node, shown::with_stored_name(shown, &model, stored)?).into()
             }
             Content::Group(group)
                 if group.consolidated || self.hierarchy.copies().has_shared_copies(node)? =>

@@ -5,16 +5,19 @@
 //! those of the array's maker. Numbers keep their stored spelling.
 //!
 //! Raw bytes are shown as `raw_bytes` with base64, not as `r24`: neither zarr-python nor
-//! `TensorStore` reads that name. Structures are shown as `structured`, which more versions of
-//! zarr-python read than `struct`.
+//! `TensorStore` reads that name. Structures are shown as `struct`, the name of the registry, which
+//! forbids the older `structured` in new arrays. An array that is stored as `structured` is shown so:
+//! zarr-python 3.1, which wrote it, reads no other name.
 
 use serde_json::{Value, json};
 
 use super::codecs::{self, plain};
 use super::model::{ArrayMetadata, Group, KeyEncoding, Levels, NodeKind, Runs};
 use super::{policy, rectilinear, v3};
+use zarrfs_base::error::Result;
 use zarrfs_codec::CodecSpec;
-use zarrfs_codec::json::{self, Object, parse};
+use zarrfs_codec::dtype::{DType, OLD_STRUCT};
+use zarrfs_codec::json::{self, Object, Text, parse};
 
 /// The most bytes of copies to indent. Each further copy is on one line.
 const MAX_INDENTED_LEN: usize = 4 << 20;
@@ -171,6 +174,23 @@ pub fn array(array: &ArrayMetadata, files: &ShownChunks) -> String {
     )
 }
 
+/// Returns `shown`, the metadata file of `array`, with the old name of structures if `stored` has it.
+pub fn with_stored_name(shown: String, array: &ArrayMetadata, stored: &[u8]) -> Result<String> {
+    let is_old = || json::parse_object(stored).is_ok_and(|document| has_old_name(&document));
+    if !matches!(array.dtype, DType::Struct(_)) || !is_old() {
+        return Ok(shown);
+    }
+    let mut text = Text::parse(shown.as_bytes())?;
+    text.set(&["data_type"], &array.dtype.to_old_json())?;
+    text.set(&["fill_value"], &array.fill.to_base64(&array.dtype))?;
+    Ok(text.into_string())
+}
+
+/// Whether a metadata file has the old name of structures.
+pub(super) fn has_old_name(document: &Object) -> bool {
+    document.get("data_type").and_then(|found| found.get("name")?.as_str()) == Some(OLD_STRUCT)
+}
+
 /// Returns the metadata file of a group, with copies of the metadata files shown below it if the
 /// store has consolidated metadata.
 pub fn group(group: &Group, copies: Option<&CopyTexts>) -> String {
@@ -295,6 +315,48 @@ mod tests {
             r#"{"fill_value":"NaN","zarr_format":3"#,
         ] {
             assert!(!is_equivalent(other, shown), "{other}");
+        }
+    }
+
+    #[test]
+    fn structures_are_shown_under_their_old_name_only_where_they_are_stored_so() {
+        let stored = |data_type: &Value, fill: &Value| {
+            let document = json!({
+                "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": data_type,
+                "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+                "chunk_key_encoding": {"name": "default"}, "fill_value": fill,
+                "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+            });
+            document.to_string()
+        };
+        let fields =
+            json!([{"name": "x", "data_type": "int16"}, {"name": "y", "data_type": "bool"}]);
+        let new = json!({"name": "struct", "configuration": {"fields": fields}});
+        let fields = json!([["x", "int16"], ["y", "bool"]]);
+        let old = json!({"name": OLD_STRUCT, "configuration": {"fields": fields}});
+        let (object, base64) = (json!({"x": 7, "y": true}), json!("BwAB"));
+        for (data_type, fill) in [(&new, &object), (&old, &base64)] {
+            let stored = stored(data_type, fill);
+            let lowered = v3::lower(stored.as_bytes()).node.expect("understood");
+            let crate::metadata::model::NodeMetadata::Array(model) = lowered else {
+                panic!("a group")
+            };
+            let made = array(&model, &ShownChunks::decoded(&model, &model.chunk_shape));
+            let found = |text: &str| {
+                let document = json::parse_object(text.as_bytes()).expect("JSON");
+                (document["data_type"].clone(), document["fill_value"].clone())
+            };
+            assert_eq!(found(&made), (new.clone(), object.clone()));
+            let shown = with_stored_name(made.clone(), &model, stored.as_bytes()).expect("shown");
+            assert_eq!(found(&shown), (data_type.clone(), fill.clone()));
+            let of_zarr_2 = with_stored_name(made, &model, b"{\"dtype\": NaN").expect("shown");
+            assert_eq!(found(&of_zarr_2), (new.clone(), object.clone()));
+            let copied = crate::metadata::wanted::with_registered_name(&shown).expect("a copy");
+            assert_eq!(
+                found(&copied),
+                (new.clone(), object.clone()),
+                "no new array has the old one"
+            );
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::limits;
 use zarrfs_base::width::ToUsize;
-use zarrfs_codec::dtype::{DType, Field, MAX_ITEM_LEN, TIME_UNITS, Time, integer};
+use zarrfs_codec::dtype::{DType, Field, MAX_ITEM_LEN, OLD_STRUCT, TIME_UNITS, Time, integer};
 use zarrfs_codec::json::describe;
 
 /// The byte order of a component.
@@ -51,7 +51,7 @@ pub(super) fn data_type(value: &Value) -> Result<(DType, Option<Endian>)> {
     };
     known.filter(fits).ok_or_else(|| {
         let why = match value.get("name").and_then(Value::as_str) {
-            Some("struct" | "structured") => {
+            Some("struct" | OLD_STRUCT) => {
                 "needs \"fields\" with names of their own and types of a fixed length"
             }
             Some(name) if CONFIGURED.contains(&name) => "has a configuration that is not known",
@@ -115,7 +115,7 @@ fn configured(name: &str, configuration: &Value) -> Option<DType> {
             };
             time(name == "numpy.timedelta64", unit, scale)
         }
-        "struct" | "structured" => {
+        "struct" | OLD_STRUCT => {
             let fields = configuration.get("fields")?.as_array()?;
             let field = |field: &Value| {
                 let (name, dtype) = match field.as_array().map(Vec::as_slice) {
@@ -394,13 +394,25 @@ mod tests {
             json!({"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 25}}),
             json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": 16}}),
             json!({"name": "null_terminated_bytes", "configuration": {"length_bytes": 5}}),
-            json!({"name": "structured", "configuration": {"fields": [["a", "int16"], ["b", "bool"]]}}),
         ] {
             assert_eq!(data_type(&value).expect("understood").0.to_json(), value);
         }
-        let fields = json!([{"name": "a", "data_type": "int16"}]);
-        let value = json!({"name": "struct", "configuration": {"fields": fields}});
-        assert_eq!(data_type(&value).expect("understood").0.item_len(), 2);
+    }
+
+    #[test]
+    fn a_structure_has_the_name_of_the_registry_and_is_read_by_the_old_one_too() {
+        let inner = json!([{"name": "x", "data_type": "float64"}]);
+        let inner = json!({"name": "struct", "configuration": {"fields": inner}});
+        let fields =
+            json!([{"name": "a", "data_type": "int16"}, {"name": "b", "data_type": inner}]);
+        let new = json!({"name": "struct", "configuration": {"fields": fields}});
+        let inner = json!({"name": "structured", "configuration": {"fields": [["x", "float64"]]}});
+        let fields = json!([["a", "int16"], ["b", inner]]);
+        let old = json!({"name": "structured", "configuration": {"fields": fields}});
+        for value in [&new, &old] {
+            let (dtype, _) = data_type(value).expect("understood");
+            assert_eq!((dtype.to_json(), dtype.to_old_json()), (new.clone(), old.clone()));
+        }
     }
 
     #[test]

@@ -151,6 +151,22 @@ pub fn with_chunks(shown: &str, chunk_shape: &[u64]) -> Result<String> {
     Ok(shown::print(&Value::Object(document)))
 }
 
+/// Returns the released v3 metadata file `shown` with the registered name of structures, because no
+/// new array may have the old one.
+pub fn with_registered_name(shown: &str) -> Result<String> {
+    let document = parse_object(shown.as_bytes())?;
+    if !shown::has_old_name(&document) {
+        return Ok(shown.to_owned());
+    }
+    let member = |name: &str| document.get(name).unwrap_or(&Value::Null);
+    let (dtype, _) = data_type(member("data_type"))?;
+    let fill = FillValue::parse(member("fill_value"), &dtype)?;
+    let mut text = Text::parse(shown.as_bytes())?;
+    text.set(&["data_type"], &dtype.to_json())?;
+    text.set(&["fill_value"], &fill.to_json(&dtype))?;
+    Ok(text.into_string())
+}
+
 /// Returns the shown metadata file of an array, without names of its dimensions.
 pub fn without_names(shown: &str) -> Result<String> {
     let mut text = Text::parse(shown.as_bytes())?;

@@ -78,6 +78,11 @@ impl FillValue {
         }))
     }
 
+    /// Returns the bytes of the value in base64: the form of structures in zarr-python 3.1.
+    pub fn to_base64(&self, dtype: &DType) -> Value {
+        Value::from(base64_encode(&self.item(dtype)))
+    }
+
     /// Returns the value in the form of released v3; zero if it is undefined.
     pub fn to_json(&self, dtype: &DType) -> Value {
         let item = self.item(dtype);
@@ -97,9 +102,16 @@ impl FillValue {
                 i64::MIN => Value::from("NaT"),
                 count => Value::from(count),
             },
-            DType::Raw(_) | DType::Bytes(_) | DType::Struct(_) | DType::VariableBytes => {
-                Value::from(base64_encode(&item))
+            DType::Struct(fields) => {
+                let mut rest: &[u8] = &item;
+                let value = |field: &Field| {
+                    let (own, after) = rest.split_at_checked(field.len()).unwrap_or_default();
+                    rest = after;
+                    (field.name.clone(), Self::from_item(own).to_json(&field.whole()))
+                };
+                Value::Object(fields.iter().map(value).collect())
             }
+            DType::Raw(_) | DType::Bytes(_) | DType::VariableBytes => self.to_base64(dtype),
             DType::Utf32(_) => Value::from(text_of(&item)),
             DType::String => Value::from(String::from_utf8_lossy(&item)),
         }
@@ -248,7 +260,9 @@ fn field_item(value: &Value, field: &Field) -> Option<Vec<u8>> {
         all => all.to_vec(),
     };
     let items: Option<Vec<_>> = elements.iter().map(|one| item(one, &field.dtype)).collect();
-    items.map(|items| items.concat()).filter(|bytes| bytes.len() == field.len())
+    let items = items.map(|items| items.concat()).filter(|bytes| bytes.len() == field.len());
+    // Zarr 3 has no arrays in fields, so their bytes are shown.
+    items.or_else(|| raw(value, field.len()))
 }
 
 /// Returns the only item of a list, because netCDF-C writes fill values as lists of one item.

@@ -145,9 +145,10 @@ fn the_shown_form_is_that_of_released_v3() {
         (json!("NaN"), narrow("float8_e4m3"), json!("NaN")),
         (json!("0x7d"), narrow("float8_e4m3"), json!("0x7d")),
         (json!(-8), narrow("int4"), json!(-8)),
-        (json!({"y": [1, 2]}), pair(), json!("AAAAAAEAAgA=")),
-        (json!([7, 1]), pair(), json!("BwAAAAEAAQA=")),
-        (json!("BwAAAAEAAQA="), pair(), json!("BwAAAAEAAQA=")),
+        (json!({"y": [1, 2]}), pair(), json!({"x": 0, "y": "AQACAA=="})),
+        (json!([7, 1]), pair(), json!({"x": 7, "y": "AQABAA=="})),
+        (json!("BwAAAAEAAQA="), pair(), json!({"x": 7, "y": "AQABAA=="})),
+        (json!({"x": 7, "y": "AQABAA=="}), pair(), json!({"x": 7, "y": "AQABAA=="})),
     ] {
         let fill = FillValue::parse(&value, &dtype).expect("understood");
         assert_eq!(fill.to_json(&dtype).to_string(), shown.to_string(), "{value}");

@@ -6,7 +6,7 @@ use super::splice::{New, put, put_attributes, put_fill};
 use crate::metadata::codecs;
 use crate::metadata::model::{ArrayMetadata, KeyEncoding};
 use crate::metadata::policy::ShardGrid;
-use crate::metadata::shown::grid_to_json;
+use crate::metadata::shown::{grid_to_json, has_old_name};
 use crate::metadata::types;
 use crate::metadata::v3::key_encoding_to_json;
 use zarrfs_base::error::Result;
@@ -68,6 +68,8 @@ pub(super) fn array(
         // Libraries with such types write and read base64; the core specification has a list.
         (DType::Raw(_), Some(written @ Value::String(text))) if is_base64(text) => written.clone(),
         (DType::Raw(_), Some(written @ Value::Array(_))) => written.clone(),
+        // A program that writes the old name of structures reads only this form.
+        (DType::Struct(_), _) if has_old_name(document) => array.fill.to_base64(&array.dtype),
         _ => array.fill.to_json(&array.dtype),
     };
     put_fill(text, document, &array.dtype, &fill)?;
