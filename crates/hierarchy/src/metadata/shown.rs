@@ -6,8 +6,8 @@
 //!
 //! Raw bytes are shown as `raw_bytes` with base64, not as `r24`: neither zarr-python nor
 //! `TensorStore` reads that name. Structures are shown as `struct`, the name of the registry, which
-//! forbids the older `structured` in new arrays. An array that is stored as `structured` is shown so:
-//! zarr-python 3.1, which wrote it, reads no other name.
+//! forbids the older `structured` in new arrays. An array that is stored as `structured` is shown
+//! so: zarr-python 3.1, which wrote it, reads no other name.
 
 use serde_json::{Value, json};
 
@@ -174,7 +174,8 @@ pub fn array(array: &ArrayMetadata, files: &ShownChunks) -> String {
     )
 }
 
-/// Returns `shown`, the metadata file of `array`, with the old name of structures if `stored` has it.
+/// Returns `shown`, the metadata file of `array`, with the old name of structures if `stored` has
+/// it.
 pub fn with_stored_name(shown: String, array: &ArrayMetadata, stored: &[u8]) -> Result<String> {
     let is_old = || json::parse_object(stored).is_ok_and(|document| has_old_name(&document));
     if !matches!(array.dtype, DType::Struct(_)) || !is_old() {
