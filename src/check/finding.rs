@@ -95,7 +95,8 @@ codes! {
     /// zarrfs may not read a file: permissions, a server, a link that leads out of the store, or a
     /// reference that --allow-virtual does not cover.
     Refused = "refused", Unchecked;
-    /// A reference or a link leads to a file that does not exist.
+    /// A reference or a link leads to a file that does not exist, or the metadata file of a node is
+    /// gone and its attributes or its consolidated metadata are left.
     MissingTarget = "missing-target", Unchecked;
     /// zarrfs did not see what is in a directory or an archive, because no key or node can have its
     /// name, or because the server does not list it.

@@ -310,6 +310,11 @@ pub const ROWS: &[CodecRow] = &[
         let codec = Neighbours::delta(c, Items::of(elements))?;
         Ok(built(array_to_array::OfBytes::new(codec, elements)))
     }),
+    // virtual-tiff names this for the horizontal predictor of TIFF.
+    CodecRow::array_to_array("HorizontalDeltaCodec", |_, elements, _| {
+        let codec = Neighbours::delta(&Object::new(), Items::of(elements))?;
+        Ok(built(array_to_array::OfBytes::new(codec, elements)))
+    }),
     CodecRow::zarr2_only("numcodecs.imagecodecs_delta", "imagecodecs_delta", |c| {
         Ok(Box::new(Neighbours::delta(c, Items::parse("imagecodecs_delta", c)?)?))
     }),

@@ -9,6 +9,7 @@
 
 use serde_json::{Value, json};
 
+use super::beside_bytes;
 use super::members::lengths;
 use super::types::Endian;
 use zarrfs_base::error::{Error, Result};
@@ -116,7 +117,7 @@ fn nested(
         )));
     }
     hoist_orders(&mut codecs)?;
-    drop_bytes_after_shuffles(&mut codecs);
+    beside_bytes::settle(&mut codecs, &elements.dtype)?;
     let names_type = |codec: &CodecSpec| table::find(&codec.name).is_some_and(|row| row.names_type);
     let is = |codec: &CodecSpec, kind: CodecKind| table::kind(&codec.name) == kind;
     let makes_bytes = |codec: &&CodecSpec| is(codec, CodecKind::ArrayToBytes);
@@ -174,22 +175,6 @@ fn hoist_orders(codecs: &mut Vec<CodecSpec>) -> Result<()> {
     codec.configuration.insert("codecs".to_owned(), rest);
     codecs.splice(at..at, orders);
     Ok(())
-}
-
-/// Removes a `bytes` that follows a shuffle of imagecodecs. In version 2026.5 the shuffles were
-/// filters, which produced elements, and since then they produce bytes. Both are equal.
-fn drop_bytes_after_shuffles(codecs: &mut Vec<CodecSpec>) {
-    let shuffles = ["imagecodecs_bitshuffle", "imagecodecs_byteshuffle", "imagecodecs_floatpred"];
-    let is_little = |codec: &CodecSpec| {
-        codec.name == "bytes" && codec.configuration.get("endian").is_none_or(|e| e != "big")
-    };
-    let pair = |pair: &[CodecSpec]| match pair {
-        [first, second] => shuffles.contains(&first.name.as_str()) && is_little(second),
-        _ => false,
-    };
-    if let Some(at) = codecs.windows(2).position(pair) {
-        codecs.remove(at + 1);
-    }
 }
 
 /// Converts the order to a permutation; until October 2023, `"C"` and `"F"` stood for two of them.

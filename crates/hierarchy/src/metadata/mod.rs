@@ -23,6 +23,7 @@ pub mod shown;
 pub mod wanted;
 pub mod zarr2;
 
+mod beside_bytes;
 mod codecs;
 pub mod consolidated;
 mod conventions;

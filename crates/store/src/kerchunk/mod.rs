@@ -257,7 +257,8 @@ impl<B: FileBlocks> ReferencesParser<B> {
                 self.builder.add(key, Added::Inline(bytes))
             }
             Some(b'{') => {
-                let text = Bytes::copy_from_slice(self.lexer.raw()?.as_bytes());
+                // Not checked: Python writes and reads `NaN`, as metadata files have it.
+                let text = Bytes::copy_from_slice(self.lexer.bracketed()?);
                 self.builder.add(key, Added::Inline(text))
             }
             Some(b'[') => self.place(key).at(key),
