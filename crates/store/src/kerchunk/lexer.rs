@@ -1,7 +1,8 @@
 //! The tokens of a JSON file that is read in blocks.
 //!
 //! A string lies in the block, or is put together in a buffer if it has escapes. Tokens are
-//! bounded; the file is not.
+//! bounded; the file is not. `serde_json` can read a stream, too, but it does not bound a string,
+//! and refuses the `NaN` that Python writes into inline metadata.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;

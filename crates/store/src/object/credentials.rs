@@ -1,6 +1,9 @@
 //! Finds credentials for S3 where other programs have them: in the environment, in the files of
 //! profiles, from a program that a profile names, or from the machine.
 //!
+//! The crate `reqsign-aws-v4` (3.3) also has SSO, and would add 22 crates, with a second XML parser
+//! and a second SHA-2. With SSO, a profile names `aws configure export-credentials` as its program.
+//!
 //! <https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html>
 
 use std::collections::BTreeMap;
