@@ -89,6 +89,7 @@ pub use zarrfs_base::{
 };
 pub use zarrfs_codec as codec;
 pub use zarrfs_codec::{dtype, json, shard};
+pub use zarrfs_files as files;
 pub use zarrfs_hierarchy::{array, cache, hierarchy, metadata, stats};
 pub use zarrfs_store as store;
 pub use zarrfs_store::backing;

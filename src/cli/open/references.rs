@@ -1,5 +1,5 @@
-//! Sources that are references into other stores: `icechunk+REPOSITORY@BRANCH` and
-//! `kerchunk+FILE`, where FILE is JSON or a directory with Parquet files.
+//! Sources that are references into other stores: `icechunk+REPOSITORY@BRANCH`, `kerchunk+FILE`,
+//! where FILE is JSON or a directory with Parquet files, and `file+FILE`, a file of another format.
 
 use std::fmt::{self, Display};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -12,6 +12,7 @@ use clap::CommandFactory as _;
 use super::archive;
 use super::remote::{self, Remote};
 use crate::cli::failure::{Failure, failed};
+use crate::files::{self, FileFormat};
 use crate::metadata::{DOCUMENT_NAMES, NodePath};
 use crate::resources;
 use crate::store::directory::{DirectoryStore, Durability};
@@ -20,6 +21,7 @@ use crate::store::{ByteRange, Key, Prefix, Store, icechunk, kerchunk};
 
 const ICECHUNK: &str = "icechunk+";
 const KERCHUNK: &str = "kerchunk+";
+const FILE: &str = "file+";
 
 /// References, and where they are.
 #[derive(Debug, Clone)]
@@ -80,6 +82,8 @@ enum ReferencesFormat {
     Icechunk(Option<String>),
     /// A file of references in JSON, or a directory of those in Parquet files, with its place.
     Kerchunk(Prefix),
+    /// A file of another format, with its key.
+    File(Key),
 }
 
 /// Whether a source that was typed is references.
@@ -87,6 +91,7 @@ pub fn is_named(source: &Path) -> bool {
     let typed = source.as_os_str().as_encoded_bytes();
     typed.starts_with(ICECHUNK.as_bytes())
         || typed.starts_with(KERCHUNK.as_bytes())
+        || typed.starts_with(FILE.as_bytes())
         || source.to_str().and_then(recognised).is_some()
 }
 
@@ -97,7 +102,8 @@ const FIRST_LEN: u64 = 64 << 10;
 /// there.
 fn recognised(typed: &str) -> Option<&'static str> {
     if typed.contains("://") {
-        return None;
+        let path = typed.split(['?', '#']).next().unwrap_or(typed);
+        return FileFormat::is_named(path).then_some(FILE);
     }
     let whole = typed.rsplit_once('#').filter(|_| !Path::new(typed).exists());
     let root = whole.map_or(typed, |(root, _)| root);
@@ -108,7 +114,21 @@ fn recognised(typed: &str) -> Option<&'static str> {
         let is_parquet = || are_in_parquet(path).then_some(KERCHUNK);
         return is_repository(path).then_some(ICECHUNK).or_else(is_parquet);
     }
-    (state.is_none() && found.is_file() && is_in_json(path)).then_some(KERCHUNK)
+    if !found.is_file() || state.is_some() {
+        return None;
+    }
+    let is_other = || is_of_format(path).then_some(FILE);
+    is_in_json(path).then_some(KERCHUNK).or_else(is_other)
+}
+
+/// Whether a file has a format that is read as a hierarchy.
+fn is_of_format(path: &Path) -> bool {
+    let mut first = Vec::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(files::FIRST_LEN).read_to_end(&mut first));
+    let is_known = read.is_ok() && FileFormat::of_first_bytes(&first).is_some();
+    // The signature of HDF5 may come later.
+    is_known || path.to_str().is_some_and(FileFormat::is_named)
 }
 
 /// Whether a directory is an Icechunk repository.
@@ -221,11 +241,14 @@ pub fn parse(source: &Path) -> Result<Option<References>, Failure> {
         return repository(rest).map(Some);
     }
     if let Some(rest) = typed.strip_prefix(KERCHUNK) {
-        return file(rest).map(Some);
+        return file(rest, KERCHUNK).map(Some);
+    }
+    if let Some(rest) = typed.strip_prefix(FILE) {
+        return file(rest, FILE).map(Some);
     }
     match recognised(typed) {
         Some(ICECHUNK) => repository(typed).map(Some),
-        Some(_) => file(typed).map(Some),
+        Some(scheme) => file(typed, scheme).map(Some),
         None => Ok(None),
     }
 }
@@ -256,10 +279,11 @@ fn repository(typed: &str) -> Result<References, Failure> {
     Ok(References { base, format: ReferencesFormat::Icechunk(state), node, spelled: None })
 }
 
-fn file(typed: &str) -> Result<References, Failure> {
+/// Returns references in a file, or a file of another format, as `scheme` says.
+fn file(typed: &str, scheme: &str) -> Result<References, Failure> {
     let (typed, node) = split_node(typed)?;
     let shown = remote::shown(typed);
-    let refused = |why: &dyn Display| failed(format!("{KERCHUNK}{shown}: {why}"));
+    let refused = |why: &dyn Display| failed(format!("{scheme}{shown}: {why}"));
     let mut spelled = None;
     let (base, name) = if let Some(url) = remote::url(Path::new(typed)) {
         // A slash may follow a directory.
@@ -273,6 +297,9 @@ fn file(typed: &str) -> Result<References, Failure> {
     } else {
         spelled = std::path::absolute(typed).ok().and_then(|it| it.parent().map(Path::to_owned));
         let path = Path::new(typed).canonicalize().map_err(|_| refused(&"no such file"))?;
+        if scheme == FILE && path.is_dir() {
+            return Err(refused(&"a directory, not a file"));
+        }
         if path.is_dir() && !are_in_parquet(&path) {
             return Err(refused(
                 &"a directory without a .zmetadata that has a record_size; zarrfs reads references \
@@ -283,8 +310,13 @@ fn file(typed: &str) -> Result<References, Failure> {
         let above = path.parent().unwrap_or(Path::new("/"));
         (ReferencesPlace::Directory(above.to_owned()), name)
     };
-    let place = Prefix::parse(&name).map_err(|error| refused(&error.detail()))?;
-    Ok(References { base, format: ReferencesFormat::Kerchunk(place), node, spelled })
+    let format = if scheme == FILE {
+        Key::parse(&name).map(ReferencesFormat::File)
+    } else {
+        Prefix::parse(&name).map(ReferencesFormat::Kerchunk)
+    };
+    let format = format.map_err(|error| refused(&error.detail()))?;
+    Ok(References { base, format, node, spelled })
 }
 
 impl References {
@@ -293,7 +325,10 @@ impl References {
         match (&self.base, &self.format) {
             (ReferencesPlace::Directory(path), ReferencesFormat::Icechunk(_)) => Some(path),
             // A file with references may lie beside anything.
-            (ReferencesPlace::Directory(_), ReferencesFormat::Kerchunk(_))
+            (
+                ReferencesPlace::Directory(_),
+                ReferencesFormat::Kerchunk(_) | ReferencesFormat::File(_),
+            )
             | (ReferencesPlace::Archive(..) | ReferencesPlace::Url(_), _) => None,
         }
     }
@@ -334,12 +369,14 @@ impl References {
                 let opened = icechunk::open(&own, state, below, ttl, allow);
                 opened.map_err(|error| explain(&error))
             }
+            ReferencesFormat::File(key) => {
+                let mut places = self.own_places(&own);
+                allow(&mut places);
+                let opened = files::open(&own, key, below, places, resources::memory_limit() / 4);
+                opened.map_err(|error| explain(&error))
+            }
             ReferencesFormat::Kerchunk(place) => {
-                let mut places = SourceStores::new(own.clone(), Spelling::Plain);
-                let base = self.base.to_string();
-                let base = base.split_once('?').map_or(base.as_str(), |(path, _)| path);
-                let spelled = self.spelled.as_ref().map(|path| path.display().to_string());
-                places.allow_own(std::iter::once(base).chain(spelled.as_deref()));
+                let mut places = self.own_places(&own);
                 allow(&mut places);
                 let opened =
                     kerchunk::open(&own, place, below, places, resources::memory_limit() / 4);
@@ -350,6 +387,16 @@ impl References {
                 Ok(store)
             }
         }
+    }
+
+    /// Returns the store of the file itself as one that references may lead to.
+    fn own_places(&self, own: &Store) -> SourceStores {
+        let mut places = SourceStores::new(own.clone(), Spelling::Plain);
+        let base = self.base.to_string();
+        let base = base.split_once('?').map_or(base.as_str(), |(path, _)| path);
+        let spelled = self.spelled.as_ref().map(|path| path.display().to_string());
+        places.allow_own(std::iter::once(base).chain(spelled.as_deref()));
+        places
     }
 
     /// Returns a URL on the web server that gets the headers of the user: that of the references,
@@ -402,6 +449,9 @@ impl References {
             ReferencesFormat::Kerchunk(_) => {
                 "mounted read-only, because it refers to parts of other files"
             }
+            ReferencesFormat::File(_) => {
+                "mounted read-only, because zarrfs only reads files of this format"
+            }
         }
     }
 }
@@ -413,6 +463,21 @@ impl Display for References {
             ReferencesFormat::Icechunk(Some(state)) => {
                 write!(f, "{ICECHUNK}{}@{state}", self.base)?;
             }
+            ReferencesFormat::File(key) => match &self.base {
+                // Its name is enough.
+                ReferencesPlace::Directory(path) => {
+                    write!(f, "{}", path.join(key.as_str()).display())?;
+                }
+                ReferencesPlace::Archive(path, _) => {
+                    write!(f, "{FILE}{}/{key}", path.display())?;
+                }
+                ReferencesPlace::Url(_) => {
+                    let base = self.base.to_string();
+                    let (base, query) =
+                        base.split_at_checked(base.find('?').unwrap_or(base.len())).unwrap_or_default();
+                    write!(f, "{base}/{key}{query}")?;
+                }
+            },
             ReferencesFormat::Kerchunk(place) => {
                 let base = self.base.to_string();
                 // The query of a URL comes after the name.

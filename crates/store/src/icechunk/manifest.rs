@@ -174,7 +174,7 @@ impl ManifestChunks<'_> {
             let second = u64::from(u32::from_be_bytes([i, j, k, l]));
             let location = ReferencedValue::Own(Key::parse(&format!("chunks/{}", Id(id)))?);
             return Ok(Reference {
-                target: ReferenceTarget::Part { location, offset, len, check: None },
+                target: ReferenceTarget::Part { location, offset, len, stored_len: len, check: None },
                 version: Version::settled([first, second, offset, len]),
                 modified: time,
             });
@@ -190,7 +190,7 @@ impl ManifestChunks<'_> {
             let version =
                 version_of(format!("{location} {tag:?} {seconds}").as_bytes(), offset, len);
             let location = ReferencedValue::Other(location);
-            let target = ReferenceTarget::Part { location, offset, len, check };
+            let target = ReferenceTarget::Part { location, offset, len, stored_len: len, check };
             return Ok(Reference { target, version, modified: time });
         }
         let Some(bytes) = chunk.octets(field::INLINE)? else {

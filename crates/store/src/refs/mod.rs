@@ -11,7 +11,7 @@
 mod children;
 pub(super) mod loaded;
 pub(super) mod places;
-pub(super) mod table;
+pub mod table;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,6 +27,7 @@ use super::{
 };
 pub(super) use children::children;
 pub use places::{SourceStores, Spelling};
+use table::ReferenceTable;
 use zarrfs_base::error::{Error, Fault, Kind, Result, WithSubject};
 use zarrfs_base::width::{ToU64, ToUsize};
 
@@ -43,6 +44,8 @@ pub(super) enum ReferenceTarget {
         offset: u64,
         /// The number of bytes.
         len: u64,
+        /// How many of them are there. Zeros stand for the rest.
+        stored_len: u64,
         /// The state that the other value must still have.
         check: Option<Check>,
     },
@@ -66,6 +69,8 @@ pub(super) enum Check {
     Tag(Arc<str>),
     /// It did not change after this second since 1970.
     UnmodifiedSince(u64),
+    /// It has this version.
+    Version(Version),
 }
 
 /// A reference: the place of a value, and the properties that it has by that.
@@ -90,8 +95,27 @@ impl Reference {
     pub fn part(location: Arc<str>, offset: u64, len: u64, modified: SystemTime) -> Self {
         let version = version_of(location.as_bytes(), offset, len);
         let location = ReferencedValue::Other(location);
-        let target = ReferenceTarget::Part { location, offset, len, check: None };
+        let target =
+            ReferenceTarget::Part { location, offset, len, stored_len: len, check: None };
         Self { target, version, modified }
+    }
+
+    /// Adds a condition on the value that a part of it is of.
+    #[must_use]
+    pub(super) fn checked(mut self, version: Option<Version>) -> Self {
+        if let (ReferenceTarget::Part { check, .. }, Some(version)) = (&mut self.target, version) {
+            *check = Some(Check::Version(version));
+        }
+        self
+    }
+
+    /// Says that no more than `bytes` of a part are there.
+    #[must_use]
+    pub(super) fn stored(mut self, bytes: u64) -> Self {
+        if let ReferenceTarget::Part { stored_len, len, .. } = &mut self.target {
+            *stored_len = bytes.min(*len);
+        }
+        self
     }
 
     /// Returns a reference to the whole value at a location.
@@ -130,6 +154,11 @@ pub(super) trait References: Send + Sync + std::fmt::Debug {
     }
 }
 
+/// Returns the read-only store of the references of a table below `base`, into `places`.
+pub fn open(table: ReferenceTable, places: SourceStores, base: Prefix) -> Store {
+    RefStore::open(table, places, base)
+}
+
 /// The store of the values that references lead to.
 #[derive(Debug)]
 pub(super) struct RefStore<R> {
@@ -166,8 +195,9 @@ fn request(
 ) -> Result<Option<(usize, (Key, ByteRange))>> {
     let (location, range) = match &reference.target {
         ReferenceTarget::Inline(_) => return Ok(None),
-        ReferenceTarget::Part { location, offset, len, .. } => {
+        ReferenceTarget::Part { location, offset, len, stored_len, .. } => {
             let (start, len) = range.within(*len);
+            let len = len.min(stored_len.saturating_sub(start));
             let offset = offset.checked_add(start).ok_or_else(|| {
                 Error::corrupt(format!("the reference begins {start} bytes after byte {offset}"))
             })?;
@@ -194,19 +224,20 @@ fn answer(
     found: Option<Value>,
     store: &dyn ReadableStore,
 ) -> Result<Value> {
-    let (location, offset, len, check) = match &reference.target {
+    let (location, offset, len, stored_len, check) = match &reference.target {
         ReferenceTarget::Inline(bytes) => {
             let len = bytes.len().to_u64();
             return Ok(Value { bytes: part(bytes, range), stat: reference.stat(len) });
         }
-        ReferenceTarget::Part { location, offset, len, check } => {
-            (location, *offset, *len, check.as_ref())
+        ReferenceTarget::Part { location, offset, len, stored_len, check } => {
+            (location, *offset, *len, *stored_len, check.as_ref())
         }
         ReferenceTarget::Whole(location) => return found.ok_or_else(|| missing(location)),
     };
     let found = found.ok_or_else(|| missing(location))?;
     check.map_or(Ok(()), |check| check.holds(&found.stat, location, store))?;
-    let (_, needed) = range.within(len);
+    let (start, whole) = range.within(len);
+    let needed = whole.min(stored_len.saturating_sub(start));
     if u64::try_from(found.bytes.len()) != Ok(needed) {
         return Err(Error::fault(
             Fault::Length,
@@ -216,7 +247,13 @@ fn answer(
             ),
         ));
     }
-    Ok(Value { bytes: found.bytes, stat: reference.stat(len) })
+    let mut bytes = found.bytes;
+    if needed < whole {
+        let mut padded = bytes.to_vec();
+        padded.resize(whole.to_usize(), 0);
+        bytes = padded.into();
+    }
+    Ok(Value { bytes, stat: reference.stat(len) })
 }
 
 fn missing(location: &ReferencedValue) -> Error {
@@ -248,6 +285,11 @@ impl Check {
             Err(Error::new(Kind::Stale, detail))
         };
         match self {
+            Self::Version(version) if version.is_same(stat.version) => Ok(()),
+            Self::Version(_) => {
+                let detail = format!("{location} has changed since it was opened: mount it again");
+                Err(Error::new(Kind::Stale, detail))
+            }
             Self::UnmodifiedSince(seconds) => {
                 let since = stat.modified.duration_since(SystemTime::UNIX_EPOCH);
                 match since.unwrap_or_default().as_secs().checked_sub(*seconds) {

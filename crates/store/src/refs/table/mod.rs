@@ -20,7 +20,7 @@ use bytes::Bytes;
 use foldhash::quality::RandomState;
 
 use super::{KeyNames, Reference, References, children};
-use crate::{Entries, Key, MAX_KEY_LEN, Prefix, StoreEntry, is_component};
+use crate::{Entries, Key, MAX_KEY_LEN, Prefix, StoreEntry, Version, is_component};
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::width::ToUsize;
 
@@ -53,6 +53,17 @@ pub enum Added<'a> {
         /// The number of bytes.
         len: u64,
     },
+    /// A part of another value that ends earlier: the rest is zero.
+    Padded {
+        /// The path or URL of the other value.
+        location: &'a str,
+        /// The offset in it.
+        offset: u64,
+        /// The number of bytes.
+        len: u64,
+        /// How many of them are there.
+        stored_len: u64,
+    },
     /// Another value as a whole.
     Whole {
         /// Its path or URL.
@@ -73,7 +84,7 @@ struct ReferenceRow {
 #[derive(Debug)]
 enum Other {
     Inline(Bytes),
-    Part { location: u32, offset: u64, len: u64 },
+    Part { location: u32, offset: u64, len: u64, stored_len: u64 },
     Whole { location: u32 },
 }
 
@@ -101,6 +112,7 @@ pub struct Builder {
     locations_len: usize,
     last_location: Option<u32>,
     others: Vec<Other>,
+    version: Option<Version>,
 }
 
 fn number(index: usize) -> Result<u32> {
@@ -123,7 +135,13 @@ impl Builder {
             locations_len: 0,
             last_location: None,
             others: Vec::new(),
+            version: None,
         }
+    }
+
+    /// Sets the version that the values must still have that parts are of.
+    pub fn expect_version(&mut self, version: Version) {
+        self.version = Some(version);
     }
 
     /// Notes that `len` more bytes of memory are taken.
@@ -167,8 +185,14 @@ impl Builder {
                 let location = self.location(location)?;
                 match u32::try_from(len) {
                     Ok(short) => (location, short, offset),
-                    Err(_) => self.other(Other::Part { location, offset, len })?,
+                    Err(_) => {
+                        self.other(Other::Part { location, offset, len, stored_len: len })?
+                    }
                 }
+            }
+            Added::Padded { location, offset, len, stored_len } => {
+                let location = self.location(location)?;
+                self.other(Other::Part { location, offset, len, stored_len })?
             }
         };
         let row = number(self.rows.len())?;
@@ -309,6 +333,7 @@ impl Builder {
             slots: vec![0; slot_count],
             hasher: RandomState::default(),
             modified,
+            version: self.version,
             has_replaced: false,
         };
         table.fill_slots()?;
@@ -349,6 +374,8 @@ pub struct ReferenceTable {
     slots: Vec<u32>,
     hasher: RandomState,
     modified: SystemTime,
+    /// The version that the values must still have that parts are of.
+    version: Option<Version>,
     /// Whether a key was added twice.
     has_replaced: bool,
 }
@@ -426,14 +453,18 @@ impl ReferenceTable {
 
     fn reference(&self, row: &ReferenceRow) -> Option<Reference> {
         let location = |id: u32| self.locations.get(id.to_usize()).cloned();
-        let part =
-            |id, offset, len| Some(Reference::part(location(id)?, offset, len, self.modified));
+        let part = |id, offset, len| {
+            let part = Reference::part(location(id)?, offset, len, self.modified);
+            Some(part.checked(self.version))
+        };
         if row.location != OTHER {
             return part(row.location, row.offset, u64::from(row.len));
         }
         match self.others.get(row.offset.to_usize())? {
             Other::Inline(bytes) => Some(Reference::inline(bytes.clone(), self.modified)),
-            Other::Part { location, offset, len } => part(*location, *offset, *len),
+            Other::Part { location, offset, len, stored_len } => {
+                part(*location, *offset, *len).map(|part| part.stored(*stored_len))
+            }
             Other::Whole { location: id } => Some(Reference::whole(location(*id)?, self.modified)),
         }
     }

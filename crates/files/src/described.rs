@@ -1,0 +1,166 @@
+//! Nodes and chunks as a scanner describes them: a table of references.
+
+use serde_json::{Map, Value, json};
+
+use crate::source::SourceFile;
+use zarrfs_base::error::{Error, Result};
+use zarrfs_codec::json::Object;
+use zarrfs_store::Stat;
+use zarrfs_store::is_component;
+use zarrfs_store::refs::table::{Added, Builder, ReferenceTable};
+
+/// The metadata file of a node in Zarr 3.
+const DOCUMENT: &str = "zarr.json";
+
+/// An array in the words of Zarr 3.
+#[derive(Debug, Clone, Default)]
+pub struct DescribedArray {
+    /// The length of each dimension.
+    pub shape: Vec<u64>,
+    /// The data type, as in a metadata file.
+    pub data_type: Value,
+    /// The shape of a chunk.
+    pub chunk_shape: Vec<u64>,
+    /// The codecs, as in a metadata file.
+    pub codecs: Vec<Value>,
+    /// The fill value, as in a metadata file.
+    pub fill_value: Value,
+    /// The names of the dimensions, if they have some.
+    pub dimension_names: Option<Vec<Option<String>>>,
+    /// The attributes.
+    pub attributes: Object,
+}
+
+/// What is in a file.
+#[derive(Debug)]
+pub struct Described {
+    builder: Builder,
+    location: String,
+    stat: Stat,
+    omitted: Vec<(String, String)>,
+}
+
+impl Described {
+    /// Returns a description without nodes. It may take about `most` bytes of memory.
+    pub fn new(file: &SourceFile, most: u64) -> Self {
+        let mut builder = Builder::new(most);
+        builder.expect_version(file.stat().version);
+        Self {
+            builder,
+            location: file.key().as_str().to_owned(),
+            stat: *file.stat(),
+            omitted: Vec::new(),
+        }
+    }
+
+    /// Notes that a part of the file is not shown.
+    pub fn omit(&mut self, path: &str, why: &str) {
+        self.omitted.push((path.to_owned(), why.to_owned()));
+    }
+
+    /// Adds a group. The path of the root is empty.
+    pub fn group(&mut self, path: &str, attributes: Object) -> Result<()> {
+        self.document(path, &[("node_type", json!("group")), ("attributes", attributes.into())])
+    }
+
+    /// Adds an array without its chunks.
+    pub fn array(&mut self, path: &str, array: &DescribedArray) -> Result<()> {
+        let grid = json!({"name": "regular", "configuration": {"chunk_shape": array.chunk_shape}});
+        let mut members = vec![
+            ("node_type", json!("array")),
+            ("shape", json!(array.shape)),
+            ("data_type", array.data_type.clone()),
+            ("chunk_grid", grid),
+            ("chunk_key_encoding", json!({"name": "default"})),
+            ("fill_value", array.fill_value.clone()),
+            ("codecs", array.codecs.clone().into()),
+            ("attributes", array.attributes.clone().into()),
+        ];
+        if let Some(names) = &array.dimension_names {
+            members.push(("dimension_names", json!(names)));
+        }
+        self.document(path, &members)
+    }
+
+    /// Adds an array that cannot be read, so that its name and the reason are seen.
+    pub fn unread(&mut self, path: &str, array: &DescribedArray, why: &str) -> Result<()> {
+        let mut array = array.clone();
+        let codec = json!({"name": why});
+        array.codecs.push(codec);
+        self.array(path, &array)
+    }
+
+    fn document(&mut self, path: &str, members: &[(&str, Value)]) -> Result<()> {
+        let key = if path.is_empty() { DOCUMENT.to_owned() } else { format!("{path}/{DOCUMENT}") };
+        let members = members.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let mut document = Map::from_iter([("zarr_format".to_owned(), json!(3))]);
+        // The macro `json` fails for numbers that JSON does not have.
+        document.extend(members);
+        let text = Value::Object(document).to_string();
+        self.builder.add(&key, Added::Inline(text.into()))
+    }
+
+    /// Adds a chunk that lies in the file. Bytes past its end are zero.
+    pub fn chunk(&mut self, path: &str, coords: &[u64], offset: u64, len: u64) -> Result<()> {
+        let Some(stored_len) = self.stat.len.checked_sub(offset).filter(|left| *left > 0) else {
+            let end = self.stat.len;
+            return Err(Error::corrupt(format!(
+                "a chunk of {path} begins at byte {offset}, and the file ends at byte {end}"
+            )));
+        };
+        let location = &self.location;
+        let added = if stored_len < len {
+            Added::Padded { location, offset, len, stored_len }
+        } else {
+            Added::Part { location, offset, len }
+        };
+        self.builder.add(&chunk_key(path, coords), added)
+    }
+
+    /// Adds a chunk whose bytes are known.
+    pub fn inline(&mut self, path: &str, coords: &[u64], bytes: Vec<u8>) -> Result<()> {
+        self.builder.add(&chunk_key(path, coords), Added::Inline(bytes.into()))
+    }
+
+    /// Returns the table of references, and the paths of what is not shown with the reasons.
+    pub fn build(self) -> Result<(ReferenceTable, Vec<(String, String)>)> {
+        Ok((self.builder.build(self.stat.modified)?, self.omitted))
+    }
+}
+
+/// Returns the key of a chunk, in the encoding `default`.
+fn chunk_key(path: &str, coords: &[u64]) -> String {
+    let mut key = path.to_owned();
+    if !key.is_empty() {
+        key.push('/');
+    }
+    key.push('c');
+    for coord in coords {
+        key.push('/');
+        key.push_str(&coord.to_string());
+    }
+    key
+}
+
+/// Whether a node can have this name: it is one component of a key, and no metadata file.
+pub fn is_node_name(name: &str) -> bool {
+    is_component(name) && !name.contains('/') && name != DOCUMENT && !name.starts_with("__")
+}
+
+/// Returns a codec, as in a metadata file.
+pub fn codec(name: &str, configuration: Value) -> Value {
+    match configuration {
+        Value::Object(members) if members.is_empty() => json!({"name": name}),
+        other => json!({"name": name, "configuration": other}),
+    }
+}
+
+/// Returns the codec `bytes` for elements in this order.
+pub fn bytes_codec(is_big: bool) -> Value {
+    codec("bytes", json!({"endian": if is_big { "big" } else { "little" }}))
+}
+
+/// Returns no attributes.
+pub fn no_attributes() -> Object {
+    Map::new()
+}
