@@ -135,9 +135,9 @@ pub fn line(name: &str, value: &Value) -> Option<String> {
             let at =
                 |at: usize| numbers.and_then(|all| all.get(at)).map(number).unwrap_or_default();
             let parts = numbers.map(Vec::as_slice).unwrap_or_default();
-            let is_turned = [1, 3].iter().any(|at| {
-                parts.get(*at).and_then(Value::as_f64).is_some_and(|part| part != 0.0)
-            });
+            let is_turned = [1, 3]
+                .iter()
+                .any(|at| parts.get(*at).and_then(Value::as_f64).is_some_and(|part| part != 0.0));
             let pixels = if is_turned {
                 let rows = format!("{}, {}", at(1), at(4));
                 format!("one column {}, {}, one row {rows}", at(0), at(3))
