@@ -473,8 +473,9 @@ impl Display for References {
                 }
                 ReferencesPlace::Url(_) => {
                     let base = self.base.to_string();
-                    let (base, query) =
-                        base.split_at_checked(base.find('?').unwrap_or(base.len())).unwrap_or_default();
+                    let (base, query) = base
+                        .split_at_checked(base.find('?').unwrap_or(base.len()))
+                        .unwrap_or_default();
                     write!(f, "{base}/{key}{query}")?;
                 }
             },
