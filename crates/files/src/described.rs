@@ -94,7 +94,13 @@ impl Described {
     pub fn unread(&mut self, path: &str, array: &DescribedArray, why: &str) -> Result<()> {
         let mut array = array.clone();
         array.codecs.push(json!({"name": format!("{UNREAD}{why}")}));
-        self.array(path, &array)
+        array.chunk_shape = array.shape.iter().map(|len| (*len).max(1)).collect();
+        self.array(path, &array)?;
+        if array.shape.contains(&0) {
+            return Ok(());
+        }
+        // Without a chunk, a program would read the fill value.
+        self.inline(path, &vec![0; array.shape.len()], vec![0])
     }
 
     fn document(&mut self, path: &str, members: &[(&str, Value)]) -> Result<()> {

@@ -136,6 +136,7 @@ pub fn completed(
                 bytes
             }
             DEFLATE => stored_zlib(&bytes)?,
+            LZF => literal_lzf(&bytes),
             SHUFFLE => {
                 shuffled(&bytes, filter.client_data.first().map_or(item_len, |len| u64::from(*len)))
             }
@@ -156,6 +157,16 @@ fn fletcher32(bytes: &[u8]) -> u32 {
 fn stored_zlib(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::none());
     encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(|error| Error::os(&error))
+}
+
+/// Returns an LZF stream that holds bytes as they are, in runs of at most 32.
+fn literal_lzf(bytes: &[u8]) -> Vec<u8> {
+    let mut stream = Vec::with_capacity(bytes.len().saturating_add(bytes.len() / 16));
+    for run in bytes.chunks(32) {
+        stream.extend(u8::try_from(run.len().saturating_sub(1)));
+        stream.extend_from_slice(run);
+    }
+    stream
 }
 
 fn shuffled(bytes: &[u8], item_len: u64) -> Vec<u8> {

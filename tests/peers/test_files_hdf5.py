@@ -1,0 +1,190 @@
+"""HDF5, netCDF-4 and npy files as hierarchies: every array and attribute is what h5py, xarray and NumPy read."""
+
+import contextlib
+import errno
+import json
+import os
+import random
+import resource
+import subprocess
+
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+
+from hierarchies import assert_same
+from views import ZARRFS
+
+RNG = np.random.default_rng(50)
+# How HDF5 numbers the chunks of a data set: by a tree, from 1.10 on also by arrays, or not at all.
+INDICES = {
+    "btree1": ("earliest", {"chunks": (3, 4), "maxshape": (None, None)}),
+    "btree2": ("latest", {"chunks": (3, 4), "maxshape": (None, None)}),
+    "extensible": ("latest", {"chunks": (3, 4), "maxshape": (None, 40)}),
+    "fixed": ("latest", {"chunks": (3, 4), "maxshape": (30, 40)}),
+    "single": ("latest", {"chunks": (10, 12)}),
+    "contiguous": ("latest", {}),
+}
+FILTERS = {"none": {}, "all": {"compression": "gzip", "shuffle": True, "fletcher32": True}, "lzf": {"compression": "lzf"}}
+
+
+@pytest.fixture
+def mounted(mount):
+    """`with mounted(path) as m:` mounts a file."""
+
+    @contextlib.contextmanager
+    def of(path):
+        with mount(path, copy=False) as m:
+            m.allow("mounted read-only, because zarrfs only reads files of this format")
+            m.allow("a link to .* in the file .*, which is not followed|is a link to one above it|could not be seen")
+            yield m
+
+    return of
+
+
+def read(path, node):
+    """The decoded elements, as zarrfs prints them."""
+    return subprocess.run([ZARRFS, "cat", f"{path}#{node}", "--as", "npy"], check=True, capture_output=True).stdout
+
+
+def array(path, node, tmp_path):
+    (tmp_path / "read.npy").write_bytes(read(path, node))
+    return np.load(tmp_path / "read.npy")
+
+
+@pytest.mark.parametrize("index", INDICES)
+def test_every_index_and_filter_of_hdf5_is_read(mounted, tmp_path, index):
+    version, options = INDICES[index]
+    path, written = tmp_path / "f.h5", {}
+    with h5py.File(path, "w", libver=version) as file:
+        for dtype in ("i1", ">u2", "<i4", ">f4", "<f8", "<c8", "?", "S5"):
+            # Chunks that deflate makes longer leave it out.
+            values = RNG.integers(0, 2 if dtype == "?" else 256, (10, 12)).astype(dtype)
+            for name, filters in FILTERS.items():
+                if not options and filters:
+                    continue
+                node = f"{np.dtype(dtype).name}/{name}"
+                file.create_dataset(node, data=values, **options, **filters)
+                written[node] = values
+        file.create_dataset("part", shape=(10, 12), dtype="i4", fillvalue=7, **options)[2:5, 1:9] = 1
+        written["part"] = file["part"][...]
+    with mounted(tmp_path / "f.h5") as m:
+        for node, values in written.items():
+            native = values.astype(values.dtype.newbyteorder("="))
+            if values.dtype.kind == "S":
+                # zarr-python 3.1 does not read the type.
+                assert array(path, node, tmp_path).tobytes() == values.tobytes(), node
+            else:
+                assert_same(zarr.open_array(m / node, mode="r")[...], native, node)
+
+
+def test_types_links_and_attributes_of_hdf5_are_those_of_h5py(mounted, tmp_path):
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        group = file.create_group("g")
+        group["text"] = ["abc", "d\u00e9", ""]
+        file["table"] = np.array([(1, 2.5, b"x"), (3, -1.0, b"yz")], dtype=np.dtype([("a", "i2"), ("b", "f8"), ("c", "S3")], align=True))
+        file["scalar"], file["empty"] = 3.5, np.zeros((0, 3))
+        file["enum"] = np.array([0, 2], dtype=h5py.enum_dtype({"A": 0, "B": 2}, "u1"))
+        file["to"] = np.array([file["g"].ref, file["scalar"].ref], dtype=h5py.ref_dtype)
+        file.create_dataset("scaled", data=np.arange(100), chunks=(10,), scaleoffset=0)
+        file["soft"], file["away"], file["g/up"] = h5py.SoftLink("/g"), h5py.ExternalLink("other.h5", "/x"), h5py.SoftLink("/")
+        group.attrs.update({"n": np.float32(0.1), "nan": np.nan, "list": [1, 2, 3], "text": "caf\u00e9", "texts": ["a", "b"], "flag": True})
+        group.attrs["big"] = np.uint64(2**64 - 1)
+    with mounted(tmp_path / "f.h5") as m:
+        assert zarr.open_array(m / "g/text", mode="r")[...].tolist() == ["abc", "d\u00e9", ""]
+        assert zarr.open_array(m / "soft/text", mode="r").shape == (3,)
+        assert zarr.open_array(m / "to", mode="r")[...].tolist() == ["/g", "/scalar"]
+        assert zarr.open_array(m / "enum", mode="r")[...].tolist() == [0, 2]
+        assert zarr.open_array(m / "scalar", mode="r")[()] == 3.5 and zarr.open_array(m / "empty", mode="r").shape == (0, 3)
+        attributes = dict(zarr.open_group(m / "g", mode="r").attrs)
+        assert str(attributes.pop("nan")).lower() == "nan"
+        assert attributes == {"n": 0.1, "list": [1, 2, 3], "text": "caf\u00e9", "texts": ["a", "b"], "flag": True, "big": 2**64 - 1}
+        with h5py.File(tmp_path / "f.h5") as file:
+            assert (m.path / "table/c/0").read_bytes() == file["table"][...].tobytes()
+        assert sorted(set(os.listdir(m.path)) & {"soft", "away"}) == ["soft"] and "up" not in os.listdir(m / "g")
+    said = subprocess.run([ZARRFS, "check", tmp_path / "f.h5"], capture_output=True, text=True)
+    assert said.returncode == 1
+    for line in ("unchecked unseen away: a link to /x in the file other.h5", "note unknown scaled/zarr.json: the HDF5 filter 6 (scaleoffset)"):
+        assert line in said.stdout, said.stdout
+
+
+def test_a_netcdf4_file_is_to_xarray_what_it_is_by_itself(mounted, tmp_path):
+    times, lat, lon = np.arange(4), np.linspace(-90, 90, 7), np.arange(0, 360, 40.0)
+    coordinates = {"time": ("time", times, {"units": "days since 2000-01-01", "calendar": "standard"}), "lat": lat, "lon": lon}
+    values = RNG.normal(280, 20, (4, 7, 9)).astype("f4")
+    values[0, 0, 0] = np.nan
+    data = xr.Dataset(
+        {
+            "t2m": (("time", "lat", "lon"), values, {"units": "K", "valid_min": np.float32(180)}),
+            "packed": (("time", "lat"), values[:, :, 0].astype("f8")),
+            "mask": (("lat", "lon"), values[0] > 280),
+            "name": ("station", np.array(["a", "bc"], dtype=object)),
+        },
+        coordinates,
+        {"title": "a model", "levels": [1, 2, 3]},
+    )
+    packed = {"dtype": "i2", "scale_factor": 0.01, "add_offset": 273.0, "_FillValue": -32768}
+    encoding = {"t2m": {"zlib": True, "chunksizes": (1, 7, 9), "_FillValue": np.float32(-999)}, "packed": packed}
+    data.to_netcdf(tmp_path / "f.nc", engine="netcdf4", encoding=encoding, unlimited_dims=["time"])
+    with xr.open_dataset(tmp_path / "f.nc") as itself:
+        with mounted(tmp_path / "f.nc") as m:
+            with xr.open_zarr(m.path, consolidated=False, chunks=None) as found:
+                xr.testing.assert_identical(found.load(), itself.load())
+        subprocess.run([ZARRFS, "convert", tmp_path / "f.nc", tmp_path / "f.zarr"], check=True, capture_output=True)
+        with xr.open_zarr(tmp_path / "f.zarr", consolidated=False, chunks=None) as found:
+            xr.testing.assert_identical(found.load(), itself.load())
+    said = subprocess.run([ZARRFS, "diff", tmp_path / "f.nc", tmp_path / "f.zarr"], capture_output=True, text=True)
+    assert said.returncode == 0 and "equal" in said.stderr, said
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">i2", "|u1", "<c16", "<U3", "|S4", "?", "<M8[ns]"])
+def test_a_npy_file_is_one_array(tmp_path, dtype):
+    for shape in ((), (5,), (4, 3), (700, 800)):
+        values = RNG.integers(0, 100, shape).astype(dtype)
+        for order in ("C", "F"):
+            np.save(tmp_path / "a.npy", np.asarray(values, order=order))
+            assert_same(array(tmp_path / "a.npy", "a", tmp_path), values.astype(values.dtype.newbyteorder("=")), f"{dtype} {shape} {order}")
+
+
+def test_a_file_that_changes_is_stale(mounted, tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, np.arange(300_000))
+    with mounted(path) as m:
+        assert (m.path / "a/c/0").read_bytes() == np.arange(300_000)[: 1 << 17].tobytes()
+        np.save(path, np.arange(300_000) + 1)
+        m.refused(errno.ESTALE, "has changed since it was opened", lambda: (m.path / "a/c/1").read_bytes())
+
+
+def test_damaged_files_are_refused_within_memory(tmp_path):
+    with h5py.File(tmp_path / "f.h5", "w", libver="latest") as file:
+        for number in range(12):
+            file.create_dataset(f"d{number}", data=np.arange(60).reshape(6, 10), chunks=(2, 5), maxshape=(None, 10), compression="gzip")
+            file[f"d{number}"].attrs["text"] = "words"
+        file["s"] = ["a", "b"]
+    np.save(tmp_path / "f.npy", np.arange(50))
+    chance = random.Random(7)
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+
+    for name in ("f.h5", "f.npy"):
+        whole = (tmp_path / name).read_bytes()
+        for number in range(24):
+            data = bytearray(whole)
+            if number % 3 == 0:
+                del data[chance.randrange(len(data)) :]
+            else:
+                for _ in range(1 + number % 7):
+                    data[chance.randrange(len(data))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
+            (tmp_path / f"bad-{name}").write_bytes(data)
+            said = subprocess.run([ZARRFS, "check", tmp_path / f"bad-{name}"], capture_output=True, text=True, timeout=60, preexec_fn=limited)
+            assert said.returncode in (0, 1, 3) and "panicked" not in said.stderr, (number, said.stderr)
+
+
+def test_a_file_in_a_zip_archive_and_one_by_its_prefix_are_read(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(5))
+    os.rename(tmp_path / "a.npy", tmp_path / "odd name")
+    said = json.loads(subprocess.check_output([ZARRFS, "info", "--json", f"file+{tmp_path}/odd name#odd name"]))
+    assert said["shape"] == [5]
