@@ -174,7 +174,13 @@ impl ManifestChunks<'_> {
             let second = u64::from(u32::from_be_bytes([i, j, k, l]));
             let location = ReferencedValue::Own(Key::parse(&format!("chunks/{}", Id(id)))?);
             return Ok(Reference {
-                target: ReferenceTarget::Part { location, offset, len, stored_len: len, check: None },
+                target: ReferenceTarget::Part {
+                    location,
+                    offset,
+                    len,
+                    stored_len: len,
+                    check: None,
+                },
                 version: Version::settled([first, second, offset, len]),
                 modified: time,
             });

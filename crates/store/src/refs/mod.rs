@@ -95,8 +95,7 @@ impl Reference {
     pub fn part(location: Arc<str>, offset: u64, len: u64, modified: SystemTime) -> Self {
         let version = version_of(location.as_bytes(), offset, len);
         let location = ReferencedValue::Other(location);
-        let target =
-            ReferenceTarget::Part { location, offset, len, stored_len: len, check: None };
+        let target = ReferenceTarget::Part { location, offset, len, stored_len: len, check: None };
         Self { target, version, modified }
     }
 

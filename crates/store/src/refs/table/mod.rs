@@ -113,6 +113,8 @@ pub struct Builder {
     last_location: Option<u32>,
     others: Vec<Other>,
     version: Option<Version>,
+    /// The versions of other locations than the one that most parts are of.
+    versions: HashMap<u32, Version, RandomState>,
 }
 
 fn number(index: usize) -> Result<u32> {
@@ -136,12 +138,20 @@ impl Builder {
             last_location: None,
             others: Vec::new(),
             version: None,
+            versions: HashMap::default(),
         }
     }
 
     /// Sets the version that the values must still have that parts are of.
     pub fn expect_version(&mut self, version: Version) {
         self.version = Some(version);
+    }
+
+    /// Sets the version that the value at another location must still have.
+    pub fn expect_version_of(&mut self, location: &str, version: Version) -> Result<()> {
+        let location = self.location(location)?;
+        self.versions.insert(location, version);
+        Ok(())
     }
 
     /// Notes that `len` more bytes of memory are taken.
@@ -185,9 +195,7 @@ impl Builder {
                 let location = self.location(location)?;
                 match u32::try_from(len) {
                     Ok(short) => (location, short, offset),
-                    Err(_) => {
-                        self.other(Other::Part { location, offset, len, stored_len: len })?
-                    }
+                    Err(_) => self.other(Other::Part { location, offset, len, stored_len: len })?,
                 }
             }
             Added::Padded { location, offset, len, stored_len } => {
@@ -334,6 +342,7 @@ impl Builder {
             hasher: RandomState::default(),
             modified,
             version: self.version,
+            versions: self.versions,
             has_replaced: false,
         };
         table.fill_slots()?;
@@ -376,6 +385,8 @@ pub struct ReferenceTable {
     modified: SystemTime,
     /// The version that the values must still have that parts are of.
     version: Option<Version>,
+    /// The versions of other locations, by their numbers.
+    versions: HashMap<u32, Version, RandomState>,
     /// Whether a key was added twice.
     has_replaced: bool,
 }
@@ -455,7 +466,7 @@ impl ReferenceTable {
         let location = |id: u32| self.locations.get(id.to_usize()).cloned();
         let part = |id, offset, len| {
             let part = Reference::part(location(id)?, offset, len, self.modified);
-            Some(part.checked(self.version))
+            Some(part.checked(self.versions.get(&id).copied().or(self.version)))
         };
         if row.location != OTHER {
             return part(row.location, row.offset, u64::from(row.len));
