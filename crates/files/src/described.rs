@@ -6,8 +6,8 @@ use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result, Word};
 use zarrfs_codec::json::Object;
 use zarrfs_store::is_component;
-use zarrfs_store::{Stat, Store};
 use zarrfs_store::refs::table::{Added, Builder, ReferenceTable};
+use zarrfs_store::{Stat, Store};
 
 /// The metadata file of a node in Zarr 3.
 const DOCUMENT: &str = "zarr.json";

@@ -1,8 +1,8 @@
 //! The formats of files, by how they begin.
 
 use crate::packed::{self, Packing};
-use crate::{mrc, npz};
 use crate::source::SourceFile;
+use crate::{mrc, npz};
 use zarrfs_base::error::{Error, Result};
 
 /// A format of files that hold arrays.
@@ -40,7 +40,8 @@ const MAX_USER_BLOCK: u64 = 1 << 20;
 /// The endings of names of such files, for URLs. They are in lower case.
 const ENDINGS: [&str; 24] = [
     ".nc", ".nc3", ".cdf", ".nc4", ".h5", ".hdf5", ".he5", ".mat", ".npy", ".npz", ".nii", ".nrrd",
-    ".nhdr", ".mha", ".mhd", ".fits", ".fit", ".fts", ".mrc", ".mrcs", ".map", ".ccp4", ".rec", ".st",
+    ".nhdr", ".mha", ".mhd", ".fits", ".fit", ".fts", ".mrc", ".mrcs", ".map", ".ccp4", ".rec",
+    ".st",
 ];
 
 /// The endings of names of MRC files, which may have no signature.

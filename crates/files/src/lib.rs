@@ -59,6 +59,8 @@ mod nrrd;
 mod packed;
 mod pieces;
 mod source;
+#[cfg(test)]
+mod tests;
 
 pub use format::{FIRST_LEN, FileFormat};
 

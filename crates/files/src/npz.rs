@@ -55,7 +55,8 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
             described.omit(key.as_str(), "no node can have this name");
             continue;
         }
-        groups.extend(path.match_indices('/').filter_map(|(at, _)| Some(path.get(..at)?.to_owned())));
+        groups
+            .extend(path.match_indices('/').filter_map(|(at, _)| Some(path.get(..at)?.to_owned())));
         describe(&store, &key, &place, path, described)?;
     }
     for group in groups {

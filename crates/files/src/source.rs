@@ -47,7 +47,15 @@ impl SourceFile {
         let kept =
             NonZeroUsize::new((KEPT_LEN / block_len).to_usize()).unwrap_or(NonZeroUsize::MIN);
         let blocks = Arc::new(Mutex::new(LruCache::new(kept)));
-        Ok(Self { store: store.clone(), key: key.clone(), home: None, location, stat, block_len, blocks })
+        Ok(Self {
+            store: store.clone(),
+            key: key.clone(),
+            home: None,
+            location,
+            stat,
+            block_len,
+            blocks,
+        })
     }
 
     /// Says that it is a copy of another file, which others lie beside.

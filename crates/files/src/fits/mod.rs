@@ -49,7 +49,7 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
         }
         let unit = Unit { offset: cards.end, cards, number: count };
         at = unit.offset.saturating_add(in_blocks(unit.len()?));
-        units.describe(unit, file, described)?;
+        units.describe(&unit, file, described)?;
         count = count.saturating_add(1);
     }
     described.group("", units.attributes)
@@ -74,8 +74,13 @@ struct Unit {
 }
 
 impl Units {
-    fn describe(&mut self, unit: Unit, file: &SourceFile, described: &mut Described) -> Result<()> {
-        let name = self.name(&unit);
+    fn describe(
+        &mut self,
+        unit: &Unit,
+        file: &SourceFile,
+        described: &mut Described,
+    ) -> Result<()> {
+        let name = self.name(unit);
         let kind = unit.cards.text("XTENSION").unwrap_or("IMAGE");
         let is_tiled = unit.cards.is_true("ZIMAGE");
         if unit.cards.is_true("GROUPS") && unit.cards.integer("NAXIS1") == Some(0) {
@@ -115,11 +120,8 @@ impl Units {
     /// Returns the name of a unit, which no other has.
     fn name(&mut self, unit: &Unit) -> String {
         let own = unit.cards.text("EXTNAME").map(str::trim).filter(|name| is_node_name(name));
-        let numbered = if unit.number == 0 {
-            PRIMARY.to_owned()
-        } else {
-            format!("HDU{}", unit.number)
-        };
+        let numbered =
+            if unit.number == 0 { PRIMARY.to_owned() } else { format!("HDU{}", unit.number) };
         let mut name = own.map_or(numbered, str::to_owned);
         let version = unit.cards.integer("EXTVER").filter(|version| *version > 1);
         if let (Some(own), Some(version)) = (own, version) {
@@ -250,7 +252,7 @@ impl Unit {
             ("uint8", Some(-128.0)) => Some(("int8", "|i1", "|u1", -128_i64)),
             ("int16", Some(32_768.0)) => Some(("uint16", "<u2", "<i2", 32_768)),
             ("int32", Some(2_147_483_648.0)) => Some(("uint32", "<u4", "<i4", 2_147_483_648)),
-            ("int64", Some(zero)) if is_one && zero == 2_f64.powi(63) => {
+            ("int64", Some(zero)) if is_one && zero.to_bits() == 2_f64.powi(63).to_bits() => {
                 return Err(Error::unsupported("unsigned integers of 8 bytes in FITS"));
             }
             _ => None,
@@ -261,7 +263,9 @@ impl Unit {
                 json!({"offset": offset, "scale": 1, "dtype": decoded, "astype": encoded});
             array.codecs.push(codec("numcodecs.fixedscaleoffset", configuration));
             if let Some(blank) = blank {
-                array.attributes.insert("_FillValue".to_owned(), json!(blank.saturating_add(offset)));
+                array
+                    .attributes
+                    .insert("_FillValue".to_owned(), json!(blank.saturating_add(offset)));
             }
             return Ok(());
         }
