@@ -38,10 +38,10 @@ const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
 const MAX_USER_BLOCK: u64 = 1 << 20;
 
 /// The endings of names of such files, for URLs. They are in lower case.
-const ENDINGS: [&str; 24] = [
-    ".nc", ".nc3", ".cdf", ".nc4", ".h5", ".hdf5", ".he5", ".mat", ".npy", ".npz", ".nii", ".nrrd",
-    ".nhdr", ".mha", ".mhd", ".fits", ".fit", ".fts", ".mrc", ".mrcs", ".map", ".ccp4", ".rec",
-    ".st",
+const ENDINGS: [&str; 25] = [
+    ".nc", ".nc3", ".cdf", ".nc4", ".h5", ".hdf5", ".he5", ".mat", ".npy", ".npz", ".nii", ".hdr",
+    ".nrrd", ".nhdr", ".mha", ".mhd", ".fits", ".fit", ".fts", ".mrc", ".mrcs", ".map", ".ccp4",
+    ".rec", ".st",
 ];
 
 /// The endings of names of MRC files, which may have no signature.

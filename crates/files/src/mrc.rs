@@ -27,10 +27,6 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
     let (shape, axes) = shape(&fields)?;
     described.group("", image::attributes(path, &axes))?;
     let extended = u64::try_from(fields.i32(92)).unwrap_or_default();
-    if extended > 0 {
-        let kind = fields.text(104, 4);
-        described.omit(path, &format!("the extended header {kind:?} of {extended} bytes"));
-    }
     let array = DescribedArray {
         chunk_shape: shape.iter().map(|len| (*len).max(1)).collect(),
         shape: shape.clone(),
@@ -153,6 +149,10 @@ fn shown(fields: &Fields) -> Object {
     add("origin", floats(196));
     for (name, at) in [("dmin", 76), ("dmax", 80), ("dmean", 84), ("rms", 216)] {
         add(name, single(fields.f32(at)));
+    }
+    if fields.i32(92) > 0 {
+        let (kind, len) = (fields.text(104, 4), fields.i32(92));
+        add("extended_header", json!({"type": kind, "length": len}));
     }
     add("ispg", json!(fields.i32(88)));
     let count = usize::try_from(fields.i32(220)).unwrap_or_default().min(10);

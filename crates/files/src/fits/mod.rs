@@ -8,7 +8,7 @@
 
 mod cards;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
@@ -59,6 +59,8 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
 #[derive(Debug, Default)]
 struct Units {
     names: HashSet<String>,
+    /// The lengths of dimensions.
+    lens: HashMap<String, u64>,
     /// The attributes of the root.
     attributes: Object,
 }
@@ -90,7 +92,8 @@ impl Units {
             shape.reverse();
             let by = unit.cards.text("ZCMPTYPE").unwrap_or_default();
             let why = format!("an image of FITS that is compressed by tiles ({by})");
-            described.unread(&name, &unit.array(shape), &why)?;
+            let array = self.array(unit, &name, shape);
+            described.unread(&name, &array, &why)?;
         } else if kind != "IMAGE" {
             let what = if kind == "TABLE" || kind == "BINTABLE" { "a table" } else { "a unit" };
             described.omit(&name, &format!("{what} of FITS ({kind})"));
@@ -105,7 +108,7 @@ impl Units {
                 return Ok(());
             }
             shape.reverse();
-            let array = unit.array(shape);
+            let array = self.array(unit, &name, shape);
             if let Some(axes) = unit.axes(array.shape.len())
                 && self.attributes.get("ome").is_none()
             {
@@ -115,6 +118,20 @@ impl Units {
             described.or_unread(&name, array, result)?;
         }
         Ok(())
+    }
+
+    /// Returns the array of a unit without its type. A dimension that has another length in a unit
+    /// before gets the name of this one, too.
+    fn array(&mut self, unit: &Unit, path: &str, shape: Vec<u64>) -> DescribedArray {
+        let mut array = unit.array(shape);
+        let lens = array.shape.iter();
+        for (name, len) in array.dimension_names.iter_mut().flatten().flatten().zip(lens) {
+            if self.lens.get(name).is_some_and(|other| other != len) {
+                *name = format!("{name}_{path}");
+            }
+            self.lens.insert(name.clone(), *len);
+        }
+        array
     }
 
     /// Returns the name of a unit, which no other has.

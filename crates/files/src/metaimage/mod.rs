@@ -18,6 +18,9 @@ use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_codec::json::Object;
 
+/// The most dimensions. MetaIO has 10.
+const MAX_RANK: usize = 16;
+
 /// The most lines.
 const MAX_LINES: usize = 65_536;
 
@@ -48,6 +51,9 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
     let rank = header.field("NDims").and_then(|it| it.parse::<usize>().ok());
     if rank != Some(shape.len()) || shape.is_empty() {
         return Err(Error::corrupt("the header of MetaImage has another DimSize than NDims says"));
+    }
+    if shape.len() > MAX_RANK {
+        return Err(Error::too_large(format!("{} dimensions of MetaImage", shape.len())));
     }
     let mut axes = axes(&header, shape.len());
     shape.reverse();

@@ -23,12 +23,15 @@ use zarrfs_codec::json::Object;
 const MAX_NAME_LEN: u64 = 64 << 10;
 
 /// The most dimensions, and those of a variable.
-const MAX_DIMENSIONS: u64 = 1 << 20;
+const MAX_DIMENSIONS: u64 = 1 << 18;
 const MAX_RANK: u64 = 1024;
 
 /// The most bytes of all attributes of texts, and the most numbers in all others.
 const MAX_TEXT_LEN: u64 = 16 << 20;
 const MAX_NUMBERS: u64 = 256 << 10;
+
+/// The most attributes.
+const MAX_ATTRIBUTES: u64 = 128 << 10;
 
 /// The tags of lists.
 const DIMENSIONS: u64 = 0x0a;
@@ -108,6 +111,8 @@ struct HeaderReader<'f> {
     /// The bytes of texts and the numbers that attributes may still have.
     text_left: u64,
     numbers_left: u64,
+    /// How many attributes there may still be.
+    attributes_left: u64,
 }
 
 impl<'f> HeaderReader<'f> {
@@ -122,7 +127,8 @@ impl<'f> HeaderReader<'f> {
         };
         let cursor = Cursor::new(file, 4);
         let (text_left, numbers_left) = (MAX_TEXT_LEN, MAX_NUMBERS);
-        Ok(Self { cursor, count_len, place_len, text_left, numbers_left })
+        let attributes_left = MAX_ATTRIBUTES;
+        Ok(Self { cursor, count_len, place_len, text_left, numbers_left, attributes_left })
     }
 
     fn count(&mut self) -> Result<u64> {
@@ -168,7 +174,11 @@ impl<'f> HeaderReader<'f> {
 
     fn attributes(&mut self) -> Result<Attributes> {
         let mut attributes = Attributes::default();
-        for _ in 0..self.list(ATTRIBUTES)? {
+        let all = self.list(ATTRIBUTES)?;
+        self.attributes_left = self.attributes_left.checked_sub(all).ok_or_else(|| {
+            Error::too_large(format!("more than {MAX_ATTRIBUTES} attributes of netCDF"))
+        })?;
+        for _ in 0..all {
             let name = self.name()?;
             let stored = NcType::of(self.cursor.number(4)?)?;
             let count = self.count()?;

@@ -22,12 +22,16 @@ use types::{NcType, padded};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_codec::dtype::base64_encode;
 
+/// The most chunks of records of all variables.
+const MAX_CHUNKS: u64 = 8 << 20;
+
 /// Describes all variables of a file.
 pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
     let header = NcHeader::read(file)?;
     note_left_out(described, "", &header.attributes);
     described.group("", header.attributes.shown.clone())?;
     let layout = RecordLayout::of(&header, file.len());
+    let mut chunks_left = MAX_CHUNKS;
     let mut names = HashSet::new();
     for variable in &header.variables {
         if !is_node_name(&variable.name) {
@@ -36,7 +40,7 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
             described.omit(&variable.name, "another variable of the file has this name");
         } else {
             let array = NcArray { header: &header, layout: &layout, variable, end: file.len() };
-            array.describe(described)?;
+            array.describe(described, &mut chunks_left)?;
         }
     }
     Ok(())
@@ -97,7 +101,7 @@ struct NcArray<'a> {
 }
 
 impl NcArray<'_> {
-    fn describe(&self, described: &mut Described) -> Result<()> {
+    fn describe(&self, described: &mut Described, chunks_left: &mut u64) -> Result<()> {
         let Variable { name, attributes, stored, .. } = self.variable;
         note_left_out(described, name, attributes);
         let dimensions = || {
@@ -114,14 +118,14 @@ impl NcArray<'_> {
             attributes: attributes.shown.clone(),
             shape,
         };
-        self.mask(&mut array, described);
-        let placed = self.place(array.clone(), described);
+        self.mask(&mut array);
+        let placed = self.place(array.clone(), described, chunks_left);
         described.or_unread(name, array, placed)
     }
 
     /// Makes the value of `_FillValue` the fill value, and writes it as xarray expects it.
-    fn mask(&self, array: &mut DescribedArray, described: &mut Described) {
-        let Variable { name, attributes, stored, .. } = self.variable;
+    fn mask(&self, array: &mut DescribedArray) {
+        let Variable { attributes, stored, .. } = self.variable;
         let Some((found, bytes)) = &attributes.fill else { return };
         if found != stored || u64::try_from(bytes.len()) != Ok(stored.item_len()) {
             return;
@@ -142,7 +146,12 @@ impl NcArray<'_> {
         }
     }
 
-    fn place(&self, array: DescribedArray, described: &mut Described) -> Result<()> {
+    fn place(
+        &self,
+        array: DescribedArray,
+        described: &mut Described,
+        chunks_left: &mut u64,
+    ) -> Result<()> {
         let Variable { name, stored, begin, .. } = self.variable;
         let RecordLayout { count, stride } = *self.layout;
         let too_large = || Error::corrupt(format!("{name} has more than 2^64 bytes"));
@@ -169,6 +178,11 @@ impl NcArray<'_> {
         }
         let shape = array.shape.clone();
         if is_of_records && stride != part_len && !shape.contains(&0) {
+            *chunks_left = chunks_left.checked_sub(count).ok_or_else(|| {
+                Error::unsupported(format!(
+                    "{count} records, which are a chunk each: zarrfs reads {MAX_CHUNKS} of a file"
+                ))
+            })?;
             return self.interleaved(array, described);
         }
         let item_len = stored.item_len();

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::header::NiftiHeader;
 use crate::cursor::Fields;
-use crate::described::Described;
 use crate::json;
 use crate::source::SourceFile;
 use zarrfs_base::error::Result;
@@ -14,13 +13,8 @@ use zarrfs_base::width::{ToU64, ToUsize};
 const MAX_COUNT: usize = 256;
 const MAX_LEN: u64 = 64 << 10;
 
-/// Returns extensions that are texts, and notes others.
-pub fn read(
-    file: &SourceFile,
-    header: &NiftiHeader,
-    path: &str,
-    described: &mut Described,
-) -> Result<Vec<Value>> {
+/// Returns the extensions: the texts, and of others the code and the length.
+pub fn read(file: &SourceFile, header: &NiftiHeader) -> Result<Vec<Value>> {
     let mut shown = Vec::new();
     let mut at = header.len().to_u64();
     if file.read_up_to(at, 4)?.first().is_none_or(|first| *first == 0) {
@@ -42,8 +36,7 @@ pub fn read(
         if is_text && len <= MAX_LEN {
             shown.push(json!({"code": code, "text": json::text_to_nul(&bytes).trim_end()}));
         } else {
-            let why = format!("an extension of the header with the code {code}, of {len} bytes");
-            described.omit(path, &why);
+            shown.push(json!({"code": code, "length": len}));
         }
         at = next;
     }

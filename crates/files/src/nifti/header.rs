@@ -250,9 +250,9 @@ impl NiftiHeader {
         let mut add = |name: &str, value: Value| {
             shown.insert(name.to_owned(), value);
         };
-        let affine = self.matrix().iter().map(|row| json!(row.map(double))).collect::<Vec<_>>();
-        let last = json!([0.0, 0.0, 0.0, 1.0].map(double));
-        add("affine", affine.into_iter().chain([last]).collect());
+        // The macro `json` fails for numbers that JSON does not have.
+        let row = |row: [f64; 4]| row.into_iter().map(double).collect::<Value>();
+        add("affine", self.matrix().into_iter().chain([[0.0, 0.0, 0.0, 1.0]]).map(row).collect());
         let pixdim = (0..8).map(|index| self.number(self.places.pixdim, index)).collect();
         add("pixdim", Value::Array(pixdim));
         add("qform_code", json!(self.code(self.places.qform_code, 0)));

@@ -44,7 +44,7 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
     described.group("", image::attributes(path, &axes))?;
     describe_header(&header, described)?;
     let mut attributes = header.shown();
-    let extensions = extensions::read(file, &header, path, described)?;
+    let extensions = extensions::read(file, &header)?;
     if !extensions.is_empty() {
         attributes.insert("extensions".to_owned(), extensions.into());
     }
@@ -112,7 +112,8 @@ fn describe_header(header: &NiftiHeader, described: &mut Described) -> Result<()
         codecs: vec![bytes_codec(false)],
         fill_value: json!(0),
         attributes: no_attributes(),
-        dimension_names: None,
+        // xarray opens no group with an array whose dimensions have no names.
+        dimension_names: Some(vec![Some("nifti_byte".to_owned())]),
     };
     described.array(HEADER, &array)?;
     described.chunk(HEADER, &[0], 0, len)

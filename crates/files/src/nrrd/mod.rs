@@ -21,6 +21,9 @@ use header::NrrdHeader;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_codec::json::Object;
 
+/// The most dimensions, as in Teem.
+const MAX_RANK: usize = 16;
+
 /// The fields that say how elements are stored, which are no attributes.
 const OF_STORAGE: [&str; 13] = [
     "type",
@@ -47,6 +50,9 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
     let rank = header.field(&["dimension"]).and_then(|it| it.parse::<usize>().ok());
     if rank != Some(shape.len()) || shape.is_empty() {
         return Err(Error::corrupt("the header of NRRD has other sizes than its dimension says"));
+    }
+    if shape.len() > MAX_RANK {
+        return Err(Error::too_large(format!("{} dimensions of NRRD", shape.len())));
     }
     let mut axes = axes::of(&header, shape.len());
     axes.reverse();
@@ -117,12 +123,8 @@ fn describe(
     element: &NrrdType,
     described: &mut Described,
 ) -> Result<()> {
-    let is_big = match header.field(&["endian"]).map(str::to_ascii_lowercase).as_deref() {
-        Some("big") => true,
-        Some("little") => false,
-        _ if element.number_len == 1 => false,
-        _ => return Err(Error::corrupt("the header of NRRD does not say the order of bytes")),
-    };
+    let compressor = compressor(header)?;
+    let is_big = is_big(header, element)?;
     let array = DescribedArray {
         data_type: json!(element.name),
         fill_value: zero_of(element.name),
@@ -139,29 +141,40 @@ fn describe(
     lines.skip(u64::try_from(line_skip).unwrap_or_default())?;
     let offset = lines.at;
     let path = file.stem();
-    let encoding = header.field(&["encoding"]).unwrap_or_default().to_ascii_lowercase();
-    let compressor = match encoding.as_str() {
-        "raw" => {
-            let shape = array.shape.clone();
-            let item_len = element.item_len();
-            let place = Stored { shape: &shape, item_len, offset, is_reversed: false };
-            let offset = place.after(byte_skip, values)?;
-            let place = Stored { offset, ..place };
-            pieces::check_end(place, values)?;
-            return pieces::describe(described, path, array, place);
-        }
-        "gzip" | "gz" => "gzip",
-        "bzip2" | "bz2" => "numcodecs.bz2",
-        other => {
-            return Err(Error::unsupported(format!(
-                "elements of NRRD in the encoding {other:?}: zarrfs reads raw, gzip and bzip2"
-            )));
-        }
+    let Some(compressor) = compressor else {
+        let shape = array.shape.clone();
+        let item_len = element.item_len();
+        let place = Stored { shape: &shape, item_len, offset, is_reversed: false };
+        let place = Stored { offset: place.after(byte_skip, values)?, ..place };
+        pieces::check_end(place, values)?;
+        return pieces::describe(described, path, array, place);
     };
     if byte_skip != 0 {
         return Err(Error::unsupported("compressed elements of NRRD after bytes that are skipped"));
     }
     one_chunk(described, path, array, compressor, offset, values)
+}
+
+/// Returns the codec of all elements, if they are compressed.
+fn compressor(header: &NrrdHeader) -> Result<Option<&'static str>> {
+    let encoding = header.field(&["encoding"]).unwrap_or_default().to_ascii_lowercase();
+    match encoding.as_str() {
+        "raw" => Ok(None),
+        "gzip" | "gz" => Ok(Some("gzip")),
+        "bzip2" | "bz2" => Ok(Some("numcodecs.bz2")),
+        other => Err(Error::unsupported(format!(
+            "elements of NRRD in the encoding {other:?}: zarrfs reads raw, gzip and bzip2"
+        ))),
+    }
+}
+
+fn is_big(header: &NrrdHeader, element: &NrrdType) -> Result<bool> {
+    match header.field(&["endian"]).map(str::to_ascii_lowercase).as_deref() {
+        Some("big") => Ok(true),
+        Some("little") => Ok(false),
+        _ if element.number_len == 1 => Ok(false),
+        _ => Err(Error::corrupt("the header of NRRD does not say the order of bytes")),
+    }
 }
 
 /// Describes an array whose elements are compressed as a whole, from `offset` to the end of a file.
