@@ -16,7 +16,6 @@ use crate::cursor::Cursor;
 use crate::json;
 use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result};
-use zarrfs_base::limits;
 use zarrfs_codec::json::Object;
 
 /// The longest name.
@@ -31,7 +30,10 @@ const MAX_TEXT_LEN: u64 = 16 << 20;
 const MAX_NUMBERS: u64 = 256 << 10;
 
 /// The most attributes.
-const MAX_ATTRIBUTES: u64 = 128 << 10;
+const MAX_ATTRIBUTES: u64 = 64 << 10;
+
+/// The most variables. Programs that read netCDF take 8192.
+const MAX_VARIABLES: u64 = 64 << 10;
 
 /// The tags of lists.
 const DIMENSIONS: u64 = 0x0a;
@@ -206,8 +208,8 @@ impl<'f> HeaderReader<'f> {
 
     fn variables(&mut self, dimension_count: usize) -> Result<Vec<Variable>> {
         let count = self.list(VARIABLES)?;
-        if usize::try_from(count).map_or(true, |count| limits::NODES.is_exceeded_by(count)) {
-            return Err(Error::too_large(format!("variables in the file, {}", limits::NODES)));
+        if count > MAX_VARIABLES {
+            return Err(Error::too_large(format!("{count} variables of netCDF")));
         }
         let mut variables = Vec::new();
         for _ in 0..count {

@@ -135,8 +135,6 @@ impl NcArray<'_> {
                 array.fill_value = json!(base64_encode(bytes));
                 // xarray decodes none of characters in Zarr 3, and opens nothing then.
                 array.attributes.remove("_FillValue");
-                described
-                    .omit(name, "the attribute _FillValue of characters: it is the fill value");
             }
             NcType::Int(_) | NcType::Uint(_) => array.fill_value = stored.value(bytes),
             NcType::Float(_) => {
