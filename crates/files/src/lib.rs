@@ -89,7 +89,9 @@ pub fn open(
     let mut described = Described::new(&file, most);
     let packing = Packing::of(&file.read_up_to(0, 4)?);
     let file = match packing {
-        Some(packing) => packed::unpack(packing, &file, &mut described).at(key)?,
+        Some(packing) => {
+            packed::unpack(packing, &file, 0, packed::MAX_LEN, &mut described).at(key)?
+        }
         None => file,
     };
     let format = FileFormat::of(&file).at(key)?;

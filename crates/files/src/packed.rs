@@ -1,11 +1,13 @@
 //! Files that are compressed as a whole: `scan.nii.gz`, `x.fits.bz2`, `x.nc.zst`. Such a file is
 //! unpacked once, into a temporary file without a name, and that is scanned.
 
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 
-use flate2::read::MultiGzDecoder;
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use serde_json::json;
 
-use crate::described::Described;
+use crate::described::{Described, DescribedArray, codec};
+use crate::pieces::{self, Stored};
 use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_base::width::{ToU64, ToUsize};
@@ -13,10 +15,14 @@ use zarrfs_store::Key;
 use zarrfs_store::unnamed::{Origin, UnnamedFile};
 
 /// The most bytes of an unpacked file.
-const MAX_LEN: u64 = 64 << 30;
+pub const MAX_LEN: u64 = 64 << 30;
 
-/// How many bytes are read and written at a time.
+/// How many bytes are written at a time, and how many are read.
 const STEP: usize = 1 << 20;
+const READ_LEN: usize = 8 << 20;
+
+/// The longest array that is one chunk.
+const MAX_CHUNK_LEN: u64 = 256 << 20;
 
 /// How many bytes are unpacked between two lines of the log.
 const LOG_STEP: u64 = 1 << 30;
@@ -33,6 +39,8 @@ pub enum Packing {
     Bzip2,
     /// One or more frames of Zstandard.
     Zstd,
+    /// A stream of zlib, of elements.
+    Zlib,
 }
 
 /// The endings of names of such files.
@@ -71,6 +79,7 @@ impl Packing {
         Ok(match self {
             Self::Gzip => Box::new(MultiGzDecoder::new(packed)),
             Self::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(packed)),
+            Self::Zlib => Box::new(ZlibDecoder::new(packed)),
             Self::Zstd => {
                 let mut decoder = zstd::Decoder::new(packed)?;
                 decoder.window_log_max(MAX_WINDOW)?;
@@ -87,13 +96,15 @@ pub fn unpacked_name(name: &str) -> Option<&str> {
     name.get(..name.len().checked_sub(ending.len())?).filter(|rest| !rest.is_empty())
 }
 
-/// Unpacks a file, and makes the chunks lead to the copy.
+/// Unpacks a file from the byte `offset` on to at most `most` bytes, and makes the chunks lead to the copy.
 pub fn unpack(
     packing: Packing,
     file: &SourceFile,
+    offset: u64,
+    most: u64,
     described: &mut Described,
 ) -> Result<SourceFile> {
-    let packed = Sequential { file, at: 0 };
+    let packed = BufReader::with_capacity(READ_LEN, Sequential { file, at: offset });
     let broken = |error: io::Error| damaged(file, &error);
     let mut decoder = packing.decoder(packed).map_err(broken)?;
     let mut copy = UnnamedFile::create()?;
@@ -104,9 +115,8 @@ pub fn unpack(
         if len == 0 {
             break;
         }
-        if copy.len().saturating_add(len.to_u64()) > MAX_LEN {
-            let most = MAX_LEN >> 30;
-            return Err(Error::too_large(format!("the file unpacks to more than {most} GiB")));
+        if copy.len().saturating_add(len.to_u64()) > most {
+            return Err(Error::too_large(format!("it unpacks to more than {most} bytes")));
         }
         copy.append(buffer.get(..len).unwrap_or_default())?;
         if copy.len().saturating_sub(logged) >= LOG_STEP {
@@ -126,6 +136,42 @@ pub fn unpack(
     let unpacked = SourceFile::located(&store, &key, location)?.at_home_of(file);
     described.lead_to(&unpacked)?;
     Ok(unpacked)
+}
+
+/// Describes an array whose elements are compressed as a whole, from `place.offset` to the end of a
+/// file: as one chunk, or if that is long, in pieces of an unpacked copy.
+pub fn describe(
+    described: &mut Described,
+    path: &str,
+    mut array: DescribedArray,
+    place: Stored<'_>,
+    packing: Packing,
+    values: &SourceFile,
+) -> Result<()> {
+    let Stored { shape, item_len, offset, .. } = place;
+    let len = shape.iter().try_fold(item_len, |all, len| all.checked_mul(*len));
+    if len.is_none_or(|len| len > MAX_CHUNK_LEN) {
+        let most = len.filter(|len| *len <= MAX_LEN).ok_or_else(|| {
+            Error::unsupported(format!("elements that unpack to more than {MAX_LEN} bytes"))
+        })?;
+        let copy = unpack(packing, values, offset, most, described)?;
+        let place = Stored { offset: 0, ..place };
+        pieces::check_end(place, &copy)?;
+        return pieces::describe(described, path, array, place);
+    }
+    array.codecs.push(match packing {
+        Packing::Gzip => codec("gzip", json!({"level": 1})),
+        Packing::Bzip2 => codec("numcodecs.bz2", json!({"level": 9})),
+        Packing::Zstd => codec("zstd", json!({"level": 3, "checksum": false})),
+        Packing::Zlib => codec("numcodecs.zlib", json!({"level": 1})),
+    });
+    array.chunk_shape = shape.iter().map(|len| (*len).max(1)).collect();
+    described.array(path, &array)?;
+    if len == Some(0) {
+        return Ok(());
+    }
+    let stored_len = values.len().saturating_sub(offset);
+    described.chunk(path, &vec![0; shape.len()], offset, stored_len)
 }
 
 fn damaged(file: &SourceFile, error: &io::Error) -> Error {
@@ -149,7 +195,7 @@ struct Sequential<'f> {
 impl Read for Sequential<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.file.len().saturating_sub(self.at).to_usize();
-        let len = buffer.len().min(left).min(STEP);
+        let len = buffer.len().min(left);
         let found = self.file.read(self.at, len).map_err(io::Error::other)?;
         if let Some(target) = buffer.get_mut(..found.len()) {
             target.copy_from_slice(&found);

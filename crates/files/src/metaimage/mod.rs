@@ -12,7 +12,7 @@ use crate::described::{Described, DescribedArray, bytes_codec, zero_of};
 use crate::image::{self, ImageAxis};
 use crate::json::double;
 use crate::lines::{self, Lines};
-use crate::nrrd::one_chunk;
+use crate::packed::{self, Packing};
 use crate::pieces::{self, Stored};
 use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result};
@@ -140,13 +140,13 @@ fn describe(
     described.lead_to(values)?;
     let begin = if other.is_some() { 0 } else { header.offset };
     let path = file.stem();
-    if header.is_true("CompressedData") {
-        let is_gzip = &*values.read_up_to(begin, 2)? == b"\x1f\x8b";
-        let compressor = if is_gzip { "gzip" } else { "numcodecs.zlib" };
-        return one_chunk(described, path, array, compressor, begin, values);
-    }
     let shape = array.shape.clone();
     let place = Stored { shape: &shape, item_len, offset: begin, is_reversed: false };
+    if header.is_true("CompressedData") {
+        let is_gzip = &*values.read_up_to(begin, 2)? == b"\x1f\x8b";
+        let packing = if is_gzip { Packing::Gzip } else { Packing::Zlib };
+        return packed::describe(described, path, array, place, packing, values);
+    }
     let skipped = header.field("HeaderSize").map_or(Ok(0), str::parse);
     let skipped = skipped.map_err(|_| Error::corrupt("a wrong HeaderSize of MetaImage"))?;
     let place = Stored { offset: place.after(skipped, values)?, ..place };

@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::described::{Described, DescribedArray, bytes_codec, no_attributes, zero_of};
 use crate::image::{self, ImageAxis};
 use crate::json::double;
+use crate::packed::{self, Packing};
 use crate::pieces::{self, Stored};
 use crate::source::SourceFile;
 use header::NiftiHeader;
@@ -74,7 +75,7 @@ fn describe(
     element: NiftiType,
     described: &mut Described,
 ) -> Result<()> {
-    let other = if header.is_single { None } else { Some(beside(file)?) };
+    let other = if header.is_single { None } else { Some(beside(file, described)?) };
     let values = other.as_ref().unwrap_or(file);
     let (item_len, offset) = (element.item_len, header.offset());
     let shape = array.shape.clone();
@@ -91,13 +92,16 @@ fn describe(
 }
 
 /// Returns the file with the elements.
-fn beside(file: &SourceFile) -> Result<SourceFile> {
+fn beside(file: &SourceFile, described: &mut Described) -> Result<SourceFile> {
     let name = file.name();
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     for ending in ["img", "IMG"] {
         if let Some(found) = file.beside(&format!("{stem}.{ending}"))? {
             return Ok(found);
         }
+    }
+    if let Some(found) = file.beside(&format!("{stem}.img.gz"))? {
+        return packed::unpack(Packing::Gzip, &found, 0, packed::MAX_LEN, described);
     }
     Err(Error::corrupt(format!("the elements are in the file {stem}.img, which does not exist")))
 }

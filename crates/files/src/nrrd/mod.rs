@@ -11,10 +11,11 @@ mod header;
 
 use serde_json::{Value, json};
 
-use crate::described::{Described, DescribedArray, bytes_codec, codec, zero_of};
+use crate::described::{Described, DescribedArray, bytes_codec, zero_of};
 use crate::image;
 use crate::json::double;
 use crate::lines::{self, Lines};
+use crate::packed::{self, Packing};
 use crate::pieces::{self, Stored};
 use crate::source::SourceFile;
 use header::NrrdHeader;
@@ -152,16 +153,22 @@ fn describe(
     if byte_skip != 0 {
         return Err(Error::unsupported("compressed elements of NRRD after bytes that are skipped"));
     }
-    one_chunk(described, path, array, compressor, offset, values)
+    let place = Stored {
+        shape: &array.shape.clone(),
+        item_len: element.item_len(),
+        offset,
+        is_reversed: false,
+    };
+    packed::describe(described, path, array, place, compressor, values)
 }
 
 /// Returns the codec of all elements, if they are compressed.
-fn compressor(header: &NrrdHeader) -> Result<Option<&'static str>> {
+fn compressor(header: &NrrdHeader) -> Result<Option<Packing>> {
     let encoding = header.field(&["encoding"]).unwrap_or_default().to_ascii_lowercase();
     match encoding.as_str() {
         "raw" => Ok(None),
-        "gzip" | "gz" => Ok(Some("gzip")),
-        "bzip2" | "bz2" => Ok(Some("numcodecs.bz2")),
+        "gzip" | "gz" => Ok(Some(Packing::Gzip)),
+        "bzip2" | "bz2" => Ok(Some(Packing::Bzip2)),
         other => Err(Error::unsupported(format!(
             "elements of NRRD in the encoding {other:?}: zarrfs reads raw, gzip and bzip2"
         ))),
@@ -175,26 +182,6 @@ fn is_big(header: &NrrdHeader, element: &NrrdType) -> Result<bool> {
         _ if element.number_len == 1 => Ok(false),
         _ => Err(Error::corrupt("the header of NRRD does not say the order of bytes")),
     }
-}
-
-/// Describes an array whose elements are compressed as a whole, from `offset` to the end of a file.
-pub fn one_chunk(
-    described: &mut Described,
-    path: &str,
-    mut array: DescribedArray,
-    compressor: &str,
-    offset: u64,
-    values: &SourceFile,
-) -> Result<()> {
-    let level = if compressor == "numcodecs.bz2" { 9 } else { 1 };
-    array.codecs.push(codec(compressor, json!({"level": level})));
-    array.chunk_shape = array.shape.iter().map(|len| (*len).max(1)).collect();
-    described.array(path, &array)?;
-    if array.shape.contains(&0) {
-        return Ok(());
-    }
-    let len = values.len().saturating_sub(offset);
-    described.chunk(path, &vec![0; array.shape.len()], offset, len)
 }
 
 /// Returns the file with the elements, if it is another one.
