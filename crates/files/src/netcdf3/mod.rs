@@ -20,10 +20,20 @@ use crate::source::SourceFile;
 use header::{Attributes, NcHeader, Variable};
 use types::{NcType, padded};
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 use zarrfs_codec::dtype::base64_encode;
 
 /// The most chunks of records of all variables.
 const MAX_CHUNKS: u64 = 8 << 20;
+
+/// Records that are more than this and shorter than this, if all have at most this many bytes, are
+/// read when the file is opened: a chunk of a few bytes for each takes long to read.
+const MIN_GATHERED: u64 = 256;
+const MAX_STRIDE: u64 = 16 << 10;
+const MAX_GATHERED_LEN: u64 = 32 << 20;
+
+/// How many bytes a chunk has then.
+const GATHERED_LEN: u64 = 256 << 10;
 
 /// Describes all variables of a file.
 pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
@@ -39,7 +49,7 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
         } else if !names.insert(&variable.name) {
             described.omit(&variable.name, "another variable of the file has this name");
         } else {
-            let array = NcArray { header: &header, layout: &layout, variable, end: file.len() };
+            let array = NcArray { header: &header, layout: &layout, variable, file };
             array.describe(described, &mut chunks_left)?;
         }
     }
@@ -78,6 +88,14 @@ impl RecordLayout {
     }
 }
 
+impl RecordLayout {
+    /// Whether records are many, and all of them together are few bytes.
+    fn is_small(&self) -> bool {
+        let len = self.count.saturating_mul(self.stride);
+        self.count > MIN_GATHERED && self.stride <= MAX_STRIDE && len <= MAX_GATHERED_LEN
+    }
+}
+
 impl Variable {
     fn is_of_records(&self, header: &NcHeader) -> bool {
         let first = self.dimensions.first().and_then(|first| header.dimensions.get(*first));
@@ -96,8 +114,7 @@ struct NcArray<'a> {
     header: &'a NcHeader,
     layout: &'a RecordLayout,
     variable: &'a Variable,
-    /// Where the file ends.
-    end: u64,
+    file: &'a SourceFile,
 }
 
 impl NcArray<'_> {
@@ -167,8 +184,8 @@ impl NcArray<'_> {
             && part_len > 0
         {
             let needed = last.and_then(|at| at.checked_add(part_len)?.checked_add(*begin));
-            if needed.is_none_or(|needed| needed > self.end) {
-                let end = self.end;
+            if needed.is_none_or(|needed| needed > self.file.len()) {
+                let end = self.file.len();
                 return Err(Error::corrupt(format!(
                     "the file ends at byte {end}, before the last value"
                 )));
@@ -176,6 +193,9 @@ impl NcArray<'_> {
         }
         let shape = array.shape.clone();
         if is_of_records && stride != part_len && !shape.contains(&0) {
+            if self.layout.is_small() {
+                return self.gathered(array, part_len, described);
+            }
             *chunks_left = chunks_left.checked_sub(count).ok_or_else(|| {
                 Error::unsupported(format!(
                     "{count} records, which are a chunk each: zarrfs reads {MAX_CHUNKS} of a file"
@@ -208,6 +228,35 @@ impl NcArray<'_> {
                 let coords: Vec<u64> = std::iter::once(record).chain(coords.to_vec()).collect();
                 described.chunk(name, &coords, at, len)
             })?;
+        }
+        Ok(())
+    }
+
+    /// Describes such a variable by its values, of many records in a chunk.
+    fn gathered(
+        &self,
+        mut array: DescribedArray,
+        part_len: u64,
+        described: &mut Described,
+    ) -> Result<()> {
+        let Variable { name, begin, .. } = self.variable;
+        let RecordLayout { count, stride } = *self.layout;
+        let per_chunk = (GATHERED_LEN / part_len.max(1)).clamp(1, count);
+        array.chunk_shape = vec![per_chunk];
+        array.chunk_shape.extend(array.shape.iter().skip(1));
+        described.array(name, &array)?;
+        let chunk_len = per_chunk.saturating_mul(part_len).to_usize();
+        for chunk in 0..count.div_ceil(per_chunk) {
+            let first = chunk.saturating_mul(per_chunk);
+            let mut values = Vec::with_capacity(chunk_len);
+            for record in first..first.saturating_add(per_chunk).min(count) {
+                let at = record.saturating_mul(stride).saturating_add(*begin);
+                values.extend_from_slice(&self.file.read(at, part_len.to_usize())?);
+            }
+            values.resize(chunk_len, 0);
+            let mut coords = vec![0; array.shape.len()];
+            coords.first_mut().into_iter().for_each(|first| *first = chunk);
+            described.inline(name, &coords, values)?;
         }
         Ok(())
     }
