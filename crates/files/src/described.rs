@@ -114,7 +114,13 @@ impl Described {
         let mut array = array.clone();
         let codec = json!({"name": why});
         array.codecs.push(codec);
-        self.array(path, &array)
+        // A chunk that is missing would read as the fill value.
+        array.chunk_shape = array.shape.iter().map(|len| (*len).max(1)).collect();
+        self.array(path, &array)?;
+        if array.shape.contains(&0) {
+            return Ok(());
+        }
+        self.inline(path, &vec![0; array.shape.len()], vec![0])
     }
 
     /// Adds an array after what came of describing its chunks: if they cannot be read, other arrays

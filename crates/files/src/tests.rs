@@ -106,6 +106,8 @@ fn the_elements_of_a_pair_are_in_the_other_file() {
     let store = open(&files[..1]).unwrap();
     let codecs = document(&store, "a")["codecs"].to_string();
     assert!(codecs.contains("in the file a.img, which does not exist"), "{codecs}");
+    // A chunk that is missing would read as the fill value.
+    assert!(read(&store, "a/c/0/0/0").unwrap().is_some());
 }
 
 #[test]

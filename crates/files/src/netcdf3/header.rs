@@ -155,7 +155,8 @@ impl<'f> HeaderReader<'f> {
         if len > MAX_NAME_LEN {
             return Err(Error::too_large(format!("a name of {len} bytes in netCDF")));
         }
-        let name = json::text(&self.cursor.take(len)?);
+        // Some programs pad names with NUL.
+        let name = json::text_to_nul(&self.cursor.take(len)?);
         self.cursor.skip(padded(len).saturating_sub(len));
         Ok(name)
     }

@@ -150,15 +150,17 @@ fn describe(
         pieces::check_end(place, values)?;
         return pieces::describe(described, path, array, place);
     };
+    let shape = array.shape.clone();
+    let item_len = element.item_len();
     if byte_skip != 0 {
-        return Err(Error::unsupported("compressed elements of NRRD after bytes that are skipped"));
+        // They count in what is unpacked.
+        let copy = packed::unpack(compressor, values, offset, packed::MAX_LEN, described)?;
+        let place = Stored { shape: &shape, item_len, offset: 0, is_reversed: false };
+        let place = Stored { offset: place.after(byte_skip, &copy)?, ..place };
+        pieces::check_end(place, &copy)?;
+        return pieces::describe(described, path, array, place);
     }
-    let place = Stored {
-        shape: &array.shape.clone(),
-        item_len: element.item_len(),
-        offset,
-        is_reversed: false,
-    };
+    let place = Stored { shape: &shape, item_len, offset, is_reversed: false };
     packed::describe(described, path, array, place, compressor, values)
 }
 
