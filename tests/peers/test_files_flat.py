@@ -143,8 +143,10 @@ def test_nifti_is_what_nibabel_reads_and_its_view_is_the_same(files, opened, ima
         with opened(source) as (m, group):
             array = group["brain"]
             # The axes of a file are in C order: t, z, y, x.
-            assert_array(array, np.asarray(expected.dataobj.get_unscaled()).T)
-            assert array.metadata.dimension_names == ("c", "t", "z", "y", "x")[-len(shape) :]
+            values = np.asarray(expected.dataobj.get_unscaled()).T
+            assert_array(array, values.swapaxes(0, 1) if values.ndim == 5 else values)
+            names = ("t", "c", "z", "y", "x") if values.ndim == 5 else ("t", "z", "y", "x")[-values.ndim :]
+            assert array.metadata.dimension_names == names
             np.testing.assert_array_equal(array.attrs["affine"], expected.affine)
             scale = array.attrs.get("scale_factor", 1), array.attrs.get("add_offset", 0)
             assert scale == (expected.dataobj.slope, expected.dataobj.inter)

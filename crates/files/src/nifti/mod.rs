@@ -1,8 +1,9 @@
 //! NIfTI-1 and NIfTI-2, in one file, or as a header with the elements in an `.img` beside it.
 //!
-//! The array has the axes of the file in C order: time, z, y, x. The group is an image of OME-Zarr
-//! with the distances between elements, and has the header as the array `nifti`, as NIfTI-Zarr does
-//! (<https://github.com/neuroscales/nifti-zarr>): the view `nii` takes it from there.
+//! The array has the axes of the file in C order: time, z, y, x. Channels follow time, as in
+//! OME-Zarr. The group is an image of OME-Zarr with the distances between elements, and has the
+//! header as the array `nifti`, as NIfTI-Zarr does (<https://github.com/neuroscales/nifti-zarr>): the
+//! view `nii` takes it from there.
 //!
 //! <https://nifti.nimh.nih.gov>
 
@@ -11,7 +12,7 @@ mod header;
 
 use serde_json::json;
 
-use crate::described::{Described, DescribedArray, bytes_codec, no_attributes, zero_of};
+use crate::described::{Described, DescribedArray, bytes_codec, codec, no_attributes, zero_of};
 use crate::image::{self, ImageAxis};
 use crate::json::double;
 use crate::packed::{self, Packing};
@@ -23,6 +24,9 @@ use zarrfs_base::width::ToU64;
 
 /// The name of the array with the header.
 const HEADER: &str = "nifti";
+
+/// The number of axes of an array with time and channels, which the file has in the other order.
+const WITH_CHANNELS: usize = 5;
 
 /// The names of axes, the fastest first.
 const NAMES: [&str; 7] = ["x", "y", "z", "t", "c", "u", "v"];
@@ -41,6 +45,11 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
         let kind = Some("channel");
         let name = if axes.iter().any(|axis| axis.kind == kind) { "sample" } else { "c" };
         axes.push(ImageAxis { name: name.to_owned(), kind, ..ImageAxis::default() });
+    }
+    if shape.len() == WITH_CHANNELS && matches!(element, Ok(NiftiType { samples: None, .. })) {
+        // OME-Zarr has time before channels.
+        shape.swap(0, 1);
+        axes.swap(0, 1);
     }
     described.group("", image::attributes(path, &axes))?;
     describe_header(&header, described)?;
@@ -78,17 +87,35 @@ fn describe(
     let other = if header.is_single { None } else { Some(beside(file, described)?) };
     let values = other.as_ref().unwrap_or(file);
     let (item_len, offset) = (element.item_len, header.offset());
-    let shape = array.shape.clone();
+    let mut shape = array.shape.clone();
+    let is_swapped = shape.len() == WITH_CHANNELS && element.samples.is_none();
+    if is_swapped {
+        shape.swap(0, 1);
+    }
     let place = Stored { shape: &shape, item_len, offset, is_reversed: false };
     pieces::check_end(place, values)?;
     described.lead_to(values)?;
-    let array = DescribedArray {
+    let mut array = DescribedArray {
         data_type: json!(element.name),
         fill_value: zero_of(element.name),
         codecs: vec![bytes_codec(header.is_big())],
         ..array
     };
-    pieces::describe(described, path, array, place)
+    if !is_swapped {
+        return pieces::describe(described, path, array, place);
+    }
+    array.codecs.insert(0, codec("transpose", json!({"order": [1, 0, 2, 3, 4]})));
+    array.chunk_shape = pieces::piece_shape(&shape, item_len);
+    array.chunk_shape.swap(0, 1);
+    described.array(path, &array)?;
+    if shape.contains(&0) {
+        return Ok(());
+    }
+    pieces::chunks(place, |coords, at, len| {
+        let mut coords = coords.to_vec();
+        coords.swap(0, 1);
+        described.chunk(path, &coords, at, len)
+    })
 }
 
 /// Returns the file with the elements.
