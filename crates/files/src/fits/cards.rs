@@ -115,7 +115,7 @@ impl Cards {
         self.get(name) == Some(&Value::Bool(true))
     }
 
-    /// Returns the lengths of axes, by the beginning of the names of their cards, the fastest first.
+    /// Returns the lengths of axes by the beginning of their names, the fastest first.
     pub fn lens(&self, count: &str, axis: &str) -> Result<Vec<u64>> {
         let wrong = |name: &str| Error::corrupt(format!("a header of FITS has no valid {name}"));
         let rank = self.integer(count).filter(|rank| (0..=999).contains(rank));
