@@ -1,6 +1,6 @@
 //! zarrfs mounts a Zarr hierarchy as a file system.
 //!
-//! Four members of the workspace have what other programs can use, too. This crate exports their
+//! Five members of the workspace have what other programs can use, too. This crate exports their
 //! modules beside its own:
 //!
 //! | member | modules |
@@ -8,6 +8,7 @@
 //! | `zarrfs-base` | up to [`parallel`] |
 //! | `zarrfs-codec` | [`shard`], [`json`], [`dtype`] and [`codec`] |
 //! | `zarrfs-store` | [`store`] and [`backing`] |
+//! | `zarrfs-files` | [`files`] |
 //! | `zarrfs-hierarchy` | [`metadata`], [`array`](mod@array), [`hierarchy`], [`cache`], [`stats`] |
 //!
 //! The modules form a line: each imports only those before it (`tests/it/layering.rs`):
@@ -33,6 +34,7 @@
 //! | [`json`] | metadata files as they are stored, also if they are not strict JSON |
 //! | [`dtype`] | data types and fill values |
 //! | [`codec`] | codecs, and pipelines that bind them to one chunk shape |
+//! | [`files`] | files of other formats as references |
 //! | [`metadata`] | dialects: from metadata files to one model and back |
 //! | [`array`](mod@array) | from coordinates to decoded chunks |
 //! | [`hierarchy`] | nodes by path |

@@ -23,6 +23,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("json", &["error", "limits", "resources"]),
     ("dtype", &["error", "json"]),
     ("codec", &["error", "limits", "buffer", "admission", "parallel", "dtype", "shard", "json"]),
+    ("files", &["error", "limits", "width", "dtype", "store", "json", "codec"]),
     ("metadata", &["error", "limits", "resources", "dtype", "store", "json", "codec"]),
     (
         "array",
@@ -173,6 +174,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "json",
             "sys",
             "store",
+            "files",
             "metadata",
             "array",
             "hierarchy",

@@ -68,6 +68,16 @@ def test_the_other_commands_take_a_folder(folder, tmp_path):
         assert_same(data.x.values, VALUES)
 
 
+def test_a_group_of_n5_that_does_not_say_so_keeps_its_attributes(folder, tmp_path):
+    group = folder / "image.n5"
+    shutil.copytree(folder / "n.n5/x", group / "s0")
+    (group / "attributes.json").write_text('{"resolution": [10, 20]}')
+    copy = tmp_path / "copy.zarr"
+    subprocess.run([ZARRFS, "convert", folder, copy], check=True, capture_output=True)
+    assert dict(zarr.open_group(copy / "image.n5", mode="r").attrs) == {"resolution": [10, 20]}
+    assert_same(zarr.open_array(copy / "image.n5/s0", mode="r")[...], NODES["n.n5/x"].astype("i4"), "s0")
+
+
 def test_a_folder_of_one_dialect_is_writable(mount, folder):
     for other in ("draft.zarr", "n.n5", "deep"):
         shutil.rmtree(folder / other)

@@ -1,5 +1,6 @@
 """The place of an array on a map, as GDAL reads it from `tif` and `hdr`: by GeoZarr, CF coordinates and grid mappings."""
 
+import base64
 import json
 import subprocess
 
@@ -7,6 +8,8 @@ import numpy as np
 import pytest
 import tifffile
 import zarr
+
+from views import ZARRFS
 
 SHAPE = (20, 30)
 NORTH_UP = [500_000, 10, 0, 5_000_000, 0, -10]
@@ -114,6 +117,36 @@ def test_gdal_places_longitudes_and_latitudes_of_cf_on_the_map(mounted_group):
         assert np.allclose(transform, [-6, 12, 0, -50, 0, 5]) and 'ID["EPSG",4326]' in wkt
         # Rows at unequal distances have no transform.
         assert place(m / "gauss/t.tif")[1] == ""
+
+
+def test_gdal_places_arrays_by_their_own_axes_and_no_others(mounted_group):
+    """Axes x and y in the other order, and with another axis among the last two; the system as GDAL's driver of Zarr writes it."""
+
+    def fill(root):
+        add(root, "x", ["x"], {"units": "m", "standard_name": "projection_x_coordinate"}, np.arange(30) * 10.0 + 500_005)
+        add(root, "y", ["y"], {"units": "m", "standard_name": "projection_y_coordinate"}, np.arange(20) * -10.0 + 4_999_995)
+        crs = {"_CRS": {"url": "http://www.opengis.net/def/crs/EPSG/0/32633"}, "_FillValue": np.float32(-9999).astype("f8").tobytes()}
+        crs["_FillValue"] = base64.b64encode(crs["_FillValue"]).decode()
+        for dimensions in (["y", "x"], ["x", "y"], ["x", "time", "y"], ["y", "x", "time"], ["time", "x", "y"]):
+            shape = [{"x": 30, "y": 20, "time": 2}[name] for name in dimensions]
+            add(root, "_".join(dimensions), dimensions, crs, pixels(shape))
+
+    with mounted_group(fill) as m:
+        for name, transform in [
+            ("y_x", NORTH_UP), ("x_y", [500_000, 0, 10, 5_000_000, -10, 0]), ("time_x_y", [500_000, 0, 10, 5_000_000, -10, 0]),
+        ]:  # fmt: skip
+            found, wkt = place(m / f"{name}.tif")
+            assert found == transform and 'ID["EPSG",32633]' in wkt, (name, found, wkt)
+        assert place(m / "y_x.raw")[0] == NORTH_UP
+        for name in ("y_x.tif", "y_x.raw"):
+            said = json.loads(subprocess.run(["gdalinfo", "-json", m / name], check=True, capture_output=True).stdout)
+            assert said["bands"][0]["noDataValue"] == -9999
+        for name in ("x_time_y", "y_x_time"):
+            assert place(m / f"{name}.tif")[1] == ""
+            said = subprocess.check_output([ZARRFS, "info", m.store / name], text=True)
+            assert said.count("the place on a map, whose x and y are not its last two axes") == 2, said
+        said = subprocess.check_output([ZARRFS, "info", m.store / "x_y"], text=True)
+        assert "EPSG:32633, one column 0, -10, one row 10, 0, corner at 500000, 5000000" in said
 
 
 @pytest.mark.parametrize(("mapping", "proj"), MAPPINGS, ids=[mapping["grid_mapping_name"] for mapping, _ in MAPPINGS])

@@ -250,6 +250,36 @@ def test_an_image_that_does_not_begin_at_the_origin_says_where_its_planes_are(tm
         assert {(plane["PositionX"], plane["PositionY"], plane["PositionXUnit"]) for plane in planes} == {(30, 20, "µm")}
 
 
+@pytest.mark.parametrize("axes", ["xyz", "zxy", "cxyz", "yxz"])
+def test_columns_and_rows_have_the_sizes_of_their_own_axes(tmp_path, axes):
+    sizes, lens = {"x": 0.25, "y": 0.5, "z": 4.0, "c": 1.0}, {"x": 6, "y": 5, "z": 4, "c": 2}
+    group = zarr.open_group(tmp_path / "image.zarr", mode="w", zarr_format=3)
+    shape = [lens[axis] for axis in axes]
+    array = group.create_array("0", shape=shape, chunks=shape, dtype="u2", dimension_names=list(axes))
+    array[...] = np.arange(np.prod(shape)).reshape(shape)
+    described = [{"name": axis, "type": "space", "unit": "micrometer"} if axis != "c" else {"name": "c", "type": "channel"} for axis in axes]
+    scale = [{"type": "scale", "scale": [sizes[axis] for axis in axes]}]
+    datasets = [{"path": "0", "coordinateTransformations": scale}]
+    group.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": described, "datasets": datasets}]}
+    *outer, rows, columns = axes
+    slices = next(axis for axis in outer if axis != "c")
+    path = tmp_path / "image.tif"
+    path.write_bytes(subprocess.check_output([ZARRFS, "cat", group.store.root, "--as", "ome.tif"]))
+    with tifffile.TiffFile(path) as file:
+        pixels = tifffile.xml2dict(file.ome_metadata)["OME"]["Image"]["Pixels"]
+        np.testing.assert_array_equal(file.asarray(), array[...])
+        assert file.pages[0].get_resolution("MICROMETER") == (1 / sizes[columns], 1 / sizes[rows])
+    for letter, axis in (("X", columns), ("Y", rows), ("Z", slices)):
+        assert (pixels[f"Size{letter}"], pixels[f"PhysicalSize{letter}"]) == (lens[axis], sizes[axis]), letter
+    path.write_bytes(subprocess.check_output([ZARRFS, "cat", group.store.root / "0", "--as", "tif"]))
+    with tifffile.TiffFile(path) as file:
+        assert file.imagej_metadata["spacing"] == sizes[slices]
+        x, y = (file.pages[0].tags[name].value for name in ("XResolution", "YResolution"))
+        assert (x[1] / x[0], y[1] / y[0]) == (sizes[columns], sizes[rows])
+    said = subprocess.check_output([ZARRFS, "info", group.store.root], text=True)
+    assert f"ome.tif: the names of its axes (the columns are {columns}" in said or axes.endswith("yx")
+
+
 def test_a_mount_of_images_lists_each_image_once(mount, tmp_path):
     ome(tmp_path / "s/i", (8, 200, 300), "u1", "zyx")
     with mount(tmp_path / "s", "--as", "ome.tif", "-o", "ro", copy=False) as m:

@@ -306,7 +306,8 @@ def ncdump_values(said):
             section = line.strip()
         elif section == "data:":
             if started := re.match(r" *([^ =]+) = ?(.*)", line):
-                name = "/".join([*group, started[1]])
+                # A name that begins with a digit has a backslash before it.
+                name = "/".join([*group, started[1].removeprefix("\\")])
                 found[name], line = "", started[2]
             if line.strip(" }"):
                 found[name] += line
@@ -321,9 +322,11 @@ def number(item, fill):
 
 # An element of theirs is netCDF's own fill value, which ncdump shows as missing.
 NETCDF_FILL = {"imagecodecs2026v2__images", "imagecodecs2026v3__images"}
+# Groups of theirs have dimensions of the same name and other lengths: netCDF 4.9 gives all of a name one length.
+NETCDF_LENGTHS = {"vt05v3__tiffs"}
 
 
-@pytest.mark.parametrize("case", [case for case in READABLE if case not in NETCDF_FILL])
+@pytest.mark.parametrize("case", [case for case in READABLE if case not in NETCDF_FILL | NETCDF_LENGTHS])
 def test_netcdf_reads_dimensions_and_values(mount, tmp_path, case):
     with mount(store_of(case), *AS_ZARR2, copy=False) as m:
         done = ncdump(m.path)
@@ -338,7 +341,7 @@ def test_netcdf_reads_dimensions_and_values(mount, tmp_path, case):
         for path, truth in truths(case):
             zarray = load(m / path / ".zarray")
             names = attributes(m / path).get("_ARRAY_DIMENSIONS") or [f"_zdim_{n}" for n in zarray["shape"]]
-            assert len(names) != truth.ndim or f" {path.rsplit('/')[-1]}({', '.join(names)}) ;" in header, path
+            assert len(names) != truth.ndim or re.search(rf" \\?{path.rsplit('/')[-1]}\({', '.join(names)}\) ;", header), path
             fill = 0 if zarray["fill_value"] is None else float(zarray["fill_value"])
             got = np.array([number(item, fill) for item in found[path]]).reshape(truth.shape)
             assert_same(got.astype(truth.dtype), truth, path)

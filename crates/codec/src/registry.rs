@@ -9,6 +9,10 @@ use super::spec::CodecSpec;
 use super::table;
 use zarrfs_base::error::{Error, Result, WithSubject};
 
+/// How the name of a codec begins that stands for a form of values in a file that is not Zarr. The
+/// rest of the name says which form zarrfs does not read.
+pub const UNREAD: &str = "unread: ";
+
 /// A chain of codecs sorted by kind.
 #[derive(Debug, Clone, Default)]
 pub struct CodecChain {
@@ -95,6 +99,9 @@ pub fn bytes_to_bytes(specs: &[CodecSpec]) -> Result<Vec<Box<dyn BytesToBytes>>>
 
 /// Returns the error for a codec that has no row.
 pub fn unknown(spec: &CodecSpec) -> Error {
+    if let Some(why) = spec.name.strip_prefix(UNREAD) {
+        return Error::unsupported(format!("{why} (docs/files.md lists what zarrfs reads)"));
+    }
     if let Some(ForeignCodec { library, reason, .. }) = foreign::find(&spec.name) {
         return Error::unsupported(format!(
             "codec {:?} of the Python library {library} is not supported: {reason} (that library \

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result, Word};
 use zarrfs_codec::json::Object;
+use zarrfs_codec::registry::UNREAD;
 use zarrfs_store::is_component;
 use zarrfs_store::refs::table::{Added, Builder, ReferenceTable};
 use zarrfs_store::{Stat, Store};
@@ -29,6 +30,13 @@ pub struct DescribedArray {
     pub dimension_names: Option<Vec<Option<String>>>,
     /// The attributes.
     pub attributes: Object,
+}
+
+impl DescribedArray {
+    /// Returns an array about which nothing is known.
+    pub fn unknown() -> Self {
+        Self { data_type: json!("uint8"), fill_value: json!(0), ..Self::default() }
+    }
 }
 
 /// What is in a file.
@@ -112,8 +120,7 @@ impl Described {
     /// Adds an array that cannot be read, so that its name and the reason are seen.
     pub fn unread(&mut self, path: &str, array: &DescribedArray, why: &str) -> Result<()> {
         let mut array = array.clone();
-        let codec = json!({"name": why});
-        array.codecs.push(codec);
+        array.codecs.push(json!({"name": format!("{UNREAD}{why}")}));
         // A chunk that is missing would read as the fill value.
         array.chunk_shape = array.shape.iter().map(|len| (*len).max(1)).collect();
         self.array(path, &array)?;

@@ -68,7 +68,7 @@ use described::Described;
 use packed::Packing;
 use source::SourceFile;
 use zarrfs_base::error::{Result, WithSubject, Word};
-use zarrfs_store::refs::{self, SourceStores};
+use zarrfs_store::refs::SourceStores;
 use zarrfs_store::{Key, Prefix, Store};
 
 /// Returns the store of what is in the file at `key` of `own`, below `base`. Its values may lead to
@@ -100,7 +100,7 @@ pub fn open(
         places.allow([prefix.as_str()], store);
     }
     let (table, omitted) = described.build()?;
-    let store = refs::open(table, places, base);
+    let store = table.open(places, base);
     for (path, why) in omitted {
         store.omissions().note(&path, Word::Unsupported, &why);
     }

@@ -134,7 +134,17 @@ pub fn line(name: &str, value: &Value) -> Option<String> {
             let numbers = value.get("transform").and_then(Value::as_array);
             let at =
                 |at: usize| numbers.and_then(|all| all.get(at)).map(number).unwrap_or_default();
-            format!("{crs}, pixels of {} x {}, corner at {}, {}", at(0), at(4), at(2), at(5))
+            let parts = numbers.map(Vec::as_slice).unwrap_or_default();
+            let is_turned = [1, 3]
+                .iter()
+                .any(|at| parts.get(*at).and_then(Value::as_f64).is_some_and(|part| part != 0.0));
+            let pixels = if is_turned {
+                let rows = format!("{}, {}", at(1), at(4));
+                format!("one column {}, {}, one row {rows}", at(0), at(3))
+            } else {
+                format!("pixels of {} x {}", at(0), at(4))
+            };
+            format!("{crs}, {pixels}, corner at {}, {}", at(2), at(5))
         }
         _ => return None,
     })

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::view::image::{AxisKind, Image};
 use crate::view::layout::{Layout, NumberForm};
 use crate::view::left_out::LeftOutOfView;
-use crate::view::map::{Crs, CrsKind, MapPlace};
+use crate::view::map::{self, Crs, CrsKind, MapPlace};
 use crate::view::parts::{Part, View};
 use crate::view::source::ViewSource;
 
@@ -28,7 +28,7 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
         DType::Uint(8) => 15,
         _ => return Err(image.no_type("ENVI")),
     };
-    let place = MapPlace::of(source, &image);
+    let (map_text, map_left_out) = map_lines(source, &image);
     let channels = image.channels.clone();
     let image = image.of_rank(3)?;
     let is_channel =
@@ -53,15 +53,36 @@ pub(super) fn build(source: &ViewSource<'_>) -> Result<View> {
         text.extend([format!("band names = {{{}}}\n", labels.join(", "))]);
     }
     let mut left_out = LeftOutOfView::of_image(source.path(), &image, false);
+    for what in map_left_out {
+        left_out.add_property(source.path(), source.path(), what);
+    }
+    text.push_str(&map_text);
+    Ok(View::new([Part::from(text)])?.with_left_out(left_out))
+}
+
+/// Returns the lines that place the image on a map, and what they do not say.
+fn map_lines(source: &ViewSource<'_>, image: &Image) -> (String, Vec<&'static str>) {
+    let is_between = match image.axes.as_slice() {
+        [_, bands, _] => bands.kind == Some(AxisKind::Channel),
+        _ => false,
+    };
+    let place = if is_between {
+        MapPlace::of_axes(source, image, 0, 2)
+    } else {
+        MapPlace::of(source, image)
+    };
+    let (mut text, mut left_out) = (String::new(), Vec::new());
     match place.as_ref().map(map_info) {
+        None if !is_between && MapPlace::is_of_other_axes(source, image) => {
+            left_out.push(map::OF_OTHER_AXES);
+        }
         None => {}
         Some(Some(lines)) => text.push_str(&lines),
-        Some(None) => {
-            let what = "the place on a map, which ENVI says only if rows run down from the north";
-            left_out.add_property(source.path(), source.path(), what);
-        }
+        Some(None) => left_out
+            .push("the place on a map, which ENVI says only if rows run down from the north"),
     }
-    Ok(View::new([Part::from(text)])?.with_left_out(left_out))
+    text.extend(map::no_data(source).map(|number| format!("data ignore value = {number}\n")));
+    (text, left_out)
 }
 
 /// Returns the lines that place the image on a map, `None` if rows run in another direction.

@@ -113,6 +113,40 @@ impl Image {
         self
     }
 
+    /// Returns the image for formats whose columns are x and whose rows are y, whatever these axes
+    /// are in the array: each has its own distance between elements.
+    #[must_use]
+    pub fn in_pages(mut self) -> Self {
+        let count = self.axes.len().saturating_sub(usize::from(self.is_interleaved()));
+        let (outer, rest) = self.axes.split_at_mut(count.saturating_sub(2));
+        let mut plane = rest.iter_mut().take(count.min(2)).rev();
+        let mut said = Vec::new();
+        for (what, kind, axis) in
+            [("columns", AxisKind::X, plane.next()), ("rows", AxisKind::Y, plane.next())]
+        {
+            let Some(axis) = axis.filter(|axis| axis.kind != Some(kind)) else { continue };
+            if let Some(name) = &axis.name {
+                said.push(format!("the {what} are {name}"));
+            }
+            if !axis.is_space() {
+                axis.scale = None;
+            }
+            axis.kind = Some(kind);
+        }
+        if said.is_empty() {
+            return self;
+        }
+        let mut has_slices = outer.iter().any(|axis| axis.kind == Some(AxisKind::Z));
+        for axis in
+            outer.iter_mut().filter(|axis| matches!(axis.kind, Some(AxisKind::X | AxisKind::Y)))
+        {
+            axis.kind = (!has_slices).then_some(AxisKind::Z);
+            has_slices = true;
+        }
+        self.left_out.push(format!("the names of its axes ({})", said.join(", ")));
+        self
+    }
+
     /// Whether the last axis is that of channels, so that the samples of a pixel are adjacent.
     pub fn is_interleaved(&self) -> bool {
         self.axes.len() > 2

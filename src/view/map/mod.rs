@@ -6,7 +6,11 @@
 //!   above it (<https://github.com/zarr-conventions/spatial>, <https://github.com/zarr-conventions/proj>);
 //! - CF: coordinates with regular steps, and the array that `grid_mapping` names
 //!   (<https://cfconventions.org/cf-conventions/cf-conventions.html#appendix-grid-mappings>);
-//! - the attributes `GeoTransform` and `spatial_ref` of GDAL, in that array.
+//! - the attributes `GeoTransform` and `spatial_ref` of GDAL, in that array;
+//! - GDAL's driver of Zarr: the attribute `_CRS`, and coordinates with regular steps.
+//!
+//! The last two axes may be x and y in either order. If one is something else, the array has no
+//! place.
 
 mod crs;
 mod projection;
@@ -14,12 +18,15 @@ mod wkt;
 
 use serde_json::Value;
 
-use super::image::Image;
+use super::image::{AxisKind, Image};
 use super::source::ViewSource;
 use crate::dtype::{Element, to_float};
 use crate::json::Object;
-use crate::metadata::NodePath;
+use crate::metadata::{FILL, NodePath, masked_value};
 pub use crs::{Crs, CrsKind, Ellipsoid};
+
+/// What a file lacks if the axes x and y of an array are not its rows and columns.
+pub const OF_OTHER_AXES: &str = "the place on a map, whose x and y are not its last two axes";
 
 /// The most resolutions of a multiscale layout to look at.
 const MOST_LEVELS: usize = 64;
@@ -45,10 +52,29 @@ struct MapAxis<'s> {
 }
 
 impl MapPlace {
-    /// Returns the place of an array that is an image; `None` if its metadata name none.
+    /// Returns the place of an array whose rows and columns are its last two axes, before that of
+    /// the samples of a pixel; `None` if its metadata name none.
     pub fn of(source: &ViewSource<'_>, image: &Image) -> Option<Self> {
         let count = image.axes.len().saturating_sub(usize::from(image.is_interleaved()));
         let at = count.checked_sub(2)?;
+        Self::of_axes(source, image, at, at.checked_add(1)?)
+    }
+
+    /// Whether the array has a place, but its rows and columns are other axes than in `of`.
+    pub fn is_of_other_axes(source: &ViewSource<'_>, image: &Image) -> bool {
+        let at = |kind| image.axis(kind).map(|(at, _)| at);
+        let by_kind = at(AxisKind::Y).zip(at(AxisKind::X));
+        Self::of(source, image).is_none()
+            && by_kind.is_some_and(|(y, x)| Self::of_axes(source, image, y, x).is_some())
+    }
+
+    /// Returns the place of an array with these axes as rows and columns.
+    pub fn of_axes(
+        source: &ViewSource<'_>,
+        image: &Image,
+        rows_at: usize,
+        columns_at: usize,
+    ) -> Option<Self> {
         let names = &source.array().ok()?.model().dimension_names;
         let axis = |at: usize| -> Option<MapAxis<'_>> {
             let name =
@@ -57,18 +83,27 @@ impl MapPlace {
             let len = image.axes.get(at)?.len;
             Some(MapAxis { name: name.unwrap_or_default(), len, coordinates })
         };
-        let (rows, columns) = (axis(at)?, axis(at.checked_add(1)?)?);
+        let kinds = [rows_at, columns_at].map(|at| image.axes.get(at)?.kind);
+        let is_turned = match kinds {
+            [Some(AxisKind::Y) | None, Some(AxisKind::X) | None] => false,
+            [Some(AxisKind::X), Some(AxisKind::Y)] => true,
+            _ => return None,
+        };
+        let (rows, columns) = (axis(rows_at)?, axis(columns_at)?);
+        let (y, x) = if is_turned { (&columns, &rows) } else { (&rows, &columns) };
         let mapping = grid_mapping(source);
-        let by_convention = geozarr_transform(source, &rows, &columns);
+        let by_convention = geozarr_transform(source, y, x);
         let is_geozarr = by_convention.is_some();
         let transform = by_convention
-            .or_else(|| regular_transform(&rows, &columns))
+            .or_else(|| regular_transform(y, x))
             .or_else(|| geo_transform(mapping.as_ref()?.attributes()))?;
-        let crs = geozarr_crs(source, &columns)
-            .or_else(|| crs_of_mapping(mapping.as_ref()?, &columns))
-            .or_else(|| {
-                (!is_geozarr && columns.is_in_degrees() && rows.is_in_degrees()).then(Crs::wgs84)
-            });
+        let crs = geozarr_crs(source, x)
+            .or_else(|| crs_of_gdal(source, x))
+            .or_else(|| crs_of_mapping(mapping.as_ref()?, x))
+            .or_else(|| (!is_geozarr && x.is_in_degrees() && y.is_in_degrees()).then(Crs::wgs84));
+        let [a, b, c, d, e, f] = transform;
+        // Everywhere, x comes from the axis x.
+        let transform = if is_turned { [b, a, c, e, d, f] } else { transform };
         // An image of a microscope has coordinates, too.
         let is_map = is_geozarr || crs.is_some();
         (is_map && transform.iter().all(|part| part.is_finite())).then_some(Self { transform, crs })
@@ -79,6 +114,18 @@ impl MapPlace {
     pub fn north_up(&self) -> Option<[f64; 4]> {
         let [a, b, c, d, e, f] = self.transform;
         (b == 0.0 && d == 0.0 && a > 0.0 && e < 0.0).then_some([a, -e, c, f])
+    }
+}
+
+/// Returns the number that stands for no value in an array, as GDAL writes it.
+pub fn no_data(source: &ViewSource<'_>) -> Option<String> {
+    let dtype = &source.array().ok()?.model().dtype;
+    let coded = source.attributes().get(FILL).and_then(|value| masked_value(value, dtype))?;
+    match Element::of(dtype, &coded.item(dtype)) {
+        Element::Int(integer) => Some(integer.to_string()),
+        Element::Float(float) if float.is_nan() => Some("nan".to_owned()),
+        Element::Float(float) => Some(float.to_string()),
+        Element::Complex(..) | Element::Bytes => None,
     }
 }
 
@@ -132,6 +179,20 @@ fn grid_mapping<'s>(source: &ViewSource<'s>) -> Option<ViewSource<'s>> {
     let named = named.and_then(|text| text.split([' ', ':']).find(|name| !name.is_empty()));
     let group: NodePath = source.path().parent()?;
     source.other(&group.child(named.unwrap_or("spatial_ref")).ok()?).ok()
+}
+
+/// Returns the system in `_CRS`, which GDAL's driver of Zarr writes.
+fn crs_of_gdal(source: &ViewSource<'_>, x: &MapAxis<'_>) -> Option<Crs> {
+    let crs = source.attributes().get("_CRS")?;
+    let text = |name: &str| crs.get(name).and_then(Value::as_str);
+    let by_url = || {
+        let (above, code) = text("url")?.rsplit_once('/')?;
+        above
+            .contains("/EPSG/")
+            .then(|| Crs::of_code(&format!("EPSG:{code}"), x.is_in_degrees()))?
+    };
+    let by_wkt = text("wkt").and_then(Crs::of_wkt);
+    by_url().or(by_wkt).or_else(|| Crs::of_projjson(crs.get("projjson")?))
 }
 
 fn crs_of_mapping(mapping: &ViewSource<'_>, columns: &MapAxis<'_>) -> Option<Crs> {

@@ -14,6 +14,7 @@ use super::values::{Values, decoded};
 use crate::described::{Described, DescribedArray};
 use crate::pieces::{self, Stored};
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToUsize;
 
 /// The longest chunk that is changed while the file is read, because it left out a filter.
 const MAX_COMPLETED_LEN: u64 = 16 << 20;
@@ -77,7 +78,7 @@ impl DataSet<'_> {
                 let bytes = values.settled(self.stored, stored)?;
                 described.inline(self.path, &vec![0; whole.len()], bytes)
             }
-            DataLayout::Chunked { address, dims, element_size, chunk_indexing } => {
+            DataLayout::Chunked { address, dims, chunk_indexing, .. } => {
                 // The last number is the length of an element.
                 let dims = dims.get(..self.shape.len()).unwrap_or(dims);
                 if dims.len() != self.shape.len() || dims.contains(&0) {
@@ -89,8 +90,7 @@ impl DataSet<'_> {
                 if is_undefined(file, *address) || whole.contains(&0) {
                     return Ok(());
                 }
-                let index =
-                    ChunkIndex { file, address: *address, dims, element_size: *element_size };
+                let index = ChunkIndex { file, address: *address, dims };
                 let entries = index.entries(self, chunk_indexing.as_ref())?;
                 let chunk_len = self.len(&array.chunk_shape)?;
                 self.add_chunks(&entries, chunk_len, dims, values, described)
@@ -163,7 +163,6 @@ struct ChunkIndex<'i> {
     file: &'i Hdf5File,
     address: u64,
     dims: &'i [u32],
-    element_size: u32,
 }
 
 impl ChunkIndex<'_> {
@@ -174,6 +173,9 @@ impl ChunkIndex<'_> {
         let rank = set.shape.len();
         let count = u32::try_from(rank).map_err(|_| Error::corrupt("too many dimensions"))?;
         let (address, dims) = (self.address, self.dims);
+        // Where all dimensions have a limit, chunks are numbered as if the array were that long.
+        let limits = set.max_shape.filter(|limits| !limits.contains(&u64::MAX));
+        let longest = limits.unwrap_or(set.shape);
         let found = match kind {
             None => {
                 let leaves = btree_v1::collect_btree_v1_leaves_storage(
@@ -194,10 +196,10 @@ impl ChunkIndex<'_> {
                 storage, address, offset_len, length_len, count, dims, None,
             ),
             Some(ChunkIndexing::Implicit) => {
-                let item_len = usize::try_from(self.element_size).unwrap_or(usize::MAX);
+                let item_len = set.stored.whole_len().to_usize();
                 chunk_index::collect_implicit_chunk_entries(
                     address,
-                    set.shape,
+                    longest,
                     dims,
                     item_len,
                     None,
@@ -206,7 +208,7 @@ impl ChunkIndex<'_> {
             }
             Some(ChunkIndexing::FixedArray { .. }) => {
                 fixed_array::collect_fixed_array_chunk_entries_storage(
-                    storage, address, offset_len, length_len, set.shape, dims, None,
+                    storage, address, offset_len, length_len, longest, dims, None,
                 )
             }
             Some(ChunkIndexing::ExtensibleArray { .. }) => {

@@ -11,7 +11,9 @@ mod attributes;
 mod chunks;
 mod dimensions;
 mod filters;
+mod links;
 mod types;
+mod unusual;
 mod values;
 mod walk;
 

@@ -1,7 +1,9 @@
 //! The types of HDF5 as data types of Zarr 3.
 
 use hdf5_reader::error::ByteOrder;
-use hdf5_reader::{CompoundField, Datatype, EnumMember, ReferenceType, StringSize, VarLenKind};
+use hdf5_reader::{
+    CompoundField, Datatype, EnumMember, ReferenceType, StringPadding, StringSize, VarLenKind,
+};
 use serde_json::{Map, Value, json};
 
 use zarrfs_base::error::{Error, Result};
@@ -34,6 +36,10 @@ pub enum StoredKind {
     Complex,
     /// Bytes of a fixed number.
     Bytes,
+    /// Strings of a fixed length that end at the first zero.
+    Terminated,
+    /// Strings of a fixed length that end before the last spaces.
+    SpacePadded,
     /// Fields.
     Structure,
     /// Strings, of which the file has the places.
@@ -73,11 +79,8 @@ impl StoredType {
                 let name = format!("uint{}", u16::from(*size) * 8);
                 plain(&name, StoredKind::Integer, u64::from(*size), is_big(byte_order))
             }
-            Datatype::String { size: StringSize::Fixed(len @ 1..), .. } => {
-                let configuration = json!({"length_bytes": len});
-                let name = "null_terminated_bytes";
-                let data_type = json!({"name": name, "configuration": configuration});
-                Ok(Self { data_type, ..bytes(u64::from(*len)) })
+            Datatype::String { size: StringSize::Fixed(len @ 1..), padding, .. } => {
+                Ok(fixed_string(*len, *padding))
             }
             Datatype::VarLen { kind: VarLenKind::String, .. } => {
                 let len = u64::from(offset_len).saturating_add(8);
@@ -98,10 +101,29 @@ impl StoredType {
         }
     }
 
+    /// Whether elements are bytes without an order.
+    fn is_bytes(&self) -> bool {
+        let kind = self.kind;
+        matches!(kind, StoredKind::Bytes | StoredKind::Terminated | StoredKind::SpacePadded)
+    }
+
     /// Returns the bytes of an element with its inner dimensions.
     pub fn whole_len(&self) -> u64 {
         self.inner_shape.iter().fold(self.item_len, |len, count| len.saturating_mul(*count))
     }
+}
+
+fn fixed_string(len: u32, padding: StringPadding) -> StoredType {
+    let configuration = json!({"length_bytes": len});
+    let kind = match padding {
+        // One character is what it is.
+        _ if len == 1 => StoredKind::Bytes,
+        StringPadding::NullTerminate => StoredKind::Terminated,
+        StringPadding::SpacePad => StoredKind::SpacePadded,
+        StringPadding::NullPad => StoredKind::Bytes,
+    };
+    let data_type = json!({"name": "null_terminated_bytes", "configuration": configuration});
+    StoredType { data_type, kind, item_len: u64::from(len), is_big: false, inner_shape: Vec::new() }
 }
 
 /// Returns the type of the values of an enumeration. h5py has truth values as one.
@@ -159,8 +181,9 @@ fn compound(size: u32, fields: &[CompoundField], offset_len: u8) -> Result<Store
             return Err(Error::unsupported(format!("HDF5 {what} in a compound")));
         }
         let len = stored.whole_len();
+        let is_number = stored.item_len > 1 && !stored.is_bytes();
         let data_type = if stored.inner_shape.is_empty() { stored.data_type } else { raw(len) };
-        if stored.item_len > 1 && stored.kind != StoredKind::Bytes {
+        if is_number {
             if order.is_some_and(|big| big != stored.is_big) {
                 return Err(Error::unsupported("HDF5 fields of both byte orders"));
             }
@@ -213,6 +236,8 @@ pub fn zero(stored: &StoredType) -> Value {
         StoredKind::Complex => json!([0.0, 0.0]),
         StoredKind::Text | StoredKind::ObjectReference => json!(""),
         StoredKind::Structure => Value::Object(Map::new()),
-        StoredKind::Bytes => json!(crate::json::base64_of_zeros(stored.item_len)),
+        StoredKind::Bytes | StoredKind::Terminated | StoredKind::SpacePadded => {
+            json!(crate::json::base64_of_zeros(stored.item_len))
+        }
     }
 }

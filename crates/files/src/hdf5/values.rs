@@ -51,6 +51,10 @@ impl<'f> Values<'f> {
             return Ok(bytes);
         }
         let item_len = stored.item_len.to_usize().max(1);
+        if matches!(stored.kind, StoredKind::Terminated | StoredKind::SpacePadded) {
+            self.take(bytes.len())?;
+            return Ok(without_padding(stored.kind, item_len, bytes));
+        }
         let count = bytes.len() / item_len;
         let count = u32::try_from(count).map_err(|_| Error::too_large("strings of one chunk"))?;
         let mut chunk = count.to_le_bytes().to_vec();
@@ -61,14 +65,20 @@ impl<'f> Values<'f> {
             };
             let len =
                 u32::try_from(text.len()).map_err(|_| Error::too_large("a string of HDF5"))?;
-            self.left = self.left.checked_sub(text.len()).ok_or_else(|| {
-                let most = MAX_TEXT_LEN >> 20;
-                Error::too_large(format!("the strings in the file have more than {most} MiB"))
-            })?;
+            self.take(text.len())?;
             chunk.extend_from_slice(&len.to_le_bytes());
             chunk.extend_from_slice(text.as_bytes());
         }
         Ok(chunk)
+    }
+
+    /// Notes that so many bytes of strings are in memory.
+    fn take(&mut self, len: usize) -> Result<()> {
+        self.left = self.left.checked_sub(len).ok_or_else(|| {
+            let most = MAX_TEXT_LEN >> 20;
+            Error::too_large(format!("the strings in the file have more than {most} MiB"))
+        })?;
+        Ok(())
     }
 
     /// Returns the string at a place that an element has.
@@ -113,8 +123,27 @@ pub fn decoded(
 impl StoredType {
     /// Whether the bytes of elements lie in the file as a chunk of Zarr has them.
     pub fn is_in_file(&self) -> bool {
-        !matches!(self.kind, StoredKind::Text | StoredKind::ObjectReference)
+        !self.is_listed() && !matches!(self.kind, StoredKind::Terminated | StoredKind::SpacePadded)
     }
+
+    /// Whether a chunk is a list of strings of any length.
+    pub fn is_listed(&self) -> bool {
+        matches!(self.kind, StoredKind::Text | StoredKind::ObjectReference)
+    }
+}
+
+/// Returns strings with zeros after their end.
+fn without_padding(kind: StoredKind, item_len: usize, mut bytes: Vec<u8>) -> Vec<u8> {
+    for item in bytes.chunks_exact_mut(item_len) {
+        let end = match kind {
+            StoredKind::Terminated => item.iter().position(|byte| *byte == 0),
+            _ => {
+                item.iter().rposition(|byte| *byte != b' ').map_or(Some(0), |at| at.checked_add(1))
+            }
+        };
+        item.iter_mut().skip(end.unwrap_or(item_len)).for_each(|byte| *byte = 0);
+    }
+    bytes
 }
 
 /// Returns the address in a reference.

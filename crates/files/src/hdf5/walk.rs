@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use hdf5_reader::group::Group;
 use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::fill_value::FillValueMessage;
+use hdf5_reader::messages::link::LinkTarget;
 use hdf5_reader::{Attribute, Dataset, Hdf5File};
 use serde_json::{Value, json};
 
@@ -13,13 +14,16 @@ use super::chunks::DataSet;
 use super::dimensions::{self, Scales};
 use super::failed;
 use super::filters;
+use super::links;
 use super::types::{self, StoredKind, StoredType};
+use super::unusual;
 use super::values::Values;
 use crate::described::{Described, DescribedArray, bytes_codec, codec, is_node_name};
 use crate::json::code_masked;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::limits;
 use zarrfs_codec::dtype::base64_encode;
+use zarrfs_store::MAX_KEY_LEN;
 
 /// The deepest nesting of groups.
 const MAX_DEPTH: usize = 64;
@@ -44,7 +48,7 @@ struct Objects {
 pub fn describe(file: &Hdf5File, described: &mut Described) -> Result<()> {
     let root = file.root_group().map_err(failed)?;
     let mut objects = Objects::default();
-    objects.walk(root.clone(), described)?;
+    objects.walk(file, described)?;
     let Objects { groups, data_sets, paths, scales } = objects;
     let is_netcdf = data_sets
         .iter()
@@ -52,7 +56,10 @@ pub fn describe(file: &Hdf5File, described: &mut Described) -> Result<()> {
         || root.attributes().is_ok_and(|it| dimensions::attribute(&it, "_NCProperties").is_some());
     let mut values = Values::new(file, root, paths);
     for Found { path, object, .. } in &groups {
-        let attributes = object.attributes().map_err(failed)?;
+        let attributes = object.attributes().map_err(failed).unwrap_or_else(|error| {
+            described.omit(path, &format!("its attributes: {}", error.detail()));
+            Vec::new()
+        });
         let mut left_out = Vec::new();
         let shown = attributes::shown(&attributes, &values, attributes::is_internal, &mut left_out);
         note_left_out(described, path, &left_out);
@@ -75,57 +82,114 @@ fn note_left_out(described: &mut Described, path: &str, left_out: &[String]) {
     }
 }
 
+/// What a link leads to.
+enum Member {
+    Group(Group),
+    DataSet(Box<Dataset>),
+    /// A type, which is no node.
+    Type,
+}
+
 impl Objects {
     /// Finds all objects. A group that is in itself is left out there.
-    fn walk(&mut self, root: Group, described: &mut Described) -> Result<()> {
-        let mut open =
-            vec![(Found { path: String::new(), name: String::new(), object: root }, Vec::new())];
+    fn walk(&mut self, file: &Hdf5File, described: &mut Described) -> Result<()> {
+        let root = file.root_group().map_err(failed)?;
+        let root = Found { path: String::new(), name: String::new(), object: root };
+        let mut open = vec![(root, Vec::new())];
         let mut count = 0_usize;
-        while let Some((found, above)) = open.pop() {
+        while let Some((found, mut above)) = open.pop() {
             count = count.saturating_add(1);
             if limits::NODES.is_exceeded_by(count) {
                 return Err(Error::too_large(format!("groups in the file, {}", limits::NODES)));
             }
             let Found { path, object: group, .. } = &found;
             self.paths.entry(group.address()).or_insert_with(|| format!("/{path}"));
-            let mut above: Vec<u64> = above;
             above.push(group.address());
-            let (groups, data_sets) = group.member_names().map_err(failed)?;
-            for name in groups {
-                let below = join(path, &name);
-                if !is_node_name(&name) {
-                    described.omit(&below, "no node can have this name");
-                    continue;
+            let links = links::of_group(file, group.address()).or_else(|error| {
+                if path.is_empty() || !error.is_of_data() {
+                    return Err(error);
                 }
-                let object = group.group(&name).map_err(failed)?;
-                if above.contains(&object.address()) || above.len() >= MAX_DEPTH {
-                    described.omit(&below, "the group is a link to one above it");
-                    continue;
-                }
-                open.push((Found { path: below, name, object }, above.clone()));
-            }
-            for name in data_sets {
+                described.omit(path, error.detail());
+                Ok(Vec::new())
+            })?;
+            for (name, target) in links {
                 let shown = dimensions::variable_name(&name).to_owned();
                 let below = join(path, &shown);
-                if !is_node_name(&shown) {
+                if !is_node_name(&shown) || below.len() > MAX_KEY_LEN / 2 {
                     described.omit(&below, "no node can have this name");
                     continue;
                 }
-                let object = group.dataset(&name).map_err(failed)?;
-                let attributes = object.attributes();
-                let address = object.address();
-                self.paths.entry(address).or_insert_with(|| format!("/{below}"));
-                self.scales.note(address, &shown, &attributes);
-                self.data_sets.push(Found {
-                    path: below,
-                    name: shown,
-                    object: (object, attributes),
-                });
+                match member(file, group, &name, &target) {
+                    Ok(Member::Type) => {}
+                    Ok(Member::DataSet(object)) => self.note_data_set(below, shown, *object),
+                    Ok(Member::Group(object)) => {
+                        if above.contains(&object.address()) || above.len() >= MAX_DEPTH {
+                            described.omit(&below, "the group is a link to one above it");
+                            continue;
+                        }
+                        let found = Found { path: below, name: shown, object };
+                        open.push((found, above.clone()));
+                    }
+                    Err(error) if error.is_of_data() => match &target {
+                        LinkTarget::Hard { .. } => {
+                            described.unread(&below, &DescribedArray::unknown(), error.detail())?;
+                        }
+                        LinkTarget::Soft { .. } | LinkTarget::External { .. } => {
+                            described.omit(&below, error.detail());
+                        }
+                    },
+                    Err(error) => return Err(error),
+                }
             }
             self.groups.push(found);
         }
         Ok(())
     }
+
+    fn note_data_set(&mut self, path: String, name: String, object: Dataset) {
+        let attributes = object.attributes();
+        let address = object.address();
+        self.paths.entry(address).or_insert_with(|| format!("/{path}"));
+        self.scales.note(address, &name, &attributes);
+        self.data_sets.push(Found { path, name, object: (object, attributes) });
+    }
+}
+
+/// Returns what a link of a group leads to.
+fn member(file: &Hdf5File, group: &Group, name: &str, target: &LinkTarget) -> Result<Member> {
+    let is_group = match target {
+        LinkTarget::External { filename, path } => {
+            let detail = format!("a link to {path} in the file {filename}, which is not followed");
+            return Err(Error::unsupported(detail));
+        }
+        LinkTarget::Soft { path } => {
+            if let Ok(found) = group.group(name) {
+                return Ok(Member::Group(found));
+            }
+            let found = group.dataset(name).map(|found| Member::DataSet(Box::new(found)));
+            return found.map_err(|_| {
+                Error::unsupported(format!("a link to {path}, which is not a group or a data set"))
+            });
+        }
+        LinkTarget::Hard { address } => {
+            let header = file.get_or_parse_header(*address).map_err(failed)?;
+            let has = |is: fn(&HdfMessage) -> bool| header.messages.iter().any(is);
+            let is_group = has(|message| {
+                matches!(
+                    message,
+                    HdfMessage::SymbolTable(_) | HdfMessage::LinkInfo(_) | HdfMessage::Link(_)
+                )
+            });
+            if !is_group && !has(|message| matches!(message, HdfMessage::Dataspace(_))) {
+                return Ok(Member::Type);
+            }
+            is_group
+        }
+    };
+    if is_group {
+        return group.group(name).map(Member::Group).map_err(failed);
+    }
+    group.dataset(name).map(|found| Member::DataSet(Box::new(found))).map_err(failed)
 }
 
 fn join(path: &str, name: &str) -> String {
@@ -192,6 +256,9 @@ impl Arrays<'_> {
         let layout = layout
             .ok_or_else(|| Error::unsupported("an HDF5 layout, such as a virtual data set"))?;
         let stored = StoredType::of(self.data_set.dtype(), self.file.superblock().offset_size)?;
+        let encoded = self.data_set.raw_datatype().map_err(failed)?;
+        let has_gaps = stored.data_type.to_string().contains("\"padding0\"");
+        unusual::check(&encoded, has_gaps)?;
         array.data_type = stored.data_type.clone();
         array.shape.extend(&stored.inner_shape);
         array.fill_value = fill_value(self.data_set.fill_value(), &stored);
@@ -204,10 +271,10 @@ impl Arrays<'_> {
         if stored.kind == StoredKind::Float {
             code_masked(&mut array.attributes, stored.item_len);
         }
-        array.codecs = vec![if stored.is_in_file() {
-            bytes_codec(stored.is_big)
-        } else {
+        array.codecs = vec![if stored.is_listed() {
             codec("vlen-utf8", json!({}))
+        } else {
+            bytes_codec(stored.is_big)
         }];
         if let Some(pipeline) = pipeline.filter(|_| stored.is_in_file()) {
             array.codecs.extend(filters::codecs(pipeline, stored.item_len)?);
@@ -243,7 +310,9 @@ fn fill_value(message: Option<&FillValueMessage>, stored: &StoredType) -> Value 
             let (real, imaginary) = bytes.split_at(bytes.len() / 2);
             float(real).zip(float(imaginary)).map(|(real, imaginary)| json!([real, imaginary]))
         }
-        StoredKind::Bytes => Some(json!(base64_encode(bytes))),
+        StoredKind::Bytes | StoredKind::Terminated | StoredKind::SpacePadded => {
+            Some(json!(base64_encode(bytes)))
+        }
         StoredKind::Structure if !stored.is_big => Some(json!(base64_encode(bytes))),
         StoredKind::Structure | StoredKind::Text | StoredKind::ObjectReference => None,
     };

@@ -7,6 +7,9 @@
 //!   bytes.
 //! - virtual-tiff gives the bytes of a chunk to an image codec. Its `ChunkyCodec` is `bytes` with
 //!   the first dimension fastest, because the samples of a pixel lie beside each other in a TIFF.
+//!   Its predictor of floats is that of TIFF: it takes rows of whole pixels as they are stored,
+//!   most significant byte first, whatever the list says of their order. virtual-tiff 0.5 fails to
+//!   read such rows of several samples.
 //!
 //! <https://github.com/virtual-zarr/virtual-tiff>
 
@@ -39,6 +42,11 @@ pub(super) fn settle(codecs: &mut Vec<CodecSpec>, dtype: &DType) -> Result<()> {
         // Stored metadata of virtual-tiff never name the order.
         chunky.configuration.entry("endian").or_insert_with(|| json!("little"));
         codecs.splice(at..at, [CodecSpec::new("transpose", order), chunky]);
+        if codecs.first().is_some_and(is_predictor_of_tiff) {
+            let mut predictor = codecs.remove(0);
+            predictor.configuration.insert("axis".to_owned(), json!(-2));
+            codecs.insert(at, predictor);
+        }
     }
     let is_big = |bytes: &CodecSpec| {
         bytes.configuration.get("endian").is_some_and(|endian| endian == "big")
@@ -47,7 +55,9 @@ pub(super) fn settle(codecs: &mut Vec<CodecSpec>, dtype: &DType) -> Result<()> {
     let mut place = None;
     for (at, pair) in codecs.windows(2).enumerate() {
         let [first, second] = pair else { continue };
-        if second.name == "bytes" && SHUFFLES.contains(&first.name.as_str()) && !is_big(second) {
+        let is_shuffle = SHUFFLES.contains(&first.name.as_str());
+        let is_swapped = is_big(second) && !is_predictor_of_tiff(first);
+        if second.name == "bytes" && is_shuffle && !is_swapped {
             place = Some(at + 1);
         } else if first.name == "bytes" && IMAGES.contains(&second.name.as_str()) {
             if is_big(first) {
@@ -61,6 +71,11 @@ pub(super) fn settle(codecs: &mut Vec<CodecSpec>, dtype: &DType) -> Result<()> {
         codecs.remove(place);
     }
     Ok(())
+}
+
+/// Whether virtual-tiff named the codec: it gives it a shape, as in Zarr 2.
+fn is_predictor_of_tiff(codec: &CodecSpec) -> bool {
+    codec.name == "imagecodecs_floatpred" && codec.configuration.contains_key("shape")
 }
 
 #[cfg(test)]
@@ -86,6 +101,27 @@ mod tests {
         ] {
             assert_eq!(settled(names, &pixels).expect("settled"), left, "{names:?}");
         }
+    }
+
+    #[test]
+    fn the_predictor_of_tiff_takes_rows_of_pixels_as_they_are_stored() {
+        let big = || Object::from_iter([("endian".to_owned(), json!("big"))]);
+        let name = "imagecodecs_floatpred";
+        let shape = Object::from_iter([("shape".to_owned(), json!([3, 16, 32]))]);
+        let predictor = CodecSpec::new(name, shape);
+        let transpose = CodecSpec::new("transpose", Object::new());
+        let mut codecs = vec![predictor.clone(), transpose, CodecSpec::new("ChunkyCodec", big())];
+        settle(&mut codecs, &DType::Float(4)).expect("settled");
+        let names: Vec<&str> = codecs.iter().map(|codec| codec.name.as_str()).collect();
+        assert_eq!(names, ["transpose", "transpose", name]);
+        let moved = codecs.pop().expect("the predictor");
+        assert_eq!(moved.configuration.get("axis"), Some(&json!(-2)));
+        let mut codecs = vec![predictor.clone(), CodecSpec::new("bytes", big())];
+        settle(&mut codecs, &DType::Float(4)).expect("settled");
+        assert_eq!(codecs, [predictor]);
+        let mut others = vec![CodecSpec::new(name, Object::new()), CodecSpec::new("bytes", big())];
+        settle(&mut others, &DType::Float(4)).expect("settled");
+        assert_eq!(others.len(), 2, "imagecodecs swaps the bytes of its own");
     }
 
     #[test]

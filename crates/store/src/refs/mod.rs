@@ -27,7 +27,6 @@ use super::{
 };
 pub(super) use children::children;
 pub use places::{SourceStores, Spelling};
-use table::ReferenceTable;
 use zarrfs_base::error::{Error, Fault, Kind, Result, WithSubject};
 use zarrfs_base::width::{ToU64, ToUsize};
 
@@ -151,11 +150,6 @@ pub(super) trait References: Send + Sync + std::fmt::Debug {
     fn has_states(&self) -> bool {
         false
     }
-}
-
-/// Returns the read-only store of the references of a table below `base`, into `places`.
-pub fn open(table: ReferenceTable, places: SourceStores, base: Prefix) -> Store {
-    RefStore::open(table, places, base)
 }
 
 /// The store of the values that references lead to.

@@ -57,6 +57,8 @@ pub(super) mod tag {
     pub const GEO_KEY_DIRECTORY: u16 = 34735;
     pub const GEO_DOUBLE_PARAMS: u16 = 34736;
     pub const GEO_ASCII_PARAMS: u16 = 34737;
+    // Of GDAL, which most programs for maps read.
+    pub const GDAL_NODATA: u16 = 42113;
 }
 
 pub(super) type TiffEntry = (u16, TiffValue);

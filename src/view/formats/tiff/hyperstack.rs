@@ -32,6 +32,8 @@ const DIRECTORY_LEN: u64 = 256;
 
 pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let image = Image::of(source)?;
+    let map = MapTags::of(source, &image);
+    let image = image.in_pages();
     let (page, outer) = TiffPage::of(&image)?;
     let pages = outer.iter().try_fold(1_u64, |all, axis| all.checked_mul(axis.len));
     let pages = pages.ok_or_else(|| {
@@ -40,19 +42,12 @@ pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
              file",
         )
     })?;
-    let is_of_imagej = match image.number() {
-        DType::Uint(1) => page.samples == 1 || page.samples == 3,
-        // ImageJ shows 32-bit integers, such as labels, as floats.
-        DType::Uint(2 | 4) | DType::Int(2 | 4) | DType::Float(4) => page.samples == 1,
-        _ => false,
-    };
-    let kinds = stack(outer, page.samples > 1).filter(|_| is_of_imagej);
+    let kinds = stack(outer, page.samples > 1).filter(|_| is_of_imagej(&image, &page));
     let (text, order) = match &kinds {
         Some(kinds) => hyperstack(&image, outer, kinds),
         None => (shape(&image), (0..outer.len()).collect()),
     };
-    let map = MapPlace::of(source, &image);
-    let levels = if map.is_some() && pages == 1 { overviews(source, &image) } else { Vec::new() };
+    let levels = if map.is_map && pages == 1 { overviews(source, &image) } else { Vec::new() };
     let elements = source.elements(Layout::Linear, BIG_ENDIAN)?;
     let len =
         levels.iter().fold(elements.len(), |len, level| len.saturating_add(level.elements.len()));
@@ -67,7 +62,7 @@ pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
     let form = TiffVariant { is_big: !all_in_4_gib && !alone, big_endian: true };
     let directories = if alone { 1 } else { pages };
     let mut place = place(&image, kinds.is_some());
-    place.extend(map.iter().flat_map(geo::entries));
+    place.extend(map.entries.clone());
     let header = |start: u64| -> Result<Vec<u8>> {
         let mut writer = TiffWriter::new(form);
         for number in 0..directories {
@@ -90,10 +85,47 @@ pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
     };
     // The length of the header does not depend on the offsets.
     let start = header(0)?.len().to_u64();
-    let left_out = LeftOutOfView::of_image(source.path(), &image, false);
+    let left_out = map.left_out(source, &image);
     let mut parts = vec![Part::from(header(start)?), elements.clone().turned(&order)?.into()];
     parts.extend(levels.into_iter().map(|level| Part::from(level.elements)));
     Ok(View::new(parts)?.with_left_out(left_out))
+}
+
+/// Whether ImageJ has the type and the samples.
+fn is_of_imagej(image: &Image, page: &TiffPage) -> bool {
+    match image.number() {
+        DType::Uint(1) => page.samples == 1 || page.samples == 3,
+        // ImageJ shows 32-bit integers, such as labels, as floats.
+        DType::Uint(2 | 4) | DType::Int(2 | 4) | DType::Float(4) => page.samples == 1,
+        _ => false,
+    }
+}
+
+/// The entries of a map in each directory.
+struct MapTags {
+    entries: Vec<TiffEntry>,
+    is_map: bool,
+    /// Whether the array has a place that they do not say.
+    is_of_other_axes: bool,
+}
+
+impl MapTags {
+    fn of(source: &ViewSource<'_>, image: &Image) -> Self {
+        let place = MapPlace::of(source, image);
+        let mut entries = place.as_ref().map(geo::entries).unwrap_or_default();
+        let no_data = map::no_data(source);
+        entries.extend(no_data.map(|text| (tag::GDAL_NODATA, TiffValue::Text(text))));
+        let is_of_other_axes = MapPlace::is_of_other_axes(source, image);
+        Self { entries, is_map: place.is_some(), is_of_other_axes }
+    }
+
+    fn left_out(&self, source: &ViewSource<'_>, image: &Image) -> LeftOutOfView {
+        let mut left_out = LeftOutOfView::of_image(source.path(), image, false);
+        if self.is_of_other_axes {
+            left_out.add_property(source.path(), source.path(), map::OF_OTHER_AXES);
+        }
+        left_out
+    }
 }
 
 /// A smaller level of a map.

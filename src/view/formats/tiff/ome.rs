@@ -67,12 +67,12 @@ pub(in super::super) fn build(source: &ViewSource<'_>) -> Result<View> {
     };
     let mut arrays = arrays.iter();
     let first = arrays.next().ok_or_else(|| Error::unsupported("an image without datasets"))?;
-    let image = Image::of(first)?;
+    let image = Image::of(first)?.in_pages();
     let mut places_left = max_tiles();
     let mut all = vec![Resolution::of(first, &image, &mut places_left)?];
     let mut left_out = LeftOutOfView::of_image(source.path(), &image, false);
     for array in arrays.by_ref() {
-        let smaller = Image::of(array)?;
+        let smaller = Image::of(array)?.in_pages();
         // In an OME-TIFF pyramid only rows and columns shrink, so it ends before a level that
         // differs otherwise.
         let level = (smaller.dtype == image.dtype)

@@ -19,8 +19,8 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use foldhash::quality::RandomState;
 
-use super::{KeyNames, Reference, References, children};
-use crate::{Entries, Key, MAX_KEY_LEN, Prefix, StoreEntry, Version, is_component};
+use super::{KeyNames, RefStore, Reference, References, SourceStores, children};
+use crate::{Entries, Key, MAX_KEY_LEN, Prefix, Store, StoreEntry, Version, is_component};
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_base::width::ToUsize;
 
@@ -392,6 +392,11 @@ pub struct ReferenceTable {
 }
 
 impl ReferenceTable {
+    /// Returns the read-only store of the references below `base`, into `places`.
+    pub fn open(self, places: SourceStores, base: Prefix) -> Store {
+        RefStore::open(self, places, base)
+    }
+
     /// Puts every row in a slot, the last of each key.
     fn fill_slots(&mut self) -> Result<()> {
         for row in 0..number(self.rows.len())? {
