@@ -236,6 +236,7 @@ const OWNED: &[(&str, &[&str])] = &[
             "src/store/disk_cache",
             "src/store/new_file",
             "src/store/open_file",
+            "src/store/unnamed",
             "src/store/object/credentials",
             "src/store/object/environment",
             "src/sys/",

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::source::SourceFile;
-use zarrfs_base::error::{Error, Result};
+use zarrfs_base::error::{Error, Result, Word};
 use zarrfs_codec::json::Object;
 use zarrfs_codec::registry::UNREAD;
-use zarrfs_store::Stat;
 use zarrfs_store::is_component;
 use zarrfs_store::refs::table::{Added, Builder, ReferenceTable};
+use zarrfs_store::{Stat, Store};
 
 /// The metadata file of a node in Zarr 3.
 const DOCUMENT: &str = "zarr.json";
@@ -43,9 +43,15 @@ impl DescribedArray {
 #[derive(Debug)]
 pub struct Described {
     builder: Builder,
+    /// The file that chunks lie in.
     location: String,
+    /// Its length.
+    len: u64,
+    /// The stat of the file that describes the nodes.
     stat: Stat,
     omitted: Vec<(String, String)>,
+    /// Other stores that chunks lie in, each with the beginning of its locations.
+    places: Vec<(String, Store)>,
 }
 
 impl Described {
@@ -55,10 +61,31 @@ impl Described {
         builder.expect_version(file.stat().version);
         Self {
             builder,
-            location: file.key().as_str().to_owned(),
+            location: file.location().to_owned(),
+            len: file.len(),
             stat: *file.stat(),
             omitted: Vec::new(),
+            places: Vec::new(),
         }
+    }
+
+    /// Adds a store that chunks may lie in, and returns how their locations begin.
+    pub fn add_place(&mut self, store: Store) -> String {
+        let location = format!("place://{}", self.places.len());
+        self.places.push((location.clone(), store));
+        location
+    }
+
+    /// Returns the stores that were added, and how locations in them begin.
+    pub fn take_places(&mut self) -> Vec<(String, Store)> {
+        std::mem::take(&mut self.places)
+    }
+
+    /// Says that the chunks that follow lie in another file.
+    pub fn lead_to(&mut self, file: &SourceFile) -> Result<()> {
+        file.location().clone_into(&mut self.location);
+        self.len = file.len();
+        self.builder.expect_version_of(&self.location, file.stat().version)
     }
 
     /// Notes that a part of the file is not shown.
@@ -94,13 +121,30 @@ impl Described {
     pub fn unread(&mut self, path: &str, array: &DescribedArray, why: &str) -> Result<()> {
         let mut array = array.clone();
         array.codecs.push(json!({"name": format!("{UNREAD}{why}")}));
+        // A chunk that is missing would read as the fill value.
         array.chunk_shape = array.shape.iter().map(|len| (*len).max(1)).collect();
         self.array(path, &array)?;
         if array.shape.contains(&0) {
             return Ok(());
         }
-        // Without a chunk, a program would read the fill value.
         self.inline(path, &vec![0; array.shape.len()], vec![0])
+    }
+
+    /// Adds an array after what came of describing its chunks: if they cannot be read, other arrays
+    /// of the file can be, and this one is seen with the reason.
+    pub fn or_unread(
+        &mut self,
+        path: &str,
+        mut array: DescribedArray,
+        result: Result<()>,
+    ) -> Result<()> {
+        match result {
+            Err(error) if error.is_of_data() || error.word() == Word::Unsupported => {
+                array.codecs.clear();
+                self.unread(path, &array, error.detail())
+            }
+            other => other,
+        }
     }
 
     fn document(&mut self, path: &str, members: &[(&str, Value)]) -> Result<()> {
@@ -115,8 +159,8 @@ impl Described {
 
     /// Adds a chunk that lies in the file. Bytes past its end are zero.
     pub fn chunk(&mut self, path: &str, coords: &[u64], offset: u64, len: u64) -> Result<()> {
-        let Some(stored_len) = self.stat.len.checked_sub(offset).filter(|left| *left > 0) else {
-            let end = self.stat.len;
+        let Some(stored_len) = self.len.checked_sub(offset).filter(|left| *left > 0) else {
+            let end = self.len;
             return Err(Error::corrupt(format!(
                 "a chunk of {path} begins at byte {offset}, and the file ends at byte {end}"
             )));
@@ -171,6 +215,17 @@ pub fn codec(name: &str, configuration: Value) -> Value {
 /// Returns the codec `bytes` for elements in this order.
 pub fn bytes_codec(is_big: bool) -> Value {
     codec("bytes", json!({"endian": if is_big { "big" } else { "little" }}))
+}
+
+/// Returns the fill value of zero of a data type that is a name.
+pub fn zero_of(data_type: &str) -> Value {
+    if data_type.starts_with("complex") {
+        json!([0.0, 0.0])
+    } else if data_type.starts_with("float") {
+        json!(0.0)
+    } else {
+        json!(0)
+    }
 }
 
 /// Returns no attributes.

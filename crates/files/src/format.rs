@@ -1,6 +1,8 @@
 //! The formats of files, by how they begin.
 
+use crate::packed::{self, Packing};
 use crate::source::SourceFile;
+use crate::{mrc, npz};
 use zarrfs_base::error::{Error, Result};
 
 /// A format of files that hold arrays.
@@ -8,8 +10,22 @@ use zarrfs_base::error::{Error, Result};
 pub enum FileFormat {
     /// HDF5, also netCDF-4 and MATLAB 7.3.
     Hdf5,
+    /// netCDF-3.
+    NetCdf3,
+    /// NIfTI-1 or NIfTI-2.
+    Nifti,
+    /// NRRD.
+    Nrrd,
+    /// MetaImage.
+    MetaImage,
+    /// MRC and CCP4.
+    Mrc,
+    /// FITS.
+    Fits,
     /// An array of NumPy.
     Npy,
+    /// Several of them in an archive.
+    Npz,
 }
 
 /// How many bytes at the start tell the format, except that HDF5 may have a user block.
@@ -22,15 +38,40 @@ const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
 const MAX_USER_BLOCK: u64 = 1 << 20;
 
 /// The endings of names of such files, for URLs. They are in lower case.
-const ENDINGS: [&str; 7] = [".nc", ".nc4", ".h5", ".hdf5", ".he5", ".npy", ".mat"];
+const ENDINGS: [&str; 25] = [
+    ".nc", ".nc3", ".cdf", ".nc4", ".h5", ".hdf5", ".he5", ".mat", ".npy", ".npz", ".nii", ".hdr",
+    ".nrrd", ".nhdr", ".mha", ".mhd", ".fits", ".fit", ".fts", ".mrc", ".mrcs", ".map", ".ccp4",
+    ".rec", ".st",
+];
+
+/// The endings of names of MRC files, which may have no signature.
+const MRC_ENDINGS: [&str; 6] = [".mrc", ".mrcs", ".map", ".ccp4", ".rec", ".st"];
 
 impl FileFormat {
     /// Returns the format of a file by its first bytes.
     pub fn of_first_bytes(first: &[u8]) -> Option<Self> {
         if first.starts_with(HDF5) {
             Some(Self::Hdf5)
+        } else if matches!(first, [b'C', b'D', b'F', 1 | 2 | 5, ..]) {
+            Some(Self::NetCdf3)
+        } else if is_nifti(first) {
+            Some(Self::Nifti)
+        } else if first.starts_with(b"NRRD000") {
+            Some(Self::Nrrd)
+        } else if is_metaimage(first) {
+            Some(Self::MetaImage)
+        } else if first.get(208..212) == Some(b"MAP ") {
+            Some(Self::Mrc)
+        } else if first.starts_with(b"SIMPLE  =") {
+            Some(Self::Fits)
         } else if first.starts_with(b"\x93NUMPY") {
             Some(Self::Npy)
+        } else if npz::is_first(first) {
+            Some(Self::Npz)
+        } else if let Some(packing) = Packing::of(first) {
+            // What is packed is no packed file.
+            let inner = packing.unpacked(first);
+            if Packing::of(&inner).is_some() { None } else { Self::of_first_bytes(&inner) }
         } else {
             None
         }
@@ -38,7 +79,7 @@ impl FileFormat {
 
     /// Whether a file with this name probably has such a format.
     pub fn is_named(name: &str) -> bool {
-        let name = name.to_ascii_lowercase();
+        let name = packed::unpacked_name(name).unwrap_or(name).to_ascii_lowercase();
         ENDINGS.iter().any(|ending| name.ends_with(ending))
     }
 
@@ -47,6 +88,10 @@ impl FileFormat {
         let first = file.read_up_to(0, 512)?;
         if let Some(format) = Self::of_first_bytes(&first) {
             return Ok(format);
+        }
+        let name = file.name().to_ascii_lowercase();
+        if MRC_ENDINGS.iter().any(|ending| name.ends_with(ending)) && mrc::may_be(&first) {
+            return Ok(Self::Mrc);
         }
         let mut offset = 512;
         while offset <= MAX_USER_BLOCK {
@@ -57,4 +102,24 @@ impl FileFormat {
         }
         Err(Error::invalid("a file of no format that zarrfs reads (docs/files.md lists them)"))
     }
+}
+
+/// Whether a file begins with a header of NIfTI.
+fn is_nifti(first: &[u8]) -> bool {
+    let has = |at: usize, what: &[u8]| first.get(at..).is_some_and(|rest| rest.starts_with(what));
+    match first.get(..4) {
+        Some([0, 0, 1, 92] | [92, 1, 0, 0]) => has(344, b"n+1\0") || has(344, b"ni1\0"),
+        Some([0, 0, 2, 28] | [28, 2, 0, 0]) => has(4, b"n+2\0") || has(4, b"ni2\0"),
+        _ => false,
+    }
+}
+
+/// Whether a file begins like a header of MetaImage: with one of the fields that come first.
+fn is_metaimage(first: &[u8]) -> bool {
+    let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let name = line.split(|byte| *byte == b'=').next().unwrap_or_default();
+    let has_value = name.len() < line.len();
+    let fields: [&[u8]; 4] = [b"ObjectType", b"NDims", b"Comment", b"ObjectSubType"];
+    let is_image = first.windows(5).any(|part| part == b"NDims");
+    has_value && is_image && fields.contains(&name.trim_ascii())
 }

@@ -10,9 +10,16 @@
 //! | `source` | the bytes of a file, in blocks that are read once |
 //! | `described` | nodes and chunks, as a scanner describes them |
 //! | `pieces` | an array without chunks, in pieces |
-//! | `text` | attributes as JSON |
+//! | `json` | numbers and texts as JSON |
+//! | `cursor` | numbers at places of a header |
 //! | `hdf5` | HDF5 and netCDF-4 |
-//! | `npy` | NumPy's files |
+//! | `netcdf3` | netCDF-3 |
+//! | `image` | images of OME-Zarr |
+//! | `nifti` | NIfTI |
+//! | `nrrd`, `metaimage`, `mrc`, `fits` | NRRD, MetaImage, MRC, FITS |
+//! | `lines` | the lines of a header |
+//! | `npy`, `npz` | NumPy's files |
+//! | `packed` | files that are compressed as a whole |
 
 #![deny(missing_docs)]
 #![cfg_attr(
@@ -33,17 +40,32 @@
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
+mod cursor;
 mod described;
+mod fits;
 mod format;
 #[cfg(feature = "hdf5")]
 mod hdf5;
+mod image;
+mod json;
+mod lines;
+mod metaimage;
+mod mrc;
+mod netcdf3;
+mod nifti;
 mod npy;
+mod npz;
+mod nrrd;
+mod packed;
 mod pieces;
 mod source;
+#[cfg(test)]
+mod tests;
 
 pub use format::{FIRST_LEN, FileFormat};
 
 use described::Described;
+use packed::Packing;
 use source::SourceFile;
 use zarrfs_base::error::{Result, WithSubject, Word};
 use zarrfs_store::refs::SourceStores;
@@ -60,13 +82,23 @@ pub fn open(
     own: &Store,
     key: &Key,
     base: Prefix,
-    places: SourceStores,
+    mut places: SourceStores,
     most: u64,
 ) -> Result<Store> {
     let file = SourceFile::open(own, key)?;
-    let format = FileFormat::of(&file).at(key)?;
     let mut described = Described::new(&file, most);
+    let packing = Packing::of(&file.read_up_to(0, 4)?);
+    let file = match packing {
+        Some(packing) => {
+            packed::unpack(packing, &file, 0, packed::MAX_LEN, &mut described).at(key)?
+        }
+        None => file,
+    };
+    let format = FileFormat::of(&file).at(key)?;
     scan(format, &file, &mut described).at(key)?;
+    for (prefix, store) in described.take_places() {
+        places.allow([prefix.as_str()], store);
+    }
     let (table, omitted) = described.build()?;
     let store = table.open(places, base);
     for (path, why) in omitted {
@@ -77,6 +109,13 @@ pub fn open(
 
 fn scan(format: FileFormat, file: &SourceFile, described: &mut Described) -> Result<()> {
     match format {
+        FileFormat::NetCdf3 => netcdf3::scan(file, described),
+        FileFormat::Nifti => nifti::scan(file, described),
+        FileFormat::Nrrd => nrrd::scan(file, described),
+        FileFormat::MetaImage => metaimage::scan(file, described),
+        FileFormat::Mrc => mrc::scan(file, described),
+        FileFormat::Fits => fits::scan(file, described),
+        FileFormat::Npz => npz::scan(file, described),
         FileFormat::Npy => npy::scan(file, described),
         #[cfg(feature = "hdf5")]
         FileFormat::Hdf5 => hdf5::scan(file, described),

@@ -1,6 +1,7 @@
 //! Arrays that are stored as a whole, in pieces that can be read one by one.
 
 use crate::described::{Described, DescribedArray};
+use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result};
 
 /// About how many bytes a piece has.
@@ -34,7 +35,7 @@ pub fn describe(
     array: DescribedArray,
     stored: Stored<'_>,
 ) -> Result<()> {
-    let Stored { shape, item_len, offset, is_reversed } = stored;
+    let Stored { shape, item_len, is_reversed, .. } = stored;
     let piece = piece_shape(shape, item_len);
     let chunk_shape =
         if is_reversed { piece.iter().rev().copied().collect() } else { piece.clone() };
@@ -42,7 +43,25 @@ pub fn describe(
     if shape.contains(&0) {
         return Ok(());
     }
-    let too_large = || Error::corrupt(format!("{path} has more than 2^64 bytes"));
+    chunks(stored, |coords, at, len| {
+        if is_reversed {
+            let reversed: Vec<u64> = coords.iter().rev().copied().collect();
+            described.chunk(path, &reversed, at, len)
+        } else {
+            described.chunk(path, coords, at, len)
+        }
+    })
+}
+
+/// Calls `add` for each piece of an array, with its coordinates in the order of the file, its place,
+/// and its length in bytes.
+pub fn chunks(
+    stored: Stored<'_>,
+    mut add: impl FnMut(&[u64], u64, u64) -> Result<()>,
+) -> Result<()> {
+    let Stored { shape, item_len, offset, .. } = stored;
+    let piece = piece_shape(shape, item_len);
+    let too_large = || Error::corrupt("an array of more than 2^64 bytes");
     let product = |lens: &[u64]| {
         lens.iter().try_fold(item_len, |total, len| total.checked_mul(*len)).ok_or_else(too_large)
     };
@@ -64,16 +83,28 @@ pub fn describe(
         let within = coords.get(outer).copied().unwrap_or_default().saturating_mul(piece_len);
         let at = row.checked_mul(row_len).and_then(|at| at.checked_add(within));
         let at = at.and_then(|at| at.checked_add(offset)).ok_or_else(too_large)?;
-        if is_reversed {
-            let reversed: Vec<u64> = coords.iter().rev().copied().collect();
-            described.chunk(path, &reversed, at, piece_len)?;
-        } else {
-            described.chunk(path, &coords, at, piece_len)?;
-        }
+        add(&coords, at, piece_len)?;
         if !advance(&mut coords, &counts) {
             return Ok(());
         }
     }
+}
+
+/// Fails if elements lie past the end of a file.
+pub fn check_end(stored: Stored<'_>, file: &SourceFile) -> Result<()> {
+    let Stored { shape, item_len, offset, .. } = stored;
+    let len = if shape.contains(&0) {
+        Some(0)
+    } else {
+        shape.iter().try_fold(item_len, |all, len| all.checked_mul(*len))
+    };
+    let needed = len.and_then(|len| len.checked_add(offset));
+    if len != Some(0) && needed.is_none_or(|needed| needed > file.len()) {
+        let (name, end) = (file.name(), file.len());
+        let detail = format!("the file {name} ends at byte {end}, before the last element");
+        return Err(Error::corrupt(detail));
+    }
+    Ok(())
 }
 
 /// The place of an array in the file.

@@ -24,6 +24,10 @@ const KEPT_LEN: u64 = 16 << 20;
 pub struct SourceFile {
     store: Store,
     key: Key,
+    /// The file that others lie beside, if it is not this one: this one is a copy of it.
+    home: Option<(Store, Key)>,
+    /// How references name the file.
+    location: String,
     stat: Stat,
     block_len: u64,
     blocks: Arc<Mutex<LruCache<u64, Bytes>>>,
@@ -32,18 +36,70 @@ pub struct SourceFile {
 impl SourceFile {
     /// Opens the file at `key`.
     pub fn open(store: &Store, key: &Key) -> Result<Self> {
+        Self::located(store, key, key.as_str().to_owned())
+    }
+
+    /// Opens the file at `key`, to which references lead by `location`.
+    pub fn located(store: &Store, key: &Key, location: String) -> Result<Self> {
         let stat = store.stat(key)?.ok_or_else(Error::not_found).at(key)?;
         let is_remote = store.read().is_remote();
         let block_len = if is_remote { REMOTE_BLOCK_LEN } else { LOCAL_BLOCK_LEN };
         let kept =
             NonZeroUsize::new((KEPT_LEN / block_len).to_usize()).unwrap_or(NonZeroUsize::MIN);
         let blocks = Arc::new(Mutex::new(LruCache::new(kept)));
-        Ok(Self { store: store.clone(), key: key.clone(), stat, block_len, blocks })
+        Ok(Self {
+            store: store.clone(),
+            key: key.clone(),
+            home: None,
+            location,
+            stat,
+            block_len,
+            blocks,
+        })
     }
 
-    /// Returns its key.
+    /// Says that it is a copy of another file, which others lie beside.
+    #[must_use]
+    pub fn at_home_of(self, other: &Self) -> Self {
+        Self { home: Some((other.store.clone(), other.key.clone())), ..self }
+    }
+
+    /// Opens a file by a path that begins beside this one; `None` if there is none.
+    pub fn beside(&self, path: &str) -> Result<Option<Self>> {
+        let path = path.strip_prefix("./").unwrap_or(path);
+        let own = (self.store.clone(), self.key.clone());
+        let (store, key) = self.home.clone().unwrap_or(own);
+        let above = key.as_str().rsplit_once('/').map(|(above, _)| above);
+        let whole = above.map_or_else(|| path.to_owned(), |above| format!("{above}/{path}"));
+        let Ok(key) = Key::parse(&whole) else {
+            return Err(Error::unsupported(format!(
+                "the file {path:?} does not lie beside this one"
+            )));
+        };
+        match store.stat(&key)? {
+            Some(_) => Self::open(&store, &key).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the store that it lies in.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns its key in the store.
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        self.key.name()
+    }
+
+    /// Returns how references name it.
+    pub fn location(&self) -> &str {
+        &self.location
     }
 
     /// Returns its stat when it was opened.

@@ -76,6 +76,7 @@ mod runner;
 mod suite;
 #[cfg(any(test, feature = "remote"))]
 mod unique;
+pub mod unnamed;
 mod value;
 pub mod within;
 #[cfg(feature = "remote")]

@@ -291,7 +291,7 @@ fn file(typed: &str, scheme: &str) -> Result<References, Failure> {
         let (base, name) =
             remote::split_file(url).ok_or_else(|| refused(&"the URL names no file"))?;
         (ReferencesPlace::Url(base), name)
-    } else if let Some((archive, node)) = archive::find(Path::new(typed))? {
+    } else if let Some((archive, node)) = archive_of(typed, scheme)? {
         let part = if node.is_root() { ArchivePart::Root } else { ArchivePart::All };
         (ReferencesPlace::Archive(archive, part), node.as_str().to_owned())
     } else {
@@ -317,6 +317,15 @@ fn file(typed: &str, scheme: &str) -> Result<References, Failure> {
     };
     let format = format.map_err(|error| refused(&error.detail()))?;
     Ok(References { base, format, node, spelled })
+}
+
+/// Returns the archive that a source is in, and its node there. A file that is read as a hierarchy
+/// may be an archive itself.
+fn archive_of(typed: &str, scheme: &str) -> Result<Option<(PathBuf, NodePath)>, Failure> {
+    if scheme == FILE && Path::new(typed).is_file() {
+        return Ok(None);
+    }
+    archive::find(Path::new(typed))
 }
 
 impl References {

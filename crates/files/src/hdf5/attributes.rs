@@ -2,10 +2,11 @@
 
 use hdf5_reader::error::ByteOrder;
 use hdf5_reader::{Attribute, Datatype, ReferenceType, StringSize, VarLenKind};
-use serde_json::{Number, Value};
+use serde_json::Value;
 
 use super::values::{Values, text};
-use zarrfs_codec::dtype::{base64_encode, half_value};
+use crate::json;
+use zarrfs_codec::dtype::base64_encode;
 use zarrfs_codec::json::Object;
 
 /// Those that libraries keep for themselves. xarray and netCDF do not show them either.
@@ -167,52 +168,12 @@ fn fixed_len(datatype: &Datatype) -> Option<usize> {
     .filter(|len| *len > 0)
 }
 
-/// Returns bytes in little-endian order.
-fn little(bytes: &[u8], order: ByteOrder) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    if order == ByteOrder::BigEndian {
-        bytes.reverse();
-    }
-    bytes
-}
-
 /// Returns an integer of up to 16 bytes.
 pub fn integer(bytes: &[u8], is_signed: bool, order: ByteOrder) -> Option<Value> {
-    let bytes = little(bytes, order);
-    let is_negative = is_signed && bytes.last().is_some_and(|byte| *byte & 0x80 != 0);
-    let mut whole = [if is_negative { 0xff } else { 0 }; 16];
-    whole.get_mut(..bytes.len())?.copy_from_slice(&bytes);
-    let number = i128::from_le_bytes(whole);
-    match i64::try_from(number) {
-        Ok(number) => Some(Value::from(number)),
-        Err(_) => u64::try_from(number).ok().map(Value::from),
-    }
+    json::integer(bytes, is_signed, order == ByteOrder::BigEndian)
 }
 
-/// Returns a float by the shortest decimal number that is read as the same float.
+/// Returns a float.
 pub fn float(bytes: &[u8], order: ByteOrder) -> Option<Value> {
-    let bytes = little(bytes, order);
-    let (double, text) = match *bytes.as_slice() {
-        [a, b] => {
-            let half = half_value(u16::from_le_bytes([a, b]));
-            (half, half.to_string())
-        }
-        [a, b, c, d] => {
-            let single = f32::from_le_bytes([a, b, c, d]);
-            (f64::from(single), format!("{single:?}"))
-        }
-        _ => {
-            let double = f64::from_le_bytes(bytes.try_into().ok()?);
-            (double, format!("{double:?}"))
-        }
-    };
-    // As Python writes them into metadata.
-    let text = if double.is_nan() {
-        "NaN".to_owned()
-    } else if double.is_infinite() {
-        if double > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
-    } else {
-        text
-    };
-    Some(Value::Number(Number::from_string_unchecked(text)))
+    json::float(bytes, order == ByteOrder::BigEndian)
 }

@@ -237,19 +237,7 @@ pub fn zero(stored: &StoredType) -> Value {
         StoredKind::Text | StoredKind::ObjectReference => json!(""),
         StoredKind::Structure => Value::Object(Map::new()),
         StoredKind::Bytes | StoredKind::Terminated | StoredKind::SpacePadded => {
-            json!(base64_of_zeros(stored.item_len))
+            json!(crate::json::base64_of_zeros(stored.item_len))
         }
     }
-}
-
-/// Returns zeros in base64.
-fn base64_of_zeros(len: u64) -> String {
-    let whole = usize::try_from(len / 3).unwrap_or_default();
-    let mut text = "AAAA".repeat(whole);
-    text.push_str(match len % 3 {
-        0 => "",
-        1 => "AA==",
-        _ => "AAA=",
-    });
-    text
 }

@@ -153,10 +153,5 @@ pub fn address_of(reference: &[u8]) -> u64 {
 
 /// Returns bytes as a text, without the zeros at the end. What is not UTF-8 is Latin-1.
 pub fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    let bytes = bytes.get(..end).unwrap_or_default();
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
-    }
+    crate::json::text_to_nul(bytes)
 }

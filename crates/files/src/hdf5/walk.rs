@@ -19,6 +19,7 @@ use super::types::{self, StoredKind, StoredType};
 use super::unusual;
 use super::values::Values;
 use crate::described::{Described, DescribedArray, bytes_codec, codec, is_node_name};
+use crate::json::code_masked;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::limits;
 use zarrfs_codec::dtype::base64_encode;
@@ -267,7 +268,9 @@ impl Arrays<'_> {
             names.resize(array.shape.len(), None);
             names
         });
-        code_masked(array, &stored);
+        if stored.kind == StoredKind::Float {
+            code_masked(&mut array.attributes, stored.item_len);
+        }
         array.codecs = vec![if stored.is_listed() {
             codec("vlen-utf8", json!({}))
         } else {
@@ -297,12 +300,7 @@ fn fill_value(message: Option<&FillValueMessage>, stored: &StoredType) -> Value 
     } else {
         hdf5_reader::ByteOrder::LittleEndian
     };
-    let float = |bytes: &[u8]| {
-        let value = attributes::float(bytes, order)?;
-        let text = value.to_string();
-        let is_number = text.bytes().any(|byte| byte.is_ascii_digit());
-        Some(if is_number { value } else { Value::from(text) })
-    };
+    let float = |bytes: &[u8]| attributes::float(bytes, order).map(crate::json::fill_value);
     let is_signed = stored.data_type.as_str().is_some_and(|name| name.starts_with("int"));
     let value = match stored.kind {
         StoredKind::Integer => attributes::integer(bytes, is_signed, order),
@@ -319,23 +317,4 @@ fn fill_value(message: Option<&FillValueMessage>, stored: &StoredType) -> Value 
         StoredKind::Structure | StoredKind::Text | StoredKind::ObjectReference => None,
     };
     value.unwrap_or_else(|| types::zero(stored))
-}
-
-/// Writes the value that xarray masks as it expects it in Zarr 3: a float as the base64 of a double.
-fn code_masked(array: &mut DescribedArray, stored: &StoredType) {
-    if stored.kind != StoredKind::Float {
-        return;
-    }
-    let Some(Value::Number(number)) = array.attributes.get("_FillValue") else { return };
-    if let Ok(double) = number.as_str().replace("Infinity", "inf").parse::<f64>() {
-        let single = stored.item_len == 4;
-        // The decimal number is that of the type.
-        let double = if single {
-            f64::from(number.as_str().replace("Infinity", "inf").parse::<f32>().unwrap_or_default())
-        } else {
-            double
-        };
-        let coded = base64_encode(&double.to_le_bytes());
-        array.attributes.insert("_FillValue".to_owned(), Value::from(coded));
-    }
 }

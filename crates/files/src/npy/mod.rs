@@ -21,8 +21,12 @@ const MAX_HEADER_LEN: usize = 1 << 20;
 /// Describes the array of a file under the name of the file.
 pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
     described.group("", no_attributes())?;
-    let header = NpyHeader::read(file)?;
-    describe(described, file.stem(), &header, file.len())
+    describe(file, file.stem(), described)
+}
+
+/// Describes the array of a file at a path.
+pub fn describe(file: &SourceFile, path: &str, described: &mut Described) -> Result<()> {
+    describe_header(described, path, &NpyHeader::read(file)?, file.len())
 }
 
 /// The header of an array.
@@ -71,7 +75,12 @@ fn wrong(why: &str) -> Error {
     Error::corrupt(format!("the header of the npy file: {why}"))
 }
 
-fn describe(described: &mut Described, path: &str, header: &NpyHeader, end: u64) -> Result<()> {
+fn describe_header(
+    described: &mut Described,
+    path: &str,
+    header: &NpyHeader,
+    end: u64,
+) -> Result<()> {
     let NpyHeader { stored, shape, is_fortran, offset } = header;
     let len = shape.iter().try_fold(stored.item_len, |total, len| total.checked_mul(*len));
     let needed = len.and_then(|len| len.checked_add(*offset));

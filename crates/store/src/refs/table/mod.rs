@@ -113,6 +113,8 @@ pub struct Builder {
     last_location: Option<u32>,
     others: Vec<Other>,
     version: Option<Version>,
+    /// The versions of other locations than the one that most parts are of.
+    versions: HashMap<u32, Version, RandomState>,
 }
 
 fn number(index: usize) -> Result<u32> {
@@ -136,12 +138,20 @@ impl Builder {
             last_location: None,
             others: Vec::new(),
             version: None,
+            versions: HashMap::default(),
         }
     }
 
     /// Sets the version that the values must still have that parts are of.
     pub fn expect_version(&mut self, version: Version) {
         self.version = Some(version);
+    }
+
+    /// Sets the version that the value at another location must still have.
+    pub fn expect_version_of(&mut self, location: &str, version: Version) -> Result<()> {
+        let location = self.location(location)?;
+        self.versions.insert(location, version);
+        Ok(())
     }
 
     /// Notes that `len` more bytes of memory are taken.
@@ -332,6 +342,7 @@ impl Builder {
             hasher: RandomState::default(),
             modified,
             version: self.version,
+            versions: self.versions,
             has_replaced: false,
         };
         table.fill_slots()?;
@@ -374,6 +385,8 @@ pub struct ReferenceTable {
     modified: SystemTime,
     /// The version that the values must still have that parts are of.
     version: Option<Version>,
+    /// The versions of other locations, by their numbers.
+    versions: HashMap<u32, Version, RandomState>,
     /// Whether a key was added twice.
     has_replaced: bool,
 }
@@ -458,7 +471,7 @@ impl ReferenceTable {
         let location = |id: u32| self.locations.get(id.to_usize()).cloned();
         let part = |id, offset, len| {
             let part = Reference::part(location(id)?, offset, len, self.modified);
-            Some(part.checked(self.version))
+            Some(part.checked(self.versions.get(&id).copied().or(self.version)))
         };
         if row.location != OTHER {
             return part(row.location, row.offset, u64::from(row.len));
