@@ -10,6 +10,8 @@ pub enum FileFormat {
     Hdf5,
     /// An array of NumPy.
     Npy,
+    /// TIFF and BigTIFF.
+    Tiff,
 }
 
 /// How many bytes at the start tell the format, except that HDF5 may have a user block.
@@ -18,11 +20,16 @@ pub const FIRST_LEN: u64 = 512;
 /// The signature of HDF5.
 const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
 
+/// How TIFF and BigTIFF begin, in either byte order.
+const TIFF: [&[u8]; 4] = [b"II\x2a\0", b"MM\0\x2a", b"II\x2b\0", b"MM\0\x2b"];
+
 /// The longest user block of HDF5 that is looked behind. Its length is a power of two.
 const MAX_USER_BLOCK: u64 = 1 << 20;
 
 /// The endings of names of such files, for URLs. They are in lower case.
-const ENDINGS: [&str; 7] = [".nc", ".nc4", ".h5", ".hdf5", ".he5", ".npy", ".mat"];
+const ENDINGS: [&str; 12] = [
+    ".nc", ".nc4", ".h5", ".hdf5", ".he5", ".npy", ".mat", ".tif", ".tiff", ".tf8", ".btf", ".svs",
+];
 
 impl FileFormat {
     /// Returns the format of a file by its first bytes.
@@ -31,6 +38,8 @@ impl FileFormat {
             Some(Self::Hdf5)
         } else if first.starts_with(b"\x93NUMPY") {
             Some(Self::Npy)
+        } else if TIFF.iter().any(|start| first.starts_with(start)) {
+            Some(Self::Tiff)
         } else {
             None
         }

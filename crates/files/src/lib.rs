@@ -13,6 +13,7 @@
 //! | `text` | attributes as JSON |
 //! | `hdf5` | HDF5 and netCDF-4 |
 //! | `npy` | NumPy's files |
+//! | `tiff` | TIFF and BigTIFF |
 
 #![deny(missing_docs)]
 #![cfg_attr(
@@ -40,6 +41,7 @@ mod hdf5;
 mod npy;
 mod pieces;
 mod source;
+mod tiff;
 
 pub use format::{FIRST_LEN, FileFormat};
 
@@ -78,6 +80,7 @@ pub fn open(
 fn scan(format: FileFormat, file: &SourceFile, described: &mut Described) -> Result<()> {
     match format {
         FileFormat::Npy => npy::scan(file, described),
+        FileFormat::Tiff => tiff::scan(file, described),
         #[cfg(feature = "hdf5")]
         FileFormat::Hdf5 => hdf5::scan(file, described),
         #[cfg(not(feature = "hdf5"))]
