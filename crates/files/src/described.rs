@@ -87,7 +87,10 @@ impl Described {
         let mut array = array.clone();
         let codec = json!({"name": why});
         array.codecs.push(codec);
-        self.array(path, &array)
+        // A chunk that is not there would read as fill values. This one is of all elements.
+        array.chunk_shape = array.shape.iter().map(|len| (*len).max(1)).collect();
+        self.array(path, &array)?;
+        self.inline(path, &vec![0; array.shape.len()], Vec::new())
     }
 
     fn document(&mut self, path: &str, members: &[(&str, Value)]) -> Result<()> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::directory::tag;
-use super::page::Page;
+use super::page::TiffPage;
 use super::pages::TiffPages;
 use zarrfs_base::error::Result;
 use zarrfs_codec::json::Object;
@@ -39,7 +39,7 @@ const NUMBERS: [(u16, &str); 5] = [
 ];
 
 /// Returns the attributes of an array whose first page is this.
-pub fn of(pages: &TiffPages, page: &Page) -> Result<Object> {
+pub fn of(pages: &TiffPages, page: &TiffPage) -> Result<Object> {
     let bytes = &pages.bytes;
     let directory = bytes.directory(page.offset)?;
     let mut attributes = Object::new();

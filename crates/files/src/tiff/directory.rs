@@ -88,7 +88,7 @@ pub struct TagValues {
 
 /// The tags of one image.
 #[derive(Debug)]
-pub struct Directory {
+pub struct TagDirectory {
     entries: Vec<(u16, TagValues)>,
     /// Where the next directory begins; 0 for none.
     pub next: u64,
@@ -135,7 +135,7 @@ impl TiffBytes {
     }
 
     /// Parses the directory at `offset`.
-    pub fn directory(&self, offset: u64) -> Result<Directory> {
+    pub fn directory(&self, offset: u64) -> Result<TagDirectory> {
         let (head_len, entry_len, offset_len) =
             if self.is_bigtiff { (8_usize, 20_u64, 8_usize) } else { (2, 12, 4) };
         let count = self.number(offset, head_len)?;
@@ -155,7 +155,7 @@ impl TiffBytes {
         let next = self.file.read_up_to(at, offset_len)?;
         let next = if next.len() < offset_len { 0 } else { self.unsigned(&next) };
         let len = entries_len.saturating_add((head_len + offset_len).to_u64());
-        Ok(Directory { entries, next, len })
+        Ok(TagDirectory { entries, next, len })
     }
 
     /// Parses an entry at `at`; `None` if its type is not known or its values are not in the file.
@@ -248,7 +248,7 @@ impl TagValues {
     }
 }
 
-impl Directory {
+impl TagDirectory {
     /// Returns the values of a tag.
     pub fn get(&self, tag: u16) -> Option<TagValues> {
         self.entries.iter().find(|(own, _)| *own == tag).map(|(_, values)| *values)

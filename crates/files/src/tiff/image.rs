@@ -52,6 +52,8 @@ pub struct TiffImage {
     pub columns: ImageAxis,
     /// The channels, if they are described.
     pub channels: Vec<ImageChannel>,
+    /// The name of the dimension of samples, if it is not that of channels.
+    pub samples: Option<String>,
     /// Whether it is described as OME-Zarr also if it has one resolution.
     pub is_ome: bool,
 }
@@ -89,7 +91,8 @@ impl TiffImage {
     /// Returns the names of the dimensions of an array.
     pub fn names(&self, form: &PageForm, samples_first: bool) -> Vec<String> {
         let mut names: Vec<String> = self.outer.iter().map(|axis| axis.name.clone()).collect();
-        let samples = if names.iter().any(|name| name == "c") { "sample" } else { "c" };
+        let usual = if names.iter().any(|name| name == "c") { "sample" } else { "c" };
+        let samples = self.samples.as_deref().unwrap_or(usual);
         match (form.samples, samples_first) {
             (1, _) => names.extend(["y", "x"].map(str::to_owned)),
             (_, true) => names.extend([samples, "y", "x"].map(str::to_owned)),

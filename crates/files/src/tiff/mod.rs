@@ -30,6 +30,8 @@ mod shaped;
 mod tests;
 mod xml;
 
+use std::collections::HashSet;
+
 use serde_json::json;
 
 use crate::described::{Described, is_node_name, no_attributes};
@@ -131,28 +133,16 @@ fn describe_slide(
 ) -> Result<()> {
     let Some((tissue, others)) = images.split_first() else { return Ok(()) };
     describe_multiscale(described, pages, tissue, "")?;
+    let mut taken = HashSet::new();
     for (number, image) in others.iter().enumerate() {
-        let page = pages.get(image.key(0)?)?;
-        let known = match page.subfile_type {
+        let known = match pages.get(image.key(0)?)?.subfile_type {
             1 => "label",
             9 => "macro",
             _ if number == 0 => "thumbnail",
             _ => "image",
         };
-        let is_new = |name: &str| {
-            number == 0
-                || !others.iter().take(number).any(|other| {
-                    other
-                        .key(0)
-                        .and_then(|key| pages.get(key))
-                        .is_ok_and(|it| it.subfile_type == page.subfile_type && name != "thumbnail")
-                })
-        };
-        let name = if known != "image" && is_new(known) {
-            known.to_owned()
-        } else {
-            format!("image{number}")
-        };
+        let is_new = known != "image" && taken.insert(known);
+        let name = if is_new { known.to_owned() } else { format!("image{number}") };
         image.describe(described, pages, "", &[name])?;
     }
     Ok(())

@@ -1,7 +1,10 @@
 //! A page: one image of a TIFF, with the tags that say how it is stored.
 
-use super::directory::{Directory, TagValues, TiffBytes, tag};
+use super::directory::{TagDirectory, TagValues, TiffBytes, tag};
 use zarrfs_base::error::{Error, Result};
+
+/// How many samples of a pixel are compared with each other.
+const MAX_SAMPLES: u64 = 256;
 
 /// What makes pages parts of one array: all of it is equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,7 +45,7 @@ pub struct PageForm {
 
 /// One image of the file.
 #[derive(Debug)]
-pub struct Page {
+pub struct TiffPage {
     /// How it is stored.
     pub form: PageForm,
     /// Where its directory begins.
@@ -63,9 +66,9 @@ pub struct Page {
     pub is_child: bool,
 }
 
-impl Page {
+impl TiffPage {
     /// Returns the page of a directory; `None` if that has no image.
-    pub fn parse(bytes: &TiffBytes, directory: &Directory, offset: u64) -> Result<Option<Self>> {
+    pub fn parse(bytes: &TiffBytes, directory: &TagDirectory, offset: u64) -> Result<Option<Self>> {
         let Some(form) = PageForm::parse(bytes, directory)? else { return Ok(None) };
         let (at, lens) = (directory.get(tag::TILE_OFFSETS), directory.get(tag::TILE_BYTE_COUNTS));
         Ok(Some(Self {
@@ -95,7 +98,7 @@ impl Page {
 /// Returns how many pixels share a color.
 fn pixels_of_color(
     bytes: &TiffBytes,
-    directory: &Directory,
+    directory: &TagDirectory,
     compression: u64,
     photometric: u64,
 ) -> Result<u64> {
@@ -109,15 +112,15 @@ fn pixels_of_color(
 }
 
 /// Returns the number that a tag has for all samples, 0 if they differ.
-fn equal(bytes: &TiffBytes, directory: &Directory, tag: u16, usual: u64) -> Result<u64> {
+fn equal(bytes: &TiffBytes, directory: &TagDirectory, tag: u16, usual: u64) -> Result<u64> {
     let Some(values) = directory.get(tag) else { return Ok(usual) };
-    let all = bytes.numbers(values, 0, 1 << 16)?;
+    let all = bytes.numbers(values, 0, MAX_SAMPLES)?;
     let first = all.first().copied().unwrap_or(usual);
     Ok(if all.iter().all(|one| *one == first) { first } else { 0 })
 }
 
 impl PageForm {
-    fn parse(bytes: &TiffBytes, directory: &Directory) -> Result<Option<Self>> {
+    fn parse(bytes: &TiffBytes, directory: &TagDirectory) -> Result<Option<Self>> {
         let number = |tag: u16| directory.number(bytes, tag);
         let or = |tag: u16, usual: u64| Ok::<_, Error>(number(tag)?.unwrap_or(usual));
         let (width, height) = (or(tag::IMAGE_WIDTH, 0)?, or(tag::IMAGE_LENGTH, 0)?);

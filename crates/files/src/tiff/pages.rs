@@ -1,15 +1,19 @@
 //! All pages of a file: the chain of directories, and those below them.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
-use super::directory::{TiffBytes, tag};
-use super::page::Page;
+use super::directory::{TagValues, TiffBytes, tag};
+use super::page::TiffPage;
 use crate::described::Described;
 use zarrfs_base::error::{Error, Result};
-use zarrfs_base::width::ToUsize;
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// The most pages of a file. They take about 80 MB.
 const MAX_PAGES: usize = 1 << 18;
+
+/// The most damaged pages below others that are named.
+const MAX_NAMED: usize = 16;
 
 /// The most pages below one page.
 const MAX_CHILDREN: u64 = 64;
@@ -20,10 +24,14 @@ pub struct TiffPages {
     /// The bytes.
     pub bytes: TiffBytes,
     /// All pages. Those below another one follow those of the chain.
-    pub all: Vec<Page>,
+    pub all: Vec<TiffPage>,
     /// How many of them are in the chain.
     pub chain_len: usize,
     by_offset: HashMap<u64, u32>,
+    /// The places of tiles that may still be read: those of a page are in no other one.
+    places_left: Cell<u64>,
+    /// How many directories have no image.
+    empty: usize,
     /// The bytes that directories may still have: they do not overlap.
     left: u64,
 }
@@ -32,8 +40,15 @@ impl TiffPages {
     /// Reads the directories of a file. A damaged one ends the chain, and is noted.
     pub fn read(bytes: TiffBytes, first: u64, described: &mut Described) -> Result<Self> {
         let left = bytes.file.len();
-        let mut pages =
-            Self { bytes, all: Vec::new(), chain_len: 0, by_offset: HashMap::new(), left };
+        let mut pages = Self {
+            bytes,
+            all: Vec::new(),
+            chain_len: 0,
+            by_offset: HashMap::new(),
+            empty: 0,
+            places_left: Cell::new(left.saturating_mul(4).saturating_add(1024)),
+            left,
+        };
         let mut below = Vec::new();
         let mut next = first;
         while next != 0 {
@@ -53,6 +68,10 @@ impl TiffPages {
         if pages.all.is_empty() {
             return Err(Error::corrupt("a TIFF without an image"));
         }
+        if pages.empty > 0 {
+            described
+                .omit("", &format!("{} directories without the size of an image", pages.empty));
+        }
         Ok(pages)
     }
 
@@ -70,19 +89,22 @@ impl TiffPages {
         self.left = left.ok_or_else(|| Error::corrupt("directories overlap"))?;
         let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         self.by_offset.insert(offset, number);
-        if let Some(page) = Page::parse(&self.bytes, &directory, offset)? {
+        if let Some(page) = TiffPage::parse(&self.bytes, &directory, offset)? {
             if let Some(values) = directory.get(tag::SUB_IFDS) {
                 let places = self.bytes.numbers(values, 0, MAX_CHILDREN)?;
-                below.extend(places.into_iter().map(|place| (number, place)));
+                let room = MAX_PAGES.saturating_sub(below.len());
+                below.extend(places.into_iter().take(room).map(|place| (number, place)));
             }
             self.all.push(page);
+        } else {
+            self.empty = self.empty.saturating_add(1);
         }
         Ok(directory.next)
     }
 
     /// Adds the pages below others. Those below them are no levels, and are left out.
     fn add_children(&mut self, below: Vec<(u32, u64)>, described: &mut Described) {
-        let mut deeper = Vec::new();
+        let (mut deeper, mut named) = (Vec::new(), 0_usize);
         for (parent, offset) in below {
             let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
             // A place of 0 is that of no page.
@@ -91,6 +113,10 @@ impl TiffPages {
             }
             let added = self.add(offset, &mut deeper);
             if let Err(error) = added {
+                named = named.saturating_add(1);
+                if named > MAX_NAMED {
+                    continue;
+                }
                 described.omit(
                     &format!("page{parent}"),
                     &format!("a page below it: {}", error.detail()),
@@ -109,13 +135,22 @@ impl TiffPages {
         }
     }
 
+    /// Reads places of tiles, or their lengths.
+    pub fn places(&self, values: TagValues, from: u64, most: u64) -> Result<Vec<u64>> {
+        let found = self.bytes.numbers(values, from, most)?;
+        let left = self.places_left.get().checked_sub(found.len().to_u64());
+        let left = left.ok_or_else(|| Error::corrupt("pages share the places of their tiles"))?;
+        self.places_left.set(left);
+        Ok(found)
+    }
+
     /// Returns a page by its number.
-    pub fn get(&self, number: usize) -> Result<&Page> {
+    pub fn get(&self, number: usize) -> Result<&TiffPage> {
         self.all.get(number).ok_or_else(|| Error::corrupt(format!("there is no page {number}")))
     }
 
     /// Returns the description of a page, empty if it has none.
-    pub fn description(&self, page: &Page) -> Result<String> {
+    pub fn description(&self, page: &TiffPage) -> Result<String> {
         page.description.map_or_else(|| Ok(String::new()), |values| self.bytes.text(values))
     }
 }

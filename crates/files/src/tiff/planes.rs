@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::codecs::{self, SampleType};
-use super::page::{Page, PageForm};
+use super::page::{PageForm, TiffPage};
 use super::pages::TiffPages;
 use crate::described::{Described, DescribedArray, codec};
 use crate::pieces::advance;
@@ -21,7 +21,7 @@ const WINDOW: u64 = 4096;
 const MAX_TABLES_LEN: u64 = 64 << 10;
 
 /// The most planes of an array.
-pub const MAX_PLANES: u64 = 1 << 21;
+pub const MAX_PLANES: u64 = 1 << 20;
 
 /// A plane of an array: a page, or a part of what follows the first plane of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,6 +155,7 @@ impl PlaneArray {
     /// Returns the tables that all JPEG images share, or why they cannot be used.
     fn tables(&self, pages: &TiffPages) -> Result<Result<Vec<u8>, String>> {
         let mut found: Option<Vec<u8>> = None;
+        let mut left = pages.bytes.file.len();
         for plane in self.planes.iter().flatten() {
             let page = pages.get(plane.page.to_usize())?;
             if page.form.compression != 7 {
@@ -164,6 +165,10 @@ impl PlaneArray {
                 Some(values) => pages.bytes.bytes(values, MAX_TABLES_LEN)?,
                 None => Vec::new(),
             };
+            // Those of a page are in no other one.
+            let len = u64::try_from(tables.len()).unwrap_or(u64::MAX);
+            let rest = left.checked_sub(len);
+            left = rest.ok_or_else(|| Error::corrupt("tables of JPEG images overlap"))?;
             if found.as_ref().is_some_and(|found| *found != tables) {
                 return Ok(Err("pages of JPEG images with different tables".to_owned()));
             }
@@ -265,7 +270,7 @@ fn with_short(array: &DescribedArray, row: usize, last: u64, codecs: &[Value]) -
 
 /// Returns where the strips of a page begin, for each kind of samples that lies apart; `None` if
 /// they do not follow each other.
-fn starts_of(pages: &TiffPages, page: &Page) -> Result<Option<Starts>> {
+fn starts_of(pages: &TiffPages, page: &TiffPage) -> Result<Option<Starts>> {
     let form = &page.form;
     let Some(offsets) = page.offsets else { return Ok(None) };
     let in_plane = form.height.div_ceil(form.tile_height);
@@ -279,7 +284,7 @@ fn starts_of(pages: &TiffPages, page: &Page) -> Result<Option<Starts>> {
     let mut before: Option<u64> = None;
     let mut index = 0;
     while index < offsets.count {
-        let window = pages.bytes.numbers(offsets, index, WINDOW)?;
+        let window = pages.places(offsets, index, WINDOW)?;
         for offset in &window {
             let is_first = index.is_multiple_of(in_plane);
             let is_next = before.and_then(|before| before.checked_add(len)) == Some(*offset);
@@ -303,7 +308,7 @@ fn starts_of(pages: &TiffPages, page: &Page) -> Result<Option<Starts>> {
 fn tiles_of(
     described: &mut Described,
     pages: &TiffPages,
-    page: &Page,
+    page: &TiffPage,
     path: &str,
     grid: &PageGrid,
     outer: &[u64],
@@ -322,9 +327,9 @@ fn tiles_of(
     let mut index = 0_u64;
     while index < count {
         let most = WINDOW.min(count - index);
-        let places = pages.bytes.numbers(offsets, index, most)?;
+        let places = pages.places(offsets, index, most)?;
         let lens = match page.lens {
-            Some(lens) => pages.bytes.numbers(lens, index, most)?,
+            Some(lens) => pages.places(lens, index, most)?,
             None => Vec::new(),
         };
         if places.is_empty() {

@@ -20,6 +20,9 @@ use zarrfs_base::width::{ToU64, ToUsize};
 /// The longest description that is parsed. It is written in one line.
 const MAX_LEN: usize = 64 << 10;
 
+/// The most planes of an image that may be missing.
+pub const MAX_MISSING: usize = 1 << 16;
+
 /// The most dimensions of an image.
 const MAX_RANK: usize = 32;
 
@@ -51,7 +54,8 @@ pub fn images(pages: &TiffPages) -> Result<Option<Vec<TiffImage>>> {
         };
         let levels = levels_below(pages, &planes)?;
         let levels = std::iter::once(planes).chain(levels).collect();
-        images.push(TiffImage { name: shape.name, outer, levels, ..TiffImage::default() });
+        let samples = shape.samples(&page.form, &outer);
+        images.push(TiffImage { name: shape.name, outer, samples, levels, ..TiffImage::default() });
         at = at.saturating_add(taken.max(1));
     }
     Ok(Some(images))
@@ -67,7 +71,10 @@ pub fn levels_below(
     let mut last = pages.get(first.page.to_usize())?;
     for (at, key) in last.children.clone().into_iter().enumerate() {
         let key = pages.get(key.to_usize())?;
-        if !last.form.has_level(&key.form) {
+        // Planes of all resolutions are pages of the file, or missing.
+        let total = levels.len().saturating_add(1).saturating_mul(planes.len());
+        let most = pages.all.len().saturating_mul(4).saturating_add(MAX_MISSING);
+        if !last.form.has_level(&key.form) || total > most {
             break;
         }
         let mut level = Vec::with_capacity(planes.len());
@@ -119,6 +126,16 @@ impl Shape {
             name,
             is_truncated: value.get("truncated") == Some(&Value::Bool(true)),
         })
+    }
+
+    /// Returns the name of the dimension of samples, if a letter says another one than usual.
+    fn samples(&self, form: &PageForm, outer: &[ImageAxis]) -> Option<String> {
+        let rank = self.lens.len();
+        let at = rank.checked_sub(if form.is_planar { 3 } else { 1 })?;
+        let letter = self.axes.as_ref()?.get(at).filter(|_| form.samples > 1)?;
+        let name = letter.to_ascii_lowercase().to_string();
+        let is_free = letter.is_ascii_alphabetic() && !"xysq".contains(&name);
+        (is_free && outer.iter().all(|axis| axis.name != name)).then_some(name)
     }
 
     /// Returns the dimensions before those of a page; `None` if the last ones are not those.

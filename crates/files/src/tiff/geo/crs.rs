@@ -19,12 +19,12 @@ pub struct KeyedCrs {
 }
 
 /// A projection: its code, its name, and the keys and names of its parameters.
-type Method = (u64, &'static str, &'static [(&'static [u64], &'static str, f64)]);
+type KeyedMethod = (u64, &'static str, &'static [(&'static [u64], &'static str, f64)]);
 
 const SCALE: (&[u64], &str, f64) = (&[3092, 3093], "scale_factor", 1.0);
 
 /// The projections, with the false origin after their own parameters.
-const METHODS: [Method; 10] = [
+const METHODS: [KeyedMethod; 10] = [
     (
         1,
         "Transverse_Mercator",
@@ -164,7 +164,19 @@ fn own_geographic(keys: &GeoKeys) -> Option<String> {
         (_, Some(own)) => own,
         (_, None) => return None,
     };
-    let name = plain(keys.text(2049).unwrap_or("unknown"));
+    let name = keys.text(2049).unwrap_or("unknown").split('|').next().unwrap_or_default();
+    let name = plain(name.strip_prefix("GCS Name = ").unwrap_or(name));
+    // The codes of these datums are 2000 more than those of their systems.
+    let datum = keys.code(2050).and_then(|code| code.checked_sub(2000));
+    if let Some((_, known, datum, ellipsoid, axis, flattening)) =
+        datum.and_then(|code| GEOGRAPHIC.iter().find(|(own, ..)| *own == code))
+    {
+        let name = if name.is_empty() { known } else { name.as_str() };
+        return Some(format!(
+            "GEOGCS[\"{name}\",DATUM[\"{datum}\",SPHEROID[\"{ellipsoid}\",{axis},{flattening}]],\
+             PRIMEM[\"Greenwich\",0],UNIT[\"degree\",0.0174532925199433]]"
+        ));
+    }
     Some(format!(
         "GEOGCS[\"{name}\",DATUM[\"{name}\",SPHEROID[\"{name}\",{axis},{flattening}]],\
          PRIMEM[\"Greenwich\",0],UNIT[\"degree\",0.0174532925199433]]"

@@ -6,7 +6,7 @@
 //!
 //! <https://docs.ogc.org/is/19-008r4/19-008r4.html>
 
-use crate::tiff::directory::{Directory, TiffBytes, tag};
+use crate::tiff::directory::{TagDirectory, TiffBytes, tag};
 use zarrfs_base::error::Result;
 use zarrfs_base::width::ToUsize;
 
@@ -26,7 +26,7 @@ pub struct GeoKeys {
 
 impl GeoKeys {
     /// Reads the keys of a page, none if it has none.
-    pub fn read(bytes: &TiffBytes, directory: &Directory) -> Result<Self> {
+    pub fn read(bytes: &TiffBytes, directory: &TagDirectory) -> Result<Self> {
         let mut keys = Self::default();
         if let Some(values) = directory.get(tag::GEO_KEY_DIRECTORY) {
             keys.shorts = bytes.numbers(values, 0, MAX_COUNT)?;

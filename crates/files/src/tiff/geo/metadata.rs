@@ -5,6 +5,7 @@
 //! ```
 
 use quick_xml::Reader;
+use quick_xml::escape::unescape;
 use quick_xml::events::Event;
 use serde_json::{Value, json};
 
@@ -21,7 +22,7 @@ const ROLES: [(&str, &str, f64); 2] =
 
 /// An item.
 #[derive(Debug, Default)]
-struct Item {
+struct MetadataItem {
     name: String,
     sample: Option<u64>,
     role: String,
@@ -32,12 +33,16 @@ struct Item {
 /// The items of an image.
 #[derive(Debug, Default)]
 pub struct GdalMetadata {
-    items: Vec<Item>,
+    items: Vec<MetadataItem>,
 }
 
 impl GdalMetadata {
     /// Parses a text; stops at damage.
     pub fn parse(text: &str) -> Self {
+        Self::items(text).unescaped()
+    }
+
+    fn items(text: &str) -> Self {
         let mut metadata = Self::default();
         if text.len() > MAX_LEN {
             return metadata;
@@ -49,7 +54,7 @@ impl GdalMetadata {
                 Event::Start(tag) if local(tag.local_name().as_ref()) == "Item" => {
                     let Some(mut found) = attributes(tag) else { return metadata };
                     let mut take = |name: &str| found.remove(name).unwrap_or_default();
-                    metadata.items.push(Item {
+                    metadata.items.push(MetadataItem {
                         name: take("name"),
                         sample: take("sample").parse().ok(),
                         role: take("role"),
@@ -85,11 +90,22 @@ impl GdalMetadata {
         metadata
     }
 
+    /// Undoes that GDAL escapes values before it writes them as XML.
+    fn unescaped(mut self) -> Self {
+        for item in &mut self.items {
+            if let Ok(text) = unescape(&item.text) {
+                item.text = text.into_owned();
+            }
+        }
+        self
+    }
+
     /// Returns the attributes of an array of `samples` bands.
     pub fn attributes(&self, samples: u64) -> Object {
         let mut attributes = Object::new();
-        let whole =
-            |item: &&Item| item.sample.is_none() && item.role.is_empty() && item.domain.is_empty();
+        let whole = |item: &&MetadataItem| {
+            item.sample.is_none() && item.role.is_empty() && item.domain.is_empty()
+        };
         for item in self.items.iter().filter(whole) {
             attributes.insert(item.name.clone(), json!(item.text));
         }

@@ -21,7 +21,7 @@ use super::page::PageForm;
 use super::pages::TiffPages;
 use crate::described::{Described, DescribedArray, bytes_codec, no_attributes};
 use metadata::GdalMetadata;
-use place::MapPlace;
+use place::GeoPlace;
 use zarrfs_base::error::Result;
 use zarrfs_base::width::ToUsize;
 use zarrfs_codec::dtype::{base64_encode, to_float};
@@ -29,6 +29,9 @@ use zarrfs_codec::json::Object;
 
 /// The most coordinates that are computed. They take 2 MB.
 const MAX_COORDINATES: u64 = 1 << 18;
+
+/// The most masks that are compared with a resolution.
+const MAX_MASKS: usize = 64;
 
 /// The names of arrays beside that of the image.
 const OTHERS: [&str; 5] = ["x", "y", "band", "spatial_ref", "mask"];
@@ -89,7 +92,7 @@ struct Beside<'b> {
 struct Map<'i> {
     image: &'i TiffImage,
     form: PageForm,
-    place: MapPlace,
+    place: GeoPlace,
     metadata: GdalMetadata,
     /// The text of the value that means nothing.
     nodata: Option<String>,
@@ -109,7 +112,7 @@ impl<'i> Map<'i> {
             values.map(|values| pages.bytes.text(values)).transpose()
         };
         let metadata = text(tag::GDAL_METADATA)?.unwrap_or_default();
-        let place = MapPlace::read(&pages.bytes, &directory)?;
+        let place = GeoPlace::read(&pages.bytes, &directory)?;
         if place.has_control_points {
             described.omit(group, "ground control points");
         }
@@ -190,7 +193,7 @@ impl<'i> Map<'i> {
         if form.samples > 1 && form.samples <= MAX_COORDINATES {
             bands(described, &path("band"), form.samples)?;
         }
-        for mask in masks {
+        for mask in masks.iter().take(MAX_MASKS) {
             let own = &pages.get(mask.key(0)?)?.form;
             if (own.width, own.height) == (form.width, form.height) {
                 let mut array = mask.array(pages, 0)?;

@@ -6,14 +6,14 @@ use super::MAX_COORDINATES;
 use super::crs::KeyedCrs;
 use super::keys::GeoKeys;
 use crate::described::{Described, DescribedArray, bytes_codec};
-use crate::tiff::directory::{Directory, TiffBytes, tag};
+use crate::tiff::directory::{TagDirectory, TiffBytes, tag};
 use zarrfs_base::error::Result;
 use zarrfs_codec::dtype::to_float;
 use zarrfs_codec::json::Object;
 
 /// The place of an image.
 #[derive(Debug, Clone, Default)]
-pub struct MapPlace {
+pub struct GeoPlace {
     /// The corner of a pixel: `x = a*column + b*row + c`, `y = d*column + e*row + f`.
     transform: Option<[f64; 6]>,
     crs: Option<KeyedCrs>,
@@ -23,9 +23,9 @@ pub struct MapPlace {
     pub has_control_points: bool,
 }
 
-impl MapPlace {
+impl GeoPlace {
     /// Reads the place of a page.
-    pub fn read(bytes: &TiffBytes, directory: &Directory) -> Result<Self> {
+    pub fn read(bytes: &TiffBytes, directory: &TagDirectory) -> Result<Self> {
         let floats = |tag: u16, most: u64| match directory.get(tag) {
             Some(values) => bytes.floats(values, most),
             None => Ok(Vec::new()),

@@ -18,11 +18,11 @@ use super::image::{ImageAxis, ImageChannel, TiffImage, unit};
 use super::imagej::ordered;
 use super::pages::TiffPages;
 use super::planes::{MAX_PLANES, Plane};
-use super::shaped::levels_below;
+use super::shaped::{MAX_MISSING, levels_below};
 use crate::described::Described;
 use parse::{OmeImage, TiffData};
 use zarrfs_base::error::Result;
-use zarrfs_base::width::ToUsize;
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// Returns the images of an OME-TIFF; `None` if the description is no such XML, or does not fit.
 pub fn images(
@@ -43,8 +43,11 @@ pub fn images(
         return Ok(None);
     }
     let mut found = Vec::new();
+    // Planes are pages of the file, or missing.
+    let mut left = pages.chain_len.saturating_mul(64).saturating_add(MAX_MISSING).to_u64();
+    left = left.min(MAX_PLANES);
     for image in &ome.images {
-        match of(pages, image, ome.uuid.as_deref(), described)? {
+        match of(pages, image, ome.uuid.as_deref(), &mut left, described)? {
             Some(image) => found.push(image),
             None => described.omit(&image.name, "an OME image whose planes are not in this file"),
         }
@@ -57,6 +60,7 @@ fn of(
     pages: &TiffPages,
     ome: &OmeImage,
     uuid: Option<&str>,
+    left: &mut u64,
     described: &mut Described,
 ) -> Result<Option<TiffImage>> {
     let samples = ome.channels.first().map_or(1, |channel| channel.samples.max(1));
@@ -65,7 +69,11 @@ fn of(
     let lens = [("t", size("T")), ("c", channels), ("z", size("Z"))];
     let order = ome.order.get(2..).unwrap_or("ZCT").to_lowercase();
     let count = lens.iter().try_fold(1_u64, |count, (_, len)| count.checked_mul(*len));
-    let Some(count) = count.filter(|count| *count <= MAX_PLANES) else { return Ok(None) };
+    let Some((count, rest)) = count.and_then(|count| Some((count, left.checked_sub(count)?)))
+    else {
+        return Ok(None);
+    };
+    *left = rest;
     let mut stored: Vec<Option<Plane>> = vec![None; count.to_usize()];
     if !place(pages, ome, uuid, Steps { lens, order: &order }, &mut stored) {
         described.omit(&ome.name, "planes of an OME image that are in other files");
@@ -95,6 +103,7 @@ fn of(
         rows: axis(ome, "y", size("Y")),
         columns: axis(ome, "x", size("X")),
         channels: shown(ome, samples),
+        samples: None,
         is_ome: true,
     }))
 }
@@ -132,6 +141,7 @@ fn place(
     let whole = [TiffData::default()];
     let listed = if ome.places.is_empty() { whole.as_slice() } else { &ome.places };
     let mut is_all_here = true;
+    let mut left = MAX_PLANES.saturating_mul(4);
     for place in listed {
         if !place.is_in(pages.bytes.file.key().name(), uuid) {
             is_all_here = false;
@@ -140,7 +150,8 @@ fn place(
         let page = place.ifd.unwrap_or(0);
         let usual = if place.ifd.is_some() { 1 } else { chain_len };
         let most = place.count.filter(|count| *count > 0).unwrap_or(usual);
-        let most = most.min(chain_len.saturating_sub(page));
+        let most = most.min(chain_len.saturating_sub(page)).min(left);
+        left = left.saturating_sub(most);
         let rest = stored.iter_mut().skip(steps.first(place).to_usize());
         for (stored, page) in rest.zip(page..page.saturating_add(most)) {
             *stored = Some(Plane { page: u32::try_from(page).unwrap_or(u32::MAX), skip: 0 });
