@@ -30,7 +30,7 @@ def arrays(group):
 
 def compare(mount, path, tolerance=0):
     """Every level of every series of tifffile is one array, and there are no others."""
-    with mount(path, copy=False) as mounted, tifffile.TiffFile(path) as file:
+    with mount(path, "-o", "ro", copy=False) as mounted, tifffile.TiffFile(path) as file:
         found = dict(arrays(zarr.open_group(mounted.path, mode="r", zarr_format=3)))
         levels = [level for series in file.series for level in series.levels]
         assert len(found) == len(levels), (found, levels)
@@ -65,34 +65,35 @@ def test_every_type_in_both_byte_orders(tmp_path, mount):
 
 CODECS = [
     {"compress": "lzw", "predictor": 2},
-    {"compress": "lzw", "predictor": 3, "dtype": "f4"},
+    {"compress": "lzw", "predictor": 3, "dtype": "float32"},
     {"compress": "deflate", "predictor": 2, "tiled": True, "blockxsize": 32, "blockysize": 16},
-    {"compress": "zstd", "predictor": 3, "dtype": "f8", "tiled": True, "blockxsize": 32, "blockysize": 16},
+    {"compress": "zstd", "predictor": 3, "dtype": "float64", "tiled": True, "blockxsize": 32, "blockysize": 16},
     {"compress": "packbits"},
     {"compress": "lzma", "interleave": "band"},
     {"compress": "zstd", "interleave": "band", "ENDIANNESS": "BIG", "BIGTIFF": "YES"},
-    {"compress": "jpeg", "dtype": "u1", "photometric": "YCBCR", "tiled": True, "blockxsize": 32, "blockysize": 16},
-    {"compress": "jpeg", "dtype": "u1", "blockysize": 16},
-    {"compress": "webp", "dtype": "u1", "WEBP_LOSSLESS": "YES"},
+    {"compress": "jpeg", "dtype": "uint8", "photometric": "YCBCR", "tiled": True, "blockxsize": 32, "blockysize": 16},
+    {"compress": "jpeg", "dtype": "uint8", "blockysize": 16},
+    {"compress": "webp", "dtype": "uint8", "WEBP_LOSSLESS": "YES"},
 ]
 
 
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_every_codec_of_gdal(tmp_path, mount):
     for number, options in enumerate(CODECS):
-        options = {"dtype": "u2", **options}
+        options = {"dtype": "uint16", **options}
         path = tmp_path / f"{number}.tif"
-        values = numbers(3, 101, 90, dtype=options["dtype"])
+        # An image with loss is a smooth one.
+        values = (numbers(3, 101, 90) // (8 if options["compress"] == "jpeg" else 1)).astype(options["dtype"])
         with rasterio.open(path, "w", driver="GTiff", count=3, height=101, width=90, **options) as file:
             file.write(values)
         with rasterio.open(path) as file:
             expected = file.read()
-        with mount(path, copy=False) as mounted:
+        with mount(path, "-o", "ro", copy=False) as mounted:
             array = zarr.open_group(mounted.path, mode="r")[str(number)]
             found = array[...]
-            if options.get("interleave") != "band":
+            if array.metadata.dimension_names[0] == "y":
                 found = found.transpose(2, 0, 1)
-            most = 40 if options.get("photometric") else 3 if options["compress"] == "jpeg" else 0
+            most = 5 if options["compress"] == "jpeg" else 0
             assert abs(found.astype(float) - expected).max() <= most, options
 
 
@@ -199,7 +200,7 @@ def test_geotiff_with_overviews(tmp_path, mount, code):
     transform = rasterio.Affine(10, 0 if code != 3035 else 2, 500000, 0, -10, 4000000)
     if code == 4326:
         transform = rasterio.Affine(0.5, 0, -180, 0, -0.5, 90)
-    dtype, nodata = ("f4", float("nan")) if code == 4326 else ("i2", -5)
+    dtype, nodata = ("float32", float("nan")) if code == 4326 else ("int16", -5)
     options = {"tiled": True, "blockxsize": 128, "blockysize": 128, "compress": "zstd", "nodata": nodata}
     values = numbers(2, 361, 500, dtype=dtype)
     with rasterio.open(
@@ -213,7 +214,7 @@ def test_geotiff_with_overviews(tmp_path, mount, code):
         if overviews:
             with rasterio.open(path, "r+") as file:
                 file.build_overviews(overviews, rasterio.enums.Resampling.nearest)
-        with mount(path, copy=False) as mounted:
+        with mount(path, "-o", "ro", copy=False) as mounted:
             for level in range(len(overviews) + 1):
                 group = str(level) if overviews else None
                 with warnings.catch_warnings():
@@ -228,7 +229,7 @@ def test_geotiff_with_overviews(tmp_path, mount, code):
                 assert attributes["proj:code"] == f"EPSG:{code}"
             array = zarr.open_group(mounted.path, mode="r")["0/map" if overviews else "map"]
             assert (array.attrs["scale_factor"], array.attrs["add_offset"], array.attrs["WHAT"]) == (0.1, 1.0, "a & b")
-            if dtype == "f4":
+            if dtype == "float32":
                 assert np.isnan(struct.unpack("<d", base64.b64decode(array.attrs["_FillValue"]))[0])
             np.testing.assert_equal(array.fill_value, nodata)
 
@@ -236,7 +237,7 @@ def test_geotiff_with_overviews(tmp_path, mount, code):
 def test_what_is_not_read_is_an_array_that_cannot_be_read(tmp_path, mount):
     path = tmp_path / "bits.tif"
     tifffile.imwrite(path, numbers(40, 48) > 100, metadata=None)
-    with mount(path, copy=False) as mounted:
+    with mount(path, "-o", "ro", copy=False) as mounted:
         array = zarr.open_group(mounted.path, mode="r")["bits"]
         assert array.shape == (40, 48)
         with pytest.raises(OSError):

@@ -62,6 +62,9 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
     }
     images.extend(masks);
     if description.starts_with("Aperio") {
+        if let Some(tissue) = images.first_mut() {
+            measure(tissue, &description);
+        }
         return describe_slide(described, &pages, &images);
     }
     describe(described, &pages, &images, stem)
@@ -123,6 +126,18 @@ fn describe_ome(described: &mut Described, pages: &TiffPages, images: &[TiffImag
         describe_multiscale(described, pages, image, &number.to_string())?;
     }
     Ok(())
+}
+
+/// Notes the size of a pixel in micrometres, which the description of a slide has: `MPP = 0.5`.
+fn measure(tissue: &mut TiffImage, description: &str) {
+    let fields = description.split('|').filter_map(|field| field.split_once('='));
+    let mut sizes = fields.filter(|(name, _)| name.trim() == "MPP");
+    let size = sizes.next().and_then(|(_, text)| text.trim().parse::<f64>().ok());
+    if let Some(size) = size.filter(|size| size.is_normal() && *size > 0.0) {
+        for axis in [&mut tissue.rows, &mut tissue.columns] {
+            (axis.step, axis.unit) = (Some(size), Some("micrometer".to_owned()));
+        }
+    }
 }
 
 /// Describes a slide of Aperio: the tissue is the root, and other images are beside its resolutions.
