@@ -154,7 +154,8 @@ fn image(form: &PageForm, tables: &[u8]) -> Result<Value, String> {
         }
         33_005 | 34_712 => Ok(codec("imagecodecs_jpeg2k", json!({}))),
         34_933 => Ok(codec("imagecodecs_png", json!({}))),
-        50_001 => Ok(codec("imagecodecs_webp", json!({}))),
+        // Opaque pixels may be stored without alpha.
+        50_001 => Ok(codec("imagecodecs_webp", json!({"hasalpha": samples == 4}))),
         50_002 | 52_546 => Ok(codec("imagecodecs_jpegxl", json!({}))),
         other => Err(unknown(other)),
     }

@@ -46,7 +46,7 @@ impl TiffPages {
             chain_len: 0,
             by_offset: HashMap::new(),
             empty: 0,
-            places_left: Cell::new(left.saturating_mul(4).saturating_add(1024)),
+            places_left: Cell::new(left.saturating_add(1024)),
             left,
         };
         let mut below = Vec::new();
