@@ -12,6 +12,9 @@ use zarrfs_base::width::{ToU64, ToUsize};
 /// The most pages of a file. They take about 80 MB.
 const MAX_PAGES: usize = 1 << 18;
 
+/// The places of tiles that may be read in a small file.
+const MIN_PLACES: u64 = 1 << 16;
+
 /// The most damaged pages below others that are named.
 const MAX_NAMED: usize = 16;
 
@@ -46,7 +49,7 @@ impl TiffPages {
             chain_len: 0,
             by_offset: HashMap::new(),
             empty: 0,
-            places_left: Cell::new(left.saturating_add(1024)),
+            places_left: Cell::new((left / 2).saturating_add(MIN_PLACES)),
             left,
         };
         let mut below = Vec::new();
