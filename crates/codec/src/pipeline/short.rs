@@ -1,10 +1,10 @@
 //! `short_chunk` {shape, codecs}: chunks that may end earlier along one dimension.
 //!
 //! The last strip of a TIFF has only the rows that are left, and Zarr pads it to a whole chunk.
-//! `codecs` are those of a whole chunk, and also those of a chunk of `shape`, which is shorter along
-//! one dimension. A chunk that is not a whole one is decoded as a short one, and zeros fill the
-//! rest. Chunks of any other length are damaged. Not a name of Zarr: only the references to parts of
-//! other files have it.
+//! `codecs` are those of a whole chunk, and also those of a chunk of `shape`, which is shorter
+//! along one dimension. A chunk that is not a whole one is decoded as a short one, and zeros fill
+//! the rest. Chunks of any other length are damaged. Not a name of Zarr: only the references to
+//! parts of other files have it.
 
 use bytes::Bytes;
 use serde_json::Value;

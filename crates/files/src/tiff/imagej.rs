@@ -101,7 +101,8 @@ pub fn following(pages: &TiffPages, page: u32, planes: u64) -> Result<Option<Vec
     Ok(Some((0..planes).map(|at| Some(Plane { page, skip: at.saturating_mul(len) })).collect()))
 }
 
-/// Returns planes in C order of `lens`, of planes whose dimensions are in `order`, the fastest first.
+/// Returns planes in C order of `lens`, of planes whose dimensions are in `order`, the fastest
+/// first.
 pub fn ordered(
     stored: &[Option<Plane>],
     lens: [(&str, u64); 3],

@@ -114,8 +114,8 @@ fn describe_multiscale(
     image.describe(described, pages, group, &names)
 }
 
-/// Describes the images of an OME-TIFF: one is the root, and several are the groups of a layout that
-/// OME-Zarr takes from bioformats2raw.
+/// Describes the images of an OME-TIFF: one is the root, and several are the groups of a layout
+/// that OME-Zarr takes from bioformats2raw.
 fn describe_ome(described: &mut Described, pages: &TiffPages, images: &[TiffImage]) -> Result<()> {
     if let [image] = images {
         return describe_multiscale(described, pages, image, "");
@@ -140,7 +140,8 @@ fn measure(tissue: &mut TiffImage, description: &str) {
     }
 }
 
-/// Describes a slide of Aperio: the tissue is the root, and other images are beside its resolutions.
+/// Describes a slide of Aperio: the tissue is the root, and other images are beside its
+/// resolutions.
 fn describe_slide(
     described: &mut Described,
     pages: &TiffPages,

@@ -1,8 +1,8 @@
 //! Images of pages that nothing but their own tags describes.
 //!
 //! Pages of one form are one image, as tifffile shows them. Smaller copies of an image are its
-//! further resolutions: pages below others, pages that say so, and tiled pages of a half, a third or
-//! a quarter of the size.
+//! further resolutions: pages below others, pages that say so, and tiled pages of a half, a third
+//! or a quarter of the size.
 
 use std::collections::HashMap;
 

@@ -92,7 +92,8 @@ fn an_image_larger_than_its_file_is_described_without_memory() {
 
 #[test]
 fn directories_that_overlap_end_the_chain() {
-    // Each entry is a directory, too: the bytes of directories would be more than those of the file.
+    // Each entry is a directory, too: the bytes of directories would be more than those of the
+    // file.
     let mut bytes = b"II\x2a\0\x08\0\0\0".to_vec();
     for at in 0..2000_u32 {
         bytes.extend(directory(&[(256, 3, 1, 3), (257, 3, 1, 4)], 8 + 30 * (at + 1) - 12));

@@ -1,8 +1,9 @@
-//! GeoTIFF, as rioxarray shows it: `y` and `x` as coordinates, and `spatial_ref` as the grid mapping.
+//! GeoTIFF, as rioxarray shows it: `y` and `x` as coordinates, and `spatial_ref` as the grid
+//! mapping.
 //!
 //! An image with overviews is a group with a group for each resolution, because coordinates differ;
-//! `multiscales` lists them. The arrays have the attributes `spatial:transform` and `proj:code`, too,
-//! because a transform may be rotated, and zarrfs has no text for most codes of EPSG.
+//! `multiscales` lists them. The arrays have the attributes `spatial:transform` and `proj:code`,
+//! too, because a transform may be rotated, and zarrfs has no text for most codes of EPSG.
 //!
 //! <https://docs.ogc.org/is/19-008r4/19-008r4.html>,
 //! <https://gdal.org/en/stable/drivers/raster/gtiff.html>

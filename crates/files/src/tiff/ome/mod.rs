@@ -3,7 +3,7 @@
 //! ```text
 //! <OME><Image Name=".."><Pixels DimensionOrder="XYCZT" SizeX=".." PhysicalSizeX=".." ..>
 //!   <Channel Name=".." Color=".." SamplesPerPixel="1"/>
-//!   <TiffData IFD="0" PlaneCount="1" FirstC="0" FirstZ="0" FirstT="0"><UUID FileName=".."/></TiffData>
+//!   <TiffData IFD="0" PlaneCount="1" FirstC="0" FirstZ="0"><UUID FileName=".."/></TiffData>
 //! </Pixels></Image></OME>
 //! ```
 //!
