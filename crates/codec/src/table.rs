@@ -22,6 +22,7 @@ use super::bytes_to_bytes::{
 };
 use super::elements::ChunkType;
 use super::kinds::{ArrayToBytes, BytesToBytes};
+use super::pipeline::ShortChunk;
 pub use super::row::{Build, CodecKind, CodecRow};
 use super::row::{BuildBytes, Built, built, unless_identity};
 use crate::dtype::DType;
@@ -116,6 +117,10 @@ pub const ROWS: &[CodecRow] = &[
     })
     .zarr2("packbits"),
     // Array to bytes.
+    CodecRow::array_to_bytes("short_chunk", |c, elements, limit| {
+        Ok(Box::new(ShortChunk::new(c, elements, limit)?))
+    })
+    .read_only(),
     CodecRow::array_to_bytes("bytes", |c, elements, _| Ok(Box::new(BytesCodec::new(c, elements)?)))
         .id("bytes")
         .alias("endian"),
@@ -467,6 +472,7 @@ mod tests {
                 {"name": "bytes", "configuration": {"endian": "big"}}
             ]}),
             "conditional" => json!({"codecs": []}),
+            "short_chunk" => json!({"shape": [2], "codecs": ["bytes"]}),
             "shuffle" | "numcodecs.shuffle" => json!({"elementsize": 4}),
             "zfp" => json!({"mode": "reversible"}),
             "imagecodecs_quantize" => json!({"mode": "scale", "nsd": 2}),

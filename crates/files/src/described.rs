@@ -174,6 +174,23 @@ impl Described {
         self.builder.add(&chunk_key(path, coords), added)
     }
 
+    /// Adds a chunk that lies in the file and needs the first `needed` of its bytes. If the file ends
+    /// before these, the chunk cannot be read, but all others can.
+    pub fn part(
+        &mut self,
+        path: &str,
+        coords: &[u64],
+        offset: u64,
+        len: u64,
+        needed: u64,
+    ) -> Result<()> {
+        if offset.checked_add(needed).is_some_and(|end| end <= self.stat.len) {
+            return self.chunk(path, coords, offset, len);
+        }
+        let added = Added::Part { location: &self.location, offset, len };
+        self.builder.add(&chunk_key(path, coords), added)
+    }
+
     /// Adds a chunk whose bytes are known.
     pub fn inline(&mut self, path: &str, coords: &[u64], bytes: Vec<u8>) -> Result<()> {
         self.builder.add(&chunk_key(path, coords), Added::Inline(bytes.into()))

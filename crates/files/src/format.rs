@@ -26,6 +26,8 @@ pub enum FileFormat {
     Npy,
     /// Several of them in an archive.
     Npz,
+    /// TIFF and BigTIFF.
+    Tiff,
 }
 
 /// How many bytes at the start tell the format, except that HDF5 may have a user block.
@@ -34,14 +36,17 @@ pub const FIRST_LEN: u64 = 512;
 /// The signature of HDF5.
 const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
 
+/// How TIFF and BigTIFF begin, in either byte order.
+const TIFF: [&[u8]; 4] = [b"II\x2a\0", b"MM\0\x2a", b"II\x2b\0", b"MM\0\x2b"];
+
 /// The longest user block of HDF5 that is looked behind. Its length is a power of two.
 const MAX_USER_BLOCK: u64 = 1 << 20;
 
 /// The endings of names of such files, for URLs. They are in lower case.
-const ENDINGS: [&str; 25] = [
-    ".nc", ".nc3", ".cdf", ".nc4", ".h5", ".hdf5", ".he5", ".mat", ".npy", ".npz", ".nii", ".hdr",
-    ".nrrd", ".nhdr", ".mha", ".mhd", ".fits", ".fit", ".fts", ".mrc", ".mrcs", ".map", ".ccp4",
-    ".rec", ".st",
+const ENDINGS: [&str; 26] = [
+    ".nc", ".nc3", ".cdf", ".nc4", ".h5", ".hdf5", ".he5", ".mat", ".npy", ".npz", ".nii", ".nrrd",
+    ".nhdr", ".mha", ".mhd", ".fits", ".fit", ".fts", ".mrc", ".mrcs", ".ccp4", ".tif", ".tiff",
+    ".tf8", ".btf", ".svs",
 ];
 
 /// The endings of names of MRC files, which may have no signature.
@@ -66,6 +71,8 @@ impl FileFormat {
             Some(Self::Fits)
         } else if first.starts_with(b"\x93NUMPY") {
             Some(Self::Npy)
+        } else if TIFF.iter().any(|start| first.starts_with(start)) {
+            Some(Self::Tiff)
         } else if npz::is_first(first) {
             Some(Self::Npz)
         } else if let Some(packing) = Packing::of(first) {

@@ -19,6 +19,7 @@
 //! | `nrrd`, `metaimage`, `mrc`, `fits` | NRRD, MetaImage, MRC, FITS |
 //! | `lines` | the lines of a header |
 //! | `npy`, `npz` | NumPy's files |
+//! | `tiff` | TIFF and BigTIFF |
 //! | `packed` | files that are compressed as a whole |
 
 #![deny(missing_docs)]
@@ -61,6 +62,7 @@ mod pieces;
 mod source;
 #[cfg(test)]
 mod tests;
+mod tiff;
 
 pub use format::{FIRST_LEN, FileFormat};
 
@@ -117,6 +119,7 @@ fn scan(format: FileFormat, file: &SourceFile, described: &mut Described) -> Res
         FileFormat::Fits => fits::scan(file, described),
         FileFormat::Npz => npz::scan(file, described),
         FileFormat::Npy => npy::scan(file, described),
+        FileFormat::Tiff => tiff::scan(file, described),
         #[cfg(feature = "hdf5")]
         FileFormat::Hdf5 => hdf5::scan(file, described),
         #[cfg(not(feature = "hdf5"))]

@@ -3,6 +3,8 @@
 //! Lengths, permutations and limits follow from the shape and are computed when the chain is bound,
 //! so that reading a chunk looks nothing up.
 
+mod short;
+
 use std::mem;
 use std::ops::Range;
 
@@ -21,6 +23,8 @@ use zarrfs_base::buffer::{Buffer, fitted, recycle};
 use zarrfs_base::error::{Error, Fault, Result};
 use zarrfs_base::parallel;
 use zarrfs_base::width::{ToU64, ToUsize};
+
+pub use short::ShortChunk;
 
 /// An intermediate form may be longer than twice the decoded chunk by at most this many bytes.
 const SLACK: u64 = 1 << 20;

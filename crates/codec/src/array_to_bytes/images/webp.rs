@@ -18,7 +18,7 @@ use super::chunk::{ImageChunk, ImageCoder, ImageSize};
 use crate::configuration::{flag, integer};
 use crate::dtype::DType;
 use crate::json::Object;
-use zarrfs_base::buffer::unset;
+use zarrfs_base::buffer::{reserve, unset};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::width::ToUsize;
 
@@ -60,19 +60,26 @@ impl ImageCoder for WebP {
         }
         let (columns, rows) = decoder.dimensions();
         let samples = if decoder.has_alpha() { 4 } else { 3 };
-        chunk.check(ImageSize::new(columns, rows, samples), &DType::Uint(1))?;
-        if self.samples.is_some_and(|wanted| wanted != samples) {
-            return Err(Error::unsupported("webp: hasalpha differs from the image"));
-        }
+        let wanted = self.samples.unwrap_or(samples);
+        chunk.check(ImageSize::new(columns, rows, wanted), &DType::Uint(1))?;
         // The decoder allocates by the size of the part with the pixels.
         if lossy_size(encoded).is_some_and(|size| size != (columns, rows)) {
             return Err(chunk.damaged("the image is not as large as its canvas"));
         }
-        let len = decoder.output_buffer_size().filter(|len| *len == chunk.len);
+        let stored_len = (chunk.len / wanted).checked_mul(samples);
+        let len = decoder.output_buffer_size().filter(|len| Some(*len) == stored_len);
         let len = len.ok_or_else(|| chunk.damaged("the rows have another length"))?;
         let mut pixels = unset(len)?;
         decoder.read_image(&mut pixels).map_err(|error| chunk.damaged(error))?;
-        Ok(pixels)
+        if wanted == samples {
+            return Ok(pixels);
+        }
+        // As libwebp does: pixels without alpha are opaque.
+        let mut changed = reserve(chunk.len)?;
+        for pixel in pixels.chunks_exact(samples) {
+            changed.extend(pixel.iter().copied().chain([u8::MAX]).take(wanted));
+        }
+        Ok(changed)
     }
 
     fn encode(&self, decoded: &[u8], chunk: &ImageChunk) -> Result<Vec<u8>> {
