@@ -2,8 +2,8 @@
 //! templates as functions, `f(c="t2m", i=i + 1)`.
 //!
 //! fsspec has the whole language Jinja here. Files that use more of it are refused with a sentence.
-//! The crate `minijinja` (3.1) is not used: it has the filters of Jinja, but neither `'%05d' % i` nor
-//! the methods of Python's strings, and makes the program larger by a megabyte.
+//! The crate `minijinja` (3.1) is not used: it has the filters of Jinja, but neither `'%05d' % i`
+//! nor the methods of Python's strings, and makes the program larger by a megabyte.
 
 use std::collections::HashMap;
 use std::fmt;
