@@ -41,7 +41,7 @@ impl CodecChain {
                     return Err(Error::corrupt(detail).at(spec.written()));
                 }
                 Some(Build::ArrayToArray(_)) => chain.array_to_array.push(spec.clone()),
-                Some(Build::ArrayToBytes(_) | Build::Shards) => {
+                Some(Build::ArrayToBytes(_) | Build::Shards | Build::OfPipelines) => {
                     chain.array_to_bytes = Some(spec.clone());
                 }
                 None if spec.optional => {}

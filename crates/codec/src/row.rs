@@ -41,6 +41,8 @@ pub enum Build {
     ArrayToBytes(fn(&Object, &ChunkType, usize) -> Result<Box<dyn ArrayToBytes>>),
     /// Array to bytes. `array` builds it, because it decides where chunks are stored.
     Shards,
+    /// Array to bytes. `Pipeline` builds it, because its configuration lists codecs of all kinds.
+    OfPipelines,
     /// Bytes to bytes.
     BytesToBytes(BuildBytes),
 }
@@ -185,7 +187,7 @@ impl CodecRow {
     pub fn kind(&self) -> CodecKind {
         match self.build {
             Build::ArrayToArray(_) => CodecKind::ArrayToArray,
-            Build::ArrayToBytes(_) | Build::Shards => CodecKind::ArrayToBytes,
+            Build::ArrayToBytes(_) | Build::Shards | Build::OfPipelines => CodecKind::ArrayToBytes,
             Build::BytesToBytes(_) => CodecKind::BytesToBytes,
         }
     }

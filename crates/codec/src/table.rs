@@ -22,7 +22,6 @@ use super::bytes_to_bytes::{
 };
 use super::elements::ChunkType;
 use super::kinds::{ArrayToBytes, BytesToBytes};
-use super::pipeline::ShortChunk;
 pub use super::row::{Build, CodecKind, CodecRow};
 use super::row::{BuildBytes, Built, built, unless_identity};
 use crate::dtype::DType;
@@ -43,7 +42,9 @@ pub fn find_id(id: &str) -> Option<&'static CodecRow> {
 pub fn find_bytes_to_bytes(name: &str) -> Option<BuildBytes> {
     match find(name)?.build {
         Build::BytesToBytes(build) => Some(build),
-        Build::ArrayToArray(_) | Build::ArrayToBytes(_) | Build::Shards => None,
+        Build::ArrayToArray(_) | Build::ArrayToBytes(_) | Build::Shards | Build::OfPipelines => {
+            None
+        }
     }
 }
 
@@ -117,10 +118,7 @@ pub const ROWS: &[CodecRow] = &[
     })
     .zarr2("packbits"),
     // Array to bytes.
-    CodecRow::array_to_bytes("short_chunk", |c, elements, limit| {
-        Ok(Box::new(ShortChunk::new(c, elements, limit)?))
-    })
-    .read_only(),
+    CodecRow::new("short_chunk", Build::OfPipelines).read_only(),
     CodecRow::array_to_bytes("bytes", |c, elements, _| Ok(Box::new(BytesCodec::new(c, elements)?)))
         .id("bytes")
         .alias("endian"),
@@ -521,7 +519,7 @@ mod tests {
                         registry::array_to_bytes(&spec, &elements, 1 << 20).map(drop)
                     }
                     Build::BytesToBytes(_) => registry::bytes_to_bytes(&[spec]).map(drop),
-                    Build::Shards => Ok(()),
+                    Build::Shards | Build::OfPipelines => Ok(()),
                 }
             };
             let errors: Vec<_> = dtypes.iter().filter_map(|dtype| build(dtype).err()).collect();

@@ -12,7 +12,7 @@ use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_base::width::{ToU64, ToUsize};
 use zarrfs_store::Key;
-use zarrfs_store::unnamed::{Origin, UnnamedFile};
+use zarrfs_store::unnamed::{CopiedValue, UnnamedFile};
 
 /// The most bytes of an unpacked file.
 pub const MAX_LEN: u64 = 64 << 30;
@@ -126,7 +126,7 @@ pub fn unpack(
     }
     let name = unpacked_name(file.name()).unwrap_or(file.name());
     let key = Key::parse(name)?;
-    let origin = Origin {
+    let origin = CopiedValue {
         store: file.store().clone(),
         key: file.key().clone(),
         version: file.stat().version,

@@ -77,7 +77,7 @@ impl UnnamedFile {
 
     /// Returns the read-only store that has the bytes as the value of `key`, as long as the value
     /// of `origin` does not change.
-    pub fn into_store(self, key: Key, modified: SystemTime, origin: Origin) -> Store {
+    pub fn into_store(self, key: Key, modified: SystemTime, origin: CopiedValue) -> Store {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let version = Version::settled([u64::from(std::process::id()), number, self.len, 0]);
         let stat = Stat { len: self.len, modified, version };
@@ -87,7 +87,7 @@ impl UnnamedFile {
 
 /// The value that was copied.
 #[derive(Debug)]
-pub struct Origin {
+pub struct CopiedValue {
     /// Its store.
     pub store: Store,
     /// Its key.
@@ -122,13 +122,13 @@ struct UnnamedStore {
     file: File,
     key: Key,
     stat: Stat,
-    origin: Origin,
+    origin: CopiedValue,
 }
 
 impl UnnamedStore {
     /// Fails if the value that was copied has changed. A server is not asked at each read.
     fn check(&self) -> Result<()> {
-        let Origin { store, key, version } = &self.origin;
+        let CopiedValue { store, key, version } = &self.origin;
         if store.read().is_remote() {
             return Ok(());
         }
@@ -192,7 +192,7 @@ mod tests {
         let mut file = UnnamedFile::create().unwrap();
         file.append(b"abc").unwrap();
         file.append(b"def").unwrap();
-        let origin = Origin { store: own.clone(), key: key.clone(), version: stat.version };
+        let origin = CopiedValue { store: own.clone(), key: key.clone(), version: stat.version };
         let store = file.into_store(Key::parse("a").unwrap(), stat.modified, origin);
         let range = (Key::parse("a").unwrap(), ByteRange::Span { offset: 2, len: 3 });
         let read = || store.read().get_partial_values(std::slice::from_ref(&range));

@@ -18,13 +18,12 @@ use super::kinds::{ArrayToArray, ArrayToBytes, BytesToBytes};
 use super::registry::{self, CodecChain};
 use super::spec::CodecSpec;
 use crate::json::Object;
+use short::ShortChunk;
 use zarrfs_base::admission;
 use zarrfs_base::buffer::{Buffer, fitted, recycle};
 use zarrfs_base::error::{Error, Fault, Result};
 use zarrfs_base::parallel;
 use zarrfs_base::width::{ToU64, ToUsize};
-
-pub use short::ShortChunk;
 
 /// An intermediate form may be longer than twice the decoded chunk by at most this many bytes.
 const SLACK: u64 = 1 << 20;
@@ -83,7 +82,11 @@ impl Pipeline {
         }
         let bytes = CodecSpec::new("bytes", Object::new());
         let spec = chain.array_to_bytes.as_ref().unwrap_or(&bytes);
-        let array_to_bytes = registry::array_to_bytes(spec, &encoded, limit)?;
+        let array_to_bytes: Box<dyn ArrayToBytes> = if spec.name == short::NAME {
+            Box::new(ShortChunk::new(&spec.configuration, &encoded, limit)?)
+        } else {
+            registry::array_to_bytes(spec, &encoded, limit)?
+        };
         let mut pipeline =
             Self { array_to_array, array_to_bytes, bytes_to_bytes: Vec::new(), decoded_len, limit };
         for codec in registry::bytes_to_bytes(&chain.bytes_to_bytes)? {

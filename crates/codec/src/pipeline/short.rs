@@ -20,7 +20,8 @@ use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::width::{ToU64, ToUsize};
 
-const NAME: &str = "short_chunk";
+/// The name of the codec.
+pub(super) const NAME: &str = "short_chunk";
 
 /// The codec, bound to a shape.
 #[derive(Debug)]
