@@ -176,6 +176,53 @@ def kerchunk_references():
     return [json.dumps(refs).encode(), json.dumps(first).encode()]
 
 
+def file_formats():
+    """Files of every format, as its own library writes them: this needs the environment py3 of the tests."""
+    import h5py
+    import nibabel
+    import numpy as np
+    import scipy.io
+    import tifffile
+
+    values = np.arange(24, dtype="i2").reshape(4, 6)
+    made = []
+    for version in ("earliest", "latest"):
+        file = io.BytesIO()
+        with h5py.File(file, "w", libver=version) as store:
+            store.create_dataset("g/x", data=values, chunks=(2, 3), maxshape=(None, 6), compression="gzip", shuffle=True, fletcher32=True)
+            store.create_dataset("f", data=values, chunks=(2, 3), maxshape=(8, 6))
+            store["t"], store["c"] = ["a", "bc"], np.zeros(2, dtype=[("a", "i2"), ("b", "f8")])
+            store["g"].attrs["n"] = [1.5, 2]
+        made.append(file.getvalue())
+    file = io.BytesIO()
+    with scipy.io.netcdf_file(file, "w") as store:
+        store.createDimension("t", None)
+        store.createDimension("x", 3)
+        store.createVariable("t", "i4", ("t",))[:] = [1, 2]
+        store.createVariable("v", "f4", ("t", "x"))[:] = np.ones((2, 3), "f4")
+        store.title = "words"
+        store.flush()
+        made.append(file.getvalue())
+    for options in ({}, {"tile": (16, 16), "compression": "zlib", "predictor": 2}, {"ome": True, "metadata": {"axes": "YX"}}, {"imagej": True}, {"bigtiff": True, "byteorder": ">"}):
+        file = io.BytesIO()
+        tifffile.imwrite(file, values.astype("u2"), **options)
+        made.append(file.getvalue())
+    made.append(nibabel.Nifti1Image(values, np.eye(4)).to_bytes())
+    made.append(b"NRRD0004\ntype: short\ndimension: 2\nsizes: 6 4\nendian: little\nencoding: raw\n\n" + values.tobytes())
+    made.append(b"ObjectType = Image\nNDims = 2\nDimSize = 6 4\nElementType = MET_SHORT\nElementDataFile = LOCAL\n" + values.tobytes())
+    cards = ["SIMPLE  =                    T", "BITPIX  =                   16", "NAXIS   =                    1", "NAXIS1  =                   24", "END"]
+    made.append("".join(card.ljust(80) for card in cards).ljust(2880).encode() + values.tobytes().ljust(2880, b"\0"))
+    mrc = struct.pack("<10i", 6, 4, 1, 1, 0, 0, 0, 6, 4, 1).ljust(208, b"\0") + b"MAP DD\0\0"
+    made.append(mrc.ljust(1024, b"\0") + values.tobytes())
+    file = io.BytesIO()
+    np.save(file, np.asfortranarray(values))
+    made.append(file.getvalue())
+    file = io.BytesIO()
+    np.savez_compressed(file, a=values)
+    made += [file.getvalue(), zlib.compress(made[-1], wbits=31)]
+    return [seed for seed in made if len(seed) < 40_000]
+
+
 def icechunk_repository():
     root = FIXTURES / "icechunk/library2_spec2/repo"
     all_files = sorted((str(path.relative_to(root)), path) for path in root.rglob("*") if path.is_file())
@@ -202,7 +249,7 @@ def mount_options():
 
 def main():
     for make in (zarr_json, zarr2, draft, n5, consolidated, edit, shard, codecs, shaped_codecs, grib, views, operations, zip_archive,
-                 kerchunk_references, icechunk_repository, web_list, mount_options):
+                 kerchunk_references, file_formats, icechunk_repository, web_list, mount_options):
         directory = HERE / "corpus" / make.__name__
         directory.mkdir(parents=True, exist_ok=True)
         for old in directory.glob("seed-*"):

@@ -16,6 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use zarrfs::check;
 use zarrfs::cli;
+use zarrfs::files;
 use zarrfs::hierarchy::{self, Content, Hierarchy};
 use zarrfs::metadata::NodePath;
 use zarrfs::store::memory::MemoryStore;
@@ -29,7 +30,7 @@ use zarrfs::view::FORMATS;
 pub type Target = fn(&[u8]);
 
 /// All targets by their names.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("zarr_json", zarr_json),
     ("zarr2", zarr2),
     ("draft", draft),
@@ -44,6 +45,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("operations", operations),
     ("zip_archive", zip_archive),
     ("kerchunk_references", kerchunk_references),
+    ("file_formats", file_formats),
     ("icechunk_repository", icechunk_repository),
     ("web_list", web_list),
     ("mount_options", mount_options),
@@ -492,6 +494,17 @@ pub fn kerchunk_references(data: &[u8]) {
     let places = refs::SourceStores::new(below.clone(), refs::Spelling::Plain);
     let place = Prefix::parse("x.json").expect("a path");
     if let Ok((store, _)) = kerchunk::open(&below, &place, Prefix::root(), places, 64 << 20) {
+        list_all(&store, &Prefix::root(), MOST_LEVELS);
+        read_all(&store, Reading::Checked);
+    }
+}
+
+/// A file of another format than Zarr: its first bytes say which.
+pub fn file_formats(data: &[u8]) {
+    let below = store(&[("x", data)]);
+    let places = refs::SourceStores::new(below.clone(), refs::Spelling::Plain);
+    let key = Key::parse("x").expect("a key");
+    if let Ok(store) = files::open(&below, &key, Prefix::root(), places, 64 << 20) {
         list_all(&store, &Prefix::root(), MOST_LEVELS);
         read_all(&store, Reading::Checked);
     }

@@ -106,6 +106,7 @@ tests!(
     operations,
     zip_archive,
     kerchunk_references,
+    file_formats,
     icechunk_repository,
     web_list,
     mount_options

@@ -254,6 +254,7 @@ NETCDF_UNABLE = {
     "ts__v2": OTHER_TYPES,
     "ts__v3_dtypes": OTHER_TYPES,
     "ts__v3_fills_scalar": OTHER_TYPES,
+    "z342__rectilinear_shards": OTHER_TYPES,
     "z218v2__dtypes": OTHER_TYPES,
     "z218v2__fills": OTHER_TYPES,
     "z218v2__filters": OTHER_TYPES,

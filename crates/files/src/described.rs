@@ -52,7 +52,16 @@ pub struct Described {
     omitted: Vec<(String, String)>,
     /// Other stores that chunks lie in, each with the beginning of its locations.
     places: Vec<(String, Store)>,
+    /// How many more chunks there may be.
+    room: u64,
 }
+
+/// How many chunks any file may have.
+const FEW_CHUNKS: u64 = 1 << 16;
+
+/// How many bytes of a file make room for one more chunk: no format says its place in fewer. A file
+/// whose arrays share one table of places could otherwise have any number.
+const LEN_OF_CHUNK: u64 = 16;
 
 impl Described {
     /// Returns a description without nodes. It may take about `most` bytes of memory.
@@ -66,7 +75,16 @@ impl Described {
             stat: *file.stat(),
             omitted: Vec::new(),
             places: Vec::new(),
+            room: FEW_CHUNKS.saturating_add(file.len() / LEN_OF_CHUNK),
         }
+    }
+
+    /// Notes that there is one more chunk.
+    fn take_room(&mut self) -> Result<()> {
+        self.room = self.room.checked_sub(1).ok_or_else(|| {
+            Error::too_large("the file has more chunks than its length makes room for")
+        })?;
+        Ok(())
     }
 
     /// Adds a store that chunks may lie in, and returns how their locations begin.
@@ -85,6 +103,7 @@ impl Described {
     pub fn lead_to(&mut self, file: &SourceFile) -> Result<()> {
         file.location().clone_into(&mut self.location);
         self.len = file.len();
+        self.room = self.room.saturating_add(file.len() / LEN_OF_CHUNK);
         self.builder.expect_version_of(&self.location, file.stat().version)
     }
 
@@ -165,6 +184,7 @@ impl Described {
                 "a chunk of {path} begins at byte {offset}, and the file ends at byte {end}"
             )));
         };
+        self.take_room()?;
         let location = &self.location;
         let added = if stored_len < len {
             Added::Padded { location, offset, len, stored_len }
@@ -187,12 +207,14 @@ impl Described {
         if offset.checked_add(needed).is_some_and(|end| end <= self.stat.len) {
             return self.chunk(path, coords, offset, len);
         }
+        self.take_room()?;
         let added = Added::Part { location: &self.location, offset, len };
         self.builder.add(&chunk_key(path, coords), added)
     }
 
     /// Adds a chunk whose bytes are known.
     pub fn inline(&mut self, path: &str, coords: &[u64], bytes: Vec<u8>) -> Result<()> {
+        self.take_room()?;
         self.builder.add(&chunk_key(path, coords), Added::Inline(bytes.into()))
     }
 

@@ -163,8 +163,11 @@ fn array_facts(array: &Arc<Array>, add: &mut dyn FnMut(&str, Value)) -> Result<(
     if let Some(decoded) = stored::len_of(array).filter(|_| stored.len > 0) {
         add("ratio", json!(to_float(decoded.into()) / to_float(stored.len.into())));
     }
-    if let Some(remark) = remark(array) {
-        add("remarks", json!([remark]));
+    let refused = (stored.refused > 0)
+        .then(|| format!("{} stored chunks cannot be read: zarrfs check says why", stored.refused));
+    let remarks: Vec<String> = remark(array).into_iter().chain(refused).collect();
+    if !remarks.is_empty() {
+        add("remarks", json!(remarks));
     }
     add("attributes", Value::Object(model.attributes.clone()));
     Ok(())

@@ -16,6 +16,8 @@ pub struct StoredChunks {
     pub shards: u64,
     /// The size of all stored values in bytes.
     pub len: u64,
+    /// The number of chunks whose size is not known, because they may not be read.
+    pub refused: u64,
 }
 
 impl StoredChunks {
@@ -35,7 +37,11 @@ impl StoredChunks {
                 last = shard;
                 stored.shards += 1;
             }
-            stored.len = stored.len.saturating_add(array.stored_len(&coords)?.unwrap_or_default());
+            match array.stored_len(&coords) {
+                Ok(len) => stored.len = stored.len.saturating_add(len.unwrap_or_default()),
+                Err(error) if error.is_lasting() => stored.refused += 1,
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(stored)
     }

@@ -35,16 +35,22 @@ pub(super) fn ome_to_v3(mut attributes: Object) -> Object {
     }
     let mut ome = Object::from_iter([("version".to_owned(), json!("0.5"))]);
     for member in OME_MEMBERS {
-        let Some(mut value) = attributes.shift_remove(member) else { continue };
-        if WITH_VERSION.contains(&member) {
-            each(&mut value, |object| {
-                object.shift_remove("version");
-            });
-        }
+        let Some(value) = attributes.shift_remove(member) else { continue };
         ome.insert(member.to_owned(), value);
     }
+    drop_versions(&mut ome);
     attributes.insert(OME.to_owned(), Value::Object(ome));
     attributes
+}
+
+/// Removes the versions of members: from 0.5 on, there is one for all. Some programs repeat it.
+fn drop_versions(ome: &mut Object) {
+    for member in WITH_VERSION {
+        let Some(value) = ome.get_mut(member) else { continue };
+        each(value, |object| {
+            object.shift_remove("version");
+        });
+    }
 }
 
 fn is_ome_0_4(attributes: &Object) -> bool {
@@ -218,6 +224,7 @@ pub fn to_0_5(ome: &Object) -> Option<Object> {
     ome.get("version").and_then(Value::as_str).filter(|version| is_0_6(version))?;
     let mut old = ome.clone();
     old.insert("version".to_owned(), json!("0.5"));
+    drop_versions(&mut old);
     if ome.contains_key("scene") {
         return None;
     }
@@ -283,6 +290,7 @@ pub fn to_0_6(ome: &Object) -> Option<Object> {
     }
     let mut new = ome.clone();
     new.insert("version".to_owned(), json!("0.6"));
+    drop_versions(&mut new);
     if let Some(images) = new.get_mut("multiscales") {
         for image in images.as_array_mut()? {
             *image = image_to_0_6(image)?;
@@ -446,6 +454,21 @@ mod tests {
         again.insert("version".to_owned(), json!("0.6rc0"));
         // The members of an object have no order.
         assert_eq!(Value::Object(again), new);
+    }
+
+    #[test]
+    fn no_member_keeps_a_version_of_its_own() {
+        let ome = |version: &str, own: &str| {
+            let plate = json!({"wells": [], "version": own});
+            let ome = json!({"version": version, "plate": plate, "image-label": {"version": own}});
+            ome.as_object().expect("an object").clone()
+        };
+        let bare =
+            |version: &str| json!({"version": version, "plate": {"wells": []}, "image-label": {}});
+        let new = to_0_6(&ome("0.5", "0.5")).expect("the same");
+        assert_eq!(Value::Object(new), bare("0.6"));
+        let old = to_0_5(&ome("0.6", "0.6")).expect("the same");
+        assert_eq!(Value::Object(old), bare("0.5"));
     }
 
     #[test]
