@@ -45,6 +45,7 @@ pub struct Mount {
     /// The directory of a hierarchy, or of a group or array in it (climate.zarr/t2m). In some
     /// drafts of Zarr 3 a node has no directory: write climate.zarr#t2m. Or a URL:
     /// s3://bucket/climate.zarr. Or references: icechunk+DIR@BRANCH, kerchunk+FILE.json.
+    /// Or a file of another format: era5.nc, scan.nii, plate.tif.
     pub source: PathBuf,
     /// The directory to mount it on; it must exist and be empty.
     pub mountpoint: PathBuf,

@@ -35,8 +35,9 @@ pub fn store(path: &Path, durability: Durability) -> Result<Store, Failure> {
         Ok(found) if found.is_dir() => {}
         Ok(_) => {
             return Err(failed(format!(
-                "{shown}: not a directory; zarrfs opens directories, zip archives and URLs (s3://, \
-                 gs://, az://, https://), and no other files"
+                "{shown}: not a directory; zarrfs opens directories, zip archives, URLs (s3://, \
+                 gs://, az://, https://), and files of netCDF, HDF5, TIFF and other formats, and \
+                 this is none of them"
             )));
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
