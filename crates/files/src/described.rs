@@ -176,26 +176,14 @@ impl Described {
         self.builder.add(&key, Added::Inline(text.into()))
     }
 
-    /// Adds a chunk that lies in the file. Bytes past its end are zero.
+    /// Adds a chunk that lies in the file.
     pub fn chunk(&mut self, path: &str, coords: &[u64], offset: u64, len: u64) -> Result<()> {
-        let Some(stored_len) = self.len.checked_sub(offset).filter(|left| *left > 0) else {
-            let end = self.len;
-            return Err(Error::corrupt(format!(
-                "a chunk of {path} begins at byte {offset}, and the file ends at byte {end}"
-            )));
-        };
-        self.take_room()?;
-        let location = &self.location;
-        let added = if stored_len < len {
-            Added::Padded { location, offset, len, stored_len }
-        } else {
-            Added::Part { location, offset, len }
-        };
-        self.builder.add(&chunk_key(path, coords), added)
+        self.part(path, coords, offset, len, len)
     }
 
-    /// Adds a chunk that lies in the file and needs the first `needed` of its bytes. If the file ends
-    /// before these, the chunk cannot be read, but all others can.
+    /// Adds a chunk that lies in the file and needs the first `needed` of its bytes: the others are
+    /// outside of the array, so they are zero if the file ends before them. If it ends before those
+    /// that are needed, this chunk cannot be read, and all others can.
     pub fn part(
         &mut self,
         path: &str,
@@ -204,11 +192,14 @@ impl Described {
         len: u64,
         needed: u64,
     ) -> Result<()> {
-        if offset.checked_add(needed).is_some_and(|end| end <= self.stat.len) {
-            return self.chunk(path, coords, offset, len);
-        }
         self.take_room()?;
-        let added = Added::Part { location: &self.location, offset, len };
+        let location = &self.location;
+        let stored_len = self.len.saturating_sub(offset);
+        let added = if needed <= stored_len && stored_len < len {
+            Added::Padded { location, offset, len, stored_len }
+        } else {
+            Added::Part { location, offset, len }
+        };
         self.builder.add(&chunk_key(path, coords), added)
     }
 

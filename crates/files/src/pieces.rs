@@ -43,22 +43,28 @@ pub fn describe(
     if shape.contains(&0) {
         return Ok(());
     }
-    chunks(stored, |coords, at, len| {
+    chunks(stored, |coords, piece| {
+        let mut coords = coords.to_vec();
         if is_reversed {
-            let reversed: Vec<u64> = coords.iter().rev().copied().collect();
-            described.chunk(path, &reversed, at, len)
-        } else {
-            described.chunk(path, coords, at, len)
+            coords.reverse();
         }
+        described.part(path, &coords, piece.offset, piece.len, piece.needed)
     })
 }
 
-/// Calls `add` for each piece of an array, with its coordinates in the order of the file, its place,
-/// and its length in bytes.
-pub fn chunks(
-    stored: Stored<'_>,
-    mut add: impl FnMut(&[u64], u64, u64) -> Result<()>,
-) -> Result<()> {
+/// A piece of an array in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its bytes.
+    pub len: u64,
+    /// How many of them belong to the array, if it is the last along a dimension.
+    pub needed: u64,
+}
+
+/// Calls `add` for each piece of an array, with its coordinates in the order of the file.
+pub fn chunks(stored: Stored<'_>, mut add: impl FnMut(&[u64], Piece) -> Result<()>) -> Result<()> {
     let Stored { shape, item_len, offset, .. } = stored;
     let piece = piece_shape(shape, item_len);
     let too_large = || Error::corrupt("an array of more than 2^64 bytes");
@@ -80,10 +86,12 @@ pub fn chunks(
         for (coord, len) in coords.iter().zip(shape).take(outer) {
             row = row.saturating_mul(*len).saturating_add(*coord);
         }
-        let within = coords.get(outer).copied().unwrap_or_default().saturating_mul(piece_len);
+        let coord = coords.get(outer).copied().unwrap_or_default();
+        let within = coord.saturating_mul(piece_len);
         let at = row.checked_mul(row_len).and_then(|at| at.checked_add(within));
         let at = at.and_then(|at| at.checked_add(offset)).ok_or_else(too_large)?;
-        add(&coords, at, piece_len)?;
+        let needed = piece_len.min(row_len.saturating_sub(within));
+        add(&coords, Piece { offset: at, len: piece_len, needed })?;
         if !advance(&mut coords, &counts) {
             return Ok(());
         }

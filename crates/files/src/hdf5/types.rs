@@ -42,7 +42,7 @@ pub enum StoredKind {
     SpacePadded,
     /// Fields.
     Structure,
-    /// Strings, of which the file has the places.
+    /// Strings. The file has the place of each.
     Text,
     /// The addresses of other objects.
     ObjectReference,

@@ -1,5 +1,5 @@
-//! Values in an HDF5 file that are read when it is opened: strings, of which a data set has only the
-//! places, and the few bytes of fill values and attributes.
+//! Values in an HDF5 file that are read when it is opened: strings, whose places a data set has, and
+//! attributes.
 
 use std::collections::HashMap;
 

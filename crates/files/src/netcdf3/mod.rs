@@ -224,9 +224,9 @@ impl NcArray<'_> {
         for record in 0..self.layout.count {
             let offset = record.saturating_mul(self.layout.stride).saturating_add(*begin);
             let place = Stored { shape: rest, item_len, offset, is_reversed: false };
-            pieces::chunks(place, |coords, at, len| {
+            pieces::chunks(place, |coords, piece| {
                 let coords: Vec<u64> = std::iter::once(record).chain(coords.to_vec()).collect();
-                described.chunk(name, &coords, at, len)
+                described.part(name, &coords, piece.offset, piece.len, piece.needed)
             })?;
         }
         Ok(())

@@ -111,10 +111,10 @@ fn describe(
     if shape.contains(&0) {
         return Ok(());
     }
-    pieces::chunks(place, |coords, at, len| {
+    pieces::chunks(place, |coords, piece| {
         let mut coords = coords.to_vec();
         coords.swap(0, 1);
-        described.chunk(path, &coords, at, len)
+        described.part(path, &coords, piece.offset, piece.len, piece.needed)
     })
 }
 

@@ -56,6 +56,8 @@ pub struct TiffImage {
     pub samples: Option<String>,
     /// Whether it is described as OME-Zarr also if it has one resolution.
     pub is_ome: bool,
+    /// Why it cannot be read as a whole: planes that are missing would read as zero.
+    pub unread: Option<&'static str>,
 }
 
 impl TiffImage {
@@ -112,6 +114,7 @@ impl TiffImage {
             names: self.names(&key.form, samples_first),
             attributes: attributes::of(pages, key)?,
             fill_value: None,
+            unread: self.unread,
         })
     }
 

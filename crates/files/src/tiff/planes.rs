@@ -48,6 +48,8 @@ pub struct PlaneArray {
     pub attributes: Object,
     /// The fill value, if it is not zero.
     pub fill_value: Option<Value>,
+    /// Why it cannot be read.
+    pub unread: Option<&'static str>,
 }
 
 /// The dimensions of a page in an array, and of a chunk in it.
@@ -128,6 +130,9 @@ impl PlaneArray {
             attributes: self.attributes.clone(),
             ..DescribedArray::default()
         };
+        if let Some(why) = self.unread {
+            return described.unread(path, &array, why);
+        }
         let sample = match SampleType::of(&form) {
             Ok(sample) => sample,
             Err(why) => return described.unread(path, &array, &why),

@@ -47,7 +47,7 @@ pub fn images(
     let mut left = pages.chain_len.saturating_mul(64).saturating_add(MAX_MISSING).to_u64();
     left = left.min(MAX_PLANES);
     for image in &ome.images {
-        match of(pages, image, ome.uuid.as_deref(), &mut left, described)? {
+        match of(pages, image, ome.uuid.as_deref(), &mut left)? {
             Some(image) => found.push(image),
             None => described.omit(&image.name, "an OME image whose planes are not in this file"),
         }
@@ -61,7 +61,6 @@ fn of(
     ome: &OmeImage,
     uuid: Option<&str>,
     left: &mut u64,
-    described: &mut Described,
 ) -> Result<Option<TiffImage>> {
     let samples = ome.channels.first().map_or(1, |channel| channel.samples.max(1));
     let size = |name: &str| ome.sizes.get(name).copied().unwrap_or(1).max(1);
@@ -75,23 +74,17 @@ fn of(
     };
     *left = rest;
     let mut stored: Vec<Option<Plane>> = vec![None; count.to_usize()];
-    if !place(pages, ome, uuid, Steps { lens, order: &order }, &mut stored) {
-        described.omit(&ome.name, "planes of an OME image that are in other files");
-    }
+    let is_all_here = place(pages, ome, uuid, Steps { lens, order: &order }, &mut stored);
+    let mut unread = (!is_all_here).then_some("an OME image with planes in other files");
     let Some(key) = stored.iter().flatten().next().copied() else { return Ok(None) };
     let form = &pages.get(key.page.to_usize())?.form;
     if (form.width, form.height) != (size("X"), size("Y")) || form.samples != samples {
         return Ok(None);
     }
-    let mut is_other = false;
-    for plane in &mut stored {
-        let Some(at) = *plane else { continue };
+    for at in stored.iter().flatten() {
         if pages.get(at.page.to_usize())?.form != *form {
-            (*plane, is_other) = (None, true);
+            unread = Some("an OME image with planes that are stored in several ways");
         }
-    }
-    if is_other {
-        described.omit(&ome.name, "planes of an OME image that are stored in another way");
     }
     let planes = ordered(&stored, lens, &order);
     let levels = levels_below(pages, &planes)?;
@@ -105,6 +98,7 @@ fn of(
         channels: shown(ome, samples),
         samples: None,
         is_ome: true,
+        unread,
     }))
 }
 
