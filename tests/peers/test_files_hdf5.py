@@ -183,7 +183,20 @@ def test_damaged_files_are_refused_within_memory(tmp_path):
             assert said.returncode in (0, 1, 3) and "panicked" not in said.stderr, (number, said.stderr)
 
 
-def test_a_file_in_a_zip_archive_and_one_by_its_prefix_are_read(tmp_path):
+def test_elements_of_gigabytes_are_refused_at_once(tmp_path):
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        dtype = h5py.h5t.C_S1.copy()
+        dtype.set_size(3_000_000_000)
+        h5py.h5d.create(file.id, b"x", dtype, h5py.h5s.create_simple((2,)))
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+
+    said = subprocess.run([ZARRFS, "tree", tmp_path / "f.h5"], capture_output=True, text=True, timeout=60, preexec_fn=limited)
+    assert said.returncode == 0 and "HDF5 elements of 3000000000 bytes" in said.stdout, said
+
+
+def test_a_file_of_any_name_is_read_by_its_prefix(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(5))
     os.rename(tmp_path / "a.npy", tmp_path / "odd name")
     said = json.loads(subprocess.check_output([ZARRFS, "info", "--json", f"file+{tmp_path}/odd name#odd name"]))

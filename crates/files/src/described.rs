@@ -39,7 +39,7 @@ impl DescribedArray {
     }
 }
 
-/// What is in a file.
+/// The nodes of a file, as a scanner describes them, and the places of their chunks.
 #[derive(Debug)]
 pub struct Described {
     builder: Builder,

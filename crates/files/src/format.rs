@@ -76,7 +76,7 @@ impl FileFormat {
         } else if npz::is_first(first) {
             Some(Self::Npz)
         } else if let Some(packing) = Packing::of(first) {
-            // What is packed is no packed file.
+            // A packed file in a packed file is not opened.
             let inner = packing.unpacked(first);
             if Packing::of(&inner).is_some() { None } else { Self::of_first_bytes(&inner) }
         } else {

@@ -25,7 +25,7 @@ use crate::json::Object;
 use crate::metadata::{FILL, NodePath, masked_value};
 pub use crs::{Crs, CrsKind, Ellipsoid};
 
-/// What a file lacks if the axes x and y of an array are not its rows and columns.
+/// The property that a file lacks if x and y are not the rows and columns of the array.
 pub const OF_OTHER_AXES: &str = "the place on a map, whose x and y are not its last two axes";
 
 /// The most resolutions of a multiscale layout to look at.

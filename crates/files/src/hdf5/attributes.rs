@@ -4,8 +4,8 @@ use hdf5_reader::error::ByteOrder;
 use hdf5_reader::{Attribute, Datatype, ReferenceType, StringSize, VarLenKind};
 use serde_json::Value;
 
-use super::values::{Values, text};
-use crate::json;
+use super::values::Values;
+use crate::json::{self, text_to_nul};
 use zarrfs_codec::dtype::base64_encode;
 use zarrfs_codec::json::Object;
 
@@ -87,7 +87,7 @@ fn items(attribute: &Attribute, values: &Values<'_>) -> Option<Vec<Value>> {
     let is_list = matches!(attribute.datatype, Datatype::VarLen { kind: VarLenKind::String, .. });
     if is_list && count == 1 {
         // The library has read the string.
-        return Some(vec![Value::from(text(&attribute.raw_data))]);
+        return Some(vec![Value::from(text_to_nul(&attribute.raw_data))]);
     }
     let len = attribute.raw_data.len() / count;
     if len == 0 {
@@ -104,7 +104,7 @@ fn item(datatype: &Datatype, bytes: &[u8], values: &Values<'_>) -> Option<Value>
         Datatype::Bitfield { byte_order, .. } => integer(bytes, false, *byte_order),
         Datatype::FloatingPoint { byte_order, .. } => float(bytes, *byte_order),
         Datatype::String { size: StringSize::Fixed(_), .. } => {
-            Some(Value::from(text(bytes).trim_end_matches(' ')))
+            Some(Value::from(text_to_nul(bytes).trim_end_matches(' ')))
         }
         Datatype::VarLen { kind: VarLenKind::String, .. } => {
             values.text_of(bytes).ok().map(Value::from)

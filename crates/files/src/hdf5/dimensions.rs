@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use hdf5_reader::{Attribute, Datatype};
 
-use super::values::{Values, address_of, text};
+use super::values::{Values, address_of};
+use crate::json::text_to_nul;
 
 /// How netCDF-4 begins the attribute `NAME` of a dimension that has no variable.
 const NO_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable.";
@@ -14,7 +15,7 @@ const NO_VARIABLE: &str = "This is a netCDF dimension but not a netCDF variable.
 /// How netCDF-4 begins the name of a variable that is no coordinate of the dimension of its name.
 const NON_COORDINATE: &str = "_nc4_non_coord_";
 
-/// What is known about dimension scales.
+/// The dimension scales of a file.
 #[derive(Debug, Default)]
 pub struct Scales {
     by_address: HashMap<u64, String>,
@@ -31,7 +32,7 @@ fn text_of(attributes: &[Attribute], name: &str) -> Option<String> {
     let found = attribute(attributes, name)?;
     match found.decoded_strings.as_deref() {
         Some([single]) => Some(single.clone()),
-        _ => Some(text(&found.raw_data)),
+        _ => Some(text_to_nul(&found.raw_data)),
     }
 }
 

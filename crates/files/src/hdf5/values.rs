@@ -9,6 +9,7 @@ use hdf5_reader::{Hdf5File, filters};
 
 use super::failed;
 use super::types::{StoredKind, StoredType};
+use crate::json::text_to_nul;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::width::ToUsize;
 
@@ -84,7 +85,7 @@ impl<'f> Values<'f> {
     /// Returns the string at a place that an element has.
     pub fn text_of(&self, item: &[u8]) -> Result<String> {
         let bytes = self.root.resolve_vlen_reference_bytes(item, 1).map_err(failed)?;
-        Ok(text(&bytes))
+        Ok(text_to_nul(&bytes))
     }
 
     /// Returns the bytes of the list at a place that an element has.
@@ -149,9 +150,4 @@ fn without_padding(kind: StoredKind, item_len: usize, mut bytes: Vec<u8>) -> Vec
 /// Returns the address in a reference.
 pub fn address_of(reference: &[u8]) -> u64 {
     reference.iter().take(8).rev().fold(0, |address, byte| address << 8 | u64::from(*byte))
-}
-
-/// Returns bytes as a text, without the zeros at the end. What is not UTF-8 is Latin-1.
-pub fn text(bytes: &[u8]) -> String {
-    crate::json::text_to_nul(bytes)
 }

@@ -22,7 +22,7 @@ use crate::described::{Described, DescribedArray, bytes_codec, codec, is_node_na
 use crate::json::code_masked;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::limits;
-use zarrfs_codec::dtype::base64_encode;
+use zarrfs_codec::dtype::{MAX_ITEM_LEN, base64_encode};
 use zarrfs_store::MAX_KEY_LEN;
 
 /// The deepest nesting of groups.
@@ -82,7 +82,7 @@ fn note_left_out(described: &mut Described, path: &str, left_out: &[String]) {
     }
 }
 
-/// What a link leads to.
+/// The object that a link leads to.
 enum Member {
     Group(Group),
     DataSet(Box<Dataset>),
@@ -256,6 +256,12 @@ impl Arrays<'_> {
         let layout = layout
             .ok_or_else(|| Error::unsupported("an HDF5 layout, such as a virtual data set"))?;
         let stored = StoredType::of(self.data_set.dtype(), self.file.superblock().offset_size)?;
+        if stored.item_len > u64::from(MAX_ITEM_LEN) {
+            let len = stored.item_len;
+            return Err(Error::unsupported(format!(
+                "HDF5 elements of {len} bytes, the limit is {MAX_ITEM_LEN}"
+            )));
+        }
         let encoded = self.data_set.raw_datatype().map_err(failed)?;
         let has_gaps = stored.data_type.to_string().contains("\"padding0\"");
         unusual::check(&encoded, has_gaps)?;

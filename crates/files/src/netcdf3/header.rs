@@ -229,7 +229,7 @@ impl<'f> HeaderReader<'f> {
             }
             let attributes = self.attributes()?;
             let stored = NcType::of(self.cursor.number(4)?)?;
-            // What the header says of its length may be wrong, and is in the shape.
+            // The length that the header has for it may be wrong, and follows from the shape.
             self.count()?;
             let begin = self.cursor.number(self.place_len)?;
             variables.push(Variable { name, dimensions, attributes, stored, begin });
