@@ -89,7 +89,7 @@ impl Filesystem for Fs {
         atime: Option<TimeOrNow>,
         mtime: Option<TimeOrNow>,
         _ctime: Option<SystemTime>,
-        _fh: Option<FileHandle>,
+        fh: Option<FileHandle>,
         _crtime: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
         _bkuptime: Option<SystemTime>,
@@ -104,7 +104,13 @@ impl Filesystem for Fs {
             accessed: atime.map(new_time),
             modified: mtime.map(new_time),
         };
-        let change = move |vfs: &Vfs| attributes::change(vfs, user, owner, ino.0, size, &changes);
+        let is_by_name = fh.is_none() && size.is_some();
+        let change = move |vfs: &Vfs| {
+            if is_by_name {
+                vfs.check_all_names(ino.0)?;
+            }
+            attributes::change(vfs, user, owner, ino.0, size, &changes)
+        };
         self.later("setattr", changing(request, change), move |changed| {
             reply!(reply, changed.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));
         });

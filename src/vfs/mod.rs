@@ -359,6 +359,12 @@ impl Vfs {
         Ok(Attr { number, ..attr })
     }
 
+    /// Fails if a name of a file with several leads to another one now, so that a program that has
+    /// named it looks the name up again.
+    pub fn check_all_names(&self, number: u64) -> Result<()> {
+        self.names.check_all_names(&*self.names.inode(number)?)
+    }
+
     /// Returns the text of a symbolic link.
     pub fn link_text(&self, number: u64) -> Result<Vec<u8>> {
         let place = self.names.inode(number)?.place().ok_or_else(Error::not_found)?;

@@ -327,6 +327,7 @@ impl Vfs {
         let _tree =
             self.core.lock_tree(is_document_name(new_name) || self.is_stored_dir(new_parent)?)?;
         let inode = self.names.inode(number)?;
+        self.names.check_all_names(&inode)?;
         let from = inode.place().ok_or_else(Error::not_found)?;
         self.core.hierarchy.store().write()?;
         check_has_bytes(&from)?;

@@ -31,6 +31,7 @@ impl Vfs {
     /// Opens a file. All writers share its bytes.
     pub fn open(&self, number: u64, access: Access) -> Result<OpenedFile> {
         let known = self.names.inode(number)?;
+        self.names.check_all_names(&known)?;
         let mut attempts = 1;
         loop {
             if known.is_orphaned() && !Passthrough::uses_passthrough(&known) {

@@ -107,6 +107,27 @@ impl Names {
         true
     }
 
+    /// Fails if another program has given a name of this file to another one, or removed it. The
+    /// kernel may still know the name, and does not say by which of several it opens or truncates a
+    /// file; after the error it looks the name up. The others lead to this file from now on.
+    pub fn check_all_names(&self, inode: &Inode) -> Result<()> {
+        if !inode.has_several_places() {
+            return Ok(());
+        }
+        // A thread that removes a name of the file holds its lock.
+        let _file = inode.file().lock();
+        let leads_away = |place: &Place| {
+            let found = self.ordinary.id(place);
+            matches!(place, Place::Ordinary(..))
+                && found.is_ok_and(|found| found.is_none_or(|id| inode.is_other_than(id)))
+        };
+        let lost: Vec<Place> = inode.all_places().into_iter().filter(leads_away).collect();
+        for place in &lost {
+            self.inodes.unlink(place);
+        }
+        if lost.is_empty() { Ok(()) } else { Err(Error::not_found()) }
+    }
+
     /// Returns the current meaning of a place; `None` for files whose bytes have no meaning here.
     fn opened_as(&self, place: &Place) -> Result<Option<OpenedAs>> {
         Ok(match place {

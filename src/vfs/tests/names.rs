@@ -5,7 +5,12 @@ use std::sync::atomic::Ordering;
 
 use super::bed::{VfsBed, new_array};
 use crate::error::Kind;
-use crate::vfs::{Access, Ownership};
+use crate::hierarchy::{Hierarchy, HierarchyOptions};
+use crate::metadata::{Dialect, NodePath};
+use crate::store::directory::{DirectoryStore, Durability};
+use crate::store::{FileId, Store};
+use crate::vfs::inodes::place::Place;
+use crate::vfs::{Access, Ownership, ROOT, Vfs, VfsOptions};
 
 #[test]
 fn a_refused_rename_does_not_affect_open_files() {
@@ -127,13 +132,12 @@ fn an_open_chunk_survives_two_replacements() {
 fn a_directory_does_not_get_the_name_of_a_lock_file() {
     let bed = VfsBed::new();
     for name in ["zarr.json.__lock", "x.__lock"] {
-        let refused =
-            bed.vfs.mkdir(crate::vfs::ROOT, name, Ownership::of_process(0o755)).expect_err("made");
+        let refused = bed.vfs.mkdir(ROOT, name, Ownership::of_process(0o755)).expect_err("made");
         assert_eq!(refused.kind(), Kind::Invalid, "{name}");
     }
     bed.write("g/zarr.json", br#"{"zarr_format":3,"node_type":"group"}"#).expect("a group");
     bed.rename("g", "g.__lock").expect_err("renamed");
-    bed.vfs.mkdir(crate::vfs::ROOT, "plain-files", Ownership::of_process(0o755)).expect("made");
+    bed.vfs.mkdir(ROOT, "plain-files", Ownership::of_process(0o755)).expect("made");
     bed.write("plain-files/f", b"f").expect("an ordinary file");
     for name in ["plain-files.__lock", "zarr.json", ".zarrfs"] {
         bed.rename("plain-files", name).expect_err("renamed");
@@ -171,4 +175,53 @@ fn links_and_renames_take_the_bytes_that_another_mount_stored_last() {
             assert_eq!(bed.read(to).expect("read"), b"efgh", "{to}, link: {is_link}");
         }
     }
+}
+
+/// The kernel may know a name a little longer than it is one, and opens by the number alone.
+#[test]
+fn a_number_is_not_opened_while_a_name_of_its_file_leads_to_another() {
+    for (taken, other) in [("first", "second"), ("second", "first")] {
+        for is_replaced in [true, false] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let at = |name: &str| dir.path().join(name);
+            std::fs::write(at("zarr.json"), r#"{"zarr_format":3,"node_type":"group"}"#)
+                .and_then(|()| std::fs::write(at("first"), "one"))
+                .and_then(|()| std::fs::hard_link(at("first"), at("second")))
+                .expect("written");
+            let store = DirectoryStore::open(dir.path(), Durability::Buffered).expect("opens");
+            let store = Store::of_files(Arc::new(store));
+            let hierarchy = Hierarchy::open(store, Some(Dialect::V3), HierarchyOptions::default());
+            let vfs = Vfs::new(hierarchy.expect("opens"), VfsOptions::default());
+            let number = vfs.lookup(ROOT, taken).expect("there").number;
+            assert_eq!(vfs.lookup(ROOT, other).expect("there").number, number);
+            std::fs::remove_file(at(taken)).expect("removed");
+            if is_replaced {
+                std::fs::write(at(taken), "of another program").expect("written");
+            }
+            assert_eq!(vfs.lookup(ROOT, other).expect("there").number, number);
+            let by_known_name: [&dyn Fn() -> crate::error::Result<()>; 3] = [
+                &|| vfs.open(number, Access::Truncate).map(drop),
+                &|| vfs.link(number, ROOT, "third").map(drop),
+                &|| vfs.check_all_names(number),
+            ];
+            for (i, act) in by_known_name.into_iter().enumerate() {
+                vfs.names.inodes.at_linked(&place_of(taken), id_of(&vfs, other));
+                let refused = act().expect_err("the kernel must look the name up");
+                assert_eq!(refused.kind(), Kind::NotFound, "{taken}, {is_replaced}, {i}");
+            }
+            let opened = vfs.open(number, Access::Truncate).expect("its other name is left");
+            vfs.release(opened.handle);
+            let texts = [taken, other].map(|name| std::fs::read_to_string(at(name)).ok());
+            let of_taken = is_replaced.then(|| "of another program".to_owned());
+            assert_eq!(texts, [of_taken, Some(String::new())]);
+        }
+    }
+}
+
+fn place_of(name: &str) -> Place {
+    Place::Ordinary(NodePath::root(), name.to_owned())
+}
+
+fn id_of(vfs: &Vfs, name: &str) -> FileId {
+    vfs.names.ordinary.id(&place_of(name)).expect("looked at").expect("there")
 }

@@ -58,6 +58,11 @@ impl Inode {
         self.places.read().first().cloned()
     }
 
+    /// Returns all of its places.
+    pub fn all_places(&self) -> Vec<Place> {
+        self.places.read().clone()
+    }
+
     /// Notes that a program looks a name up in it.
     pub fn mark_used(&self) {
         self.is_used.store(true, Ordering::Relaxed);
@@ -330,8 +335,7 @@ impl Inodes {
         let mut table = self.table.write();
         let inode = table.at(place);
         if inode.has_several_places() {
-            let places = inode.places.read().clone();
-            for place in places {
+            for place in inode.all_places() {
                 table.detach_at(&place);
             }
             return table.at(place);
