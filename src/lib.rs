@@ -41,6 +41,7 @@
 //! | [`cache`] | decoded chunks, bounded |
 //! | [`convert`] | copies of hierarchies in another dialect or form |
 //! | [`check`] | damage in metadata, keys and chunks, and its repair |
+//! | [`import`] | values of other hierarchies into arrays that exist |
 //! | [`diff`] | differences between two hierarchies |
 //! | [`view`] | a node as one file in a format other than Zarr |
 //! | `dap` | a node as a data set of OPeNDAP, with the feature `serve` |
@@ -72,6 +73,7 @@ pub mod convert;
 pub mod dap;
 pub mod diff;
 pub mod fuse;
+pub mod import;
 pub mod picture;
 pub mod raster;
 #[cfg(feature = "serve")]

@@ -33,18 +33,80 @@ struct NewNodeAt {
     dialect: Option<Dialect>,
 }
 
-/// Creates the node and the groups above it, and prints them.
-pub fn run(args: &Create) -> Result<(), Failure> {
-    archive::check_writable(&args.path)?;
-    let shown = args.path.display();
-    references::refuse(&args.path)?;
-    let place = match remote::url(&args.path) {
+/// Finds the place of a new node.
+fn find_new(path: &Path, remote: &Remote) -> Result<NewNodeAt, Failure> {
+    references::refuse(path)?;
+    match remote::url(path) {
         Some(url) => {
             remote::check_writable(url)?;
-            find_at_url(url, &args.remote)?
+            find_at_url(url, remote)
         }
-        None => find(&args.path)?,
+        None => find(path),
+    }
+}
+
+/// Returns the dialect of the hierarchy at or around `path`; `None` if there is none.
+pub fn dialect_at(path: &Path, remote: &Remote) -> Result<Option<Dialect>, Failure> {
+    if archive::is_named(path) {
+        return Ok(None);
+    }
+    Ok(find_new(path, remote)?.dialect)
+}
+
+/// Whether no node is at `path`, so that a new one can be made there.
+pub fn is_free(path: &Path, remote: &Remote) -> Result<bool, Failure> {
+    let place = find_new(path, remote)?;
+    let Some(dialect) = place.dialect else { return Ok(true) };
+    let store = place.root.store(remote, remote::TTL, Durability::Buffered)?.read_only();
+    let hierarchy = Hierarchy::open(store, Some(dialect), HierarchyOptions::default())?;
+    Ok(hierarchy.node(&place.node)?.is_none_or(|node| node.is_bare()))
+}
+
+/// Opens the outermost hierarchy around the node at `path`, to change that; `None` if there is
+/// none. The caller must sync what it writes.
+pub fn open_around(path: &Path, remote: &Remote) -> Result<Option<(Hierarchy, NodePath)>, Failure> {
+    let place = find_new(path, remote)?;
+    let Some(dialect) = place.dialect else { return Ok(None) };
+    let store = place.root.store(remote, remote::TTL, Durability::Buffered)?;
+    let hierarchy = Hierarchy::open(store, Some(dialect), HierarchyOptions::default())?;
+    let is_there = hierarchy.node(&place.node)?.is_some_and(|node| !node.is_bare());
+    Ok(is_there.then_some((hierarchy, place.node)))
+}
+
+/// Makes a group, and the groups above it, unless there is one.
+pub fn group_if_missing(path: &Path, format: Dialect, remote: &Remote) -> Result<(), Failure> {
+    if !is_free(path, remote)? {
+        return Ok(());
+    }
+    let args = Create {
+        path: path.to_owned(),
+        format: Some(format),
+        shape: None,
+        dtype: None,
+        chunks: None,
+        shards: None,
+        codecs: None,
+        fill: None,
+        attrs: None,
+        dimensions: Vec::new(),
+        remote: remote.clone(),
     };
+    create(&args).map(drop)
+}
+
+/// Creates the node and the groups above it, and prints them.
+pub fn run(args: &Create) -> Result<(), Failure> {
+    let (dialect, described) = create(args)?;
+    let shown = args.path.display();
+    print::output(&format!("{}\n", escaped(&format!("{shown}  {described} ({dialect})"))))
+}
+
+/// Creates the node and the groups above it. Returns the name of the dialect, and a short
+/// description of the node.
+fn create(args: &Create) -> Result<(&'static str, String), Failure> {
+    archive::check_writable(&args.path)?;
+    let shown = args.path.display();
+    let place = find_new(&args.path, &args.remote)?;
     let dialect = match (&place.dialect, &args.format) {
         (Some(found), Some(asked)) if found.name() != asked.name() => {
             return Err(Failure::Usage(format!(
@@ -80,11 +142,10 @@ pub fn run(args: &Create) -> Result<(), Failure> {
         // This removes only an empty directory.
         let _kept = std::fs::remove_dir(root);
     }
-    let (dialect, described) = made.map_err(|failure| match failure {
+    made.map_err(|failure| match failure {
         Failure::Failed(why) => failed(format!("{shown}: {why}")),
         other => other,
-    })?;
-    print::output(&format!("{}\n", escaped(&format!("{shown}  {described} ({dialect})"))))
+    })
 }
 
 /// Stores the node. Returns the name of the dialect, and a short description of the node.

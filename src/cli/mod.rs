@@ -9,6 +9,7 @@ mod demo;
 mod diff;
 mod exec;
 mod failure;
+mod import;
 mod info;
 mod interrupt;
 mod mount;
@@ -100,6 +101,7 @@ fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
         Command::Check(check) => check::run(&check),
         Command::Create(create) => create::run(&create),
         Command::Convert(convert) => convert::run(&convert),
+        Command::Import(args) => import::run(&args),
         Command::Diff(diff) => diff::run(&diff),
         #[cfg(feature = "serve")]
         Command::Serve(serve) => serve::run(&serve),

@@ -1,27 +1,20 @@
-//! The mark of an incomplete copy: a value at its root, which is removed at the end.
-//!
-//! It names a temporary place in the store, which belongs to the process that makes the copy and
-//! counts as abandoned after that process dies. So only one process at a time works on a target,
-//! and another one can continue after it was killed.
+//! The mark of an incomplete copy: a value at its root, which is removed at the end. Only one
+//! process at a time holds it, and another one can continue after that was killed ([`Hold`]).
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::hold::{Held, Hold};
 use super::options::{CopyTarget, TargetState};
 use crate::error::{Error, Kind, Result, WithSubject, Word};
 use crate::store::directory::may_be_of_key;
-use crate::store::{Aside, Condition, Key, PRIVATE, Prefix, Stat, Store, StoreEntry};
+use crate::store::{Condition, Key, PRIVATE, Prefix, Stat, Store, StoreEntry};
 
 /// The key of the mark. No dialect has nodes or chunks there.
 const KEY: &str = ".zarrfs/convert";
-const LIMIT: u64 = 16 << 20;
 
 /// A file that a mount shows even in an empty directory, after a few seconds.
 const DOCUMENT: &str = "zarr.json";
-
-/// The number of attempts if other processes change the mark at the same time.
-const ATTEMPTS: usize = 100;
 
 /// The purpose of a conversion.
 #[derive(Debug, Clone)]
@@ -44,8 +37,7 @@ const MOST_PASSED: usize = 1000;
 pub struct Mark<'s> {
     store: &'s Store,
     target: CopyTarget,
-    key: Key,
-    aside: Aside,
+    hold: Hold<'s>,
     /// The values of the source that the copy has skipped, also before it was interrupted.
     passed: Mutex<Vec<Passed>>,
 }
@@ -71,67 +63,27 @@ impl Passed {
     }
 }
 
-/// An existing mark.
-struct ExistingMark {
-    members: Value,
-    stat: Stat,
-}
-
-impl ExistingMark {
-    fn text(&self, name: &str) -> Option<&str> {
-        self.members.get(name).and_then(Value::as_str)
-    }
-
-    /// Returns the values that the copy has skipped.
-    fn passed(&self) -> Vec<Passed> {
-        let passed = self.members.get("passed_over").and_then(Value::as_array);
-        passed.into_iter().flatten().filter_map(Passed::parse).collect()
-    }
-
-    /// Whether the process that set the mark is still running.
-    fn has_live_owner(&self, store: &Store, abandoned: &[Aside]) -> Result<bool> {
-        let Some(holder) = self.text("holder").and_then(|text| Prefix::parse(text).ok()) else {
-            return Ok(false);
-        };
-        let is_dead = abandoned.iter().any(|aside| *aside.prefix() == holder);
-        Ok(!is_dead && store.stat(&place_of(&holder)?)?.is_some())
-    }
-}
-
 impl<'s> Mark<'s> {
     /// Marks the target as a copy by this process. Removes leftovers of another copy that this one
     /// cannot use.
     pub fn set(store: &'s Store, target: CopyTarget, claim: &Claim) -> Result<(Self, TargetState)> {
-        let write = store.write()?;
-        let aside = write.aside()?;
-        let own = place_of(aside.prefix())?;
-        write.set(&own, &[Bytes::new().into()], Condition::Always).at(&own)?;
-        let mark = Self { store, target, key: Key::parse(KEY)?, aside, passed: Mutex::default() };
-        for _ in 0..ATTEMPTS {
-            if let Some(state) = mark.take(claim)? {
-                write.sync(std::slice::from_ref(&mark.key))?;
-                return Ok((mark, state));
-            }
-        }
-        Err(Error::new(
-            Kind::Busy,
-            "gave up after repeated conflicts: other programs keep \
-             changing it",
-        )
-        .at(&mark.key))
+        let hold = Hold::new(store, KEY)?;
+        let mark = Self { store, target, hold, passed: Mutex::default() };
+        let state = mark.hold.take(|| mark.take(claim))?;
+        Ok((mark, state))
     }
 
     /// Tries to set the mark; `None` if another process changed it in the meantime.
     fn take(&self, claim: &Claim) -> Result<Option<TargetState>> {
         // While this process holds these, no other process cleans up after dead ones.
         let abandoned = self.store.write()?.abandoned()?;
-        let Some(found) = self.found()? else {
+        let Some(found) = self.hold.found()? else {
             if self.put(claim, Some(&claim.source), Condition::Absent)?.is_none() {
                 return Ok(None);
             }
             return self.check_empty().map(|()| Some(TargetState::Fresh));
         };
-        if found.has_live_owner(self.store, &abandoned)? {
+        if self.hold.is_of_another(&found, &abandoned)? {
             let detail = "another conversion is writing here: wait until it has finished";
             return Err(Error::new(Kind::Busy, detail));
         }
@@ -157,7 +109,7 @@ impl<'s> Mark<'s> {
         let unchanged = Condition::Unchanged(found.stat.version);
         if state == TargetState::Resumed {
             // Of those that are there, none is read again.
-            *self.passed.lock() = found.passed();
+            *self.passed.lock() = passed_in(&found.members);
         }
         if state != TargetState::Fresh {
             return Ok(self.put(claim, source, unchanged)?.map(|_| state));
@@ -168,14 +120,6 @@ impl<'s> Mark<'s> {
         self.clear()?;
         let unchanged = Condition::Unchanged(stat.version);
         Ok(self.put(claim, Some(&claim.source), unchanged)?.map(|_| state))
-    }
-
-    fn found(&self) -> Result<Option<ExistingMark>> {
-        let found = self.store.get(&self.key, LIMIT)?;
-        Ok(found.map(|value| ExistingMark {
-            members: serde_json::from_slice(&value.bytes).unwrap_or_default(),
-            stat: value.stat,
-        }))
     }
 
     /// Stores the mark; `None` if another process was faster.
@@ -189,15 +133,9 @@ impl<'s> Mark<'s> {
         let passed: Vec<Value> = self.passed.lock().iter().map(Passed::to_json).collect();
         let mark = json!({
             "arguments": arguments, "session": session, "plan": plan, "source": source,
-            "holder": self.aside.prefix().as_str(), "passed_over": passed,
+            "passed_over": passed,
         });
-        let text = Bytes::from(format!("{mark:#}\n"));
-        let write = self.store.write()?;
-        match write.set(&self.key, &[text.into()], condition) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(error) if matches!(error.kind(), Kind::Exists | Kind::Stale) => Ok(None),
-            Err(error) => Err(error.at(&self.key)),
-        }
+        self.hold.put(mark, condition)
     }
 
     /// Returns the entries at the root, without those of zarrfs.
@@ -216,7 +154,7 @@ impl<'s> Mark<'s> {
         if self.entries()?.is_empty() {
             return Ok(());
         }
-        self.store.write()?.erase_values(std::slice::from_ref(&self.key))?;
+        self.hold.erase()?;
         Err(Error::new(Kind::NotEmpty, "neither empty nor an unfinished conversion"))
     }
 
@@ -271,34 +209,31 @@ impl<'s> Mark<'s> {
         }
         let error = if passed.len() == MOST_PASSED { "and more values" } else { error };
         passed.push(Passed { error: error.to_owned(), word });
-        let Some(ExistingMark { mut members, stat }) = self.found()? else {
-            return Err(Error::new(Kind::Stale, "the mark of the copy is gone").at(&self.key));
+        let Some(Held { mut members, stat }) = self.hold.found()? else {
+            return Err(Error::new(Kind::Stale, "the mark of the copy is gone").at(KEY));
         };
         if let Some(members) = members.as_object_mut() {
             let passed = passed.iter().map(Passed::to_json).collect();
             members.insert("passed_over".to_owned(), passed);
         }
-        let text = Bytes::from(format!("{members:#}\n"));
-        let write = self.store.write()?;
-        write.set(&self.key, &[text.into()], Condition::Unchanged(stat.version)).at(&self.key)?;
-        write.sync(std::slice::from_ref(&self.key))
+        let stored = self.hold.put(members, Condition::Unchanged(stat.version))?;
+        stored
+            .map(drop)
+            .ok_or_else(|| Error::new(Kind::Stale, "the mark of the copy changed").at(KEY))?;
+        self.hold.sync()
     }
 
     /// Removes the mark, since the copy is complete.
     pub fn remove(self) -> Result<()> {
-        let write = self.store.write()?;
-        write.erase_values(std::slice::from_ref(&self.key))?;
-        write.sync(std::slice::from_ref(&self.key))
+        self.hold.erase()?;
+        self.hold.sync()
     }
 }
 
-impl Drop for Mark<'_> {
-    fn drop(&mut self) {
-        let erased = self.store.write().and_then(|write| write.erase_prefix(self.aside.prefix()));
-        if let Err(error) = erased {
-            log::debug!("{}: {error}", self.aside.prefix());
-        }
-    }
+/// Returns the values that a copy has skipped.
+fn passed_in(mark: &Value) -> Vec<Passed> {
+    let passed = mark.get("passed_over").and_then(Value::as_array);
+    passed.into_iter().flatten().filter_map(Passed::parse).collect()
 }
 
 /// Whether an empty target may have an entry of this name.
@@ -306,14 +241,11 @@ pub fn is_ignored(name: &str, target: CopyTarget) -> bool {
     name == PRIVATE || (target == CopyTarget::Mount && name == DOCUMENT)
 }
 
-/// Returns the key of the value that a running process has in its temporary place.
-fn place_of(holder: &Prefix) -> Result<Key> {
-    holder.key("convert")
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use bytes::Bytes;
 
     use super::*;
     use crate::store::memory::MemoryStore;

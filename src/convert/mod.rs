@@ -17,6 +17,7 @@
 
 mod chunks;
 mod compare;
+pub mod hold;
 mod mark;
 mod options;
 mod plan;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::plan::ChunkPlan;
-use crate::array::region;
+use crate::array::assembled::ElementBox;
 use crate::array::{Array, Coords, CoordsList, Grid};
 use crate::error::{Error, Result};
 
@@ -200,15 +200,5 @@ impl Iterator for StoredUnits<'_> {
 
 /// Returns every place in a box of `counts`, from `first` on.
 pub fn places(first: &[u64], counts: &[u64]) -> impl Iterator<Item = Coords> + use<> {
-    let mut at = (!counts.contains(&0)).then(|| vec![0; counts.len()]);
-    let (first, counts) = (first.to_vec(), counts.to_vec());
-    std::iter::from_fn(move || {
-        let now = at.as_mut()?;
-        let place: Vec<u64> =
-            first.iter().zip(now.iter()).map(|(first, at)| first.saturating_add(*at)).collect();
-        if !region::step(now, &counts) {
-            at = None;
-        }
-        Some(Coords::new(place))
-    })
+    ElementBox { start: first.to_vec(), extent: counts.to_vec() }.places()
 }

@@ -12,17 +12,14 @@ use std::sync::Arc;
 use super::elements::{ElementRange, Excerpt};
 use super::image::attributes_of_box;
 use super::region::{Region, Selected};
-use crate::array::region::{self, Offset};
+use crate::array::assembled::{Assembled, ElementBox};
 use crate::array::{Array, Coords};
-use crate::buffer::{Buffer, reserve};
-use crate::codec::{vlen_chunk, vlen_items};
-use crate::dtype::DType;
+use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::{Content, Hierarchy};
 use crate::json::Object;
 use crate::metadata::shown::{self, ShownChunks};
 use crate::metadata::{NodePath, model};
-use crate::width::ToUsize;
 
 /// The attribute of a grid mapping with the position of the first element, which GDAL prefers to
 /// coordinates. It does not hold for a box.
@@ -104,8 +101,7 @@ impl Cut {
 
 /// A box of the source, and the chunks that overlap it.
 struct SourceBox {
-    start: Vec<u64>,
-    extent: Vec<u64>,
+    elements: ElementBox,
     chunks: Vec<Range<u64>>,
 }
 
@@ -119,12 +115,17 @@ impl SelectedPart {
             .map(|one| if one.is_kept { of_chunk.next().copied().unwrap_or(1) } else { 1 })
             .collect();
         let wanted = self.wanted(cut, coords)?;
-        let mut chunk = Assembled::new(&self.source, &shape)?;
+        let model = self.source.model();
+        let start = wanted.elements.start.clone();
+        let mut chunk =
+            Assembled::new(&model.dtype, &model.fill, ElementBox { start, extent: shape })?;
+        let mut is_stored = false;
         let mut at: Vec<u64> = wanted.chunks.iter().map(|range| range.start).collect();
         loop {
             let coords = Coords::new(at.clone());
             if let Some(bytes) = get(&self.source, &coords)? {
-                chunk.put(&bytes, &self.source.grid().spans(&coords)?, &wanted)?;
+                chunk.put(&bytes, &self.source.grid().spans(&coords)?, &wanted.elements)?;
+                is_stored = true;
             }
             let is_more = at.iter_mut().zip(&wanted.chunks).rev().any(|(index, range)| {
                 *index = index.saturating_add(1);
@@ -135,7 +136,11 @@ impl SelectedPart {
                 is_in
             });
             if !is_more {
-                return chunk.finish();
+                return if is_stored {
+                    chunk.finish().map(|made| Some(made.into()))
+                } else {
+                    Ok(None)
+                };
             }
         }
     }
@@ -144,7 +149,7 @@ impl SelectedPart {
     fn wanted(&self, cut: &Array, coords: &Coords) -> Result<SourceBox> {
         let outside = || Error::new(Kind::Internal, "a chunk outside of its array");
         let mut of_cut = coords.indices().iter().zip(cut.chunk_shape()).zip(&cut.model().shape);
-        let mut wanted = SourceBox { start: Vec::new(), extent: Vec::new(), chunks: Vec::new() };
+        let mut wanted = SourceBox { elements: ElementBox::default(), chunks: Vec::new() };
         for (axis, one) in self.selected.iter().enumerate() {
             let (from, len) = if one.is_kept {
                 let ((index, chunk), all) = of_cut.next().ok_or_else(outside)?;
@@ -158,128 +163,12 @@ impl SelectedPart {
             let grid = self.source.grid();
             let first = grid.index_of(axis, start).ok_or_else(outside)?;
             let end = grid.index_of(axis, last).ok_or_else(outside)?.saturating_add(1);
-            wanted.start.push(start);
-            wanted.extent.push(len);
+            wanted.elements.start.push(start);
+            wanted.elements.extent.push(len);
             wanted.chunks.push(first..end);
         }
         Ok(wanted)
     }
-}
-
-/// A chunk of the cut while it is being made.
-struct Assembled {
-    dtype: DType,
-    fill: Vec<u8>,
-    shape: Vec<u64>,
-    /// The elements; those of variable length with their length in front, the fill value first.
-    bytes: Vec<u8>,
-    /// The place in `bytes` of each element of variable length.
-    places: Vec<u32>,
-    is_stored: bool,
-}
-
-impl Assembled {
-    fn new(source: &Array, shape: &[u64]) -> Result<Self> {
-        let dtype = source.model().dtype.clone();
-        let fill = source.model().fill.item(&dtype).into_owned();
-        let count = shape.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
-        let count = count.and_then(|count| usize::try_from(count).ok());
-        let count = count.ok_or_else(|| Error::too_large("a chunk of the region"))?;
-        let (mut bytes, mut places) = (Vec::new(), Vec::new());
-        if dtype.is_variable() {
-            places.try_reserve_exact(count).map_err(|_| Error::new(Kind::NoMemory, "no memory"))?;
-            places.resize(count, 0);
-            put_item(&fill, &mut bytes)?;
-        } else {
-            let len = count.saturating_mul(dtype.item_len());
-            let mut filled = reserve(len)?;
-            filled.resize(len, 0);
-            if fill.iter().any(|byte| *byte != 0) {
-                filled.chunks_exact_mut(fill.len()).for_each(|item| item.copy_from_slice(&fill));
-            }
-            bytes = filled;
-        }
-        Ok(Self { dtype, fill, shape: shape.to_vec(), bytes, places, is_stored: false })
-    }
-
-    /// Copies the elements that a chunk of the source shares with the wanted box. `spans` are the
-    /// first element and the length of that chunk along each dimension.
-    fn put(&mut self, chunk: &[u8], spans: &[(u64, u64)], wanted: &SourceBox) -> Result<()> {
-        self.is_stored = true;
-        let (mut from, mut to, mut extent) = (Vec::new(), Vec::new(), Vec::new());
-        for ((first, len), (start, count)) in
-            spans.iter().zip(wanted.start.iter().zip(&wanted.extent))
-        {
-            let begin = (*start).max(*first);
-            let end = start.saturating_add(*count).min(first.saturating_add(*len));
-            from.push(begin.saturating_sub(*first));
-            to.push(begin.saturating_sub(*start));
-            extent.push(end.saturating_sub(begin));
-        }
-        let lens: Vec<u64> = spans.iter().map(|(_, len)| *len).collect();
-        let from = Offset { shape: &lens, start: &from };
-        let to = Offset { shape: &self.shape, start: &to };
-        if !self.dtype.is_variable() {
-            let item_len = self.dtype.item_len();
-            return region::copy((chunk, from), (&mut self.bytes, to), &extent, item_len);
-        }
-        let count = lens.iter().try_fold(1, |all: u64, len| all.checked_mul(*len));
-        let count = count.and_then(|count| usize::try_from(count).ok());
-        let found = vlen_items(chunk, count.ok_or_else(|| Error::too_large("a chunk"))?)?;
-        let mut at = vec![0; extent.len()];
-        if extent.contains(&0) {
-            return Ok(());
-        }
-        loop {
-            let number = |place: &Offset<'_>| -> Option<usize> {
-                let starts = place.start.iter().zip(&at).zip(place.shape);
-                let number = starts.fold(0_u64, |all, ((start, at), len)| {
-                    all.saturating_mul(*len).saturating_add(start.saturating_add(*at))
-                });
-                usize::try_from(number).ok()
-            };
-            let item = number(&from).and_then(|number| found.get(number));
-            let target = number(&to).and_then(|number| self.places.get_mut(number));
-            if let (Some(item), Some(target)) = (item, target) {
-                let is_fill = item == self.fill;
-                *target = if is_fill { 0 } else { put_item(item, &mut self.bytes)? };
-            }
-            if !region::step(&mut at, &extent) {
-                return Ok(());
-            }
-        }
-    }
-
-    fn finish(self) -> Result<Option<Excerpt>> {
-        if !self.is_stored {
-            return Ok(None);
-        }
-        if !self.dtype.is_variable() {
-            return Ok(Some(Buffer::from(self.bytes).into()));
-        }
-        let items = self.places.iter().map(|place| item_at(*place, &self.bytes));
-        Ok(Some(Buffer::from(vlen_chunk(items)?).into()))
-    }
-}
-
-/// Appends an element with its length in front, and returns its place.
-fn put_item(item: &[u8], bytes: &mut Vec<u8>) -> Result<u32> {
-    let number = |len: usize| {
-        u32::try_from(len).map_err(|_| Error::too_large("a chunk has more than 4 GiB"))
-    };
-    let place = number(bytes.len())?;
-    bytes.extend_from_slice(&number(item.len())?.to_le_bytes());
-    bytes.extend_from_slice(item);
-    Ok(place)
-}
-
-/// Returns the element at a place.
-fn item_at(place: u32, bytes: &[u8]) -> &[u8] {
-    let item = || {
-        let (len, rest) = bytes.get(place.to_usize()..)?.split_first_chunk()?;
-        rest.get(..u32::from_le_bytes(*len).to_usize())
-    };
-    item().unwrap_or_default()
 }
 
 /// Returns the selected elements of an array beside the cut one; `None` if it has no dimension of

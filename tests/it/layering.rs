@@ -85,6 +85,23 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "import",
+        &[
+            "error",
+            "json",
+            "buffer",
+            "parallel",
+            "dtype",
+            "store",
+            "metadata",
+            "array",
+            "hierarchy",
+            "cache",
+            "convert",
+            "width",
+        ],
+    ),
+    (
         "diff",
         &[
             "error",
@@ -184,6 +201,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "cache",
             "codec",
             "convert",
+            "import",
             "check",
             "diff",
             "view",

@@ -5,6 +5,7 @@
 mod check;
 mod describe;
 mod extras;
+mod import;
 pub mod limits;
 mod make;
 mod mount;
@@ -20,6 +21,7 @@ pub use describe::{Cat, Info, SampleShare, Tree};
 #[cfg(feature = "remote")]
 pub use extras::Uploads;
 pub use extras::{Completions, Demo, Man};
+pub use import::Import;
 pub use make::{Convert, Create};
 pub use mount::{
     AutoUnmount, Durability, Exec, Mount, MountOptions, ShardWriteArg, Status, Umount, Writeback,
@@ -48,6 +50,8 @@ Examples:
                                         create an array, and the hierarchy if it is missing
   zarrfs check climate.zarr             check metadata, names and every chunk
   zarrfs convert old.zarr new.zarr      copy into another dialect, codecs, chunks or shards
+  zarrfs import 2024-*.nc climate.zarr --append-dim time
+                                        append files of netCDF and other formats
   zarrfs diff old.zarr new.zarr         compare values and attributes
 
 Exit codes: 0 success; 1 failure (diff: different); 2 invalid arguments (diff: or failure); 3 check found damage, or umount has unmounted and \
@@ -80,6 +84,7 @@ pub enum Command {
     Check(Check),
     Create(Create),
     Convert(Convert),
+    Import(Import),
     Diff(Diff),
     #[cfg(feature = "serve")]
     Serve(Serve),

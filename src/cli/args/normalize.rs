@@ -46,7 +46,8 @@ fn without_file_urls(args: Vec<OsString>) -> Vec<OsString> {
 /// Returns the path in `file:///path` or `file://localhost/path`, also after the prefix of
 /// references. `None` for other words.
 fn path_of_url(word: &str) -> Option<OsString> {
-    let prefix = ["icechunk+", "kerchunk+"].into_iter().find(|prefix| word.starts_with(prefix));
+    let prefix =
+        ["icechunk+", "kerchunk+", "file+"].into_iter().find(|prefix| word.starts_with(prefix));
     let prefix = prefix.unwrap_or_default();
     let rest = word.strip_prefix(prefix)?.strip_prefix("file://")?;
     let path = rest.strip_prefix("localhost").unwrap_or(rest);

@@ -577,7 +577,7 @@ fn arguments(args: &Convert, requested: &Requested) -> Result<Value, Failure> {
 }
 
 /// Returns a string that changes when the machine restarts, since a crash may lose bytes.
-fn session() -> String {
+pub fn session() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::assembled::ElementBox;
 use crate::metadata::model;
 use zarrfs_base::error::{Error, Result, WithSubject};
 
@@ -203,6 +204,22 @@ impl Grid {
         let found = coords.indices().iter().zip(&*self.axes).map(|(index, axis)| axis.span(*index));
         let found = if coords.indices().len() == self.rank() { found.collect() } else { None };
         found.ok_or_else(|| self.outside(coords))
+    }
+
+    /// Returns the coordinates of the chunks that a box of elements overlaps, in order. None if a
+    /// part of the box lies outside.
+    pub fn overlapping(&self, elements: &ElementBox) -> impl Iterator<Item = Coords> + use<> {
+        let along = elements.start.iter().zip(&elements.extent).enumerate();
+        let ranges = along.map(|(axis, (start, len))| {
+            let last = start.checked_add(*len)?.checked_sub(1).filter(|_| *len > 0)?;
+            Some((self.index_of(axis, *start)?, self.index_of(axis, last)?.checked_add(1)?))
+        });
+        let ranges = ranges.collect::<Option<Vec<(u64, u64)>>>();
+        let is_inside = ranges.is_some();
+        let chunks = ranges.unwrap_or_default().into_iter();
+        let (start, extent) =
+            chunks.map(|(from, until)| (from, until.saturating_sub(from))).unzip();
+        ElementBox { start, extent }.places().filter(move |_| is_inside)
     }
 
     /// Returns the error for coordinates outside the grid.

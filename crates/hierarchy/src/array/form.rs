@@ -15,7 +15,7 @@ use super::chunk_store::ChunkStore;
 use super::coords::Coords;
 use super::id::ArrayId;
 use super::open::Array;
-use crate::metadata::model::Levels;
+use crate::metadata::model::{ArrayMetadata, Levels};
 use zarrfs_base::error::{Error, Kind, Result};
 use zarrfs_base::parallel;
 use zarrfs_codec::{ChunkType, Pipeline};
@@ -113,16 +113,25 @@ impl Array {
         if !is_outside || self.model.rectilinear.is_some() {
             return None;
         }
-        let mut model = self.model.clone();
-        for (at, len) in model.shape.iter_mut().enumerate() {
+        let mut shape = self.model.shape.clone();
+        for (at, len) in shape.iter_mut().enumerate() {
             let index = indices.get(at).copied().unwrap_or_default();
             let end = index.checked_add(1)?.checked_mul(*self.chunk_shape.get(at)?)?;
             *len = end.max(*len);
         }
+        self.with_shape(shape).ok()
+    }
+
+    /// Returns this array with another shape.
+    ///
+    /// # Errors
+    ///
+    /// - Its grid cannot have that shape.
+    pub fn with_shape(&self, shape: Vec<u64>) -> Result<Arc<Self>> {
+        let model = ArrayMetadata { shape, ..self.model.clone() };
         let prefix = self.prefix.clone();
-        let array = Self::open(model, &self.store, prefix, self.options.clone());
-        let array = Arc::new(array.ok()?);
-        Some(match &self.form {
+        let array = Arc::new(Self::open(model, &self.store, prefix, self.options.clone())?);
+        Ok(match &self.form {
             ArrayForm::Encoded(form) => array.encoded(form.how),
             ArrayForm::Decoded { .. } => array,
         })

@@ -4,6 +4,7 @@
 //! An array can be opened even if its codecs are not supported: it has a shape, chunks that can be
 //! listed, and the reason why they cannot be decoded.
 
+pub mod assembled;
 mod bound;
 mod by_shape;
 mod chunk_ref;

@@ -102,6 +102,26 @@ impl Hierarchy {
         Ok(array.reaching(coords.indices()).map_or(array, Current::compared))
     }
 
+    /// Like [`Self::array_since`], with the shape that the array gets once its new chunks are
+    /// stored. Fails with `ESTALE` if its shape is no longer that of `seen`.
+    pub fn array_that_gets(
+        &self,
+        path: &NodePath,
+        seen: &Array,
+        shape: &[u64],
+        since: Instant,
+    ) -> Result<Current> {
+        let array = self.array_since(path, seen, since)?;
+        if array.model().shape != seen.model().shape {
+            let detail = "another program changed its shape meanwhile";
+            return Err(Error::new(Kind::Stale, detail).at(path));
+        }
+        if array.model().shape == shape {
+            return Ok(array);
+        }
+        array.with_shape(shape.to_vec()).map(Current::compared)
+    }
+
     /// Fails if another program has made an array of the directory at `path` or of one above it,
     /// which were none when they were read: a file with the name of a chunk would be one.
     pub fn check_is_no_array(&self, path: &NodePath, relative: &str) -> Result<()> {

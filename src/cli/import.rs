@@ -1,0 +1,345 @@
+//! `zarrfs import`: files of other formats, or hierarchies, into a hierarchy that may exist.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::args::{Convert, Import};
+use super::convert;
+use super::create;
+use super::failure::{Failure, failed};
+use super::interrupt::{Interrupted, stop_on_signals};
+use super::open;
+use super::open::remote;
+use super::output::print;
+use super::output::progress::Bar;
+use super::output::size;
+use super::status::mounted;
+use crate::convert::CopyWatch;
+use crate::error::{Error, Kind};
+use crate::hierarchy::Hierarchy;
+use crate::import::{
+    self, ImportOptions, ImportPlan, ImportRecord, ImportSource, Imported, Placement, Started,
+};
+use crate::metadata::{Dialect, NodePath};
+use crate::printable::escaped;
+use crate::resources;
+
+/// Imports the files, and prints a summary.
+pub fn run(args: &Import) -> Result<(), Failure> {
+    let placement = match (&args.append_dim, &args.region) {
+        (Some(dimension), _) => Some(Placement::Append(dimension.clone())),
+        (None, Some(ranges)) => Some(Placement::Region(ranges.clone())),
+        (None, None) => args.into.then_some(Placement::Over),
+    };
+    let Some(placement) = placement else { return make_new(args) };
+    let is_new =
+        matches!(placement, Placement::Append(_)) && create::is_free(&args.dest, &args.remote)?;
+    match args.sources.split_first().filter(|_| is_new) {
+        None => import_into(args, &args.sources, &placement),
+        Some((first, rest)) => {
+            convert::run(&conversion(args, first, &args.dest)?)?;
+            if rest.is_empty() { Ok(()) } else { import_into(args, rest, &placement) }
+        }
+    }
+}
+
+/// Makes new nodes: DEST, or one below it for each of several files.
+fn make_new(args: &Import) -> Result<(), Failure> {
+    if let [source] = args.sources.as_slice() {
+        if !create::is_free(&args.dest, &args.remote)? {
+            return Err(failed(format!(
+                "{}: exists: add to its arrays with --append-dim, replace values with --into or \
+                 --region, or name a new node in it, such as {}",
+                args.dest.display(),
+                args.dest.join(name_of(source)?).display()
+            )));
+        }
+        return convert::run(&conversion(args, source, &args.dest)?);
+    }
+    let mut names: Vec<String> = Vec::new();
+    for source in &args.sources {
+        let name = name_of(source)?;
+        if names.contains(&name) {
+            return Err(failed(format!(
+                "{}: another file is called {name:?}, too, and each becomes a group of its name: \
+                 import them one by one",
+                source.display()
+            )));
+        }
+        names.push(name);
+    }
+    create::group_if_missing(&args.dest, format_of(args, &args.dest)?, &args.remote)?;
+    for (source, name) in args.sources.iter().zip(names) {
+        convert::run(&conversion(args, source, &args.dest.join(name))?)?;
+    }
+    Ok(())
+}
+
+/// Returns the name of a file without its ending.
+fn name_of(source: &Path) -> Result<String, Failure> {
+    let text = remote::typed(source);
+    let text = text
+        .rsplit_once('#')
+        .map_or(text.as_str(), |(file, node)| if node.is_empty() { file } else { node });
+    let name = text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let name = name.split_once('.').map_or(name, |(name, _)| name);
+    match NodePath::root().child(name) {
+        Ok(_) => Ok(name.to_owned()),
+        Err(error) => Err(failed(format!("{}: {}", source.display(), error.detail()))),
+    }
+}
+
+/// Returns the dialect of new nodes at `dest`.
+fn format_of(args: &Import, dest: &Path) -> Result<Dialect, Failure> {
+    let around = create::dialect_at(dest, &args.remote)?;
+    match (around, &args.format) {
+        (Some(around), Some(asked)) if around.name() != asked.name() => {
+            Err(Failure::Usage(format!(
+                "--format {}: the hierarchy around {} has the dialect {}, and so will the new node: \
+                 remove --format",
+                asked.name(),
+                dest.display(),
+                around.name()
+            )))
+        }
+        (Some(around), _) => Ok(around),
+        (None, asked) => Ok(asked.clone().unwrap_or(Dialect::V3)),
+    }
+}
+
+/// Returns the conversion of one file.
+fn conversion(args: &Import, source: &Path, dest: &Path) -> Result<Convert, Failure> {
+    Ok(Convert {
+        source: source.to_owned(),
+        dest: dest.to_owned(),
+        from: None,
+        format: format_of(args, dest)?,
+        codecs: args.codecs.clone(),
+        chunks: args.chunks.clone(),
+        shards: args.shards.clone(),
+        ome_zarr: None,
+        only: args.only.clone(),
+        skip_unsupported: args.skip_unsupported,
+        skip_missing_chunks: false,
+        keep_going: false,
+        verify: args.verify,
+        threads: args.threads,
+        cache_size: args.cache_size,
+        remote: args.remote.clone(),
+    })
+}
+
+/// The progress bar, and whether the user interrupted the import.
+struct Watch {
+    bar: Arc<Bar>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl CopyWatch for Watch {
+    fn begin(&self, path: &NodePath, values: u64) {
+        self.bar.begin(path.as_str(), values);
+    }
+
+    fn advance(&self) {
+        self.bar.advance("stored");
+    }
+
+    fn go_on_without(&self, _: &Error) -> bool {
+        false
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// Imports values into arrays that exist.
+fn import_into(args: &Import, sources: &[PathBuf], placement: &Placement) -> Result<(), Failure> {
+    let begun = Instant::now();
+    check_only_values(args)?;
+    let shown = args.dest.display();
+    check_is_not_mounted(&args.dest)?;
+    let (dest, path) = match create::open_around(&args.dest, &args.remote)? {
+        Some(found) => found,
+        None => open::node_for(&args.dest, None, &args.remote, open::Access::Write)?,
+    };
+    dest.dialect().check_makes_nodes()?;
+    dest.recovery().recover();
+    let claim = claim(args, sources, &path);
+    let at_dest = |error: Error| failed(format!("{shown}: {error}"));
+    let (record, started) = ImportRecord::take(&dest, &claim).map_err(at_dest)?;
+    if started == Started::Completed {
+        record.remove()?;
+        return print::output(&format!(
+            "{shown}: an import that was interrupted is complete now\n"
+        ));
+    }
+    let planned = planned(args, sources, (&dest, &path), placement, &record);
+    let (_opened, plan) = match planned {
+        Ok(planned) => planned,
+        Err(failure) => {
+            // What an earlier run has stored outside of the shapes is still this import's.
+            if !record.continues() {
+                record.remove()?;
+            }
+            return Err(failure);
+        }
+    };
+    let watch = Watch {
+        bar: Arc::new(Bar::new("{prefix} {wide_bar} {pos}/{len} {eta}")?),
+        is_stopped: Arc::default(),
+    };
+    let left = format!("; {}", advice(placement));
+    let signals = Interrupted { stores: Vec::new(), give_up: None, left };
+    let signals = stop_on_signals(&watch.is_stopped, signals)?;
+    let options = ImportOptions {
+        threads: remote::reading_threads(args.threads, sources.iter().map(PathBuf::as_path)),
+        cache_len: resources::within_memory(args.cache_size, 4),
+        is_verified: args.verify,
+    };
+    let imported = import::run(&dest, &plan, &record, &options, &watch);
+    signals.work_has_ended();
+    watch.bar.end();
+    let imported = imported.map_err(|error| match error.kind() {
+        _ if watch.is_stopped() => failed(format!("{shown}: interrupted; {}", advice(placement))),
+        Kind::Invalid | Kind::Unsupported | Kind::TooLarge => failed(format!("{shown}: {error}")),
+        _ => failed(format!("{shown}: {error}; {}", advice(placement))),
+    })?;
+    record.remove()?;
+    report(args, sources, &dest, &plan, &imported, begun)
+}
+
+/// Opens the sources, and plans the import.
+fn planned(
+    args: &Import,
+    sources: &[PathBuf],
+    dest: (&Hierarchy, &NodePath),
+    placement: &Placement,
+    record: &ImportRecord<'_>,
+) -> Result<(Vec<ImportSource>, ImportPlan), Failure> {
+    let opened = sources.iter().map(|source| {
+        let (hierarchy, path) = open::node(source, None, &args.remote)?;
+        let name = name_of(source).unwrap_or_default();
+        Ok(ImportSource { shown: remote::typed(source), name, hierarchy, path })
+    });
+    let opened = opened.collect::<Result<Vec<_>, Failure>>()?;
+    let plan = import::plan(&opened, dest, placement, (&args.only, !args.any_order))?;
+    record.note(&plan)?;
+    Ok((opened, plan))
+}
+
+/// Fails for options that only new arrays have.
+fn check_only_values(args: &Import) -> Result<(), Failure> {
+    let given = [
+        ("--format", args.format.is_some()),
+        ("--codecs", args.codecs.is_some()),
+        ("--chunks", args.chunks.is_some()),
+        ("--shards", args.shards.is_some()),
+    ];
+    // The first file of --append-dim may make the arrays.
+    match given.iter().find(|(_, is_given)| *is_given && args.append_dim.is_none()) {
+        Some((option, _)) => Err(Failure::Usage(format!(
+            "{option} is for new arrays, and those of {} exist: remove it",
+            args.dest.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Fails for a node in a mount, which shows no chunks outside of the shape of an array.
+fn check_is_not_mounted(dest: &Path) -> Result<(), Failure> {
+    let Ok(place) = dest.canonicalize() else { return Ok(()) };
+    let Some(mounted) = mounted::find(&place)? else { return Ok(()) };
+    Err(failed(format!(
+        "{}: in the mount {}, and an import writes to the store itself: import into {}",
+        dest.display(),
+        mounted.root.display(),
+        mounted.backing(&place).display()
+    )))
+}
+
+fn advice(placement: &Placement) -> &'static str {
+    match placement {
+        Placement::Append(_) => "no array has changed yet: run the same command again to continue",
+        Placement::Over | Placement::Region(_) => {
+            "some chunks are replaced: run the same command again to continue"
+        }
+    }
+}
+
+/// Returns everything that determines the result, to recognize the same import. Files that changed
+/// since make it another one.
+fn claim(args: &Import, sources: &[PathBuf], path: &NodePath) -> Value {
+    let one = |source: &PathBuf| {
+        let place = source.canonicalize().unwrap_or_else(|_| source.clone());
+        let found = std::fs::metadata(source).ok().filter(std::fs::Metadata::is_file);
+        let changed = found
+            .as_ref()
+            .and_then(|found| found.modified().ok())
+            .and_then(|modified| modified.duration_since(std::time::UNIX_EPOCH).ok());
+        json!({
+            "source": remote::shown(&place.to_string_lossy()),
+            "len": found.as_ref().map(std::fs::Metadata::len),
+            "modified": changed.map(|since| since.as_nanos().to_string()),
+            // What has no version is stored again.
+            "run": found.is_none().then(std::process::id),
+        })
+    };
+    let ranges = args.region.iter().flatten();
+    json!({
+        "sources": sources.iter().map(one).collect::<Value>(),
+        "path": path.as_str(),
+        "append": args.append_dim,
+        "region": ranges.map(|(name, from, until)| json!([name, from, until])).collect::<Value>(),
+        "only": args.only.iter().map(NodePath::as_str).collect::<Vec<_>>(),
+        // A crash may lose bytes.
+        "session": convert::session(),
+    })
+}
+
+fn report(
+    args: &Import,
+    sources: &[PathBuf],
+    dest: &Hierarchy,
+    plan: &ImportPlan,
+    imported: &Imported,
+    begun: Instant,
+) -> Result<(), Failure> {
+    let mut text = String::new();
+    for import in &plan.arrays {
+        let (was, is) = import.shapes();
+        let by = |shape: &[u64]| {
+            let lens: Vec<String> = shape.iter().map(u64::to_string).collect();
+            lens.join(" x ")
+        };
+        let path = dest.existing(&import.path)?.path().to_string();
+        let line = if was == is {
+            format!("{path}  {}", by(is))
+        } else {
+            format!("{path}  {} -> {}", by(was), by(is))
+        };
+        text.extend([&escaped(&line), "\n"]);
+    }
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let found = match count(&imported.found) {
+        0 => String::new(),
+        found => format!(", {found} were there already"),
+    };
+    let verified = if args.verify { ", all read back and compared" } else { "" };
+    let tenths = begun.elapsed().as_millis() / 100;
+    let last = format!(
+        "{}: {} into {}; {} chunks and shards stored{found}{verified}; {} decoded, {}.{} s\n",
+        args.dest.display(),
+        size::counted(sources.len(), "file"),
+        size::counted(plan.arrays.len(), "array"),
+        count(&imported.stored),
+        size::human(count(&imported.bytes)),
+        tenths / 10,
+        tenths % 10
+    );
+    print::output(&format!("{text}{last}"))
+}

@@ -1,0 +1,399 @@
+//! Where the elements of each array of the sources go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::part::{ArrayImport, ImportPart, check_times, first_difference, values_along};
+use super::times::TimeShift;
+use crate::array::Array;
+use crate::dtype::DType;
+use crate::error::{Error, Result, WithSubject};
+use crate::hierarchy::{Bounds, Content, Hierarchy, Node};
+use crate::json::Object;
+use crate::metadata::{NodePath, Packing};
+
+/// A hierarchy, or a part of one, whose values are imported.
+#[derive(Debug)]
+pub struct ImportSource {
+    /// How the user wrote it.
+    pub shown: String,
+    /// The name of an array that it is by itself.
+    pub name: String,
+    /// The hierarchy.
+    pub hierarchy: Hierarchy,
+    /// The group or array in it.
+    pub path: NodePath,
+}
+
+/// Where values go in the arrays of the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placement {
+    /// Over all that are there.
+    Over,
+    /// Over those from the first element on and before the second, along dimensions by name.
+    Region(Vec<(String, Option<u64>, Option<u64>)>),
+    /// Behind the last ones along a dimension: its name, or its number in arrays without names.
+    Append(String),
+}
+
+/// All arrays of the target that change.
+#[derive(Debug, Default)]
+pub struct ImportPlan {
+    /// The arrays; one with the coordinates of the dimension that grows comes last.
+    pub arrays: Vec<ArrayImport>,
+}
+
+/// The arrays at and below a node, by their paths from there.
+type Arrays = BTreeMap<String, Arc<Node>>;
+
+/// Plans where everything in `sources` goes at or below `path` of `dest`. Only the nodes `only` of
+/// the sources count, if there are some. `in_order` says that a coordinate of the dimension that
+/// grows must go on in its order.
+pub fn plan(
+    sources: &[ImportSource],
+    (dest, path): (&Hierarchy, &NodePath),
+    placement: &Placement,
+    (only, in_order): (&[NodePath], bool),
+) -> Result<ImportPlan> {
+    let targets = arrays_of(dest, path, &[])?;
+    let imports = BTreeMap::new();
+    let mut planner = Planner { placement, targets: &targets, in_order, imports };
+    for source in sources {
+        planner.source(source, path, only).map_err(|error| named(&source.shown, &error))?;
+    }
+    planner.finish(dest, path)
+}
+
+/// Returns an error that begins with the source that it is about.
+fn named(shown: &str, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{shown}: {error}"))
+}
+
+/// Returns the name of an array for messages.
+fn shown(name: &str, node: &Node) -> String {
+    if name.is_empty() { node.path().to_string() } else { format!("/{name}") }
+}
+
+/// Returns the arrays at and below a node. Only the nodes `only` count, if there are some.
+fn arrays_of(hierarchy: &Hierarchy, path: &NodePath, only: &[NodePath]) -> Result<Arrays> {
+    let mut arrays = Arrays::new();
+    let mut add = |node: Arc<Node>| {
+        let name = node.path().relative_to(path).unwrap_or_default().to_owned();
+        let is_at = |only: &NodePath| {
+            name == only.as_str() || name.starts_with(&format!("{}/", only.as_str()))
+        };
+        if !matches!(node.content(), Content::Group(_))
+            && (only.is_empty() || only.iter().any(is_at))
+        {
+            arrays.insert(name, node);
+        }
+    };
+    add(hierarchy.existing(path)?);
+    for node in hierarchy.walk_below(path, Bounds::stream()) {
+        add(node?);
+    }
+    Ok(arrays)
+}
+
+/// Returns the attributes of an array, with units and calendar. The bounds of a coordinate may
+/// leave out what that has (CF conventions, section 7.1).
+fn units_of(arrays: &Arrays, name: &str) -> Option<Object> {
+    let mut own = arrays.get(name)?.attributes()?.clone();
+    let (group, last) = name.rsplit_once('/').map_or(("", name), |(group, last)| (group, last));
+    let is_beside = |other: &str| other.rsplit_once('/').map_or("", |(group, _)| group) == group;
+    let names_it = |attributes: &&Object| {
+        let named = ["bounds", "climatology"].map(|bounds| attributes.get(bounds));
+        named.into_iter().flatten().any(|bounds| bounds.as_str() == Some(last))
+    };
+    let beside = arrays.iter().filter(|(other, _)| is_beside(other));
+    let coordinate = beside.filter_map(|(_, node)| node.attributes()).find(names_it);
+    for member in ["units", "calendar"] {
+        if let Some(value) = coordinate.and_then(|coordinate| coordinate.get(member)) {
+            own.entry(member.to_owned()).or_insert_with(|| value.clone());
+        }
+    }
+    Some(own)
+}
+
+/// Returns the array of a node.
+fn array_of(node: &Node) -> Result<&Arc<Array>> {
+    let array = match node.content() {
+        Content::NotUnderstood(_, error) => return Err(error.clone()),
+        content => content.array().ok_or_else(|| Error::invalid("a group, not an array"))?,
+    };
+    array.not_understood().map_or(Ok(array), |error| Err(error.clone()))
+}
+
+/// What goes into one array, while the plan is made.
+struct Growing {
+    parts: Vec<ImportPart>,
+    shape: Vec<u64>,
+}
+
+struct Planner<'p> {
+    placement: &'p Placement,
+    targets: &'p Arrays,
+    in_order: bool,
+    imports: BTreeMap<String, Growing>,
+}
+
+impl Planner<'_> {
+    /// Adds all arrays of a source.
+    fn source(&mut self, source: &ImportSource, path: &NodePath, only: &[NodePath]) -> Result<()> {
+        let found =
+            self.renamed(arrays_of(&source.hierarchy, &source.path, only)?, &source.name, path)?;
+        let shifts = self.shifts(&found)?;
+        for (name, node) in &found {
+            self.add(name, node, shifts.get(name).cloned()).at(shown(name, node))?;
+        }
+        self.check_all_grew(&found)
+    }
+
+    /// Returns the arrays of a source by the names of those of the target: if one of both is an
+    /// array by itself, it meets the one of the same name.
+    fn renamed(&self, mut found: Arrays, own: &str, path: &NodePath) -> Result<Arrays> {
+        let is_alone = |arrays: &Arrays| arrays.contains_key("");
+        match (is_alone(&found), is_alone(self.targets)) {
+            (true, false) => {
+                let node = found.remove("").ok_or_else(Error::not_found)?;
+                Ok(Arrays::from([(own.to_owned(), node)]))
+            }
+            (false, true) => {
+                let name = path.name().unwrap_or_default();
+                let node = found.remove(name).ok_or_else(|| {
+                    let names: Vec<&str> = found.keys().map(String::as_str).collect();
+                    Error::invalid(format!(
+                        "it has no array {name:?} for the array of that name: write FILE#NAME with one of {}",
+                        names.join(", ")
+                    ))
+                })?;
+                Ok(Arrays::from([(String::new(), node)]))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    /// Returns how times of the source become those of the target, by the names of the arrays.
+    fn shifts(&self, found: &Arrays) -> Result<BTreeMap<String, TimeShift>> {
+        let mut shifts = BTreeMap::new();
+        for (name, node) in found {
+            let (from, to) = (units_of(found, name), units_of(self.targets, name));
+            let Some((from, to)) = from.zip(to) else { continue };
+            if let Some(shift) = TimeShift::between(&from, &to).at(shown(name, node))? {
+                shifts.insert(name.clone(), shift);
+            }
+        }
+        Ok(shifts)
+    }
+
+    fn add(&mut self, name: &str, node: &Node, shift: Option<TimeShift>) -> Result<()> {
+        let target = self.targets.get(name).ok_or_else(|| {
+            Error::invalid("the target has no such array: choose others with --only")
+        })?;
+        let (source, now) = (array_of(node)?, array_of(target)?);
+        check_meaning(source, now, shift.is_some())?;
+        let shape =
+            self.imports.get(name).map_or(&now.model().shape, |growing| &growing.shape).clone();
+        let packing = Packing::of(&source.model().dtype, &source.model().attributes);
+        let mut part =
+            ImportPart { source: Arc::clone(source), at: vec![0; shape.len()], shift, packing };
+        let Some(shape) = self.place(&mut part, now, shape)? else {
+            return match first_difference(&part, now)? {
+                None => Ok(()),
+                Some(at) => Err(Error::invalid(format!(
+                    "its values differ from those of the target, at {at:?} first, and nothing of this \
+                     import goes there: choose other arrays with --only"
+                ))),
+            };
+        };
+        let growing = || Growing { parts: Vec::new(), shape: Vec::new() };
+        let growing = self.imports.entry(name.to_owned()).or_insert_with(growing);
+        growing.parts.push(part);
+        growing.shape = shape;
+        Ok(())
+    }
+
+    /// Places a part in its array, which has a `shape` by now. Returns the shape that it gets;
+    /// `None` if the array must have the same values already.
+    fn place(
+        &self,
+        part: &mut ImportPart,
+        now: &Array,
+        mut shape: Vec<u64>,
+    ) -> Result<Option<Vec<u64>>> {
+        let lens = part.source.model().shape.clone();
+        let names = &now.model().dimension_names;
+        let mut is_placed = matches!(self.placement, Placement::Over);
+        for (axis, (len, all)) in lens.iter().zip(&mut shape).enumerate() {
+            let name = names.get(axis).and_then(Option::as_deref);
+            let at = match self.placement {
+                Placement::Over => None,
+                Placement::Append(dimension) => is_dimension(dimension, axis, name).then(|| {
+                    let at = *all;
+                    *all = all.saturating_add(*len);
+                    Ok(at)
+                }),
+                Placement::Region(ranges) => {
+                    let range = ranges.iter().find(|(one, ..)| is_dimension(one, axis, name));
+                    range.map(|(one, from, until)| {
+                        let start = from.unwrap_or(0);
+                        let end = until.unwrap_or(start.saturating_add(*len));
+                        if end.checked_sub(start) != Some(*len) || end > *all {
+                            return Err(Error::invalid(format!(
+                                "{len} elements do not fit into {start}:{end} of {one}, which has {all}"
+                            )));
+                        }
+                        Ok(start)
+                    })
+                }
+            };
+            match at.transpose()? {
+                Some(at) => {
+                    is_placed = true;
+                    if let Some(start) = part.at.get_mut(axis) {
+                        *start = at;
+                    }
+                }
+                None if len == all => {}
+                None => {
+                    let name = name.map_or_else(|| axis.to_string(), str::to_owned);
+                    return Err(Error::invalid(format!(
+                        "it has {len} elements along {name}, and the target has {all}"
+                    )));
+                }
+            }
+        }
+        Ok(is_placed.then_some(shape))
+    }
+
+    /// Fails if an array of the target has the dimension that grows, and the source lacks it: the
+    /// arrays would no longer fit together.
+    fn check_all_grew(&self, found: &Arrays) -> Result<()> {
+        let Placement::Append(dimension) = self.placement else { return Ok(()) };
+        for (name, target) in self.targets {
+            let Some(array) = target.array() else { continue };
+            let names = &array.model().dimension_names;
+            let mut axes = (0..array.model().shape.len())
+                .map(|axis| names.get(axis).and_then(Option::as_deref))
+                .enumerate();
+            if !found.contains_key(name)
+                && axes.any(|(axis, name)| is_dimension(dimension, axis, name))
+            {
+                return Err(Error::invalid(format!(
+                    "it lacks the array {name:?}, which has the dimension {dimension} in the target, too"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, dest: &Hierarchy, path: &NodePath) -> Result<ImportPlan> {
+        let mut arrays = Vec::new();
+        let mut coordinates = Vec::new();
+        for (name, Growing { parts, shape }) in self.imports {
+            let Some(node) = self.targets.get(&name) else { continue };
+            let now = array_of(node)?;
+            let grown =
+                if shape == now.model().shape { Arc::clone(now) } else { now.with_shape(shape)? };
+            let path = node.path().clone();
+            let import =
+                ArrayImport { path, seen: Arc::clone(node), now: Arc::clone(now), grown, parts };
+            check_times(&import).at(&import.path)?;
+            let last = name.rsplit('/').next().unwrap_or_default();
+            match self.placement {
+                Placement::Append(dimension) if last == dimension => {
+                    if self.in_order {
+                        check_order(&import).at(&import.path)?;
+                    }
+                    coordinates.push(import);
+                }
+                _ => arrays.push(import),
+            }
+        }
+        arrays.append(&mut coordinates);
+        if arrays.is_empty() {
+            let what = match self.placement {
+                Placement::Append(dimension) => format!("no array has a dimension {dimension:?}"),
+                Placement::Region(_) => "no array has one of these dimensions".to_owned(),
+                Placement::Over => "the sources have no array".to_owned(),
+            };
+            return Err(Error::invalid(what).at(dest.existing(path)?.path()));
+        }
+        Ok(ImportPlan { arrays })
+    }
+}
+
+/// Whether a user means this dimension: by its name, or by its number if it has none.
+fn is_dimension(typed: &str, axis: usize, name: Option<&str>) -> bool {
+    name.map_or_else(|| typed.parse() == Ok(axis), |name| name == typed)
+}
+
+/// Fails if elements of `source` would mean something else in `target`.
+fn check_meaning(source: &Array, target: &Array, counts_again: bool) -> Result<()> {
+    let (from, to) = (source.model(), target.model());
+    if from.shape.len() != to.shape.len() {
+        let detail =
+            format!("{} dimensions, and the target has {}", from.shape.len(), to.shape.len());
+        return Err(Error::invalid(detail));
+    }
+    if from.dtype != to.dtype {
+        return Err(Error::invalid(format!(
+            "its type is {}, and that of the target {}",
+            from.dtype.name(),
+            to.dtype.name()
+        )));
+    }
+    let named = from.dimension_names.iter().zip(&to.dimension_names);
+    for (one, two) in named.filter_map(|(one, two)| Some((one.as_ref()?, two.as_ref()?))) {
+        if one != two {
+            let detail = format!("a dimension is {one}, and that of the target {two}");
+            return Err(Error::invalid(detail));
+        }
+    }
+    let packing = |attributes: &Object| Packing::of(&to.dtype, attributes);
+    if packing(&from.attributes) != packing(&to.attributes) {
+        return Err(Error::invalid(
+            "its values are packed otherwise than those of the target: scale_factor, add_offset, \
+             _FillValue, missing_value or _Unsigned differ",
+        ));
+    }
+    let units =
+        |attributes: &Object| attributes.get("units").and_then(Value::as_str).map(str::to_owned);
+    if let (false, Some(one), Some(two)) =
+        (counts_again, units(&from.attributes), units(&to.attributes))
+        && one.trim() != two.trim()
+        && TimeShift::between(&from.attributes, &to.attributes)?.is_none()
+        && !two.contains(" since ")
+    {
+        return Err(Error::invalid(format!(
+            "its units are {one:?}, and those of the target {two:?}"
+        )));
+    }
+    Ok(())
+}
+
+/// Fails if a coordinate would not go on in its direction: most often, the same files were
+/// appended before.
+fn check_order(import: &ArrayImport) -> Result<()> {
+    let is_number =
+        matches!(import.now.model().dtype, DType::Int(_) | DType::Uint(_) | DType::Float(_));
+    if import.now.model().shape.len() != 1 || !is_number {
+        return Ok(());
+    }
+    let (before, new) = values_along(import)?;
+    let rises = |values: &[f64]| values.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+    let falls = |values: &[f64]| values.windows(2).all(|pair| matches!(pair, [a, b] if a > b));
+    let all: Vec<f64> = before.iter().chain(&new).copied().collect();
+    let had_order = before.len() < 2 || rises(&before) || falls(&before);
+    if !had_order || rises(&all) || falls(&all) {
+        return Ok(());
+    }
+    let last = before.last().copied().unwrap_or_default();
+    let first = new.first().copied().unwrap_or_default();
+    Err(Error::invalid(format!(
+        "its values do not go on in order: the target ends with {last}, and what is appended begins with {first}. Was \
+         it appended before? Replace elements with --region, or append in any order with --any-order"
+    )))
+}
