@@ -118,7 +118,7 @@ impl BytesToBytes for Xor {
     add(tree, f"{folder}/mod.rs", "pub use zlib::Zlib;", "pub use xor::Xor;")
     # 2. A row, and a line in `codecs` of the tests.
     table = "crates/codec/src/table.rs"
-    replace(tree, table, "    Zlib, Zstd,\n};", "    Xor, Zlib, Zstd,\n};")
+    replace(tree, table, " Zlib, Zstd, imagecodecs,", " Xor, Zlib, Zstd, imagecodecs,")
     add(tree, table, 'CodecRow::bytes_to_bytes("shuffle"', '''CodecRow::bytes_to_bytes("xor", |c| Ok(Box::new(Xor::new(c)?)))
         .zarr2("xor")
         .option()

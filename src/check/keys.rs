@@ -297,6 +297,10 @@ impl<'k> KeyCheck<'k> {
         if self.nodes.documents.contains(key) || self.is_entry_point(key) {
             return;
         }
+        let list = self.hierarchy.store().list();
+        if list.is_some_and(|list| list.is_shown_otherwise(key)) {
+            return;
+        }
         if self.is_misnamed(key) || self.report_leftover(key) {
             return;
         }

@@ -39,7 +39,7 @@ NODES = {"v3.zarr/g/x": VALUES, "deep/er/v2.zarr/x": VALUES, "draft.zarr/g/x": V
 @pytest.mark.parametrize("form", ["zarr", "zarr2"])
 def test_every_hierarchy_of_a_folder_is_read_in_its_own_dialect(mount, folder, form):
     with mount(folder, "--as", form, copy=False) as m:
-        assert "several dialects is mounted read-only" in m.stderr
+        assert "several dialects, is mounted read-only" in m.stderr
         assert sorted(name for name in os.listdir(m.path) if not name.startswith((".z", "zarr.json"))) == [
             "deep", "draft.zarr", "n.n5", "v3.zarr",
         ]  # fmt: skip
@@ -85,3 +85,33 @@ def test_a_folder_of_one_dialect_is_writable(mount, folder):
     with mount(folder, copy=False) as m:
         zarr.open_group(m.path, mode="a")["v3.zarr/g/x"][0, 0] = 7
     assert zarr.open_array(folder / "v3.zarr/g/x", mode="r")[0, 0] == 7
+
+
+def test_files_of_other_formats_are_groups_beside_hierarchies(mount, folder):
+    data = xr.Dataset({"x": (("y", "x"), VALUES)})
+    (folder / "deep/files").mkdir()
+    data.to_netcdf(folder / "deep/files/run.nc")
+    data.to_netcdf(folder / "deep/files/other.nc", format="NETCDF3_64BIT")
+    np.save(folder / "deep/files/run.npy", VALUES)
+    np.save(folder / "n.npy", VALUES)
+    (folder / "bad.h5").write_text("no file of HDF5")
+    (folder / "to.nc").symlink_to("deep/files/run.nc")
+    with mount(folder, copy=False) as m:
+        m.allow("no format that zarrfs reads")
+        paths = {**NODES, "deep/files/run_nc/x": VALUES, "deep/files/run_npy/run": VALUES, "n/n": VALUES, "to/x": VALUES}
+        group = zarr.open_group(m.path, mode="r", use_consolidated=False)
+        for path, values in {**paths, "deep/files/other/x": VALUES}.items():
+            assert_same(group[path][...], values.astype("i4"), path)
+        assert set(os.listdir(m / "deep/files")) == {"run_nc", "run_npy", "other", "run.nc", "run.npy", "other.nc", "zarr.json"}
+        assert (m / "deep/files/run.nc").read_bytes() == (folder / "deep/files/run.nc").read_bytes()
+        xr.testing.assert_equal(xr.open_dataset(m / "deep/files/other.nc"), data)
+        assert_same(np.load(m / "n/n.npy"), VALUES, "the view")
+        with pytest.raises(OSError, match="Invalid argument"):
+            os.listdir(m / "bad")
+        m.refused(errno.EROFS, "read-only", lambda: os.mkdir(m / "to/new"))
+    checked = subprocess.run([ZARRFS, "check", folder], capture_output=True, text=True)
+    assert not [line for line in checked.stdout.splitlines() if "foreign" in line and "readme.txt" not in line]
+    assert checked.returncode == 3 and "bad.h5: a file of no format" in checked.stdout
+    (folder / "bad.h5").unlink()
+    assert subprocess.run([ZARRFS, "check", folder]).returncode == 0
+    assert subprocess.run([ZARRFS, "diff", f"{folder}#to", folder / "deep/files/run.nc"]).returncode == 0

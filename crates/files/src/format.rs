@@ -90,6 +90,15 @@ impl FileFormat {
         ENDINGS.iter().any(|ending| name.ends_with(ending))
     }
 
+    /// Returns the name of such a file without its ending; `None` for another name.
+    pub fn stem(name: &str) -> Option<&str> {
+        let unpacked = packed::unpacked_name(name).unwrap_or(name);
+        let lower = unpacked.to_ascii_lowercase();
+        let ending = ENDINGS.iter().filter(|ending| lower.ends_with(*ending));
+        let longest = ending.map(|ending| ending.len()).max()?;
+        unpacked.get(..unpacked.len().checked_sub(longest)?)
+    }
+
     /// Returns the format of a file.
     pub(crate) fn of(file: &SourceFile) -> Result<Self> {
         let first = file.read_up_to(0, 512)?;

@@ -49,6 +49,7 @@ pub mod directory;
 pub mod disk_cache;
 mod file_stat;
 mod files;
+pub mod grafted;
 #[cfg(feature = "remote")]
 pub mod http;
 pub mod icechunk;
@@ -502,6 +503,12 @@ pub trait ListableStore: Send + Sync + fmt::Debug {
     /// Whether the store has other states of the hierarchy below [`PRIVATE`], in the directories
     /// [`STATES`]. Listings of the root leave them out.
     fn has_states(&self) -> bool {
+        false
+    }
+
+    /// Whether other keys stand for the contents of this one: it is a file that is shown as a
+    /// hierarchy.
+    fn is_shown_otherwise(&self, _key: &Key) -> bool {
         false
     }
 

@@ -252,7 +252,7 @@ impl Typed<'_> {
         let why = match unwritable {
             Some(why) => why,
             None if !is_typed && may_be_folder && open::is_folder(source)? => {
-                "a folder of hierarchies in several dialects is mounted read-only"
+                "a folder of files, or of hierarchies in several dialects, is mounted read-only"
             }
             None => return Ok(()),
         };

@@ -19,6 +19,7 @@ use crate::hierarchy::{Hierarchy, HierarchyOptions, Membership, membership};
 use crate::metadata::{Dialect, NodePath, declared, draft_root_marker};
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::{PRIVATE, Prefix, Store, StoreEntry};
+use folder::FolderContents;
 use references::References;
 use remote::Remote;
 
@@ -279,9 +280,13 @@ pub fn hierarchy(
     if from.is_none()
         && let Some(directory) = root.directory()
     {
-        let parts = parts_of(&store, directory);
-        if !parts.is_empty() {
-            let hierarchy = Hierarchy::open_folder(store, parts, options)?;
+        let mut folder = folder_at(&store, directory);
+        if !folder.parts.is_empty() {
+            if let Some(store) = folder.store_of(&store, directory, node)? {
+                return Ok(Hierarchy::open(store, Some(Dialect::V3), options)?);
+            }
+            let store = folder.store(store, directory);
+            let hierarchy = Hierarchy::open_folder(store, folder.parts, options)?;
             return match hierarchy.node(node)? {
                 Some(_) if node.is_root() => Ok(hierarchy),
                 _ => Err(no_node(&source.spelled(), node, root)),
@@ -326,20 +331,20 @@ pub fn hierarchy(
 }
 
 /// Returns the hierarchies in a directory that is none itself, if it takes several dialects to show
-/// them.
-fn parts_of(store: &Store, root: &Path) -> Vec<(NodePath, Dialect)> {
+/// them, or some of them are files of other formats.
+fn folder_at(store: &Store, root: &Path) -> FolderContents {
     match declared(store) {
-        Ok(None) => folder::parts(root),
+        Ok(None) => FolderContents::find(root),
         // The caller gets the error when it opens the hierarchy.
-        Ok(Some(_)) | Err(_) => Vec::new(),
+        Ok(Some(_)) | Err(_) => FolderContents::default(),
     }
 }
 
-/// Whether a source is a folder of hierarchies in several dialects.
+/// Whether a source is a folder of hierarchies in several dialects, or with files.
 pub fn is_folder(source: &Source) -> Result<bool, Failure> {
     let Some(directory) = source.root.directory() else { return Ok(false) };
     let store = store(directory, Durability::Buffered)?;
-    Ok(source.node.is_root() && !parts_of(&store, directory).is_empty())
+    Ok(source.node.is_root() && !folder_at(&store, directory).parts.is_empty())
 }
 
 /// Returns the hierarchy in the directory `root` as a part of the outermost one that contains it,
