@@ -47,14 +47,28 @@ fn find_new(path: &Path, remote: &Remote) -> Result<NewNodeAt, Failure> {
 
 /// Returns the dialect of the hierarchy at or around `path`; `None` if there is none.
 pub fn dialect_at(path: &Path, remote: &Remote) -> Result<Option<Dialect>, Failure> {
+    let is_unfinished = open::is_unfinished(&StoreLocation::Directory(path.to_owned()));
+    let path = match path.parent() {
+        // What lies around the unfinished copy decides.
+        Some(above) if is_unfinished && !above.as_os_str().is_empty() => above,
+        Some(_) if is_unfinished => Path::new("."),
+        _ => path,
+    };
     if archive::is_named(path) {
         return Ok(None);
+    }
+    if is_unfinished {
+        return Ok(find(path).ok().and_then(|place| place.dialect));
     }
     Ok(find_new(path, remote)?.dialect)
 }
 
-/// Whether no node is at `path`, so that a new one can be made there.
+/// Whether no node is at `path`, so that a new one can be made there, or a conversion that was
+/// interrupted can go on.
 pub fn is_free(path: &Path, remote: &Remote) -> Result<bool, Failure> {
+    if open::is_unfinished(&StoreLocation::Directory(path.to_owned())) {
+        return Ok(true);
+    }
     let place = find_new(path, remote)?;
     let Some(dialect) = place.dialect else { return Ok(true) };
     let store = place.root.store(remote, remote::TTL, Durability::Buffered)?.read_only();

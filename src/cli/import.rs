@@ -1,5 +1,6 @@
 //! `zarrfs import`: files of other formats, or hierarchies, into a hierarchy that may exist.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use super::args::{Convert, Import};
 use super::convert;
 use super::create;
 use super::failure::{Failure, failed};
-use super::interrupt::{Interrupted, stop_on_signals};
+use super::interrupt::{Interrupted, Signals, stop_on_signals};
 use super::open;
 use super::open::remote;
 use super::output::print;
@@ -19,7 +20,8 @@ use super::output::progress::Bar;
 use super::output::size;
 use super::status::mounted;
 use crate::convert::CopyWatch;
-use crate::error::{Error, Kind};
+use crate::error::Error;
+use crate::files::FileFormat;
 use crate::hierarchy::Hierarchy;
 use crate::import::{
     self, ImportOptions, ImportPlan, ImportRecord, ImportSource, Imported, Placement, Started,
@@ -35,16 +37,24 @@ pub fn run(args: &Import) -> Result<(), Failure> {
         (None, Some(ranges)) => Some(Placement::Region(ranges.clone())),
         (None, None) => args.into.then_some(Placement::Over),
     };
+    resources::raise_descriptor_limit();
     let Some(placement) = placement else { return make_new(args) };
-    let is_new =
-        matches!(placement, Placement::Append(_)) && create::is_free(&args.dest, &args.remote)?;
-    match args.sources.split_first().filter(|_| is_new) {
-        None => import_into(args, &args.sources, &placement),
-        Some((first, rest)) => {
-            convert::run(&conversion(args, first, &args.dest)?)?;
-            if rest.is_empty() { Ok(()) } else { import_into(args, rest, &placement) }
-        }
+    let mut session =
+        Session { args, placement: &placement, is_stopped: Arc::default(), is_heard: false };
+    let is_append = matches!(placement, Placement::Append(_));
+    let Some((first, rest)) = args.sources.split_first().filter(|_| is_append) else {
+        return session.import_into(&args.sources);
+    };
+    if create::is_free(&args.dest, &args.remote)? {
+        // All files must fit before anything is stored.
+        session.check_all_fit(first, rest)?;
+        session.is_heard = true;
+        convert::run_until(&conversion(args, first, &args.dest)?, &session.is_stopped)?;
+        return if rest.is_empty() { Ok(()) } else { session.import_into(rest) };
     }
+    // The first file may have become DEST before an interruption.
+    let goes_on = !rest.is_empty() && session.was_interrupted(rest)?;
+    session.import_into(if goes_on { rest } else { &args.sources })
 }
 
 /// Makes new nodes: DEST, or one below it for each of several files.
@@ -70,11 +80,18 @@ fn make_new(args: &Import) -> Result<(), Failure> {
                 source.display()
             )));
         }
+        if !create::is_free(&args.dest.join(&name), &args.remote)? {
+            return Err(failed(format!(
+                "{}: exists: leave out the files that are there already",
+                args.dest.join(&name).display()
+            )));
+        }
         names.push(name);
     }
+    let is_stopped = Arc::default();
     create::group_if_missing(&args.dest, format_of(args, &args.dest)?, &args.remote)?;
     for (source, name) in args.sources.iter().zip(names) {
-        convert::run(&conversion(args, source, &args.dest.join(name))?)?;
+        convert::run_until(&conversion(args, source, &args.dest.join(name))?, &is_stopped)?;
     }
     Ok(())
 }
@@ -86,7 +103,8 @@ fn name_of(source: &Path) -> Result<String, Failure> {
         .rsplit_once('#')
         .map_or(text.as_str(), |(file, node)| if node.is_empty() { file } else { node });
     let name = text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let name = name.split_once('.').map_or(name, |(name, _)| name);
+    let hierarchy = [".zarr", ".n5", ".zip", ".ozx"].iter().find_map(|end| name.strip_suffix(end));
+    let name = FileFormat::stem(name).or(hierarchy).filter(|name| !name.is_empty()).unwrap_or(name);
     match NodePath::root().child(name) {
         Ok(_) => Ok(name.to_owned()),
         Err(error) => Err(failed(format!("{}: {}", source.display(), error.detail()))),
@@ -157,79 +175,143 @@ impl CopyWatch for Watch {
     }
 }
 
-/// Imports values into arrays that exist.
-fn import_into(args: &Import, sources: &[PathBuf], placement: &Placement) -> Result<(), Failure> {
-    let begun = Instant::now();
-    check_only_values(args)?;
-    let shown = args.dest.display();
-    check_is_not_mounted(&args.dest)?;
-    let (dest, path) = match create::open_around(&args.dest, &args.remote)? {
-        Some(found) => found,
-        None => open::node_for(&args.dest, None, &args.remote, open::Access::Write)?,
-    };
-    dest.dialect().check_makes_nodes()?;
-    dest.recovery().recover();
-    let claim = claim(args, sources, &path);
-    let at_dest = |error: Error| failed(format!("{shown}: {error}"));
-    let (record, started) = ImportRecord::take(&dest, &claim).map_err(at_dest)?;
-    if started == Started::Completed {
-        record.remove()?;
-        return print::output(&format!(
-            "{shown}: an import that was interrupted is complete now\n"
-        ));
-    }
-    let planned = planned(args, sources, (&dest, &path), placement, &record);
-    let (_opened, plan) = match planned {
-        Ok(planned) => planned,
-        Err(failure) => {
-            // What an earlier run has stored outside of the shapes is still this import's.
-            if !record.continues() {
-                record.remove()?;
-            }
-            return Err(failure);
-        }
-    };
-    let watch = Watch {
-        bar: Arc::new(Bar::new("{prefix} {wide_bar} {pos}/{len} {eta}")?),
-        is_stopped: Arc::default(),
-    };
-    let left = format!("; {}", advice(placement));
-    let signals = Interrupted { stores: Vec::new(), give_up: None, left };
-    let signals = stop_on_signals(&watch.is_stopped, signals)?;
-    let options = ImportOptions {
-        threads: remote::reading_threads(args.threads, sources.iter().map(PathBuf::as_path)),
-        cache_len: resources::within_memory(args.cache_size, 4),
-        is_verified: args.verify,
-    };
-    let imported = import::run(&dest, &plan, &record, &options, &watch);
-    signals.work_has_ended();
-    watch.bar.end();
-    let imported = imported.map_err(|error| match error.kind() {
-        _ if watch.is_stopped() => failed(format!("{shown}: interrupted; {}", advice(placement))),
-        Kind::Invalid | Kind::Unsupported | Kind::TooLarge => failed(format!("{shown}: {error}")),
-        _ => failed(format!("{shown}: {error}; {}", advice(placement))),
-    })?;
-    record.remove()?;
-    report(args, sources, &dest, &plan, &imported, begun)
+/// An import into arrays, some of which may be made by it.
+struct Session<'a> {
+    args: &'a Import,
+    placement: &'a Placement,
+    is_stopped: Arc<AtomicBool>,
+    /// Whether a thread waits for signals already.
+    is_heard: bool,
 }
 
-/// Opens the sources, and plans the import.
-fn planned(
-    args: &Import,
-    sources: &[PathBuf],
-    dest: (&Hierarchy, &NodePath),
-    placement: &Placement,
-    record: &ImportRecord<'_>,
-) -> Result<(Vec<ImportSource>, ImportPlan), Failure> {
-    let opened = sources.iter().map(|source| {
-        let (hierarchy, path) = open::node(source, None, &args.remote)?;
-        let name = name_of(source).unwrap_or_default();
-        Ok(ImportSource { shown: remote::typed(source), name, hierarchy, path })
-    });
-    let opened = opened.collect::<Result<Vec<_>, Failure>>()?;
-    let plan = import::plan(&opened, dest, placement, (&args.only, !args.any_order))?;
-    record.note(&plan)?;
-    Ok((opened, plan))
+impl Session<'_> {
+    /// Opens the hierarchy that the import changes, and the node in it.
+    fn dest(&self) -> Result<(Hierarchy, NodePath), Failure> {
+        let Import { dest, remote, .. } = self.args;
+        match create::open_around(dest, remote)? {
+            Some(found) => Ok(found),
+            None => open::node_for(dest, None, remote, open::Access::Write),
+        }
+    }
+
+    /// Whether the record says that this import, without its first file, was interrupted.
+    fn was_interrupted(&self, rest: &[PathBuf]) -> Result<bool, Failure> {
+        let (dest, path) = self.dest()?;
+        Ok(ImportRecord::is_of(&dest, &claim(self.args, rest, &path))?)
+    }
+
+    /// Fails if files could not be appended to what becomes of the first one.
+    fn check_all_fit(&self, first: &Path, rest: &[PathBuf]) -> Result<(), Failure> {
+        let (hierarchy, path) = open::node(first, None, &self.args.remote)?;
+        self.planned(rest, (&hierarchy, &path)).map(drop)
+    }
+
+    /// Opens the sources, and plans the import.
+    fn planned(
+        &self,
+        sources: &[PathBuf],
+        dest: (&Hierarchy, &NodePath),
+    ) -> Result<(Vec<ImportSource>, ImportPlan), Failure> {
+        let opened = sources.iter().map(|source| {
+            let (hierarchy, path) = open::node(source, None, &self.args.remote)?;
+            let name = name_of(source).unwrap_or_default();
+            Ok(ImportSource { shown: remote::typed(source), name, hierarchy, path })
+        });
+        let opened = opened.collect::<Result<Vec<_>, Failure>>()?;
+        let selected = (self.args.only.as_slice(), !self.args.any_order);
+        let plan = import::plan(&opened, dest, self.placement, selected)?;
+        Ok((opened, plan))
+    }
+
+    /// Imports values into arrays that exist.
+    fn import_into(&self, sources: &[PathBuf]) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let args = self.args;
+        check_only_values(args)?;
+        let shown = args.dest.display();
+        check_is_not_mounted(&args.dest)?;
+        let (dest, path) = self.dest()?;
+        dest.dialect().check_makes_nodes()?;
+        dest.recovery().recover();
+        let claim = claim(args, sources, &path);
+        let at_dest = |error: Error| failed(format!("{shown}: {error}"));
+        let (record, started) = ImportRecord::take(&dest, &claim).map_err(at_dest)?;
+        if started == Started::Completed {
+            record.remove()?;
+            let said = format!("{shown}: an import that was interrupted is complete now\n");
+            return print::output(&said);
+        }
+        let planned = self.planned(sources, (&dest, &path));
+        let noted = planned.and_then(|planned| {
+            record.note(&planned.1)?;
+            Ok(planned)
+        });
+        let (_opened, plan) = match noted {
+            Ok(planned) => planned,
+            Err(failure) => {
+                // What an earlier run has stored outside of the shapes is still this import's.
+                if !record.continues() {
+                    record.remove()?;
+                }
+                return Err(failure);
+            }
+        };
+        let imported = self.store(sources, &dest, &plan, &record);
+        let imported = match imported {
+            Ok(imported) => imported,
+            Err(failure) => {
+                if !self.is_stopped.load(Ordering::Relaxed) {
+                    record.give_up(&dest).unwrap_or_else(|error| {
+                        print::error(&format!("zarrfs: {shown}: what was stored stays: {error}"));
+                    });
+                }
+                return Err(failure);
+            }
+        };
+        record.remove()?;
+        report(args, sources, &dest, &plan, &imported, begun)
+    }
+
+    /// Stores what was planned.
+    fn store(
+        &self,
+        sources: &[PathBuf],
+        dest: &Hierarchy,
+        plan: &ImportPlan,
+        record: &ImportRecord<'_>,
+    ) -> Result<Imported, Failure> {
+        let (args, placement) = (self.args, self.placement);
+        let shown = args.dest.display();
+        let watch = Watch {
+            bar: Arc::new(Bar::new("{prefix} {wide_bar} {pos}/{len} {eta}")?),
+            is_stopped: Arc::clone(&self.is_stopped),
+        };
+        let left = format!("; {}", advice(placement));
+        let signals = Interrupted { stores: Vec::new(), give_up: None, left };
+        let signals =
+            (!self.is_heard).then(|| stop_on_signals(&self.is_stopped, signals)).transpose()?;
+        let options = ImportOptions {
+            threads: remote::reading_threads(args.threads, sources.iter().map(PathBuf::as_path)),
+            cache_len: resources::within_memory(args.cache_size, 4),
+            is_verified: args.verify,
+        };
+        let imported = import::run(dest, plan, record, &options, &watch);
+        signals.iter().for_each(Signals::work_has_ended);
+        watch.bar.end();
+        imported.map_err(|error| {
+            if watch.is_stopped() {
+                return failed(format!("{shown}: interrupted; {}", advice(placement)));
+            }
+            let left = match placement {
+                _ if record.is_setting_shapes() => {
+                    "; some arrays have their new shapes: run the same command again"
+                }
+                Placement::Append(_) => "; no array has changed",
+                Placement::Over | Placement::Region(_) => "; some chunks are replaced",
+            };
+            failed(format!("{shown}: {error}{left}"))
+        })
+    }
 }
 
 /// Fails for options that only new arrays have.
@@ -286,7 +368,7 @@ fn claim(args: &Import, sources: &[PathBuf], path: &NodePath) -> Value {
             "len": found.as_ref().map(std::fs::Metadata::len),
             "modified": changed.map(|since| since.as_nanos().to_string()),
             // What has no version is stored again.
-            "run": found.is_none().then(std::process::id),
+            "run": found.is_none().then(random),
         })
     };
     let ranges = args.region.iter().flatten();
@@ -299,6 +381,11 @@ fn claim(args: &Import, sources: &[PathBuf], path: &NodePath) -> Value {
         // A crash may lose bytes.
         "session": convert::session(),
     })
+}
+
+/// Returns a number that no other run has.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 fn report(

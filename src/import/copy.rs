@@ -10,7 +10,7 @@ use super::part::{ArrayImport, is_same, put_part, values_of};
 use super::plan::ImportPlan;
 use super::record::ImportRecord;
 use crate::array::assembled::{Assembled, ElementBox};
-use crate::array::{Coords, FillChunks};
+use crate::array::{Coords, Current, FillChunks};
 use crate::buffer::Buffer;
 use crate::cache::ChunkCache;
 use crate::convert::CopyWatch;
@@ -122,16 +122,20 @@ impl Importer<'_> {
         let place = ElementBox::of_spans(&values_of(grown).spans(unit)?);
         let is_new =
             place.intersection(&ElementBox::whole(&self.import.now.model().shape)).is_none();
-        if is_new && self.dest.store().stat(&key)?.is_some() {
-            // Outside of the shape is only what an import that was interrupted has left.
-            if self.record.continues() {
-                self.imported.found.fetch_add(1, Ordering::Relaxed);
-                return self.verify(&inner);
-            }
+        let is_there = is_new && self.dest.store().stat(&key)?.is_some();
+        if is_there && self.record.continues() {
+            self.imported.found.fetch_add(1, Ordering::Relaxed);
+            return self.verify(&inner);
+        }
+        if is_there {
+            // Outside of the shape is only what a program has left there, unless one has just
+            // changed the shape.
+            self.current()?;
             self.dest.store().write()?.erase_values(std::slice::from_ref(&key))?;
         }
         for attempt in 1.. {
-            match self.store(&inner) {
+            match self.store(&inner, is_new) {
+                Ok(false) => return self.verify(&inner),
                 Err(error)
                     if matches!(error.kind(), Kind::Stale | Kind::Exists) && attempt < ATTEMPTS =>
                 {
@@ -148,21 +152,33 @@ impl Importer<'_> {
         self.verify(&inner)
     }
 
-    fn store(&self, inner: &[Coords]) -> Result<()> {
+    /// Returns the array as the store has it now, with the shape that it gets.
+    fn current(&self) -> Result<Current> {
         let ArrayImport { path, now, grown, .. } = self.import;
-        let current = self.dest.array_that_gets(path, now, &grown.model().shape, Instant::now())?;
+        self.dest.array_that_gets(path, now, &grown.model().shape, Instant::now())
+    }
+
+    /// Stores chunks of one value; where it is new, nothing may be there. Returns whether any had
+    /// to be stored.
+    fn store(&self, inner: &[Coords], is_new: bool) -> Result<bool> {
+        let current = self.current()?;
         let mut changes = Vec::new();
         for coords in inner {
             if let Some((made, condition)) = self.chunk(coords)? {
+                if is_new && made.is_none() {
+                    continue;
+                }
+                let condition = if is_new { Condition::Absent } else { condition };
                 let len = made.as_ref().map_or(0, |made| made.len().to_u64());
                 self.imported.bytes.fetch_add(len, Ordering::Relaxed);
                 changes.push((coords.clone(), made, condition));
             }
         }
-        if !changes.is_empty() {
+        let any = !changes.is_empty();
+        if any {
             current.write_chunks_if(changes, FillChunks::Store)?;
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Returns the new contents of a chunk, with what must be there until then; `None` if nothing

@@ -7,8 +7,8 @@ use super::times::TimeShift;
 use crate::array::assembled::{Assembled, ElementBox};
 use crate::array::{Array, Coords, Grid};
 use crate::buffer::Buffer;
-use crate::dtype::{Element, to_float};
-use crate::error::Result;
+use crate::dtype::Element;
+use crate::error::{Error, Result};
 use crate::hierarchy::Node;
 use crate::metadata::model::ArrayMetadata;
 use crate::metadata::{NodePath, Packing};
@@ -31,6 +31,8 @@ pub struct ArrayImport {
 /// An array of a source, and its place in the array of the target.
 #[derive(Debug, Clone)]
 pub(super) struct ImportPart {
+    /// How the user wrote the source, and the array in it.
+    pub(super) shown: Arc<str>,
     pub(super) source: Arc<Array>,
     /// The place of its first element.
     pub(super) at: Vec<u64>,
@@ -41,6 +43,11 @@ pub(super) struct ImportPart {
 }
 
 impl ImportPart {
+    /// Returns an error about the source.
+    fn named(&self, error: &Error) -> Error {
+        Error::new(error.kind(), format!("{}: {error}", self.shown))
+    }
+
     /// Returns its box in the array of the target.
     pub(super) fn place(&self) -> ElementBox {
         ElementBox::whole(&self.source.model().shape).moved(&self.at)
@@ -100,10 +107,11 @@ pub(super) fn put_part(
     let mut put = |made: &mut Assembled, by: &[u64], wanted: &ElementBox| -> Result<()> {
         for coords in source.grid().overlapping(&from) {
             let spans = ElementBox::of_spans(&source.grid().spans(&coords)?).moved(by).spans();
-            let found = match get(source, &coords)? {
-                Some(bytes) => Some(bytes),
-                None => source.read_again(&coords)?.map(|(bytes, _)| bytes),
-            };
+            let found = get(source, &coords).and_then(|found| match found {
+                Some(bytes) => Ok(Some(bytes)),
+                None => Ok(source.read_again(&coords)?.map(|(bytes, _)| bytes)),
+            });
+            let found = found.map_err(|error| part.named(&error))?;
             is_stored |= found.is_some();
             let bytes = found.map_or_else(|| source.fill_chunk(&coords), Ok)?;
             made.put(&bytes, &spans, wanted)?;
@@ -117,7 +125,8 @@ pub(super) fn put_part(
     let mut times = Assembled::new(&model.dtype, &model.fill, from.clone())?;
     put(&mut times, &vec![0; from.start.len()], &from)?;
     let mut times = times.finish()?;
-    shift.apply(&model.dtype, &part.packing, times.to_mut())?;
+    let counted = shift.apply(&model.dtype, &part.packing, times.to_mut());
+    counted.map_err(|error| part.named(&error))?;
     made.put(&times, &wanted.spans(), &wanted)?;
     Ok(true)
 }
@@ -165,22 +174,17 @@ pub(super) fn check_times(import: &ArrayImport) -> Result<()> {
 }
 
 /// Returns the last values of an array of one dimension, and those that go behind them.
-pub(super) fn values_along(import: &ArrayImport) -> Result<(Vec<f64>, Vec<f64>)> {
+pub(super) fn values_along(import: &ArrayImport) -> Result<(Vec<Element>, Vec<Element>)> {
     let model = import.now.model();
-    let values = |bytes: &[u8]| -> Vec<f64> {
+    let values = |bytes: &[u8]| -> Vec<Element> {
         let items = bytes.chunks_exact(model.dtype.item_len().max(1));
-        items
-            .map(|item| match Element::of(&model.dtype, item) {
-                Element::Int(int) => to_float(int),
-                Element::Float(float) => float,
-                Element::Complex(..) | Element::Bytes => f64::NAN,
-            })
-            .collect()
+        items.map(|item| Element::of(&model.dtype, item)).collect()
     };
     let len = model.shape.first().copied().unwrap_or_default();
     let last = len.min(2);
     let before = ElementBox { start: vec![len.saturating_sub(last)], extent: vec![last] };
     let own = ImportPart {
+        shown: Arc::from("the target"),
         source: Arc::clone(&import.now),
         at: vec![0],
         shift: None,

@@ -1,18 +1,19 @@
 //! Where the elements of each array of the sources go.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::part::{ArrayImport, ImportPart, check_times, first_difference, values_along};
-use super::times::TimeShift;
+use super::times::{TimeShift, is_since};
 use crate::array::Array;
-use crate::dtype::DType;
+use crate::dtype::Element;
 use crate::error::{Error, Result, WithSubject};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node};
 use crate::json::Object;
-use crate::metadata::{NodePath, Packing};
+use crate::metadata::{Dialect, NodePath, Packing};
 
 /// A hierarchy, or a part of one, whose values are imported.
 #[derive(Debug)]
@@ -59,7 +60,9 @@ pub fn plan(
 ) -> Result<ImportPlan> {
     let targets = arrays_of(dest, path, &[])?;
     let imports = BTreeMap::new();
-    let mut planner = Planner { placement, targets: &targets, in_order, imports };
+    let masks_fill = *dest.dialect() == Dialect::V2;
+    let mut planner = Planner { placement, targets: &targets, in_order, masks_fill, imports };
+    planner.check_target(dest, path)?;
     for source in sources {
         planner.source(source, path, only).map_err(|error| named(&source.shown, &error))?;
     }
@@ -136,17 +139,62 @@ struct Planner<'p> {
     placement: &'p Placement,
     targets: &'p Arrays,
     in_order: bool,
+    /// Whether xarray takes the fill values of the target for missing ones, although no attribute
+    /// says so.
+    masks_fill: bool,
     imports: BTreeMap<String, Growing>,
 }
 
 impl Planner<'_> {
+    /// Fails if the target cannot be extended in this way, whatever comes.
+    fn check_target(&self, dest: &Hierarchy, path: &NodePath) -> Result<()> {
+        match self.placement {
+            Placement::Over => Ok(()),
+            Placement::Region(ranges) => self.check_ranges(ranges).at(path),
+            Placement::Append(dimension) => {
+                let Some(group) = path.parent().filter(|_| self.targets.contains_key("")) else {
+                    return Ok(());
+                };
+                for node in dest.children(&group)? {
+                    let node = node?;
+                    let named = |array: &Arc<Array>| {
+                        let names = &array.model().dimension_names;
+                        names.iter().flatten().any(|name| name == dimension)
+                    };
+                    if node.path() != path && node.array().is_some_and(named) {
+                        return Err(Error::invalid(format!(
+                            "{} beside it has the dimension {dimension}, too, and would become \
+                             shorter: import into the group",
+                            node.path()
+                        )));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Fails if a range is of no dimension, or of the same one as another.
+    fn check_ranges(&self, ranges: &[(String, Option<u64>, Option<u64>)]) -> Result<()> {
+        for (at, (name, ..)) in ranges.iter().enumerate() {
+            let mut arrays = self.targets.values().filter_map(|node| node.array());
+            if !arrays.any(|array| axes_of(array, name).next().is_some()) {
+                return Err(Error::invalid(format!("no array has a dimension {name:?}")));
+            }
+            if ranges.iter().take(at).any(|(other, ..)| other == name) {
+                return Err(Error::invalid(format!("--region has the dimension {name:?} twice")));
+            }
+        }
+        Ok(())
+    }
+
     /// Adds all arrays of a source.
     fn source(&mut self, source: &ImportSource, path: &NodePath, only: &[NodePath]) -> Result<()> {
         let found =
             self.renamed(arrays_of(&source.hierarchy, &source.path, only)?, &source.name, path)?;
         let shifts = self.shifts(&found)?;
         for (name, node) in &found {
-            self.add(name, node, shifts.get(name).cloned()).at(shown(name, node))?;
+            self.add(source, name, node, shifts.get(name).cloned()).at(shown(name, node))?;
         }
         self.check_all_grew(&found)
     }
@@ -155,6 +203,10 @@ impl Planner<'_> {
     /// array by itself, it meets the one of the same name.
     fn renamed(&self, mut found: Arrays, own: &str, path: &NodePath) -> Result<Arrays> {
         let is_alone = |arrays: &Arrays| arrays.contains_key("");
+        if let (Some(name), 1, 1) = (self.targets.keys().next(), self.targets.len(), found.len()) {
+            // Formats without names give an array that of its file.
+            return Ok(found.into_values().map(|node| (name.clone(), node)).collect());
+        }
         match (is_alone(&found), is_alone(self.targets)) {
             (true, false) => {
                 let node = found.remove("").ok_or_else(Error::not_found)?;
@@ -181,6 +233,7 @@ impl Planner<'_> {
         for (name, node) in found {
             let (from, to) = (units_of(found, name), units_of(self.targets, name));
             let Some((from, to)) = from.zip(to) else { continue };
+            check_units(&from, &to).at(shown(name, node))?;
             if let Some(shift) = TimeShift::between(&from, &to).at(shown(name, node))? {
                 shifts.insert(name.clone(), shift);
             }
@@ -188,17 +241,30 @@ impl Planner<'_> {
         Ok(shifts)
     }
 
-    fn add(&mut self, name: &str, node: &Node, shift: Option<TimeShift>) -> Result<()> {
+    fn add(
+        &mut self,
+        from: &ImportSource,
+        name: &str,
+        node: &Node,
+        shift: Option<TimeShift>,
+    ) -> Result<()> {
         let target = self.targets.get(name).ok_or_else(|| {
             Error::invalid("the target has no such array: choose others with --only")
         })?;
         let (source, now) = (array_of(node)?, array_of(target)?);
-        check_meaning(source, now, shift.is_some())?;
+        check_meaning(source, now, self.masks_fill)?;
         let shape =
             self.imports.get(name).map_or(&now.model().shape, |growing| &growing.shape).clone();
         let packing = Packing::of(&source.model().dtype, &source.model().attributes);
-        let mut part =
-            ImportPart { source: Arc::clone(source), at: vec![0; shape.len()], shift, packing };
+        if shift.is_some() && !packing.changes_nothing() {
+            return Err(Error::invalid(
+                "its times are packed (scale_factor, add_offset or _Unsigned), and in other units \
+                 than those of the target: unpack them first",
+            ));
+        }
+        let said = format!("{}: {}", from.shown, shown(name, node)).into();
+        let (source, at) = (Arc::clone(source), vec![0; shape.len()]);
+        let mut part = ImportPart { shown: said, source, at, shift, packing };
         let Some(shape) = self.place(&mut part, now, shape)? else {
             return match first_difference(&part, now)? {
                 None => Ok(()),
@@ -210,6 +276,10 @@ impl Planner<'_> {
         };
         let growing = || Growing { parts: Vec::new(), shape: Vec::new() };
         let growing = self.imports.entry(name.to_owned()).or_insert_with(growing);
+        let place = part.place();
+        if growing.parts.iter().any(|other| other.place().intersection(&place).is_some()) {
+            return Err(Error::invalid("another file of this import goes to the same elements"));
+        }
         growing.parts.push(part);
         growing.shape = shape;
         Ok(())
@@ -226,6 +296,12 @@ impl Planner<'_> {
         let lens = part.source.model().shape.clone();
         let names = &now.model().dimension_names;
         let mut is_placed = matches!(self.placement, Placement::Over);
+        if let Placement::Append(dimension) = self.placement
+            && axes_of(now, dimension).count() > 1
+        {
+            let detail = format!("it has the dimension {dimension} more than once");
+            return Err(Error::invalid(detail));
+        }
         for (axis, (len, all)) in lens.iter().zip(&mut shape).enumerate() {
             let name = names.get(axis).and_then(Option::as_deref);
             let at = match self.placement {
@@ -274,13 +350,7 @@ impl Planner<'_> {
         let Placement::Append(dimension) = self.placement else { return Ok(()) };
         for (name, target) in self.targets {
             let Some(array) = target.array() else { continue };
-            let names = &array.model().dimension_names;
-            let mut axes = (0..array.model().shape.len())
-                .map(|axis| names.get(axis).and_then(Option::as_deref))
-                .enumerate();
-            if !found.contains_key(name)
-                && axes.any(|(axis, name)| is_dimension(dimension, axis, name))
-            {
+            if !found.contains_key(name) && axes_of(array, dimension).next().is_some() {
                 return Err(Error::invalid(format!(
                     "it lacks the array {name:?}, which has the dimension {dimension} in the target, too"
                 )));
@@ -325,13 +395,20 @@ impl Planner<'_> {
     }
 }
 
+/// Returns the axes of an array that a user means.
+fn axes_of(array: &Array, typed: &str) -> impl Iterator<Item = usize> {
+    let names = &array.model().dimension_names;
+    let name = |axis: usize| names.get(axis).and_then(Option::as_deref);
+    (0..array.model().shape.len()).filter(move |axis| is_dimension(typed, *axis, name(*axis)))
+}
+
 /// Whether a user means this dimension: by its name, or by its number if it has none.
 fn is_dimension(typed: &str, axis: usize, name: Option<&str>) -> bool {
     name.map_or_else(|| typed.parse() == Ok(axis), |name| name == typed)
 }
 
 /// Fails if elements of `source` would mean something else in `target`.
-fn check_meaning(source: &Array, target: &Array, counts_again: bool) -> Result<()> {
+fn check_meaning(source: &Array, target: &Array, masks_fill: bool) -> Result<()> {
     let (from, to) = (source.model(), target.model());
     if from.shape.len() != to.shape.len() {
         let detail =
@@ -353,47 +430,81 @@ fn check_meaning(source: &Array, target: &Array, counts_again: bool) -> Result<(
         }
     }
     let packing = |attributes: &Object| Packing::of(&to.dtype, attributes);
-    if packing(&from.attributes) != packing(&to.attributes) {
-        return Err(Error::invalid(
-            "its values are packed otherwise than those of the target: scale_factor, add_offset, \
-             _FillValue, missing_value or _Unsigned differ",
-        ));
+    if packing(&from.attributes).is_like(&packing(&to.attributes), masks_fill) {
+        return Ok(());
     }
-    let units =
-        |attributes: &Object| attributes.get("units").and_then(Value::as_str).map(str::to_owned);
-    if let (false, Some(one), Some(two)) =
-        (counts_again, units(&from.attributes), units(&to.attributes))
-        && one.trim() != two.trim()
-        && TimeShift::between(&from.attributes, &to.attributes)?.is_none()
-        && !two.contains(" since ")
-    {
-        return Err(Error::invalid(format!(
-            "its units are {one:?}, and those of the target {two:?}"
-        )));
+    let shown = |attributes: &Object, name: &str| {
+        attributes.get(name).map_or_else(|| "missing".to_owned(), Value::to_string)
+    };
+    let differ =
+        PACKING.into_iter().filter(|name| from.attributes.get(*name) != to.attributes.get(*name));
+    let said = differ.map(|name| {
+        let (one, two) = (shown(&from.attributes, name), shown(&to.attributes, name));
+        format!("its {name} is {one}, and that of the target {two}")
+    });
+    let said: Vec<String> = said.collect();
+    Err(Error::invalid(format!("its values mean something else: {}", said.join("; "))))
+}
+
+/// The attributes that say how values are packed.
+const PACKING: [&str; 5] =
+    ["scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned"];
+
+/// Fails if the units of a source and those of the target differ, and are no units of time.
+fn check_units(from: &Object, to: &Object) -> Result<()> {
+    let units = |attributes: &Object| {
+        let units = attributes.get("units").and_then(Value::as_str);
+        units.map(|units| units.trim().to_owned())
+    };
+    let (one, two) = (units(from), units(to));
+    let is_time = |units: &Option<String>| units.as_ref().is_some_and(|it| is_since(it));
+    if one == two || is_time(&one) && is_time(&two) {
+        return Ok(());
     }
-    Ok(())
+    let shown = |units: &Option<String>| {
+        units.as_ref().map_or_else(|| "missing".to_owned(), |units| format!("{units:?}"))
+    };
+    let (one, two) = (shown(&one), shown(&two));
+    Err(Error::invalid(format!("its units are {one}, and those of the target {two}")))
 }
 
 /// Fails if a coordinate would not go on in its direction: most often, the same files were
 /// appended before.
 fn check_order(import: &ArrayImport) -> Result<()> {
-    let is_number =
-        matches!(import.now.model().dtype, DType::Int(_) | DType::Uint(_) | DType::Float(_));
-    if import.now.model().shape.len() != 1 || !is_number {
+    if import.now.model().shape.len() != 1 || import.now.model().dtype.is_variable() {
         return Ok(());
     }
     let (before, new) = values_along(import)?;
-    let rises = |values: &[f64]| values.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
-    let falls = |values: &[f64]| values.windows(2).all(|pair| matches!(pair, [a, b] if a > b));
-    let all: Vec<f64> = before.iter().chain(&new).copied().collect();
-    let had_order = before.len() < 2 || rises(&before) || falls(&before);
-    if !had_order || rises(&all) || falls(&all) {
+    let goes = |values: &[Element], order: Ordering| {
+        values.windows(2).all(|pair| matches!(pair, [a, b] if compared(*a, *b) == Some(order)))
+    };
+    let (rises, falls) = (Ordering::Less, Ordering::Greater);
+    let all: Vec<Element> = before.iter().chain(&new).copied().collect();
+    let had_order = before.len() < 2 || goes(&before, rises) || goes(&before, falls);
+    // Two values alone would always be in some order.
+    let may_fall = all.len() > 2;
+    let can_compare = all.iter().all(|one| !matches!(one, Element::Bytes | Element::Complex(..)));
+    if !had_order || !can_compare || goes(&all, rises) || may_fall && goes(&all, falls) {
         return Ok(());
     }
-    let last = before.last().copied().unwrap_or_default();
-    let first = new.first().copied().unwrap_or_default();
+    let shown = |element: Option<&Element>| match element {
+        Some(Element::Int(int)) => int.to_string(),
+        Some(Element::Float(float)) => float.to_string(),
+        _ => "nothing".to_owned(),
+    };
     Err(Error::invalid(format!(
-        "its values do not go on in order: the target ends with {last}, and what is appended begins with {first}. Was \
-         it appended before? Replace elements with --region, or append in any order with --any-order"
+        "its values do not go on in order: the target ends with {}, and what is appended begins with {}. Was \
+         it appended before? Replace elements with --region, or append in any order with --any-order",
+        shown(before.last()),
+        shown(new.first())
     )))
+}
+
+/// Compares two numbers.
+fn compared(one: Element, two: Element) -> Option<Ordering> {
+    match (one, two) {
+        (Element::Int(one), Element::Int(two)) => Some(one.cmp(&two)),
+        (Element::Float(one), Element::Float(two)) => one.partial_cmp(&two),
+        _ => None,
+    }
 }

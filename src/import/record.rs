@@ -1,6 +1,7 @@
 //! The record of an import that goes on: a value at the root of the target, which is removed at the
 //! end. Only one process at a time holds it ([`Hold`]).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 use super::part::values_of;
 use super::plan::ImportPlan;
 use crate::array::assembled::ElementBox;
+use crate::array::{Array, Coords, FillChunks, Grid};
 use crate::convert::hold::{Held, Hold};
 use crate::error::{Error, Kind, Result, WithSubject};
 use crate::hierarchy::{Document, Hierarchy};
@@ -36,6 +38,8 @@ pub struct ImportRecord<'s> {
     hold: Hold<'s>,
     claim: Value,
     continues: bool,
+    /// Whether some shapes may be set.
+    sets_shapes: AtomicBool,
 }
 
 /// The arrays of an import, with their shapes before and after it.
@@ -49,7 +53,8 @@ impl<'s> ImportRecord<'s> {
         let hold = Hold::new(dest.store(), KEY)?;
         let started = hold.take(|| Self::start(&hold, dest, claim))?;
         let continues = started == Started::Same;
-        Ok((Self { hold, claim: claim.clone(), continues }, started))
+        let sets_shapes = AtomicBool::new(false);
+        Ok((Self { hold, claim: claim.clone(), continues, sets_shapes }, started))
     }
 
     fn start(hold: &Hold<'_>, dest: &Hierarchy, claim: &Value) -> Result<Option<Started>> {
@@ -75,12 +80,10 @@ impl<'s> ImportRecord<'s> {
             hold.put(json!({ "claim": claim, "stage": "values" }), Condition::Always)?;
             return Ok(Some(if is_same { Started::Completed } else { Started::New }));
         }
-        if is_same {
+        if is_same && are_as_before(dest, &shapes)? {
             return Ok(Some(Started::Same));
         }
-        for (path, _, to) in &shapes {
-            erase_outside(dest, path, to).at(path)?;
-        }
+        erase_all_outside(dest, &shapes)?;
         hold.put(json!({ "claim": claim, "stage": "values" }), Condition::Always)?;
         Ok(Some(Started::New))
     }
@@ -88,6 +91,11 @@ impl<'s> ImportRecord<'s> {
     /// Whether values outside of the shapes are those of this import, which was interrupted.
     pub fn continues(&self) -> bool {
         self.continues
+    }
+
+    /// Whether some arrays may have their new shapes, and others not.
+    pub fn is_setting_shapes(&self) -> bool {
+        self.sets_shapes.load(Ordering::Relaxed)
     }
 
     /// Notes which arrays get which shapes, before anything is stored outside of them.
@@ -119,14 +127,33 @@ impl<'s> ImportRecord<'s> {
             dest.array_that_gets(&import.path, &import.now, shape, since).map(drop)?;
         }
         self.put("shapes", plan)?;
+        self.sets_shapes.store(true, Ordering::Relaxed);
         let shapes: Shapes = grown
             .iter()
             .map(|import| {
-                let shape = |array: &crate::array::Array| array.model().shape.clone();
+                let shape = |array: &Array| array.model().shape.clone();
                 (import.path.clone(), shape(&import.now), shape(&import.grown))
             })
             .collect();
         set(dest, &shapes)
+    }
+
+    /// Whether a record says that an import with this claim was interrupted.
+    pub fn is_of(dest: &Hierarchy, claim: &Value) -> Result<bool> {
+        let found = dest.store().get(&Key::parse(KEY)?, crate::json::max_text_len())?;
+        let members = found.and_then(|found| serde_json::from_slice::<Value>(&found.bytes).ok());
+        Ok(members.is_some_and(|members| members.get("claim") == Some(claim)))
+    }
+
+    /// Erases what was stored outside of the shapes, and the record, because the import has failed.
+    pub fn give_up(self, dest: &Hierarchy) -> Result<()> {
+        if let Some(found) = self.hold.found()?
+            && found.text("stage") != Some("shapes")
+        {
+            erase_all_outside(dest, &shapes_in(&found)?)?;
+            return self.remove();
+        }
+        Ok(())
     }
 
     /// Removes the record, since the import is complete or has stored nothing.
@@ -167,7 +194,23 @@ fn shapes_in(found: &Held) -> Result<Shapes> {
     shapes.ok_or_else(|| Error::corrupt("no record of an import").at(KEY))
 }
 
-/// Erases the values that lie outside of an array and inside of the shape that it did not get.
+/// Whether all arrays have the shapes that they had when the import began.
+fn are_as_before(dest: &Hierarchy, shapes: &Shapes) -> Result<bool> {
+    for (path, from, _) in shapes {
+        let node = dest.changes().node(path)?;
+        let array = node.as_ref().and_then(|node| node.array());
+        if array.is_none_or(|array| array.model().shape != *from) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn erase_all_outside(dest: &Hierarchy, shapes: &Shapes) -> Result<()> {
+    shapes.iter().try_for_each(|(path, _, to)| erase_outside(dest, path, to).at(path))
+}
+
+/// Erases the chunks that lie outside of an array and inside of the shape that it did not get.
 fn erase_outside(dest: &Hierarchy, path: &NodePath, to: &[u64]) -> Result<()> {
     let Some(node) = dest.changes().node(path)? else { return Ok(()) };
     let Some(array) = node.array().filter(|array| array.model().shape.len() == to.len()) else {
@@ -176,11 +219,26 @@ fn erase_outside(dest: &Hierarchy, path: &NodePath, to: &[u64]) -> Result<()> {
     let now = ElementBox::whole(&array.model().shape);
     let grown = array.with_shape(to.to_vec())?;
     let grid = values_of(&grown);
+    let is_outside = |grid: &Grid, coords: &Coords| -> Result<bool> {
+        Ok(ElementBox::of_spans(&grid.spans(coords)?).intersection(&now).is_none())
+    };
     let mut keys: Vec<Key> = Vec::new();
     for unit in grid.overlapping(&ElementBox::whole(to)) {
-        if ElementBox::of_spans(&grid.spans(&unit)?).intersection(&now).is_none() {
-            let (first, _) = grown.chunks_in(&unit)?;
-            keys.push(grown.key(&crate::array::Coords::new(first))?);
+        let (start, extent) = grown.chunks_in(&unit)?;
+        if is_outside(grid, &unit)? {
+            keys.push(grown.key(&Coords::new(start))?);
+            continue;
+        }
+        // Inner chunks of a shard that has others.
+        let mut inner = Vec::new();
+        for coords in (ElementBox { start, extent }).places() {
+            if grown.grid().contains(&coords) && is_outside(grown.grid(), &coords)? {
+                inner.push((coords, None));
+            }
+        }
+        if !inner.is_empty() {
+            let current = dest.array_that_gets(path, array, to, Instant::now())?;
+            current.write_chunks(inner, FillChunks::Store)?;
         }
     }
     dest.store().write()?.erase_values(&keys)

@@ -65,6 +65,10 @@ impl Calendar {
             }
             _ => year.rem_euclid(4) == 0,
         };
+        // The year before the first one of these calendars is no year 0.
+        if matches!(self, Self::Standard | Self::Julian) && year < 1 {
+            return None;
+        }
         let months = usize::try_from(month.checked_sub(1)?).ok()?;
         let leap_day = |month: usize| i128::from(has_leap_day && month == 1);
         let len = match self {
@@ -143,11 +147,22 @@ fn moment(text: &str, calendar: Calendar) -> Option<i128> {
     }
     let day = calendar.day(if is_negative { -year } else { year }, month, day)?;
     let time = time.trim();
-    let time = ["Z", "UTC", "GMT"].iter().find_map(|zone| time.strip_suffix(zone)).unwrap_or(time);
+    let zone = ["Z", "UTC", "GMT"].into_iter().find(|zone| {
+        let at = time.len().checked_sub(zone.len()).and_then(|at| time.get(at..));
+        at.is_some_and(|end| end.eq_ignore_ascii_case(zone))
+    });
+    let len = time.len().saturating_sub(zone.map_or(0, str::len));
+    let time = time.get(..len).unwrap_or_default();
     let zone = time.find(['+', '-']);
     let (time, zone) = zone.map_or((time, ""), |at| time.split_at(at));
     let sign = if zone.starts_with('-') { -1 } else { 1 };
-    let zone = zone.get(1..).map_or(Some(0), clock)?;
+    let zone = match zone.get(1..) {
+        Some(digits) if digits.len() == 4 && !digits.contains(':') => {
+            let (hours, minutes) = digits.split_at_checked(2)?;
+            clock(&format!("{hours}:{minutes}"))?
+        }
+        other => other.map_or(Some(0), clock)?,
+    };
     Some(day * DAY + clock(time)? - sign * zone)
 }
 
@@ -168,6 +183,11 @@ fn clock(text: &str) -> Option<i128> {
         return None;
     }
     Some((hours * 3600 + minutes * 60 + whole) * SECOND + micros)
+}
+
+/// Whether units are those of times since a moment.
+pub fn is_since(units: &str) -> bool {
+    units.to_ascii_lowercase().contains(" since ")
 }
 
 /// How times of a source become those of the target.
@@ -197,9 +217,7 @@ impl TimeShift {
         };
         let (old, new) = (text(from, "units"), text(to, "units"));
         let calendars = (text(from, "calendar"), text(to, "calendar"));
-        let is_time = |units: &Option<String>| {
-            units.as_ref().is_some_and(|units| units.to_ascii_lowercase().contains(" since "))
-        };
+        let is_time = |units: &Option<String>| units.as_deref().is_some_and(is_since);
         if !is_time(&old) && !is_time(&new) || (old == new && calendars.0 == calendars.1) {
             return Ok(None);
         }
@@ -250,13 +268,12 @@ impl TimeShift {
                     item.copy_from_slice(&self.moved(time)?.to_le_bytes());
                 }
                 (DType::Float(4), Element::Float(time)) => {
-                    let moved = self.moved(time)?;
-                    #[expect(clippy::cast_possible_truncation, reason = "compared below")]
-                    #[expect(clippy::as_conversions, reason = "std has no other way")]
-                    let short = moved as f32;
-                    if moved.is_finite() && f64::from(short).to_bits() != moved.to_bits() {
-                        return Err(inexact("a time is no float32"));
-                    }
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::as_conversions,
+                        reason = "the source has no more digits"
+                    )]
+                    let short = self.moved(time)? as f32;
                     item.copy_from_slice(&short.to_le_bytes());
                 }
                 _ => return Err(inexact("its type cannot count times")),

@@ -6,7 +6,9 @@ import signal
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+import zarr
 
 import servers
 from mounts import BIN, files, wait_until
@@ -51,6 +53,44 @@ def test_a_conversion_to_a_url_is_that_to_a_directory(tmp_path, case, options, p
     assert code == 1 and "neither empty nor an unfinished conversion" in said
     code, _, said = zarrfs("convert", url, f"{url}/below")
     assert code == 1 and "into itself" in said
+
+
+def part(path, begin, count):
+    """A hierarchy with some times of an array."""
+    root = zarr.open_group(path, mode="w")
+    times = np.arange(begin, begin + count)
+    root.create_array("time", data=times, dimension_names=["time"])
+    root.create_array("x", data=times[:, None] * np.arange(7), chunks=(3, 4), dimension_names=["time", "y"])
+    return path
+
+
+@pytest.mark.parametrize("options", [(), ("--chunks", "5,2", "--shards", "10,4", "--codecs", "zstd")])
+def test_an_import_into_a_url_is_that_into_a_directory(tmp_path, prefix, options):
+    parts = [part(tmp_path / f"{begin}.zarr", begin, 8) for begin in (0, 8, 16)]
+    url = servers.url(f"{prefix}/a.zarr")
+    for dest in [url, tmp_path / "here"]:
+        code, _, said = zarrfs("import", *parts[:2], dest, "--append-dim", "time", *options)
+        assert code == 0, said
+        code, _, said = zarrfs("import", servers.upload(parts[2]), dest, "--append-dim", "time", "--verify")
+        assert code == 0, said
+        code, _, said = zarrfs("import", parts[2], dest, "--append-dim", "time")
+        assert code == 1 and "appended before" in said
+    (tmp_path / "there").mkdir()
+    servers.download(url, tmp_path / "there")
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+    assert np.array_equal(zarr.open_group(tmp_path / "there")["x"][:], np.arange(24)[:, None] * np.arange(7))
+
+
+def test_a_file_at_a_url_is_a_hierarchy(tmp_path):
+    (tmp_path / "files").mkdir()
+    values = np.arange(6000).reshape(60, 100)
+    np.savez(tmp_path / "files/some.npz", values=values)
+    url = f"{servers.upload(tmp_path / 'files')}/some.npz"
+    code, said, _ = zarrfs("cat", f"{url}#values", "--as", "npy")
+    assert code == 0 and said == zarrfs("cat", f"{tmp_path}/files/some.npz#values", "--as", "npy")[1]
+    code, _, said = zarrfs("import", url, tmp_path / "new.zarr")
+    assert code == 0, said
+    assert np.array_equal(zarr.open_group(tmp_path / "new.zarr")["values"][:], values)
 
 
 def test_nodes_are_created_at_urls(tmp_path, prefix):

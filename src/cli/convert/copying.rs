@@ -38,13 +38,13 @@ pub struct CopyProgress {
 }
 
 impl CopyProgress {
-    /// Returns the progress of a copy that has not begun.
-    pub fn new(args: &Convert, dest: &Dest) -> Result<Self, Failure> {
+    /// Returns the progress of a copy that has not begun. It ends early once `is_stopped` is set.
+    pub fn new(args: &Convert, dest: &Dest, is_stopped: &Arc<AtomicBool>) -> Result<Self, Failure> {
         Ok(Self {
             bar: Arc::new(Bar::new("{prefix} {wide_bar} {pos}/{len} {eta}")?),
             arrays: 0,
             begun: AtomicUsize::new(0),
-            is_stopped: Arc::default(),
+            is_stopped: Arc::clone(is_stopped),
             is_packing: dest.packing.is_some(),
             source: remote::typed(&args.source),
             keeps_going: args.keep_going,

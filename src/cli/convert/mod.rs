@@ -6,7 +6,8 @@ pub mod pack;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -46,12 +47,17 @@ const FILL_RATIO: u64 = 10;
 
 /// Copies the hierarchy, and prints a summary.
 pub fn run(args: &Convert) -> Result<(), Failure> {
+    run_until(args, &Arc::default())
+}
+
+/// Like [`run`]. The first signal sets `is_stopped`, also after the copy.
+pub fn run_until(args: &Convert, is_stopped: &Arc<AtomicBool>) -> Result<(), Failure> {
     let begun = Instant::now();
     check_ome_version(args)?;
     let (source, from) = open::node(&args.source, args.from.as_ref(), &args.remote)?;
     let dest = Dest::find(args)?;
     let requested = requested(args, dest.target);
-    let mut watch = CopyProgress::new(args, &dest)?;
+    let mut watch = CopyProgress::new(args, &dest, is_stopped)?;
     // From here on there is something to remove.
     let early = dest.packing.as_ref().map(|_| watch.stop_on_signals(args, &dest)).transpose()?;
     // Planning needs a store, but stores nothing.

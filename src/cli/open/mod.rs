@@ -374,7 +374,7 @@ pub fn within_groups_above(hierarchy: Hierarchy, root: &Path) -> crate::error::R
 }
 
 /// Whether a conversion into a directory was interrupted.
-fn is_unfinished(location: &StoreLocation) -> bool {
+pub fn is_unfinished(location: &StoreLocation) -> bool {
     location.directory().is_some_and(|directory| directory.join(".zarrfs/convert").is_file())
 }
 

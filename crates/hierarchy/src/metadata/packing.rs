@@ -69,6 +69,22 @@ impl Packing {
         self.scale.is_some() || self.offset.is_some()
     }
 
+    /// Whether elements with a value are that value.
+    pub fn changes_nothing(&self) -> bool {
+        !self.is_scaled() && self.sign.is_none()
+    }
+
+    /// Whether elements mean the same by both. `may_lack` says that this one may know of no
+    /// elements without a value.
+    pub fn is_like(&self, other: &Self, may_lack: bool) -> bool {
+        let scale = |one: &Self| (one.scale.unwrap_or(1.0), one.offset.unwrap_or(0.0));
+        let are_in = |one: &[Element], two: &[Element]| one.iter().all(|it| two.contains(it));
+        scale(self) == scale(other)
+            && self.sign == other.sign
+            && are_in(&self.missing, &other.missing)
+            && (may_lack && self.missing.is_empty() || are_in(&other.missing, &self.missing))
+    }
+
     /// Whether some elements mean that there is no value.
     pub fn has_missing(&self) -> bool {
         !self.missing.is_empty()

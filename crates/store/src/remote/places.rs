@@ -173,6 +173,10 @@ impl OwnPlaces {
         let mut seen = Vec::new();
         for prefix in self.of_others()? {
             let version = self.shared.version(&prefix)?;
+            // Some servers list a prefix for a while after its last key is gone.
+            if version.is_none() && !self.shared.has_values(&prefix)? {
+                continue;
+            }
             seen.push((prefix, version));
         }
         if seen.is_empty() {
