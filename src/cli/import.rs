@@ -175,7 +175,7 @@ impl CopyWatch for Watch {
     }
 }
 
-/// An import into arrays, some of which may be made by it.
+/// An import into arrays. It may make some of them.
 struct Session<'a> {
     args: &'a Import,
     placement: &'a Placement,
