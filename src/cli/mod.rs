@@ -9,7 +9,6 @@ mod demo;
 mod diff;
 mod exec;
 mod failure;
-mod import;
 mod info;
 mod interrupt;
 mod mount;
@@ -101,7 +100,7 @@ fn run_command(command: Command, typed: &[OsString]) -> Result<(), Failure> {
         Command::Check(check) => check::run(&check),
         Command::Create(create) => create::run(&create),
         Command::Convert(convert) => convert::run(&convert),
-        Command::Import(args) => import::run(&args),
+        Command::Import(args) => convert::import::run(&args),
         Command::Diff(diff) => diff::run(&diff),
         #[cfg(feature = "serve")]
         Command::Serve(serve) => serve::run(&serve),

@@ -22,6 +22,8 @@ pub struct ImportSource {
     pub shown: String,
     /// The name of an array that it is by itself.
     pub name: String,
+    /// Whether its arrays have no names of their own, but that of the file.
+    pub lacks_names: bool,
     /// The hierarchy.
     pub hierarchy: Hierarchy,
     /// The group or array in it.
@@ -155,8 +157,7 @@ impl Planner<'_> {
                 let Some(group) = path.parent().filter(|_| self.targets.contains_key("")) else {
                     return Ok(());
                 };
-                for node in dest.children(&group)? {
-                    let node = node?;
+                for node in dest.children(&group)?.flatten() {
                     let named = |array: &Arc<Array>| {
                         let names = &array.model().dimension_names;
                         names.iter().flatten().any(|name| name == dimension)
@@ -191,7 +192,7 @@ impl Planner<'_> {
     /// Adds all arrays of a source.
     fn source(&mut self, source: &ImportSource, path: &NodePath, only: &[NodePath]) -> Result<()> {
         let found =
-            self.renamed(arrays_of(&source.hierarchy, &source.path, only)?, &source.name, path)?;
+            self.renamed(arrays_of(&source.hierarchy, &source.path, only)?, source, path)?;
         let shifts = self.shifts(&found)?;
         for (name, node) in &found {
             self.add(source, name, node, shifts.get(name).cloned()).at(shown(name, node))?;
@@ -201,16 +202,18 @@ impl Planner<'_> {
 
     /// Returns the arrays of a source by the names of those of the target: if one of both is an
     /// array by itself, it meets the one of the same name.
-    fn renamed(&self, mut found: Arrays, own: &str, path: &NodePath) -> Result<Arrays> {
+    fn renamed(&self, mut found: Arrays, source: &ImportSource, path: &NodePath) -> Result<Arrays> {
         let is_alone = |arrays: &Arrays| arrays.contains_key("");
-        if let (Some(name), 1, 1) = (self.targets.keys().next(), self.targets.len(), found.len()) {
-            // Formats without names give an array that of its file.
+        let is_nameless = source.lacks_names || is_alone(&found) && is_alone(self.targets);
+        if let (Some(name), 1, 1, true) =
+            (self.targets.keys().next(), self.targets.len(), found.len(), is_nameless)
+        {
             return Ok(found.into_values().map(|node| (name.clone(), node)).collect());
         }
         match (is_alone(&found), is_alone(self.targets)) {
             (true, false) => {
                 let node = found.remove("").ok_or_else(Error::not_found)?;
-                Ok(Arrays::from([(own.to_owned(), node)]))
+                Ok(Arrays::from([(source.name.clone(), node)]))
             }
             (false, true) => {
                 let name = path.name().unwrap_or_default();

@@ -413,3 +413,11 @@ def test_a_damaged_source_is_named_and_leaves_nothing_behind(tmp_path):
     assert str(tmp_path / "s.zarr") in said and "no array has changed" in said, said
     assert sorted(path.name for path in (tmp_path / "a.zarr/c/c").iterdir()) == ["0", "1"]
     assert not (tmp_path / "a.zarr/.zarrfs").exists()
+
+
+def test_a_variable_is_not_appended_to_one_of_another_name(tmp_path):
+    for name in ("sst", "t2m"):
+        xr.Dataset({name: ("time", [1.0, 2.0])}).to_netcdf(tmp_path / f"{name}.nc", unlimited_dims=["time"])
+    run(tmp_path / "t2m.nc", tmp_path / "a.zarr")
+    assert "/sst: the target has no such array" in run(tmp_path / "sst.nc", tmp_path / "a.zarr", "--append-dim", "time", code=1)
+    assert 'no array "t2m"' in run(tmp_path / "sst.nc", tmp_path / "a.zarr/t2m", "--append-dim", "time", code=1)

@@ -99,6 +99,16 @@ impl FileFormat {
         unpacked.get(..unpacked.len().checked_sub(longest)?)
     }
 
+    /// Whether such a file has arrays without names of their own, so that they get that of the file.
+    pub fn lacks_names(name: &str) -> bool {
+        let name = packed::unpacked_name(name).unwrap_or(name).to_ascii_lowercase();
+        let has = [
+            ".nc", ".nc3", ".nc4", ".cdf", ".h5", ".hdf5", ".he5", ".mat", ".npz", ".fits", ".fit",
+            ".fts",
+        ];
+        Self::is_named(&name) && !has.iter().any(|ending| name.ends_with(ending))
+    }
+
     /// Returns the format of a file.
     pub(crate) fn of(file: &SourceFile) -> Result<Self> {
         let first = file.read_up_to(0, 512)?;

@@ -1,6 +1,8 @@
-//! `zarrfs convert`: a hierarchy in another dialect, with other codecs, chunks or shards.
+//! `zarrfs convert`: a hierarchy in another dialect, with other codecs, chunks or shards; and
+//! `zarrfs import` ([`import`]), which makes nodes in the same way.
 
 pub mod copying;
+pub mod import;
 pub mod pack;
 
 use std::collections::BTreeSet;

@@ -8,17 +8,17 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::args::{Convert, Import};
-use super::convert;
-use super::create;
-use super::failure::{Failure, failed};
-use super::interrupt::{Interrupted, Signals, stop_on_signals};
-use super::open;
-use super::open::remote;
-use super::output::print;
-use super::output::progress::Bar;
-use super::output::size;
-use super::status::mounted;
+use crate::cli::args::{Convert, Import};
+use crate::cli::convert;
+use crate::cli::create;
+use crate::cli::failure::{Failure, failed};
+use crate::cli::interrupt::{Interrupted, Signals, stop_on_signals};
+use crate::cli::open;
+use crate::cli::open::remote;
+use crate::cli::output::print;
+use crate::cli::output::progress::Bar;
+use crate::cli::output::size;
+use crate::cli::status::mounted;
 use crate::convert::CopyWatch;
 use crate::error::Error;
 use crate::files::FileFormat;
@@ -214,8 +214,9 @@ impl Session<'_> {
     ) -> Result<(Vec<ImportSource>, ImportPlan), Failure> {
         let opened = sources.iter().map(|source| {
             let (hierarchy, path) = open::node(source, None, &self.args.remote)?;
-            let name = name_of(source).unwrap_or_default();
-            Ok(ImportSource { shown: remote::typed(source), name, hierarchy, path })
+            let (name, shown) = (name_of(source).unwrap_or_default(), remote::typed(source));
+            let lacks_names = FileFormat::lacks_names(&shown);
+            Ok(ImportSource { shown, name, lacks_names, hierarchy, path })
         });
         let opened = opened.collect::<Result<Vec<_>, Failure>>()?;
         let selected = (self.args.only.as_slice(), !self.args.any_order);
