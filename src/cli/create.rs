@@ -14,6 +14,7 @@ use super::open::references;
 use super::open::remote;
 use super::open::remote::Remote;
 use super::output::print;
+use crate::convert::Mark;
 use crate::error::{Kind, Result};
 use crate::hierarchy::{Hierarchy, HierarchyOptions, Raised};
 use crate::json::Object;
@@ -47,6 +48,9 @@ fn find_new(path: &Path, remote: &Remote) -> Result<NewNodeAt, Failure> {
 
 /// Returns the dialect of the hierarchy at or around `path`; `None` if there is none.
 pub fn dialect_at(path: &Path, remote: &Remote) -> Result<Option<Dialect>, Failure> {
+    if remote::url(path).is_some() && is_unfinished_at(path, remote)? {
+        return Ok(None);
+    }
     let is_unfinished = open::is_unfinished(&StoreLocation::Directory(path.to_owned()));
     let path = match path.parent() {
         // What lies around the unfinished copy decides.
@@ -66,7 +70,14 @@ pub fn dialect_at(path: &Path, remote: &Remote) -> Result<Option<Dialect>, Failu
 /// Whether no node is at `path`, so that a new one can be made there, or a conversion that was
 /// interrupted can go on.
 pub fn is_free(path: &Path, remote: &Remote) -> Result<bool, Failure> {
-    if open::is_unfinished(&StoreLocation::Directory(path.to_owned())) {
+    if archive::is_named(path) {
+        return if path.exists() {
+            archive::check_writable(path).map(|()| false)
+        } else {
+            Ok(true)
+        };
+    }
+    if is_unfinished_at(path, remote)? {
         return Ok(true);
     }
     let place = find_new(path, remote)?;
@@ -74,6 +85,14 @@ pub fn is_free(path: &Path, remote: &Remote) -> Result<bool, Failure> {
     let store = place.root.store(remote, remote::TTL, Durability::Buffered)?.read_only();
     let hierarchy = Hierarchy::open(store, Some(dialect), HierarchyOptions::default())?;
     Ok(hierarchy.node(&place.node)?.is_none_or(|node| node.is_bare()))
+}
+
+/// Whether a conversion into `path` was interrupted.
+fn is_unfinished_at(path: &Path, remote: &Remote) -> Result<bool, Failure> {
+    match remote::url(path) {
+        Some(url) => Ok(Mark::is_in(&remote.store(url, remote::TTL)?)?),
+        None => Ok(open::is_unfinished(&StoreLocation::Directory(path.to_owned()))),
+    }
 }
 
 /// Opens the outermost hierarchy around the node at `path`, to change that; `None` if there is

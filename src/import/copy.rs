@@ -181,8 +181,8 @@ impl Importer<'_> {
         Ok(any)
     }
 
-    /// Returns the new contents of a chunk, with what must be there until then; `None` if nothing
-    /// goes into it. Without contents, the chunk need not be stored.
+    /// Returns the new contents of a chunk, and the condition under which to store them; `None` if
+    /// the import does not touch it. There are no contents if all are the fill value.
     fn chunk(&self, coords: &Coords) -> Result<Option<(Option<Buffer>, Condition)>> {
         let ArrayImport { now, grown, parts, .. } = self.import;
         let spans = grown.grid().spans(coords)?;

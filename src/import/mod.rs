@@ -3,7 +3,7 @@
 //! [`plan`] pairs each array of the sources with one of the target, and says where its elements go:
 //! over those that are there, into a region, or behind the last ones along a dimension. It refuses
 //! all that would change the meaning of a value in silence: another type, other units, another
-//! packing. Times in other units since another moment are the exception: they are counted again
+//! packing. Times in other units since another moment are the exception: they are converted
 //! (`times`). Nothing is stored before the whole plan is known.
 //!
 //! [`run`] stores chunks first. Those behind the last element are outside of the array's shape, so

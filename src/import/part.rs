@@ -167,7 +167,7 @@ pub(super) fn first_difference(part: &ImportPart, target: &Array) -> Result<Opti
     Ok(None)
 }
 
-/// Fails if times of a part cannot be counted again, before anything is stored.
+/// Fails if times of a part cannot be converted, before anything is stored.
 pub(super) fn check_times(import: &ArrayImport) -> Result<()> {
     let mut counted = import.parts.iter().filter(|part| part.shift.is_some());
     counted.try_for_each(|part| elements(part, &import.grown, &part.place()).map(drop))

@@ -14,13 +14,14 @@ use crate::error::{Error, Result, WithSubject};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node};
 use crate::json::Object;
 use crate::metadata::{Dialect, NodePath, Packing};
+use crate::width::ToU64;
 
 /// A hierarchy, or a part of one, whose values are imported.
 #[derive(Debug)]
 pub struct ImportSource {
     /// How the user wrote it.
     pub shown: String,
-    /// The name of an array that it is by itself.
+    /// The name of the array, if the source is an array and not a group.
     pub name: String,
     /// Whether its arrays have no names of their own, but that of the file.
     pub lacks_names: bool,
@@ -164,8 +165,8 @@ impl Planner<'_> {
                     };
                     if node.path() != path && node.array().is_some_and(named) {
                         return Err(Error::invalid(format!(
-                            "{} beside it has the dimension {dimension}, too, and would become \
-                             shorter: import into the group",
+                            "{} also has the dimension {dimension}, and would be left shorter than \
+                             this array: import into the group",
                             node.path()
                         )));
                     }
@@ -200,8 +201,8 @@ impl Planner<'_> {
         self.check_all_grew(&found)
     }
 
-    /// Returns the arrays of a source by the names of those of the target: if one of both is an
-    /// array by itself, it meets the one of the same name.
+    /// Returns the arrays of a source under the names that they have in the target. If one of both
+    /// is an array and not a group, it is paired by its name.
     fn renamed(&self, mut found: Arrays, source: &ImportSource, path: &NodePath) -> Result<Arrays> {
         let is_alone = |arrays: &Arrays| arrays.contains_key("");
         let is_nameless = source.lacks_names || is_alone(&found) && is_alone(self.targets);
@@ -220,7 +221,7 @@ impl Planner<'_> {
                 let node = found.remove(name).ok_or_else(|| {
                     let names: Vec<&str> = found.keys().map(String::as_str).collect();
                     Error::invalid(format!(
-                        "it has no array {name:?} for the array of that name: write FILE#NAME with one of {}",
+                        "it has no array named {name:?}: choose one with FILE#NAME, where NAME is one of: {}",
                         names.join(", ")
                     ))
                 })?;
@@ -272,8 +273,9 @@ impl Planner<'_> {
             return match first_difference(&part, now)? {
                 None => Ok(()),
                 Some(at) => Err(Error::invalid(format!(
-                    "its values differ from those of the target, at {at:?} first, and nothing of this \
-                     import goes there: choose other arrays with --only"
+                    "its values differ from those of the target, first in the chunk that begins at \
+                     {at:?}, and the import would not change them: leave this array out by naming \
+                     the others with --only"
                 ))),
             };
         };
@@ -321,7 +323,8 @@ impl Planner<'_> {
                         let end = until.unwrap_or(start.saturating_add(*len));
                         if end.checked_sub(start) != Some(*len) || end > *all {
                             return Err(Error::invalid(format!(
-                                "{len} elements do not fit into {start}:{end} of {one}, which has {all}"
+                                "it has {len} elements along {one}, and these do not fit {one}={start}:{end}; the \
+                                 target has {all}: correct --region"
                             )));
                         }
                         Ok(start)
@@ -355,7 +358,8 @@ impl Planner<'_> {
             let Some(array) = target.array() else { continue };
             if !found.contains_key(name) && axes_of(array, dimension).next().is_some() {
                 return Err(Error::invalid(format!(
-                    "it lacks the array {name:?}, which has the dimension {dimension} in the target, too"
+                    "it lacks the array {name:?}, and that of the target has the dimension {dimension} and \
+                     must grow as well: add it to the file"
                 )));
             }
         }
@@ -373,12 +377,12 @@ impl Planner<'_> {
             let path = node.path().clone();
             let import =
                 ArrayImport { path, seen: Arc::clone(node), now: Arc::clone(now), grown, parts };
-            check_times(&import).at(&import.path)?;
+            check_times(&import)?;
             let last = name.rsplit('/').next().unwrap_or_default();
             match self.placement {
                 Placement::Append(dimension) if last == dimension => {
                     if self.in_order {
-                        check_order(&import).at(&import.path)?;
+                        check_order(&import)?;
                     }
                     coordinates.push(import);
                 }
@@ -490,16 +494,32 @@ fn check_order(import: &ArrayImport) -> Result<()> {
     if !had_order || !can_compare || goes(&all, rises) || may_fall && goes(&all, falls) {
         return Ok(());
     }
-    let shown = |element: Option<&Element>| match element {
+    let order_of = |pair: &[Element]| match pair {
+        [a, b] => compared(*a, *b),
+        _ => None,
+    };
+    let falls_first = may_fall && all.windows(2).next().and_then(order_of) == Some(falls);
+    let order = if falls_first { falls } else { rises };
+    let wrong = all.windows(2).position(|pair| order_of(pair) != Some(order)).unwrap_or_default();
+    let shown = |at: usize| match all.get(at) {
         Some(Element::Int(int)) => int.to_string(),
         Some(Element::Float(float)) => float.to_string(),
-        _ => "nothing".to_owned(),
+        Some(Element::Complex(..) | Element::Bytes) | None => "nothing".to_owned(),
     };
+    let after = wrong.saturating_add(1);
+    let mut rest = after.saturating_sub(before.len()).to_u64();
+    let part = import.parts.iter().find(|part| {
+        let len = part.source.model().shape.first().copied().unwrap_or_default();
+        let is_in = rest < len;
+        rest = rest.saturating_sub(len);
+        is_in
+    });
     Err(Error::invalid(format!(
-        "its values do not go on in order: the target ends with {}, and what is appended begins with {}. Was \
-         it appended before? Replace elements with --region, or append in any order with --any-order",
-        shown(before.last()),
-        shown(new.first())
+        "{}: its values would not stay in order: {} would follow {}. If the file was appended before, \
+         replace its elements with --region; to append it anyway, use --any-order",
+        part.map_or("", |part| &part.shown),
+        shown(after),
+        shown(wrong)
     )))
 }
 

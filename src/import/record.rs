@@ -58,7 +58,7 @@ impl<'s> ImportRecord<'s> {
     }
 
     fn start(hold: &Hold<'_>, dest: &Hierarchy, claim: &Value) -> Result<Option<Started>> {
-        // While this process holds these, no other process cleans up after dead ones.
+        // While this process holds these places, no other process cleans up in them.
         let abandoned = dest.store().write()?.abandoned()?;
         let Some(found) = hold.found()? else {
             let put = hold.put(json!({ "claim": claim, "stage": "values" }), Condition::Absent)?;
@@ -68,7 +68,7 @@ impl<'s> ImportRecord<'s> {
             let detail = "another import is writing here: wait until it has finished";
             return Err(Error::new(Kind::Busy, detail));
         }
-        // From here on this process holds it, with what it says.
+        // This process takes the record over, and keeps what it says.
         let unchanged = Condition::Unchanged(found.stat.version);
         if hold.put(found.members.clone(), unchanged)?.is_none() {
             return Ok(None);
@@ -191,7 +191,13 @@ fn shapes_in(found: &Held) -> Result<Shapes> {
         Some((path, lens(array, "from")?, lens(array, "to")?))
     };
     let shapes: Option<Shapes> = arrays.into_iter().flatten().map(one).collect();
-    shapes.ok_or_else(|| Error::corrupt("no record of an import").at(KEY))
+    shapes.ok_or_else(|| {
+        Error::corrupt(
+            "the record of an interrupted import is damaged: if no import is running, remove this \
+                          file, and run the import again",
+        )
+        .at(KEY)
+    })
 }
 
 /// Whether all arrays have the shapes that they had when the import began.

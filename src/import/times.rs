@@ -243,7 +243,7 @@ impl TimeShift {
         Ok(is_other.then_some(shift))
     }
 
-    /// Counts times of this type again. Elements without a value stay.
+    /// Converts times of this type. Elements without a value stay.
     pub fn apply(&self, dtype: &DType, packing: &Packing, bytes: &mut [u8]) -> Result<()> {
         let item_len = dtype.item_len();
         for item in bytes.chunks_exact_mut(item_len.max(1)) {
@@ -276,7 +276,7 @@ impl TimeShift {
                     let short = self.moved(time)? as f32;
                     item.copy_from_slice(&short.to_le_bytes());
                 }
-                _ => return Err(inexact("its type cannot count times")),
+                _ => return Err(inexact("the type of the array cannot hold times")),
             }
         }
         Ok(())
@@ -287,16 +287,16 @@ impl TimeShift {
         let micros = micros.ok_or_else(|| inexact("a time is too large"))?;
         self.check_calendar(micros)?;
         if micros.checked_rem_euclid(self.to) != Some(0) {
-            return Err(inexact("a time is no whole number"));
+            return Err(inexact("a time is not a whole number"));
         }
         micros.checked_div(self.to).ok_or_else(|| inexact("a time is too large"))
     }
 
     fn check_calendar(&self, micros: i128) -> Result<()> {
         match self.least {
-            Some(least) if micros < least => Err(inexact(
-                "a time before 15 October 1582, which calendars name differently, is no time",
-            )),
+            Some(least) if micros < least => {
+                Err(inexact("a time is before 15 October 1582, when the two calendars differ"))
+            }
             _ => Ok(()),
         }
     }
@@ -319,7 +319,7 @@ impl TimeShift {
 
 /// Returns the error for times that the target cannot have.
 fn inexact(why: &str) -> Error {
-    Error::invalid(format!("{why} in the units of the target"))
+    Error::invalid(format!("{why} in the units of the target: convert the times in the file first"))
 }
 
 #[cfg(test)]

@@ -119,8 +119,8 @@ CHANGES = {
     "more": (lambda data: data.assign(more=data.t2m), "/more: the target has no such array"),
     "length": (lambda data: data.isel(lat=slice(0, 10)), "10 elements along lat"),
     "calendar": (encode("time", calendar="julian"), "cannot compare"),
-    "fraction": (other_times, "no whole number"),
-    "order": (lambda data: data.isel(time=slice(None, None, -1)), "do not go on in order"),
+    "fraction": (other_times, "not a whole number"),
+    "order": (lambda data: data.isel(time=slice(None, None, -1)), "would not stay in order"),
 }
 
 
@@ -138,7 +138,7 @@ def test_a_file_that_does_not_fit_is_refused_and_nothing_changes(months, tmp_pat
 
 def test_a_file_is_not_appended_twice_unless_that_is_asked_for(months, tmp_path):
     run(*months[:2], tmp_path / "a.zarr", "--append-dim", "time")
-    assert "Was it appended before?" in run(months[1], tmp_path / "a.zarr", "--append-dim", "time", code=1)
+    assert "was appended before" in run(months[1], tmp_path / "a.zarr", "--append-dim", "time", code=1)
     run(months[1], tmp_path / "a.zarr", "--append-dim", "time", "--any-order")
     assert opened(tmp_path / "a.zarr").sizes["time"] == 31 + 29 + 29
 
@@ -251,7 +251,7 @@ def test_one_import_at_a_time_writes_to_a_hierarchy(months, tmp_path):
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate()[1] for process in both]
     assert sorted(process.returncode for process in both) == [0, 1], said
-    assert any("another import is writing here" in text or "go on in order" in text for text in said), said
+    assert any("another import is writing here" in text or "stay in order" in text for text in said), said
     xr.testing.assert_equal(opened(tmp_path / "a.zarr"), joined(months))
 
 
@@ -289,7 +289,7 @@ def test_files_beside_each_other_become_groups_of_their_names(months, tmp_path):
     assert "--append-dim" in run(months[0], tmp_path / "a.zarr", code=1)
     (tmp_path / "other").mkdir()
     shutil.copy(months[0], tmp_path / "other")
-    assert "import them one by one" in run(months[0], tmp_path / "other/m1.nc", tmp_path / "b.zarr", code=1)
+    assert "import this one separately" in run(months[0], tmp_path / "other/m1.nc", tmp_path / "b.zarr", code=1)
 
 
 def test_chunks_of_an_interrupted_import_are_not_taken_for_those_of_another_place(tmp_path):
@@ -420,4 +420,4 @@ def test_a_variable_is_not_appended_to_one_of_another_name(tmp_path):
         xr.Dataset({name: ("time", [1.0, 2.0])}).to_netcdf(tmp_path / f"{name}.nc", unlimited_dims=["time"])
     run(tmp_path / "t2m.nc", tmp_path / "a.zarr")
     assert "/sst: the target has no such array" in run(tmp_path / "sst.nc", tmp_path / "a.zarr", "--append-dim", "time", code=1)
-    assert 'no array "t2m"' in run(tmp_path / "sst.nc", tmp_path / "a.zarr/t2m", "--append-dim", "time", code=1)
+    assert 'no array named "t2m"' in run(tmp_path / "sst.nc", tmp_path / "a.zarr/t2m", "--append-dim", "time", code=1)

@@ -74,11 +74,27 @@ def test_an_import_into_a_url_is_that_into_a_directory(tmp_path, prefix, options
         code, _, said = zarrfs("import", servers.upload(parts[2]), dest, "--append-dim", "time", "--verify")
         assert code == 0, said
         code, _, said = zarrfs("import", parts[2], dest, "--append-dim", "time")
-        assert code == 1 and "appended before" in said
+        assert code == 1 and "was appended before" in said
     (tmp_path / "there").mkdir()
     servers.download(url, tmp_path / "there")
     assert files(tmp_path / "there") == files(tmp_path / "here")
     assert np.array_equal(zarr.open_group(tmp_path / "there")["x"][:], np.arange(24)[:, None] * np.arange(7))
+
+
+def test_an_import_into_a_new_url_that_is_killed_goes_on(tmp_path, prefix):
+    source = part(tmp_path / "a.zarr", 0, 300)
+    url = servers.url(f"{prefix}/a.zarr")
+    command = ["import", source, url, "--append-dim", "time", "--chunks", "1,7"]
+    process = subprocess.Popen([BIN, *map(str, command)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    client = servers.client(prefix)
+    assert wait_until(lambda: any(page for page in client.list()) or process.poll() is not None)
+    process.kill()
+    process.wait()
+    code, _, said = zarrfs(*command)
+    assert code == 0 or process.returncode == 0, said
+    (tmp_path / "there").mkdir()
+    servers.download(url, tmp_path / "there")
+    assert np.array_equal(zarr.open_group(tmp_path / "there")["time"][:], np.arange(300))
 
 
 def test_a_file_at_a_url_is_a_hierarchy(tmp_path):

@@ -10,14 +10,14 @@ use crate::metadata::{Dialect, NodePath, Shards};
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 #[command(after_help = "\
-Without --append-dim, --into and --region, DEST is a new group or array, as of `zarrfs convert`; of several \
-files, each becomes a group of its name below DEST.
+Without --append-dim, --into and --region, zarrfs makes DEST as a new group or array, like `zarrfs convert`. \
+If there are several FILEs, each becomes a group below DEST, named after the file.
 
 With --append-dim, what is appended must fit: the same arrays with this dimension, types, units and packing. \
-Times in other units since another moment are counted again. Arrays without the dimension must have the values \
-of DEST. If DEST is missing, the first file becomes it. Programs see what was appended at the end, when the \
-arrays get their new shapes; an import that is interrupted before has changed nothing, and the same command \
-goes on.
+If the units of times differ (hours since .., days since ..), zarrfs converts the times. Arrays without the \
+dimension must have the values of DEST. If DEST is missing, the first file becomes it. Programs see the new \
+elements only when the import sets the new shapes, at its end. If it is interrupted before that, no array has \
+changed: run the same command again to continue.
 
 With --into or --region, chunks of DEST are replaced one by one. After an interruption, run the same command again.
 

@@ -75,15 +75,16 @@ fn make_new(args: &Import) -> Result<(), Failure> {
         let name = name_of(source)?;
         if names.contains(&name) {
             return Err(failed(format!(
-                "{}: another file is called {name:?}, too, and each becomes a group of its name: \
-                 import them one by one",
+                "{}: another file would also become the group {name:?}: import this one separately, into \
+                 a group of another name",
                 source.display()
             )));
         }
         if !create::is_free(&args.dest.join(&name), &args.remote)? {
             return Err(failed(format!(
-                "{}: exists: leave out the files that are there already",
-                args.dest.join(&name).display()
+                "{}: exists: leave out {}, or import it separately into a group of another name",
+                args.dest.join(&name).display(),
+                source.display()
             )));
         }
         names.push(name);
@@ -263,7 +264,8 @@ impl Session<'_> {
             Err(failure) => {
                 if !self.is_stopped.load(Ordering::Relaxed) {
                     record.give_up(&dest).unwrap_or_else(|error| {
-                        print::error(&format!("zarrfs: {shown}: what was stored stays: {error}"));
+                        print::error(&format!("zarrfs: {shown}: the chunks that this import stored cannot be removed: {error}; the next import \
+                             into this hierarchy removes them"));
                     });
                 }
                 return Err(failure);
@@ -300,7 +302,7 @@ impl Session<'_> {
         signals.iter().for_each(Signals::work_has_ended);
         watch.bar.end();
         imported.map_err(|error| {
-            if watch.is_stopped() {
+            if watch.is_stopped() && !record.is_setting_shapes() {
                 return failed(format!("{shown}: interrupted; {}", advice(placement)));
             }
             let left = match placement {
@@ -308,7 +310,9 @@ impl Session<'_> {
                     "; some arrays have their new shapes: run the same command again"
                 }
                 Placement::Append(_) => "; no array has changed",
-                Placement::Over | Placement::Region(_) => "; some chunks are replaced",
+                Placement::Over | Placement::Region(_) => {
+                    "; some chunks may have been replaced: run the same command again"
+                }
             };
             failed(format!("{shown}: {error}{left}"))
         })
@@ -326,7 +330,7 @@ fn check_only_values(args: &Import) -> Result<(), Failure> {
     // The first file of --append-dim may make the arrays.
     match given.iter().find(|(_, is_given)| *is_given && args.append_dim.is_none()) {
         Some((option, _)) => Err(Failure::Usage(format!(
-            "{option} is for new arrays, and those of {} exist: remove it",
+            "{option} applies only to new arrays, and the arrays of {} exist already: leave it out",
             args.dest.display()
         ))),
         None => Ok(()),
@@ -349,7 +353,7 @@ fn advice(placement: &Placement) -> &'static str {
     match placement {
         Placement::Append(_) => "no array has changed yet: run the same command again to continue",
         Placement::Over | Placement::Region(_) => {
-            "some chunks are replaced: run the same command again to continue"
+            "some chunks may have been replaced: run the same command again to continue"
         }
     }
 }
