@@ -83,6 +83,12 @@ def test_an_archive_is_the_store_that_xarray_makes_of_it(months, tmp_path, optio
     assert not (tmp_path / "a.zarr/.zarrfs").exists()
 
 
+def test_a_loop_that_imports_file_after_file_begins_with_the_first(months, tmp_path):
+    for file in months:
+        run(file, tmp_path / "a.zarr", "--append-dim", "time")
+    xr.testing.assert_equal(opened(tmp_path / "a.zarr"), joined(months))
+
+
 def test_groups_below_consolidated_metadata_are_found_there_with_their_new_shapes(months, tmp_path):
     zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
     run(months[0], tmp_path / "a.zarr/runs")

@@ -203,6 +203,9 @@ impl Session<'_> {
 
     /// Fails if files could not be appended to what becomes of the first one.
     fn check_all_fit(&self, first: &Path, rest: &[PathBuf]) -> Result<(), Failure> {
+        if rest.is_empty() {
+            return Ok(());
+        }
         let (hierarchy, path) = open::node(first, None, &self.args.remote)?;
         self.planned(rest, (&hierarchy, &path)).map(drop)
     }

@@ -81,6 +81,16 @@ impl DirectoryListing {
         Ok((Some(Self { root, prefix, dir, is_linked }), is_linked))
     }
 
+    /// Whether the directory has a directory of this name now.
+    fn still_lists(&self, name: &str) -> bool {
+        let is_it = |found: Result<DirectoryEntry>| {
+            let shown = found.ok().and_then(|found| found.shown);
+            matches!(shown, Some(StoreEntry::Prefix(listed)) if listed == name)
+        };
+        let again = Self::open(&self.root, &self.prefix).ok().flatten();
+        again.is_some_and(|mut entries| entries.any(is_it))
+    }
+
     /// Returns the entries that the store shows.
     pub(super) fn shown(self) -> impl Iterator<Item = Result<StoreEntry>> {
         self.filter_map(|found| match found {
@@ -240,10 +250,14 @@ impl KeyWalk {
                     return Err(Error::too_large(detail).at(&listing.prefix));
                 }
                 let prefix = listing.prefix.join(&name)?;
-                let below = DirectoryListing::open(&listing.root, &prefix)?;
-                if below.is_none() && self.follow == Follow::All {
-                    let why = "it was listed, and then it was not there";
-                    listing.root.omissions.note(prefix.as_str(), Word::Missing, why);
+                let mut below = DirectoryListing::open(&listing.root, &prefix)?;
+                // A directory that a program has just removed is not listed any more.
+                if below.is_none() && self.follow == Follow::All && listing.still_lists(&name) {
+                    below = DirectoryListing::open(&listing.root, &prefix)?;
+                    if below.is_none() {
+                        let why = "it was listed, and then it was not there";
+                        listing.root.omissions.note(prefix.as_str(), Word::Missing, why);
+                    }
                 }
                 self.open.extend(below);
                 Ok(None)
