@@ -24,7 +24,7 @@ pub struct ArrayImport {
     pub now: Arc<Array>,
     /// The array with the shape that it gets.
     pub grown: Arc<Array>,
-    /// What goes into it.
+    /// The arrays of the sources that go into it.
     pub(super) parts: Vec<ImportPart>,
 }
 

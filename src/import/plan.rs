@@ -132,7 +132,7 @@ fn array_of(node: &Node) -> Result<&Arc<Array>> {
     array.not_understood().map_or(Ok(array), |error| Err(error.clone()))
 }
 
-/// What goes into one array, while the plan is made.
+/// The parts of one array, and the shape that it gets, while the plan is made.
 struct Growing {
     parts: Vec<ImportPart>,
     shape: Vec<u64>,

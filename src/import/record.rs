@@ -20,7 +20,7 @@ use crate::store::{Condition, Key};
 /// The key of the record. No dialect has nodes or chunks there.
 const KEY: &str = ".zarrfs/import";
 
-/// What an import that was interrupted had left, and what was done about it.
+/// The state in which an import that was interrupted has left the hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Started {
     /// There was none.

@@ -181,7 +181,7 @@ struct Session<'a> {
     args: &'a Import,
     placement: &'a Placement,
     is_stopped: Arc<AtomicBool>,
-    /// Whether a thread waits for signals already.
+    /// Whether this import has made the arrays, and a thread waits for signals already.
     is_heard: bool,
 }
 
@@ -235,6 +235,9 @@ impl Session<'_> {
         check_only_values(args)?;
         let shown = args.dest.display();
         check_is_not_mounted(&args.dest)?;
+        if !self.is_heard {
+            say_unused(args);
+        }
         let (dest, path) = self.dest()?;
         dest.dialect().check_makes_nodes()?;
         dest.recovery().recover();
@@ -254,7 +257,7 @@ impl Session<'_> {
         let (_opened, plan) = match noted {
             Ok(planned) => planned,
             Err(failure) => {
-                // What an earlier run has stored outside of the shapes is still this import's.
+                // Chunks that an earlier run has stored outside of the shapes still belong to it.
                 if !record.continues() {
                     record.remove()?;
                 }
@@ -322,17 +325,32 @@ impl Session<'_> {
     }
 }
 
-/// Fails for options that only new arrays have.
-fn check_only_values(args: &Import) -> Result<(), Failure> {
+/// Returns an option that was typed and that only new arrays have.
+fn option_of_new(args: &Import) -> Option<&'static str> {
     let given = [
         ("--format", args.format.is_some()),
         ("--codecs", args.codecs.is_some()),
         ("--chunks", args.chunks.is_some()),
         ("--shards", args.shards.is_some()),
     ];
+    given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+}
+
+/// Says that an option has no effect, because the arrays exist. A loop may type it each time.
+fn say_unused(args: &Import) {
+    if let Some(option) = option_of_new(args) {
+        let dest = args.dest.display();
+        print::error(&format!(
+            "zarrfs: {dest}: its arrays exist, so {option} has no effect on them"
+        ));
+    }
+}
+
+/// Fails for options that only new arrays have.
+fn check_only_values(args: &Import) -> Result<(), Failure> {
     // The first file of --append-dim may make the arrays.
-    match given.iter().find(|(_, is_given)| *is_given && args.append_dim.is_none()) {
-        Some((option, _)) => Err(Failure::Usage(format!(
+    match option_of_new(args).filter(|_| args.append_dim.is_none()) {
+        Some(option) => Err(Failure::Usage(format!(
             "{option} applies only to new arrays, and the arrays of {} exist already: leave it out",
             args.dest.display()
         ))),
@@ -375,7 +393,7 @@ fn claim(args: &Import, sources: &[PathBuf], path: &NodePath) -> Value {
             "source": remote::shown(&place.to_string_lossy()),
             "len": found.as_ref().map(std::fs::Metadata::len),
             "modified": changed.map(|since| since.as_nanos().to_string()),
-            // What has no version is stored again.
+            // Chunks of a source without a version are stored again.
             "run": found.is_none().then(random),
         })
     };

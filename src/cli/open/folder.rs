@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 3;
 /// The metadata file of N5. That of a group says nothing of N5 unless it is the root.
 const N5_ATTRIBUTES: &str = "attributes.json";
 
-/// What a plain directory has.
+/// The hierarchies and files in a plain directory.
 #[derive(Debug, Default)]
 pub struct FolderContents {
     /// Hierarchies, and files that are shown as such.
@@ -120,7 +120,7 @@ fn open_file(own: &Store, root: &Path, key: &str, below: &str) -> Result<Store> 
     files::open(own, &Key::parse(key)?, Prefix::parse(below)?, places, most)
 }
 
-/// What was found so far.
+/// The hierarchies and files that were found so far.
 #[derive(Debug, Default)]
 struct Found {
     parts: Vec<(NodePath, Dialect)>,
@@ -136,7 +136,7 @@ impl Found {
         let mut waiting = VecDeque::from([(root.to_owned(), NodePath::root(), 0)]);
         let mut seen = 0_usize;
         while let Some((directory, path, depth)) = waiting.pop_front() {
-            // What cannot be read is not shown.
+            // A directory that cannot be read is not shown.
             let Ok(entries) = std::fs::read_dir(&directory) else { continue };
             for entry in entries.flatten() {
                 let name = entry.file_name();
