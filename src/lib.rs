@@ -44,6 +44,7 @@
 //! | [`import`] | values of other hierarchies into arrays that exist |
 //! | [`diff`] | differences between two hierarchies |
 //! | [`view`] | a node as one file in a format other than Zarr |
+//! | [`rewrite`] | a new file in the place of such a file |
 //! | `dap` | a node as a data set of OPeNDAP, with the feature `serve` |
 //! | [`stats`] | statistics of the elements of an array |
 //! | [`raster`] | a slice of an array for a picture, with few elements |
@@ -76,6 +77,7 @@ pub mod fuse;
 pub mod import;
 pub mod picture;
 pub mod raster;
+pub mod rewrite;
 #[cfg(feature = "serve")]
 pub mod serve;
 pub mod vfs;

@@ -57,6 +57,11 @@ impl AttrWriter {
         check_writable(place.as_ref())?;
         if let Some(place @ Place::View(path, format)) = &place {
             let opens = self.handles.open_views(&inode);
+            for open in opens.iter().filter(|open| open.is_cut) {
+                if open.set_len_of_new_file(len).at(place.shown())? {
+                    return Ok(());
+                }
+            }
             let view = inode.open_view().map_or_else(|| self.names.views.view(path, format), Ok)?;
             if self.contents.view_writer.truncate_view(&opens, &view, len).at(place.shown())? {
                 self.core.invalidate(inode.number());

@@ -17,6 +17,8 @@ pub(super) struct ViewWriters {
     filling: Mutex<()>,
     /// The end of the bytes that any writer has written since the last truncation. A leaf lock.
     end: Mutex<u64>,
+    /// The length of the new file that a program writes in the place of the view. A leaf lock.
+    new_len: Mutex<Option<u64>>,
     /// Whether a write was refused since the last truncation, and will always be.
     pub has_refused: AtomicBool,
     /// The processes that have written. A leaf lock.
@@ -29,6 +31,7 @@ impl ViewWriters {
     /// Records a truncation.
     pub fn cut(&self) {
         *self.end.lock() = 0;
+        *self.new_len.lock() = None;
         self.has_refused.store(false, Ordering::Relaxed);
     }
 
@@ -66,5 +69,15 @@ impl ViewWriters {
 
     pub fn end(&self) -> u64 {
         *self.end.lock()
+    }
+
+    /// Notes the length of the new file in the place of the view, or that there is none any more.
+    pub fn set_new_len(&self, len: Option<u64>) {
+        *self.new_len.lock() = len;
+    }
+
+    /// Returns the length of the new file in the place of the view.
+    pub fn new_len(&self) -> Option<u64> {
+        *self.new_len.lock()
     }
 }

@@ -28,6 +28,9 @@ pub fn max_prefix_len() -> u64 {
     resources::within_memory(64 << 20, 16)
 }
 
+/// How many derived bytes are read at a time.
+const DERIVED_PIECE: usize = 1 << 20;
+
 /// The chunks to decode before a sequential read can continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slab {
@@ -213,6 +216,56 @@ impl View {
             Part::Elements(elements) => Some(elements),
             Part::Bytes(_) | Part::Zeros(_) | Part::Derived(_) => None,
         })
+    }
+
+    /// Returns the elements that the byte at `offset` is one of, and their place in the file;
+    /// `None` for other bytes.
+    pub fn elements_at(&self, offset: u64) -> Option<(&ElementRange, Range<u64>)> {
+        let at = self.parts.partition_point(|(_, end)| *end <= offset);
+        match self.parts.get(at)? {
+            (Part::Elements(elements), end) => {
+                Some((elements, end.saturating_sub(elements.len())..*end))
+            }
+            _ => None,
+        }
+    }
+
+    /// Calls `each` with the bytes of the file that are no elements, piece by piece, each with its
+    /// offset. Zeros are left out.
+    pub fn for_each_other_part(
+        &self,
+        get: &GetChunk<'_>,
+        each: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut begin = 0;
+        for (part, end) in &self.parts {
+            match part {
+                Part::Bytes(own) => each(begin, own)?,
+                Part::Derived(_) => {
+                    let mut at = begin;
+                    while at < *end {
+                        let len = end.saturating_sub(at).to_usize().min(DERIVED_PIECE);
+                        each(at, &self.read(at, len, get)?)?;
+                        at = at.saturating_add(len.to_u64());
+                    }
+                }
+                Part::Zeros(_) | Part::Elements(_) => {}
+            }
+            begin = *end;
+        }
+        Ok(())
+    }
+
+    /// Returns where the first elements begin; the length of the file if it has none.
+    pub fn header_len(&self) -> u64 {
+        let mut begin = 0;
+        for (part, end) in &self.parts {
+            if matches!(part, Part::Elements(elements) if !elements.is_empty()) {
+                return begin;
+            }
+            begin = *end;
+        }
+        self.len
     }
 
     /// Returns the elements in the file, and those that other bytes are made from when they are

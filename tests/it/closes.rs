@@ -2,14 +2,13 @@
 //! parent. That changes nothing for the parent, whatever the file is.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 use serde_json::json;
 
-use crate::support::{Mount, errno};
+use crate::support::{Mount, close, errno};
 
 const LEN: usize = 4096;
 
@@ -76,14 +75,6 @@ fn open(mount: &Mount, name: &str, how: Open) -> File {
         options.create(true).truncate(true);
     }
     options.open(mount.at(name)).unwrap()
-}
-
-fn close(file: File) -> io::Result<()> {
-    // SAFETY: the descriptor is ours, and nobody uses it after this.
-    match unsafe { libc::close(file.into_raw_fd()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// What the file holds in the end.

@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +21,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 
-use crate::support::{copy, sequences, zarrfs};
+use crate::support::{close, copy, sequences, zarrfs};
 
 /// Nodes that A and B may have; `d` is in the group `g`.
 const NAMES: [&str; 4] = ["a", "b", "g", "g/d"];
@@ -372,15 +371,6 @@ enum How {
     InPlace,
     /// By a program of its own, as `find -exec cp` does.
     Program,
-}
-
-/// Closes a file and returns what close(2) says.
-fn close(file: File) -> io::Result<()> {
-    // SAFETY: The descriptor is not used again.
-    match unsafe { libc::close(file.into_raw_fd()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// One copy of files into a mount.

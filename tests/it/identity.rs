@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Mount, errno, set_xattr};
+use crate::support::{Mount, close, errno, set_xattr};
 
 /// Longer than `--metadata-ttl` of these mounts.
 const TTL: Duration = Duration::from_millis(120);
@@ -202,16 +202,6 @@ fn an_open_chunk_of_an_array_that_was_replaced_is_gone() {
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ESTALE)),
         }
         assert!(fs::read(&path).unwrap() == vec![0x3c; chunk_len]);
-    }
-}
-
-/// Closes a file and says what the kernel said.
-fn close(file: File) -> std::io::Result<()> {
-    use std::os::fd::IntoRawFd;
-    // SAFETY: the descriptor was ours, and is not used any more.
-    match unsafe { libc::close(file.into_raw_fd()) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
     }
 }
 

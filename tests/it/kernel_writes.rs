@@ -2,14 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::support::{Mount, Tmpfs, errno, names, stat, until};
+use crate::support::{Mount, Tmpfs, close, errno, names, stat, until};
 
 const CHUNKS: usize = 8;
 
@@ -50,14 +49,6 @@ fn stored(mount: &Mount, number: usize) -> PathBuf {
 
 fn new(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).unwrap()
-}
-
-fn close(file: File) -> std::io::Result<()> {
-    // SAFETY: the descriptor is ours, and nobody uses it after this.
-    match unsafe { libc::close(file.into_raw_fd()) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
 }
 
 /// Tells zarrfs of a close, while the file stays open.

@@ -133,6 +133,26 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "rewrite",
+        &[
+            "error",
+            "json",
+            "buffer",
+            "resources",
+            "parallel",
+            "store",
+            "dtype",
+            "codec",
+            "files",
+            "metadata",
+            "array",
+            "hierarchy",
+            "cache",
+            "view",
+            "width",
+        ],
+    ),
+    (
         "vfs",
         &[
             "printable",
@@ -151,6 +171,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "hierarchy",
             "cache",
             "view",
+            "rewrite",
             "pool",
             "backing",
             "resources",
@@ -272,7 +293,12 @@ const OWNED: &[(&str, &[&str])] = &[
     ("Current::compared", &["src/hierarchy/guard.rs"]),
     (
         "Current::made_here",
-        &["src/cli/demo.rs", "src/convert/chunks.rs", "src/vfs/contents/convert.rs"],
+        &[
+            "src/cli/demo.rs",
+            "src/convert/chunks.rs",
+            "src/vfs/contents/convert.rs",
+            "src/rewrite/values.rs",
+        ],
     ),
 ];
 

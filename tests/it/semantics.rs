@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Mount, errno, json_of, names, set_xattr, until};
+use crate::support::{Mount, close, errno, json_of, names, set_xattr, until};
 
 /// Shards of 2 x 2 chunks of 3 x 4 int32 over 7 x 10, in released v3.
 const V3: &str = "z316__shard_end";
@@ -20,14 +20,6 @@ const CHUNK_LEN: u64 = 48;
 
 fn rw(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).expect("opened")
-}
-
-fn close(file: File) -> std::io::Result<()> {
-    // SAFETY: the descriptor is ours, and nobody uses it after this.
-    match unsafe { libc::close(file.into_raw_fd()) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
 }
 
 fn xattr(path: &Path, name: &str) -> Result<String, i32> {

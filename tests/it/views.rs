@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Mount, errno, names, said, set_xattr, until, zarrfs};
+use crate::support::{Mount, close, errno, names, said, set_xattr, until, zarrfs};
 
 /// A group `a` with an array `x` of 4 x 4 `uint16` in chunks of 2 x 2, of which three are there.
 fn mount(options: &[&str]) -> Mount {
@@ -196,6 +196,35 @@ fn a_view_is_written_in_place_and_keeps_its_length_and_header() {
     assert_eq!(errno(OpenOptions::new().write(true).open(mount.at("a/x.raw"))), libc::EROFS);
 }
 
+/// Shows: view-new.
+#[test]
+fn a_new_file_on_the_name_of_a_view_changes_the_array_when_it_is_closed() {
+    let mut mount = mount(&[]);
+    mount.expect("a/x.npy: ");
+    let view = mount.at("a/x.npy");
+    let new: Vec<u16> = (100..116).collect();
+    let mut file = fs::read(&view).unwrap();
+    let header_len = file.len() - 32;
+    let text = b"'fortran_order': False, ";
+    let at = file.windows(text.len()).position(|part| part == text).unwrap();
+    file[at..at + text.len()].copy_from_slice(b"'fortran_order':False,  ");
+    file[header_len..].copy_from_slice(&elements(&new));
+    // A part of it is no file.
+    for len in [1, header_len - 1, header_len, file.len() - 1] {
+        let mut writer = OpenOptions::new().write(true).truncate(true).open(&view).unwrap();
+        writer.write_all(&file[..len]).unwrap();
+        assert_eq!(close(writer).map_err(|error| error.raw_os_error()), Err(Some(libc::EINVAL)));
+        assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE), "{len}");
+    }
+    let mut writer = OpenOptions::new().write(true).truncate(true).open(&view).unwrap();
+    writer.write_all(&file).unwrap();
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&WHOLE), "not closed yet");
+    close(writer).unwrap();
+    assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&new));
+    assert_eq!(fs::read(mount.at("a/x/c/1/0")).unwrap(), elements(&[108, 109, 112, 113]));
+    assert_eq!(fs::read(&view).unwrap()[header_len..], elements(&new));
+}
+
 /// Shows: view-replace.
 #[test]
 fn a_file_renamed_onto_a_view_becomes_its_contents() {
@@ -215,7 +244,7 @@ fn a_file_renamed_onto_a_view_becomes_its_contents() {
     other[20] ^= 1;
     fs::write(mount.at("a/scratch"), &other).unwrap();
     let renamed = fs::rename(mount.at("a/scratch"), mount.at("a/x.npy"));
-    assert_eq!(errno(renamed), libc::EPERM);
+    assert_eq!(errno(renamed), libc::EINVAL);
     assert_eq!(fs::read(mount.at("a/x.raw")).unwrap(), elements(&new));
     fs::remove_file(mount.at("a/scratch")).unwrap();
     // What is no ordinary file stays what it is, and nobody waits for himself.

@@ -2,8 +2,7 @@
 //! that wait for it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::fd::IntoRawFd;
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::status::Stopped;
-use crate::support::{Mount, Second, errno, until};
+use crate::support::{Mount, Second, close, errno, until};
 
 /// The array `a` of one chunk of `len` bytes, which are all 1.
 fn mount(len: usize) -> Mount {
@@ -32,14 +31,6 @@ fn mount(len: usize) -> Mount {
 
 fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
-}
-
-fn close(file: File) -> io::Result<()> {
-    // SAFETY: the descriptor is this function's own.
-    match unsafe { libc::close(file.into_raw_fd()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// Changes two bytes through the mount while `holder` is stopped and has the lock of the chunk.

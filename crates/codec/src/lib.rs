@@ -51,7 +51,7 @@ mod elements;
 pub mod foreign;
 pub mod json;
 mod kinds;
-mod number;
+pub mod number;
 mod pipeline;
 pub mod registry;
 mod row;

@@ -6,7 +6,7 @@
 
 use crate::dtype::{DType, half_bits, half_value};
 use zarrfs_base::buffer::{Buffer, reserve};
-use zarrfs_base::error::Result;
+use zarrfs_base::error::{Error, Result};
 
 /// A type of real numbers, little endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,6 +204,33 @@ impl NumberFormat {
     }
 }
 
+/// Returns numbers of one type as those of another. Fails if one of them would change, or if the
+/// elements are no numbers.
+pub fn exactly(from: &DType, to: &DType, numbers: &[u8]) -> Result<Buffer> {
+    if from == to {
+        return Ok(numbers.to_vec().into());
+    }
+    let formats = NumberFormat::of(from).zip(NumberFormat::of(to));
+    let between = || format!("the type {} cannot become {}", from.name(), to.name());
+    let Some((from, to)) = formats else { return Err(Error::invalid(between())) };
+    from.try_map(to, numbers, |number| {
+        let cast = to.cast(number);
+        let fits = match (number, to.range()) {
+            (ExactNumber::Int(int), Some((least, most))) => (least..=most).contains(&int),
+            (ExactNumber::Float(float), None) if float.is_nan() => true,
+            _ => from.cast(cast) == number,
+        };
+        if fits {
+            return Ok(cast);
+        }
+        let shown = match number {
+            ExactNumber::Int(int) => int.to_string(),
+            ExactNumber::Float(float) => float.to_string(),
+        };
+        Err(Error::invalid(format!("{} without a change of {shown}", between())))
+    })
+}
+
 impl ExactNumber {
     /// Returns the nearest double.
     pub fn to_float(self) -> f64 {
@@ -283,4 +310,48 @@ fn single(int: i128) -> f32 {
 )]
 fn to_single(float: f64) -> f32 {
     float as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn converted(from: &DType, to: &DType, number: f64) -> Option<f64> {
+        let (mut item, mut made) = (Vec::new(), Vec::new());
+        NumberFormat::of(from).expect("numbers").store(ExactNumber::Float(number), &mut item);
+        made.extend_from_slice(&exactly(from, to, &item).ok()?);
+        Some(NumberFormat::of(to).expect("numbers").load(&made).to_float())
+    }
+
+    #[test]
+    fn a_number_of_another_type_is_the_same_number_or_refused() {
+        let (float, double) = (DType::Float(4), DType::Float(8));
+        for (from, to, number) in [
+            (&double, &DType::Int(8), 9_007_199_254_740_992.0),
+            (&double, &DType::Uint(1), 255.0),
+            (&double, &float, 0.5),
+            (&float, &double, 0.1_f32.into()),
+            (&DType::Int(4), &DType::Int(8), -3.0),
+            (&DType::Uint(1), &DType::Int(1), 127.0),
+            (&double, &float, f64::INFINITY),
+        ] {
+            assert_eq!(converted(from, to, number), Some(number), "{from:?} {to:?}");
+        }
+        assert!(converted(&double, &float, f64::NAN).is_some_and(f64::is_nan));
+        for (from, to, number) in [
+            (&double, &DType::Int(8), 0.5),
+            (&double, &DType::Int(8), 9_223_372_036_854_775_808.0),
+            (&double, &DType::Int(4), f64::NAN),
+            (&double, &DType::Uint(1), -1.0),
+            (&double, &float, 0.1),
+            (&double, &float, 1e300),
+            (&DType::Int(1), &DType::Uint(1), -1.0),
+            (&DType::Uint(1), &DType::Int(1), 128.0),
+        ] {
+            assert_eq!(converted(from, to, number), None, "{from:?} {to:?} {number}");
+        }
+        assert!(exactly(&DType::String, &float, &[]).is_err());
+        let large = i64::MAX.to_le_bytes();
+        assert!(exactly(&DType::Int(8), &double, &large).is_err());
+    }
 }

@@ -107,7 +107,7 @@ pub fn unpack(
     let packed = BufReader::with_capacity(READ_LEN, Sequential { file, at: offset });
     let broken = |error: io::Error| damaged(file, &error);
     let mut decoder = packing.decoder(packed).map_err(broken)?;
-    let mut copy = UnnamedFile::create()?;
+    let mut copy = UnnamedFile::make()?;
     let mut buffer = vec![0; STEP];
     let mut logged = 0;
     loop {

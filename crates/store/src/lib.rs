@@ -307,6 +307,12 @@ pub trait ReadableStore: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Returns where a value lies in another one: its offset and its length. `None` if it is no
+    /// part of another value.
+    fn part_of(&self, _key: &Key) -> Result<Option<(u64, u64)>> {
+        Ok(None)
+    }
+
     /// Returns the capacity of the medium, if it has one.
     fn room(&self) -> Result<Option<Capacity>>;
 

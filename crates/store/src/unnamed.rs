@@ -1,4 +1,5 @@
-//! A copy of a value in a file without a name, which is gone with the process.
+//! Bytes in a file without a name, which is gone with the process: a copy of a value, or a file
+//! that a program writes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -30,8 +31,8 @@ pub struct UnnamedFile {
 }
 
 impl UnnamedFile {
-    /// Creates an empty file in the directory for temporary files.
-    pub fn create() -> Result<Self> {
+    /// Makes an empty file in the directory for temporary files.
+    pub fn make() -> Result<Self> {
         let named = std::env::var_os("TMPDIR").map(PathBuf::from);
         let mut refused = None;
         for directory in named.into_iter().chain(DIRECTORIES.map(PathBuf::from)) {
@@ -60,28 +61,66 @@ impl UnnamedFile {
 
     /// Adds bytes at its end.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all_at(bytes, self.len).map_err(|error| {
-            let place = self.directory.display();
-            let detail = match error.kind() {
-                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!(
-                    "no space is left in {place} for a copy that is unpacked: set TMPDIR to a \
-                     directory with more"
-                ),
-                _ => format!("a temporary file in {place} cannot be written: {error}"),
-            };
-            Error::new(Error::os(&error).kind(), detail)
-        })?;
-        self.len = self.len.saturating_add(bytes.len().to_u64());
+        self.write(self.len, bytes)
+    }
+
+    /// Writes bytes at `offset`. Bytes that are skipped are zero.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_all_at(bytes, offset);
+        written.map_err(|error| self.cannot_write(&error))?;
+        self.len = self.len.max(offset.saturating_add(bytes.len().to_u64()));
         Ok(())
+    }
+
+    /// Truncates it, or extends it with zeros.
+    pub fn set_len(&mut self, len: u64) -> Result<()> {
+        self.file.set_len(len).map_err(|error| self.cannot_write(&error))?;
+        self.len = len;
+        Ok(())
+    }
+
+    fn cannot_write(&self, error: &io::Error) -> Error {
+        let place = self.directory.display();
+        let detail = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!(
+                "no space is left in {place} for a temporary file: set TMPDIR to a directory with \
+                 more"
+            ),
+            _ => format!("a temporary file in {place} cannot be written: {error}"),
+        };
+        Error::new(Error::os(error).kind(), detail)
+    }
+
+    /// Reads up to `len` bytes from `offset`: fewer only at the end.
+    pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let left = self.len.saturating_sub(offset).to_usize();
+        let mut bytes = vec![0; len.min(left)];
+        self.file.read_exact_at(&mut bytes, offset).map_err(|error| Error::os(&error))?;
+        Ok(bytes)
     }
 
     /// Returns the read-only store that has the bytes as the value of `key`, as long as the value
     /// of `origin` does not change.
     pub fn into_store(self, key: Key, modified: SystemTime, origin: CopiedValue) -> Store {
+        Self::store(self.file, self.len, (key, modified), Some(origin))
+    }
+
+    /// Returns the read-only store that has the bytes as they are now as the value of `key`.
+    pub fn as_store(&self, key: Key) -> Result<Store> {
+        let file = self.file.try_clone().map_err(|error| Error::os(&error))?;
+        Ok(Self::store(file, self.len, (key, SystemTime::now()), None))
+    }
+
+    fn store(
+        file: File,
+        len: u64,
+        (key, modified): (Key, SystemTime),
+        origin: Option<CopiedValue>,
+    ) -> Store {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let version = Version::settled([u64::from(std::process::id()), number, self.len, 0]);
-        let stat = Stat { len: self.len, modified, version };
-        Store::reading(Arc::new(UnnamedStore { file: self.file, key, stat, origin }))
+        let version = Version::settled([u64::from(std::process::id()), number, len, 0]);
+        let stat = Stat { len, modified, version };
+        Store::reading(Arc::new(UnnamedStore { file, key, stat, origin }))
     }
 }
 
@@ -122,13 +161,14 @@ struct UnnamedStore {
     file: File,
     key: Key,
     stat: Stat,
-    origin: CopiedValue,
+    /// The value that it is a copy of.
+    origin: Option<CopiedValue>,
 }
 
 impl UnnamedStore {
     /// Fails if the value that was copied has changed. A server is not asked at each read.
     fn check(&self) -> Result<()> {
-        let CopiedValue { store, key, version } = &self.origin;
+        let Some(CopiedValue { store, key, version }) = &self.origin else { return Ok(()) };
         if store.read().is_remote() {
             return Ok(());
         }
@@ -189,7 +229,7 @@ mod tests {
         let (own, key) = (Store::new(Arc::new(MemoryStore::new())), Key::parse("a.gz").unwrap());
         let write = own.write().unwrap();
         let stat = write.set(&key, &[], Condition::Always).unwrap();
-        let mut file = UnnamedFile::create().unwrap();
+        let mut file = UnnamedFile::make().unwrap();
         file.append(b"abc").unwrap();
         file.append(b"def").unwrap();
         let origin = CopiedValue { store: own.clone(), key: key.clone(), version: stat.version };

@@ -9,7 +9,8 @@ use super::ordinary::is_lock_of_tensorstore;
 use crate::buffer::Buffer;
 use crate::error::{Error, Kind, Result, WithSubject};
 use crate::metadata::NodePath;
-use crate::store::{Condition, Replace};
+use crate::store::unnamed::UnnamedFile;
+use crate::store::{Condition, FileUse, Replace};
 use crate::vfs::access::Caller;
 use crate::vfs::contents::Contents;
 use crate::vfs::contents::store::FileWriters;
@@ -21,6 +22,9 @@ use crate::vfs::inodes::place::Place;
 use crate::vfs::names::Names;
 use crate::vfs::names::overlay::Shown;
 use crate::view::Format;
+
+/// How many bytes to copy at a time.
+const PIECE: usize = 1 << 20;
 
 /// The bytes of a file that is renamed.
 struct Moved {
@@ -123,11 +127,39 @@ impl Renames {
             let detail = "only an ordinary file can be renamed onto a view";
             return Err(Error::new(Kind::NotPermitted, detail));
         }
-        let moved = self.bytes_to_move(&inode.file().lock(), from)?;
-        let limit = self.core.hierarchy.options().max_chunk_len;
-        let bytes = moved.written.bytes.to_buffer(limit)?;
-        self.contents.view_writer.replace_view(path, format, &bytes)?;
+        let writer = &self.contents.view_writer;
+        if !writer.rename_new_file(path, format, || self.copy_of(inode, from)).map_err(once)? {
+            let moved = self.bytes_to_move(&inode.file().lock(), from)?;
+            let limit = self.core.hierarchy.options().max_chunk_len;
+            let bytes = moved.written.bytes.to_buffer(limit)?;
+            writer.replace_view(path, format, &bytes)?;
+        }
         self.unlink_file(inode, from).map_err(once)
+    }
+
+    /// Copies the bytes of a file, however many they are.
+    fn copy_of(&self, inode: &Inode, from: &Place) -> Result<UnnamedFile> {
+        let mut file = inode.file().lock();
+        let mut copy = UnnamedFile::make()?;
+        let open = match &file.content {
+            BytesAt::Unstored(_) => None,
+            _ => self.contents.files.open_stored(inode, &mut file, FileUse::Read)?,
+        };
+        if let Some(open) = open {
+            while let bytes = open.read(copy.len(), PIECE)?
+                && !bytes.is_empty()
+            {
+                copy.append(&bytes)?;
+            }
+            return Ok(copy);
+        }
+        let held = self.bytes_to_move(&file, from)?.written.bytes;
+        while let bytes = held.range(copy.len(), PIECE)?
+            && !bytes.is_empty()
+        {
+            copy.append(&bytes)?;
+        }
+        Ok(copy)
     }
 
     /// Refuses `RENAME_EXCHANGE` unless both are ordinary files in a directory.

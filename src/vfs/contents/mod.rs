@@ -5,7 +5,8 @@
 //! rest of its shard (`chunks`), a metadata file changes the stored one (`documents`, `zarr2`) and
 //! may turn a directory into an array (`convert`), and any other file is stored as it is. `forms`
 //! switches chunk files between decoded and encoded chunks. Chunk files for which the metadata file
-//! is still missing wait (`waiting`). Writes to views become changes of chunks (`view_writes`).
+//! is still missing wait (`waiting`). Writes to views become changes of chunks (`view_writes`), and
+//! a new file in the place of one changes all of them at once (`new_view_files`).
 
 pub mod chunks;
 mod compared;
@@ -16,6 +17,7 @@ pub mod forms;
 pub mod latest;
 pub mod memory;
 mod mirrored;
+mod new_view_files;
 pub mod next_step;
 pub mod ordinary;
 mod removed;
@@ -27,6 +29,8 @@ mod waiting;
 mod zarr2;
 
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::core::Core;
 use super::names::Names;
@@ -95,6 +99,7 @@ impl Contents {
             files: Arc::clone(&files),
             chunks: Arc::clone(&chunks),
             names: Arc::clone(&names),
+            replacing: Mutex::default(),
         });
         Self { core, names, stored, chunks, documents, files, view_writer, unsynced }
     }

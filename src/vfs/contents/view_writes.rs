@@ -16,6 +16,8 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
+
 use super::chunks::ChunkWriter;
 use super::files::Files;
 use crate::array::Coords;
@@ -41,6 +43,8 @@ pub(in crate::vfs) struct ViewWriter {
     pub names: Arc<Names>,
     pub files: Arc<Files>,
     pub chunks: Arc<ChunkWriter>,
+    /// Held while a new file replaces a view, so that two of them do so one after the other.
+    pub replacing: Mutex<()>,
 }
 
 impl ViewWriter {
@@ -149,7 +153,7 @@ impl ViewWriter {
     }
 
     /// Returns a function that reads chunks of a view.
-    fn get_chunk(
+    pub(super) fn get_chunk(
         &self,
         moves: u64,
     ) -> impl Fn(&ElementRange, &Coords, &Range<usize>) -> Result<Option<Excerpt>> {

@@ -210,7 +210,7 @@ impl Vfs {
         if !handle.may_write() || self.on(&handle, |file| file.is_of_others(thread)) {
             return Ok(());
         }
-        let stored = self.on(&handle, |file| file.flush());
+        let stored = self.on(&handle, |file| file.flush(thread));
         self.drop_pages_of_others(&handle);
         stored.and_then(|()| self.contents.files.check_unchanged(&handle.inode))
     }

@@ -24,8 +24,8 @@ pub(super) trait OpenFileCalls {
     /// Whether all that is not stored was written by other programs than that of this thread.
     fn is_of_others(&self, by: Thread) -> bool;
 
-    /// Stores its bytes at the close of a descriptor.
-    fn flush(&self) -> Result<()>;
+    /// Stores its bytes at the close of a descriptor by a thread.
+    fn flush(&self, by: Thread) -> Result<()>;
 
     /// Stores its bytes and syncs them to disk.
     fn fsync(&self) -> Result<()>;

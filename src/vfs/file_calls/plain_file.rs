@@ -112,7 +112,7 @@ impl OpenFileCalls for PlainFile<'_> {
         file.users.knows_as_stranger(by) || file.is_written_by_others(by)
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self, _by: Thread) -> Result<()> {
         let contents = &self.vfs.contents;
         contents.files.store_content_and(&self.handle.inode, StoreReason::Closing, |place| {
             if !self.vfs.core.cache.has_pending() {

@@ -34,16 +34,26 @@ impl OpenFileCalls for ViewFile<'_> {
     }
 
     fn read(&self, offset: u64, len: usize) -> Result<Bytes> {
+        if let Some(read) = self.view.read_new_file(offset, len) {
+            return read.at(self.handle.shown());
+        }
         self.vfs.names.views.note_pages(self.view);
         self.vfs.reader.read_view(self.view, offset, len).at(self.handle.shown())
     }
 
     fn try_read(&self, offset: u64, len: usize) -> Option<Bytes> {
+        if self.view.is_cut && self.view.new_file.try_lock()?.file.is_some() {
+            return None;
+        }
         self.vfs.names.views.note_pages(self.view);
         self.vfs.reader.try_read_view(self.view, offset, len)
     }
 
     fn write(&self, write: Write<'_>, by: Thread) -> Result<()> {
+        let writer = &self.vfs.contents.view_writer;
+        if writer.write_new_file(self.view, write, by).at(self.handle.shown())? {
+            return Ok(());
+        }
         let written = self.vfs.contents.view_writer.write_view(self.view, write, by);
         if self.note_refused(written)? {
             // The write may have changed more bytes than the kernel wrote.
@@ -53,6 +63,9 @@ impl OpenFileCalls for ViewFile<'_> {
     }
 
     fn try_write(&self, write: Write<'_>, by: Thread) -> Result<bool> {
+        if self.view.may_be_new_file() {
+            return Ok(false);
+        }
         self.note_refused(self.vfs.contents.view_writer.try_write_view(self.view, write, by))
     }
 
@@ -60,8 +73,21 @@ impl OpenFileCalls for ViewFile<'_> {
         self.view.is_closed_by_stranger(by) || self.view.is_written_by_others(by)
     }
 
-    fn flush(&self) -> Result<()> {
-        let flushed = self.vfs.contents.view_writer.flush_view(self.view);
+    fn flush(&self, by: Thread) -> Result<()> {
+        let writer = &self.vfs.contents.view_writer;
+        let flushed = match writer.store_new_file(self.view, by) {
+            Ok(false) => {
+                if let Some(writing) = self.view.writing.as_ref().filter(|_| self.view.is_cut) {
+                    writing.set_new_len(None);
+                }
+                writer.flush_view(self.view)
+            }
+            stored => {
+                // The kernel has the bytes of the new file, and the view may have others now.
+                self.vfs.core.invalidate(self.handle.inode.number());
+                stored.map(drop)
+            }
+        };
         let has_refused = |writing: &Arc<ViewWriters>| writing.has_refused.load(Ordering::Relaxed);
         if flushed.is_ok() && !self.view.writing.as_ref().is_some_and(has_refused) {
             self.vfs.core.refused.forget(|| self.handle.shown());
@@ -71,12 +97,21 @@ impl OpenFileCalls for ViewFile<'_> {
 
     fn fsync(&self) -> Result<()> {
         let contents = &self.vfs.contents;
+        if self.view.is_cut && self.view.new_file.lock().file.is_some() {
+            return Ok(()); // It is stored as a whole when it is closed.
+        }
         contents.view_writer.store_view(&self.view.view)?;
         contents.unsynced.sync_all(self.vfs.core.hierarchy.store())
     }
 
     fn release(&self) {
         self.view.reads.end();
+        if let Some(writing) = self.view.writing.as_ref().filter(|_| self.view.is_cut) {
+            writing.set_new_len(None);
+            if self.view.new_file.lock().file.take().is_some() {
+                self.vfs.core.invalidate(self.handle.inode.number());
+            }
+        }
         if self.handle.may_write() {
             // Store what a mapping wrote after the last close.
             let stored = self.vfs.contents.view_writer.store_view(&self.view.view);

@@ -277,16 +277,15 @@ impl Attrs {
     pub fn of_open_view(&self, inode: &Inode) -> Option<Attr> {
         let view = inode.open_view()?;
         let place = inode.place();
-        let modified = match &place {
-            Some(Place::View(path, format)) => {
-                self.views.stat_view(path, format).ok().map(|stat| stat.1)
-            }
-            _ => None,
-        };
+        let (mut modified, mut len) = (None, view.len());
+        if let Some(Place::View(path, format)) = &place {
+            modified = self.views.stat_view(path, format).ok().map(|stat| stat.1);
+            len = self.views.new_len(path, format).unwrap_or(len);
+        }
         Some(Attr {
             number: inode.number(),
-            len: view.len(),
-            blocks: Attr::blocks_of(view.len(), view.len()),
+            len,
+            blocks: Attr::blocks_of(len, len),
             links: u32::from(place.is_some()),
             may_change: true,
             ..Attr::file(modified.unwrap_or(self.core.mounted))

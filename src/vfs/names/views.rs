@@ -310,7 +310,14 @@ impl Views {
     /// Returns the length and the modification time of a view.
     pub fn stat_view(&self, path: &NodePath, format: &'static Format) -> Result<(u64, SystemTime)> {
         let kept = self.kept_view(path, format).map_err(as_gone)?;
-        Ok((kept.view.len(), kept.modified))
+        let len = self.new_len(path, format).unwrap_or(kept.view.len());
+        Ok((len, kept.modified))
+    }
+
+    /// Returns the length of the new file that a program writes in the place of a view.
+    pub fn new_len(&self, path: &NodePath, format: &'static Format) -> Option<u64> {
+        let writers = self.writing.lock().get(&(path.clone(), format.extension)).cloned();
+        writers?.upgrade()?.new_len()
     }
 
     /// Opens the view in `kept`, and decides what the kernel may do with its pages.
@@ -341,6 +348,8 @@ impl Views {
         let writing = (access != Access::Read).then(|| self.writing(path, format));
         if let (Some(writing), Access::Truncate) = (&writing, access) {
             writing.cut();
+            // A library looks at the length of the file that it has emptied.
+            writing.set_new_len((kept.view.header_len() > 0).then_some(0));
         }
         let Kept { view, moves, generations, modified, versions, .. } = kept;
         let view = OpenView {
@@ -355,6 +364,7 @@ impl Views {
             seen,
             writing,
             is_cut: access == Access::Truncate,
+            new_file: Mutex::default(),
             versions,
             reads: ReadState::default(),
         };

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use parking_lot::Mutex;
+
 use super::state::ReadState;
 use super::stored_versions::LastVersions;
 use crate::metadata::NodePath;
+use crate::store::unnamed::UnnamedFile;
 use crate::vfs::authors::Thread;
 use crate::vfs::kernel::view_pages::{Generations, ReadVersions};
 use crate::vfs::view_writers::ViewWriters;
@@ -13,6 +16,18 @@ use crate::view::{Format, View};
 
 /// Requests for more chunks than this always go to the pool, even if all chunks are cached.
 pub const MOST_AT_HAND: usize = 64;
+
+/// The new file that a program writes in the place of a view.
+#[derive(Debug, Default)]
+pub(in crate::vfs) struct NewViewFile {
+    /// The end of the bytes that were written in order from the start, and that the view has, too.
+    pub same_until: u64,
+    /// All bytes, since one of them differs from the view; `None` if the program writes to the view
+    /// itself.
+    pub file: Option<UnnamedFile>,
+    /// Whether any of them was written since they were stored.
+    pub is_changed: bool,
+}
 
 /// An open view. It does not change while it is open.
 #[derive(Debug)]
@@ -35,6 +50,8 @@ pub(in crate::vfs) struct OpenView {
     pub writing: Option<Arc<ViewWriters>>,
     /// Whether this open truncated it.
     pub is_cut: bool,
+    /// The new file that a program writes in its place, if this open truncated it.
+    pub new_file: Mutex<NewViewFile>,
     /// The versions of its stored values that were read last.
     pub versions: LastVersions,
     /// How it is being read.

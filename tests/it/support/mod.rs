@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -96,6 +96,15 @@ fn is_used_by_a_child(said: &str) -> bool {
 pub fn sequences(few: u32, many: u32) -> u32 {
     let default = if std::env::var_os("ZARRFS_LONG").is_some() { many } else { few };
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
+}
+
+/// Closes a file, and returns what close(2) says.
+pub fn close(file: File) -> io::Result<()> {
+    // SAFETY: the descriptor is this function's own, and is not used again.
+    match unsafe { libc::close(file.into_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The errno of what must fail.

@@ -49,6 +49,28 @@ pub fn is_thread_of(process: u32, thread: u32) -> bool {
     sent == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }
 
+/// The bit of a thread that ends, in the flags of `/proc`.
+const EXITING: u64 = 0x4;
+
+/// Whether a thread ends because its process was killed or exits with a failure: then the files
+/// that it closes were not closed by the program. A user who may not trace the process sees no
+/// failure.
+pub fn ends_by_failure(thread: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{thread}/stat")).unwrap_or_default();
+    ends_by_failure_in(&stat).unwrap_or_default()
+}
+
+/// Reads whether a thread ends by a failure from its line of `/proc`: the flags are its ninth
+/// field, and the code with which it ends is the last one.
+fn ends_by_failure_in(stat: &str) -> Option<bool> {
+    // The name of the program, in brackets, may contain spaces.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace();
+    let flags: u64 = fields.by_ref().nth(6)?.parse().ok()?;
+    let code: i64 = fields.last()?.parse().ok()?;
+    Some(flags & EXITING != 0 && code != 0)
+}
+
 /// Whether a process was stopped by a signal or a debugger, as `/proc` shows it.
 pub fn is_stopped(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();

@@ -474,7 +474,8 @@ impl Array {
         pipeline.decode(encoded.clone()).map(drop)
     }
 
-    fn encode(&self, coords: &Coords, decoded: Buffer) -> Result<Bytes> {
+    /// Encodes a chunk.
+    pub fn encode(&self, coords: &Coords, decoded: Buffer) -> Result<Bytes> {
         let extent = self.grid().extent(coords, &self.model.shape)?;
         let pipeline = self.pipeline(coords)?;
         let old = if pipeline.has_spellings() {

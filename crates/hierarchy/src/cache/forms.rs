@@ -49,6 +49,16 @@ impl ChunkCache {
         self.store_value.get().map_or_else(unset, |store| store(key))
     }
 
+    /// Forgets all stored chunks of an array, because they were replaced.
+    pub fn forget_stored(&self, array: &Array) {
+        self.slots.remove_all(array);
+        self.changed(array);
+        for other in array.other_forms() {
+            self.slots.remove_all(&other);
+            self.changed(&other);
+        }
+    }
+
     /// Drops what the other forms of an array have cached of a chunk that was stored.
     pub(super) fn changed_in_other_forms(&self, array: &Array, coords: &Coords) {
         if !array.has_other_forms() {

@@ -176,6 +176,8 @@ impl Atomic<'_> {
                 self.copies().rebuild_copies(&moved.from)
             }
             Intent::Move(moved) => self.undo_move(moved, aside),
+            // Such a change is finished, never undone.
+            Intent::Values(_) => Ok(()),
         };
         match undone {
             Ok(()) => {

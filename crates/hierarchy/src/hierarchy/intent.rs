@@ -25,8 +25,9 @@ pub(super) fn max_len() -> u64 {
     limits::METADATA.get().saturating_mul(8)
 }
 
-/// The most JSON values in a declaration. It names few documents, and holds each as one string.
-const MAX_VALUES: usize = 64;
+/// The most JSON values in a declaration. It names the documents of a group at most, and holds each
+/// as one string.
+const MAX_VALUES: usize = 1 << 14;
 
 /// A change of several keys.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +38,8 @@ pub(super) enum Intent {
     Remove(NodePath),
     /// A move of a node.
     Move(Move),
+    /// New values of arrays.
+    Values(ReplacedValues),
 }
 
 /// A document to create, change or remove.
@@ -78,6 +81,19 @@ pub(super) struct Move {
     pub(super) document: Option<String>,
 }
 
+/// Arrays that get new values, which are aside.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ReplacedValues {
+    /// The node that a program has given new values.
+    pub(super) path: NodePath,
+    /// The arrays, in the order of their numbers.
+    pub(super) arrays: Vec<NodePath>,
+    /// All nodes that have one of the documents.
+    pub(super) nodes: Vec<NodePath>,
+    /// The keys of their documents, in the order in which they change.
+    pub(super) steps: Vec<DocumentStep>,
+}
+
 impl Intent {
     /// Returns the node that changes.
     pub(super) fn path(&self) -> &NodePath {
@@ -85,6 +101,7 @@ impl Intent {
             Self::Documents(documents) => &documents.path,
             Self::Remove(path) => path,
             Self::Move(moved) => &moved.from,
+            Self::Values(values) => &values.path,
         }
     }
 
@@ -96,13 +113,14 @@ impl Intent {
             "base": dialect.base().as_str(),
             "path": self.path().as_str(),
         });
+        let shown = |steps: &[DocumentStep]| -> Value {
+            let members = |DocumentStep { key, old, new }: &DocumentStep| json!({"key": key.as_str(), "old": old, "new": new});
+            steps.iter().map(members).collect()
+        };
         let more = match self {
             Self::Documents(Documents { steps, consolidated, stage, .. }) => {
-                let steps = steps.iter().map(
-                    |DocumentStep { key, old, new }| json!({"key": key.as_str(), "old": old, "new": new}),
-                );
                 json!({
-                    "documents": steps.collect::<Value>(),
+                    "documents": shown(steps),
                     "consolidated": consolidated,
                     "stage": stage.map(Stage::name),
                 })
@@ -113,6 +131,11 @@ impl Intent {
                 "array": *kind == NodeKind::Array,
                 "document": document,
             }),
+            Self::Values(ReplacedValues { arrays, nodes, steps, .. }) => {
+                let paths =
+                    |paths: &[NodePath]| paths.iter().map(NodePath::as_str).collect::<Value>();
+                json!({"values": paths(arrays), "nodes": paths(nodes), "documents": shown(steps)})
+            }
         };
         if let (Value::Object(text), Value::Object(more)) = (&mut text, more) {
             text.extend(more);
@@ -135,18 +158,31 @@ impl Intent {
         }
         let dialect = text("dialect").ok_or_else(|| unknown("dialect"))?;
         let own = path("path")?;
-        let intent = if let Some(steps) = member("documents").and_then(Value::as_array) {
+        let steps = || -> Result<Vec<DocumentStep>> {
             let step = |step: &Value| -> Option<DocumentStep> {
                 let key = Key::parse(step.get("key")?.as_str()?).ok()?;
                 let side = |name: &str| step.get(name).and_then(text_of);
                 Some(DocumentStep { key, old: side("old"), new: side("new") })
             };
-            let steps: Option<Vec<DocumentStep>> = steps.iter().map(step).collect();
+            let listed = member("documents").and_then(Value::as_array);
+            let steps = listed.and_then(|steps| steps.iter().map(step).collect());
+            steps.ok_or_else(|| unknown("documents"))
+        };
+        let paths = |name: &str| -> Result<Vec<NodePath>> {
+            let parsed = |path: &Value| NodePath::parse(path.as_str()?).ok();
+            let listed = member(name).and_then(Value::as_array);
+            let paths = listed.and_then(|paths| paths.iter().map(parsed).collect());
+            paths.ok_or_else(|| unknown(name))
+        };
+        let intent = if member("values").is_some() {
+            let (arrays, nodes) = (paths("values")?, paths("nodes")?);
+            Self::Values(ReplacedValues { path: own, arrays, nodes, steps: steps()? })
+        } else if member("documents").is_some() {
             let stage =
                 text("stage").map(|name| Stage::parse(&name).ok_or_else(|| unknown("stage")));
             Self::Documents(Documents {
                 path: own,
-                steps: steps.ok_or_else(|| unknown("documents"))?,
+                steps: steps()?,
                 consolidated: member("consolidated").and_then(Value::as_bool),
                 stage: stage.transpose()?,
             })
@@ -207,6 +243,12 @@ mod tests {
             kind: NodeKind::Array,
             document: Some("{}".to_owned()),
         };
+        let values = ReplacedValues {
+            path: path("g"),
+            arrays: vec![path("g/a"), path("g/b")],
+            nodes: vec![path("g/a"), path("g/b"), path("g")],
+            steps: documents.steps.clone(),
+        };
         let of_group = Move { kind: NodeKind::Group, document: None, ..moved.clone() };
         for intent in [
             Intent::Documents(documents),
@@ -214,6 +256,7 @@ mod tests {
             Intent::Remove(path("a/b")),
             Intent::Move(moved),
             Intent::Move(of_group),
+            Intent::Values(values),
         ] {
             let text = intent.to_text(&Dialect::V2);
             let read = Intent::parse(text.as_bytes());
@@ -222,7 +265,7 @@ mod tests {
         for text in ["", "{}", "[]", r#"{"zarrfs_change":2,"dialect":"v2","base":"","path":"a"}"#] {
             assert!(Intent::parse(text.as_bytes()).is_err(), "{text}");
         }
-        let steps = vec![r#"{"key":"a/.zattrs"}"#; 1000].join(",");
+        let steps = vec![r#"{"key":"a/.zattrs"}"#; 10_000].join(",");
         let many = format!(
             r#"{{"zarrfs_change":1,"dialect":"v2","base":"","path":"a","documents":[{steps}]}}"#
         );

@@ -11,8 +11,8 @@
 //! files that the mount shows; `names` and `raise` prepare new nodes. The other files change the
 //! hierarchy:
 //!
-//! - [`Changes`] are the changes that programs request (`change`, `edit`, `groups`, `moving` and
-//!   `conversion`).
+//! - [`Changes`] are the changes that programs request (`change`, `edit`, `groups`, `moving`,
+//!   `conversion` and `replacing`).
 //! - `Atomic` completes such a change or undoes it, by an `intent` that [`Recovery`] finds after a
 //!   crash.
 //! - [`CopiesAbove`] keeps consolidated metadata current, also in the hierarchy `above`.
@@ -44,6 +44,7 @@ mod not_seen;
 mod raise;
 mod reading;
 mod recover;
+mod replacing;
 mod shown;
 mod siblings;
 mod texts;
@@ -62,6 +63,7 @@ pub use nodes::{Hierarchy, HierarchyOptions};
 pub use not_seen::{ReadExtent, is_like_chunk};
 pub use raise::Raised;
 pub use recover::Recovery;
+pub use replacing::NewValues;
 pub use shown::{ShownMetadata, check_len};
 pub use texts::{Sources, Text, TextCache, TextPurpose};
 pub use walk::{Bounds, Visited, Walk};

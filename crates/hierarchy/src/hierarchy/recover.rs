@@ -7,6 +7,7 @@
 //! A mount of a server looks for interrupted changes beside its other work: it takes the time of a
 //! lease to see that their writer is dead.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::documents::{DocumentStep, StoredSteps};
@@ -14,7 +15,7 @@ use super::intent::{Documents, Intent, Move, Stage, max_len};
 use super::nodes::Hierarchy;
 use crate::metadata::NodePath;
 use zarrfs_base::error::{Error, Kind, Result, WithSubject};
-use zarrfs_store::{Aside, Key, Prefix, Stat, WritableStore};
+use zarrfs_store::{Aside, Prefix, Stat, WritableStore};
 
 /// The result of recovering a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +101,7 @@ impl Recovery<'_> {
             Intent::Documents(documents) => whole.recovery().settle_documents(documents, aside),
             Intent::Remove(path) => whole.recovery().settle_removal(path, &declared.stat),
             Intent::Move(moved) => whole.recovery().settle_move(moved, aside),
+            Intent::Values(values) => whole.recovery().settle_values(values, aside),
         };
         self.hierarchy.invalidate_below(&NodePath::root());
         match outcome.at(path)? {
@@ -116,7 +118,7 @@ impl Recovery<'_> {
 
     fn settle_documents(self, documents: &Documents, aside: &Aside) -> Result<Outcome> {
         let Documents { path, steps, consolidated, stage } = documents;
-        self.check_steps(path, steps)?;
+        self.check_steps(std::slice::from_ref(path), steps)?;
         let write = self.hierarchy.store().write()?;
         let progress = self.hierarchy.documents.progress(steps)?;
         match stage {
@@ -155,11 +157,14 @@ impl Recovery<'_> {
         Ok(if progress == StoredSteps::Unknown { Outcome::Conflict } else { Outcome::Finished })
     }
 
-    /// Refuses steps that are not on the document of `path`.
-    fn check_steps(self, path: &NodePath, steps: &[DocumentStep]) -> Result<()> {
-        let mut own: Vec<Key> =
-            self.hierarchy.dialect().document_keys(path)?.into_iter().map(|(_, key)| key).collect();
-        own.extend(self.hierarchy.dialect().attributes_key(path)?);
+    /// Refuses steps that are not on the documents of `nodes`.
+    pub(super) fn check_steps(self, nodes: &[NodePath], steps: &[DocumentStep]) -> Result<()> {
+        let mut own = BTreeSet::new();
+        for path in nodes {
+            let dialect = self.hierarchy.dialect();
+            own.extend(dialect.document_keys(path)?.into_iter().map(|(_, key)| key));
+            own.extend(dialect.attributes_key(path)?);
+        }
         match steps.iter().find(|step| !own.contains(&step.key)) {
             Some(step) => {
                 Err(Error::corrupt("not a metadata file of the node that it names").at(&step.key))

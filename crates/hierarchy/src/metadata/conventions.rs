@@ -33,7 +33,7 @@ pub(super) fn take_names(attributes: &mut Object, rank: usize) -> Vec<Option<Str
 
 /// Returns a value as the `_FillValue` of a Zarr 3 array; `None` for types that xarray does not
 /// encode.
-pub(super) fn coded_fill(fill: &FillValue, dtype: &DType) -> Option<Value> {
+pub fn coded_fill(fill: &FillValue, dtype: &DType) -> Option<Value> {
     let item = fill.item(dtype);
     let double = |bytes: &[u8], len| Some(base64_encode(&as_double(bytes, len)?.to_le_bytes()));
     match dtype {

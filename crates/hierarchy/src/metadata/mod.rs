@@ -49,7 +49,7 @@ mod v3;
 pub const DOCUMENT_NAMES: [&str; 6] =
     [v3::DOCUMENT, v2::ZGROUP, v2::ZARRAY, v2::ZATTRS, v2::ZMETADATA, n5::DOCUMENT];
 
-pub use conventions::{DIMENSIONS, FILL, decoded_fill as masked_value, masks_nothing};
+pub use conventions::{DIMENSIONS, FILL, coded_fill, decoded_fill as masked_value, masks_nothing};
 pub use create::NewDocument;
 pub use detect::{declared, detect, draft_root_marker, states_version};
 pub use dialect::{Child, Dialect};

@@ -412,6 +412,14 @@ impl<R: References + 'static> ReadableStore for RefStore<R> {
         keys.iter().zip(references).map(stat).collect()
     }
 
+    fn part_of(&self, key: &Key) -> Result<Option<(u64, u64)>> {
+        let found = self.references.find(&self.keys(std::iter::once(key))?)?;
+        Ok(found.into_iter().next().flatten().and_then(|reference| match reference.target {
+            ReferenceTarget::Part { offset, len, .. } => Some((offset, len)),
+            ReferenceTarget::Inline(_) | ReferenceTarget::Whole(_) => None,
+        }))
+    }
+
     fn room(&self) -> Result<Option<Capacity>> {
         Ok(None)
     }

@@ -1,0 +1,23 @@
+//! A new file in the place of a view.
+//!
+//! A program that writes a whole file lays it out in its own way: CDO and NCO add to the attribute
+//! `history`, the netCDF library sorts variables as it likes, nibabel leaves another gap behind the
+//! header. Such a file is read like any file of its format ([`file`]), and compared with the view,
+//! which is read in the same way: so both say everything in the same words, and only what differs
+//! has changed. The values of the same variables go into the arrays ([`values`]), and changed
+//! attributes into the nodes ([`attributes`]), all at once
+//! ([`NewValues`](crate::hierarchy::NewValues)). If anything does not fit, nothing changes, and the
+//! error says why.
+//!
+//! The values take the way of a write to the view: an array of the view as a file knows where its
+//! bytes are, and the view knows what these bytes are in its array. So the order of axes and of
+//! bytes is that of the format, and no format is treated by itself.
+
+mod attributes;
+mod encoded;
+mod file;
+mod place;
+mod values;
+
+pub use encoded::{EncodedFile, can_read, encode};
+pub use place::RewrittenView;
