@@ -501,9 +501,11 @@ pub fn kerchunk_references(data: &[u8]) {
 
 /// A file of another format than Zarr: its first bytes say which.
 pub fn file_formats(data: &[u8]) {
-    let below = store(&[("x", data)]);
+    // A table has no signature.
+    let name = if files::FileFormat::of_first_bytes(data).is_some() { "x" } else { "x.csv" };
+    let below = store(&[(name, data)]);
     let places = refs::SourceStores::new(below.clone(), refs::Spelling::Plain);
-    let key = Key::parse("x").expect("a key");
+    let key = Key::parse(name).expect("a key");
     if let Ok(store) = files::open(&below, &key, Prefix::root(), places, 64 << 20) {
         list_all(&store, &Prefix::root(), MOST_LEVELS);
         read_all(&store, Reading::Checked);

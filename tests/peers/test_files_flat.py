@@ -4,6 +4,7 @@ library of each format reads."""
 import contextlib
 import errno
 import gzip
+import re
 import subprocess
 
 import mrcfile
@@ -11,6 +12,7 @@ import netCDF4
 import nibabel
 import nrrd
 import numpy as np
+import pandas
 import pytest
 import SimpleITK as sitk
 import xarray as xr
@@ -254,3 +256,71 @@ def test_a_file_that_is_compressed_as_a_whole_is_read(files, opened):
         packed = gzip.compress((files / "scan.nii.gz").read_bytes())
         (files / "scan.nii.gz").write_bytes(packed)
         m.refused(errno.ESTALE, "has changed since it was opened", lambda: (m / "scan/c/0/0/0").read_bytes())
+
+
+WORDS = ["Bern", "Zürich", "a,b", 'say "hi"', "007", "two\nlines", " padded ", "-", "1.2.3", "tab\there", ""]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("rows", [1, 7, 70_000])
+def test_a_table_in_text_is_what_pandas_reads(files, opened, rows, separator, tried):
+    ints = RANDOM.integers(-(2**62), 2**62, rows)
+    floats = RANDOM.normal(size=rows) * 10.0 ** RANDOM.integers(-20, 20, rows)
+    table = pandas.DataFrame(
+        {
+            "int": ints,
+            "large": RANDOM.integers(2**63, 2**64 - 1, rows, dtype="u8"),
+            "float": floats,
+            "holes": np.where(RANDOM.random(rows) < 0.3, np.nan, RANDOM.integers(0, 100, rows)),
+            "is it": RANDOM.random(rows) < 0.5,
+            "text": RANDOM.choice(WORDS, rows),
+            "when": pandas.date_range("2020-01-01", periods=rows, freq="h"),
+            "a/b": 1,
+        }
+    )
+    path = files / ("table.tsv" if separator == "\t" else "table.csv")
+    table.to_csv(path, sep=separator, index=False)
+    as_text = {"text": str, "when": str}
+    options = {"keep_default_na": False, "na_values": {"holes": [""]}, "float_precision": "round_trip"}
+    read = pandas.read_csv(path, sep=separator, dtype=as_text, **options)
+    with opened(path) as (_, group):
+        assert sorted(group) == sorted([*table.columns[:-1], "a_b"])
+        for name in table.columns:
+            array = group[name.replace("/", "_")]
+            assert array.metadata.dimension_names == ("row",)
+            expected = read[name].to_numpy()
+            got = array[...]
+            assert name in ("text", "when") or got.dtype == expected.dtype, name
+            np.testing.assert_array_equal(got.astype(object) if name in ("text", "when") else got, expected, name)
+            tried("columns of tables")
+
+
+def test_what_a_table_says_decides_its_types(files, opened):
+    path = files / "table.csv.gz"
+    lines = [
+        "\ufeffid,zeros,mixed,none,exact,words,id",
+        "1,007,1,,9007199254740993,true,x",
+        "2,12,2.5,,,false,y",
+        "3,1,NA,,1,maybe,z",
+    ]
+    path.write_bytes(gzip.compress("\r\n".join(lines).encode()))
+    with opened(path) as (_, group):
+        got = {name: group[name][...].tolist() for name in group}
+    assert np.isnan(got.pop("none")).all() and np.isnan(got["mixed"].pop())
+    assert got == {
+        "id": [1, 2, 3], "zeros": ["007", "12", "1"], "mixed": [1.0, 2.5], "exact": ["9007199254740993", "", "1"],
+        "words": ["true", "false", "maybe"], "id_2": ["x", "y", "z"],
+    }  # fmt: skip
+    (files / "numbers.csv").write_text("1,2\n3,4\n")
+    with opened(files / "numbers.csv") as (_, group):
+        assert {name: group[name][...].tolist() for name in group} == {"column_0": [1, 3], "column_1": [2, 4]}
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [(b"", "no line"), (b"a,b\n1\n", "line: 2|record 1|2 fields"), (b"a\n\xff\xfe\n", "UTF-8"), (b"a" * 100 + b"," * 20_000, "columns")],
+)
+def test_a_table_that_is_none_is_refused_with_the_reason(files, text, why):
+    (files / "table.csv").write_bytes(text)
+    done = subprocess.run([BIN, "tree", files / "table.csv"], capture_output=True, text=True)
+    assert done.returncode == 1 and re.search(why, done.stderr), done.stderr

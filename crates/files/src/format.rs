@@ -28,6 +28,8 @@ pub enum FileFormat {
     Npz,
     /// TIFF and BigTIFF.
     Tiff,
+    /// CSV and TSV.
+    TextTable,
 }
 
 /// How many bytes at the start tell the format, except that HDF5 may have a user block.
@@ -48,6 +50,9 @@ const ENDINGS: [&str; 26] = [
     ".nhdr", ".mha", ".mhd", ".fits", ".fit", ".fts", ".mrc", ".mrcs", ".ccp4", ".tif", ".tiff",
     ".tf8", ".btf", ".svs",
 ];
+
+/// The endings of names of tables, which have no signature.
+const TABLE_ENDINGS: [&str; 2] = [".csv", ".tsv"];
 
 /// The endings of names of MRC files, which may have no signature.
 const MRC_ENDINGS: [&str; 6] = [".mrc", ".mrcs", ".map", ".ccp4", ".rec", ".st"];
@@ -87,6 +92,13 @@ impl FileFormat {
     /// Whether a file with this name probably has such a format.
     pub fn is_named(name: &str) -> bool {
         let name = packed::unpacked_name(name).unwrap_or(name).to_ascii_lowercase();
+        Self::is_of_arrays(&name) || TABLE_ENDINGS.iter().any(|ending| name.ends_with(ending))
+    }
+
+    /// Whether a file with this name probably has such a format, and is no text: those in a folder
+    /// are mostly for people.
+    pub fn is_of_arrays(name: &str) -> bool {
+        let name = packed::unpacked_name(name).unwrap_or(name).to_ascii_lowercase();
         ENDINGS.iter().any(|ending| name.ends_with(ending))
     }
 
@@ -94,7 +106,8 @@ impl FileFormat {
     pub fn stem(name: &str) -> Option<&str> {
         let unpacked = packed::unpacked_name(name).unwrap_or(name);
         let lower = unpacked.to_ascii_lowercase();
-        let ending = ENDINGS.iter().filter(|ending| lower.ends_with(*ending));
+        let all = ENDINGS.iter().chain(&TABLE_ENDINGS);
+        let ending = all.filter(|ending| lower.ends_with(*ending));
         let longest = ending.map(|ending| ending.len()).max()?;
         unpacked.get(..unpacked.len().checked_sub(longest)?)
     }
@@ -104,7 +117,7 @@ impl FileFormat {
         let name = packed::unpacked_name(name).unwrap_or(name).to_ascii_lowercase();
         let has = [
             ".nc", ".nc3", ".nc4", ".cdf", ".h5", ".hdf5", ".he5", ".mat", ".npz", ".fits", ".fit",
-            ".fts",
+            ".fts", ".csv", ".tsv",
         ];
         Self::is_named(&name) && !has.iter().any(|ending| name.ends_with(ending))
     }
@@ -118,6 +131,9 @@ impl FileFormat {
         let name = file.name().to_ascii_lowercase();
         if MRC_ENDINGS.iter().any(|ending| name.ends_with(ending)) && mrc::may_be(&first) {
             return Ok(Self::Mrc);
+        }
+        if TABLE_ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+            return Ok(Self::TextTable);
         }
         let mut offset = 512;
         while offset <= MAX_USER_BLOCK {

@@ -20,6 +20,7 @@
 //! | `lines` | the lines of a header |
 //! | `npy`, `npz` | NumPy's files |
 //! | `tiff` | TIFF and BigTIFF |
+//! | `text_table` | CSV and TSV |
 //! | `packed` | files that are compressed as a whole |
 
 #![deny(missing_docs)]
@@ -62,6 +63,7 @@ mod pieces;
 mod source;
 #[cfg(test)]
 mod tests;
+mod text_table;
 mod tiff;
 
 pub use format::{FIRST_LEN, FileFormat};
@@ -120,6 +122,7 @@ fn scan(format: FileFormat, file: &SourceFile, described: &mut Described) -> Res
         FileFormat::Npz => npz::scan(file, described),
         FileFormat::Npy => npy::scan(file, described),
         FileFormat::Tiff => tiff::scan(file, described),
+        FileFormat::TextTable => text_table::scan(file, described),
         #[cfg(feature = "hdf5")]
         FileFormat::Hdf5 => hdf5::scan(file, described),
         #[cfg(not(feature = "hdf5"))]

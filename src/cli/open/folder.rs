@@ -146,7 +146,7 @@ impl Found {
                 let kind = entry.file_type();
                 if !kind.as_ref().is_ok_and(std::fs::FileType::is_dir) {
                     // A link may lead to such a file, and opening a FIFO would block.
-                    let is_named = name.to_str().is_some_and(FileFormat::is_named);
+                    let is_named = name.to_str().is_some_and(FileFormat::is_of_arrays);
                     if is_named && std::fs::metadata(entry.path()).is_ok_and(|it| it.is_file()) {
                         self.files.push(child);
                     }
