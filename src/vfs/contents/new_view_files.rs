@@ -1,10 +1,10 @@
 //! A new file that a program writes in the place of a view.
 //!
-//! A program that truncates a view and writes the bytes that the view has, up to the first element,
-//! changes the elements as it goes on: `cp` of a copy of the view. All others lay the file out in
-//! their own way. Their bytes go into a file without a name, from the first one that differs, and
-//! the whole file replaces the view when it is closed (`rewrite`). A file that is not whole then,
-//! or whose program was killed or fails, changes nothing.
+//! The bytes that a program writes to a view that it has truncated go into a file without a name,
+//! and the whole file replaces the view when it is closed (`rewrite`). A file that is not whole
+//! then, or whose program was killed or fails, changes nothing. A long file is the exception: if it
+//! has the bytes of the view up to the first element, as a copy of the view has, it changes the
+//! elements as it arrives, and needs no room for a second copy.
 
 use bytes::Bytes;
 
@@ -21,6 +21,9 @@ use crate::vfs::names::views::as_gone;
 use crate::vfs::reader::open_view::{NewViewFile, OpenView};
 use crate::view::{ElementRange, Format, View};
 use crate::width::ToUsize;
+
+/// A view of more bytes is changed as they arrive, if they are in its layout.
+const MAX_WHOLE: u64 = 256 << 20;
 
 /// How many bytes to copy at a time.
 const PIECE: usize = 1 << 20;
@@ -105,8 +108,9 @@ impl ViewWriter {
         let get = self.get_chunk(open.moves);
         let is_same = write.offset == new.same_until
             && open.view.check_write(write.offset, write.data, &get).is_ok();
-        if is_same || !self.as_rewritten(open.place(), rewrite::can_read) {
-            new.same_until = if is_same { write.end() } else { u64::MAX };
+        let is_streamed = is_same && open.view.len() > MAX_WHOLE;
+        if is_streamed || !self.as_rewritten(open.place(), rewrite::can_read) {
+            new.same_until = if is_streamed { write.end() } else { u64::MAX };
             if let Some(writing) = &open.writing {
                 let is_header = new.same_until < open.view.header_len();
                 writing.set_new_len(is_header.then_some(new.same_until));
