@@ -172,6 +172,9 @@ impl Assembler {
         let parts = request.parts.iter().zip(how.fetches).enumerate();
         let jobs = parts.filter(|(_, (part, _))| matches!(part.residency, Residency::Absent));
         let jobs = jobs.filter_map(|(at, (part, fetch))| {
+            if self.decoder.is_read_at_once(&part.chunk) {
+                return None;
+            }
             let range = match fetch {
                 Fetch::Whole => None,
                 // Others take less time than waking a thread, if the store answers at once.

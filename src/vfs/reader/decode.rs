@@ -6,11 +6,16 @@ use std::time::Instant;
 
 use super::jobs::Jobs;
 use super::pattern::Ticket;
+use super::plan::PlannedChunk;
 use crate::array::ChunkRef;
 use crate::budget::Purpose;
 use crate::pool::Urgency;
 use crate::vfs::core::Core;
 use crate::vfs::kernel::backing_files::BackingFiles;
+
+/// A chunk of at most this many bytes that no codec changes takes less time to read than a thread
+/// takes to wake up.
+const READ_AT_ONCE: u64 = 64 << 10;
 
 /// Where a chunk is decoded to.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +68,13 @@ impl Decoder {
                 log::debug!("decoding in advance: {error}");
             }
         });
+    }
+
+    /// Whether the thread that needs a chunk best reads it itself.
+    pub fn is_read_at_once(&self, chunk: &ChunkRef) -> bool {
+        !self.core.is_remote()
+            && chunk.array.is_by_element()
+            && chunk.len().is_some_and(|len| len <= READ_AT_ONCE)
     }
 
     /// Has threads of the pool do jobs that a program waits for, at most `most` of them.
