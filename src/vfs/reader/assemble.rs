@@ -25,6 +25,9 @@ use crate::view::{ElementRange, Excerpt, GetChunk};
 use crate::waiting;
 use crate::width::ToU64;
 
+/// So many small chunks take less time to read than a thread takes to wake up.
+const FEW: usize = 4;
+
 /// Up to `1/SMALL_PART` of a chunk is a small part of it.
 const SMALL_PART: u64 = 2;
 
@@ -169,10 +172,11 @@ impl Assembler {
         since: Option<Instant>,
     ) -> Arc<Jobs> {
         let is_remote = self.decoder.core.is_remote();
+        let is_short = request.parts.len() <= FEW;
         let parts = request.parts.iter().zip(how.fetches).enumerate();
         let jobs = parts.filter(|(_, (part, _))| matches!(part.residency, Residency::Absent));
         let jobs = jobs.filter_map(|(at, (part, fetch))| {
-            if self.decoder.is_read_at_once(&part.chunk) {
+            if is_short && self.decoder.is_read_at_once(&part.chunk) {
                 return None;
             }
             let range = match fetch {

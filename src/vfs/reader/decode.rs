@@ -13,8 +13,7 @@ use crate::pool::Urgency;
 use crate::vfs::core::Core;
 use crate::vfs::kernel::backing_files::BackingFiles;
 
-/// A chunk of at most this many bytes that no codec changes takes less time to read than a thread
-/// takes to wake up.
+/// The most bytes of a chunk that is read at once, if no codec changes them.
 const READ_AT_ONCE: u64 = 64 << 10;
 
 /// Where a chunk is decoded to.
@@ -70,7 +69,7 @@ impl Decoder {
         });
     }
 
-    /// Whether the thread that needs a chunk best reads it itself.
+    /// Whether the thread that needs a chunk best reads it itself, if there are few of them.
     pub fn is_read_at_once(&self, chunk: &ChunkRef) -> bool {
         !self.core.is_remote()
             && chunk.array.is_by_element()

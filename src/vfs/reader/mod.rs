@@ -240,9 +240,7 @@ impl Reader {
             plan.expectations.announce(pool, &self.core.cache, plan.later);
         }
         let soon = plan.soon.into_iter();
-        let soon = soon.filter(|(it, _)| {
-            !self.decoder.is_read_at_once(it) && !self.core.cache.is_here(&it.array, &it.coords)
-        });
+        let soon = soon.filter(|(it, _)| !self.core.cache.is_here(&it.array, &it.coords));
         let soon: Vec<(ChunkRef, Ticket)> = soon.collect();
         if !soon.is_empty() {
             let to = DecodeTo::Cache(self.core.fresh_since(Some(open.opened)));
