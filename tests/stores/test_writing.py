@@ -57,6 +57,32 @@ def test_a_chunk_is_one_put(proxy, mount, root, prefix):
     assert np.array_equal(stored(prefix, "plain"), want)
 
 
+def puts_aside_after(number):
+    """Tells a put of a value aside that follows so many others."""
+    puts = itertools.count()
+    return lambda it: it.method == "PUT" and "aside" in it.path and next(puts) >= number
+
+
+@pytest.mark.parametrize("name", ["plain", "sharded"])
+def test_a_new_file_in_the_place_of_a_view_changes_the_whole_array_or_nothing(proxy, mount, root, prefix, tmp_path, name):
+    values = np.random.default_rng(50).integers(0, 2**31, (40, 60), "i4")
+    np.save(tmp_path / "new.npy", np.asfortranarray(values))
+    with mount() as m:
+        # Refused before the change is declared, and after that.
+        for number in (0, 3):
+            proxy.faults = [Fault(puts_aside_after(number), status=403)]
+            m.allow("the server answered 403|aside")
+            with pytest.raises(OSError, match="Permission denied"):
+                shutil.copyfile(tmp_path / "new.npy", m / f"{name}.npy")
+            proxy.faults = []
+            assert (stored(prefix, name) == 1).all()
+        shutil.copyfile(tmp_path / "new.npy", m / f"{name}.npy")
+        assert np.array_equal(np.load(m / f"{name}.npy"), values)
+        assert np.array_equal(stored(prefix, name), values)
+    keys = [it["path"] for page in servers.client(prefix).list() for it in page]
+    assert not [key for key in keys if "aside" in key], keys
+
+
 # What `mv` is told, which copies then, and programs that must look again.
 REFUSED = [
     "cannot move a group or an array in one step", "a program is writing the metadata file", "another program has changed",
