@@ -6,10 +6,10 @@ use super::file::{ArrayPair, FileNodes, in_variable};
 use super::place::RewrittenView;
 use crate::codec::number::exactly;
 use crate::dtype::{DType, Element, FillValue};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::json::{Object, same};
 use crate::metadata::merge::Edit;
-use crate::metadata::{FILL, NodePath, coded_fill, masked_value};
+use crate::metadata::{Dialect, FILL, NodePath, coded_fill, masked_value};
 use crate::view::ElementRange;
 
 /// Returns the elements that a variable of the view stands for.
@@ -34,13 +34,14 @@ pub(super) fn edits_of(
         let path = match target(pair) {
             Some(elements) => elements.path,
             None => match view.node_named(&pair.name) {
-                // A header that zarrfs shows as an array.
-                Err(error) if error.kind() == Kind::NotFound && !old.is_netcdf() => continue,
+                // It has no elements.
+                Err(_) if !old.is_netcdf() => continue,
                 path => path?,
             },
         };
         let changes = if old.is_netcdf() {
-            for_array(view, pair, &path, changes)
+            let own = own_changes(view, (&path, before), changes);
+            own.and_then(|own| for_array(view, pair, &path, own))
         } else {
             of_header(view, (&path, before), changes)
         };
@@ -67,7 +68,10 @@ pub(super) fn edits_of(
             continue;
         }
         let path = view.node_named(name)?;
-        edits.push((path, Edit { attributes: changes, ..Edit::default() }));
+        let changes = own_changes(view, (&path, before), changes)?;
+        if !changes.is_empty() {
+            edits.push((path, Edit { attributes: changes, ..Edit::default() }));
+        }
     }
     Ok(edits)
 }
@@ -93,6 +97,33 @@ fn of_header(
     Ok(stored)
 }
 
+/// Returns the changes of attributes that a node has. A view also has others, which its format
+/// makes of other metadata: a new file may lack these, but not change them.
+fn own_changes(
+    view: RewrittenView<'_>,
+    (path, before): (&NodePath, &Object),
+    changes: Changes,
+) -> Result<Changes> {
+    let node = view.hierarchy.existing(path)?;
+    let has = |name: &str| node.attributes().is_some_and(|own| own.contains_key(name));
+    let mut own = Changes::new();
+    for (name, value) in changes {
+        let is_made = before.contains_key(&name) && !has(&name) && name != FILL;
+        if !is_made {
+            own.push((name, value));
+        } else if value.is_some() && name != COORDINATES {
+            return Err(Error::invalid(format!(
+                "its attribute {name} says something that the store has in another form: it cannot \
+                 change in a file"
+            )));
+        }
+    }
+    Ok(own)
+}
+
+/// The attribute with the names of coordinates (CF conventions, section 5), which libraries make.
+const COORDINATES: &str = "coordinates";
+
 /// Returns changes of the attributes of an array in the words of the store.
 fn for_array(
     view: RewrittenView<'_>,
@@ -109,6 +140,10 @@ fn for_array(
     for (name, value) in changes {
         if name != FILL {
             all.push((name, value));
+            continue;
+        }
+        if value.is_none() && *view.hierarchy.dialect_of(path) == Dialect::V2 {
+            // It is the fill value of Zarr 2, which programs need not know.
             continue;
         }
         let before = pair.old.attributes().and_then(|attributes| attributes.get(FILL));
@@ -153,7 +188,14 @@ fn check_geometry(changes: &Changes, before: &Object) -> Result<()> {
         let numbers = |value: Option<&Value>| value.map(numbers_in).unwrap_or_default();
         let (old, new) = (numbers(before.get(name)), numbers(value.as_ref()));
         let is_near = |(old, new): (&f64, &f64)| (old - new).abs() <= 1e-6 * old.abs().max(1.0);
-        if old.len() != new.len() || !old.iter().zip(&new).all(is_near) {
+        let units_before = before.get(name).map(units_in).unwrap_or_default();
+        let units_now = value.as_ref().map(units_in).unwrap_or_default();
+        // Most programs leave out units.
+        let has_other_units = !units_before.is_empty()
+            && !units_now.is_empty()
+            && units_before.iter().zip(&units_now).any(|(before, now)| before != now);
+        let has_others = old.len() != new.len() || !old.iter().zip(&new).all(is_near);
+        if has_others || has_other_units {
             return Err(Error::invalid(if is_of_values {
                 format!("the new file scales its values in another way ({name})")
             } else {
@@ -173,6 +215,18 @@ fn numbers_in(value: &Value) -> Vec<f64> {
         Value::Array(items) => items.iter().flat_map(numbers_in).collect(),
         Value::Object(members) => members.values().flat_map(numbers_in).collect(),
         Value::Null | Value::Bool(_) | Value::String(_) => Vec::new(),
+    }
+}
+
+/// Returns all units in a value, in their order.
+fn units_in(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(units_in).collect(),
+        Value::Object(members) => {
+            let own = members.get("unit").and_then(Value::as_str);
+            own.into_iter().chain(members.values().flat_map(units_in)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

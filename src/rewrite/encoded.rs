@@ -8,7 +8,7 @@ use super::place::RewrittenView;
 use super::values::ValuesAside;
 use crate::array::Array;
 use crate::error::{Error, Result};
-use crate::hierarchy::{Hierarchy, NewValues};
+use crate::hierarchy::{Hierarchy, NewValues, Node};
 use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
 use crate::store::unnamed::UnnamedFile;
@@ -45,8 +45,13 @@ pub fn encode<'h>(
     if !new.is_of_same_kind(&old) {
         return Err(Error::invalid("the new file has another format than this one"));
     }
-    let pairs = old.pairs_with(&new)?;
-    let target = |pair: &ArrayPair| target_of(view, &old, pair);
+    let target_of = |node: &Node| target_of(view, &old, node);
+    let is_header = |node: &Node| {
+        let has_chunks = node.array().is_some_and(|array| array.grid().all().next().is_some());
+        has_chunks && target_of(node).is_none()
+    };
+    let pairs = old.pairs_with(&new, &is_header)?;
+    let target = |pair: &ArrayPair| target_of(&pair.old);
     let edits = edits_of(view, (&old, &new), &pairs, &target)?;
     let aside = hierarchy.changes().aside()?;
     let mut encoded = EncodedFile {
@@ -93,8 +98,8 @@ impl Drop for EncodedFile<'_> {
 
 /// Returns the elements that the array of a view as a file stands for; `None` if they are in its
 /// header, or if it has none.
-fn target_of(view: RewrittenView<'_>, old: &FileNodes, pair: &ArrayPair) -> Option<ElementRange> {
-    let array = pair.old.array()?;
+fn target_of(view: RewrittenView<'_>, old: &FileNodes, node: &Node) -> Option<ElementRange> {
+    let array = node.array()?;
     let first = array.grid().all().next()?;
     let (offset, _) = old.part_of(array, &first).ok().flatten()?;
     view.view.elements_at(offset).map(|(elements, _)| elements.clone())

@@ -78,9 +78,14 @@ impl FileNodes {
 
     /// Returns each array of this file, a view, with that of a new file. CDO leaves out variables
     /// without dimensions, such as the one that a grid mapping names: what a new file lacks stays.
-    pub fn pairs_with(&self, new: &Self) -> Result<Vec<ArrayPair>> {
+    /// `is_header` tells arrays that are a header.
+    pub fn pairs_with(
+        &self,
+        new: &Self,
+        is_header: &dyn Fn(&Node) -> bool,
+    ) -> Result<Vec<ArrayPair>> {
         let mut pairs = Vec::new();
-        for (name, old) in self.arrays() {
+        for (name, old) in self.arrays().filter(|(_, old)| self.is_netcdf() || !is_header(old)) {
             let Some(found) = new.nodes.get(name) else {
                 log::info!("the new file lacks the variable {name:?}, which stays as it is");
                 continue;
@@ -145,11 +150,23 @@ impl ArrayPair {
         let is_other = |(old, new): &(&Option<String>, &Option<String>)| {
             old.is_some() && new.is_some() && old != new
         };
-        if has_names && both.clone().any(|pair| is_other(&pair)) {
-            return Err(Error::invalid("its dimensions have other names in the new file"));
+        // Where names are guessed, one may differ: two could have changed places.
+        let others = both.filter(is_other).count();
+        if others > usize::from(!has_names) {
+            return Err(Error::invalid(format!(
+                "its dimensions have other names in the new file: {}, and not {}",
+                listed(&new.dimension_names),
+                listed(&old.dimension_names)
+            )));
         }
         Ok(())
     }
+}
+
+/// Returns names of dimensions for a message.
+fn listed(names: &[Option<String>]) -> String {
+    let names = names.iter().map(|name| name.as_deref().unwrap_or("?"));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns an error about a variable of the new file.

@@ -29,6 +29,12 @@ pub struct RewrittenView<'v> {
     pub get: &'v GetChunk<'v>,
 }
 
+/// Whether all formats have a name as it is.
+fn is_plain(name: &str) -> bool {
+    let is_usual = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
+    name.chars().all(is_usual) && name.starts_with(|first: char| is_usual(first) && first != '.')
+}
+
 impl fmt::Debug for RewrittenView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RewrittenView({}, {})", self.path, self.format.extension)
@@ -36,7 +42,8 @@ impl fmt::Debug for RewrittenView<'_> {
 }
 
 impl RewrittenView<'_> {
-    /// Returns the node that a name in the view stands for.
+    /// Returns the node that a name in the view stands for. Fails if the format may have changed
+    /// names: then another node may have this one.
     pub(super) fn node_named(&self, name: &str) -> Result<NodePath> {
         let is_array = self.hierarchy.existing(self.path)?.array().is_some();
         if is_array && name.is_empty() {
@@ -44,7 +51,19 @@ impl RewrittenView<'_> {
         }
         let above = self.path.parent().filter(|_| is_array);
         let group = above.unwrap_or_else(|| self.path.clone());
-        let path = if name.is_empty() { group } else { group.join(name)? };
+        if name.is_empty() {
+            return Ok(group);
+        }
+        let path = group.join(name)?;
+        for child in self.hierarchy.children(&path.parent().unwrap_or(group))? {
+            let child = child?;
+            if let Some(name) = child.path().name().filter(|name| !is_plain(name)) {
+                return Err(Error::invalid(format!(
+                    "the format changes the name of {name:?}, so it does not say which array this is: \
+                     use `zarrfs import`"
+                )));
+            }
+        }
         self.hierarchy.existing(&path).map(|_| path)
     }
 

@@ -1,7 +1,8 @@
 //! Values of a new file, encoded aside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -15,12 +16,12 @@ use crate::array::{Array, Coords, Current, FillChunks};
 use crate::buffer::Buffer;
 use crate::cache::{ChunkCache, Due};
 use crate::codec::number::exactly;
-use crate::error::{Error, Kind, Result, WithSubject};
+use crate::error::{Error, Result, WithSubject};
 use crate::metadata::NodePath;
 use crate::parallel;
 use crate::store::{Aside, Key};
 use crate::view::ElementRange;
-use crate::width::ToU64;
+use crate::width::{ToU64, ToUsize};
 
 /// The most bytes of new chunks before they are stored aside.
 const PENDING_LEN: u64 = 128 << 20;
@@ -73,22 +74,20 @@ impl<'w> ValuesAside<'w> {
 
     fn put_elements(&mut self, pair: &ArrayPair, target: &ElementRange) -> Result<()> {
         let (Some(old), Some(new)) = (pair.old.array(), pair.new.array()) else { return Ok(()) };
-        if target.len() <= COMPARED_LEN && self.is_unchanged(old, new)? {
+        let starts = self.starts(old)?;
+        if target.len() <= COMPARED_LEN && self.is_unchanged(old, new, &starts)? {
             return Ok(());
         }
         let now = (self.view.array_of)(target)?;
         let number = self.begin(&target.path, &now)?;
         for coords in old.grid().all() {
-            let (offset, bytes) = self.bytes_in_view(old, new, &coords)?;
+            let (offset, bytes) = self.bytes_in_view(old, new, (&coords, &starts))?;
             let place = self
                 .view
                 .view
                 .elements_at(offset)
                 .filter(|(elements, _)| elements.path == target.path);
-            let (_, place) = place.ok_or_else(not_its_own)?;
-            if offset.saturating_add(bytes.len().to_u64()) > place.end {
-                return Err(not_its_own());
-            }
+            place.ok_or_else(not_its_own)?;
             let (path, array) = self.arrays.get_mut(number).ok_or_else(not_its_own)?;
             let (path, into) = (path.clone(), Arc::clone(&array.new));
             array.put = array.put.saturating_add(bytes.len().to_u64());
@@ -101,13 +100,19 @@ impl<'w> ValuesAside<'w> {
         Ok(())
     }
 
+    /// Returns where the chunks of an array begin in the file that the view is.
+    fn starts(&self, old: &Array) -> Result<BTreeSet<u64>> {
+        let start = |coords| Ok(self.old.part_of(old, &coords)?.ok_or_else(not_its_own)?.0);
+        old.grid().all().map(start).collect()
+    }
+
     /// Returns the bytes of a chunk in the file that the view is, with the values of the new file,
-    /// and their offset.
+    /// and their offset. `starts` has those of all chunks.
     fn bytes_in_view(
         &self,
         old: &Arc<Array>,
         new: &Arc<Array>,
-        coords: &Coords,
+        (coords, starts): (&Coords, &BTreeSet<u64>),
     ) -> Result<(u64, bytes::Bytes)> {
         let (offset, len) = self.old.part_of(old, coords)?.ok_or_else(not_its_own)?;
         let place = ElementBox::of_spans(&old.grid().spans(coords)?);
@@ -116,12 +121,22 @@ impl<'w> ValuesAside<'w> {
         if bytes.len().to_u64() != len {
             return Err(not_its_own());
         }
-        Ok((offset, bytes))
+        // The last piece along a dimension reaches into the next one, or past the array.
+        let (_, place) = self.view.view.elements_at(offset).ok_or_else(not_its_own)?;
+        let next = starts.range((Bound::Excluded(offset), Bound::Unbounded)).next();
+        let end = next.map_or(place.end, |next| place.end.min(*next));
+        let inside = end.saturating_sub(offset).to_usize().min(bytes.len());
+        Ok((offset, bytes.slice(..inside)))
     }
 
-    fn is_unchanged(&self, old: &Arc<Array>, new: &Arc<Array>) -> Result<bool> {
+    fn is_unchanged(
+        &self,
+        old: &Arc<Array>,
+        new: &Arc<Array>,
+        starts: &BTreeSet<u64>,
+    ) -> Result<bool> {
         for coords in old.grid().all() {
-            let (offset, bytes) = self.bytes_in_view(old, new, &coords)?;
+            let (offset, bytes) = self.bytes_in_view(old, new, (&coords, starts))?;
             if self.view.view.read(offset, bytes.len(), self.view.get)? != *bytes {
                 return Ok(false);
             }
@@ -133,6 +148,10 @@ impl<'w> ValuesAside<'w> {
     /// perhaps: it stands for the array of its name.
     fn put_named(&mut self, pair: &ArrayPair) -> Result<()> {
         let (Some(old), Some(new)) = (pair.old.array(), pair.new.array()) else { return Ok(()) };
+        if !self.old.is_netcdf() {
+            // A header that zarrfs shows as an array.
+            return Ok(());
+        }
         for coords in old.grid().all() {
             if let Some((offset, _)) = self.old.part_of(old, &coords)?
                 && self.view.view.elements_at(offset).is_some()
@@ -145,13 +164,7 @@ impl<'w> ValuesAside<'w> {
         if self.values(new, &whole, old).is_ok_and(|now| *now == *before) {
             return Ok(());
         }
-        let path = match self.view.node_named(&pair.name) {
-            Err(error) if error.kind() == Kind::NotFound && !self.old.is_netcdf() => {
-                // A header that zarrfs shows as an array.
-                return Ok(());
-            }
-            path => path?,
-        };
+        let path = self.view.node_named(&pair.name)?;
         let now = self.view.array_at(&path)?;
         if now.model().shape != new.model().shape {
             return Err(not_its_own());

@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import h5py
@@ -342,3 +343,92 @@ def test_an_image_at_another_place_is_refused(mount, tmp_path):
         moved = nibabel.Nifti1Image(np.ones(image.shape, "i2"), np.diag([2.0, 1.0, 1.0, 1.0]))
         m.refused(errno.EINVAL, "another place or size", lambda: nibabel.save(moved, m / "x.nii"))
         assert not zarr.open_array(store / "x", mode="r")[...].any()
+
+
+@pytest.mark.parametrize("end", [".npy", ".nc", ".h5", ".nii", ".tif"])
+def test_an_array_that_is_no_whole_number_of_pieces_is_replaced(mount, tmp_path, end):
+    group, shapes = zarr.open_group(tmp_path / "a.zarr", mode="w"), [(600, 500), (2, 500, 700), (3, 3, 200, 400)]
+    shapes += [(131_073,)] if end in (".npy", ".nc", ".h5") else []
+    arrays = [group.create_array(f"x{len(n)}", data=RANDOM.random(n), chunks=tuple(min(l, 1000) for l in n)) for n in shapes]
+    before = [array[...] for array in arrays]
+    with mount(tmp_path / "a.zarr", copy=False) as m:
+        for array, values in zip(arrays, before):
+            resave(m / f"{array.name.strip('/')}{end}", lambda found: found + 1)
+            np.testing.assert_array_equal(array[...], values + 1)
+
+
+def test_programs_that_have_the_view_open_go_on(mount, tmp_path):
+    store, values = tmp_path / "a.zarr", np.arange(20_000.0)
+    zarr.open_group(store, mode="w").create_array("x", data=values, chunks=(1000,))
+    new = (values + 1).astype(">f8")
+    np.save(tmp_path / "new.npy", new)
+    whole = (tmp_path / "new.npy").read_bytes()
+    first = "import numpy, sys; print(numpy.load(sys.argv[1])[0])"
+    with mount(store, copy=False) as m, open(m / "x.npy", "rb", buffering=0) as reader:
+        file = os.open(m / "x.npy", os.O_RDWR | os.O_TRUNC)
+        try:
+            os.write(file, whole[:-8])
+            # What another program reads has no effect on what the writer reads back.
+            assert run(sys.executable, "-c", first, m / "x.npy").stdout == "0.0\n"
+            assert os.pread(file, 4096, 0) == whole[:4096]
+            # A duplicate that is closed stores nothing yet.
+            os.close(os.dup(file))
+            assert zarr.open_array(store / "x", mode="r")[0] == 0
+            os.pwrite(file, whole[-8:], len(whole) - 8)
+        finally:
+            os.close(file)
+        np.testing.assert_array_equal(zarr.open_array(store / "x", mode="r")[...], new)
+        assert len(reader.read(4096)) == 4096
+
+
+def test_a_writer_of_hdf5_that_is_killed_leaves_a_view_that_others_read(mount, tmp_path):
+    store = tmp_path / "a.zarr"
+    zarr.open_group(store, mode="w").create_array("x", data=np.arange(10), chunks=(5,))
+    program = "import h5py,os,sys; f=h5py.File(sys.argv[1],'w',libver='latest'); f['x']=1; f.flush(); os.kill(os.getpid(),9)"
+    with mount(store, copy=False) as m:
+        m.allow("its program failed or was killed")
+        subprocess.run([sys.executable, "-c", program, m / "x.h5"])
+        with h5py.File(m / "x.h5") as file:
+            assert file["x"][...].tolist() == list(range(10))
+
+
+def test_values_that_would_mean_something_else_are_refused(mount, tmp_path):
+    store = tmp_path / "a.zarr"
+    group = zarr.open_group(store, mode="w")
+    group.create_array("when", data=np.array(["2020-01-01", "2020-01-02"], "M8[ns]"), chunks=(2,))
+    group.create_array("cz", data=np.zeros((2, 2, 8, 8), "u2"), chunks=(2, 2, 8, 8), dimension_names=["c", "z", "y", "x"])
+    group.create_array("z ", data=np.arange(3), chunks=(3,), dimension_names=["i"])
+    group.create_array("z", data=np.arange(3), chunks=(3,), dimension_names=["i"])
+    before = bytes_below(store)
+    with mount(store, copy=False) as m:
+        m.refused(errno.EINVAL, "datetime64.* cannot become", lambda: np.save(m / "when.npy", np.array(["2020-01-01"] * 2, "M8[s]")))
+        with xr.open_dataset(m / "z .nc", decode_cf=False) as file:
+            data = (file.load() + 100).assign_attrs(file.attrs)
+        data.to_netcdf(tmp_path / "made.nc", format="NETCDF3_64BIT")
+        refused(m, m / "z .nc", tmp_path / "made.nc", "changes the name")
+        tifffile.imwrite(tmp_path / "made.tif", np.ones((2, 2, 8, 8), "u2"), photometric="minisblack")
+        refused(m, m / "cz.tif", tmp_path / "made.tif", "dimensions have other names|shape")
+    assert bytes_below(store) == before
+
+
+def test_cdo_writes_to_a_store_of_zarr_2_whose_coordinates_have_a_fill_value(mount, tmp_path):
+    store = tmp_path / "a.zarr"
+    group = zarr.open_group(store, mode="w", zarr_format=2)
+    for name, values, names in [("lat", LAT, ["lat"]), ("lon", LON, ["lon"]), ("t", np.ones((4, 5)), ["lat", "lon"])]:
+        array = group.create_array(name, data=values, chunks=values.shape, fill_value=0.0)
+        array.attrs["_ARRAY_DIMENSIONS"] = names
+    with mount(store, copy=False) as m:
+        run("cdo", "-s", "addc,1", m / "__root__.nc", tmp_path / "made.nc")
+        run("cp", tmp_path / "made.nc", m / "__root__.nc")
+        assert (zarr.open_array(store / "t", mode="r")[...] == 2).all()
+
+
+def test_a_level_of_an_image_leaves_the_header_of_the_image(mount, tmp_path):
+    store = tmp_path / "a.zarr"
+    group, header = zarr.open_group(store, mode="w"), np.arange(348, dtype="u1")
+    group.create_array("0", data=np.zeros((4, 5, 6), "i2"), chunks=(4, 5, 6), dimension_names=["z", "y", "x"])
+    group.create_array("nifti", data=header, chunks=(348,))
+    with mount(store, copy=False) as m:
+        resave(m / "0.nii", lambda found: found + 1)
+    assert (zarr.open_array(store / "0", mode="r")[...] == 1).all()
+    np.testing.assert_array_equal(zarr.open_array(store / "nifti", mode="r")[...], header)

@@ -77,6 +77,11 @@ impl Program {
     pub fn of(thread: u32) -> Option<Self> {
         (thread != 0).then(|| Self { thread, looked: Instant::now(), was_seen: false })
     }
+
+    /// Returns the thread that has made the request.
+    pub fn thread(self) -> u32 {
+        self.thread
+    }
 }
 
 /// Lets this thread work for a program, or for none.

@@ -210,8 +210,11 @@ pub fn exactly(from: &DType, to: &DType, numbers: &[u8]) -> Result<Buffer> {
     if from == to {
         return Ok(numbers.to_vec().into());
     }
-    let formats = NumberFormat::of(from).zip(NumberFormat::of(to));
-    let between = || format!("the type {} cannot become {}", from.name(), to.name());
+    // The numbers of times have units.
+    let format =
+        |dtype: &DType| NumberFormat::of(dtype).filter(|_| !matches!(dtype, DType::Time(_)));
+    let formats = format(from).zip(format(to));
+    let between = || format!("the type {} cannot become {}", from.to_json(), to.to_json());
     let Some((from, to)) = formats else { return Err(Error::invalid(between())) };
     from.try_map(to, numbers, |number| {
         let cast = to.cast(number);

@@ -50,6 +50,16 @@ impl OpenView {
         Some(new.file.as_ref()?.read(offset, len).map(Bytes::from))
     }
 
+    /// Whether a program that writes it still has it open: then this close is that of a duplicate,
+    /// and the file may not be whole.
+    fn is_held_open(&self, by: Thread) -> bool {
+        let Some(writing) = &self.writing else { return false };
+        let mut writers = writing.users.lock().clone();
+        writers.note(by);
+        let writers = writers.known().unwrap_or_default();
+        writers.iter().any(|process| sys::has_open(*process, self.number))
+    }
+
     fn place(&self) -> PlaceOfView<'_> {
         (&self.view, &self.path, self.format, self.moves)
     }
@@ -106,9 +116,10 @@ impl ViewWriter {
             return Ok(false);
         }
         let get = self.get_chunk(open.moves);
-        let is_same = write.offset == new.same_until
-            && open.view.check_write(write.offset, write.data, &get).is_ok();
-        let is_streamed = is_same && open.view.len() > MAX_WHOLE;
+        let is_streamed = open.view.len() > MAX_WHOLE
+            && write.offset == new.same_until
+            && open.view.check_write(write.offset, write.data, &get).is_ok()
+            && self.has_header(open, write)?;
         if is_streamed || !self.as_rewritten(open.place(), rewrite::can_read) {
             new.same_until = if is_streamed { write.end() } else { u64::MAX };
             if let Some(writing) = &open.writing {
@@ -125,6 +136,15 @@ impl ViewWriter {
         }
         new.file = Some(file);
         Ok(true)
+    }
+
+    /// Whether a write has the bytes of the header that the view has, those that a library rewrites
+    /// for itself, too.
+    fn has_header(&self, open: &OpenView, write: Write<'_>) -> Result<bool> {
+        let len = open.view.header_len().saturating_sub(write.offset).to_usize();
+        let new = write.data.get(..len.min(write.data.len())).unwrap_or_default();
+        let own = open.view.read(write.offset, new.len(), &self.get_chunk(open.moves))?;
+        Ok(own == new)
     }
 
     /// Stores a new file that gets the name of a view, for a caller that prevents moves. `false`,
@@ -153,7 +173,7 @@ impl ViewWriter {
         let NewViewFile { file: Some(file), is_changed, .. } = &mut *new else {
             return Ok(false);
         };
-        if !*is_changed {
+        if !*is_changed || open.is_held_open(by) {
             return Ok(true);
         }
         if by.is_some_and(sys::ends_by_failure) {

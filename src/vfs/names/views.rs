@@ -314,17 +314,21 @@ impl Views {
         Ok((len, kept.modified))
     }
 
-    /// Returns the length of the new file that a program writes in the place of a view.
+    /// Returns the length of the new file that a program writes in the place of a view, if that
+    /// program asks.
     pub fn new_len(&self, path: &NodePath, format: &'static Format) -> Option<u64> {
         let writers = self.writing.lock().get(&(path.clone(), format.extension)).cloned();
-        writers?.upgrade()?.new_len()
+        let writers = writers?.upgrade()?;
+        let len = writers.new_len()?;
+        let program = waiting::program()?;
+        writers.users.lock().may_include(Some(program.thread())).then_some(len)
     }
 
     /// Opens the view in `kept`, and decides what the kernel may do with its pages.
     pub fn open(
         &self,
-        path: &NodePath,
-        format: &'static Format,
+        number: u64,
+        (path, format): (&NodePath, &'static Format),
         kept: Kept,
         access: Access,
     ) -> (Arc<OpenView>, Pages) {
@@ -352,8 +356,11 @@ impl Views {
             writing.set_new_len((kept.view.header_len() > 0).then_some(0));
         }
         let Kept { view, moves, generations, modified, versions, .. } = kept;
+        // The kernel keeps pages for all programs, and only the writer sees a new file.
+        let is_direct = access == Access::Truncate && view.header_len() > 0;
         let view = OpenView {
             view,
+            number,
             path: path.clone(),
             format,
             opened,
@@ -368,7 +375,12 @@ impl Views {
             versions,
             reads: ReadState::default(),
         };
-        (Arc::new(view), if are_kept { Pages::Keep } else { Pages::Drop })
+        let pages = match (is_direct, are_kept) {
+            (true, _) => Pages::None,
+            (false, true) => Pages::Keep,
+            (false, false) => Pages::Drop,
+        };
+        (Arc::new(view), pages)
     }
 
     /// Returns when bytes of a view were last known to match the store; `None` if they may not.

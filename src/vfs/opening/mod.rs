@@ -188,7 +188,7 @@ impl Opener {
         if let OpenedAs::View(shared) = self.names.share(inode, made)? {
             kept.view = shared;
         }
-        Ok(self.names.views.open(path, format, kept, access))
+        Ok(self.names.views.open(inode.number(), (path, format), kept, access))
     }
 
     /// Prepares a file that has lost its name and whose bytes are kept for its openers.

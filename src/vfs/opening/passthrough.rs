@@ -329,7 +329,7 @@ impl Passthrough {
         format: &'static Format,
     ) -> Result<bool> {
         let kept = self.names.views.kept_view(path, format)?;
-        let (open, _) = self.names.views.open(path, format, kept, Access::Read);
+        let (open, _) = self.names.views.open(inode.number(), (path, format), kept, Access::Read);
         let found = self.backing_files.find_view(&Id::View(path.clone(), format.extension));
         let now = found.filter(|(pages, _)| self.names.views.known_since(pages, &open).is_some());
         let file = inode.file().lock();

@@ -33,6 +33,8 @@ pub(in crate::vfs) struct NewViewFile {
 #[derive(Debug)]
 pub(in crate::vfs) struct OpenView {
     pub view: Arc<View>,
+    /// The number of its inode.
+    pub number: u64,
     pub path: NodePath,
     pub format: &'static Format,
     pub opened: Instant,

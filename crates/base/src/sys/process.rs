@@ -71,6 +71,19 @@ fn ends_by_failure_in(stat: &str) -> Option<bool> {
     Some(flags & EXITING != 0 && code != 0)
 }
 
+/// Whether a process has a file with this inode number open for writing, as `/proc` shows it. A
+/// kernel before 5.14 shows no inode numbers.
+pub fn has_open(process: u32, number: u64) -> bool {
+    let Ok(open) = fs::read_dir(format!("/proc/{process}/fdinfo")) else { return false };
+    let is_it = |said: String| {
+        let field = |name| said.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let is_number = field("ino:").is_some_and(|ino| ino.parse() == Ok(number));
+        let flags = field("flags:").and_then(|flags| i32::from_str_radix(flags, 8).ok());
+        is_number && flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+    };
+    open.flatten().any(|entry| fs::read_to_string(entry.path()).is_ok_and(is_it))
+}
+
 /// Whether a process was stopped by a signal or a debugger, as `/proc` shows it.
 pub fn is_stopped(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();

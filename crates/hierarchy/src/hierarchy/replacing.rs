@@ -180,7 +180,7 @@ impl super::nodes::Hierarchy {
 impl Recovery<'_> {
     /// Gives new values their keys, and then changes the metadata files. May be repeated.
     pub(super) fn settle_values(self, values: &ReplacedValues, aside: &Aside) -> Result<Outcome> {
-        let ReplacedValues { arrays, nodes, steps, path } = values;
+        let ReplacedValues { arrays, nodes, steps, .. } = values;
         self.check_steps(nodes, steps)?;
         for array in arrays {
             if !self.is_array_of(array, steps)? {
@@ -200,14 +200,14 @@ impl Recovery<'_> {
                 let own = to.key(key.as_str().strip_prefix(from.as_str()).unwrap_or_default())?;
                 write.move_value(&key, &own)?;
             }
-            self.hierarchy.invalidate_below(array);
+            // Not a move: programs that have it open go on.
+            self.hierarchy.invalidate(array);
         }
         for DocumentStep { key, old, new } in steps {
             if old != new {
                 self.hierarchy.documents.replace_step(key, old.as_deref(), new.as_deref())?;
             }
         }
-        self.hierarchy.invalidate_below(path);
         for node in nodes {
             self.hierarchy.invalidate(node);
             match self.hierarchy.copies().rebuild_copies(node) {
