@@ -15,6 +15,7 @@
 //! In a mount, metadata files are stored first, because chunk files go through the codecs of their
 //! array.
 
+mod aside;
 mod chunks;
 mod compare;
 pub mod hold;
@@ -32,6 +33,7 @@ use crate::hierarchy::{Content, Hierarchy, Node};
 use crate::metadata::NodePath;
 use crate::metadata::merge::Edit;
 use crate::metadata::model::Group;
+pub use aside::make_at_once;
 pub use chunks::Copied;
 pub use compare::{difference, difference_of_copy};
 pub use mark::{Claim, Mark, Passed, is_ignored};

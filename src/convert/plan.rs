@@ -105,6 +105,12 @@ impl ChunkPlan {
         Ok(Self { source: Arc::clone(array), source_store, dest, filled, form })
     }
 
+    /// Returns these chunks for the same array at another place.
+    pub(super) fn stored_in(&self, dest: Arc<Array>) -> Self {
+        let (source, filled) = (Arc::clone(&self.source), Arc::clone(&self.filled));
+        Self { source, source_store: self.source_store.clone(), dest, filled, form: self.form }
+    }
+
     /// Returns these chunks for the array as a mount shows it.
     pub(super) fn shown_as(&self, shown: &Arc<Array>) -> Self {
         let form = form(&self.source, shown);
@@ -226,12 +232,11 @@ impl ConversionPlan {
     }
 }
 
-/// Plans the conversion of the node `from` of `source`, the root of `dest`, and of all nodes below
-/// it. Calls `is_stopped` at each node.
+/// Plans the conversion of the node `from` of `source` and of all nodes below it to the node `to` of
+/// `dest`. Calls `is_stopped` at each node.
 pub fn plan(
-    source: &Hierarchy,
-    from: &NodePath,
-    dest: &Hierarchy,
+    (source, from): (&Hierarchy, &NodePath),
+    (dest, to): (&Hierarchy, &NodePath),
     requested: &Requested,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<ConversionPlan> {
@@ -248,11 +253,11 @@ pub fn plan(
     let room = dest.store().read().room()?;
     let most_name_len = room.and_then(|room| usize::try_from(room.name_max).ok());
     let most_name_len = most_name_len.filter(|most| *most > 0);
-    let planner = Planner { source, dest, requested, most_name_len };
+    let planner = Planner { source, dest, to, requested, most_name_len };
     let mut walk = source.walk_below(from, Bounds::stream());
     let mut next: Option<Result<Arc<Node>>> = Some(Ok(root));
     while let Some(node) = next {
-        let path = NodePath::root().join(walk.at().relative_to(from).unwrap_or_default())?;
+        let path = to.join(walk.at().relative_to(from).unwrap_or_default())?;
         match node {
             Ok(node) if planner.node(&node, &path, &mut plan) == VisitBelow::Unwanted => {
                 walk.skip_below();
@@ -296,6 +301,7 @@ enum VisitBelow {
 struct Planner<'h> {
     source: &'h Hierarchy,
     dest: &'h Hierarchy,
+    to: &'h NodePath,
     requested: &'h Requested,
     /// The most bytes of the name of a file in the target, if it has a limit.
     most_name_len: Option<usize>,
@@ -316,7 +322,7 @@ impl Planner<'_> {
         let job = self.check_name(path, plan).and_then(|()| self.job(node, path));
         // zarr-python 2 cannot open a draft whose root has no metadata file.
         let is_implicit = node.document().is_none()
-            && !path.is_root()
+            && path != self.to
             && !self.dest.dialect().wants_group_documents();
         match job {
             Ok(job) if is_implicit && job.chunks.is_none() => {}
@@ -339,8 +345,11 @@ impl Planner<'_> {
     }
 
     fn is_wanted(&self, path: &NodePath) -> bool {
-        let related =
-            |only: &NodePath| path.relative_to(only).is_some() || only.relative_to(path).is_some();
+        let related = |only: &NodePath| {
+            self.to.join(only.as_str()).is_ok_and(|only| {
+                path.relative_to(&only).is_some() || only.relative_to(path).is_some()
+            })
+        };
         self.requested.only.is_empty() || self.requested.only.iter().any(related)
     }
 

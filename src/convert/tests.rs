@@ -80,7 +80,8 @@ fn copied(values: &[u8]) -> (Vec<u8>, bool) {
     let (_place, source_dir, dest_dir) = places();
     let (source, dest) = (open(&source_dir, None), open(&dest_dir, Some(Dialect::V3)));
     let root = NodePath::root();
-    let plan = plan(&source, &root, &dest, &Requested::default(), &|| false).expect("a plan");
+    let plan =
+        plan((&source, &root), (&dest, &root), &Requested::default(), &|| false).expect("a plan");
     let survey = || Survey::of(&plan, &Silent);
     let surveys = AtomicUsize::new(0);
     let survey_again = || {
@@ -174,7 +175,7 @@ fn a_copy_replaces_no_chunk_that_another_program_stores_meanwhile() {
         let (_place, source_dir, dest_dir) = places();
         let (source, dest) = (open(&source_dir, None), open(&dest_dir, Some(Dialect::V3)));
         let root = NodePath::root();
-        let plan = plan(&source, &root, &dest, &requested, &|| false).expect("a plan");
+        let plan = plan((&source, &root), (&dest, &root), &requested, &|| false).expect("a plan");
         let survey = || Survey::of(&plan, &Silent);
         let theirs = dest_dir.join("c/0");
         let watch = Preceded(theirs.clone());

@@ -83,7 +83,8 @@ impl EncodedFile<'_> {
             return Ok(Vec::new());
         }
         let Some(aside) = self.aside.take() else { return Ok(Vec::new()) };
-        let new = NewValues { aside: &aside, arrays: &self.arrays, edits: &self.edits };
+        let (arrays, edits) = (&self.arrays, &self.edits);
+        let new = NewValues { aside: &aside, arrays, edits, made: &[] };
         self.hierarchy.changes().put_new_values(&self.path, new)
     }
 }

@@ -16,6 +16,18 @@ use crate::store::{Key, Prefix};
 use crate::view::Format;
 use crate::width::ToUsize;
 
+/// Opens the bytes of a file as they are now, as a hierarchy. Arrays without a name of their own get
+/// that of the file.
+pub fn as_hierarchy(file: &UnnamedFile, name: &str) -> Result<Hierarchy> {
+    let key = Key::parse(name)?;
+    let own = file.as_store(key.clone())?;
+    let places = SourceStores::new(own.clone(), Spelling::Plain);
+    let most = resources::memory_limit() / 16;
+    let store = files::open(&own, &key, Prefix::root(), places, most)
+        .map_err(|error| Error::new(error.kind(), error.detail().to_owned()))?;
+    Hierarchy::open(store, Some(Dialect::V3), HierarchyOptions::default())
+}
+
 /// A file of the format of a view, as a hierarchy.
 #[derive(Debug)]
 pub(super) struct FileNodes {
@@ -28,14 +40,8 @@ pub(super) struct FileNodes {
 impl FileNodes {
     /// Opens the bytes of a file as they are now.
     pub fn open(file: &UnnamedFile, format: &Format) -> Result<Self> {
-        let key = Key::parse(&format!("file.{}", format.extension))?;
-        let own = file.as_store(key.clone())?;
         let first = file.read(0, files::FIRST_LEN.to_usize())?;
-        let places = SourceStores::new(own.clone(), Spelling::Plain);
-        let most = resources::memory_limit() / 16;
-        let store = files::open(&own, &key, Prefix::root(), places, most)
-            .map_err(|error| Error::new(error.kind(), error.detail().to_owned()))?;
-        let hierarchy = Hierarchy::open(store, Some(Dialect::V3), HierarchyOptions::default())?;
+        let hierarchy = as_hierarchy(file, &format!("file.{}", format.extension))?;
         let mut nodes = BTreeMap::new();
         nodes.insert(String::new(), hierarchy.existing(&NodePath::root())?);
         for node in hierarchy.walk_below(&NodePath::root(), Bounds::stream()) {

@@ -20,4 +20,5 @@ mod place;
 mod values;
 
 pub use encoded::{EncodedFile, can_read, encode};
+pub use file::as_hierarchy;
 pub use place::RewrittenView;

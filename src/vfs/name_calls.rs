@@ -245,14 +245,34 @@ impl Vfs {
         let is_document = is_document_name(name) || is_document_name(new_name);
         let found = self.names.places.resolve(&self.names.directory(parent)?, name)?;
         let is_dir = found.as_ref().is_some_and(Place::is_dir);
-        if let Some(Place::Node(path)) = found {
+        if let Some(Place::Node(path)) = &found {
             // Storing pending chunks now shortens the time under the lock. The move reports what
             // cannot be stored.
-            let stored = self.contents.chunks.store_shards(Due::Below(&path));
+            let stored = self.contents.chunks.store_shards(Due::Below(path));
             stored.unwrap_or_else(|error| log::debug!("{error}"));
         }
-        let _tree =
-            self.core.lock_tree(is_document || is_dir || self.is_stored_dir(new_parent)?)?;
+        let new_directory = self.names.current_directory(new_parent)?;
+        let is_new =
+            || Ok::<_, Error>(self.names.places.resolve(&new_directory, new_name)?.is_none());
+        let may_import = replace == Replace::Yes || replace == Replace::No && is_new()?;
+        if let Some(from) = found.as_ref().filter(|_| may_import)
+            && let Some(done) = self.renames.import_renamed(user, from, (&new_directory, new_name))
+        {
+            return done.at(below_shown(&new_directory, new_name));
+        }
+        let is_alone = is_document || is_dir || self.is_stored_dir(new_parent)?;
+        let _tree = self.core.lock_tree(is_alone)?;
+        self.rename_locked(user, (parent, name), (new_parent, new_name), (replace, is_dir))
+    }
+
+    /// Renames a file or a directory, for a caller that has locked the tree: alone if `is_dir`.
+    fn rename_locked(
+        &self,
+        user: Caller,
+        (parent, name): (u64, &str),
+        (new_parent, new_name): (u64, &str),
+        (replace, is_dir): (Replace, bool),
+    ) -> Result<()> {
         let (parent, new_parent) =
             (self.names.directory(parent)?, self.names.current_directory(new_parent)?);
         let from = self.names.places.resolve(&parent, name)?.ok_or_else(Error::not_found)?;

@@ -43,6 +43,7 @@ pub enum Writeback {
 
 /// The options of a mount.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the mount")]
 pub struct VfsOptions {
     /// The limit of the chunk cache, in bytes.
     pub cache_len: u64,
@@ -68,6 +69,8 @@ pub struct VfsOptions {
     pub source: String,
     /// Which views are listed.
     pub listed_views: ListedViews,
+    /// Whether a new file with the name of a view becomes a node.
+    pub imports: bool,
     /// When to use kernel passthrough for chunks and views; `None` for never.
     pub passthrough: Option<PassthroughOptions>,
     /// How many files this process may have open.
@@ -88,6 +91,7 @@ impl Default for VfsOptions {
             form: Presentation::default(),
             source: String::new(),
             listed_views: ListedViews::default(),
+            imports: false,
             passthrough: None,
             descriptors: 1024,
         }

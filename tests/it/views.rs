@@ -256,6 +256,35 @@ fn a_file_renamed_onto_a_view_becomes_its_contents() {
     assert_eq!(names(&mount.at("a")), ["x", "zarr.json"].map(str::to_owned).into());
 }
 
+/// Shows: view-import.
+#[test]
+fn a_new_file_with_the_name_of_a_view_becomes_its_node_with_import() {
+    let mut mount = mount(&["--import"]);
+    mount.expect("a/new.npy: ");
+    let file = fs::read(mount.at("a/x.npy")).unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let mut writer = File::create(mount.at(name)).unwrap();
+        writer.write_all(bytes).unwrap();
+        close(writer).map_err(|error| error.raw_os_error().unwrap())
+    };
+    assert_eq!(write("a/new.npy", &file[..file.len() - 1]), Err(libc::EINVAL));
+    assert_eq!(fs::read(mount.at("a/new.npy")).unwrap(), file[..file.len() - 1]);
+    assert_eq!(write("a/new.npy", &file), Ok(()));
+    assert_eq!(fs::read(mount.at("a/new.raw")).unwrap(), elements(&WHOLE));
+    assert_eq!(names(&mount.at("a")), ["new", "x", "zarr.json"].map(str::to_owned).into());
+    fs::write(mount.at("a/scratch"), &file).unwrap();
+    fs::rename(mount.at("a/scratch"), mount.at("a/other.npy")).unwrap();
+    assert_eq!(
+        fs::read(mount.at("a/other/c/0/0")).unwrap(),
+        fs::read(mount.at("a/new/c/0/0")).unwrap()
+    );
+    assert_eq!(names(&mount.at("a")), ["new", "other", "x", "zarr.json"].map(str::to_owned).into());
+    mount.remount(&[]);
+    assert_eq!(fs::read(mount.at("a/new.npy")).unwrap(), file);
+    fs::write(mount.at("a/plain.npy"), &file).unwrap();
+    assert!(!names(&mount.at("a")).contains("plain"));
+}
+
 /// Shows: view-length.
 #[test]
 fn close_reports_a_copy_onto_a_view_that_is_too_short() {

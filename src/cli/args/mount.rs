@@ -180,6 +180,7 @@ pub struct TreeOptions {
 /// The options for writing.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Options for writing")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch that can be typed")]
 pub struct WriteOptions {
     /// Create an empty hierarchy if SOURCE is missing or an empty directory.
     #[arg(long)]
@@ -200,6 +201,13 @@ pub struct WriteOptions {
     /// mount keeps its own]
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards)]
     pub shards: Option<Shards>,
+    /// Make a node of each new file whose name would be that of a view of it: `cp diff.nc` makes the
+    /// group `diff`.
+    ///
+    /// The file becomes a group or an array when the program closes it, or gives it that name, and
+    /// what does not fit stays an ordinary file. Existing nodes take new files without this option.
+    #[arg(long)]
+    pub import: bool,
     /// Order of the chunks within a shard when zarrfs writes it: `c` (last index varies fastest),
     /// `f` (first index varies fastest), `morton` (Z-order curve) or `arrival` (as they were
     /// written).

@@ -250,7 +250,9 @@ fn copy(
         // Read the source again, without any caches.
         let (source, from) = open::node(&args.source, args.from.as_ref(), &args.remote)
             .map_err(|failure| Error::new(Kind::Stale, failure.message().to_owned()))?;
-        let again = convert::plan(&source, &from, dest, requested, &|| watch.is_stopped())?;
+        let again = convert::plan((&source, &from), (dest, &NodePath::root()), requested, &|| {
+            watch.is_stopped()
+        })?;
         again.check_unchanged(plan)?;
         let survey = Survey::of(&again, watch)?;
         from_where.hierarchy.store().omissions().add(source.store().omissions());
@@ -421,7 +423,9 @@ fn prepare(
         Some(path) if dest.packing.is_none() => open::within_groups_above(hierarchy, path)?,
         _ => hierarchy,
     };
-    let plan = convert::plan(source, from, &dest, requested, &|| watch.is_stopped());
+    let plan = convert::plan((source, from), (&dest, &NodePath::root()), requested, &|| {
+        watch.is_stopped()
+    });
     let plan = plan.map_err(|error| {
         if watch.is_stopped() { cut_short(args, watch, &error) } else { error.into() }
     })?;

@@ -155,6 +155,7 @@ impl Typed<'_> {
             source: source.spelled(),
             form: args.tree.form,
             listed_views: args.tree.views.clone(),
+            imports: args.write.import,
             passthrough: (!flags.no_passthrough).then(PassthroughOptions::default),
             descriptors: descriptors.to_usize(),
         }

@@ -73,7 +73,7 @@ impl Renames {
         removed
     }
 
-    fn unlink_file(&self, inode: &Inode, place: &Place) -> Result<()> {
+    pub(super) fn unlink_file(&self, inode: &Inode, place: &Place) -> Result<()> {
         let mut file = inode.file().lock();
         if !inode.is_at(place) {
             return Err(Error::not_found()); // Another thread has removed or replaced it just now.
@@ -138,7 +138,7 @@ impl Renames {
     }
 
     /// Copies the bytes of a file, however many they are.
-    fn copy_of(&self, inode: &Inode, from: &Place) -> Result<UnnamedFile> {
+    pub(super) fn copy_of(&self, inode: &Inode, from: &Place) -> Result<UnnamedFile> {
         let mut file = inode.file().lock();
         let mut copy = UnnamedFile::make()?;
         let open = match &file.content {

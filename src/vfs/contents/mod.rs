@@ -17,7 +17,7 @@ pub mod forms;
 pub mod latest;
 pub mod memory;
 mod mirrored;
-mod new_view_files;
+pub mod new_view_files;
 pub mod next_step;
 pub mod ordinary;
 mod removed;

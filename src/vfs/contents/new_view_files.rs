@@ -228,7 +228,7 @@ impl ViewWriter {
 }
 
 /// Returns the error for a new file that does not fit.
-fn refused(error: &Error) -> Error {
+pub(in crate::vfs) fn refused(error: &Error) -> Error {
     let is_of_file = error.is_of_data()
         || matches!(error.kind(), Kind::Unsupported | Kind::Invalid | Kind::TooLarge);
     if is_of_file { error.clone().of_kind(Kind::Invalid) } else { error.clone() }

@@ -112,14 +112,15 @@ impl OpenFileCalls for PlainFile<'_> {
         file.users.knows_as_stranger(by) || file.is_written_by_others(by)
     }
 
-    fn flush(&self, _by: Thread) -> Result<()> {
-        let contents = &self.vfs.contents;
-        contents.files.store_content_and(&self.handle.inode, StoreReason::Closing, |place| {
+    fn flush(&self, by: Thread) -> Result<()> {
+        let (contents, inode) = (&self.vfs.contents, &self.handle.inode);
+        contents.files.store_content_and(inode, StoreReason::Closing, |place| {
             if !self.vfs.core.cache.has_pending() {
                 return Ok(());
             }
             contents.chunks.check_shard_of(&self.vfs.names.target(place)?)
-        })
+        })?;
+        if self.handle.may_write() { self.vfs.renames.import_closed(inode, by) } else { Ok(()) }
     }
 
     fn fsync(&self) -> Result<()> {

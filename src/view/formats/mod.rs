@@ -19,6 +19,7 @@ mod vti;
 
 use std::hash::{Hash, Hasher};
 
+use super::image::levels;
 use super::left_out::{LeftOutOfView, listed};
 use super::parts::View;
 use super::source::ViewSource;
@@ -31,6 +32,8 @@ use crate::metadata::NodeKind;
 pub enum Nodes {
     /// Arrays.
     Arrays,
+    /// Arrays, and groups that are images, as their largest level.
+    Images,
     /// Groups, with all nodes below them.
     Groups,
     /// Both.
@@ -113,7 +116,7 @@ pub const FORMATS: &[Format] = &[
     Format {
         extension: "nrrd",
         what: "NRRD (Teem, ITK, Slicer)",
-        nodes: Nodes::Arrays,
+        nodes: Nodes::Images,
         says: Says::NamesOfNumbers,
         build: nrrd::attached,
     },
@@ -127,7 +130,7 @@ pub const FORMATS: &[Format] = &[
     Format {
         extension: "mha",
         what: "MetaImage (ITK, ParaView)",
-        nodes: Nodes::Arrays,
+        nodes: Nodes::Images,
         says: Says::Numbers,
         build: metaimage::attached,
     },
@@ -141,7 +144,7 @@ pub const FORMATS: &[Format] = &[
     Format {
         extension: "tif",
         what: "TIFF; an ImageJ hyperstack if ImageJ has the data type",
-        nodes: Nodes::Arrays,
+        nodes: Nodes::Images,
         says: Says::Numbers,
         build: tiff::tif,
     },
@@ -155,14 +158,14 @@ pub const FORMATS: &[Format] = &[
     Format {
         extension: "nii",
         what: "NIfTI-1, or NIfTI-2 if an axis is long (nibabel, FSL, ITK)",
-        nodes: Nodes::Arrays,
+        nodes: Nodes::Images,
         says: Says::Numbers,
         build: nifti::build,
     },
     Format {
         extension: "mrc",
         what: "MRC2014 (electron microscopy)",
-        nodes: Nodes::Arrays,
+        nodes: Nodes::Images,
         says: Says::Numbers,
         build: mrc::build,
     },
@@ -260,8 +263,13 @@ impl Format {
         match self.nodes {
             Nodes::Arrays => kind == NodeKind::Array,
             Nodes::Groups => kind == NodeKind::Group,
-            Nodes::All => true,
+            Nodes::All | Nodes::Images => true,
         }
+    }
+
+    /// Whether its files have the names of arrays.
+    pub fn holds_names(&self) -> bool {
+        matches!(self.nodes, Nodes::All | Nodes::Groups) && !self.holds_images()
     }
 
     /// Whether the file of an OME-Zarr image has all of its levels.
@@ -271,6 +279,9 @@ impl Format {
 
     /// Returns the file for a node.
     pub fn view(&self, source: &ViewSource<'_>) -> Result<View> {
+        let is_image = self.nodes == Nodes::Images && source.kind() == NodeKind::Group;
+        let levels = if is_image { levels(source)? } else { Vec::new() };
+        let source = levels.first().unwrap_or(source);
         let mut view = (self.build)(source)?;
         self.list_unsaid(source, view.left_out_mut());
         Ok(view)

@@ -103,8 +103,8 @@ impl Changes<'_> {
         if is_in_store { moved } else { unless_nothing(moved) }
     }
 
-    /// Fails if another program has made something at `path`, which a move would replace.
-    fn check_is_free(self, path: &NodePath) -> Result<()> {
+    /// Fails if another program has made something at `path`, which a new node would replace.
+    pub(super) fn check_is_free(self, path: &NodePath) -> Result<()> {
         let is_node = self.node(path)?.is_some_and(|node| node.document().is_some());
         if !is_node && !self.atomic().holds_values(path)? {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Gives arrays new values, all at once with changes of attributes.
+//! Gives arrays new values, all at once with changes of attributes, or makes new nodes with theirs.
 //!
 //! The new values are encoded aside. When all of them are there and synced, the change is declared,
 //! the values take their keys, and the metadata files change. Before the declaration, nothing has
@@ -6,6 +6,7 @@
 //! knows the arrays by their metadata files: if another program has replaced one since, its new
 //! values stay aside.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::atomic::leave_copies;
@@ -13,6 +14,7 @@ use super::change::Changes;
 use super::documents::{DocumentStep, Planned, Replaced, is_same};
 use super::intent::{Intent, ReplacedValues};
 use super::node::Node;
+use super::raise::Raised;
 use super::recover::{Outcome, Recovery, is_permanent};
 use crate::array::Array;
 use crate::metadata::merge::Edit;
@@ -30,7 +32,7 @@ const TURN: &str = ".zarrfs/values";
 /// How often to try to finish a change whose values are complete.
 const ATTEMPTS: usize = 3;
 
-/// New values of arrays, and changes of attributes.
+/// New values of arrays, and changes of attributes or new nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct NewValues<'a> {
     /// The place of the encoded values.
@@ -39,6 +41,8 @@ pub struct NewValues<'a> {
     pub arrays: &'a [(NodePath, Arc<Array>)],
     /// The changes of attributes of these arrays and of other nodes, one for each node.
     pub edits: &'a [(NodePath, Edit)],
+    /// The new nodes, groups before their members. Their arrays are among `arrays`.
+    pub made: &'a [(NodePath, &'a Raised)],
 }
 
 /// Returns the prefix of the new values of an array.
@@ -66,7 +70,8 @@ impl Changes<'_> {
         let write = self.hierarchy.store().write()?;
         // Another mount that does the same waits. A store without locks lets both go on.
         let _turn = write.take_turn(&Key::parse(TURN)?).inspect_err(|_| self.drop_aside(aside))?;
-        let (planned, keys) = self.plan_new_values(new).inspect_err(|_| self.drop_aside(aside))?;
+        let planned = self.check_makes(path, new.made).and_then(|()| self.plan_new_values(new));
+        let (planned, keys) = planned.inspect_err(|_| self.drop_aside(aside))?;
         let steps = planned.iter().flat_map(|(_, steps)| steps.clone()).collect();
         let values = ReplacedValues {
             path: path.clone(),
@@ -101,24 +106,46 @@ impl Changes<'_> {
         Ok(keys.into_iter().map(|(_, key)| key).collect())
     }
 
+    /// Fails if new nodes cannot be at `path` and below it. Stores the groups above.
+    fn check_makes(self, path: &NodePath, made: &[(NodePath, &Raised)]) -> Result<()> {
+        if made.is_empty() {
+            return Ok(());
+        }
+        self.hierarchy.invalidate_below(path);
+        self.check_is_free(path)?;
+        for (path, raised) in made {
+            self.hierarchy.check_can_hold(path)?;
+            self.check_is_new(path, raised.key())?;
+        }
+        self.store_groups_above(path)
+    }
+
     /// Compares everything with the store, and returns the steps for each node, and the keys of the
     /// values aside, each with its own key.
     fn plan_new_values(self, new: NewValues<'_>) -> Result<(Vec<StepsOfNode>, Vec<KeyAside>)> {
-        let NewValues { aside, arrays, edits } = new;
+        let NewValues { aside, arrays, edits, made } = new;
         let mut planned = Vec::new();
-        for (path, array) in arrays {
+        let new_paths: BTreeSet<&NodePath> = made.iter().map(|(path, _)| path).collect();
+        let is_there = |(path, _): &&(NodePath, _)| !new_paths.contains(path);
+        for (path, array) in arrays.iter().filter(is_there) {
             let now = self.hierarchy.array_since(path, array, self.since())?;
             if now.model().shape != array.model().shape {
                 let detail = "another program changed its shape meanwhile";
                 return Err(Error::new(Kind::Stale, detail).at(path));
             }
         }
-        let unedited =
-            arrays.iter().filter(|(path, _)| edits.iter().all(|(other, _)| other != path));
+        let unedited = arrays
+            .iter()
+            .filter(is_there)
+            .filter(|(path, _)| edits.iter().all(|(other, _)| other != path));
         let none = Edit::default();
         let all = edits.iter().map(|(path, edit)| (path, edit));
         for (path, edit) in all.chain(unedited.map(|(path, _)| (path, &none))) {
             planned.push((path.clone(), self.steps_of_edit(path, edit).at(path)?));
+        }
+        // A group appears after its members.
+        for (path, raised) in made.iter().rev() {
+            planned.push((path.clone(), self.steps_of_new(path, raised).at(path)?));
         }
         let list = self.hierarchy.store().list();
         let list = list.ok_or_else(|| Error::unsupported("the store cannot list its keys"))?;
@@ -132,6 +159,17 @@ impl Changes<'_> {
             }
         }
         Ok((planned, keys))
+    }
+
+    /// Returns the steps that store the metadata file of a new node.
+    fn steps_of_new(self, path: &NodePath, raised: &Raised) -> Result<Vec<DocumentStep>> {
+        let text = self.hierarchy.text_to_store(path, raised)?;
+        let documents = &self.hierarchy.documents;
+        // The steps are done one by one, so its home does not matter.
+        let place = (path, &Prefix::root());
+        let planned = documents.plan(place, raised.key(), &text, Replaced::Absent)?;
+        documents.check(&planned, self.since())?;
+        Ok(planned.steps())
     }
 
     /// Returns the steps that edit the metadata file of a node. One that does not change is a step,
@@ -180,8 +218,15 @@ impl super::nodes::Hierarchy {
 impl Recovery<'_> {
     /// Gives new values their keys, and then changes the metadata files. May be repeated.
     pub(super) fn settle_values(self, values: &ReplacedValues, aside: &Aside) -> Result<Outcome> {
-        let ReplacedValues { arrays, nodes, steps, .. } = values;
+        let ReplacedValues { path, arrays, nodes, steps } = values;
         self.check_steps(nodes, steps)?;
+        let above = if self.is_made(path, steps)? { path.parent() } else { None };
+        if let Some(above) = &above
+            && self.hierarchy.node(above)?.is_none()
+        {
+            // Another program has removed the group that the new nodes belong to.
+            return Ok(Outcome::Conflict);
+        }
         for array in arrays {
             if !self.is_array_of(array, steps)? {
                 return Ok(Outcome::Conflict);
@@ -192,7 +237,7 @@ impl Recovery<'_> {
         for (number, array) in arrays.iter().enumerate() {
             let (from, to) = self.hierarchy.places_of_values(aside, number, array)?;
             // If another program has moved the array, its directory is not made again.
-            let home = self.hierarchy.changes().home_of(array)?;
+            let home = self.hierarchy.changes().home_of(above.as_ref().unwrap_or(array))?;
             let store = store.in_directory(&home);
             let write = store.write()?;
             list.forget_below(&from);
@@ -210,6 +255,11 @@ impl Recovery<'_> {
         }
         for node in nodes {
             self.hierarchy.invalidate(node);
+            self.hierarchy.forget_unstored(node);
+        }
+        // The copies of what is below a new node are rebuilt with it.
+        let changed = nodes.iter().filter(|node| above.is_none() || *node == path);
+        for node in changed {
             match self.hierarchy.copies().rebuild_copies(node) {
                 // It would fail each time.
                 Err(error) if is_permanent(error.kind()) => leave_copies(node, &error),
@@ -217,6 +267,13 @@ impl Recovery<'_> {
             }
         }
         Ok(Outcome::Finished)
+    }
+
+    /// Whether steps make the node at `path`.
+    fn is_made(self, path: &NodePath, steps: &[DocumentStep]) -> Result<bool> {
+        let keys = self.hierarchy.dialect().document_keys(path)?;
+        let is_own = |step: &DocumentStep| keys.iter().any(|(_, key)| *key == step.key);
+        Ok(steps.iter().any(|step| step.old.is_none() && is_own(step)))
     }
 
     /// Whether the array at `path` is still that of its steps: other attributes do not matter.

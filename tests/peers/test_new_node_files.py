@@ -1,0 +1,144 @@
+"""A mount with --import: a new file whose name would be that of a view becomes the node of this view."""
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+import nibabel
+import numpy as np
+import pytest
+import tifffile
+import xarray as xr
+import zarr
+
+from mounts import BIN, detach, is_alive, wait_until
+from test_new_view_files import assert_nothing_left, climate, run, stored
+
+__all__ = ["climate"]
+RANDOM = np.random.default_rng(51)
+
+
+def test_what_climate_programs_make_becomes_a_group(mount, climate, tmp_path):
+    before = stored(climate)
+    with mount(climate, "--import", copy=False) as m:
+        run("cdo", "-s", "mulc,2", m / "__root__.nc", m / "twice.nc")
+        np.testing.assert_array_equal(stored(climate / "twice").t2m, before.t2m * 2)
+        assert (m / "twice").is_dir() and "twice.nc" not in os.listdir(m.path) and not (climate / "twice.nc").exists()
+        run("cdo", "-s", "-sub", "-selname,t2m", m / "twice.nc", "-selname,t2m", m / "__root__.nc", m / "again.nc")
+        np.testing.assert_array_equal(stored(climate / "again").t2m, before.t2m)
+        # NCO writes a scratch file and renames it.
+        run("ncap2", "-O", "-s", "t2m=t2m-1", m / "twice.nc", m / "less.nc")
+        np.testing.assert_array_equal(stored(climate / "less").t2m, before.t2m * 2 - 1)
+        run("ncks", "-O", "-v", "t2m", m / "less.nc", m / "less.nc")
+        with xr.open_dataset(m / "less.nc") as file:
+            np.testing.assert_array_equal(file.t2m, before.t2m * 2 - 1)
+        (m / "runs").mkdir()
+        run("nccopy", "-k", "nc4", "-d", "1", "-s", m / "__root__.nc", m / "runs" / "june.nc")
+        xr.testing.assert_equal(stored(climate / "runs" / "june"), before)
+        with xr.open_dataset(m / "runs/june.nc") as file:
+            file.load().to_netcdf(m / "runs/july.nc")
+        xr.testing.assert_equal(stored(climate / "runs" / "july"), before)
+    assert_nothing_left(climate)
+    assert "0 damaged" in run(BIN, "check", climate).stderr
+    # The copies of metadata know the new nodes.
+    assert {"less/t2m", "runs/july/time"} <= {name for name, _ in zarr.open_consolidated(climate).members(max_depth=None)}
+
+
+def test_a_file_of_one_array_becomes_an_array(mount, tmp_path):
+    store, values = tmp_path / "a.zarr", RANDOM.random((64, 128, 64)).astype("f4")
+    zarr.open_group(store, mode="w")
+    with mount(store, "--import", "--codecs", "gzip", "--shards", "4M", copy=False) as m:
+        np.save(m / "one.npy", values)
+        np.save(m / "two.npy", np.asfortranarray(values))
+        tifffile.imwrite(m / "three.tif", values, photometric="minisblack")
+        for name in ["one", "two", "three"]:
+            array = zarr.open_array(store / name, mode="r")
+            np.testing.assert_array_equal(array[...], values)
+            assert array.shards is not None and "Gzip" in str(array.compressors)
+        np.testing.assert_array_equal(np.load(m / "two.npy"), values)
+        np.testing.assert_array_equal(tifffile.imread(m / "three.tif"), values)
+
+
+def test_a_file_of_several_arrays_becomes_a_group(mount, tmp_path):
+    store, values = tmp_path / "a.zarr", RANDOM.random((6, 5, 4)).astype("f4")
+    zarr.open_group(store, mode="w")
+    with mount(store, "--import", copy=False) as m:
+        with h5py.File(m / "deep.h5", "w") as file:
+            file.create_dataset("a/b/x", data=values, chunks=(3, 5, 2), compression="gzip")
+            file["a"].attrs["title"] = "deep"
+            file["words"] = ["one", "two"]
+        nibabel.save(nibabel.Nifti1Image(values, np.diag([2.0, 3.0, 4.0, 1.0])), m / "scan.nii")
+        np.testing.assert_array_equal(zarr.open_array(store / "deep/a/b/x", mode="r")[...], values)
+        with h5py.File(m / "deep.h5") as file:
+            np.testing.assert_array_equal(file["a/b/x"][...], values)
+            assert file["a"].attrs["title"] == "deep" and file["words"].asstr()[...].tolist() == ["one", "two"]
+        image = nibabel.load(m / "scan.nii")
+        np.testing.assert_array_equal(np.asanyarray(image.dataobj), values)
+        np.testing.assert_array_equal(image.affine, np.diag([2.0, 3.0, 4.0, 1.0]))
+
+
+def test_what_does_not_become_a_node_stays_an_ordinary_file(mount, tmp_path):
+    store = tmp_path / "a.zarr"
+    group = zarr.open_group(store, mode="w")
+    group.create_array("x", data=np.arange(3), chunks=(3,))
+    whole = tmp_path / "whole.npy"
+    np.save(whole, np.arange(1000))
+    with mount(store, "--import", copy=False) as m:
+        m.refused(errno.EINVAL, "half.npy.*ends at byte", lambda: (m / "half.npy").write_bytes(whole.read_bytes()[:2000]))
+        assert (m / "half.npy").read_bytes() == whole.read_bytes()[:2000] == (store / "half.npy").read_bytes()
+        run("cp", whole, m / "half.npy")
+        assert zarr.open_array(store / "half", mode="r").shape == (1000,) and not (store / "half.npy").exists()
+        m.refused(errno.EINVAL, "text.nc.*no format", lambda: (m / "text.nc").write_text("a text"))
+        program = "import sys,os; f=open(sys.argv[1],'wb'); f.write(open(sys.argv[2],'rb').read()); f.flush(); os.kill(os.getpid(), 9)"
+        m.allow("its program failed or was killed")
+        subprocess.run([sys.executable, "-c", program, m / "killed.npy", whole])
+        assert (m / "killed.npy").read_bytes() == whole.read_bytes()
+        for name in ["note.txt", "table.csv", "x.npy.bak", "scan.npy.gz"]:
+            (m / name).write_bytes(whole.read_bytes())
+            assert (store / name).read_bytes() == whole.read_bytes()
+        (m / "empty.nc").touch()
+        assert (store / "empty.nc").exists()
+        # A duplicate that is closed makes nothing yet.
+        file = os.open(m / "slow.npy", os.O_CREAT | os.O_WRONLY)
+        os.write(file, whole.read_bytes()[:500])
+        os.close(os.dup(file))
+        os.write(file, whole.read_bytes()[500:])
+        os.close(file)
+        assert zarr.open_array(store / "slow", mode="r")[...].tolist() == list(range(1000))
+    with mount(store, copy=False) as m:
+        run("cp", whole, m / "plain.npy")
+        assert (store / "plain.npy").exists() and not (store / "plain").exists()
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_daemon_that_is_killed_leaves_the_file_or_the_node(mount, tmp_path, zarr_format):
+    store, whole = tmp_path / "a.zarr", tmp_path / "whole.npy"
+    zarr.open_group(store, mode="w", zarr_format=zarr_format)
+    values = RANDOM.random((64, 64, 64))
+    np.save(whole, values)
+    for attempt in range(6):
+        with mount(store, "--import", "--codecs", "none", copy=False) as m:
+            begun = time.monotonic()
+            if attempt == 0:
+                run("cp", whole, m / "x0.npy")
+                took = time.monotonic() - begun
+                continue
+            copier = subprocess.Popen(["cp", whole, m / f"x{attempt}.npy"], stderr=subprocess.DEVNULL)
+            time.sleep(took * random.uniform(0.2, 1.1))
+            os.kill(m.pid, signal.SIGKILL)
+            copier.wait(30)
+            wait_until(lambda: not is_alive(m.pid))
+            detach(m.path)
+            # Who mounts next finishes or undoes what has begun.
+            run(BIN, "mount", store, m.path, "--log-file", tmp_path / "log")
+            run(BIN, "umount", m.path)
+            is_node, is_file = (store / f"x{attempt}").exists(), (store / f"x{attempt}.npy").exists()
+            assert is_node or is_file or time.monotonic() - begun < took, attempt
+            if is_node:
+                np.testing.assert_array_equal(zarr.open_array(store / f"x{attempt}", mode="r")[...], values)
+        assert not list(store.rglob("aside-*"))
