@@ -41,10 +41,6 @@ impl ShortChunk {
         let list = configuration.get("codecs").and_then(Value::as_array);
         let list = list.ok_or_else(|| wrong("codecs is not a list"))?;
         let specs: Vec<_> = list.iter().map(CodecSpec::from_json).collect::<Result<_>>()?;
-        let holds_chunks = |spec: &CodecSpec| {
-            spec.name == NAME
-                || table::find(&spec.name).is_some_and(|row| matches!(row.build, Build::Shards))
-        };
         if specs.iter().any(holds_chunks) {
             return Err(wrong("a codec in its list holds chunks itself"));
         }
@@ -86,6 +82,12 @@ impl ShortChunk {
         }
         Ok(padded.into())
     }
+}
+
+/// Whether a codec has others that encode a chunk.
+pub(super) fn holds_chunks(spec: &CodecSpec) -> bool {
+    table::find(&spec.name)
+        .is_some_and(|row| matches!(row.build, Build::Shards | Build::OfPipelines))
 }
 
 fn wrong(why: &str) -> Error {
