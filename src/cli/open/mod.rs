@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::cli::failure::{Failure, failed};
 use crate::cli::umount::dead;
 use crate::error::{Error, Kind};
+use crate::files::precomputed;
 use crate::hierarchy::{Hierarchy, HierarchyOptions, Membership, membership};
 use crate::metadata::{Dialect, NodePath, declared, draft_root_marker};
 use crate::store::directory::{DirectoryStore, Durability};
@@ -271,7 +272,7 @@ fn is_early_draft(directory: &Path) -> bool {
 
 /// Returns the hierarchy in `store`, which lies at `source`.
 pub fn hierarchy(
-    store: Store,
+    mut store: Store,
     source: &Source,
     from: Option<Dialect>,
     options: HierarchyOptions,
@@ -299,7 +300,17 @@ pub fn hierarchy(
     {
         return Err(failed(format!("{root}: {}", references::say_parquet(root))));
     }
-    let opened = Hierarchy::open(store.clone(), from, options.clone());
+    let mut opened = Hierarchy::open(store.clone(), from.clone(), options.clone());
+    let is_none =
+        |error: &Error| from.is_none() && matches!(error.kind(), Kind::Invalid | Kind::NotFound);
+    // A directory on this machine is known by its file `info` before.
+    if opened.as_ref().is_err_and(is_none)
+        && root.directory().is_none()
+        && let Ok(Some(volume)) = precomputed::open(&store, root.ttl())
+    {
+        opened = Hierarchy::open(volume.clone(), Some(Dialect::V3), options.clone());
+        store = volume;
+    }
     let hierarchy = opened.map_err(|error| explain_opening(root, &store, &error))?;
     let (store, hierarchy) = match described::store(&hierarchy)? {
         Some(store) => {
