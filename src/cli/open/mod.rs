@@ -300,16 +300,16 @@ pub fn hierarchy(
     {
         return Err(failed(format!("{root}: {}", references::say_parquet(root))));
     }
-    let mut opened = Hierarchy::open(store.clone(), from.clone(), options.clone());
-    let is_none =
-        |error: &Error| from.is_none() && matches!(error.kind(), Kind::Invalid | Kind::NotFound);
+    let (mut opened, mut is_volume) =
+        (Hierarchy::open(store.clone(), from.clone(), options.clone()), false);
     // A directory on this machine is known by its file `info` before.
-    if opened.as_ref().is_err_and(is_none)
+    if from.is_none()
         && root.directory().is_none()
+        && may_be_volume(&opened)
         && let Ok(Some(volume)) = precomputed::open(&store, root.ttl())
     {
         opened = Hierarchy::open(volume.clone(), Some(Dialect::V3), options.clone());
-        store = volume;
+        (store, is_volume) = (volume, true);
     }
     let hierarchy = opened.map_err(|error| explain_opening(root, &store, &error))?;
     let (store, hierarchy) = match described::store(&hierarchy)? {
@@ -329,7 +329,7 @@ pub fn hierarchy(
     let (store, below) = match hierarchy.dialect().below(node) {
         Some(below) => (store, below),
         // In these dialects the directory of a node is a hierarchy by itself.
-        None if root.is_archive() => {
+        None if root.is_archive() || is_volume => {
             (archive::within(store, node.as_str())?, hierarchy.dialect().clone())
         }
         None => return Err(no_node()),
@@ -338,6 +338,17 @@ pub fn hierarchy(
     match hierarchy.node(&NodePath::root())? {
         Some(found) if !found.is_bare() && hierarchy.exists()? => Ok(hierarchy),
         Some(_) | None => Err(no_node()),
+    }
+}
+
+/// Whether there is no metadata file at the root of what was opened.
+fn may_be_volume(opened: &crate::error::Result<Hierarchy>) -> bool {
+    match opened {
+        Ok(hierarchy) => {
+            let root = hierarchy.node(&NodePath::root());
+            root.is_ok_and(|root| root.is_none_or(|root| root.document().is_none()))
+        }
+        Err(error) => matches!(error.kind(), Kind::Invalid | Kind::NotFound),
     }
 }
 

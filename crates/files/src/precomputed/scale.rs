@@ -215,9 +215,11 @@ mod tests {
         for (cell, grid, code) in [
             ([0, 0, 0], [1, 1, 1], 0),
             ([1, 1, 1], [2, 2, 2], 0b111),
-            // x has four bits, y one and z three: x3 · x2 z2 · x1 z1 · x0 y0 z0 from the top.
-            ([0b1010, 1, 0b101], [16, 2, 8], 0b1101_0110),
+            // x has four bits, y one and z three: x3 · z2 x2 · z1 x1 · z0 y0 x0 from the top.
+            ([0b1010, 1, 0b101], [16, 2, 8], 0b1100_1110),
             ([5, 0, 0], [6, 1, 1], 5),
+            // cloud-volume 12.15.2: compressed_morton_code.
+            ([37, 5, 1000], [40, 6, 1025], 517_315),
             ([0, 0, 5], [1, 1, 6], 5),
             ([0, 2, 0], [1, 3, 2], 0b100),
         ] {
