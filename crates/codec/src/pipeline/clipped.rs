@@ -48,7 +48,7 @@ pub struct ClippedChunk {
 
 /// How a payload is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Packing {
+enum PayloadPacking {
     Unknown,
     Gzip,
     Brotli,
@@ -70,13 +70,13 @@ impl ClippedChunk {
     }
 
     /// Parses the header of a chunk. Returns how its payload is packed, its shape and the payload.
-    fn header(&self, encoded: &Bytes) -> Result<(Packing, Vec<u64>, Bytes)> {
+    fn header(&self, encoded: &Bytes) -> Result<(PayloadPacking, Vec<u64>, Bytes)> {
         let cut = || wrong("the header is cut off");
         let ([packing, rank], rest) = encoded.split_first_chunk::<2>().ok_or_else(cut)?;
         let packing = match packing {
-            0 => Packing::Unknown,
-            1 => Packing::Gzip,
-            2 => Packing::Brotli,
+            0 => PayloadPacking::Unknown,
+            1 => PayloadPacking::Gzip,
+            2 => PayloadPacking::Brotli,
             other => return Err(wrong(&format!("a payload of kind {other}"))),
         };
         let len = usize::from(*rank) * 4;
@@ -119,20 +119,20 @@ impl ClippedChunk {
 }
 
 /// Unpacks a payload that `pipeline` decodes.
-fn unpacked(packing: Packing, payload: Bytes, pipeline: &Pipeline) -> Result<Bytes> {
+fn unpacked(packing: PayloadPacking, payload: Bytes, pipeline: &Pipeline) -> Result<Bytes> {
     let known = pipeline.encoded_len();
     let limit = known.unwrap_or_else(|| pipeline.longest()).to_usize();
     let gunzipped = || Gzip::new(&Map::new())?.decode(&payload, limit).map(Bytes::from);
     match packing {
-        Packing::Gzip => gunzipped(),
-        Packing::Brotli => Brotli.decode(&payload, limit).map(Bytes::from),
-        Packing::Unknown if payload.starts_with(&GZIP) => match gunzipped() {
+        PayloadPacking::Gzip => gunzipped(),
+        PayloadPacking::Brotli => Brotli.decode(&payload, limit).map(Bytes::from),
+        PayloadPacking::Unknown if payload.starts_with(&GZIP) => match gunzipped() {
             Ok(unpacked) if known.is_none_or(|len| len == unpacked.len().to_u64()) => Ok(unpacked),
             // These may be the elements.
             Ok(_) | Err(_) if known == Some(payload.len().to_u64()) => Ok(payload),
             other => other,
         },
-        Packing::Unknown => Ok(payload),
+        PayloadPacking::Unknown => Ok(payload),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A chunk without shards is a value of its own. cloud-volume compresses files in a directory and
 //! shows that by the ending of their names (`0-64_0-64_0-64.gz`). Where each look-up is a request,
-//! such names are asked for until one scale has shown a chunk with the plain name.
+//! such names are asked for until the scale has shown a chunk with the plain name.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,8 +11,8 @@ use bytes::{Bytes, BytesMut};
 use super::indexes::{self, ChunkPart};
 use super::scale::ChunkPlace;
 use super::sharding::Encoding;
-use super::{Target, VolumeStore};
-use zarrfs_base::error::{Error, Kind, Result, WithSubject};
+use super::{KeyTarget, VolumeStore};
+use zarrfs_base::error::{Error, Fault, Kind, Result, WithSubject};
 use zarrfs_base::width::{ToU64, ToUsize};
 use zarrfs_store::{ByteRange, Capacity, Expected, Key, ReadableStore, Requests, Stat, Value};
 
@@ -125,8 +125,11 @@ impl VolumeStore {
                 return Ok(Some(Located::new(place.key()?, None, 0, place)));
             };
             let Some(part) = parts.next().flatten() else { return Ok(None) };
-            let packing = u8::from(sharding.data_encoding == Encoding::Gzip);
             let key = indexes::key_of(place).ok_or_else(Error::not_found)??;
+            if part.len == 0 {
+                return Err(Error::fault(Fault::Length, "a chunk of no bytes").at(&key));
+            }
+            let packing = u8::from(sharding.data_encoding == Encoding::Gzip);
             Ok(Some(Located::new(key, Some(part), packing, place)))
         };
         places.iter().map(locate).collect()
@@ -153,7 +156,7 @@ impl VolumeStore {
         for ((key, stat), (ending, packing)) in keys.into_iter().zip(stats).zip(named) {
             let Some(stat) = stat else { continue };
             let Some(packing) = packing else {
-                let detail = format!("a chunk compressed as {ending} says is not read");
+                let detail = format!("zarrfs does not read chunks with the ending {ending}");
                 return Err(Error::unsupported(detail).at(&key));
             };
             return Ok(Some((Located::new(key, None, *packing, place), stat)));
@@ -220,7 +223,9 @@ impl VolumeStore {
         for _ in 1..ATTEMPTS {
             match read() {
                 Err(error) if error.kind() == Kind::Stale => {
-                    places.iter().for_each(|place| self.indexes.forget(place));
+                    for place in places {
+                        self.indexes.forget(place);
+                    }
                 }
                 other => return other,
             }
@@ -240,9 +245,9 @@ impl VolumeStore {
         let (mut indices, mut places) = (Vec::new(), Vec::new());
         for (index, key) in keys.iter().enumerate() {
             answers.push(match self.target(key) {
-                Target::Text(bytes) => Some(text(index, bytes)),
-                Target::Nothing => None,
-                Target::Chunk(place) => {
+                KeyTarget::Text(bytes) => Some(text(index, bytes)),
+                KeyTarget::Nothing => None,
+                KeyTarget::Chunk(place) => {
                     indices.push(index);
                     places.push(place);
                     None
@@ -263,7 +268,7 @@ impl VolumeStore {
 impl ReadableStore for VolumeStore {
     fn expect(&self, ranges: &[(Key, ByteRange)]) -> Expected {
         let below = ranges.iter().filter_map(|(key, range)| {
-            let Target::Chunk(place) = self.target(key) else { return None };
+            let KeyTarget::Chunk(place) = self.target(key) else { return None };
             if place.scale.sharding.is_some() {
                 return self.indexes.expected(&place);
             }

@@ -1,13 +1,11 @@
 //! Where in a shard a chunk is: two levels of indexes, which are read when they are needed.
 //!
 //! ```text
-//! shard:      (u64 start, u64 end) × 2^minishard_bits | chunks and indexes of minishards
-//! minishard:  u64 × n numbers of chunks | u64 × n gaps before chunks | u64 × n lengths
+//! (u64 start, u64 end) × 2^minishard_bits | chunks and indexes of minishards
 //! ```
 //!
-//! All is little endian, and places count from the end of the first index. The numbers are
-//! differences to the one before; a gap begins at the end of the chunk before. The first index may
-//! have any length, so it is read in pages. A read of several chunks takes one call of the store for
+//! All is little endian, and places count from the end of the first index. It may have any length, so
+//! it is read in pages. A read of several chunks takes one call of the store for
 //! the pages that are not known, and one or a few for the indexes of minishards.
 //!
 //! The state of a shard ([`Stat`]) is known for a while, and what was read of it is valid as long as
@@ -18,26 +16,19 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use serde_json::Map;
 
+use super::minishard::{self, ChunkRow, MAX_INDEX_LEN, ROW_LEN, Rows};
 use super::scale::ChunkPlace;
-use super::sharding::{Encoding, Minishard, Sharding};
+use super::sharding::{Minishard, Sharding};
 use zarrfs_base::bounded::{Bounded, MapLimits};
 use zarrfs_base::error::{Error, Fault, Kind, Result, WithSubject};
 use zarrfs_base::resources;
 use zarrfs_base::width::{ToU64, ToUsize};
-use zarrfs_codec::{BytesToBytes, CodecSpec, registry};
 use zarrfs_store::{ByteRange, Key, Stat, Store, Version};
 
 /// The entries of a page of the index of a shard, and the length of one.
 const PAGE_ENTRIES: u64 = 4096;
 const ENTRY_LEN: u64 = 16;
-
-/// The bytes of a chunk in the index of a minishard.
-const ROW_LEN: usize = 24;
-
-/// The most bytes of the index of a minishard, stored and decoded: of 700,000 chunks.
-const MAX_INDEX_LEN: u64 = 16 << 20;
 
 /// The most bytes of all indexes in memory, of pages and of minishards.
 fn kept_len() -> u64 {
@@ -75,16 +66,15 @@ struct Known<T> {
     part: T,
 }
 
-/// The place of a chunk by the index of its minishard.
-#[derive(Debug, Clone, Copy)]
-struct Row {
-    id: u64,
-    offset: u64,
-    len: u64,
+/// What is known of the chunks of a minishard.
+enum KnownRows {
+    /// Nothing.
+    Unread,
+    /// There is no such shard.
+    NoShard,
+    /// All, in a shard of this state.
+    Rows(Stat, Rows),
 }
-
-/// Chunks of minishards by number, in order.
-type Rows = std::sync::Arc<[Row]>;
 
 /// The indexes of the shards of a volume.
 #[derive(Debug)]
@@ -92,11 +82,11 @@ pub struct ShardIndexes {
     own: Store,
     ttl: Duration,
     /// A leaf lock.
-    tables: Mutex<Tables>,
+    tables: Mutex<IndexTables>,
 }
 
 #[derive(Debug)]
-struct Tables {
+struct IndexTables {
     shards: Bounded<ShardId, ShardState>,
     pages: Bounded<(ShardId, u64), Known<Bytes>>,
     minishards: Bounded<(ShardId, u64), Known<Rows>>,
@@ -146,7 +136,7 @@ impl ShardIndexes {
     /// Returns the indexes of shards in `own`, which are taken to be as they were for `ttl`.
     pub fn new(own: Store, ttl: Duration) -> Self {
         let limits = MapLimits::bytes(kept_len() / 2);
-        let tables = Tables {
+        let tables = IndexTables {
             shards: Bounded::new(MapLimits::entries(KEPT_SHARDS)),
             pages: Bounded::new(limits),
             minishards: Bounded::new(limits),
@@ -164,9 +154,9 @@ impl ShardIndexes {
         let mut missing: BTreeMap<(ShardId, u64), Vec<usize>> = BTreeMap::new();
         for (at, wanted) in wanted.iter().enumerate() {
             match self.known(wanted) {
-                Some(Some((stat, rows))) => note(&mut found, at, wanted, stat, &rows),
-                Some(None) => {}
-                None => missing.entry(wanted.minishard()).or_default().push(at),
+                KnownRows::Rows(stat, rows) => note(&mut found, at, wanted, stat, &rows),
+                KnownRows::NoShard => {}
+                KnownRows::Unread => missing.entry(wanted.minishard()).or_default().push(at),
             }
         }
         self.read_minishards(&wanted, missing, &mut found)?;
@@ -181,8 +171,8 @@ impl ShardIndexes {
         let state = self.state(wanted.shard());
         let Some(state) = state else { return Some((key, wanted.page_range())) };
         let stat = state.stat?;
-        if let Some(Some((_, rows))) = self.known(&wanted) {
-            let row = find(&rows, wanted.id)?;
+        if let KnownRows::Rows(_, rows) = self.known(&wanted) {
+            let row = minishard::find(&rows, wanted.id)?;
             return Some((key, ByteRange::Span { offset: row.offset, len: row.len }));
         }
         let page = self.page(&wanted, stat.version);
@@ -254,7 +244,7 @@ impl ShardIndexes {
         let ranges: Vec<(Key, ByteRange)> = ranges.collect::<Result<_>>()?;
         let values = self.own.read().get_partial_values(&ranges)?;
         let mut absent: BTreeSet<ShardId> = BTreeSet::new();
-        for ((id, value), _) in missing.iter().map(|(id, _)| id).zip(values).zip(&ranges) {
+        for (id, value) in missing.keys().zip(values) {
             match value {
                 Some(value) => {
                     self.set_state(id.0, Some(value.stat));
@@ -267,7 +257,9 @@ impl ShardIndexes {
         }
         let lost = missing.values().filter(|wanted| absent.contains(&wanted.shard()));
         self.check_form(&lost.copied().copied().collect::<Vec<_>>())?;
-        absent.into_iter().for_each(|shard| self.set_state(shard, None));
+        for shard in absent {
+            self.set_state(shard, None);
+        }
         Ok(())
     }
 
@@ -302,11 +294,15 @@ impl ShardIndexes {
         known.version.is_same(version).then(|| Rows::clone(&known.part))
     }
 
-    /// Returns the chunks of a minishard with the state of its shard, `Some(None)` if there is no
-    /// such shard, `None` if they are not known.
-    fn known(&self, wanted: &Wanted<'_, '_>) -> Option<Option<(Stat, Rows)>> {
-        let Some(stat) = self.state(wanted.shard())?.stat else { return Some(None) };
-        self.minishard(wanted, stat.version).map(|rows| Some((stat, rows)))
+    /// Returns what is known of the chunks of a minishard.
+    fn known(&self, wanted: &Wanted<'_, '_>) -> KnownRows {
+        match self.state(wanted.shard()) {
+            Some(ShardState { stat: None, .. }) => KnownRows::NoShard,
+            Some(ShardState { stat: Some(stat), .. }) => self
+                .minishard(wanted, stat.version)
+                .map_or(KnownRows::Unread, |rows| KnownRows::Rows(stat, rows)),
+            None => KnownRows::Unread,
+        }
     }
 
     /// Reads the indexes of minishards that are not known, and notes the chunks in them.
@@ -316,7 +312,7 @@ impl ShardIndexes {
         missing: BTreeMap<(ShardId, u64), Vec<usize>>,
         found: &mut [Option<ChunkPart>],
     ) -> Result<()> {
-        let mut requests: Vec<Request<'_, '_, '_>> = Vec::new();
+        let mut requests: Vec<IndexRequest<'_, '_, '_>> = Vec::new();
         for (_, chunks) in missing {
             let Some(first) = chunks.first().and_then(|at| wanted.get(*at)) else { continue };
             let changed = || stale().at(first.key().map(|key| key.to_string()).unwrap_or_default());
@@ -326,7 +322,7 @@ impl ShardIndexes {
             let key = first.key()?;
             match entry(&page, first, stat.len).at(&key)? {
                 Some((offset, len)) => {
-                    requests.push(Request { wanted: first, key, stat, offset, len, chunks });
+                    requests.push(IndexRequest { wanted: first, key, stat, offset, len, chunks });
                 }
                 None => self.keep(first, stat.version, Rows::from([])),
             }
@@ -335,7 +331,7 @@ impl ShardIndexes {
         while !rest.is_empty() {
             // At least one, and no more than the limit of one in all.
             let mut len = 0_u64;
-            let fits = |request: &&Request<'_, '_, '_>| {
+            let fits = |request: &&IndexRequest<'_, '_, '_>| {
                 len = len.saturating_add(request.len);
                 len <= MAX_INDEX_LEN
             };
@@ -350,21 +346,21 @@ impl ShardIndexes {
     fn read_some(
         &self,
         wanted: &[Wanted<'_, '_>],
-        requests: &[Request<'_, '_, '_>],
+        requests: &[IndexRequest<'_, '_, '_>],
         found: &mut [Option<ChunkPart>],
     ) -> Result<()> {
-        let range = |request: &Request<'_, '_, '_>| {
+        let range = |request: &IndexRequest<'_, '_, '_>| {
             (request.key.clone(), ByteRange::Span { offset: request.offset, len: request.len })
         };
         let ranges: Vec<_> = requests.iter().map(range).collect();
         let values = self.own.read().get_partial_values(&ranges)?;
         for (request, value) in requests.iter().zip(values) {
-            let Request { key, stat, chunks, .. } = request;
+            let IndexRequest { key, stat, chunks, .. } = request;
             let value = value.filter(|value| value.stat.version.is_same(stat.version));
             let value = value.ok_or_else(|| stale().at(key))?;
             let index_len = request.wanted.sharding.index_len();
-            let decoded = decode(request.wanted.sharding.index_encoding, value.bytes).at(key)?;
-            let rows = parse(&decoded, index_len, stat.len).at(key)?;
+            let encoding = request.wanted.sharding.index_encoding;
+            let rows = minishard::parse(encoding, value.bytes, index_len, stat.len).at(key)?;
             for at in chunks {
                 if let Some(wanted) = wanted.get(*at) {
                     note(found, *at, wanted, *stat, &rows);
@@ -384,7 +380,7 @@ impl ShardIndexes {
 }
 
 /// The index of a minishard to read, and the chunks that are looked for in it.
-struct Request<'w, 'p, 'v> {
+struct IndexRequest<'w, 'p, 'v> {
     wanted: &'w Wanted<'p, 'v>,
     key: Key,
     stat: Stat,
@@ -427,73 +423,9 @@ fn entry(page: &[u8], wanted: &Wanted<'_, '_>, shard_len: u64) -> Result<Option<
     };
     let len = to.saturating_sub(from);
     if len > MAX_INDEX_LEN {
-        return Err(too_long(number));
+        return Err(minishard::too_long(number));
     }
     Ok(Some((from, len)))
-}
-
-fn too_long(number: u64) -> Error {
-    let detail = format!(
-        "the index of minishard {number} has more than {MAX_INDEX_LEN} bytes, the limit of zarrfs"
-    );
-    Error::limit(Kind::TooLarge, detail)
-}
-
-fn decode(encoding: Encoding, stored: Bytes) -> Result<Bytes> {
-    if encoding == Encoding::Raw {
-        return Ok(stored);
-    }
-    let spec = CodecSpec::new("gzip", Map::new());
-    let codecs: Vec<Box<dyn BytesToBytes>> = registry::bytes_to_bytes(&[spec])?;
-    let mut bytes = stored;
-    for codec in codecs {
-        bytes = codec.decode(&bytes, MAX_INDEX_LEN.to_usize())?.into();
-    }
-    Ok(bytes)
-}
-
-/// Parses the index of a minishard in a shard of `shard_len` bytes, whose own index has `index_len`.
-fn parse(index: &[u8], index_len: u64, shard_len: u64) -> Result<Rows> {
-    let count = index.len() / ROW_LEN;
-    if !index.len().is_multiple_of(ROW_LEN) {
-        let len = index.len();
-        let detail = format!("the index of a minishard has {len} bytes, and {ROW_LEN} for a chunk");
-        return Err(Error::fault(Fault::Length, detail));
-    }
-    let words = index.as_chunks::<8>().0;
-    let (ids, rest) = words.split_at(count.min(words.len()));
-    let (gaps, lens) = rest.split_at(count.min(rest.len()));
-    let mut rows = Vec::with_capacity(count);
-    let (mut id, mut end) = (0_u64, index_len);
-    for ((step, gap), len) in ids.iter().zip(gaps).zip(lens) {
-        let (gap, len) = (u64::from_le_bytes(*gap), u64::from_le_bytes(*len));
-        // Numbers may be in any order, so a difference may be negative.
-        id = id.wrapping_add(u64::from_le_bytes(*step));
-        // So may a gap.
-        let offset = end.wrapping_add(gap);
-        end = offset
-            .checked_add(len)
-            .filter(|end| *end <= shard_len && offset >= index_len)
-            .ok_or_else(|| {
-                Error::corrupt(format!(
-                    "chunk {id} of the shard has {len} bytes from byte {offset}, and the shard \
-                     {shard_len}"
-                ))
-            })?;
-        rows.push(Row { id, offset, len });
-    }
-    rows.sort_unstable_by_key(|row| row.id);
-    if let Some(twice) = rows.array_windows::<2>().find(|[one, two]| one.id == two.id) {
-        let detail = format!("chunk {} is twice in a shard", twice[0].id);
-        return Err(Error::corrupt(detail));
-    }
-    Ok(rows.into())
-}
-
-/// Returns the chunk with this number.
-fn find(rows: &[Row], id: u64) -> Option<Row> {
-    let at = rows.binary_search_by_key(&id, |row| row.id).ok()?;
-    rows.get(at).copied()
 }
 
 fn note(
@@ -501,9 +433,9 @@ fn note(
     at: usize,
     wanted: &Wanted<'_, '_>,
     stat: Stat,
-    rows: &[Row],
+    rows: &[ChunkRow],
 ) {
-    if let (Some(place), Some(row)) = (found.get_mut(at), find(rows, wanted.id)) {
+    if let (Some(place), Some(row)) = (found.get_mut(at), minishard::find(rows, wanted.id)) {
         *place = Some(ChunkPart { offset: row.offset, len: row.len, stat });
     }
 }

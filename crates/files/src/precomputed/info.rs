@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::scale::{Scale, morton_bits};
+use super::scale::{VolumeScale, morton_bits};
 use super::sharding::Sharding;
 use crate::described::{self, DescribedArray, codec};
 use crate::json::double;
@@ -39,7 +39,7 @@ pub struct Volume {
     /// The metadata files of nodes, and chunks that stand for what is not read, by their keys.
     pub texts: BTreeMap<String, Bytes>,
     /// The scales, `None` for those that are not read.
-    pub scales: Vec<Option<Scale>>,
+    pub scales: Vec<Option<VolumeScale>>,
 }
 
 /// What all scales share.
@@ -58,14 +58,12 @@ struct Level {
 
 /// Whether a file `info` is that of a volume. Those of meshes and skeletons have the same name.
 pub fn is_volume(info: &Object) -> bool {
-    match info.get("@type") {
-        Some(kind) => kind == TYPE,
-        None => {
-            let kind = info.get("type").and_then(Value::as_str).unwrap_or_default();
-            let is_known = ["image", "segmentation"].iter().any(|it| kind.eq_ignore_ascii_case(it));
-            is_known && info.contains_key("scales")
-        }
+    if let Some(kind) = info.get("@type") {
+        return kind == TYPE;
     }
+    let kind = info.get("type").and_then(Value::as_str).unwrap_or_default();
+    let is_known = ["image", "segmentation"].iter().any(|it| kind.eq_ignore_ascii_case(it));
+    is_known && info.contains_key("scales")
 }
 
 impl Volume {
@@ -167,7 +165,7 @@ fn described_as(array: &mut DescribedArray, elements: &Elements, object: &Object
 }
 
 /// Returns the chunks of a scale, and adds their codecs to its array.
-fn scale(array: &mut DescribedArray, elements: &Elements, object: &Object) -> Result<Scale> {
+fn scale(array: &mut DescribedArray, elements: &Elements, object: &Object) -> Result<VolumeScale> {
     let inner = codecs(elements, object)?;
     array.codecs.push(codec("precomputed_chunk", json!({"codecs": inner})));
     let last_three = |lens: &[u64]| match *lens {
@@ -175,7 +173,7 @@ fn scale(array: &mut DescribedArray, elements: &Elements, object: &Object) -> Re
         _ => [0; 3],
     };
     let sharding = object.get("sharding").filter(|value| !value.is_null());
-    let scale = Scale {
+    let scale = VolumeScale {
         directory: directory(object)?,
         size: last_three(&array.shape),
         offset: offset(object)?,
@@ -300,7 +298,8 @@ fn image(levels: &[Level], has_channels: bool) -> Object {
             *start = to_float(offset) * len + (len - finest) / 2.0;
         }
         let mut places = vec![json!({"type": "scale", "scale": of_axes(1.0, level.resolution)})];
-        if starts.iter().all(|start| start.is_finite()) && starts != [0.0; 3] {
+        let are_finite = starts.iter().all(|start| start.is_finite());
+        if are_finite && starts.iter().any(|start| start.abs() > 0.0) {
             let starts = of_axes(0.0, starts);
             places.push(json!({"type": "translation", "translation": starts}));
         }

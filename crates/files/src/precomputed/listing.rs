@@ -6,7 +6,7 @@
 //! its directory, if they are there.
 
 use super::VolumeStore;
-use super::scale::Scale;
+use super::scale::VolumeScale;
 use crate::described::DOCUMENT;
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_store::{Entries, Key, Keys, ListableStore, ListedEntry, Omissions, Prefix, StoreEntry};
@@ -46,7 +46,7 @@ impl VolumeStore {
     }
 
     /// Lists the chunks of a scale by the names in its directory, if they are there.
-    fn names(&self, index: usize, scale: &Scale) -> Option<Result<Keys>> {
+    fn names(&self, index: usize, scale: &VolumeScale) -> Option<Result<Keys>> {
         let list = self.own.list().filter(|_| scale.sharding.is_none())?;
         let names = list.list_dir(&scale.directory);
         let scale = scale.clone();

@@ -19,6 +19,7 @@
 //! | `scale` | the places of chunks, which follow from their coordinates |
 //! | `sharding` | which shard a chunk is in: hashes and bits |
 //! | `indexes` | where in its shard, by indexes that are read when they are needed |
+//! | `minishard` | the index of a part of a shard |
 //! | `chunks` | the bytes of chunks |
 //! | `listing` | the names of nodes and chunks |
 //!
@@ -35,6 +36,7 @@ mod chunks;
 mod indexes;
 mod info;
 mod listing;
+mod minishard;
 mod scale;
 mod sharding;
 
@@ -47,7 +49,7 @@ use bytes::Bytes;
 use chunks::PlainNames;
 use indexes::ShardIndexes;
 use info::Volume;
-use scale::{ChunkPlace, Scale};
+use scale::{ChunkPlace, VolumeScale};
 use zarrfs_base::error::Result;
 use zarrfs_base::limits;
 use zarrfs_base::width::ToU64;
@@ -66,14 +68,14 @@ struct VolumeStore {
     /// The metadata files of nodes, and chunks that stand for what is not read, by their keys.
     texts: BTreeMap<String, Bytes>,
     /// The scales, `None` for those that are not read.
-    scales: Vec<Option<Scale>>,
+    scales: Vec<Option<VolumeScale>>,
     indexes: ShardIndexes,
     /// What is known of the names of chunks of each scale.
     plain_names: Vec<PlainNames>,
 }
 
 /// What a key of Zarr stands for.
-enum Target<'v> {
+enum KeyTarget<'v> {
     /// Bytes that are known.
     Text(&'v Bytes),
     Chunk(ChunkPlace<'v>),
@@ -115,16 +117,16 @@ fn parse(text: &[u8]) -> Option<Object> {
 
 impl VolumeStore {
     /// Returns what a key stands for.
-    fn target(&self, key: &Key) -> Target<'_> {
+    fn target(&self, key: &Key) -> KeyTarget<'_> {
         if let Some(text) = self.texts.get(key.as_str()) {
-            return Target::Text(text);
+            return KeyTarget::Text(text);
         }
         let place = || {
             let (index, rest) = key.as_str().split_once('/')?;
             let index: usize = scale::number(index)?.try_into().ok()?;
             self.scales.get(index)?.as_ref()?.place(index, rest.strip_prefix("c/")?)
         };
-        place().map_or(Target::Nothing, Target::Chunk)
+        place().map_or(KeyTarget::Nothing, KeyTarget::Chunk)
     }
 
     /// Returns the stat of bytes that are known.

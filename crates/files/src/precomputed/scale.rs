@@ -6,7 +6,7 @@ use zarrfs_store::{Key, Prefix};
 
 /// A scale of a volume. Lengths and coordinates are along x, y, z.
 #[derive(Debug, Clone)]
-pub struct Scale {
+pub struct VolumeScale {
     /// The directory with its chunks.
     pub directory: Prefix,
     /// The number of elements along each dimension.
@@ -25,7 +25,7 @@ pub struct Scale {
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkPlace<'v> {
     /// The scale.
-    pub scale: &'v Scale,
+    pub scale: &'v VolumeScale,
     /// Its index.
     pub index: usize,
     /// The coordinates of the chunk in the grid.
@@ -39,7 +39,7 @@ pub fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| is_number)
 }
 
-impl Scale {
+impl VolumeScale {
     /// Returns the number of chunks along each dimension.
     pub fn grid(&self) -> [u64; 3] {
         let mut counts = self.size;
@@ -91,7 +91,7 @@ impl Scale {
 impl ChunkPlace<'_> {
     /// Returns the first element along each dimension, and the number of elements.
     fn spans(&self) -> [(u64, u64); 3] {
-        let Scale { size, chunk, .. } = self.scale;
+        let VolumeScale { size, chunk, .. } = self.scale;
         let mut spans = [(0, 0); 3];
         for (((span, at), size), chunk) in spans.iter_mut().zip(self.cell).zip(size).zip(chunk) {
             let start = at.saturating_mul(*chunk).min(*size);
@@ -108,14 +108,12 @@ impl ChunkPlace<'_> {
 
     /// Returns the name of a chunk that is a value of its own.
     pub fn name(&self) -> String {
-        let mut name = String::new();
-        for ((start, len), offset) in self.spans().into_iter().zip(self.scale.offset) {
+        let spans = self.spans().into_iter().zip(self.scale.offset);
+        let ranges = spans.map(|((start, len), offset)| {
             let begin = i128::from(offset).saturating_add(i128::from(start));
-            let end = begin.saturating_add(i128::from(len));
-            let joint = if name.is_empty() { "" } else { "_" };
-            name.push_str(&format!("{joint}{begin}-{end}"));
-        }
-        name
+            format!("{begin}-{}", begin.saturating_add(i128::from(len)))
+        });
+        ranges.collect::<Vec<_>>().join("_")
     }
 
     /// Returns the key of a chunk that is a value of its own.
@@ -154,8 +152,8 @@ fn morton_code(cell: [u64; 3], grid: [u64; 3]) -> u64 {
 mod tests {
     use super::*;
 
-    fn scale() -> Scale {
-        Scale {
+    fn scale() -> VolumeScale {
+        VolumeScale {
             directory: Prefix::parse("4_4_40").expect("a prefix"),
             size: [10, 7, 5],
             offset: [100, -3, 7],
@@ -192,7 +190,7 @@ mod tests {
 
     #[test]
     fn all_channels_are_in_one_chunk() {
-        let scale = Scale { channels: 3, ..scale() };
+        let scale = VolumeScale { channels: 3, ..scale() };
         assert_eq!(scale.place(0, "0/2/2/2").expect("inside").shape(), [3, 1, 1, 2]);
         assert!(scale.place(0, "1/2/2/2").is_none());
         assert_eq!(scale.key_of([2, 1, 0]), "c/0/0/1/2");
@@ -202,7 +200,7 @@ mod tests {
     fn numbers_near_the_end_of_their_range_do_no_harm() {
         let size = [u64::MAX, u64::MAX, 1];
         let (offset, chunk) = ([i64::MAX, i64::MIN, 0], [u64::from(u32::MAX); 3]);
-        let scale = Scale { size, offset, chunk, ..scale() };
+        let scale = VolumeScale { size, offset, chunk, ..scale() };
         let [x, ..] = scale.grid();
         let place = scale.place(0, &format!("0/0/{}", x - 1)).expect("inside");
         assert_eq!(scale.cell(&place.name()), Some(place.cell));
