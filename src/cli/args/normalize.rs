@@ -7,8 +7,6 @@ use std::path::Path;
 use clap::Command;
 use percent_encoding::percent_decode_str;
 
-use crate::cli::open::references::PREFIXES;
-
 /// Turns `zarrfs SOURCE MOUNTPOINT` into `zarrfs mount SOURCE MOUNTPOINT`. If the first word is
 /// neither one of the commands of `program` nor like a path, clap reports it.
 pub fn normalize(args: Vec<OsString>, program: &Command) -> Vec<OsString> {
@@ -48,6 +46,9 @@ fn without_file_urls(args: Vec<OsString>) -> Vec<OsString> {
     };
     args.into_iter().map(path).collect()
 }
+
+/// What may stand in front of a source, as `cli/open/references.rs` reads it.
+const PREFIXES: [&str; 4] = ["icechunk+", "kerchunk+", "file+", "precomputed+"];
 
 /// Returns a volume as zarrfs names it for one in the words of Neuroglancer:
 /// `precomputed://gs://bucket/volume`.

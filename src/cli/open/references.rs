@@ -28,7 +28,7 @@ const FILE: &str = "file+";
 const VOLUME: &str = "precomputed+";
 
 /// How each of them begins.
-pub const PREFIXES: [&str; 4] = [ICECHUNK, KERCHUNK, FILE, VOLUME];
+const PREFIXES: [&str; 4] = [ICECHUNK, KERCHUNK, FILE, VOLUME];
 
 /// References, and where they are.
 #[derive(Debug, Clone)]

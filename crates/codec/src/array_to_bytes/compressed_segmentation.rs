@@ -1,4 +1,4 @@
-//! `compressed_segmentation` {`block_size`}: labels of a volume, in blocks with tables of their own.
+//! `compressed_segmentation` {`block_size`}: labels of a volume, in blocks that have tables.
 //!
 //! ```text
 //! u32 le × channels    where the data of each channel begin, in words of 4 bytes

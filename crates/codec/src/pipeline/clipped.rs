@@ -15,16 +15,16 @@
 //! A server may leave the gzip of an object to its readers and not say so. A payload of kind 0 that
 //! begins as gzip is unpacked if that succeeds: gzip has a checksum.
 
+use std::fmt;
+
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::Pipeline;
-use super::short::holds_chunks;
 use crate::bytes_to_bytes::{Brotli, Gzip};
 use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::{ArrayToBytes, BytesToBytes};
-use crate::registry::CodecChain;
+use crate::registry::{CodecChain, holds_chunks};
 use crate::spec::CodecSpec;
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Result};
@@ -36,11 +36,30 @@ pub(super) const NAME: &str = "precomputed_chunk";
 /// The first bytes of gzip.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 
+/// The codecs of a chunk, bound to its shape.
+pub trait BoundCodecs: Send + Sync + fmt::Debug {
+    /// Decodes a chunk.
+    fn decode(&self, encoded: Bytes) -> Result<Buffer>;
+
+    /// Returns the length of an encoded chunk in bytes if all chunks have the same.
+    fn encoded_len(&self) -> Option<u64>;
+
+    /// Returns the most bytes of an encoded chunk.
+    fn longest(&self) -> u64;
+
+    /// Whether decoded elements may differ from the ones that were encoded.
+    fn is_lossy(&self) -> bool;
+}
+
+/// The function that binds codecs to a shape; the last argument is the most bytes of a chunk.
+pub type Bind = fn(&CodecChain, &ChunkType, u64) -> Result<Box<dyn BoundCodecs>>;
+
 /// The codec, bound to a shape.
 #[derive(Debug)]
 pub struct ClippedChunk {
     chain: CodecChain,
-    whole: Pipeline,
+    bind: Bind,
+    whole: Box<dyn BoundCodecs>,
     elements: ChunkType,
     /// The bytes of all elements.
     len: usize,
@@ -56,7 +75,12 @@ enum PayloadPacking {
 
 impl ClippedChunk {
     /// Returns the codec with this configuration, for chunks of `elements`.
-    pub fn new(configuration: &Object, elements: &ChunkType, limit: usize) -> Result<Self> {
+    pub fn new(
+        configuration: &Object,
+        elements: &ChunkType,
+        limit: usize,
+        bind: Bind,
+    ) -> Result<Self> {
         let list = configuration.get("codecs").and_then(Value::as_array);
         let list = list.ok_or_else(|| wrong("codecs is not a list"))?;
         let specs: Vec<_> = list.iter().map(CodecSpec::from_json).collect::<Result<_>>()?;
@@ -65,8 +89,8 @@ impl ClippedChunk {
         }
         let len = elements.byte_len()?.ok_or_else(|| wrong("elements of variable length"))?;
         let chain = CodecChain::sort(&specs)?;
-        let whole = Pipeline::bind(&chain, &[], elements, limit.to_u64())?;
-        Ok(Self { chain, whole, elements: elements.clone(), len })
+        let whole = bind(&chain, elements, limit.to_u64())?;
+        Ok(Self { chain, bind, whole, elements: elements.clone(), len })
     }
 
     /// Parses the header of a chunk. Returns how its payload is packed, its shape and the payload.
@@ -118,10 +142,10 @@ impl ClippedChunk {
     }
 }
 
-/// Unpacks a payload that `pipeline` decodes.
-fn unpacked(packing: PayloadPacking, payload: Bytes, pipeline: &Pipeline) -> Result<Bytes> {
-    let known = pipeline.encoded_len();
-    let limit = known.unwrap_or_else(|| pipeline.longest()).to_usize();
+/// Unpacks a payload that `codecs` decode.
+fn unpacked(packing: PayloadPacking, payload: Bytes, codecs: &dyn BoundCodecs) -> Result<Bytes> {
+    let known = codecs.encoded_len();
+    let limit = known.unwrap_or_else(|| codecs.longest()).to_usize();
     let gunzipped = || Gzip::new(&Map::new())?.decode(&payload, limit).map(Bytes::from);
     match packing {
         PayloadPacking::Gzip => gunzipped(),
@@ -149,11 +173,11 @@ impl ArrayToBytes for ClippedChunk {
         let (packing, shape, payload) = self.header(&encoded)?;
         drop(encoded);
         if shape == self.elements.shape {
-            return self.whole.decode(unpacked(packing, payload, &self.whole)?);
+            return self.whole.decode(unpacked(packing, payload, &*self.whole)?);
         }
         let elements = ChunkType { shape, dtype: self.elements.dtype.clone() };
-        let clipped = Pipeline::bind(&self.chain, &[], &elements, self.len.to_u64())?;
-        let part = clipped.decode(unpacked(packing, payload, &clipped)?)?;
+        let clipped = (self.bind)(&self.chain, &elements, self.len.to_u64())?;
+        let part = clipped.decode(unpacked(packing, payload, &*clipped)?)?;
         self.padded(&elements.shape, &part)
     }
 
@@ -181,7 +205,7 @@ mod tests {
     fn bound(shape: &[u64], codecs: Value) -> Result<ClippedChunk> {
         let configuration = Object::from_iter([("codecs".to_owned(), codecs)]);
         let elements = ChunkType { shape: shape.to_vec(), dtype: DType::Uint(1) };
-        ClippedChunk::new(&configuration, &elements, 1 << 20)
+        ClippedChunk::new(&configuration, &elements, 1 << 20, crate::pipeline::bound)
     }
 
     fn chunk(packing: u8, shape: &[u32], payload: &[u8]) -> Bytes {

@@ -19,7 +19,7 @@ use super::kinds::{ArrayToArray, ArrayToBytes, BytesToBytes};
 use super::registry::{self, CodecChain};
 use super::spec::CodecSpec;
 use crate::json::Object;
-use clipped::ClippedChunk;
+use clipped::{BoundCodecs, ClippedChunk};
 use short::ShortChunk;
 use zarrfs_base::admission;
 use zarrfs_base::buffer::{Buffer, fitted, recycle};
@@ -86,7 +86,9 @@ impl Pipeline {
         let spec = chain.array_to_bytes.as_ref().unwrap_or(&bytes);
         let array_to_bytes: Box<dyn ArrayToBytes> = match spec.name.as_str() {
             short::NAME => Box::new(ShortChunk::new(&spec.configuration, &encoded, limit)?),
-            clipped::NAME => Box::new(ClippedChunk::new(&spec.configuration, &encoded, limit)?),
+            clipped::NAME => {
+                Box::new(ClippedChunk::new(&spec.configuration, &encoded, limit, bound)?)
+            }
             _ => registry::array_to_bytes(spec, &encoded, limit)?,
         };
         let mut pipeline =
@@ -328,6 +330,29 @@ impl Pipeline {
             bytes.len(),
             self.limit,
         )))
+    }
+}
+
+/// Returns codecs bound to a shape, for a codec that binds its own to several.
+fn bound(chain: &CodecChain, elements: &ChunkType, max_len: u64) -> Result<Box<dyn BoundCodecs>> {
+    Ok(Box::new(Pipeline::bind(chain, &[], elements, max_len)?))
+}
+
+impl BoundCodecs for Pipeline {
+    fn decode(&self, encoded: Bytes) -> Result<Buffer> {
+        self.decode(encoded)
+    }
+
+    fn encoded_len(&self) -> Option<u64> {
+        self.encoded_len()
+    }
+
+    fn longest(&self) -> u64 {
+        self.longest()
+    }
+
+    fn is_lossy(&self) -> bool {
+        self.is_lossy()
     }
 }
 

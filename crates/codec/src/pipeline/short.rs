@@ -13,9 +13,8 @@ use super::Pipeline;
 use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToBytes;
-use crate::registry::CodecChain;
+use crate::registry::{CodecChain, holds_chunks};
 use crate::spec::CodecSpec;
-use crate::table::{self, Build};
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::width::{ToU64, ToUsize};
@@ -82,12 +81,6 @@ impl ShortChunk {
         }
         Ok(padded.into())
     }
-}
-
-/// Whether a codec has others that encode a chunk.
-pub(super) fn holds_chunks(spec: &CodecSpec) -> bool {
-    table::find(&spec.name)
-        .is_some_and(|row| matches!(row.build, Build::Shards | Build::OfPipelines))
 }
 
 fn wrong(why: &str) -> Error {

@@ -4,9 +4,9 @@
 //! (u64 start, u64 end) × 2^minishard_bits | chunks and indexes of minishards
 //! ```
 //!
-//! All is little endian, and places count from the end of the first index. It may have any length, so
-//! it is read in pages. A read of several chunks takes one call of the store for
-//! the pages that are not known, and one or a few for the indexes of minishards.
+//! All is little endian, and places count from the end of the first index. It may have any length,
+//! so it is read in pages. A read of several chunks takes one call of the store for the pages that
+//! are not known, and one or a few for the indexes of minishards.
 //!
 //! The state of a shard ([`Stat`]) is known for a while, and what was read of it is valid as long as
 //! it has this state.

@@ -1,9 +1,10 @@
 //! The file `info` of a volume, translated to a metadata file for each node.
 //!
 //! The root is an image of OME-Zarr. Its levels have the scale `resolution`, in nanometers. In
-//! OME-Zarr an element is where its center is, in Neuroglancer where it begins: so that levels lie on
-//! each other, the translation is `voxel_offset`, and half of the difference between the resolution
-//! and that of the first level. The members of `info` are kept as the attribute `precomputed`.
+//! OME-Zarr an element is where its center is, in Neuroglancer where it begins: so that levels lie
+//! on each other, the translation is `voxel_offset`, and half of the difference between the
+//! resolution and that of the first level. The members of `info` are kept as the attribute
+//! `precomputed`.
 //!
 //! A scale that is not read is an array whose codecs say why.
 

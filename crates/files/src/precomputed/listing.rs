@@ -11,6 +11,9 @@ use crate::described::DOCUMENT;
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_store::{Entries, Key, Keys, ListableStore, ListedEntry, Omissions, Prefix, StoreEntry};
 
+/// The most chunks that a caller asks for one by one, as where a server lists nothing.
+const MOST_ASKED: u64 = 1 << 20;
+
 /// An entry, or the error for a directory that is not listed.
 type Listed = Box<dyn Iterator<Item = Result<ListedEntry>> + Send>;
 
@@ -38,6 +41,14 @@ impl VolumeStore {
         match self.names(index, scale) {
             Some(Ok(keys)) => Box::new(keys.map(|key| key.map(ListedEntry::Key))),
             Some(Err(error)) => Box::new(std::iter::once(Err(error))),
+            None if scale.count().is_none_or(|count| count > MOST_ASKED) => {
+                let detail = format!(
+                    "the places of these chunks are computed and not listed, and more than \
+                     {MOST_ASKED} are too many to ask for each"
+                );
+                let error = directory.and_then(|it| Err(Error::unsupported(detail).at(it)));
+                Box::new(std::iter::once(error))
+            }
             None => {
                 let entry = directory.map(|it| ListedEntry::Unlisted(it, unlisted()));
                 Box::new(std::iter::once(entry))

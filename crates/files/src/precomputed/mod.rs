@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Such a volume is neither a dialect of Zarr nor a file. It has one metadata file for all arrays,
-//! its nodes have no directories of their own, and its keys have no chunk coordinates: so it does not
-//! fit `metadata`. A table of references, which the other formats here make, has a row for each
+//! its nodes have no directories of their own, and its keys have no chunk coordinates: so it does
+//! not fit `metadata`. A table of references, which the other formats here make, has a row for each
 //! chunk; a volume may have billions, and does not list them. So this is a store of its own: it
 //! translates keys of Zarr 3 to those of the volume when they are asked for, and keeps no more than
 //! the metadata files and some indexes of shards.

@@ -49,6 +49,11 @@ impl VolumeScale {
         counts
     }
 
+    /// Returns the number of all chunks.
+    pub fn count(&self) -> Option<u64> {
+        self.grid().into_iter().try_fold(1, u64::checked_mul)
+    }
+
     /// Returns the chunk whose key goes on with `rest` after that of the array: `[c/]z/y/x`.
     pub fn place(&self, index: usize, rest: &str) -> Option<ChunkPlace<'_>> {
         let mut numbers = rest.split('/').map(number);

@@ -136,8 +136,8 @@ fn wrong(what: &str, value: &Value) -> Error {
     Error::corrupt(format!("sharding is {what}: {}", describe(value)))
 }
 
-/// Returns the lower half of `MurmurHash3_x86_128` of a number in little-endian order, with the seed
-/// 0.
+/// Returns the lower half of `MurmurHash3_x86_128` of a number in little-endian order, with the
+/// seed 0.
 fn murmur(number: u64) -> u64 {
     const MULTIPLIERS: [u32; 3] = [0x239b_961b, 0xab0e_9789, 0x38b3_4ae5];
     const LEN: u32 = 8;

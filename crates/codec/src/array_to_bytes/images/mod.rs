@@ -10,9 +10,9 @@
 //! chunk (1, 64, 64, 3):   frames 1 · rows 64 · columns 64 · samples 3
 //! ```
 //!
-//! The rows of an image of Neuroglancer have any length: the pixels follow each other as the elements
-//! of a chunk do. Such a codec has a member `flat_samples`, which is the number of samples of a pixel
-//! and no member of imagecodecs.
+//! The rows of an image of Neuroglancer have any length: the pixels follow each other as the
+//! elements of a chunk do. Such a codec has a member `flat_samples`, which is the number of samples
+//! of a pixel and no member of imagecodecs.
 //!
 //! The header of an image says how large it is, so a decoder may allocate gigabytes for a few
 //! bytes. Each file here parses the header first. `ImageChunk::check` compares it with the chunk.
