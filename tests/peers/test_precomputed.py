@@ -435,3 +435,5 @@ def test_a_directory_with_another_file_info_is_no_volume(tmp_path):
         assert "no volume" in refusal(f"precomputed+{path}")
     (path / "info").write_text(json.dumps({"@type": "neuroglancer_multiscale_volume", "scales": [{}] * 300}))
     assert "300 scales" in refusal(path)
+    with served(tmp_path) as (url, _):
+        assert "300 scales" in refusal(f"{url}/mesh")

@@ -300,13 +300,12 @@ pub fn hierarchy(
     {
         return Err(failed(format!("{root}: {}", references::say_parquet(root))));
     }
-    let (mut opened, mut is_volume) =
-        (Hierarchy::open(store.clone(), from.clone(), options.clone()), false);
+    let (is_detected, mut is_volume) = (from.is_none(), false);
+    let mut opened = Hierarchy::open(store.clone(), from, options.clone());
     // A directory on this machine is known by its file `info` before.
-    if from.is_none()
+    if is_detected
         && root.directory().is_none()
-        && may_be_volume(&opened)
-        && let Ok(Some(volume)) = precomputed::open(&store, root.ttl())
+        && let Some(volume) = volume_at(&store, root, &opened)?
     {
         opened = Hierarchy::open(volume.clone(), Some(Dialect::V3), options.clone());
         (store, is_volume) = (volume, true);
@@ -341,14 +340,30 @@ pub fn hierarchy(
     }
 }
 
-/// Whether there is no metadata file at the root of what was opened.
-fn may_be_volume(opened: &crate::error::Result<Hierarchy>) -> bool {
-    match opened {
+/// Returns the volume of Neuroglancer in a store, if the root of what was `opened` has no metadata
+/// file.
+fn volume_at(
+    store: &Store,
+    root: &StoreLocation,
+    opened: &crate::error::Result<Hierarchy>,
+) -> Result<Option<Store>, Failure> {
+    let is_none = match opened {
         Ok(hierarchy) => {
             let root = hierarchy.node(&NodePath::root());
             root.is_ok_and(|root| root.is_none_or(|root| root.document().is_none()))
         }
         Err(error) => matches!(error.kind(), Kind::Invalid | Kind::NotFound),
+    };
+    if !is_none {
+        return Ok(None);
+    }
+    match precomputed::open(store, root.ttl()) {
+        Ok(volume) => Ok(volume),
+        Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Unsupported) => {
+            Err(explain(root, &error))
+        }
+        // It says nothing of what is there.
+        Err(_) => Ok(None),
     }
 }
 

@@ -13,6 +13,7 @@ use clap::CommandFactory as _;
 use super::archive;
 use super::remote::{self, Remote};
 use crate::cli::failure::{Failure, failed};
+use crate::error::Error;
 use crate::files::{self, FileFormat, precomputed};
 use crate::limits;
 use crate::metadata::{DOCUMENT_NAMES, NodePath};
@@ -373,6 +374,16 @@ fn archive_of(typed: &str, scheme: &str) -> Result<Option<(PathBuf, NodePath)>, 
     archive::find(Path::new(typed))
 }
 
+/// Returns the store of what is `below` a volume.
+fn volume_store(own: &Store, below: Prefix, ttl: Duration) -> crate::error::Result<Store> {
+    let volume = precomputed::open(own, ttl)?
+        .ok_or_else(|| Error::invalid("no volume of Neuroglancer: it has no file info of one"))?;
+    if below.is_root() {
+        return Ok(volume);
+    }
+    Ok(Store::reading(Arc::new(Within::new(volume, below))))
+}
+
 impl References {
     /// Returns the directory of a repository.
     pub fn directory(&self) -> Option<&Path> {
@@ -433,13 +444,7 @@ impl References {
                 opened.map_err(|error| explain(&error))
             }
             ReferencesFormat::Volume => {
-                let opened = precomputed::open(&own, ttl).map_err(|error| explain(&error))?;
-                let none = || explain(&"no volume of Neuroglancer: it has no file info of one");
-                let volume = opened.ok_or_else(none)?;
-                if below.is_root() {
-                    return Ok(volume);
-                }
-                Ok(Store::reading(Arc::new(Within::new(volume, below))))
+                volume_store(&own, below, ttl).map_err(|error| explain(&error))
             }
             ReferencesFormat::Kerchunk(place) => {
                 let mut places = self.own_places(&own);

@@ -81,7 +81,7 @@ impl Located {
     }
 
     /// Returns a range of the chunk, of which `found` has what is stored.
-    fn value(&self, range: ByteRange, found: Value) -> Value {
+    fn value(&self, range: ByteRange, found: &Value) -> Value {
         let stat = self.stat(found.stat);
         let (offset, len) = range.within(stat.len);
         let (offset, len) = (offset.to_usize(), len.to_usize());
@@ -194,7 +194,7 @@ impl VolumeStore {
                 (None, Some(_)) => return Err(indexes::stale().at(&located.key)),
                 (Some(value), _) => {
                     self.note_plain(place);
-                    Some(located.value(*range, value))
+                    Some(located.value(*range, &value))
                 }
                 (None, None) => self.read_otherwise_named(place, *range)?,
             };
@@ -211,7 +211,7 @@ impl VolumeStore {
         let Some((located, _)) = self.otherwise_named(place)? else { return Ok(None) };
         let below = [(located.key.clone(), located.below(range))];
         let found = self.own.read().get_partial_values(&below)?;
-        Ok(found.into_iter().next().flatten().map(|found| located.value(range, found)))
+        Ok(found.into_iter().next().flatten().map(|found| located.value(range, &found)))
     }
 
     /// Calls `read` until no shard of these chunks was replaced meanwhile.

@@ -8,8 +8,8 @@
 //! so it is read in pages. A read of several chunks takes one call of the store for the pages that
 //! are not known, and one or a few for the indexes of minishards.
 //!
-//! The state of a shard ([`Stat`]) is known for a while, and what was read of it is valid as long as
-//! it has this state.
+//! The state of a shard ([`Stat`]) is known for a while, and what was read of it is valid as long
+//! as it has this state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -74,7 +74,7 @@ impl Volume {
         let scales = scales.ok_or_else(|| Error::corrupt("info: scales is not a list"))?;
         if scales.len() > MAX_SCALES {
             let detail = format!("info: {} scales, the limit is {MAX_SCALES}", scales.len());
-            return Err(Error::too_large(detail));
+            return Err(Error::unsupported(detail));
         }
         let elements = Elements::parse(info);
         let mut volume = Self::default();
