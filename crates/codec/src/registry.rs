@@ -97,6 +97,12 @@ pub fn bytes_to_bytes(specs: &[CodecSpec]) -> Result<Vec<Box<dyn BytesToBytes>>>
     specs.iter().map(build).collect()
 }
 
+/// Whether a codec has others that encode a chunk.
+pub fn holds_chunks(spec: &CodecSpec) -> bool {
+    table::find(&spec.name)
+        .is_some_and(|row| matches!(row.build, Build::Shards | Build::OfPipelines))
+}
+
 /// Returns the error for a codec that has no row.
 pub fn unknown(spec: &CodecSpec) -> Error {
     if let Some(why) = spec.name.strip_prefix(UNREAD) {

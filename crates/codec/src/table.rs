@@ -11,7 +11,7 @@ use super::array_to_array::{
 #[cfg(feature = "grib")]
 use super::array_to_bytes::Grib;
 use super::array_to_bytes::{
-    self, BytesCodec, Flac, N5Default, Objects, Pcodec, Vlen, WavPack, zfp,
+    self, BytesCodec, CompressedSegmentation, Flac, N5Default, Objects, Pcodec, Vlen, WavPack, zfp,
 };
 #[cfg(feature = "images")]
 use super::array_to_bytes::{ImageCodec, ImageFormat};
@@ -119,6 +119,11 @@ pub const ROWS: &[CodecRow] = &[
     .zarr2("packbits"),
     // Array to bytes.
     CodecRow::new("short_chunk", Build::OfPipelines).read_only(),
+    CodecRow::new("precomputed_chunk", Build::OfPipelines).read_only(),
+    CodecRow::array_to_bytes("compressed_segmentation", |c, elements, _| {
+        Ok(Box::new(CompressedSegmentation::new(c, elements)?))
+    })
+    .read_only(),
     CodecRow::array_to_bytes("bytes", |c, elements, _| Ok(Box::new(BytesCodec::new(c, elements)?)))
         .id("bytes")
         .alias("endian"),
@@ -471,6 +476,8 @@ mod tests {
             ]}),
             "conditional" => json!({"codecs": []}),
             "short_chunk" => json!({"shape": [2], "codecs": ["bytes"]}),
+            "precomputed_chunk" => json!({"codecs": ["bytes"]}),
+            "compressed_segmentation" => json!({"block_size": [2, 2, 2]}),
             "shuffle" | "numcodecs.shuffle" => json!({"elementsize": 4}),
             "zfp" => json!({"mode": "reversible"}),
             "imagecodecs_quantize" => json!({"mode": "scale", "nsd": 2}),
@@ -500,6 +507,7 @@ mod tests {
             DType::Int(4),
             DType::Int(2),
             DType::Uint(1),
+            DType::Uint(8),
             DType::Float(8),
             DType::Float(4),
             DType::Bool,

@@ -11,7 +11,7 @@ use zarrfs_store::refs::table::{Added, Builder, ReferenceTable};
 use zarrfs_store::{Stat, Store};
 
 /// The metadata file of a node in Zarr 3.
-const DOCUMENT: &str = "zarr.json";
+pub const DOCUMENT: &str = "zarr.json";
 
 /// An array in the words of Zarr 3.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +37,43 @@ impl DescribedArray {
     pub fn unknown() -> Self {
         Self { data_type: json!("uint8"), fill_value: json!(0), ..Self::default() }
     }
+
+    /// Makes it an array that cannot be read, for this reason. It has one chunk, which must have a
+    /// value: a chunk that is missing would read as the fill value.
+    pub fn make_unread(&mut self, why: &str) {
+        self.codecs.push(json!({"name": format!("{UNREAD}{why}")}));
+        self.chunk_shape = self.shape.iter().map(|len| (*len).max(1)).collect();
+    }
+}
+
+/// Returns the metadata file of a group.
+pub fn group_text(attributes: Object) -> String {
+    document([("node_type", json!("group")), ("attributes", attributes.into())])
+}
+
+/// Returns the metadata file of an array.
+pub fn text(array: &DescribedArray) -> String {
+    let grid = json!({"name": "regular", "configuration": {"chunk_shape": array.chunk_shape}});
+    let names = array.dimension_names.as_ref().map(|names| ("dimension_names", json!(names)));
+    let members = [
+        ("node_type", json!("array")),
+        ("shape", json!(array.shape)),
+        ("data_type", array.data_type.clone()),
+        ("chunk_grid", grid),
+        ("chunk_key_encoding", json!({"name": "default"})),
+        ("fill_value", array.fill_value.clone()),
+        ("codecs", array.codecs.clone().into()),
+        ("attributes", array.attributes.clone().into()),
+    ];
+    document(members.into_iter().chain(names))
+}
+
+fn document<'n>(members: impl IntoIterator<Item = (&'n str, Value)>) -> String {
+    let members = members.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let mut document = Map::from_iter([("zarr_format".to_owned(), json!(3))]);
+    // The macro `json` fails for numbers that JSON does not have.
+    document.extend(members);
+    Value::Object(document).to_string()
 }
 
 /// The nodes of a file, as a scanner describes them, and the places of their chunks.
@@ -114,34 +151,18 @@ impl Described {
 
     /// Adds a group. The path of the root is empty.
     pub fn group(&mut self, path: &str, attributes: Object) -> Result<()> {
-        self.document(path, &[("node_type", json!("group")), ("attributes", attributes.into())])
+        self.document(path, group_text(attributes))
     }
 
     /// Adds an array without its chunks.
     pub fn array(&mut self, path: &str, array: &DescribedArray) -> Result<()> {
-        let grid = json!({"name": "regular", "configuration": {"chunk_shape": array.chunk_shape}});
-        let mut members = vec![
-            ("node_type", json!("array")),
-            ("shape", json!(array.shape)),
-            ("data_type", array.data_type.clone()),
-            ("chunk_grid", grid),
-            ("chunk_key_encoding", json!({"name": "default"})),
-            ("fill_value", array.fill_value.clone()),
-            ("codecs", array.codecs.clone().into()),
-            ("attributes", array.attributes.clone().into()),
-        ];
-        if let Some(names) = &array.dimension_names {
-            members.push(("dimension_names", json!(names)));
-        }
-        self.document(path, &members)
+        self.document(path, text(array))
     }
 
     /// Adds an array that cannot be read, so that its name and the reason are seen.
     pub fn unread(&mut self, path: &str, array: &DescribedArray, why: &str) -> Result<()> {
         let mut array = array.clone();
-        array.codecs.push(json!({"name": format!("{UNREAD}{why}")}));
-        // A chunk that is missing would read as the fill value.
-        array.chunk_shape = array.shape.iter().map(|len| (*len).max(1)).collect();
+        array.make_unread(why);
         self.array(path, &array)?;
         if array.shape.contains(&0) {
             return Ok(());
@@ -166,13 +187,8 @@ impl Described {
         }
     }
 
-    fn document(&mut self, path: &str, members: &[(&str, Value)]) -> Result<()> {
+    fn document(&mut self, path: &str, text: String) -> Result<()> {
         let key = if path.is_empty() { DOCUMENT.to_owned() } else { format!("{path}/{DOCUMENT}") };
-        let members = members.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-        let mut document = Map::from_iter([("zarr_format".to_owned(), json!(3))]);
-        // The macro `json` fails for numbers that JSON does not have.
-        document.extend(members);
-        let text = Value::Object(document).to_string();
         self.builder.add(&key, Added::Inline(text.into()))
     }
 

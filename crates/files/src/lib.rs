@@ -21,6 +21,7 @@
 //! | `npy`, `npz` | NumPy's files |
 //! | `tiff` | TIFF and BigTIFF |
 //! | `text_table` | CSV and TSV |
+//! | `precomputed` | volumes of Neuroglancer, which are no files: a store of its own |
 //! | `packed` | files that are compressed as a whole |
 
 #![deny(missing_docs)]
@@ -60,6 +61,7 @@ mod npz;
 mod nrrd;
 mod packed;
 mod pieces;
+pub mod precomputed;
 mod source;
 #[cfg(test)]
 mod tests;

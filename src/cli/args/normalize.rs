@@ -35,7 +35,11 @@ fn without_file_urls(args: Vec<OsString>) -> Vec<OsString> {
     let mut is_foreign = false;
     let path = |word: OsString| {
         is_foreign |= word == "--";
-        match word.to_str().and_then(path_of_url).filter(|_| !is_foreign) {
+        if is_foreign {
+            return word;
+        }
+        let word = volume_of_url(word);
+        match word.to_str().and_then(path_of_url) {
             Some(path) => path,
             None => word,
         }
@@ -43,11 +47,20 @@ fn without_file_urls(args: Vec<OsString>) -> Vec<OsString> {
     args.into_iter().map(path).collect()
 }
 
+/// What may stand in front of a source, as `cli/open/references.rs` reads it.
+const PREFIXES: [&str; 4] = ["icechunk+", "kerchunk+", "file+", "precomputed+"];
+
+/// Returns a volume as zarrfs names it for one in the words of Neuroglancer:
+/// `precomputed://gs://bucket/volume`.
+fn volume_of_url(word: OsString) -> OsString {
+    let rest = word.to_str().and_then(|word| word.strip_prefix("precomputed://"));
+    rest.map(|rest| format!("precomputed+{rest}").into()).unwrap_or(word)
+}
+
 /// Returns the path in `file:///path` or `file://localhost/path`, also after the prefix of
 /// references. `None` for other words.
 fn path_of_url(word: &str) -> Option<OsString> {
-    let prefix =
-        ["icechunk+", "kerchunk+", "file+"].into_iter().find(|prefix| word.starts_with(prefix));
+    let prefix = PREFIXES.into_iter().find(|prefix| word.starts_with(prefix));
     let prefix = prefix.unwrap_or_default();
     let rest = word.strip_prefix(prefix)?.strip_prefix("file://")?;
     let path = rest.strip_prefix("localhost").unwrap_or(rest);

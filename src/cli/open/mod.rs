@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::cli::failure::{Failure, failed};
 use crate::cli::umount::dead;
 use crate::error::{Error, Kind};
+use crate::files::precomputed;
 use crate::hierarchy::{Hierarchy, HierarchyOptions, Membership, membership};
 use crate::metadata::{Dialect, NodePath, declared, draft_root_marker};
 use crate::store::directory::{DirectoryStore, Durability};
@@ -271,7 +272,7 @@ fn is_early_draft(directory: &Path) -> bool {
 
 /// Returns the hierarchy in `store`, which lies at `source`.
 pub fn hierarchy(
-    store: Store,
+    mut store: Store,
     source: &Source,
     from: Option<Dialect>,
     options: HierarchyOptions,
@@ -299,7 +300,16 @@ pub fn hierarchy(
     {
         return Err(failed(format!("{root}: {}", references::say_parquet(root))));
     }
-    let opened = Hierarchy::open(store.clone(), from, options.clone());
+    let (is_detected, mut is_volume) = (from.is_none(), false);
+    let mut opened = Hierarchy::open(store.clone(), from, options.clone());
+    // A directory on this machine is known by its file `info` before.
+    if is_detected
+        && root.directory().is_none()
+        && let Some(volume) = volume_at(&store, root, &opened)?
+    {
+        opened = Hierarchy::open(volume.clone(), Some(Dialect::V3), options.clone());
+        (store, is_volume) = (volume, true);
+    }
     let hierarchy = opened.map_err(|error| explain_opening(root, &store, &error))?;
     let (store, hierarchy) = match described::store(&hierarchy)? {
         Some(store) => {
@@ -318,7 +328,7 @@ pub fn hierarchy(
     let (store, below) = match hierarchy.dialect().below(node) {
         Some(below) => (store, below),
         // In these dialects the directory of a node is a hierarchy by itself.
-        None if root.is_archive() => {
+        None if root.is_archive() || is_volume => {
             (archive::within(store, node.as_str())?, hierarchy.dialect().clone())
         }
         None => return Err(no_node()),
@@ -327,6 +337,33 @@ pub fn hierarchy(
     match hierarchy.node(&NodePath::root())? {
         Some(found) if !found.is_bare() && hierarchy.exists()? => Ok(hierarchy),
         Some(_) | None => Err(no_node()),
+    }
+}
+
+/// Returns the volume of Neuroglancer in a store, if the root of what was `opened` has no metadata
+/// file.
+fn volume_at(
+    store: &Store,
+    root: &StoreLocation,
+    opened: &crate::error::Result<Hierarchy>,
+) -> Result<Option<Store>, Failure> {
+    let is_none = match opened {
+        Ok(hierarchy) => {
+            let root = hierarchy.node(&NodePath::root());
+            root.is_ok_and(|root| root.is_none_or(|root| root.document().is_none()))
+        }
+        Err(error) => matches!(error.kind(), Kind::Invalid | Kind::NotFound),
+    };
+    if !is_none {
+        return Ok(None);
+    }
+    match precomputed::open(store, root.ttl()) {
+        Ok(volume) => Ok(volume),
+        Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Unsupported) => {
+            Err(explain(root, &error))
+        }
+        // It says nothing of what is there.
+        Err(_) => Ok(None),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sources that are references into other stores: `icechunk+REPOSITORY@BRANCH`, `kerchunk+FILE`,
-//! where FILE is JSON or a directory with Parquet files, and `file+FILE`, a file of another format.
+//! where FILE is JSON or a directory with Parquet files, `file+FILE`, a file of another format, and
+//! `precomputed+VOLUME`, a volume of Neuroglancer.
 
 use std::fmt::{self, Display};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -12,16 +13,23 @@ use clap::CommandFactory as _;
 use super::archive;
 use super::remote::{self, Remote};
 use crate::cli::failure::{Failure, failed};
-use crate::files::{self, FileFormat};
+use crate::error::Error;
+use crate::files::{self, FileFormat, precomputed};
+use crate::limits;
 use crate::metadata::{DOCUMENT_NAMES, NodePath};
 use crate::resources;
 use crate::store::directory::{DirectoryStore, Durability};
 use crate::store::refs::{SourceStores, Spelling};
+use crate::store::within::Within;
 use crate::store::{ByteRange, Key, Prefix, Store, icechunk, kerchunk};
 
 const ICECHUNK: &str = "icechunk+";
 const KERCHUNK: &str = "kerchunk+";
 const FILE: &str = "file+";
+const VOLUME: &str = "precomputed+";
+
+/// How each of them begins.
+const PREFIXES: [&str; 4] = [ICECHUNK, KERCHUNK, FILE, VOLUME];
 
 /// References, and where they are.
 #[derive(Debug, Clone)]
@@ -84,14 +92,14 @@ enum ReferencesFormat {
     Kerchunk(Prefix),
     /// A file of another format, with its key.
     File(Key),
+    /// A volume of Neuroglancer.
+    Volume,
 }
 
 /// Whether a source that was typed is references.
 pub fn is_named(source: &Path) -> bool {
     let typed = source.as_os_str().as_encoded_bytes();
-    typed.starts_with(ICECHUNK.as_bytes())
-        || typed.starts_with(KERCHUNK.as_bytes())
-        || typed.starts_with(FILE.as_bytes())
+    PREFIXES.iter().any(|prefix| typed.starts_with(prefix.as_bytes()))
         || source.to_str().and_then(recognised).is_some()
 }
 
@@ -109,10 +117,11 @@ fn recognised(typed: &str) -> Option<&'static str> {
     let root = whole.map_or(typed, |(root, _)| root);
     let state = root.rsplit_once('@').filter(|_| !Path::new(root).exists());
     let path = Path::new(state.map_or(root, |(root, _)| root));
-    let found = path.metadata().ok()?;
+    let Ok(found) = path.metadata() else { return scale_of(typed).map(|_| VOLUME) };
     if found.is_dir() {
         let is_parquet = || are_in_parquet(path).then_some(KERCHUNK);
-        return is_repository(path).then_some(ICECHUNK).or_else(is_parquet);
+        let is_other = || is_volume(path).then_some(VOLUME);
+        return is_repository(path).then_some(ICECHUNK).or_else(is_parquet).or_else(is_other);
     }
     if !found.is_file() || state.is_some() {
         return None;
@@ -129,6 +138,27 @@ fn is_of_format(path: &Path) -> bool {
     let is_known = read.is_ok() && FileFormat::of_first_bytes(&first).is_some();
     // The signature of HDF5 may come later.
     is_known || path.to_str().is_some_and(FileFormat::is_named)
+}
+
+/// Whether a directory is a volume of Neuroglancer.
+fn is_volume(dir: &Path) -> bool {
+    let path = dir.join(precomputed::INFO);
+    // Opening a FIFO would block.
+    let is_file = std::fs::metadata(&path).is_ok_and(|found| found.is_file());
+    if !is_file || DOCUMENT_NAMES.iter().any(|name| dir.join(name).is_file()) {
+        return false;
+    }
+    let most = limits::METADATA.get();
+    let mut text = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut text));
+    read.is_ok() && precomputed::is_info(&text)
+}
+
+/// Splits the path of a scale, as if it were a directory in that of its volume.
+fn scale_of(typed: &str) -> Option<(&str, &str)> {
+    let (dir, scale) = typed.strip_suffix('/').unwrap_or(typed).rsplit_once('/')?;
+    let is_number = !scale.is_empty() && scale.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !Path::new(typed).exists() && is_volume(Path::new(dir))).then_some((dir, scale))
 }
 
 /// Whether a directory is an Icechunk repository.
@@ -246,8 +276,12 @@ pub fn parse(source: &Path) -> Result<Option<References>, Failure> {
     if let Some(rest) = typed.strip_prefix(FILE) {
         return file(rest, FILE).map(Some);
     }
+    if let Some(rest) = typed.strip_prefix(VOLUME) {
+        return volume(rest).map(Some);
+    }
     match recognised(typed) {
         Some(ICECHUNK) => repository(typed).map(Some),
+        Some(VOLUME) => volume(typed).map(Some),
         Some(scheme) => file(typed, scheme).map(Some),
         None => Ok(None),
     }
@@ -269,14 +303,26 @@ fn repository(typed: &str) -> Result<References, Failure> {
         None => (typed, None),
     };
     let (root, state) = if Path::new(typed).is_dir() { (typed, None) } else { split() };
-    let base = match remote::url(Path::new(root)) {
-        Some(url) => ReferencesPlace::Url(url.to_owned()),
-        None => match Path::new(root).canonicalize() {
-            Ok(path) => ReferencesPlace::Directory(path),
-            Err(_) => return Err(failed(format!("{ICECHUNK}{typed}: no such directory"))),
-        },
-    };
+    let base =
+        place(root).ok_or_else(|| failed(format!("{ICECHUNK}{typed}: no such directory")))?;
     Ok(References { base, format: ReferencesFormat::Icechunk(state), node, spelled: None })
+}
+
+/// Returns the place at a URL or in a directory; `None` if there is no such directory.
+fn place(root: &str) -> Option<ReferencesPlace> {
+    match remote::url(Path::new(root)) {
+        Some(url) => Some(ReferencesPlace::Url(url.to_owned())),
+        None => Path::new(root).canonicalize().ok().map(ReferencesPlace::Directory),
+    }
+}
+
+fn volume(typed: &str) -> Result<References, Failure> {
+    let (root, node) = match scale_of(typed) {
+        Some((root, scale)) => (root, NodePath::root().child(scale)?),
+        None => split_node(typed)?,
+    };
+    let base = place(root).ok_or_else(|| failed(format!("{VOLUME}{typed}: no such directory")))?;
+    Ok(References { base, format: ReferencesFormat::Volume, node, spelled: None })
 }
 
 /// Returns references in a file, or a file of another format, as `scheme` says.
@@ -328,11 +374,24 @@ fn archive_of(typed: &str, scheme: &str) -> Result<Option<(PathBuf, NodePath)>, 
     archive::find(Path::new(typed))
 }
 
+/// Returns the store of what is `below` a volume.
+fn volume_store(own: &Store, below: Prefix, ttl: Duration) -> crate::error::Result<Store> {
+    let volume = precomputed::open(own, ttl)?
+        .ok_or_else(|| Error::invalid("no volume of Neuroglancer: it has no file info of one"))?;
+    if below.is_root() {
+        return Ok(volume);
+    }
+    Ok(Store::reading(Arc::new(Within::new(volume, below))))
+}
+
 impl References {
     /// Returns the directory of a repository.
     pub fn directory(&self) -> Option<&Path> {
         match (&self.base, &self.format) {
-            (ReferencesPlace::Directory(path), ReferencesFormat::Icechunk(_)) => Some(path),
+            (
+                ReferencesPlace::Directory(path),
+                ReferencesFormat::Icechunk(_) | ReferencesFormat::Volume,
+            ) => Some(path),
             // A file with references may lie beside anything.
             (
                 ReferencesPlace::Directory(_),
@@ -383,6 +442,9 @@ impl References {
                 allow(&mut places);
                 let opened = files::open(&own, key, below, places, resources::memory_limit() / 4);
                 opened.map_err(|error| explain(&error))
+            }
+            ReferencesFormat::Volume => {
+                volume_store(&own, below, ttl).map_err(|error| explain(&error))
             }
             ReferencesFormat::Kerchunk(place) => {
                 let mut places = self.own_places(&own);
@@ -461,6 +523,9 @@ impl References {
             ReferencesFormat::File(_) => {
                 "mounted read-only, because zarrfs only reads files of this format"
             }
+            ReferencesFormat::Volume => {
+                "mounted read-only, because zarrfs only reads volumes of Neuroglancer"
+            }
         }
     }
 }
@@ -472,6 +537,13 @@ impl Display for References {
             ReferencesFormat::Icechunk(Some(state)) => {
                 write!(f, "{ICECHUNK}{}@{state}", self.base)?;
             }
+            ReferencesFormat::Volume => match &self.base {
+                // Its file `info` is enough.
+                ReferencesPlace::Directory(path) => write!(f, "{}", path.display())?,
+                ReferencesPlace::Archive(..) | ReferencesPlace::Url(_) => {
+                    write!(f, "{VOLUME}{}", self.base)?;
+                }
+            },
             ReferencesFormat::File(key) => match &self.base {
                 // Its name is enough.
                 ReferencesPlace::Directory(path) => {

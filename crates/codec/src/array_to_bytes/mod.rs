@@ -2,6 +2,7 @@
 
 mod any_bytes;
 mod bytes;
+mod compressed_segmentation;
 mod flac;
 #[cfg(feature = "grib")]
 mod grib;
@@ -20,6 +21,7 @@ pub mod zfp;
 
 pub use any_bytes::AnyBytes;
 pub use bytes::{ByteSwap, BytesCodec};
+pub use compressed_segmentation::CompressedSegmentation;
 pub use flac::Flac;
 #[cfg(feature = "grib")]
 pub use grib::Grib;

@@ -3,6 +3,7 @@
 //! Lengths, permutations and limits follow from the shape and are computed when the chain is bound,
 //! so that reading a chunk looks nothing up.
 
+mod clipped;
 mod short;
 
 use std::mem;
@@ -18,6 +19,7 @@ use super::kinds::{ArrayToArray, ArrayToBytes, BytesToBytes};
 use super::registry::{self, CodecChain};
 use super::spec::CodecSpec;
 use crate::json::Object;
+use clipped::{BoundCodecs, ClippedChunk};
 use short::ShortChunk;
 use zarrfs_base::admission;
 use zarrfs_base::buffer::{Buffer, fitted, recycle};
@@ -82,10 +84,12 @@ impl Pipeline {
         }
         let bytes = CodecSpec::new("bytes", Object::new());
         let spec = chain.array_to_bytes.as_ref().unwrap_or(&bytes);
-        let array_to_bytes: Box<dyn ArrayToBytes> = if spec.name == short::NAME {
-            Box::new(ShortChunk::new(&spec.configuration, &encoded, limit)?)
-        } else {
-            registry::array_to_bytes(spec, &encoded, limit)?
+        let array_to_bytes: Box<dyn ArrayToBytes> = match spec.name.as_str() {
+            short::NAME => Box::new(ShortChunk::new(&spec.configuration, &encoded, limit)?),
+            clipped::NAME => {
+                Box::new(ClippedChunk::new(&spec.configuration, &encoded, limit, bound)?)
+            }
+            _ => registry::array_to_bytes(spec, &encoded, limit)?,
         };
         let mut pipeline =
             Self { array_to_array, array_to_bytes, bytes_to_bytes: Vec::new(), decoded_len, limit };
@@ -326,6 +330,29 @@ impl Pipeline {
             bytes.len(),
             self.limit,
         )))
+    }
+}
+
+/// Returns codecs bound to a shape, for a codec that binds its own to several.
+fn bound(chain: &CodecChain, elements: &ChunkType, max_len: u64) -> Result<Box<dyn BoundCodecs>> {
+    Ok(Box::new(Pipeline::bind(chain, &[], elements, max_len)?))
+}
+
+impl BoundCodecs for Pipeline {
+    fn decode(&self, encoded: Bytes) -> Result<Buffer> {
+        self.decode(encoded)
+    }
+
+    fn encoded_len(&self) -> Option<u64> {
+        self.encoded_len()
+    }
+
+    fn longest(&self) -> u64 {
+        self.longest()
+    }
+
+    fn is_lossy(&self) -> bool {
+        self.is_lossy()
     }
 }
 

@@ -13,9 +13,8 @@ use super::Pipeline;
 use crate::elements::ChunkType;
 use crate::json::Object;
 use crate::kinds::ArrayToBytes;
-use crate::registry::CodecChain;
+use crate::registry::{CodecChain, holds_chunks};
 use crate::spec::CodecSpec;
-use crate::table::{self, Build};
 use zarrfs_base::buffer::{Buffer, reserve};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::width::{ToU64, ToUsize};
@@ -41,10 +40,6 @@ impl ShortChunk {
         let list = configuration.get("codecs").and_then(Value::as_array);
         let list = list.ok_or_else(|| wrong("codecs is not a list"))?;
         let specs: Vec<_> = list.iter().map(CodecSpec::from_json).collect::<Result<_>>()?;
-        let holds_chunks = |spec: &CodecSpec| {
-            spec.name == NAME
-                || table::find(&spec.name).is_some_and(|row| matches!(row.build, Build::Shards))
-        };
         if specs.iter().any(holds_chunks) {
             return Err(wrong("a codec in its list holds chunks itself"));
         }

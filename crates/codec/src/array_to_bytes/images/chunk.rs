@@ -57,6 +57,8 @@ pub(super) struct ImageChunk {
     pub(super) elements: ChunkType,
     /// The length of all elements in bytes.
     pub(super) len: usize,
+    /// The samples of a pixel, if the rows and columns of the image mean nothing.
+    pub(super) flat_samples: Option<u64>,
 }
 
 /// The size of an image.
@@ -99,6 +101,9 @@ impl ImageChunk {
                 self.elements.dtype.name()
             )));
         }
+        if let Some(samples) = self.flat_samples {
+            return self.check_flat(size, samples);
+        }
         let mut rest = self.elements.shape.iter().filter(|len| **len != 1);
         let is_run = |image: u64| {
             let mut len = 1_u64;
@@ -117,6 +122,26 @@ impl ImageChunk {
         let shape: Vec<u64> = shape.into_iter().filter(|len| *len != 1).collect();
         let detail = format!(
             "{format}: an image of shape {shape:?}, the chunk needs {:?}",
+            self.elements.shape
+        );
+        Err(Error::fault(Fault::Length, detail))
+    }
+
+    /// Returns an error unless an image has these samples and the pixels of a chunk, in rows of any
+    /// length.
+    fn check_flat(&self, size: ImageSize, samples: u64) -> Result<()> {
+        let count = |lens: &[u64]| lens.iter().try_fold(1_u64, |all, len| all.checked_mul(*len));
+        let is_chunk = count(&size.shape()) == count(&self.elements.shape) && !size.is_planar;
+        if is_chunk && size.samples == samples && size.frames == 1 {
+            return Ok(());
+        }
+        let detail = format!(
+            "{}: an image of {} rows and {} columns with {} samples, the chunk needs {:?} with \
+             {samples}",
+            self.format.name(),
+            size.rows,
+            size.columns,
+            size.samples,
             self.elements.shape
         );
         Err(Error::fault(Fault::Length, detail))

@@ -10,6 +10,10 @@
 //! chunk (1, 64, 64, 3):   frames 1 · rows 64 · columns 64 · samples 3
 //! ```
 //!
+//! The rows of an image of Neuroglancer have any length: the pixels follow each other as the
+//! elements of a chunk do. Such a codec has a member `flat_samples`, which is the number of samples
+//! of a pixel and no member of imagecodecs.
+//!
 //! The header of an image says how large it is, so a decoder may allocate gigabytes for a few
 //! bytes. Each file here parses the header first. `ImageChunk::check` compares it with the chunk.
 //!
@@ -29,6 +33,7 @@ mod tests;
 mod webp;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 pub use self::chunk::ImageFormat;
 use self::chunk::{ImageChunk, ImageCoder};
@@ -67,7 +72,8 @@ impl ImageCodec {
         }
         let len = elements.byte_len()?.unwrap_or_default();
         let coder = coder(format, configuration)?;
-        let chunk = ImageChunk { format, elements: elements.clone(), len };
+        let flat_samples = configuration.get("flat_samples").and_then(Value::as_u64);
+        let chunk = ImageChunk { format, elements: elements.clone(), len, flat_samples };
         Ok(Box::new(Self { chunk, coder }))
     }
 }
