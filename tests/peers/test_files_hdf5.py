@@ -44,13 +44,15 @@ def mounted(mount):
     return of
 
 
-def read(path, node):
-    """The decoded elements, as zarrfs prints them."""
-    return subprocess.run([ZARRFS, "cat", f"{path}#{node}", "--as", "npy"], check=True, capture_output=True).stdout
+def read(path, node, lacks=None):
+    """The decoded elements, as zarrfs prints them. What it says that the file lacks has the words `lacks`."""
+    said = subprocess.run([ZARRFS, "cat", f"{path}#{node}", "--as", "npy"], capture_output=True)
+    assert said.returncode == (1 if lacks else 0) and (lacks or "").encode() in said.stderr, said.stderr
+    return said.stdout
 
 
-def array(path, node, tmp_path):
-    (tmp_path / "read.npy").write_bytes(read(path, node))
+def array(path, node, tmp_path, lacks=None):
+    (tmp_path / "read.npy").write_bytes(read(path, node, lacks))
     return np.load(tmp_path / "read.npy")
 
 
@@ -201,3 +203,33 @@ def test_a_file_of_any_name_is_read_by_its_prefix(tmp_path):
     os.rename(tmp_path / "a.npy", tmp_path / "odd name")
     said = json.loads(subprocess.check_output([ZARRFS, "info", "--json", f"file+{tmp_path}/odd name#odd name"]))
     assert said["shape"] == [5]
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_named_types_and_lists_hide_nothing_else(tmp_path, libver):
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w", libver=libver) as file:
+        file["number"], file["text"] = np.dtype("i4"), h5py.string_dtype()
+        file.create_dataset("d", data=np.arange(6), dtype=file["number"])
+        file["d"].attrs.create("text", "caf\u00e9", dtype=file["text"])
+        file["d"].attrs.update({"plain": 5.5, "region": file["d"].regionref[1:3], "lists": 1})
+        for number in range(20):
+            file.create_group("g", track_order=False) if number == 0 else None
+            file["g"].attrs.create(f"a{number}", [number, 1], dtype=file["number"])
+        file.create_dataset("lists", (2,), h5py.vlen_dtype("i4")).attrs["units"] = "m"
+        file.create_dataset("regions", (2,), h5py.regionref_dtype).attrs["units"] = "s"
+        file["g/deep/x"], file["g/soft"], file["g/up"] = np.arange(3), h5py.SoftLink("deep/x"), h5py.SoftLink("/d")
+    for name in ("d", "g/up", "g/soft"):
+        with h5py.File(path) as file:
+            assert_same(array(path, name, tmp_path, "JSON cannot have: region"), file[name][...], name)
+
+    def attributes(name):
+        said = subprocess.run([ZARRFS, "info", "--json", f"{path}#{name}"], capture_output=True, text=True)
+        return json.loads(said.stdout)["attributes"], said.stderr
+
+    assert attributes("d")[0] == {"text": "caf\u00e9", "plain": 5.5, "lists": 1}
+    assert "attributes of a type that JSON cannot have: region" in attributes("d")[1]
+    assert attributes("g")[0] == {f"a{number}": [number, 1] for number in range(20)}
+    assert attributes("lists")[0] == {"units": "m"} and attributes("regions")[0] == {"units": "s"}
+    said = subprocess.run([ZARRFS, "tree", path], capture_output=True, text=True).stdout
+    assert "HDF5 lists of any length" in said and "HDF5 references to regions" in said

@@ -7,10 +7,13 @@
 //!
 //! <https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t4.html>
 
+mod attribute_list;
 mod attributes;
 mod chunks;
+mod data_set;
 mod dimensions;
 mod filters;
+mod header;
 mod links;
 mod types;
 mod unusual;

@@ -6,7 +6,9 @@ use hdf5_reader::{
 };
 use serde_json::{Map, Value, json};
 
+use super::attributes;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_codec::dtype::base64_encode;
 
 /// A type, as its elements are stored.
 #[derive(Debug, Clone)]
@@ -99,6 +101,11 @@ impl StoredType {
             Datatype::Compound { size, fields } => compound(*size, fields, offset_len),
             other => Err(Error::unsupported(format!("HDF5 {}", name_of(other)))),
         }
+    }
+
+    /// Whether there are bytes between the fields of a compound.
+    pub fn has_gaps(&self) -> bool {
+        self.data_type.to_string().contains("\"padding0\"")
     }
 
     /// Whether elements are bytes without an order.
@@ -240,4 +247,27 @@ pub fn zero(stored: &StoredType) -> Value {
             json!(crate::json::base64_of_zeros(stored.item_len))
         }
     }
+}
+
+/// Returns the fill value, as in a metadata file.
+pub fn fill_value(bytes: Option<&[u8]>, stored: &StoredType) -> Value {
+    let Some(bytes) = bytes.filter(|it| !it.is_empty()) else { return zero(stored) };
+    let order = if stored.is_big { ByteOrder::BigEndian } else { ByteOrder::LittleEndian };
+    let float = |bytes: &[u8]| attributes::float(bytes, order).map(crate::json::fill_value);
+    let is_signed = stored.data_type.as_str().is_some_and(|name| name.starts_with("int"));
+    let value = match stored.kind {
+        StoredKind::Integer => attributes::integer(bytes, is_signed, order),
+        StoredKind::Bool => Some(json!(bytes.first().is_some_and(|byte| *byte != 0))),
+        StoredKind::Float => float(bytes),
+        StoredKind::Complex => {
+            let (real, imaginary) = bytes.split_at(bytes.len() / 2);
+            float(real).zip(float(imaginary)).map(|(real, imaginary)| json!([real, imaginary]))
+        }
+        StoredKind::Bytes | StoredKind::Terminated | StoredKind::SpacePadded => {
+            Some(json!(base64_encode(bytes)))
+        }
+        StoredKind::Structure if !stored.is_big => Some(json!(base64_encode(bytes))),
+        StoredKind::Structure | StoredKind::Text | StoredKind::ObjectReference => None,
+    };
+    value.unwrap_or_else(|| zero(stored))
 }
