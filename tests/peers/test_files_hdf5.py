@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from numcodecs.checksum32 import JenkinsLookup3
 
 from hierarchies import assert_same
+from torture import LONG
 from views import ZARRFS
 
 RNG = np.random.default_rng(50)
@@ -233,3 +235,142 @@ def test_named_types_and_lists_hide_nothing_else(tmp_path, libver):
     assert attributes("lists")[0] == {"units": "m"} and attributes("regions")[0] == {"units": "s"}
     said = subprocess.run([ZARRFS, "tree", path], capture_output=True, text=True).stdout
     assert "HDF5 lists of any length" in said and "HDF5 references to regions" in said
+
+
+SOURCES = {
+    "contiguous": ("<u2", {}),
+    "big": (">u2", {}),
+    "deflate": ("<u2", {"chunks": (1, 8, 10), "compression": "gzip", "shuffle": True}),
+    "chunks": ("<u2", {"chunks": (1, 8, 10)}),
+}
+LENS = [5, 5, 3]
+
+
+def write_frames(folder, dtype, options):
+    """Files of frames, as detectors write them."""
+    for number, count in enumerate(LENS):
+        with h5py.File(folder / f"data_{number}.h5", "w") as file:
+            file.create_dataset("entry/data", data=RNG.integers(0, 1000, (count, 8, 10)).astype(dtype), **options)
+
+
+def frames(number, count=None):
+    return h5py.VirtualSource(f"data_{number}.h5", "entry/data", (count or LENS[number], 8, 10))
+
+
+def write_virtual(path, libver):
+    """The virtual data sets that detectors and h5py's users make of such files."""
+    unlimited = h5py.h5s.UNLIMITED
+    with h5py.File(path, "w", libver=libver) as file:
+        layouts = {name: h5py.VirtualLayout(shape, "u2") for name, shape in {"frames": (13, 8, 10), "gap": (20, 8, 10), "modules": (3, 3, 8, 10), "turns": (9, 8, 10), "one": (4, 8, 10), "side": (5, 8, 20), "nested": (5, 8, 10)}.items()}
+        for number, start in enumerate((0, 5, 10)):
+            layouts["frames"][start : start + LENS[number]] = frames(number)
+            layouts["gap"][start + 3 : start + 3 + LENS[number]] = frames(number)
+            layouts["modules"][number] = frames(number)[:3]
+            layouts["turns"][number::3] = frames(number)[:3]
+            layouts["one"][number] = frames(number)[2]
+        for number in range(2):
+            layouts["side"][:, :, number * 10 : number * 10 + 10] = frames(number)
+        layouts["nested"][:] = h5py.VirtualSource(".", "frames", (13, 8, 10))[5:10]
+        for name, layout in layouts.items():
+            file.create_virtual_dataset(name, layout, fillvalue=9 if name in ("gap", "one") else None)
+        grows = h5py.VirtualLayout((5, 8, 10), "u2", maxshape=(None, 8, 10))
+        source = h5py.VirtualSource("data_0.h5", "entry/data", (5, 8, 10), maxshape=(None, 8, 10))
+        grows[0:unlimited] = source[0:unlimited]
+        file.create_virtual_dataset("grows", grows)
+        # The number of a file in its name.
+        plist, space, part = h5py.h5p.create(h5py.h5p.DATASET_CREATE), h5py.h5s.create_simple((3, 8, 10), (unlimited, 8, 10)), h5py.h5s.create_simple((5, 8, 10))
+        space.select_hyperslab((0, 0, 0), (unlimited, 1, 1), (3, 1, 1), (3, 8, 10))
+        part.select_hyperslab((0, 0, 0), (1, 1, 1), (1, 1, 1), (3, 8, 10))
+        plist.set_virtual(space, b"data_%b.h5", b"entry/data", part)
+        h5py.h5d.create(file.id, b"numbered", h5py.h5t.NATIVE_UINT16, space, plist)
+
+
+@pytest.mark.parametrize("kind", SOURCES if LONG else list(SOURCES)[::2])
+@pytest.mark.parametrize("libver", ["earliest", "latest"] if LONG else ["latest"])
+def test_virtual_data_sets_have_the_elements_that_h5py_reads(tmp_path, kind, libver):
+    write_frames(tmp_path, *SOURCES[kind])
+    write_virtual(tmp_path / "f.h5", libver)
+    with h5py.File(tmp_path / "f.h5") as file:
+        for name, itself in file.items():
+            assert_same(array(tmp_path / "f.h5", name, tmp_path), itself[...], name)
+
+
+def test_a_virtual_data_set_says_what_of_it_is_missing_or_not_allowed(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir(), there.mkdir()
+    write_frames(there, *SOURCES["deflate"])
+    layout = h5py.VirtualLayout((10, 8, 10), "u2")
+    for number in range(2):
+        layout[number * 5 : number * 5 + 5] = h5py.VirtualSource(there / f"data_{number}.h5", "entry/data", (5, 8, 10))
+    path = here / "f.h5"
+    with h5py.File(path, "w") as file:
+        file.create_virtual_dataset("v", layout, fillvalue=7)
+    said = subprocess.run([ZARRFS, "tree", path], capture_output=True, text=True)
+    assert f"--allow-virtual {there}" in said.stdout, said
+    allowed = [ZARRFS, "cat", f"{path}#v", "--as", "npy", "--allow-virtual", there]
+    for is_whole in (True, False):
+        said = subprocess.run(allowed, capture_output=True)
+        (tmp_path / "read.npy").write_bytes(said.stdout)
+        with h5py.File(path) as file:
+            assert_same(np.load(tmp_path / "read.npy"), file["v"][...], str(is_whole))
+        assert is_whole == (said.returncode == 0) == (b"do not exist and are the fill value" not in said.stderr), said.stderr
+        (there / "data_1.h5").unlink(missing_ok=True)
+
+
+def test_hostile_virtual_data_sets_are_refused_within_memory(tmp_path):
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as file:
+        file["ok"] = np.arange(4, dtype="i4")
+        sparse = file.create_dataset("sparse", (2**40, 2**20), "i1", chunks=(1, 1))
+        for name, source, shape, at in (
+            ("itself", h5py.VirtualSource(".", "itself", (4,)), (4,), np.s_[:]),
+            ("circle", h5py.VirtualSource("g.h5", "circle", (4,)), (4,), np.s_[:]),
+            ("long", h5py.VirtualSource(".", "ok", (4,)), (2**62,), np.s_[2**61 : 2**61 + 4]),
+            ("past", h5py.VirtualSource(".", "ok", (900,)), (900,), np.s_[:]),
+            ("steps", h5py.VirtualSource(sparse)[: 2**39], sparse.shape, np.s_[::2]),
+        ):
+            layout = h5py.VirtualLayout(shape, source.dtype if source.dtype else "i4")
+            layout[at] = source
+            file.create_virtual_dataset(name, layout)
+        layout = h5py.VirtualLayout((5_000, 4), "i4")
+        for number in range(5_000):
+            layout[number] = h5py.VirtualSource(".", "ok", (4,))
+        file.create_virtual_dataset("many", layout)
+    with h5py.File(tmp_path / "g.h5", "w") as file:
+        layout = h5py.VirtualLayout((4,), "i4")
+        layout[:] = h5py.VirtualSource("f.h5", "circle", (4,))
+        file.create_virtual_dataset("circle", layout)
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+
+    def run(*words):
+        return subprocess.run([ZARRFS, *words], capture_output=True, text=True, timeout=60, preexec_fn=limited)
+
+    said = run("tree", path).stdout
+    for words in ("part of itself", "a part of the shape [900]", "in more than 1048576 pieces", "int32 5000 x 4"):
+        assert words in said, said
+    assert array(path, "ok", tmp_path).tolist() == [0, 1, 2, 3]
+    # The mappings, cut short and changed. Their checksum is right.
+    whole, chance = path.read_bytes(), random.Random(5)
+    places = [(start, length) for start, length in heap_objects(whole) if length < 4096]
+    for number in range(200 if LONG else 12):
+        data = bytearray(whole)
+        start, length = chance.choice(places)
+        for _ in range(1 + number % 3):
+            data[start + chance.randrange(length - 4)] = chance.choice([0, 1, 2, 4, 0x7F, 0x80, 0xFF])
+        data[start + length - 4 : start + length] = JenkinsLookup3().encode(bytes(data[start : start + length - 4]))[-4:]
+        if number % 5 == 0:
+            del data[start + chance.randrange(length) :]
+        (tmp_path / "bad.h5").write_bytes(data)
+        said = run("tree", tmp_path / "bad.h5")
+        assert said.returncode in (0, 1, 3) and "panicked" not in said.stderr, (number, said.stderr)
+
+
+def heap_objects(data):
+    """The places of the objects in the first global heap of a file."""
+    at = data.index(b"GCOL") + 16
+    while index := int.from_bytes(data[at : at + 2], "little"):
+        length = int.from_bytes(data[at + 8 : at + 16], "little")
+        yield at + 16, length
+        at += 16 + (length + 7) // 8 * 8

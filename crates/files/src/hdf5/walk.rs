@@ -17,9 +17,11 @@ use super::failed;
 use super::filters;
 use super::header::Header;
 use super::links::{self, Follower, NamedLink};
+use super::sources::Sources;
 use super::types::{self, StoredKind, StoredType};
 use super::unusual;
 use super::values::Values;
+use super::virtual_set;
 use crate::described::{Described, DescribedArray, bytes_codec, codec, is_node_name};
 use crate::json::code_masked;
 use zarrfs_base::error::{Error, Result, Word};
@@ -54,7 +56,11 @@ struct Objects {
 }
 
 /// Describes all groups and data sets of a file.
-pub fn describe(file: &Hdf5File, described: &mut Described) -> Result<()> {
+pub fn describe(
+    file: &Hdf5File,
+    sources: &mut Sources<'_>,
+    described: &mut Described,
+) -> Result<()> {
     let root = file.root_group().map_err(failed)?;
     let mut objects = Objects::default();
     objects.walk(file, &root, described)?;
@@ -77,7 +83,7 @@ pub fn describe(file: &Hdf5File, described: &mut Described) -> Result<()> {
             continue;
         }
         let array = Arrays { file, path, name, data_set, attributes, scales: &scales };
-        array.describe(&mut values, described)?;
+        array.describe(&mut values, sources, described)?;
     }
     Ok(())
 }
@@ -268,7 +274,12 @@ struct Arrays<'a> {
 }
 
 impl Arrays<'_> {
-    fn describe(&self, values: &mut Values<'_>, described: &mut Described) -> Result<()> {
+    fn describe(
+        &self,
+        values: &mut Values<'_>,
+        sources: &mut Sources<'_>,
+        described: &mut Described,
+    ) -> Result<()> {
         let AttributeList { attributes, unread } = self.attributes;
         let mut left_out = unread.clone();
         let is_scale = dimensions::is_scale(attributes);
@@ -285,7 +296,7 @@ impl Arrays<'_> {
             attributes: shown,
             ..DescribedArray::default()
         };
-        match self.fill(&mut array, values, described) {
+        match self.fill(&mut array, values, sources, described) {
             // Another array can be read.
             Err(error) if is_of_object(&error) => {
                 array.codecs.clear();
@@ -299,6 +310,7 @@ impl Arrays<'_> {
         &self,
         array: &mut DescribedArray,
         values: &mut Values<'_>,
+        sources: &mut Sources<'_>,
         described: &mut Described,
     ) -> Result<()> {
         let data_set = self.data_set;
@@ -326,7 +338,7 @@ impl Arrays<'_> {
             code_masked(&mut array.attributes, stored.item_len);
         }
         if data_set.mappings.is_some() {
-            return Err(Error::unsupported("an HDF5 virtual data set"));
+            return virtual_set::describe(self.path, data_set, sources, array, described);
         }
         array.codecs = vec![if stored.is_listed() {
             codec("vlen-utf8", json!({}))
