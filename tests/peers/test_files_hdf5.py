@@ -111,7 +111,7 @@ def test_types_links_and_attributes_of_hdf5_are_those_of_h5py(mounted, tmp_path)
         assert sorted(set(os.listdir(m.path)) & {"soft", "away"}) == ["soft"] and "up" not in os.listdir(m / "g")
     said = subprocess.run([ZARRFS, "check", tmp_path / "f.h5"], capture_output=True, text=True)
     assert said.returncode == 1
-    assert "unchecked unseen away: a link to /x in the file other.h5" in said.stdout, said.stdout
+    assert "unchecked unseen away: a link to /x in the file other.h5, which is not followed: it does not exist" in said.stdout, said.stdout
 
 
 def test_a_netcdf4_file_is_to_xarray_what_it_is_by_itself(mounted, tmp_path):
@@ -401,3 +401,71 @@ def test_filters_of_hdf5_itself_are_read_for_every_type(tmp_path):
         for group in file.values():
             for itself in group.values():
                 assert_same(array(path, itself.name[1:], tmp_path), itself[...].astype(itself.dtype.newbyteorder("=")), itself.name)
+
+
+def test_links_lead_to_other_files_as_in_h5py(mounted, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    (here / "data").mkdir(parents=True), there.mkdir()
+    path, deflate = here / "master.h5", SOURCES["deflate"]
+    write_frames(here / "data", *deflate)
+    write_frames(there, *deflate)
+    with h5py.File(here / "data/scan.h5", "w") as file:
+        file["entry/title"], file["entry/counts"] = ["first", "sec\u00f6nd"], np.arange(5)
+        file["entry"].attrs["NX_class"] = "NXentry"
+        file["entry/back"], file["entry/frames"] = h5py.ExternalLink("../master.h5", "/"), h5py.ExternalLink("data_2.h5", "entry/data")
+        layout = h5py.VirtualLayout((2, 5, 8, 10), "u2")
+        layout[0], layout[1] = frames(0), frames(1)
+        file.create_virtual_dataset("entry/both", layout)
+    with h5py.File(path, "w") as file:
+        file["own"], file["scan"], file["lost"] = np.arange(3), h5py.ExternalLink("data/scan.h5", "/entry"), h5py.ExternalLink("data/scan.h5", "/none")
+        file["soft"], file["away"] = h5py.SoftLink("/scan/frames"), h5py.ExternalLink(there / "data_0.h5", "/entry/data")
+        for number in range(3):
+            file[f"data/part_{number}"] = h5py.ExternalLink(f"data/data_{number}.h5", "entry/data")
+    said = subprocess.run([ZARRFS, "check", path], capture_output=True, text=True)
+    assert said.returncode == 1
+    for line in (
+        f"unchecked unseen away: a link to /entry/data in the file {there}/data_0.h5, which is not followed: the reference leads to",
+        f"--allow-virtual {there}",
+        "unchecked unseen lost: a link to /none in the file data/scan.h5, which is not followed: it does not exist",
+        "unchecked unseen scan/back: the group is a link to one above it",
+    ):
+        assert line in said.stdout, said.stdout
+    names = ["own", "soft", "away", "scan/counts", "scan/frames", "scan/both", "data/part_0", "data/part_1", "data/part_2"]
+    with h5py.File(path) as file:
+        for name in names:
+            options = [f"{path}#{name}", "--as", "npy", "--allow-virtual", there]
+            (tmp_path / "read.npy").write_bytes(subprocess.run([ZARRFS, "cat", *options], capture_output=True).stdout)
+            assert_same(np.load(tmp_path / "read.npy"), file[name][...], name)
+    with mounted(path) as m:
+        assert zarr.open_array(m / "scan/title", mode="r")[...].tolist() == ["first", "sec\u00f6nd"]
+        assert dict(zarr.open_group(m / "scan", mode="r").attrs) == {"NX_class": "NXentry"}
+
+
+def test_links_of_files_to_each_other_end(tmp_path):
+    for number in range(3):
+        with h5py.File(tmp_path / f"f{number}.h5", "w") as file:
+            file["x"] = np.arange(number + 1)
+            for name in "abc":
+                file[f"{name}/next"] = h5py.ExternalLink(f"f{(number + 1) % 3}.h5", "/")
+                file[f"{name}/other"] = h5py.ExternalLink(f"f{(number + 2) % 3}.h5", f"/{name}")
+            file["chain"], file["self"] = h5py.ExternalLink(f"f{(number + 1) % 3}.h5", "/chain"), h5py.ExternalLink(f"f{number}.h5", "/self")
+    said = subprocess.run([ZARRFS, "check", tmp_path / "f0.h5"], capture_output=True, text=True, timeout=60)
+    assert said.returncode == 1 and "a link to one above it" in said.stdout, said
+    for name in ("chain", "self"):
+        assert f"unseen {name}: a link to /{name} in the file f" in said.stdout, said.stdout
+    assert array(tmp_path / "f0.h5", "x", tmp_path, "could not be seen").tolist() == [0]
+
+
+def test_values_in_raw_files_are_read(tmp_path):
+    values = np.arange(60, dtype="<i4").reshape(10, 6)
+    (tmp_path / "a.raw").write_bytes(b"head" + values[:4].tobytes()), (tmp_path / "b.raw").write_bytes(values[4:].tobytes())
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("two", values.shape, "<i4", external=[("a.raw", 4, 96), ("b.raw", 0, h5py.h5f.UNLIMITED)])
+        file.create_dataset("one", (6, 6), "<i4", external=[("b.raw", 0, 144)])
+        file.create_dataset("split", (10, 6), "<i4", external=[("a.raw", 4, 94), ("b.raw", 0, 146)])
+        file.create_dataset("lost", (6, 6), "<i4", external=[("c.raw", 0, 144)])
+    for name, itself in {"two": values, "one": values[4:]}.items():
+        assert_same(array(path, name, tmp_path), itself, name)
+    said = subprocess.run([ZARRFS, "tree", path], capture_output=True, text=True).stdout
+    assert "the file c.raw, which does not exist" in said and "a.raw has a part of a row" in said, said

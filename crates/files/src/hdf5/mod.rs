@@ -12,6 +12,7 @@ mod attributes;
 mod chunks;
 mod data_set;
 mod dimensions;
+mod external;
 mod filters;
 mod header;
 mod links;
@@ -42,7 +43,7 @@ const MAX_HEADER_LEN: usize = 16 << 20;
 /// Describes what is in an HDF5 file, whose parts may be in other files of `places`.
 pub fn scan(file: &SourceFile, places: &SourceStores, described: &mut Described) -> Result<()> {
     let mut sources = Sources::new(places, file);
-    walk::describe(&open(file)?, &mut sources, described)
+    walk::describe(&mut sources, described)
 }
 
 /// Opens a file for the library.

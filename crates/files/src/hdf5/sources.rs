@@ -15,7 +15,7 @@ use super::links::Follower;
 use super::mappings::MAX_COUNT;
 use super::types::StoredType;
 use super::values::Values;
-use super::{failed, filters, open, types, virtual_set};
+use super::{external, failed, filters, open, types, virtual_set};
 use crate::described::ChunkFile;
 use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result};
@@ -94,7 +94,7 @@ pub struct OpenSource {
     /// Its bytes.
     bytes: SourceFile,
     /// Its number.
-    number: u32,
+    pub number: u32,
 }
 
 impl OpenSource {
@@ -113,6 +113,8 @@ pub struct Sources<'p> {
     /// All files that chunks lie in, by their numbers.
     files: Vec<ChunkFile>,
     numbers: HashMap<String, u32>,
+    /// How references name files, by their stores and keys.
+    located: HashMap<(usize, String), String>,
     /// The data sets that were opened, by file and path.
     found: HashMap<(u32, String), Option<Rc<Source>>>,
     /// Chunks that were read.
@@ -134,6 +136,7 @@ impl<'p> Sources<'p> {
             last: None,
             files: Vec::new(),
             numbers: HashMap::new(),
+            located: HashMap::new(),
             found: HashMap::new(),
             inline: Vec::new(),
             inline_len: 0,
@@ -180,6 +183,15 @@ impl<'p> Sources<'p> {
         self.opened(&own)
     }
 
+    /// Opens a file again by its number.
+    pub fn reopen(&mut self, number: u32) -> Result<Rc<OpenSource>> {
+        let location = self.chunk_file(number).map(|file| file.location.clone());
+        let location = location.filter(|location| location != self.own.location());
+        let Some(location) = location else { return self.open_own() };
+        let found = self.locate(&location)?.ok_or_else(Error::not_found)?;
+        self.opened(&found)
+    }
+
     /// Opens a file by the name that one beside it has; `None` if there is none.
     pub fn open(&mut self, beside: &OpenSource, name: &str) -> Result<Option<Rc<OpenSource>>> {
         if name == "." {
@@ -200,13 +212,44 @@ impl<'p> Sources<'p> {
         }
     }
 
-    fn locate(&self, location: &str) -> Result<Option<SourceFile>> {
+    /// Returns the file at a location, by the location that it was found at first; `None` if there
+    /// is none.
+    fn locate(&mut self, location: &str) -> Result<Option<SourceFile>> {
         let refused = |error: &Error| Error::unsupported(error.detail().to_owned());
-        let (store, key) = self.places.locate(location).map_err(|error| refused(&error))?;
+        let found = self.places.locate(location);
+        let (index, store, key) = found.map_err(|error| refused(&error))?;
+        // The file itself is in the first store, unless it is an unpacked copy.
+        if index == 0 && key == *self.own.key() {
+            return Ok(Some(self.own.clone()));
+        }
         if store.stat(&key)?.is_none() {
             return Ok(None);
         }
-        SourceFile::located(&store, &key, location.to_owned()).map(Some)
+        let name = (index, key.as_str().to_owned());
+        let known = self.located.entry(name).or_insert_with(|| location.to_owned());
+        SourceFile::located(&store, &key, known.clone()).map(Some)
+    }
+
+    /// Returns the number of a file of any format by the name that one beside it has; `None` if
+    /// there is none.
+    pub fn raw(&mut self, beside: &OpenSource, name: &str) -> Result<Option<u32>> {
+        let location = beside.bytes.location_beside(name);
+        let found = self.locate(&location)?;
+        found.map(|file| self.number_of(&file)).transpose()
+    }
+
+    fn number_of(&mut self, bytes: &SourceFile) -> Result<u32> {
+        if let Some(number) = self.numbers.get(bytes.location()) {
+            return Ok(*number);
+        }
+        if self.files.len() >= MAX_FILES {
+            let detail = format!("parts in more than {MAX_FILES} other files");
+            return Err(Error::unsupported(detail));
+        }
+        let number = u32::try_from(self.files.len()).unwrap_or(INLINE);
+        self.files.push(bytes.as_chunk_file());
+        self.numbers.insert(bytes.location().to_owned(), number);
+        Ok(number)
     }
 
     fn opened(&mut self, bytes: &SourceFile) -> Result<Rc<OpenSource>> {
@@ -214,19 +257,7 @@ impl<'p> Sources<'p> {
         if let Some(last) = self.last.as_ref().filter(|last| last.bytes.location() == location) {
             return Ok(Rc::clone(last));
         }
-        let number = match self.numbers.get(location) {
-            Some(number) => *number,
-            None if self.files.len() >= MAX_FILES => {
-                let detail = format!("parts in more than {MAX_FILES} other files");
-                return Err(Error::unsupported(detail));
-            }
-            None => {
-                let number = u32::try_from(self.files.len()).unwrap_or(INLINE);
-                self.files.push(bytes.as_chunk_file());
-                self.numbers.insert(location.to_owned(), number);
-                number
-            }
-        };
+        let number = self.number_of(bytes)?;
         let file = open(bytes).map_err(|error| in_file(location, &error))?;
         let opened = Rc::new(OpenSource { file, bytes: bytes.clone(), number });
         self.last = Some(Rc::clone(&opened));
@@ -282,8 +313,8 @@ impl<'p> Sources<'p> {
             let found = virtual_set::assembled(self, at, &set, depth)?;
             return Ok(Rc::new(found.source));
         }
-        if set.external.is_some() {
-            return Err(Error::unsupported("HDF5 values in other files"));
+        if let Some(external) = &set.external {
+            return external::assembled(self, at, &set, external).map(Rc::new);
         }
         let stored = element_type(&at.file, &set)?;
         let codecs = match &set.pipeline {
@@ -334,7 +365,7 @@ impl<'p> Sources<'p> {
                     lens.chain(stored.inner_shape.iter().copied()).collect();
                 let counts = grid(shape, &chunk_shape)?;
                 let root = at.file.root_group().map_err(failed)?;
-                let mut values = Values::new(&at.file, root, HashMap::new());
+                let mut values = Values::new(&at.file, root, HashMap::new(), 0);
                 let mut list = Vec::new();
                 data_set.for_each_chunk(&at.file, &mut values, &mut |coords, place| {
                     list.push(self.placed(at, number_of(coords, &counts)?, place)?);
@@ -393,7 +424,9 @@ pub fn element_type(file: &Hdf5File, set: &StoredDataSet) -> Result<StoredType> 
     let stored = StoredType::of(&set.datatype, file.superblock().offset_size)?;
     if !stored.is_in_file() || stored.item_len > u64::from(MAX_ITEM_LEN) {
         let what = types::name_of(&set.datatype);
-        return Err(Error::unsupported(format!("an HDF5 virtual data set of {what}")));
+        return Err(Error::unsupported(format!(
+            "HDF5 values in other data sets or files, of {what}"
+        )));
     }
     super::unusual::check(&set.encoded_type, stored.has_gaps())?;
     Ok(stored)

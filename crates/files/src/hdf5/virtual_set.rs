@@ -11,6 +11,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::data_set::StoredDataSet;
+use super::external;
 use super::mappings::{self, MAX_COUNT, Mapping};
 use super::pairing::Part;
 use super::placing;
@@ -50,17 +51,23 @@ impl Missing {
     }
 }
 
-/// Describes a virtual data set.
+/// Describes a virtual data set, or one with values in files of other formats.
 pub fn describe(
     path: &str,
+    at: &Rc<OpenSource>,
     set: &StoredDataSet,
     sources: &mut Sources<'_>,
     array: &mut DescribedArray,
     described: &mut Described,
 ) -> Result<()> {
     sources.clear();
-    let own = sources.open_own()?;
-    let Assembled { source, missing } = assembled(sources, &own, set, 0)?;
+    let Assembled { source, missing } = match &set.external {
+        Some(listed) => {
+            let source = external::assembled(sources, at, set, listed)?;
+            Assembled { source, missing: Missing::default() }
+        }
+        None => assembled(sources, at, set, 0)?,
+    };
     let Source { shape, stored, filters, places, .. } = source;
     array.codecs = std::iter::once(bytes_codec(stored.is_big)).chain(filters).collect();
     array.chunk_shape = match &places {
@@ -73,7 +80,7 @@ pub fn describe(
     }
     if let SourcePlaces::Chunks { stored, .. } = &places {
         lead_to_all(stored, sources, described)?;
-        described.lead_into(&own.as_chunk_file())?;
+        described.lead_into(&at.as_chunk_file())?;
         described.check_room(stored.len())?;
     }
     described.array(path, array)?;
@@ -92,7 +99,7 @@ pub fn describe(
     // Chunks with one key keep their order.
     chunks.sort_by_key(|chunk| chunk.file);
     let result = add_chunks(path, &chunks, &counts, sources, described);
-    described.lead_into(&own.as_chunk_file())?;
+    described.lead_into(&at.as_chunk_file())?;
     result
 }
 

@@ -1,6 +1,7 @@
 //! All groups and data sets of a file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
 use hdf5_reader::Hdf5File;
 use hdf5_reader::group::Group;
@@ -17,10 +18,10 @@ use super::failed;
 use super::filters;
 use super::header::Header;
 use super::links::{self, Follower, NamedLink};
-use super::sources::Sources;
+use super::sources::{OpenSource, Sources};
 use super::types::{self, StoredKind, StoredType};
 use super::unusual;
-use super::values::Values;
+use super::values::{MAX_TEXT_LEN, Values};
 use super::virtual_set;
 use crate::described::{Described, DescribedArray, bytes_codec, codec, is_node_name};
 use crate::json::code_masked;
@@ -31,6 +32,10 @@ use zarrfs_store::MAX_KEY_LEN;
 
 /// The deepest nesting of groups.
 const MAX_DEPTH: usize = 64;
+
+/// The most links to other files that are followed, and how many in a row.
+const MAX_AWAY: usize = 1 << 16;
+const MAX_AWAY_DEPTH: usize = 8;
 
 /// A group or a data set, with its path.
 struct Found<T> {
@@ -46,31 +51,123 @@ struct StoredGroup {
     links: Vec<NamedLink>,
 }
 
-/// The objects of a file.
+/// The objects of a file, or of a part of one.
 #[derive(Default)]
 struct Objects {
     groups: Vec<Found<()>>,
     data_sets: Vec<Found<StoredDataSet>>,
     paths: HashMap<u64, String>,
     scales: Scales,
+    /// The links to objects of other files.
+    away: Vec<Start>,
 }
 
-/// Describes all groups and data sets of a file.
-pub fn describe(
-    file: &Hdf5File,
+/// An object that is described with all below it.
+struct Start {
+    /// Its path here, and its name.
+    path: String,
+    name: String,
+    /// The number of the file that the link to it is in.
+    from: u32,
+    /// The file and the path there.
+    file: String,
+    target: String,
+    /// The groups above it here: their files and addresses.
+    above: Vec<(u32, u64)>,
+    /// How many links to other files led to it.
+    depth: usize,
+}
+
+/// Describes all groups and data sets of a file, and those of other files that it links to.
+pub fn describe(sources: &mut Sources<'_>, described: &mut Described) -> Result<()> {
+    let own = sources.open_own()?;
+    let root = own.file.root_group().map_err(failed)?.address();
+    let mut texts_left = MAX_TEXT_LEN;
+    let whole = Start {
+        path: String::new(),
+        name: String::new(),
+        from: own.number,
+        file: ".".to_owned(),
+        target: "/".to_owned(),
+        above: Vec::new(),
+        depth: 0,
+    };
+    let away = describe_tree(&own, root, &whole, sources, described, &mut texts_left)?;
+    let mut waiting = VecDeque::from(away);
+    let mut count = 0_usize;
+    while let Some(start) = waiting.pop_front() {
+        count = count.saturating_add(1);
+        let (file, target) = (&start.file, &start.target);
+        let found = if count > MAX_AWAY || start.depth > MAX_AWAY_DEPTH {
+            let detail =
+                format!("more than {MAX_AWAY} links to other files, or a long way of them");
+            Err(Error::unsupported(detail))
+        } else {
+            follow(&start, sources, described, &mut texts_left)
+        };
+        match found {
+            Ok(away) => waiting.extend(away),
+            Err(error) if is_of_object(&error) => {
+                let why = error.detail();
+                described.omit(
+                    &start.path,
+                    &format!("a link to {target} in the file {file}, which is not followed: {why}"),
+                );
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    described.lead_into(&own.as_chunk_file())
+}
+
+/// Describes what a link to another file leads to, and returns such links in there.
+fn follow(
+    start: &Start,
     sources: &mut Sources<'_>,
     described: &mut Described,
-) -> Result<()> {
-    let root = file.root_group().map_err(failed)?;
+    texts_left: &mut usize,
+) -> Result<Vec<Start>> {
+    let from = sources.reopen(start.from)?;
+    let missing = || Error::unsupported("it does not exist");
+    let opened = sources.open(&from, &start.file)?.ok_or_else(missing)?;
+    let root = opened.file.root_group().map_err(failed)?.address();
+    match Follower::default().find(&opened.file, root, root, &start.target)? {
+        Some(LinkTarget::Hard { address }) => {
+            described.lead_into(&opened.as_chunk_file())?;
+            describe_tree(&opened, address, start, sources, described, texts_left)
+        }
+        Some(LinkTarget::External { filename, path }) => Ok(vec![Start {
+            path: start.path.clone(),
+            name: start.name.clone(),
+            from: opened.number,
+            file: filename,
+            target: path,
+            above: start.above.clone(),
+            depth: start.depth.saturating_add(1),
+        }]),
+        Some(LinkTarget::Soft { .. }) | None => Err(missing()),
+    }
+}
+
+/// Describes an object of a file with all below it, and returns the links to other files there.
+fn describe_tree(
+    at: &Rc<OpenSource>,
+    address: u64,
+    start: &Start,
+    sources: &mut Sources<'_>,
+    described: &mut Described,
+    texts_left: &mut usize,
+) -> Result<Vec<Start>> {
+    let root = at.file.root_group().map_err(failed)?;
     let mut objects = Objects::default();
-    objects.walk(file, &root, described)?;
-    let Objects { groups, data_sets, paths, scales } = objects;
+    objects.walk(at, &root, address, start, described)?;
+    let Objects { groups, data_sets, paths, scales, away } = objects;
     let has = |attributes: &AttributeList, name| {
         dimensions::attribute(&attributes.attributes, name).is_some()
     };
     let is_netcdf = data_sets.iter().any(|found| has(&found.attributes, "_Netcdf4Dimid"))
         || groups.iter().any(|it| it.path.is_empty() && has(&it.attributes, "_NCProperties"));
-    let mut values = Values::new(file, root, paths);
+    let mut values = Values::new(&at.file, root, paths, *texts_left);
     for Found { path, attributes, .. } in &groups {
         let mut left_out = attributes.unread.clone();
         let attributes = &attributes.attributes;
@@ -82,10 +179,11 @@ pub fn describe(
         if is_netcdf && dimensions::is_only_length(&attributes.attributes) {
             continue;
         }
-        let array = Arrays { file, path, name, data_set, attributes, scales: &scales };
+        let array = Arrays { at, path, name, data_set, attributes, scales: &scales };
         array.describe(&mut values, sources, described)?;
     }
-    Ok(())
+    *texts_left = values.left();
+    Ok(away)
 }
 
 fn note_left_out(described: &mut Described, path: &str, left_out: &[String]) {
@@ -111,15 +209,32 @@ struct Search<'f> {
 }
 
 impl Objects {
-    /// Finds all objects. A group that is in itself is left out there.
-    fn walk(&mut self, file: &Hdf5File, root: &Group, described: &mut Described) -> Result<()> {
-        let mut search = Search { file, root, follower: Follower::default() };
-        let header = Header::read(file, root.address())?;
-        let attributes = search.attributes(&header, "", described)?;
-        let links = links::of_group(file, &header)?;
-        let object = StoredGroup { address: root.address(), links };
-        let root = Found { path: String::new(), name: String::new(), object, attributes };
-        let mut open = vec![(root, Vec::new())];
+    /// Finds all objects from one on. A group that is in itself is left out there.
+    fn walk(
+        &mut self,
+        at: &OpenSource,
+        root: &Group,
+        address: u64,
+        start: &Start,
+        described: &mut Described,
+    ) -> Result<()> {
+        let mut search = Search { file: &at.file, root, follower: Follower::default() };
+        let (object, attributes) = search.member(address, &start.path, described)?;
+        let (path, name) = (start.path.clone(), start.name.clone());
+        let object = match object {
+            Member::Type if path.is_empty() => StoredGroup { address, links: Vec::new() },
+            Member::Type => return Ok(()),
+            Member::DataSet(object) => {
+                self.note_data_set(path, name, *object, attributes);
+                return Ok(());
+            }
+            Member::Group(object) => object,
+        };
+        if start.above.contains(&(at.number, address)) {
+            described.omit(&path, "the group is a link to one above it");
+            return Ok(());
+        }
+        let mut open = vec![(Found { path, name, object, attributes }, start.above.clone())];
         let mut count = 0_usize;
         while let Some((found, mut above)) = open.pop() {
             count = count.saturating_add(1);
@@ -128,7 +243,7 @@ impl Objects {
             }
             let Found { path, name, object: group, attributes } = found;
             self.paths.entry(group.address).or_insert_with(|| format!("/{path}"));
-            above.push(group.address);
+            above.push((at.number, group.address));
             for (name, target) in group.links {
                 let shown = dimensions::variable_name(&name).to_owned();
                 let below = join(&path, &shown);
@@ -136,27 +251,44 @@ impl Objects {
                     described.omit(&below, "no node can have this name");
                     continue;
                 }
-                match search.member(group.address, &below, &target, described) {
+                let address = match search.resolved(group.address, target) {
+                    Ok(LinkTarget::External { filename, path }) => {
+                        self.away.push(Start {
+                            path: below,
+                            name: shown,
+                            from: at.number,
+                            file: filename,
+                            target: path,
+                            above: above.clone(),
+                            depth: start.depth.saturating_add(1),
+                        });
+                        continue;
+                    }
+                    Ok(LinkTarget::Hard { address }) => address,
+                    Ok(LinkTarget::Soft { .. }) => continue,
+                    Err(error) if is_of_object(&error) => {
+                        described.omit(&below, error.detail());
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                match search.member(address, &below, described) {
                     Ok((Member::Type, _)) => {}
                     Ok((Member::DataSet(object), attributes)) => {
                         self.note_data_set(below, shown, *object, attributes);
                     }
                     Ok((Member::Group(object), attributes)) => {
-                        if above.contains(&object.address) || above.len() >= MAX_DEPTH {
+                        if above.contains(&(at.number, object.address)) || above.len() >= MAX_DEPTH
+                        {
                             described.omit(&below, "the group is a link to one above it");
                             continue;
                         }
                         let found = Found { path: below, name: shown, object, attributes };
                         open.push((found, above.clone()));
                     }
-                    Err(error) if is_of_object(&error) => match &target {
-                        LinkTarget::Hard { .. } => {
-                            described.unread(&below, &DescribedArray::unknown(), error.detail())?;
-                        }
-                        LinkTarget::Soft { .. } | LinkTarget::External { .. } => {
-                            described.omit(&below, error.detail());
-                        }
-                    },
+                    Err(error) if is_of_object(&error) => {
+                        described.unread(&below, &DescribedArray::unknown(), error.detail())?;
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -185,25 +317,23 @@ fn is_of_object(error: &Error) -> bool {
 }
 
 impl Search<'_> {
-    /// Returns what a link of the group at an address leads to.
+    /// Returns a link of the group at an address as one to an object, or to another file.
+    fn resolved(&mut self, group: u64, target: LinkTarget) -> Result<LinkTarget> {
+        match target {
+            LinkTarget::Soft { path } => {
+                self.follower.follow(self.file, self.root.address(), group, &path)
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Returns the object at an address.
     fn member(
         &mut self,
-        group: u64,
+        address: u64,
         path: &str,
-        target: &LinkTarget,
         described: &mut Described,
     ) -> Result<(Member, AttributeList)> {
-        let address = match target {
-            LinkTarget::Hard { address } => *address,
-            LinkTarget::Soft { path } => {
-                let root = self.root.address();
-                match self.follower.follow(self.file, root, group, path)? {
-                    LinkTarget::Hard { address } => address,
-                    other => return Err(elsewhere(&other)),
-                }
-            }
-            LinkTarget::External { .. } => return Err(elsewhere(target)),
-        };
         let header = Header::read(self.file, address)?;
         let has = |is: fn(&HdfMessage) -> bool| header.messages.iter().any(is);
         let is_group = has(|message| {
@@ -218,7 +348,7 @@ impl Search<'_> {
         let attributes = self.attributes(&header, path, described)?;
         let member = if is_group {
             let links = links::of_group(self.file, &header).or_else(|error| {
-                if !error.is_of_data() {
+                if path.is_empty() || !error.is_of_data() {
                     return Err(error);
                 }
                 described.omit(path, error.detail());
@@ -250,22 +380,13 @@ impl Search<'_> {
     }
 }
 
-/// Returns the error about a link to another file.
-fn elsewhere(target: &LinkTarget) -> Error {
-    let LinkTarget::External { filename, path } = target else {
-        return Error::unsupported("a link that is not followed");
-    };
-    let detail = format!("a link to {path} in the file {filename}, which is not followed");
-    Error::unsupported(detail)
-}
-
 fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") }
 }
 
 /// A data set to describe as an array.
 struct Arrays<'a> {
-    file: &'a Hdf5File,
+    at: &'a Rc<OpenSource>,
     path: &'a str,
     name: &'a str,
     data_set: &'a StoredDataSet,
@@ -314,10 +435,7 @@ impl Arrays<'_> {
         described: &mut Described,
     ) -> Result<()> {
         let data_set = self.data_set;
-        if data_set.external.is_some() {
-            return Err(Error::unsupported("HDF5 values in other files"));
-        }
-        let stored = StoredType::of(&data_set.datatype, self.file.superblock().offset_size)?;
+        let stored = StoredType::of(&data_set.datatype, self.at.file.superblock().offset_size)?;
         if stored.item_len > u64::from(MAX_ITEM_LEN) {
             let len = stored.item_len;
             return Err(Error::unsupported(format!(
@@ -337,8 +455,8 @@ impl Arrays<'_> {
         if stored.kind == StoredKind::Float {
             code_masked(&mut array.attributes, stored.item_len);
         }
-        if data_set.mappings.is_some() {
-            return virtual_set::describe(self.path, data_set, sources, array, described);
+        if data_set.mappings.is_some() || data_set.external.is_some() {
+            return virtual_set::describe(self.path, self.at, data_set, sources, array, described);
         }
         array.codecs = vec![if stored.is_listed() {
             codec("vlen-utf8", json!({}))
@@ -357,6 +475,6 @@ impl Arrays<'_> {
             layout: layout.ok_or_else(|| Error::corrupt("HDF5: no layout"))?,
             pipeline: data_set.pipeline.as_ref(),
         };
-        set.describe(self.file, values, described, array.clone())
+        set.describe(&self.at.file, values, described, array.clone())
     }
 }
