@@ -7,6 +7,7 @@ use flate2::write::ZlibEncoder;
 use hdf5_reader::messages::filter_pipeline::FilterPipelineMessage;
 use serde_json::{Value, json};
 
+use super::literal_szip::literal_szip;
 use crate::described::codec;
 use zarrfs_base::error::{Error, Result};
 
@@ -166,6 +167,7 @@ pub fn completed(
             }
             DEFLATE => stored_zlib(&bytes)?,
             LZF => literal_lzf(&bytes),
+            SZIP => literal_szip(&bytes, &filter.client_data)?,
             SHUFFLE => {
                 shuffled(&bytes, filter.client_data.first().map_or(item_len, |len| u64::from(*len)))
             }

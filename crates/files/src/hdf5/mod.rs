@@ -16,6 +16,7 @@ mod external;
 mod filters;
 mod header;
 mod links;
+mod literal_szip;
 mod mappings;
 mod pairing;
 mod placing;

@@ -6,7 +6,7 @@ use hdf5_reader::{
 };
 use serde_json::{Map, Value, json};
 
-use super::attributes;
+use crate::json;
 use zarrfs_base::error::{Error, Result};
 use zarrfs_codec::dtype::base64_encode;
 
@@ -244,7 +244,7 @@ pub fn zero(stored: &StoredType) -> Value {
         StoredKind::Text | StoredKind::ObjectReference => json!(""),
         StoredKind::Structure => Value::Object(Map::new()),
         StoredKind::Bytes | StoredKind::Terminated | StoredKind::SpacePadded => {
-            json!(crate::json::base64_of_zeros(stored.item_len))
+            json!(json::base64_of_zeros(stored.item_len))
         }
     }
 }
@@ -252,11 +252,10 @@ pub fn zero(stored: &StoredType) -> Value {
 /// Returns the fill value, as in a metadata file.
 pub fn fill_value(bytes: Option<&[u8]>, stored: &StoredType) -> Value {
     let Some(bytes) = bytes.filter(|it| !it.is_empty()) else { return zero(stored) };
-    let order = if stored.is_big { ByteOrder::BigEndian } else { ByteOrder::LittleEndian };
-    let float = |bytes: &[u8]| attributes::float(bytes, order).map(crate::json::fill_value);
+    let float = |bytes: &[u8]| json::float(bytes, stored.is_big).map(json::fill_value);
     let is_signed = stored.data_type.as_str().is_some_and(|name| name.starts_with("int"));
     let value = match stored.kind {
-        StoredKind::Integer => attributes::integer(bytes, is_signed, order),
+        StoredKind::Integer => json::integer(bytes, is_signed, stored.is_big),
         StoredKind::Bool => Some(json!(bytes.first().is_some_and(|byte| *byte != 0))),
         StoredKind::Float => float(bytes),
         StoredKind::Complex => {
