@@ -58,6 +58,8 @@ fn every_codec_that_the_page_names_is_built_or_known_to_be_foreign() {
         configuration.insert("order".to_owned(), serde_json::json!([0]));
         configuration.insert("elementsize".to_owned(), serde_json::json!(4));
         configuration.insert("codecs".to_owned(), serde_json::json!([]));
+        configuration.insert("id".to_owned(), serde_json::json!(4));
+        configuration.insert("parameters".to_owned(), serde_json::json!([0, 8, 8, 8]));
         let sorted = CodecChain::sort(&[CodecSpec::new(&name, configuration)]);
         if name == "numcodecs.pickle" {
             assert!(!is_read && !is_written);

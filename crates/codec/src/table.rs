@@ -15,10 +15,12 @@ use super::array_to_bytes::{
 };
 #[cfg(feature = "images")]
 use super::array_to_bytes::{ImageCodec, ImageFormat};
+#[cfg(feature = "hdf5")]
+use super::bytes_to_bytes::Hdf5Filter;
 use super::bytes_to_bytes::{
     Base64, BitOrder, BitPlanes, Blosc, Brotli, BytePlanes, Bz2, Checksum, Conditional, Crc32c,
-    Gzip, Items, Lz4, Lz4BlockStream, Lz4Frame, Lz4Hdf5, Lzf, Lzma, Lzw, Neighbours, RunLengths,
-    ShortFloats, Shuffle, Snappy, Zlib, Zstd, imagecodecs,
+    Gzip, Hdf5Bitshuffle, Items, Lz4, Lz4BlockStream, Lz4Frame, Lz4Hdf5, Lzf, Lzma, Lzw,
+    Neighbours, RunLengths, ShortFloats, Shuffle, Snappy, Zlib, Zstd, imagecodecs,
 };
 use super::elements::ChunkType;
 use super::kinds::{ArrayToBytes, BytesToBytes};
@@ -279,6 +281,10 @@ pub const ROWS: &[CodecRow] = &[
     CodecRow::bytes_to_bytes("numcodecs.jenkins_lookup3", |c| Ok(Box::new(Checksum::lookup3(c)?)))
         .zarr2("jenkins_lookup3"),
     CodecRow::bytes_to_bytes("numcodecs.base64", |_| Ok(Box::new(Base64))).zarr2("base64"),
+    // Filters of HDF5 files.
+    CodecRow::bytes_to_bytes("hdf5_bitshuffle", |c| Ok(Box::new(Hdf5Bitshuffle::new(c)?)))
+        .read_only(),
+    CodecRow::bytes_to_bytes("hdf5_filter", hdf5_filter).read_only(),
     // imagecodecs, of bytes.
     CodecRow::imagecodecs("imagecodecs_zlib", imagecodecs::zlib),
     CodecRow::imagecodecs("imagecodecs_zlibng", imagecodecs::zlib),
@@ -430,6 +436,16 @@ fn without_images(_: &Object, _: &ChunkType, _: usize) -> BuiltImages {
     Err(Error::unsupported("images: this zarrfs was built without the feature images"))
 }
 
+#[cfg(feature = "hdf5")]
+fn hdf5_filter(configuration: &Object) -> Result<Box<dyn BytesToBytes>> {
+    Ok(Box::new(Hdf5Filter::new(configuration)?))
+}
+
+#[cfg(not(feature = "hdf5"))]
+fn hdf5_filter(_: &Object) -> Result<Box<dyn BytesToBytes>> {
+    Err(Error::unsupported("hdf5_filter: this zarrfs was built without the feature hdf5"))
+}
+
 #[cfg(feature = "grib")]
 fn grib(configuration: &Object, elements: &ChunkType) -> Result<Box<dyn ArrayToBytes>> {
     Ok(Box::new(Grib::kerchunk(configuration, elements)?))
@@ -480,6 +496,7 @@ mod tests {
             "compressed_segmentation" => json!({"block_size": [2, 2, 2]}),
             "shuffle" | "numcodecs.shuffle" => json!({"elementsize": 4}),
             "zfp" => json!({"mode": "reversible"}),
+            "hdf5_filter" => json!({"id": 4, "parameters": [0, 8, 8, 8]}),
             "imagecodecs_quantize" => json!({"mode": "scale", "nsd": 2}),
             "numcodecs.imagecodecs_byteshuffle" | "numcodecs.imagecodecs_floatpred" => {
                 json!({"shape": [4], "dtype": "<f4"})
@@ -492,6 +509,7 @@ mod tests {
     /// Whether the features of this build have the codec.
     fn is_in_this_build(name: &str) -> bool {
         match name {
+            "hdf5_filter" => cfg!(feature = "hdf5"),
             "numcodecs.grib" | "gribberish" => cfg!(feature = "grib"),
             "imagecodecs_jpeg2k" | "jpeg2k" => cfg!(feature = "jpeg2000"),
             "imagecodecs_jpegxl" | "jpegxl" => cfg!(feature = "jpegxl"),

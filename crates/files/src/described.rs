@@ -1,14 +1,17 @@
 //! Nodes and chunks as a scanner describes them: a table of references.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result, Word};
+use zarrfs_base::width::ToU64;
 use zarrfs_codec::json::Object;
 use zarrfs_codec::registry::UNREAD;
 use zarrfs_store::is_component;
 use zarrfs_store::refs::table::{Added, Builder, ReferenceTable};
-use zarrfs_store::{Stat, Store};
+use zarrfs_store::{Stat, Store, Version};
 
 /// The metadata file of a node in Zarr 3.
 pub const DOCUMENT: &str = "zarr.json";
@@ -91,6 +94,19 @@ pub struct Described {
     places: Vec<(String, Store)>,
     /// How many more chunks there may be.
     room: u64,
+    /// The locations of other files that made room for chunks.
+    led_to: HashSet<String>,
+}
+
+/// A file that chunks lie in.
+#[derive(Debug, Clone)]
+pub struct ChunkFile {
+    /// How references name it.
+    pub location: String,
+    /// Its length.
+    pub len: u64,
+    /// The version that it must still have.
+    pub version: Version,
 }
 
 /// How many chunks any file may have.
@@ -113,6 +129,7 @@ impl Described {
             omitted: Vec::new(),
             places: Vec::new(),
             room: FEW_CHUNKS.saturating_add(file.len() / LEN_OF_CHUNK),
+            led_to: HashSet::from([file.location().to_owned()]),
         }
     }
 
@@ -121,6 +138,17 @@ impl Described {
         self.room = self.room.checked_sub(1).ok_or_else(|| {
             Error::too_large("the file has more chunks than its length makes room for")
         })?;
+        Ok(())
+    }
+
+    /// Fails if there is no room for so many more chunks.
+    pub fn check_room(&self, count: usize) -> Result<()> {
+        if count.to_u64() > self.room {
+            let room = self.room;
+            return Err(Error::unsupported(format!(
+                "{count} chunks, and the lengths of the files make room for {room}"
+            )));
+        }
         Ok(())
     }
 
@@ -138,10 +166,17 @@ impl Described {
 
     /// Says that the chunks that follow lie in another file.
     pub fn lead_to(&mut self, file: &SourceFile) -> Result<()> {
-        file.location().clone_into(&mut self.location);
-        self.len = file.len();
-        self.room = self.room.saturating_add(file.len() / LEN_OF_CHUNK);
-        self.builder.expect_version_of(&self.location, file.stat().version)
+        self.lead_into(&file.as_chunk_file())
+    }
+
+    /// Says that the chunks that follow lie in another file, which makes room for more of them once.
+    pub fn lead_into(&mut self, file: &ChunkFile) -> Result<()> {
+        file.location.clone_into(&mut self.location);
+        self.len = file.len;
+        if self.led_to.insert(file.location.clone()) {
+            self.room = self.room.saturating_add(file.len / LEN_OF_CHUNK);
+        }
+        self.builder.expect_version_of(&self.location, file.version)
     }
 
     /// Notes that a part of the file is not shown.

@@ -101,7 +101,7 @@ pub fn open(
         None => file,
     };
     let format = FileFormat::of(&file).at(key)?;
-    scan(format, &file, &mut described).at(key)?;
+    scan(format, &file, &places, &mut described).at(key)?;
     for (prefix, store) in described.take_places() {
         places.allow([prefix.as_str()], store);
     }
@@ -113,7 +113,12 @@ pub fn open(
     Ok(store)
 }
 
-fn scan(format: FileFormat, file: &SourceFile, described: &mut Described) -> Result<()> {
+fn scan(
+    format: FileFormat,
+    file: &SourceFile,
+    places: &SourceStores,
+    described: &mut Described,
+) -> Result<()> {
     match format {
         FileFormat::NetCdf3 => netcdf3::scan(file, described),
         FileFormat::Nifti => nifti::scan(file, described),
@@ -126,7 +131,7 @@ fn scan(format: FileFormat, file: &SourceFile, described: &mut Described) -> Res
         FileFormat::Tiff => tiff::scan(file, described),
         FileFormat::TextTable => text_table::scan(file, described),
         #[cfg(feature = "hdf5")]
-        FileFormat::Hdf5 => hdf5::scan(file, described),
+        FileFormat::Hdf5 => hdf5::scan(file, places, described),
         #[cfg(not(feature = "hdf5"))]
         FileFormat::Hdf5 => Err(zarrfs_base::error::Error::unsupported(
             "an HDF5 file, and this zarrfs was built without the feature `hdf5`",

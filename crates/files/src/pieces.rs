@@ -5,7 +5,7 @@ use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result};
 
 /// About how many bytes a piece has.
-const PIECE_LEN: u64 = 1 << 20;
+pub const PIECE_LEN: u64 = 1 << 20;
 
 /// Returns the shape of pieces of an array of elements of `item_len` bytes: some of the slowest
 /// dimensions are divided, and all others are whole.

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use lru::LruCache;
 use parking_lot::Mutex;
 
+use crate::described::ChunkFile;
 use zarrfs_base::error::{Error, Fault, Kind, Result, WithSubject};
 use zarrfs_base::width::{ToU64, ToUsize};
 use zarrfs_store::{ByteRange, Key, Stat, Store};
@@ -79,6 +80,23 @@ impl SourceFile {
         match store.stat(&key)? {
             Some(_) => Self::open(&store, &key).map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// Returns it as a file that chunks lie in.
+    pub fn as_chunk_file(&self) -> ChunkFile {
+        let location = self.location.clone();
+        ChunkFile { location, len: self.len(), version: self.stat.version }
+    }
+
+    /// Returns the location of a file by a path that begins beside this one.
+    pub fn location_beside(&self, path: &str) -> String {
+        let key = self.home.as_ref().map_or(self.location.as_str(), |(_, key)| key.as_str());
+        match key.rsplit_once('/') {
+            Some((above, _)) if !path.starts_with('/') && !path.contains("://") => {
+                format!("{above}/{path}")
+            }
+            _ => path.to_owned(),
         }
     }
 

@@ -16,6 +16,9 @@ mod conditional;
 mod crc32c;
 mod deflate;
 mod gzip;
+mod hdf5_bitshuffle;
+#[cfg(feature = "hdf5")]
+mod hdf5_filter;
 pub mod imagecodecs;
 mod items;
 mod lookup3;
@@ -48,6 +51,9 @@ pub use checksum::Checksum;
 pub use conditional::Conditional;
 pub use crc32c::Crc32c;
 pub use gzip::Gzip;
+pub use hdf5_bitshuffle::Hdf5Bitshuffle;
+#[cfg(feature = "hdf5")]
+pub use hdf5_filter::Hdf5Filter;
 pub use items::Items;
 pub use lookup3::lookup3;
 pub use lz4::Lz4;

@@ -78,24 +78,60 @@ impl DataSet<'_> {
                 let bytes = values.settled(self.stored, stored)?;
                 described.inline(self.path, &vec![0; whole.len()], bytes)
             }
-            DataLayout::Chunked { address, dims, chunk_indexing, .. } => {
-                // The last number is the length of an element.
-                let dims = dims.get(..self.shape.len()).unwrap_or(dims);
-                if dims.len() != self.shape.len() || dims.contains(&0) {
-                    return Err(Error::corrupt(format!("HDF5 chunks of shape {dims:?}")));
-                }
-                let lens = dims.iter().map(|len| u64::from(*len));
+            DataLayout::Chunked { dims, .. } => {
+                let lens = self.chunk_dims(dims)?.iter().map(|len| u64::from(*len));
                 array.chunk_shape = lens.chain(self.stored.inner_shape.iter().copied()).collect();
                 described.array(self.path, &array)?;
-                if is_undefined(file, *address) || whole.contains(&0) {
-                    return Ok(());
-                }
-                let index = ChunkIndex { file, address: *address, dims };
-                let entries = index.entries(self, chunk_indexing.as_ref())?;
-                let chunk_len = self.len(&array.chunk_shape)?;
-                self.add_chunks(&entries, chunk_len, dims, values, described)
+                self.for_each_chunk(file, values, &mut |coords, place| match place {
+                    ChunkPlace::Part { offset, len } => {
+                        described.chunk(self.path, coords, offset, len)
+                    }
+                    ChunkPlace::Inline(bytes) => described.inline(self.path, coords, bytes),
+                })
             }
         }
+    }
+
+    /// Returns the shape of chunks. The last number that is stored may be the length of an element.
+    pub fn chunk_dims<'n>(&self, dims: &'n [u32]) -> Result<&'n [u32]> {
+        let dims = dims.get(..self.shape.len()).unwrap_or(dims);
+        if dims.len() != self.shape.len() || dims.contains(&0) {
+            return Err(Error::corrupt(format!("HDF5 chunks of shape {dims:?}")));
+        }
+        Ok(dims)
+    }
+
+    /// Calls `add` for each stored chunk with its coordinates, if the values are in chunks.
+    pub fn for_each_chunk(
+        &self,
+        file: &Hdf5File,
+        values: &mut Values<'_>,
+        add: &mut dyn FnMut(&[u64], ChunkPlace) -> Result<()>,
+    ) -> Result<()> {
+        let DataLayout::Chunked { address, dims, chunk_indexing, .. } = self.layout else {
+            return Ok(());
+        };
+        let dims = self.chunk_dims(dims)?;
+        let is_empty = self.shape.contains(&0) || self.stored.inner_shape.contains(&0);
+        if is_undefined(file, *address) || is_empty {
+            return Ok(());
+        }
+        let index = ChunkIndex { file, address: *address, dims };
+        let entries = index.entries(self, chunk_indexing.as_ref())?;
+        let lens = dims.iter().map(|len| u64::from(*len));
+        let chunk_shape: Vec<u64> = lens.chain(self.stored.inner_shape.iter().copied()).collect();
+        let chunk_len = self.len(&chunk_shape)?;
+        for entry in &entries {
+            let is_inside = entry.offsets.iter().zip(self.shape).all(|(offset, len)| offset < len);
+            if !is_inside || entry.offsets.len() < dims.len() {
+                continue;
+            }
+            let coords = entry.offsets.iter().zip(dims).map(|(at, len)| at / u64::from(*len));
+            let coords: Vec<u64> =
+                coords.chain(self.stored.inner_shape.iter().map(|_| 0)).collect();
+            add(&coords, self.chunk_place(entry, chunk_len, values)?)?;
+        }
+        Ok(())
     }
 
     fn len(&self, shape: &[u64]) -> Result<u64> {
@@ -104,56 +140,53 @@ impl DataSet<'_> {
         len.ok_or_else(|| Error::corrupt(format!("{} has more than 2^64 bytes", self.path)))
     }
 
-    fn add_chunks(
+    fn chunk_place(
         &self,
-        entries: &[ChunkEntry],
+        entry: &ChunkEntry,
         chunk_len: u64,
-        dims: &[u32],
         values: &mut Values<'_>,
-        described: &mut Described,
-    ) -> Result<()> {
-        let base = values.base();
+    ) -> Result<ChunkPlace> {
         let no_filters = FilterPipelineMessage { filters: Vec::new() };
         let pipeline = self.pipeline.unwrap_or(&no_filters);
-        for entry in entries {
-            let is_inside = entry.offsets.iter().zip(self.shape).all(|(offset, len)| offset < len);
-            if !is_inside || entry.offsets.len() < dims.len() {
-                continue;
-            }
-            let coords = entry.offsets.iter().zip(dims).map(|(at, len)| at / u64::from(*len));
-            let coords: Vec<u64> =
-                coords.chain(self.stored.inner_shape.iter().map(|_| 0)).collect();
-            let len = if pipeline.filters.is_empty() { chunk_len } else { entry.size };
-            let is_whole = filters::is_whole(pipeline, entry.filter_mask);
-            if is_whole && self.stored.is_in_file() {
-                let offset = base.checked_add(entry.address);
-                let offset = offset.ok_or_else(|| Error::corrupt("an address past the end"))?;
-                described.chunk(self.path, &coords, offset, len)?;
-                continue;
-            }
-            if len > MAX_COMPLETED_LEN {
-                return Err(Error::unsupported(format!(
-                    "a chunk of {len} bytes without one filter"
-                )));
-            }
-            let stored = values.read(entry.address, len)?;
-            let mask = entry.filter_mask;
-            if self.stored.is_in_file() {
-                let item_len = self.stored.item_len;
-                let bytes = filters::completed(pipeline, mask, item_len, &stored)?;
-                described.inline(self.path, &coords, bytes)?;
-            } else {
-                let bytes = decoded(pipeline, mask, self.stored, &stored, chunk_len)?;
-                let bytes = values.settled(self.stored, bytes)?;
-                described.inline(self.path, &coords, bytes)?;
-            }
+        let len = if pipeline.filters.is_empty() { chunk_len } else { entry.size };
+        let is_whole = filters::is_whole(pipeline, entry.filter_mask);
+        if is_whole && self.stored.is_in_file() {
+            let offset = values.base().checked_add(entry.address);
+            let offset = offset.ok_or_else(|| Error::corrupt("an address past the end"))?;
+            return Ok(ChunkPlace::Part { offset, len });
         }
-        Ok(())
+        if len > MAX_COMPLETED_LEN {
+            let detail = format!("a chunk of {len} bytes without one filter");
+            return Err(Error::unsupported(detail));
+        }
+        let stored = values.read(entry.address, len)?;
+        let mask = entry.filter_mask;
+        let bytes = if self.stored.is_in_file() {
+            filters::completed(pipeline, mask, self.stored.item_len, &stored)?
+        } else {
+            let bytes = decoded(pipeline, mask, self.stored, &stored, chunk_len)?;
+            values.settled(self.stored, bytes)?
+        };
+        Ok(ChunkPlace::Inline(bytes))
     }
 }
 
+/// Where a chunk is.
+#[derive(Debug)]
+pub enum ChunkPlace {
+    /// In the file.
+    Part {
+        /// Where it begins.
+        offset: u64,
+        /// Its bytes.
+        len: u64,
+    },
+    /// It was read.
+    Inline(Vec<u8>),
+}
+
 /// Whether nothing was stored yet.
-fn is_undefined(file: &Hdf5File, address: u64) -> bool {
+pub fn is_undefined(file: &Hdf5File, address: u64) -> bool {
     let bits = u32::from(file.superblock().offset_size).saturating_mul(8);
     address == u64::MAX || 1_u64.checked_shl(bits).is_some_and(|end| address == end - 1)
 }

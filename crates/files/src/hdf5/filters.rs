@@ -7,16 +7,21 @@ use flate2::write::ZlibEncoder;
 use hdf5_reader::messages::filter_pipeline::FilterPipelineMessage;
 use serde_json::{Value, json};
 
+use super::literal_szip::literal_szip;
 use crate::described::codec;
 use zarrfs_base::error::{Error, Result};
 
 const DEFLATE: u16 = 1;
 const SHUFFLE: u16 = 2;
 const FLETCHER32: u16 = 3;
+const SZIP: u16 = 4;
+const NBIT: u16 = 5;
+const SCALE_OFFSET: u16 = 6;
 const BZIP2: u16 = 307;
 const LZF: u16 = 32000;
 const BLOSC: u16 = 32001;
 const LZ4: u16 = 32004;
+const BITSHUFFLE: u16 = 32008;
 const ZSTD: u16 = 32015;
 
 /// Returns the codecs after `bytes` for elements of `item_len` bytes.
@@ -26,6 +31,11 @@ pub fn codecs(pipeline: &FilterPipelineMessage, item_len: u64) -> Result<Vec<Val
         let parameter = |at: usize| filter.client_data.get(at).copied();
         codecs.push(match filter.id {
             DEFLATE => codec("numcodecs.zlib", json!({"level": parameter(0).unwrap_or(6).min(9)})),
+            // What an earlier filter leaves may have some bytes more than whole elements.
+            id @ SHUFFLE if !codecs.is_empty() => {
+                let len = parameter(0).map_or(item_len, u64::from);
+                codec("hdf5_filter", json!({"id": id, "parameters": [len]}))
+            }
             SHUFFLE => {
                 let len = parameter(0).map_or(item_len, u64::from);
                 codec("numcodecs.shuffle", json!({"elementsize": len}))
@@ -37,6 +47,10 @@ pub fn codecs(pipeline: &FilterPipelineMessage, item_len: u64) -> Result<Vec<Val
             LZF => codec("imagecodecs_lzf", json!({"header": false})),
             BLOSC => blosc(&filter.client_data, item_len),
             LZ4 => codec("imagecodecs_lz4h5", json!({})),
+            BITSHUFFLE => bitshuffle(&filter.client_data, item_len)?,
+            id @ (SZIP | NBIT | SCALE_OFFSET) => {
+                codec("hdf5_filter", json!({"id": id, "parameters": filter.client_data}))
+            }
             ZSTD => codec(
                 "zstd",
                 json!({"level": parameter(0).unwrap_or(3).min(22), "checksum": false}),
@@ -55,16 +69,32 @@ pub fn codecs(pipeline: &FilterPipelineMessage, item_len: u64) -> Result<Vec<Val
 
 fn known(id: u16) -> Option<&'static str> {
     Some(match id {
-        4 => "szip",
-        5 => "nbit",
-        6 => "scaleoffset",
-        32008 => "bitshuffle",
         32013 => "zfp",
         32017 => "SZ",
         32019 => "JPEG",
         32026 => "blosc2",
         _ => return None,
     })
+}
+
+/// The parameters of bitshuffle are its version, the length of an element, the elements of a block,
+/// and how blocks are compressed. Old versions have no more than the first ones.
+fn bitshuffle(client_data: &[u32], item_len: u64) -> Result<Value> {
+    let parameter = |at: usize| client_data.get(at).copied();
+    let compressor = match parameter(4).unwrap_or(0) {
+        0 => "none",
+        2 => "lz4",
+        3 => "zstd",
+        other => {
+            let detail = format!("the HDF5 filter 32008 (bitshuffle) with the compressor {other}");
+            return Err(Error::unsupported(detail));
+        }
+    };
+    let configuration = json!({
+        "itemsize": parameter(2).map_or(item_len, u64::from).max(1),
+        "blocksize": parameter(3).unwrap_or(0), "compressor": compressor,
+    });
+    Ok(codec("hdf5_bitshuffle", configuration))
 }
 
 /// The configuration of blosc decides nothing about decoding; the chunk says how it was made.
@@ -137,6 +167,7 @@ pub fn completed(
             }
             DEFLATE => stored_zlib(&bytes)?,
             LZF => literal_lzf(&bytes),
+            SZIP => literal_szip(&bytes, &filter.client_data)?,
             SHUFFLE => {
                 shuffled(&bytes, filter.client_data.first().map_or(item_len, |len| u64::from(*len)))
             }

@@ -1,6 +1,9 @@
 //! The links of a group, by name. The library lists the members of a group only if it can read the
 //! headers of all of them, and here one that cannot be read does not hide the others.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use hdf5_reader::Hdf5File;
 use hdf5_reader::btree_v1;
 use hdf5_reader::btree_v2::{self, BTreeV2Header, BTreeV2Record};
@@ -14,6 +17,7 @@ use hdf5_reader::messages::symbol_table_msg::SymbolTableMessage;
 use hdf5_reader::symbol_table::SymbolTableNode;
 
 use super::failed;
+use super::header::Header;
 use zarrfs_base::error::{Error, Result};
 
 /// A link, and where it leads.
@@ -25,9 +29,14 @@ const SOFT: u32 = 2;
 /// The bytes of a table of symbols before its entries.
 const TABLE_HEAD_LEN: usize = 8;
 
-/// Returns the links of the group whose header is at an address.
-pub fn of_group(file: &Hdf5File, address: u64) -> Result<Vec<NamedLink>> {
-    let header = file.get_or_parse_header(address).map_err(failed)?;
+/// The most links in the way of a soft link.
+const MAX_STEPS: usize = 64;
+
+/// The most links that are read to follow all soft links of a file.
+const MAX_FOLLOWED: usize = 1 << 24;
+
+/// Returns the links of the group with this header.
+pub fn of_group(file: &Hdf5File, header: &Header) -> Result<Vec<NamedLink>> {
     let mut links = Vec::new();
     for message in &header.messages {
         match message {
@@ -119,4 +128,85 @@ fn of_symbols(file: &Hdf5File, table: &SymbolTableMessage) -> Result<Vec<NamedLi
         }
     }
     Ok(links)
+}
+
+/// Follows soft links.
+#[derive(Default)]
+pub struct Follower {
+    /// The links of the group that was looked into last.
+    last: Option<(u64, Arc<HashMap<String, LinkTarget>>)>,
+    /// How many links were read.
+    read: usize,
+}
+
+impl Follower {
+    /// Returns what a path leads to that begins at the group at `start`, or at that at `root`:
+    /// the address of an object, or a link to another file with the rest of the path.
+    pub fn follow(
+        &mut self,
+        file: &Hdf5File,
+        root: u64,
+        start: u64,
+        path: &str,
+    ) -> Result<LinkTarget> {
+        self.find(file, root, start, path)?.ok_or_else(|| {
+            Error::unsupported(format!("a link to {path}, which is not a group or a data set"))
+        })
+    }
+
+    /// Like [`Self::follow`]; `None` if there is nothing at the path.
+    pub fn find(
+        &mut self,
+        file: &Hdf5File,
+        root: u64,
+        start: u64,
+        path: &str,
+    ) -> Result<Option<LinkTarget>> {
+        let mut at = if path.starts_with('/') { root } else { start };
+        let mut names: Vec<String> = names_of(path).rev().map(str::to_owned).collect();
+        let mut steps = 0_usize;
+        while let Some(name) = names.pop() {
+            steps = steps.saturating_add(1);
+            if steps > MAX_STEPS {
+                let detail = format!("a link to {path}, which leads on {MAX_STEPS} times");
+                return Err(Error::unsupported(detail));
+            }
+            let links = self.links(file, at)?;
+            match links.get(&name) {
+                Some(LinkTarget::Hard { address }) => at = *address,
+                Some(LinkTarget::Soft { path }) => {
+                    if path.starts_with('/') {
+                        at = root;
+                    }
+                    names.extend(names_of(path).rev().map(str::to_owned));
+                }
+                Some(LinkTarget::External { filename, path }) => {
+                    let rest = std::iter::once(path.clone()).chain(names.into_iter().rev());
+                    let path = rest.collect::<Vec<_>>().join("/");
+                    return Ok(Some(LinkTarget::External { filename: filename.clone(), path }));
+                }
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(LinkTarget::Hard { address: at }))
+    }
+
+    fn links(&mut self, file: &Hdf5File, group: u64) -> Result<Arc<HashMap<String, LinkTarget>>> {
+        if let Some((_, links)) = self.last.as_ref().filter(|(address, _)| *address == group) {
+            return Ok(Arc::clone(links));
+        }
+        let links = of_group(file, &Header::read(file, group)?)?;
+        self.read = self.read.saturating_add(links.len()).saturating_add(1);
+        if self.read > MAX_FOLLOWED {
+            return Err(Error::unsupported("more soft links than zarrfs follows in one file"));
+        }
+        let links = Arc::new(links.into_iter().collect());
+        self.last = Some((group, Arc::clone(&links)));
+        Ok(links)
+    }
+}
+
+/// Returns the names in a path.
+fn names_of(path: &str) -> impl DoubleEndedIterator<Item = &str> {
+    path.split('/').filter(|name| !name.is_empty() && *name != ".")
 }

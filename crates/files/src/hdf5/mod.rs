@@ -7,36 +7,54 @@
 //!
 //! <https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t4.html>
 
+mod attribute_list;
 mod attributes;
 mod chunks;
+mod data_set;
 mod dimensions;
+mod external;
 mod filters;
+mod header;
 mod links;
+mod literal_szip;
+mod mappings;
+mod pairing;
+mod placing;
+mod selection;
+mod sources;
 mod types;
 mod unusual;
 mod values;
+mod virtual_set;
 mod walk;
 
 use std::sync::Arc;
 
 use hdf5_reader::{Hdf5File, OpenOptions, Storage, StorageBuffer};
 
+use self::sources::Sources;
 use crate::described::Described;
 use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_store::refs::SourceStores;
 
 /// The most bytes of one object header.
 const MAX_HEADER_LEN: usize = 16 << 20;
 
-/// Describes what is in an HDF5 file.
-pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
+/// Describes what is in an HDF5 file, whose parts may be in other files of `places`.
+pub fn scan(file: &SourceFile, places: &SourceStores, described: &mut Described) -> Result<()> {
+    let mut sources = Sources::new(places, file);
+    walk::describe(&mut sources, described)
+}
+
+/// Opens a file for the library.
+fn open(file: &SourceFile) -> Result<Hdf5File> {
     let options = OpenOptions::default()
         .with_chunk_cache_bytes(0)
         .with_chunk_cache_slots(1)
         .with_max_object_header_bytes(MAX_HEADER_LEN);
     let bytes = Arc::new(FileBytes { file: file.clone() });
-    let opened = Hdf5File::from_storage_with_options(bytes, options).map_err(failed)?;
-    walk::describe(&opened, described)
+    Hdf5File::from_storage_with_options(bytes, options).map_err(failed)
 }
 
 /// Returns an error of the library as one of zarrfs.

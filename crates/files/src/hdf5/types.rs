@@ -6,7 +6,9 @@ use hdf5_reader::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::json;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_codec::dtype::base64_encode;
 
 /// A type, as its elements are stored.
 #[derive(Debug, Clone)]
@@ -99,6 +101,11 @@ impl StoredType {
             Datatype::Compound { size, fields } => compound(*size, fields, offset_len),
             other => Err(Error::unsupported(format!("HDF5 {}", name_of(other)))),
         }
+    }
+
+    /// Whether there are bytes between the fields of a compound.
+    pub fn has_gaps(&self) -> bool {
+        self.data_type.to_string().contains("\"padding0\"")
     }
 
     /// Whether elements are bytes without an order.
@@ -237,7 +244,29 @@ pub fn zero(stored: &StoredType) -> Value {
         StoredKind::Text | StoredKind::ObjectReference => json!(""),
         StoredKind::Structure => Value::Object(Map::new()),
         StoredKind::Bytes | StoredKind::Terminated | StoredKind::SpacePadded => {
-            json!(crate::json::base64_of_zeros(stored.item_len))
+            json!(json::base64_of_zeros(stored.item_len))
         }
     }
+}
+
+/// Returns the fill value, as in a metadata file.
+pub fn fill_value(bytes: Option<&[u8]>, stored: &StoredType) -> Value {
+    let Some(bytes) = bytes.filter(|it| !it.is_empty()) else { return zero(stored) };
+    let float = |bytes: &[u8]| json::float(bytes, stored.is_big).map(json::fill_value);
+    let is_signed = stored.data_type.as_str().is_some_and(|name| name.starts_with("int"));
+    let value = match stored.kind {
+        StoredKind::Integer => json::integer(bytes, is_signed, stored.is_big),
+        StoredKind::Bool => Some(json!(bytes.first().is_some_and(|byte| *byte != 0))),
+        StoredKind::Float => float(bytes),
+        StoredKind::Complex => {
+            let (real, imaginary) = bytes.split_at(bytes.len() / 2);
+            float(real).zip(float(imaginary)).map(|(real, imaginary)| json!([real, imaginary]))
+        }
+        StoredKind::Bytes | StoredKind::Terminated | StoredKind::SpacePadded => {
+            Some(json!(base64_encode(bytes)))
+        }
+        StoredKind::Structure if !stored.is_big => Some(json!(base64_encode(bytes))),
+        StoredKind::Structure | StoredKind::Text | StoredKind::ObjectReference => None,
+    };
+    value.unwrap_or_else(|| zero(stored))
 }

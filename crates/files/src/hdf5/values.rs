@@ -14,7 +14,7 @@ use zarrfs_base::error::{Error, Result};
 use zarrfs_base::width::ToUsize;
 
 /// The most bytes of strings that are read from a file when it is opened.
-const MAX_TEXT_LEN: usize = 256 << 20;
+pub const MAX_TEXT_LEN: usize = 256 << 20;
 
 /// Reads values from a file.
 pub struct Values<'f> {
@@ -27,9 +27,15 @@ pub struct Values<'f> {
 }
 
 impl<'f> Values<'f> {
-    /// Returns a reader of values in a file, whose objects have these paths.
-    pub fn new(file: &'f Hdf5File, root: Group, paths: HashMap<u64, String>) -> Self {
-        Self { file, root, paths, left: MAX_TEXT_LEN }
+    /// Returns a reader of values in a file, whose objects have these paths, and of at most `left`
+    /// bytes of strings.
+    pub fn new(file: &'f Hdf5File, root: Group, paths: HashMap<u64, String>, left: usize) -> Self {
+        Self { file, root, paths, left }
+    }
+
+    /// Returns how many bytes of strings may still be read.
+    pub fn left(&self) -> usize {
+        self.left
     }
 
     /// Returns where addresses count from.

@@ -1,78 +1,189 @@
 //! All groups and data sets of a file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
+use hdf5_reader::Hdf5File;
 use hdf5_reader::group::Group;
 use hdf5_reader::messages::HdfMessage;
-use hdf5_reader::messages::fill_value::FillValueMessage;
 use hdf5_reader::messages::link::LinkTarget;
-use hdf5_reader::{Attribute, Dataset, Hdf5File};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::attribute_list::AttributeList;
 use super::attributes;
 use super::chunks::DataSet;
+use super::data_set::StoredDataSet;
 use super::dimensions::{self, Scales};
 use super::failed;
 use super::filters;
-use super::links;
+use super::header::Header;
+use super::links::{self, Follower, NamedLink};
+use super::sources::{OpenSource, Sources};
 use super::types::{self, StoredKind, StoredType};
 use super::unusual;
-use super::values::Values;
+use super::values::{MAX_TEXT_LEN, Values};
+use super::virtual_set;
 use crate::described::{Described, DescribedArray, bytes_codec, codec, is_node_name};
 use crate::json::code_masked;
-use zarrfs_base::error::{Error, Result};
+use zarrfs_base::error::{Error, Result, Word};
 use zarrfs_base::limits;
-use zarrfs_codec::dtype::{MAX_ITEM_LEN, base64_encode};
+use zarrfs_codec::dtype::MAX_ITEM_LEN;
 use zarrfs_store::MAX_KEY_LEN;
 
 /// The deepest nesting of groups.
 const MAX_DEPTH: usize = 64;
+
+/// The most links to other files that are followed, and how many in a row.
+const MAX_AWAY: usize = 1 << 16;
+const MAX_AWAY_DEPTH: usize = 8;
 
 /// A group or a data set, with its path.
 struct Found<T> {
     path: String,
     name: String,
     object: T,
+    attributes: AttributeList,
 }
 
-/// The objects of a file.
+/// A group with the links in it.
+struct StoredGroup {
+    address: u64,
+    links: Vec<NamedLink>,
+}
+
+/// The objects of a file, or of a part of one.
 #[derive(Default)]
 struct Objects {
-    groups: Vec<Found<Group>>,
-    data_sets: Vec<Found<(Dataset, Vec<Attribute>)>>,
+    groups: Vec<Found<()>>,
+    data_sets: Vec<Found<StoredDataSet>>,
     paths: HashMap<u64, String>,
     scales: Scales,
+    /// The links to objects of other files.
+    away: Vec<Start>,
 }
 
-/// Describes all groups and data sets of a file.
-pub fn describe(file: &Hdf5File, described: &mut Described) -> Result<()> {
-    let root = file.root_group().map_err(failed)?;
+/// An object that is described with all below it.
+struct Start {
+    /// Its path here, and its name.
+    path: String,
+    name: String,
+    /// The number of the file that the link to it is in.
+    from: u32,
+    /// The file and the path there.
+    file: String,
+    target: String,
+    /// The groups above it here: their files and addresses.
+    above: Vec<(u32, u64)>,
+    /// How many links to other files led to it.
+    depth: usize,
+}
+
+/// Describes all groups and data sets of a file, and those of other files that it links to.
+pub fn describe(sources: &mut Sources<'_>, described: &mut Described) -> Result<()> {
+    let own = sources.open_own()?;
+    let root = own.file.root_group().map_err(failed)?.address();
+    let mut texts_left = MAX_TEXT_LEN;
+    let whole = Start {
+        path: String::new(),
+        name: String::new(),
+        from: own.number,
+        file: ".".to_owned(),
+        target: "/".to_owned(),
+        above: Vec::new(),
+        depth: 0,
+    };
+    let away = describe_tree(&own, root, &whole, sources, described, &mut texts_left)?;
+    let mut waiting = VecDeque::from(away);
+    let mut count = 0_usize;
+    while let Some(start) = waiting.pop_front() {
+        count = count.saturating_add(1);
+        let (file, target) = (&start.file, &start.target);
+        let found = if count > MAX_AWAY || start.depth > MAX_AWAY_DEPTH {
+            let detail =
+                format!("more than {MAX_AWAY} links to other files, or a long way of them");
+            Err(Error::unsupported(detail))
+        } else {
+            follow(&start, sources, described, &mut texts_left)
+        };
+        match found {
+            Ok(away) => waiting.extend(away),
+            Err(error) if is_of_object(&error) => {
+                let why = error.detail();
+                described.omit(
+                    &start.path,
+                    &format!("a link to {target} in the file {file}, which is not followed: {why}"),
+                );
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    described.lead_into(&own.as_chunk_file())
+}
+
+/// Describes what a link to another file leads to, and returns such links in there.
+fn follow(
+    start: &Start,
+    sources: &mut Sources<'_>,
+    described: &mut Described,
+    texts_left: &mut usize,
+) -> Result<Vec<Start>> {
+    let from = sources.reopen(start.from)?;
+    let missing = || Error::unsupported("it does not exist");
+    let opened = sources.open(&from, &start.file)?.ok_or_else(missing)?;
+    let root = opened.file.root_group().map_err(failed)?.address();
+    match Follower::default().find(&opened.file, root, root, &start.target)? {
+        Some(LinkTarget::Hard { address }) => {
+            described.lead_into(&opened.as_chunk_file())?;
+            describe_tree(&opened, address, start, sources, described, texts_left)
+        }
+        Some(LinkTarget::External { filename, path }) => Ok(vec![Start {
+            path: start.path.clone(),
+            name: start.name.clone(),
+            from: opened.number,
+            file: filename,
+            target: path,
+            above: start.above.clone(),
+            depth: start.depth.saturating_add(1),
+        }]),
+        Some(LinkTarget::Soft { .. }) | None => Err(missing()),
+    }
+}
+
+/// Describes an object of a file with all below it, and returns the links to other files there.
+fn describe_tree(
+    at: &Rc<OpenSource>,
+    address: u64,
+    start: &Start,
+    sources: &mut Sources<'_>,
+    described: &mut Described,
+    texts_left: &mut usize,
+) -> Result<Vec<Start>> {
+    let root = at.file.root_group().map_err(failed)?;
     let mut objects = Objects::default();
-    objects.walk(file, described)?;
-    let Objects { groups, data_sets, paths, scales } = objects;
-    let is_netcdf = data_sets
-        .iter()
-        .any(|found| dimensions::attribute(&found.object.1, "_Netcdf4Dimid").is_some())
-        || root.attributes().is_ok_and(|it| dimensions::attribute(&it, "_NCProperties").is_some());
-    let mut values = Values::new(file, root, paths);
-    for Found { path, object, .. } in &groups {
-        let attributes = object.attributes().map_err(failed).unwrap_or_else(|error| {
-            described.omit(path, &format!("its attributes: {}", error.detail()));
-            Vec::new()
-        });
-        let mut left_out = Vec::new();
-        let shown = attributes::shown(&attributes, &values, attributes::is_internal, &mut left_out);
+    objects.walk(at, &root, address, start, described)?;
+    let Objects { groups, data_sets, paths, scales, away } = objects;
+    let has = |attributes: &AttributeList, name| {
+        dimensions::attribute(&attributes.attributes, name).is_some()
+    };
+    let is_netcdf = data_sets.iter().any(|found| has(&found.attributes, "_Netcdf4Dimid"))
+        || groups.iter().any(|it| it.path.is_empty() && has(&it.attributes, "_NCProperties"));
+    let mut values = Values::new(&at.file, root, paths, *texts_left);
+    for Found { path, attributes, .. } in &groups {
+        let mut left_out = attributes.unread.clone();
+        let attributes = &attributes.attributes;
+        let shown = attributes::shown(attributes, &values, attributes::is_internal, &mut left_out);
         note_left_out(described, path, &left_out);
         described.group(path, shown)?;
     }
-    for Found { path, name, object: (data_set, attributes) } in &data_sets {
-        if is_netcdf && dimensions::is_only_length(attributes) {
+    for Found { path, name, object: data_set, attributes } in &data_sets {
+        if is_netcdf && dimensions::is_only_length(&attributes.attributes) {
             continue;
         }
-        let array = Arrays { file, path, name, data_set, attributes, scales: &scales };
-        array.describe(&mut values, described)?;
+        let array = Arrays { at, path, name, data_set, attributes, scales: &scales };
+        array.describe(&mut values, sources, described)?;
     }
-    Ok(())
+    *texts_left = values.left();
+    Ok(away)
 }
 
 fn note_left_out(described: &mut Described, path: &str, left_out: &[String]) {
@@ -84,112 +195,189 @@ fn note_left_out(described: &mut Described, path: &str, left_out: &[String]) {
 
 /// The object that a link leads to.
 enum Member {
-    Group(Group),
-    DataSet(Box<Dataset>),
+    Group(StoredGroup),
+    DataSet(Box<StoredDataSet>),
     /// A type, which is no node.
     Type,
 }
 
+/// What a file is searched with.
+struct Search<'f> {
+    file: &'f Hdf5File,
+    root: &'f Group,
+    follower: Follower,
+}
+
 impl Objects {
-    /// Finds all objects. A group that is in itself is left out there.
-    fn walk(&mut self, file: &Hdf5File, described: &mut Described) -> Result<()> {
-        let root = file.root_group().map_err(failed)?;
-        let root = Found { path: String::new(), name: String::new(), object: root };
-        let mut open = vec![(root, Vec::new())];
+    /// Finds all objects from one on. A group that is in itself is left out there.
+    fn walk(
+        &mut self,
+        at: &OpenSource,
+        root: &Group,
+        address: u64,
+        start: &Start,
+        described: &mut Described,
+    ) -> Result<()> {
+        let mut search = Search { file: &at.file, root, follower: Follower::default() };
+        let (object, attributes) = search.member(address, &start.path, described)?;
+        let (path, name) = (start.path.clone(), start.name.clone());
+        let object = match object {
+            Member::Type if path.is_empty() => StoredGroup { address, links: Vec::new() },
+            Member::Type => return Ok(()),
+            Member::DataSet(object) => {
+                self.note_data_set(path, name, *object, attributes);
+                return Ok(());
+            }
+            Member::Group(object) => object,
+        };
+        if start.above.contains(&(at.number, address)) {
+            described.omit(&path, "the group is a link to one above it");
+            return Ok(());
+        }
+        let mut open = vec![(Found { path, name, object, attributes }, start.above.clone())];
         let mut count = 0_usize;
         while let Some((found, mut above)) = open.pop() {
             count = count.saturating_add(1);
             if limits::NODES.is_exceeded_by(count) {
                 return Err(Error::too_large(format!("groups in the file, {}", limits::NODES)));
             }
-            let Found { path, object: group, .. } = &found;
-            self.paths.entry(group.address()).or_insert_with(|| format!("/{path}"));
-            above.push(group.address());
-            let links = links::of_group(file, group.address()).or_else(|error| {
+            let Found { path, name, object: group, attributes } = found;
+            self.paths.entry(group.address).or_insert_with(|| format!("/{path}"));
+            above.push((at.number, group.address));
+            for (name, target) in group.links {
+                let shown = dimensions::variable_name(&name).to_owned();
+                let below = join(&path, &shown);
+                if !is_node_name(&shown) || below.len() > MAX_KEY_LEN / 2 {
+                    described.omit(&below, "no node can have this name");
+                    continue;
+                }
+                let address = match search.resolved(group.address, target) {
+                    Ok(LinkTarget::External { filename, path }) => {
+                        self.away.push(Start {
+                            path: below,
+                            name: shown,
+                            from: at.number,
+                            file: filename,
+                            target: path,
+                            above: above.clone(),
+                            depth: start.depth.saturating_add(1),
+                        });
+                        continue;
+                    }
+                    Ok(LinkTarget::Hard { address }) => address,
+                    Ok(LinkTarget::Soft { .. }) => continue,
+                    Err(error) if is_of_object(&error) => {
+                        described.omit(&below, error.detail());
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                match search.member(address, &below, described) {
+                    Ok((Member::Type, _)) => {}
+                    Ok((Member::DataSet(object), attributes)) => {
+                        self.note_data_set(below, shown, *object, attributes);
+                    }
+                    Ok((Member::Group(object), attributes)) => {
+                        if above.contains(&(at.number, object.address)) || above.len() >= MAX_DEPTH
+                        {
+                            described.omit(&below, "the group is a link to one above it");
+                            continue;
+                        }
+                        let found = Found { path: below, name: shown, object, attributes };
+                        open.push((found, above.clone()));
+                    }
+                    Err(error) if is_of_object(&error) => {
+                        described.unread(&below, &DescribedArray::unknown(), error.detail())?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            self.groups.push(Found { path, name, object: (), attributes });
+        }
+        Ok(())
+    }
+
+    fn note_data_set(
+        &mut self,
+        path: String,
+        name: String,
+        object: StoredDataSet,
+        attributes: AttributeList,
+    ) {
+        let address = object.address;
+        self.paths.entry(address).or_insert_with(|| format!("/{path}"));
+        self.scales.note(address, &name, &attributes.attributes);
+        self.data_sets.push(Found { path, name, object, attributes });
+    }
+}
+
+/// Whether an error is about one object, so that others can be read.
+fn is_of_object(error: &Error) -> bool {
+    error.is_of_data() || error.word() == Word::Unsupported
+}
+
+impl Search<'_> {
+    /// Returns a link of the group at an address as one to an object, or to another file.
+    fn resolved(&mut self, group: u64, target: LinkTarget) -> Result<LinkTarget> {
+        match target {
+            LinkTarget::Soft { path } => {
+                self.follower.follow(self.file, self.root.address(), group, &path)
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Returns the object at an address.
+    fn member(
+        &mut self,
+        address: u64,
+        path: &str,
+        described: &mut Described,
+    ) -> Result<(Member, AttributeList)> {
+        let header = Header::read(self.file, address)?;
+        let has = |is: fn(&HdfMessage) -> bool| header.messages.iter().any(is);
+        let is_group = has(|message| {
+            matches!(
+                message,
+                HdfMessage::SymbolTable(_) | HdfMessage::LinkInfo(_) | HdfMessage::Link(_)
+            )
+        });
+        if !is_group && !has(|message| matches!(message, HdfMessage::Dataspace(_))) {
+            return Ok((Member::Type, AttributeList::default()));
+        }
+        let attributes = self.attributes(&header, path, described)?;
+        let member = if is_group {
+            let links = links::of_group(self.file, &header).or_else(|error| {
                 if path.is_empty() || !error.is_of_data() {
                     return Err(error);
                 }
                 described.omit(path, error.detail());
                 Ok(Vec::new())
             })?;
-            for (name, target) in links {
-                let shown = dimensions::variable_name(&name).to_owned();
-                let below = join(path, &shown);
-                if !is_node_name(&shown) || below.len() > MAX_KEY_LEN / 2 {
-                    described.omit(&below, "no node can have this name");
-                    continue;
-                }
-                match member(file, group, &name, &target) {
-                    Ok(Member::Type) => {}
-                    Ok(Member::DataSet(object)) => self.note_data_set(below, shown, *object),
-                    Ok(Member::Group(object)) => {
-                        if above.contains(&object.address()) || above.len() >= MAX_DEPTH {
-                            described.omit(&below, "the group is a link to one above it");
-                            continue;
-                        }
-                        let found = Found { path: below, name: shown, object };
-                        open.push((found, above.clone()));
-                    }
-                    Err(error) if error.is_of_data() => match &target {
-                        LinkTarget::Hard { .. } => {
-                            described.unread(&below, &DescribedArray::unknown(), error.detail())?;
-                        }
-                        LinkTarget::Soft { .. } | LinkTarget::External { .. } => {
-                            described.omit(&below, error.detail());
-                        }
-                    },
-                    Err(error) => return Err(error),
-                }
-            }
-            self.groups.push(found);
-        }
-        Ok(())
+            Member::Group(StoredGroup { address, links })
+        } else {
+            let listed = &attributes.attributes;
+            let found = StoredDataSet::of(self.file, address, path, header, listed)?;
+            Member::DataSet(Box::new(found))
+        };
+        Ok((member, attributes))
     }
 
-    fn note_data_set(&mut self, path: String, name: String, object: Dataset) {
-        let attributes = object.attributes();
-        let address = object.address();
-        self.paths.entry(address).or_insert_with(|| format!("/{path}"));
-        self.scales.note(address, &name, &attributes);
-        self.data_sets.push(Found { path, name, object: (object, attributes) });
-    }
-}
-
-/// Returns what a link of a group leads to.
-fn member(file: &Hdf5File, group: &Group, name: &str, target: &LinkTarget) -> Result<Member> {
-    let is_group = match target {
-        LinkTarget::External { filename, path } => {
-            let detail = format!("a link to {path} in the file {filename}, which is not followed");
-            return Err(Error::unsupported(detail));
-        }
-        LinkTarget::Soft { path } => {
-            if let Ok(found) = group.group(name) {
-                return Ok(Member::Group(found));
+    /// Returns the attributes of an object. If they cannot be read, its values can be.
+    fn attributes(
+        &self,
+        header: &Header,
+        path: &str,
+        described: &mut Described,
+    ) -> Result<AttributeList> {
+        AttributeList::of(self.file, self.root, header).or_else(|error| {
+            if !error.is_of_data() {
+                return Err(error);
             }
-            let found = group.dataset(name).map(|found| Member::DataSet(Box::new(found)));
-            return found.map_err(|_| {
-                Error::unsupported(format!("a link to {path}, which is not a group or a data set"))
-            });
-        }
-        LinkTarget::Hard { address } => {
-            let header = file.get_or_parse_header(*address).map_err(failed)?;
-            let has = |is: fn(&HdfMessage) -> bool| header.messages.iter().any(is);
-            let is_group = has(|message| {
-                matches!(
-                    message,
-                    HdfMessage::SymbolTable(_) | HdfMessage::LinkInfo(_) | HdfMessage::Link(_)
-                )
-            });
-            if !is_group && !has(|message| matches!(message, HdfMessage::Dataspace(_))) {
-                return Ok(Member::Type);
-            }
-            is_group
-        }
-    };
-    if is_group {
-        return group.group(name).map(Member::Group).map_err(failed);
+            described.omit(path, &format!("its attributes: {}", error.detail()));
+            Ok(AttributeList::default())
+        })
     }
-    group.dataset(name).map(|found| Member::DataSet(Box::new(found))).map_err(failed)
 }
 
 fn join(path: &str, name: &str) -> String {
@@ -198,36 +386,40 @@ fn join(path: &str, name: &str) -> String {
 
 /// A data set to describe as an array.
 struct Arrays<'a> {
-    file: &'a Hdf5File,
+    at: &'a Rc<OpenSource>,
     path: &'a str,
     name: &'a str,
-    data_set: &'a Dataset,
-    attributes: &'a [Attribute],
+    data_set: &'a StoredDataSet,
+    attributes: &'a AttributeList,
     scales: &'a Scales,
 }
 
 impl Arrays<'_> {
-    fn describe(&self, values: &mut Values<'_>, described: &mut Described) -> Result<()> {
-        let mut left_out = Vec::new();
-        let is_scale = dimensions::is_scale(self.attributes);
+    fn describe(
+        &self,
+        values: &mut Values<'_>,
+        sources: &mut Sources<'_>,
+        described: &mut Described,
+    ) -> Result<()> {
+        let AttributeList { attributes, unread } = self.attributes;
+        let mut left_out = unread.clone();
+        let is_scale = dimensions::is_scale(attributes);
         let is_hidden = |name: &str| {
             attributes::is_internal(name) && (is_scale || !matches!(name, "CLASS" | "NAME"))
         };
-        let shown = attributes::shown(self.attributes, values, is_hidden, &mut left_out);
+        let shown = attributes::shown(attributes, values, is_hidden, &mut left_out);
         note_left_out(described, self.path, &left_out);
         let mut array = DescribedArray {
-            shape: self.data_set.shape().to_vec(),
+            shape: self.data_set.shape.clone(),
             data_type: json!("uint8"),
             fill_value: json!(0),
-            chunk_shape: self.data_set.shape().iter().map(|len| (*len).max(1)).collect(),
+            chunk_shape: self.data_set.shape.iter().map(|len| (*len).max(1)).collect(),
             attributes: shown,
             ..DescribedArray::default()
         };
-        match self.fill(&mut array, values, described) {
+        match self.fill(&mut array, values, sources, described) {
             // Another array can be read.
-            Err(error)
-                if error.is_of_data() || error.word() == zarrfs_base::error::Word::Unsupported =>
-            {
+            Err(error) if is_of_object(&error) => {
                 array.codecs.clear();
                 described.unread(self.path, &array, error.detail())
             }
@@ -239,37 +431,23 @@ impl Arrays<'_> {
         &self,
         array: &mut DescribedArray,
         values: &mut Values<'_>,
+        sources: &mut Sources<'_>,
         described: &mut Described,
     ) -> Result<()> {
-        let header = self.file.get_or_parse_header(self.data_set.address()).map_err(failed)?;
-        let (mut layout, mut pipeline) = (None, None);
-        for message in &header.messages {
-            match message {
-                HdfMessage::DataLayout(found) => layout = Some(&found.layout),
-                HdfMessage::FilterPipeline(found) => pipeline = Some(found),
-                HdfMessage::ExternalFiles(_) => {
-                    return Err(Error::unsupported("HDF5 values in other files"));
-                }
-                _ => {}
-            }
-        }
-        let layout = layout
-            .ok_or_else(|| Error::unsupported("an HDF5 layout, such as a virtual data set"))?;
-        let stored = StoredType::of(self.data_set.dtype(), self.file.superblock().offset_size)?;
+        let data_set = self.data_set;
+        let stored = StoredType::of(&data_set.datatype, self.at.file.superblock().offset_size)?;
         if stored.item_len > u64::from(MAX_ITEM_LEN) {
             let len = stored.item_len;
             return Err(Error::unsupported(format!(
                 "HDF5 elements of {len} bytes, the limit is {MAX_ITEM_LEN}"
             )));
         }
-        let encoded = self.data_set.raw_datatype().map_err(failed)?;
-        let has_gaps = stored.data_type.to_string().contains("\"padding0\"");
-        unusual::check(&encoded, has_gaps)?;
+        unusual::check(&data_set.encoded_type, stored.has_gaps())?;
         array.data_type = stored.data_type.clone();
         array.shape.extend(&stored.inner_shape);
-        array.fill_value = fill_value(self.data_set.fill_value(), &stored);
-        let rank = self.data_set.shape().len();
-        let names = self.scales.names(self.name, rank, self.attributes, values);
+        array.fill_value = types::fill_value(data_set.fill.as_deref(), &stored);
+        let (rank, attributes) = (data_set.shape.len(), &self.attributes.attributes);
+        let names = self.scales.names(self.name, rank, attributes, values);
         array.dimension_names = names.map(|mut names| {
             names.resize(array.shape.len(), None);
             names
@@ -277,50 +455,26 @@ impl Arrays<'_> {
         if stored.kind == StoredKind::Float {
             code_masked(&mut array.attributes, stored.item_len);
         }
+        if data_set.mappings.is_some() || data_set.external.is_some() {
+            return virtual_set::describe(self.path, self.at, data_set, sources, array, described);
+        }
         array.codecs = vec![if stored.is_listed() {
             codec("vlen-utf8", json!({}))
         } else {
             bytes_codec(stored.is_big)
         }];
-        if let Some(pipeline) = pipeline.filter(|_| stored.is_in_file()) {
+        if let Some(pipeline) = data_set.pipeline.as_ref().filter(|_| stored.is_in_file()) {
             array.codecs.extend(filters::codecs(pipeline, stored.item_len)?);
         }
+        let layout = data_set.layout.as_ref();
         let set = DataSet {
             path: self.path,
-            shape: self.data_set.shape(),
-            max_shape: self.data_set.max_dims(),
+            shape: &data_set.shape,
+            max_shape: data_set.max_shape.as_deref(),
             stored: &stored,
-            layout,
-            pipeline,
+            layout: layout.ok_or_else(|| Error::corrupt("HDF5: no layout"))?,
+            pipeline: data_set.pipeline.as_ref(),
         };
-        set.describe(self.file, values, described, array.clone())
+        set.describe(&self.at.file, values, described, array.clone())
     }
-}
-
-/// Returns the fill value, as in a metadata file.
-fn fill_value(message: Option<&FillValueMessage>, stored: &StoredType) -> Value {
-    let bytes = message.and_then(|message| message.value.as_deref()).filter(|it| !it.is_empty());
-    let Some(bytes) = bytes else { return types::zero(stored) };
-    let order = if stored.is_big {
-        hdf5_reader::ByteOrder::BigEndian
-    } else {
-        hdf5_reader::ByteOrder::LittleEndian
-    };
-    let float = |bytes: &[u8]| attributes::float(bytes, order).map(crate::json::fill_value);
-    let is_signed = stored.data_type.as_str().is_some_and(|name| name.starts_with("int"));
-    let value = match stored.kind {
-        StoredKind::Integer => attributes::integer(bytes, is_signed, order),
-        StoredKind::Bool => Some(json!(bytes.first().is_some_and(|byte| *byte != 0))),
-        StoredKind::Float => float(bytes),
-        StoredKind::Complex => {
-            let (real, imaginary) = bytes.split_at(bytes.len() / 2);
-            float(real).zip(float(imaginary)).map(|(real, imaginary)| json!([real, imaginary]))
-        }
-        StoredKind::Bytes | StoredKind::Terminated | StoredKind::SpacePadded => {
-            Some(json!(base64_encode(bytes)))
-        }
-        StoredKind::Structure if !stored.is_big => Some(json!(base64_encode(bytes))),
-        StoredKind::Structure | StoredKind::Text | StoredKind::ObjectReference => None,
-    };
-    value.unwrap_or_else(|| types::zero(stored))
 }

@@ -110,6 +110,17 @@ impl SourceStores {
         }
     }
 
+    /// Returns the store of a location with its index, and the key in it, as for a reference.
+    ///
+    /// # Errors
+    ///
+    /// The user has not allowed it, and it is not below the references.
+    pub fn locate(&self, location: &str) -> Result<(usize, Store, Key)> {
+        let (index, key) = self.find_other(location)?;
+        let store = self.store(index).ok_or_else(Error::not_found)?;
+        Ok((index, store.clone(), key))
+    }
+
     fn find_other(&self, location: &str) -> Result<(usize, Key)> {
         let whole = match self.spelling {
             Spelling::Plain => normal_plain(location),

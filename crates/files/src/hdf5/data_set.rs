@@ -1,0 +1,89 @@
+//! A data set, as its header describes it.
+
+use hdf5_reader::messages::HdfMessage;
+use hdf5_reader::messages::external_files::ExternalFilesMessage;
+use hdf5_reader::messages::fill_value::FillValueMessage;
+use hdf5_reader::messages::filter_pipeline::FilterPipelineMessage;
+use hdf5_reader::messages::layout::DataLayout;
+use hdf5_reader::{Attribute, Datatype, Hdf5File};
+
+use super::failed;
+use super::header::{Header, HeapPlace};
+use zarrfs_base::error::{Error, Result};
+
+/// A data set.
+#[derive(Debug)]
+pub struct StoredDataSet {
+    /// The address of its header.
+    pub address: u64,
+    /// The length of each dimension.
+    pub shape: Vec<u64>,
+    /// The longest that the dimensions can be.
+    pub max_shape: Option<Vec<u64>>,
+    /// The type of elements.
+    pub datatype: Datatype,
+    /// The type as it is stored.
+    pub encoded_type: Vec<u8>,
+    /// An element that was not stored.
+    pub fill: Option<Vec<u8>>,
+    /// Where the values are, unless they are in other data sets.
+    pub layout: Option<DataLayout>,
+    /// Where the mappings to other data sets are.
+    pub mappings: Option<HeapPlace>,
+    /// The filters.
+    pub pipeline: Option<FilterPipelineMessage>,
+    /// The files with the values, if they are not in this one.
+    pub external: Option<ExternalFilesMessage>,
+}
+
+impl StoredDataSet {
+    /// Returns the data set with this header.
+    pub fn of(
+        file: &Hdf5File,
+        address: u64,
+        path: &str,
+        header: Header,
+        attributes: &[Attribute],
+    ) -> Result<Self> {
+        let Header { messages, datatype: encoded_type, mappings, .. } = header;
+        let (mut space, mut datatype, mut layout, mut fill) = (None, None, None, None);
+        let (mut pipeline, mut external) = (None, None);
+        for message in messages {
+            match message {
+                HdfMessage::Dataspace(found) => space = Some(found),
+                HdfMessage::Datatype(found) => datatype = Some(found.datatype),
+                HdfMessage::DataLayout(found) => layout = Some(found.layout),
+                HdfMessage::FillValue(found) => fill = Some(found),
+                HdfMessage::FilterPipeline(found) => pipeline = Some(found),
+                HdfMessage::ExternalFiles(found) => external = Some(found),
+                _ => {}
+            }
+        }
+        let missing = |what: &str| Error::corrupt(format!("HDF5: a data set without {what}"));
+        let space = space.ok_or_else(|| missing("a shape"))?;
+        let datatype = datatype.ok_or_else(|| missing("a type"))?;
+        let encoded_type =
+            if encoded_type.is_empty() { of_library(file, path)? } else { encoded_type };
+        let value = fill.and_then(|FillValueMessage { value, .. }| value);
+        let named = attributes.iter().find(|it| it.name == "_FillValue");
+        let named = named.filter(|it| it.num_elements().is_ok_and(|count| count == 1));
+        let fill = value.or_else(|| named.map(|it| it.raw_data.clone()));
+        Ok(Self {
+            address,
+            shape: space.dims,
+            max_shape: space.max_dims,
+            datatype,
+            encoded_type,
+            fill,
+            layout,
+            mappings,
+            pipeline,
+            external,
+        })
+    }
+}
+
+/// Returns the bytes of a type that is in the table of shared messages. The library has them.
+fn of_library(file: &Hdf5File, path: &str) -> Result<Vec<u8>> {
+    file.dataset(path).and_then(|found| found.raw_datatype()).map_err(failed)
+}

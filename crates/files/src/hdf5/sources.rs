@@ -1,0 +1,470 @@
+//! Data sets that others show parts of: in the same file, or in another one that may be read.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use hdf5_reader::Hdf5File;
+use hdf5_reader::messages::layout::DataLayout;
+use hdf5_reader::messages::link::LinkTarget;
+use serde_json::Value;
+
+use super::chunks::{self, ChunkPlace, DataSet};
+use super::data_set::StoredDataSet;
+use super::header::Header;
+use super::links::Follower;
+use super::mappings::MAX_COUNT;
+use super::types::StoredType;
+use super::values::Values;
+use super::{external, failed, filters, open, types, virtual_set};
+use crate::described::ChunkFile;
+use crate::source::SourceFile;
+use zarrfs_base::error::{Error, Result};
+use zarrfs_codec::dtype::MAX_ITEM_LEN;
+use zarrfs_store::refs::SourceStores;
+
+/// The most files that are asked for, the most data sets, and the most chunks of them.
+const MAX_FILES: usize = 1 << 17;
+const MAX_SETS: usize = 1 << 18;
+const MAX_CHUNKS: usize = 1 << 21;
+
+/// The most bytes of chunks that were read.
+const MAX_INLINE_LEN: usize = 64 << 20;
+
+/// How many links to other files are followed in a row, and how many virtual data sets.
+const MAX_DEPTH: usize = 8;
+
+/// The number of the file of a chunk that was read.
+pub const INLINE: u32 = u32::MAX;
+
+/// A chunk at its place in the grid, and where its bytes are.
+#[derive(Debug, Clone, Copy)]
+pub struct PlacedChunk {
+    /// Its number in the grid, in C order.
+    pub number: u64,
+    /// The file, or [`INLINE`].
+    pub file: u32,
+    /// Where it begins; of a chunk that was read, its number among these.
+    pub offset: u64,
+    /// Its bytes.
+    pub len: u64,
+    /// How many of them belong to the array.
+    pub needed: u64,
+}
+
+/// Where the values of a source are.
+#[derive(Debug)]
+pub enum SourcePlaces {
+    /// One after the other.
+    Contiguous {
+        /// The file.
+        file: u32,
+        /// Where they begin.
+        offset: u64,
+    },
+    /// In chunks.
+    Chunks {
+        /// The shape of each.
+        shape: Vec<u64>,
+        /// Those that are stored.
+        stored: Vec<PlacedChunk>,
+    },
+    /// Nowhere: all are the fill value.
+    Nowhere,
+}
+
+/// A data set with values.
+#[derive(Debug)]
+pub struct Source {
+    /// The shape, with the dimensions of elements.
+    pub shape: Vec<u64>,
+    /// The type.
+    pub stored: StoredType,
+    /// The codecs after `bytes`.
+    pub filters: Vec<Value>,
+    /// An element that was not stored.
+    pub fill: Value,
+    /// Where the values are.
+    pub places: SourcePlaces,
+}
+
+/// An open file.
+pub struct OpenSource {
+    /// The file for the library.
+    pub file: Hdf5File,
+    /// Its bytes.
+    bytes: SourceFile,
+    /// Its number.
+    pub number: u32,
+}
+
+impl OpenSource {
+    /// Returns it as a file that chunks lie in.
+    pub fn as_chunk_file(&self) -> ChunkFile {
+        self.bytes.as_chunk_file()
+    }
+}
+
+/// Opens data sets in files that may be read.
+pub struct Sources<'p> {
+    places: &'p SourceStores,
+    own: SourceFile,
+    /// The file that was opened last. A file keeps some of its bytes.
+    last: Option<Rc<OpenSource>>,
+    /// All files that chunks lie in, by their numbers.
+    files: Vec<ChunkFile>,
+    numbers: HashMap<String, u32>,
+    /// How references name files, by their stores and keys.
+    located: HashMap<(usize, String), String>,
+    /// The data sets that were opened, by file and path.
+    found: HashMap<(u32, String), Option<Rc<Source>>>,
+    /// Chunks that were read.
+    pub inline: Vec<Vec<u8>>,
+    inline_len: usize,
+    chunk_count: usize,
+    set_count: usize,
+    mapping_count: usize,
+    /// The virtual data sets that are being put together, by file and address.
+    open_sets: Vec<(u32, u64)>,
+}
+
+impl<'p> Sources<'p> {
+    /// Returns the data sets of a file, and of others that references of it may lead to.
+    pub fn new(places: &'p SourceStores, own: &SourceFile) -> Self {
+        Self {
+            places,
+            own: own.clone(),
+            last: None,
+            files: Vec::new(),
+            numbers: HashMap::new(),
+            located: HashMap::new(),
+            found: HashMap::new(),
+            inline: Vec::new(),
+            inline_len: 0,
+            chunk_count: 0,
+            set_count: 0,
+            mapping_count: 0,
+            open_sets: Vec::new(),
+        }
+    }
+
+    /// Forgets the data sets of another virtual one, and their chunks.
+    pub fn clear(&mut self) {
+        self.found.clear();
+        self.inline.clear();
+        self.open_sets.clear();
+        (self.inline_len, self.chunk_count, self.mapping_count) = (0, 0, 0);
+    }
+
+    /// Returns a file by its number.
+    pub fn chunk_file(&self, number: u32) -> Option<&ChunkFile> {
+        self.files.get(usize::try_from(number).ok()?)
+    }
+
+    /// Calls `work` for a virtual data set that must not be part of itself.
+    pub fn within<T>(
+        &mut self,
+        at: &OpenSource,
+        address: u64,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let name = (at.number, address);
+        if self.open_sets.contains(&name) {
+            return Err(Error::corrupt("HDF5: a virtual data set that is a part of itself"));
+        }
+        self.open_sets.push(name);
+        let found = work(self);
+        self.open_sets.pop();
+        found
+    }
+
+    /// Opens the file itself.
+    pub fn open_own(&mut self) -> Result<Rc<OpenSource>> {
+        let own = self.own.clone();
+        self.opened(&own)
+    }
+
+    /// Opens a file again by its number.
+    pub fn reopen(&mut self, number: u32) -> Result<Rc<OpenSource>> {
+        let location = self.chunk_file(number).map(|file| file.location.clone());
+        let location = location.filter(|location| location != self.own.location());
+        let Some(location) = location else { return self.open_own() };
+        let found = self.locate(&location)?.ok_or_else(Error::not_found)?;
+        self.opened(&found)
+    }
+
+    /// Opens a file by the name that one beside it has; `None` if there is none.
+    pub fn open(&mut self, beside: &OpenSource, name: &str) -> Result<Option<Rc<OpenSource>>> {
+        if name == "." {
+            return self.opened(&beside.bytes).map(Some);
+        }
+        let mut location = beside.bytes.location_beside(name);
+        let mut found = self.locate(&location)?;
+        if found.is_none()
+            && let Some((_, last)) = name.rsplit_once('/').filter(|_| name.starts_with('/'))
+        {
+            // As the library of HDF5 does it, for files that were moved.
+            location = beside.bytes.location_beside(last);
+            found = self.locate(&location)?;
+        }
+        match found {
+            Some(file) => self.opened(&file).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the file at a location, by the location that it was found at first; `None` if there
+    /// is none.
+    fn locate(&mut self, location: &str) -> Result<Option<SourceFile>> {
+        let refused = |error: &Error| Error::unsupported(error.detail().to_owned());
+        let found = self.places.locate(location);
+        let (index, store, key) = found.map_err(|error| refused(&error))?;
+        // The file itself is in the first store, unless it is an unpacked copy.
+        if index == 0 && key == *self.own.key() {
+            return Ok(Some(self.own.clone()));
+        }
+        if store.stat(&key)?.is_none() {
+            return Ok(None);
+        }
+        let name = (index, key.as_str().to_owned());
+        let known = self.located.entry(name).or_insert_with(|| location.to_owned());
+        SourceFile::located(&store, &key, known.clone()).map(Some)
+    }
+
+    /// Returns the number of a file of any format by the name that one beside it has; `None` if
+    /// there is none.
+    pub fn raw(&mut self, beside: &OpenSource, name: &str) -> Result<Option<u32>> {
+        let location = beside.bytes.location_beside(name);
+        let found = self.locate(&location)?;
+        found.map(|file| self.number_of(&file)).transpose()
+    }
+
+    fn number_of(&mut self, bytes: &SourceFile) -> Result<u32> {
+        if let Some(number) = self.numbers.get(bytes.location()) {
+            return Ok(*number);
+        }
+        if self.files.len() >= MAX_FILES {
+            let detail = format!("parts in more than {MAX_FILES} other files");
+            return Err(Error::unsupported(detail));
+        }
+        let number = u32::try_from(self.files.len()).unwrap_or(INLINE);
+        self.files.push(bytes.as_chunk_file());
+        self.numbers.insert(bytes.location().to_owned(), number);
+        Ok(number)
+    }
+
+    fn opened(&mut self, bytes: &SourceFile) -> Result<Rc<OpenSource>> {
+        let location = bytes.location();
+        if let Some(last) = self.last.as_ref().filter(|last| last.bytes.location() == location) {
+            return Ok(Rc::clone(last));
+        }
+        let number = self.number_of(bytes)?;
+        let file = open(bytes).map_err(|error| in_file(location, &error))?;
+        let opened = Rc::new(OpenSource { file, bytes: bytes.clone(), number });
+        self.last = Some(Rc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Returns the data set at a path in a file; `None` if there is none. `depth` counts the
+    /// virtual data sets and links that led there.
+    pub fn find(
+        &mut self,
+        at: &Rc<OpenSource>,
+        path: &str,
+        depth: usize,
+    ) -> Result<Option<Rc<Source>>> {
+        let name = (at.number, path.to_owned());
+        if let Some(found) = self.found.get(&name) {
+            return Ok(found.clone());
+        }
+        self.set_count = self.set_count.saturating_add(1);
+        if self.set_count > MAX_SETS || depth > MAX_DEPTH {
+            let detail = format!(
+                "virtual data sets or links that lead on {MAX_DEPTH} times, or to more than \
+                 {MAX_SETS} others"
+            );
+            return Err(Error::unsupported(detail));
+        }
+        let root = at.file.root_group().map_err(failed)?.address();
+        let found = match Follower::default().find(&at.file, root, root, path)? {
+            None | Some(LinkTarget::Soft { .. }) => None,
+            Some(LinkTarget::Hard { address }) => {
+                let found = self.read(at, address, path, depth);
+                Some(found.map_err(|error| in_file(at.bytes.location(), &error))?)
+            }
+            Some(LinkTarget::External { filename, path }) => {
+                let Some(other) = self.open(at, &filename)? else { return Ok(None) };
+                self.find(&other, &path, depth.saturating_add(1))?
+            }
+        };
+        self.found.insert(name, found.clone());
+        Ok(found)
+    }
+
+    fn read(
+        &mut self,
+        at: &Rc<OpenSource>,
+        address: u64,
+        path: &str,
+        depth: usize,
+    ) -> Result<Rc<Source>> {
+        let header = Header::read(&at.file, address)?;
+        let set = StoredDataSet::of(&at.file, address, path, header, &[])?;
+        if set.mappings.is_some() {
+            let found = virtual_set::assembled(self, at, &set, depth)?;
+            return Ok(Rc::new(found.source));
+        }
+        if let Some(external) = &set.external {
+            return external::assembled(self, at, &set, external).map(Rc::new);
+        }
+        let stored = element_type(&at.file, &set)?;
+        let codecs = match &set.pipeline {
+            Some(pipeline) => filters::codecs(pipeline, stored.item_len)?,
+            None => Vec::new(),
+        };
+        let fill = types::fill_value(set.fill.as_deref(), &stored);
+        let shape: Vec<u64> = set.shape.iter().chain(&stored.inner_shape).copied().collect();
+        let places = self.places_of(at, &set, &stored, &shape)?;
+        Ok(Rc::new(Source { shape, stored, filters: codecs, fill, places }))
+    }
+
+    fn places_of(
+        &mut self,
+        at: &Rc<OpenSource>,
+        set: &StoredDataSet,
+        stored: &StoredType,
+        shape: &[u64],
+    ) -> Result<SourcePlaces> {
+        let layout = set.layout.as_ref();
+        let layout = layout.ok_or_else(|| Error::corrupt("HDF5: a data set without a layout"))?;
+        let base = at.file.superblock().base_address;
+        match layout {
+            DataLayout::Contiguous { address, .. } if chunks::is_undefined(&at.file, *address) => {
+                Ok(SourcePlaces::Nowhere)
+            }
+            DataLayout::Contiguous { address, .. } => {
+                let offset = base.checked_add(*address);
+                let offset = offset.ok_or_else(|| Error::corrupt("an address past the end"))?;
+                Ok(SourcePlaces::Contiguous { file: at.number, offset })
+            }
+            DataLayout::Compact { data } => {
+                let shape: Vec<u64> = shape.iter().map(|len| (*len).max(1)).collect();
+                let stored = vec![self.placed(at, 0, ChunkPlace::Inline(data.clone()))?];
+                Ok(SourcePlaces::Chunks { shape, stored })
+            }
+            DataLayout::Chunked { dims, .. } => {
+                let data_set = DataSet {
+                    path: "",
+                    shape: &set.shape,
+                    max_shape: set.max_shape.as_deref(),
+                    stored,
+                    layout,
+                    pipeline: set.pipeline.as_ref(),
+                };
+                let lens = data_set.chunk_dims(dims)?.iter().map(|len| u64::from(*len));
+                let chunk_shape: Vec<u64> =
+                    lens.chain(stored.inner_shape.iter().copied()).collect();
+                let counts = grid(shape, &chunk_shape)?;
+                let root = at.file.root_group().map_err(failed)?;
+                let mut values = Values::new(&at.file, root, HashMap::new(), 0);
+                let mut list = Vec::new();
+                data_set.for_each_chunk(&at.file, &mut values, &mut |coords, place| {
+                    list.push(self.placed(at, number_of(coords, &counts)?, place)?);
+                    Ok(())
+                })?;
+                Ok(SourcePlaces::Chunks { shape: chunk_shape, stored: list })
+            }
+        }
+    }
+
+    fn placed(&mut self, at: &OpenSource, number: u64, place: ChunkPlace) -> Result<PlacedChunk> {
+        self.take_chunks(1)?;
+        Ok(match place {
+            ChunkPlace::Part { offset, len } => {
+                PlacedChunk { number, file: at.number, offset, len, needed: len }
+            }
+            ChunkPlace::Inline(bytes) => {
+                self.inline_len = self.inline_len.saturating_add(bytes.len());
+                if self.inline_len > MAX_INLINE_LEN {
+                    let most = MAX_INLINE_LEN >> 20;
+                    return Err(Error::unsupported(format!(
+                        "more than {most} MiB of chunks that must be read when a file is opened"
+                    )));
+                }
+                let offset = u64::try_from(self.inline.len()).unwrap_or(u64::MAX);
+                let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                self.inline.push(bytes);
+                PlacedChunk { number, file: INLINE, offset, len, needed: len }
+            }
+        })
+    }
+
+    /// Notes that there are so many more mappings in memory.
+    pub fn take_mappings(&mut self, count: usize) -> Result<()> {
+        self.mapping_count = self.mapping_count.saturating_add(count);
+        if self.mapping_count > MAX_COUNT {
+            let detail = format!("virtual data sets of more than {MAX_COUNT} mappings");
+            return Err(Error::unsupported(detail));
+        }
+        Ok(())
+    }
+
+    /// Notes that there are so many more chunks in memory.
+    pub fn take_chunks(&mut self, count: usize) -> Result<()> {
+        self.chunk_count = self.chunk_count.saturating_add(count);
+        if self.chunk_count > MAX_CHUNKS {
+            let detail = format!("a virtual data set of more than {MAX_CHUNKS} chunks");
+            return Err(Error::unsupported(detail));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the type of elements that can be shown as parts of others.
+pub fn element_type(file: &Hdf5File, set: &StoredDataSet) -> Result<StoredType> {
+    let stored = StoredType::of(&set.datatype, file.superblock().offset_size)?;
+    if !stored.is_in_file() || stored.item_len > u64::from(MAX_ITEM_LEN) {
+        let what = types::name_of(&set.datatype);
+        return Err(Error::unsupported(format!(
+            "HDF5 values in other data sets or files, of {what}"
+        )));
+    }
+    super::unusual::check(&set.encoded_type, stored.has_gaps())?;
+    Ok(stored)
+}
+
+fn in_file(location: &str, error: &Error) -> Error {
+    Error::new(error.kind(), format!("in {location}: {}", error.detail()))
+}
+
+/// Returns how many chunks there are along each dimension.
+pub fn grid(shape: &[u64], chunk_shape: &[u64]) -> Result<Vec<u64>> {
+    let counts: Vec<u64> =
+        shape.iter().zip(chunk_shape).map(|(len, chunk)| len.div_ceil((*chunk).max(1))).collect();
+    let total = counts.iter().try_fold(1_u64, |total, count| total.checked_mul(*count));
+    total.map(|_| counts).ok_or_else(|| Error::corrupt("HDF5: more than 2^64 chunks"))
+}
+
+/// Returns the number of a chunk in a grid.
+pub fn number_of(coords: &[u64], counts: &[u64]) -> Result<u64> {
+    let number = coords
+        .iter()
+        .zip(counts)
+        .try_fold(0_u64, |number, (coord, count)| number.checked_mul(*count)?.checked_add(*coord));
+    number.ok_or_else(|| Error::corrupt("HDF5: more than 2^64 chunks"))
+}
+
+/// Returns the coordinates of a chunk by its number in a grid.
+pub fn coords_of(number: u64, counts: &[u64]) -> Vec<u64> {
+    let mut rest = number;
+    let mut coords: Vec<u64> = counts
+        .iter()
+        .rev()
+        .map(|count| {
+            let coord = rest.checked_rem(*count).unwrap_or_default();
+            rest = rest.checked_div(*count).unwrap_or_default();
+            coord
+        })
+        .collect();
+    coords.reverse();
+    coords
+}
