@@ -1,7 +1,7 @@
 //! Nodes that appear all at once, in a hierarchy that programs use.
 //!
-//! The chunks are stored aside, so that no program sees an array before its last value is there, and
-//! nothing is left of a copy that was interrupted.
+//! The chunks are stored aside, so that no program sees an array before its last value is there,
+//! and nothing is left of a copy that was interrupted.
 
 use std::num::NonZero;
 use std::sync::Arc;

@@ -232,7 +232,8 @@ impl ConversionPlan {
     }
 }
 
-/// Plans the conversion of the node `from` of `source` and of all nodes below it to the node `to` of
+/// Plans the conversion of the node `from` of `source` and of all nodes below it to the node `to`
+/// of
 /// `dest`. Calls `is_stopped` at each node.
 pub fn plan(
     (source, from): (&Hierarchy, &NodePath),

@@ -10,7 +10,7 @@ use super::part::{ArrayImport, ImportPart, check_times, first_difference, values
 use super::times::{TimeShift, is_since};
 use crate::array::Array;
 use crate::dtype::Element;
-use crate::error::{Error, Result, WithSubject};
+use crate::error::{Error, Result, WithSubject, Word};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node};
 use crate::json::Object;
 use crate::metadata::{Dialect, NodePath, Packing};
@@ -75,6 +75,13 @@ pub fn plan(
 /// Returns an error that begins with the source that it is about.
 fn named(shown: &str, error: &Error) -> Error {
     Error::new(error.kind(), format!("{shown}: {error}"))
+}
+
+/// Fails if values of an array are not there, and read as the fill value.
+fn check_has_values(hierarchy: &Hierarchy, node: &Node) -> Result<()> {
+    let omissions = hierarchy.store().omissions().below(node.path().as_str());
+    let missing = omissions.into_iter().find(|(_, omission)| omission.word == Word::Missing);
+    missing.map_or(Ok(()), |(_, omission)| Err(Error::invalid(omission.why)))
 }
 
 /// Returns the name of an array for messages.
@@ -196,6 +203,7 @@ impl Planner<'_> {
             self.renamed(arrays_of(&source.hierarchy, &source.path, only)?, source, path)?;
         let shifts = self.shifts(&found)?;
         for (name, node) in &found {
+            check_has_values(&source.hierarchy, node).at(shown(name, node))?;
             self.add(source, name, node, shifts.get(name).cloned()).at(shown(name, node))?;
         }
         self.check_all_grew(&found)

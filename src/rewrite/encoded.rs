@@ -67,6 +67,7 @@ pub fn encode<'h>(
         put.map_err(|error| in_variable(&pair.name, &error))?;
     }
     encoded.arrays = values.finish()?;
+    new.check_seen()?;
     Ok(encoded)
 }
 

@@ -16,8 +16,8 @@ use crate::store::{Key, Prefix};
 use crate::view::Format;
 use crate::width::ToUsize;
 
-/// Opens the bytes of a file as they are now, as a hierarchy. Arrays without a name of their own get
-/// that of the file.
+/// Opens the bytes of a file as they are now, as a hierarchy. Arrays without a name of their own
+/// get that of the file.
 pub fn as_hierarchy(file: &UnnamedFile, name: &str) -> Result<Hierarchy> {
     let key = Key::parse(name)?;
     let own = file.as_store(key.clone())?;
@@ -26,6 +26,16 @@ pub fn as_hierarchy(file: &UnnamedFile, name: &str) -> Result<Hierarchy> {
     let store = files::open(&own, &key, Prefix::root(), places, most)
         .map_err(|error| Error::new(error.kind(), error.detail().to_owned()))?;
     Hierarchy::open(store, Some(Dialect::V3), HierarchyOptions::default())
+}
+
+/// Fails if something of a file was not seen so far: values that lie in other files, for example.
+pub fn check_seen(file: &Hierarchy) -> Result<()> {
+    match file.store().omissions().all().omissions.first() {
+        None => Ok(()),
+        Some(omission) => {
+            Err(Error::invalid(format!("not all of the file can be read: {omission}")))
+        }
+    }
 }
 
 /// A file of the format of a view, as a hierarchy.
@@ -57,6 +67,11 @@ impl FileNodes {
         view.view.for_each_other_part(view.get, &mut |offset, bytes| file.write(offset, bytes))?;
         file.set_len(view.view.len())?;
         Self::open(&file, view.format)
+    }
+
+    /// Like [`check_seen`], for this file.
+    pub fn check_seen(&self) -> Result<()> {
+        check_seen(&self.hierarchy)
     }
 
     /// Whether files of both formats have the same words for the same things.

@@ -20,5 +20,5 @@ mod place;
 mod values;
 
 pub use encoded::{EncodedFile, can_read, encode};
-pub use file::as_hierarchy;
+pub use file::{as_hierarchy, check_seen};
 pub use place::RewrittenView;

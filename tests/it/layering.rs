@@ -66,6 +66,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "array",
             "hierarchy",
             "cache",
+            "waiting",
         ],
     ),
     (
@@ -172,6 +173,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "cache",
             "view",
             "rewrite",
+            "convert",
+            "files",
             "pool",
             "backing",
             "resources",

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,6 +114,70 @@ def test_what_does_not_become_a_node_stays_an_ordinary_file(mount, tmp_path):
     with mount(store, copy=False) as m:
         run("cp", whole, m / "plain.npy")
         assert (store / "plain.npy").exists() and not (store / "plain").exists()
+
+
+def test_a_descriptor_that_programs_share_makes_the_node_at_its_last_close(mount, tmp_path):
+    store, whole = tmp_path / "a.zarr", tmp_path / "whole.npy"
+    zarr.open_group(store, mode="w")
+    np.save(whole, np.arange(1000.0))
+    with mount(store, "--import", copy=False) as m:
+        script = 'head -c 3000 "$1"; sleep 0.3; tail -c +3001 "$1"'
+        run("sh", "-c", f'( {script} ) > "$2"', "sh", whole, m / "shared.npy")
+        assert zarr.open_array(store / "shared", mode="r")[...].tolist() == list(range(1000))
+        late = "import os,sys,time; time.sleep(0.5); os.pwrite(1, bytes(8), 200); os.close(1)"
+        run("sh", "-c", f'( cat "$1"; {sys.executable} -c "{late}" ) > "$2"', "sh", whole, m / "late.npy")
+        assert zarr.open_array(store / "late", mode="r")[9] == 0
+        # The parent closes first.
+        program = """import os, sys, time
+whole = open(sys.argv[1], "rb").read()
+file = os.open(sys.argv[2], os.O_CREAT | os.O_WRONLY)
+os.write(file, whole[:3000])
+if os.fork():
+    os.close(file)
+    os.wait()
+else:
+    time.sleep(0.3)
+    os.write(file, whole[3000:])
+    os.close(file)
+"""
+        run(sys.executable, "-c", program, whole, m / "forked.npy")
+        wait_until(lambda: (store / "forked/zarr.json").exists())
+        assert zarr.open_array(store / "forked", mode="r")[...].tolist() == list(range(1000))
+
+
+def test_a_file_that_would_not_be_found_again_stays(mount, tmp_path):
+    store = tmp_path / "a.zarr"
+    zarr.open_group(store, mode="w")
+    with xr.Dataset({"x": ("n", [1, 2])}) as data:
+        data.to_netcdf(tmp_path / "deep.nc", group="g")
+    with h5py.File(tmp_path / "names.h5", "w") as file:
+        file["__x"], file["n"] = [1, 2], [3]
+    with mount(store, "--import", copy=False) as m:
+        m.allow("no node can have this name")
+        m.refused(errno.EINVAL, "deep.nc.*no file with this name", lambda: shutil.copyfile(tmp_path / "deep.nc", m / "deep.nc"))
+        m.refused(errno.EINVAL, "names.h5.*not all of the file", lambda: shutil.copyfile(tmp_path / "names.h5", m / "names.h5"))
+        assert {"deep.nc", "names.h5", "zarr.json"} == set(os.listdir(store)) - {".zarrfs"}
+
+
+def test_a_file_whose_values_lie_in_others_is_no_copy_of_them(mount, tmp_path):
+    """zarrfs has only the file that was written: what a virtual data set leads to is somewhere else."""
+    layout = h5py.VirtualLayout((2, 3), "i4")
+    layout[0] = h5py.VirtualSource("part.h5", "d", (3,))
+    with h5py.File(tmp_path / "part.h5", "w") as file:
+        file["d"] = np.arange(3, dtype="i4") + 1
+    with h5py.File(tmp_path / "whole.h5", "w") as file:
+        file.create_virtual_dataset("x", layout)
+    store = tmp_path / "a.zarr"
+    group = zarr.open_group(store, mode="w").create_group("g")
+    group.create_array("x", data=np.full((2, 3), 7, "i4"), chunks=(1, 3), dimension_names=["a", "b"])
+    with mount(store, "--import", copy=False) as m:
+        m.allow("1 of its parts do not exist")
+        m.refused(errno.EINVAL, "new.h5.*not all of the file can be read: x", lambda: shutil.copyfile(tmp_path / "whole.h5", m / "new.h5"))
+        assert (store / "new.h5").exists() and not (store / "new").exists()
+        m.refused(errno.EINVAL, "not all of the file", lambda: shutil.copyfile(tmp_path / "whole.h5", m / "g.h5"))
+    os.remove(tmp_path / "part.h5")
+    run(BIN, "import", tmp_path / "whole.h5", store / "g", "--into", code=1)
+    assert (zarr.open_array(store / "g/x", mode="r")[...] == 7).all()
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -9,9 +9,8 @@ use zarrfs_base::error::{Error, Result, Word};
 use zarrfs_base::width::ToU64;
 use zarrfs_codec::json::Object;
 use zarrfs_codec::registry::UNREAD;
-use zarrfs_store::is_component;
 use zarrfs_store::refs::table::{Added, Builder, ReferenceTable};
-use zarrfs_store::{Stat, Store, Version};
+use zarrfs_store::{Omission, Stat, Store, Version, is_component};
 
 /// The metadata file of a node in Zarr 3.
 pub const DOCUMENT: &str = "zarr.json";
@@ -89,7 +88,7 @@ pub struct Described {
     len: u64,
     /// The stat of the file that describes the nodes.
     stat: Stat,
-    omitted: Vec<(String, String)>,
+    omitted: Vec<Omission>,
     /// Other stores that chunks lie in, each with the beginning of its locations.
     places: Vec<(String, Store)>,
     /// How many more chunks there may be.
@@ -169,7 +168,8 @@ impl Described {
         self.lead_into(&file.as_chunk_file())
     }
 
-    /// Says that the chunks that follow lie in another file, which makes room for more of them once.
+    /// Says that the chunks that follow lie in another file, which makes room for more of them
+    /// once.
     pub fn lead_into(&mut self, file: &ChunkFile) -> Result<()> {
         file.location.clone_into(&mut self.location);
         self.len = file.len;
@@ -181,7 +181,17 @@ impl Described {
 
     /// Notes that a part of the file is not shown.
     pub fn omit(&mut self, path: &str, why: &str) {
-        self.omitted.push((path.to_owned(), why.to_owned()));
+        self.not_seen(path, Word::Unsupported, why);
+    }
+
+    fn not_seen(&mut self, path: &str, word: Word, why: &str) {
+        let (place, why) = (path.to_owned(), why.to_owned());
+        self.omitted.push(Omission { place, word, why });
+    }
+
+    /// Notes that values of an array are not there, and read as the fill value.
+    pub fn miss(&mut self, path: &str, why: &str) {
+        self.not_seen(path, Word::Missing, why);
     }
 
     /// Adds a group. The path of the root is empty.
@@ -260,8 +270,8 @@ impl Described {
         self.builder.add(&chunk_key(path, coords), Added::Inline(bytes.into()))
     }
 
-    /// Returns the table of references, and the paths of what is not shown with the reasons.
-    pub fn build(self) -> Result<(ReferenceTable, Vec<(String, String)>)> {
+    /// Returns the table of references, and what is not shown.
+    pub fn build(self) -> Result<(ReferenceTable, Vec<Omission>)> {
         Ok((self.builder.build(self.stat.modified)?, self.omitted))
     }
 }

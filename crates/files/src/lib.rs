@@ -73,9 +73,9 @@ pub use format::{FIRST_LEN, FileFormat};
 use described::Described;
 use packed::Packing;
 use source::SourceFile;
-use zarrfs_base::error::{Result, WithSubject, Word};
+use zarrfs_base::error::{Result, WithSubject};
 use zarrfs_store::refs::SourceStores;
-use zarrfs_store::{Key, Prefix, Store};
+use zarrfs_store::{Key, Omission, Prefix, Store};
 
 /// Returns the store of what is in the file at `key` of `own`, below `base`. Its values may lead to
 /// `places`, and their places take about `most` bytes of memory.
@@ -107,8 +107,8 @@ pub fn open(
     }
     let (table, omitted) = described.build()?;
     let store = table.open(places, base);
-    for (path, why) in omitted {
-        store.omissions().note(&path, Word::Unsupported, &why);
+    for Omission { place, word, why } in omitted {
+        store.omissions().note(&place, word, &why);
     }
     Ok(store)
 }

@@ -201,8 +201,8 @@ pub struct WriteOptions {
     /// mount keeps its own]
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards)]
     pub shards: Option<Shards>,
-    /// Make a node of each new file whose name would be that of a view of it: `cp diff.nc` makes the
-    /// group `diff`.
+    /// Make a node of each new file whose name would be that of a view of it: `cp diff.nc` makes
+    /// the group `diff`.
     ///
     /// The file becomes a group or an array when the program closes it, or gives it that name, and
     /// what does not fit stays an ordinary file. Existing nodes take new files without this option.

@@ -5,6 +5,8 @@
 //! fit, it stays an ordinary file, and the program gets the reason.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use super::renames::Renames;
 use crate::convert::{self, Requested};
@@ -18,9 +20,13 @@ use crate::vfs::access::Caller;
 use crate::vfs::authors::Thread;
 use crate::vfs::contents::new_view_files::refused;
 use crate::vfs::core::{Outdated, once};
+use crate::vfs::inodes::file::ImportState;
 use crate::vfs::inodes::inode::Inode;
 use crate::vfs::inodes::place::Place;
-use crate::view::Format;
+use crate::view::{Format, GetChunk, ViewSource};
+
+/// Times of files may be that much older than the change.
+const CLOCK_TICK: Duration = Duration::from_millis(20);
 
 /// A file whose name is that of a view of a node that does not exist.
 struct NewNodeFile<'f> {
@@ -58,11 +64,10 @@ impl Renames {
         let Some(place @ Place::Ordinary(..)) = inode.place() else { return Ok(()) };
         let (parent, name) = (place.parent(), place.name().unwrap_or_default());
         let Some(new) = self.new_node(&parent, &name) else { return Ok(()) };
-        let mut writers = inode.file().lock().users.clone();
-        writers.note(by);
-        let writers = writers.known().unwrap_or_default();
-        let is_open = writers.iter().any(|process| sys::has_open(*process, inode.number()));
-        if is_open || self.names.attrs.of(inode)?.len == 0 {
+        let awaits = is_written(inode, by, 1);
+        inode.file().lock().import =
+            if awaits { ImportState::AtLastClose } else { ImportState::No };
+        if awaits || self.names.attrs.of(inode)?.len == 0 {
             return Ok(());
         }
         if by.is_some_and(sys::ends_by_failure) {
@@ -70,11 +75,11 @@ impl Renames {
                           an ordinary file";
             return Err(Error::invalid(detail).at(place.shown()));
         }
-        self.import(inode, &place, &new).map_err(|error| refused(&error)).at(place.shown())
+        self.import((inode, 1), &place, &new).map_err(|error| refused(&error)).at(place.shown())
     }
 
-    /// Makes a node of an ordinary file that a program gives such a name. `None`, and no change, for
-    /// another name.
+    /// Makes a node of an ordinary file that a program gives such a name. `None`, and no change,
+    /// for another name.
     pub fn import_renamed(
         &self,
         user: Caller,
@@ -83,18 +88,38 @@ impl Renames {
     ) -> Option<Result<()>> {
         let new = self.new_node(parent, name).filter(|_| matches!(from, Place::Ordinary(..)))?;
         let inode = self.names.inodes.at(from);
-        let imported =
-            self.check_may_copy(user, &inode).and_then(|()| self.import(&inode, from, &new));
+        // The last close makes the node.
+        let imported = (!is_written(&inode, None, 0)).then(|| {
+            self.check_may_copy(user, &inode).and_then(|()| self.import((&inode, 0), from, &new))
+        });
         self.names.inodes.release(inode);
-        Some(imported.map_err(|error| once(refused(&error))))
+        imported.map(|imported| imported.map_err(|error| once(refused(&error))))
     }
 
-    fn import(&self, inode: &Arc<Inode>, from: &Place, new: &NewNodeFile<'_>) -> Result<()> {
+    /// Returns the length of a file, and when it has changed, once a further change would have
+    /// another time.
+    fn settled(&self, inode: &Inode) -> Result<(u64, SystemTime, SystemTime)> {
+        let attr = self.names.attrs.of(inode)?;
+        if attr.modified.elapsed().is_ok_and(|since| since < CLOCK_TICK) {
+            thread::sleep(CLOCK_TICK);
+        }
+        Ok((attr.len, attr.modified, attr.changed))
+    }
+
+    /// `own` is the number of the caller's handles that may write.
+    fn import(
+        &self,
+        (inode, own): (&Arc<Inode>, u32),
+        from: &Place,
+        new: &NewNodeFile<'_>,
+    ) -> Result<()> {
         let NewNodeFile { parent, name, path, format } = new;
         let hierarchy = &self.core.hierarchy;
+        let before = self.settled(inode)?;
         let file = self.copy_of(inode, from)?;
         let source = rewrite::as_hierarchy(&file, name)?;
         let node = node_of(&source, path.name().unwrap_or_default(), format)?;
+        check_has_view(&source, &node, format)?;
         let options = hierarchy.options();
         // As for other new arrays, unless the user has left it to zarrfs.
         let is_chosen = !options.keeps_copied;
@@ -105,12 +130,18 @@ impl Renames {
         };
         let plan = convert::plan((&source, &node), (hierarchy, path), &requested, &|| false)?;
         let fill_chunks = self.core.options.fill_chunks;
-        let (keys, _alone) =
-            convert::make_at_once(hierarchy, path, &plan, fill_chunks, || self.core.alone())?;
+        let alone = || {
+            rewrite::check_seen(&source)?;
+            let alone = self.core.alone()?;
+            let is_same = !is_written(inode, None, own) && self.settled(inode)? == before;
+            if is_same && inode.is_at(from) { Ok(alone) } else { Err(changed_meanwhile()) }
+        };
+        let (keys, _alone) = convert::make_at_once(hierarchy, path, &plan, fill_chunks, alone)?;
         for key in keys {
             self.contents.unsynced.changed(key);
         }
         self.unlink_file(inode, from)?;
+        inode.file().lock().import = ImportState::Done;
         // One that could not become a node, and that a program replaces.
         let replaced =
             Place::Ordinary(path.parent().unwrap_or_else(NodePath::root), (*name).to_owned());
@@ -131,8 +162,40 @@ impl Renames {
     }
 }
 
-/// Returns the node of a file that the new node becomes: all that is in it, or the array that a view
-/// with the name of the file needs.
+/// Whether programs may still write to a file, beside `own` handles of the caller, also by a
+/// descriptor that `by` or a relative of its shares.
+fn is_written(inode: &Inode, by: Thread, own: u32) -> bool {
+    let file = inode.file().lock();
+    let (mut users, writers) = (file.users.clone(), file.writers);
+    drop(file);
+    users.note(by);
+    let name = inode.place().and_then(|place| place.name());
+    let users = users.known().unwrap_or_default();
+    writers > own || sys::may_have_open(users, inode.number(), &name.unwrap_or_default())
+}
+
+fn changed_meanwhile() -> Error {
+    let detail = "another program has changed the file meanwhile: it stays an ordinary file until \
+                  it is closed again";
+    Error::new(Kind::Busy, detail)
+}
+
+/// Fails if a node would have no file with the name that the program gave it.
+fn check_has_view(source: &Hierarchy, node: &NodePath, format: &Format) -> Result<()> {
+    let get: &GetChunk<'_> = &|_, _, _| Ok(None);
+    let view = ViewSource::new(source, node, get).and_then(|node| format.view(&node).map(drop));
+    view.map_err(|error| {
+        let detail = format!(
+            "the node would have no file with this name ({}): use `zarrfs import`, or a name that \
+             ends otherwise",
+            error.detail()
+        );
+        Error::invalid(detail)
+    })
+}
+
+/// Returns the node of a file that the new node becomes: all that is in it, or the array that a
+/// view with the name of the file needs.
 fn node_of(source: &Hierarchy, stem: &str, format: &Format) -> Result<NodePath> {
     let root = source.existing(&NodePath::root())?;
     let has_attributes = root.attributes().is_some_and(|attributes| !attributes.is_empty());

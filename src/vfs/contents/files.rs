@@ -19,7 +19,7 @@ use crate::store::Condition;
 use crate::vfs::access::Access;
 use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::core::{ATTEMPTS, Core};
-use crate::vfs::inodes::file::{BytesAt, InodeFile, UnstoredBytes, Write, slice};
+use crate::vfs::inodes::file::{BytesAt, ImportState, InodeFile, UnstoredBytes, Write, slice};
 use crate::vfs::inodes::inode::Inode;
 use crate::vfs::inodes::place::{Place, check_writable};
 use crate::vfs::names::Names;
@@ -127,6 +127,10 @@ impl Files {
         write: Write<'_>,
         by: Thread,
     ) -> Result<()> {
+        if file.import == ImportState::Done {
+            let detail = "the file has become a node: open it again";
+            return Err(error_in(inode, Error::new(Kind::Stale, detail)));
+        }
         let mut written = || {
             if let Some(open) = self.open_to_write(inode, file, write)? {
                 return open.write(write.offset, write.data);

@@ -19,7 +19,7 @@ use crate::vfs::authors::Thread;
 use crate::vfs::inodes::file::Write;
 use crate::vfs::names::views::as_gone;
 use crate::vfs::reader::open_view::{NewViewFile, OpenView};
-use crate::view::{ElementRange, Format, View};
+use crate::view::{ElementRange, Format, ROOT_NAME, View};
 use crate::width::ToUsize;
 
 /// A view of more bytes is changed as they arrive, if they are in its layout.
@@ -56,8 +56,8 @@ impl OpenView {
         let Some(writing) = &self.writing else { return false };
         let mut writers = writing.users.lock().clone();
         writers.note(by);
-        let writers = writers.known().unwrap_or_default();
-        writers.iter().any(|process| sys::has_open(*process, self.number))
+        let stem = self.path.name().unwrap_or(ROOT_NAME);
+        sys::may_have_open(writers.known().unwrap_or_default(), self.number, stem)
     }
 
     fn place(&self) -> PlaceOfView<'_> {

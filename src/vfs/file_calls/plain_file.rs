@@ -9,7 +9,7 @@ use crate::vfs::Vfs;
 use crate::vfs::access::Access;
 use crate::vfs::authors::{Processes, Thread};
 use crate::vfs::contents::next_step::StoreReason;
-use crate::vfs::inodes::file::{BytesAt, Write};
+use crate::vfs::inodes::file::{BytesAt, ImportState, Write};
 use crate::vfs::inodes::place::Place;
 use crate::vfs::opening::handles::{Handle, HandleSource};
 
@@ -121,6 +121,14 @@ impl OpenFileCalls for PlainFile<'_> {
             contents.chunks.check_shard_of(&self.vfs.names.target(place)?)
         })?;
         if self.handle.may_write() { self.vfs.renames.import_closed(inode, by) } else { Ok(()) }
+    }
+
+    fn release(&self) {
+        // A program that shares the descriptor of another has closed it last.
+        if self.handle.inode.file().lock().import == ImportState::AtLastClose {
+            let imported = self.vfs.renames.import_closed(&self.handle.inode, None);
+            imported.unwrap_or_else(|error| self.vfs.core.note("close", &error));
+        }
     }
 
     fn fsync(&self) -> Result<()> {

@@ -30,6 +30,18 @@ use crate::width::{ToU64, ToUsize};
 /// The most written ranges of a chunk to remember.
 const MAX_WRITTEN: usize = 256;
 
+/// Whether an ordinary file becomes a node, in a mount with `--import`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ImportState {
+    /// Not as far as is known.
+    #[default]
+    No,
+    /// At the last close, which a program that shares the descriptor may make.
+    AtLastClose,
+    /// It has, so nothing can be written to it any more.
+    Done,
+}
+
 /// The bytes of an inode and their state.
 ///
 /// Its lock may be held while this file is decoded, encoded and read from or written to the store,
@@ -45,6 +57,8 @@ pub struct InodeFile {
     pub openers: u32,
     /// The number of open handles that may write.
     pub writers: u32,
+    /// Whether it becomes a node.
+    pub import: ImportState,
     /// The number of opens in progress, which have not decided yet how they read.
     pub opening: u32,
     /// The stored version that the kernel's pages show.

@@ -46,8 +46,8 @@ pub use limits::{
 pub use namespace::{Forked, Namespaces, Refused, fork, make_mounts_private};
 pub use own::{IfTaken, OthersMay, OwnDirectory, is_own, is_same, open_log};
 pub use process::{
-    Life, age_of, end_with_parent, ends_by_failure, has_open, is_stopped, is_thread_of, life_of,
-    process_of, waits_for_give_up,
+    Life, age_of, end_with_parent, ends_by_failure, is_stopped, is_thread_of, life_of,
+    may_have_open, process_of, waits_for_give_up,
 };
 pub use signals::{
     Blocked, Signal, SignalToParent, block_signals, block_signals_as_parent, wait_as_parent,

@@ -1,7 +1,10 @@
 //! Finds the process of a thread, and whether it lives.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
+use std::iter;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -71,17 +74,58 @@ fn ends_by_failure_in(stat: &str) -> Option<bool> {
     Some(flags & EXITING != 0 && code != 0)
 }
 
-/// Whether a process has a file with this inode number open for writing, as `/proc` shows it. A
-/// kernel before 5.14 shows no inode numbers.
-pub fn has_open(process: u32, number: u64) -> bool {
+/// The most processes that [`may_have_open`] looks at.
+const MOST_RELATIVES: usize = 64;
+
+/// Whether one of these processes, or of those from which they descend or that descend from them,
+/// has a file open for writing, as `/proc` shows it. The file has this inode number, and a name
+/// that begins with `stem`. A kernel before 5.14 shows no inode numbers.
+pub fn may_have_open(processes: &[u32], number: u64, stem: &str) -> bool {
+    let mut all = processes.to_vec();
+    let mut next = 0;
+    while let Some(process) = all.get(next).copied() {
+        next = next.saturating_add(1);
+        let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+        let children = children.unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+            if all.len() < MOST_RELATIVES && !all.contains(&child) {
+                all.push(child);
+            }
+        }
+    }
+    for process in processes {
+        let above = iter::successors(parent_of(*process), |process| parent_of(*process));
+        all.extend(above.take(MOST_RELATIVES));
+    }
+    all.iter().any(|process| has_open(*process, number, stem))
+}
+
+/// Returns the process that has begun a process.
+fn parent_of(process: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    parent.trim().parse().ok().filter(|parent| *parent > 1)
+}
+
+fn has_open(process: u32, number: u64, stem: &str) -> bool {
     let Ok(open) = fs::read_dir(format!("/proc/{process}/fdinfo")) else { return false };
-    let is_it = |said: String| {
+    let is_it = |said: &str| {
         let field = |name| said.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let is_number = field("ino:").is_some_and(|ino| ino.parse() == Ok(number));
         let flags = field("flags:").and_then(|flags| i32::from_str_radix(flags, 8).ok());
         is_number && flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
     };
-    open.flatten().any(|entry| fs::read_to_string(entry.path()).is_ok_and(is_it))
+    // Files of other file systems, and terminals, may have the same number.
+    let has_name = |descriptor: &OsStr| {
+        let link = Path::new("/proc").join(process.to_string()).join("fd").join(descriptor);
+        let name = fs::read_link(link).ok();
+        let name = name.as_deref().and_then(Path::file_name).and_then(OsStr::to_str);
+        name.is_some_and(|name| name.starts_with(stem))
+    };
+    open.flatten().any(|entry| {
+        fs::read_to_string(entry.path()).is_ok_and(|said| is_it(&said))
+            && has_name(&entry.file_name())
+    })
 }
 
 /// Whether a process was stopped by a signal or a debugger, as `/proc` shows it.

@@ -1,7 +1,7 @@
 //! `hdf5_filter` {id, parameters}: a filter of HDF5 whose parameters have all that decoding needs:
-//! szip (4), nbit (5) and scale-offset (6), and the shuffle (2) of bytes that are not elements, which
-//! may have some at their end. The library that parses HDF5 files has them. zarrfs only decodes them.
-//! Length: unknown.
+//! szip (4), nbit (5) and scale-offset (6), and the shuffle (2) of bytes that are not elements,
+//! which may have some at their end. The library that parses HDF5 files has them. zarrfs only
+//! decodes them. Length: unknown.
 //!
 //! <https://support.hdfgroup.org/documentation/hdf5/latest/group___d_c_p_l.html>
 
@@ -21,7 +21,7 @@ const MAX_PARAMETERS: usize = 1 << 14;
 
 /// A filter.
 #[derive(Debug, Clone, Copy)]
-enum Filter {
+enum FilterKind {
     Shuffle,
     Szip,
     Nbit,
@@ -31,7 +31,7 @@ enum Filter {
 /// The codec.
 #[derive(Debug)]
 pub struct Hdf5Filter {
-    filter: Filter,
+    filter: FilterKind,
     parameters: Vec<u32>,
 }
 
@@ -39,10 +39,10 @@ impl Hdf5Filter {
     /// Returns the codec with this configuration.
     pub fn new(configuration: &Object) -> Result<Self> {
         let filter = match configuration.get("id").and_then(Value::as_u64) {
-            Some(2) => Filter::Shuffle,
-            Some(4) => Filter::Szip,
-            Some(5) => Filter::Nbit,
-            Some(6) => Filter::ScaleOffset,
+            Some(2) => FilterKind::Shuffle,
+            Some(4) => FilterKind::Szip,
+            Some(5) => FilterKind::Nbit,
+            Some(6) => FilterKind::ScaleOffset,
             _ => return Err(Error::unsupported(format!("{NAME}: id is not 2, 4, 5 or 6"))),
         };
         let list = configuration.get("parameters").and_then(Value::as_array);
@@ -54,9 +54,9 @@ impl Hdf5Filter {
             Error::invalid(format!("{NAME}: parameters is not a list of numbers of 32 bits"))
         })?;
         match filter {
-            Filter::Shuffle | Filter::Szip => {}
-            Filter::Nbit => check_nbit(&parameters)?,
-            Filter::ScaleOffset => {
+            FilterKind::Shuffle | FilterKind::Szip => {}
+            FilterKind::Nbit => check_nbit(&parameters)?,
+            FilterKind::ScaleOffset => {
                 let size = parameters.get(4).copied();
                 if !size.is_some_and(|size| matches!(size, 1 | 2 | 4 | 8)) {
                     return Err(Error::corrupt(format!("{NAME}: elements of {size:?} bytes")));
@@ -122,17 +122,17 @@ impl BytesToBytes for Hdf5Filter {
     }
 
     fn decode(&self, encoded: &[u8], limit: usize) -> Result<Vec<u8>> {
-        if encoded.len() > limit && matches!(self.filter, Filter::Shuffle) {
+        if encoded.len() > limit && matches!(self.filter, FilterKind::Shuffle) {
             return Err(too_long(NAME, limit));
         }
         let decode = match self.filter {
-            Filter::Shuffle => {
+            FilterKind::Shuffle => {
                 let len = self.parameters.first().copied().unwrap_or(1).to_usize();
                 return Ok(shuffle::unshuffle(encoded, len));
             }
-            Filter::Szip => szip::decompress_with_limit,
-            Filter::Nbit => nbit::decompress_with_limit,
-            Filter::ScaleOffset => scaleoffset::decompress_with_limit,
+            FilterKind::Szip => szip::decompress_with_limit,
+            FilterKind::Nbit => nbit::decompress_with_limit,
+            FilterKind::ScaleOffset => scaleoffset::decompress_with_limit,
         };
         let decoded = decode(encoded, &self.parameters, limit);
         let decoded = decoded.map_err(|error| Error::corrupt(format!("{NAME}: {error}")))?;

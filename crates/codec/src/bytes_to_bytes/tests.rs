@@ -152,9 +152,11 @@ fn codecs() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn each_codec_of_the_table_is_tried() {
+fn each_codec_of_the_table_that_encodes_is_tried() {
     let codecs = codecs();
-    for row in table::ROWS.iter().filter(|row| row.kind() == CodecKind::BytesToBytes) {
+    let encodes =
+        |row: &&table::CodecRow| row.kind() == CodecKind::BytesToBytes && !row.is_read_only;
+    for row in table::ROWS.iter().filter(encodes) {
         let names = codecs.iter().map(|(name, _)| *name).chain(of_elements().map(|(name, _)| name));
         let is_tried = names.into_iter().any(|name| name == row.name || Some(name) == row.alias);
         assert!(is_tried, "{} is not in codecs()", row.name);

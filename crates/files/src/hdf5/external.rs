@@ -16,7 +16,8 @@ use zarrfs_base::error::{Error, Result};
 const MAX_FILES: usize = 1 << 16;
 const MAX_NAMES_LEN: u64 = 1 << 20;
 
-/// Returns a data set with values in other files as one with chunks. All files must have whole rows.
+/// Returns a data set with values in other files as one with chunks. All files must have whole
+/// rows.
 pub fn assembled(
     sources: &mut Sources<'_>,
     at: &Rc<OpenSource>,
@@ -70,7 +71,7 @@ pub fn assembled(
         if let Some(axis) = target_axes.first_mut() {
             *axis = Axis::Runs(vec![Run { start: first, count: rows }]);
         }
-        parts.push(Part::new(Rc::new(source), source_axes, target_axes)?);
+        parts.push(Part::new(Rc::new(source), source_axes, target_axes));
         first = first.saturating_add(rows);
     }
     if first < row_count && !shape.contains(&0) {

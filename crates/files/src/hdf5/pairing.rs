@@ -41,8 +41,8 @@ pub struct PairedPart<'p> {
 
 impl Part {
     /// Returns a part; both sides must have as many elements.
-    pub fn new(source: Rc<Source>, source_axes: Vec<Axis>, target_axes: Vec<Axis>) -> Result<Self> {
-        Ok(Self { source, source_axes, target_axes })
+    pub fn new(source: Rc<Source>, source_axes: Vec<Axis>, target_axes: Vec<Axis>) -> Self {
+        Self { source, source_axes, target_axes }
     }
 
     /// Whether it has no elements.

@@ -1,5 +1,5 @@
-//! Virtual data sets: arrays whose elements are in other data sets, mostly in other files. Detectors
-//! write them.
+//! Virtual data sets: arrays whose elements are in other data sets, mostly in other files.
+//! Detectors write them.
 //!
 //! A virtual data set is shown without a copy: its chunks are those of its sources. So all sources
 //! must have chunks of one shape, which the mappings put on one grid, or lie in their files one
@@ -87,7 +87,7 @@ pub fn describe(
     if missing.count > 0 {
         let names = missing.named.join(", ");
         let count = missing.count;
-        described.omit(
+        described.miss(
             path,
             &format!("{count} of its parts do not exist and are the fill value: {names}"),
         );
@@ -330,7 +330,7 @@ impl Opening<'_, '_> {
         if let Some(axis) = target.get_mut(dimension) {
             *axis = axis.first(taken)?;
         }
-        Ok(if taken == 0 { Vec::new() } else { vec![Part::new(source, axes, target)?] })
+        Ok(if taken == 0 { Vec::new() } else { vec![Part::new(source, axes, target)] })
     }
 
     /// Returns the parts of a mapping whose names have a number, up to the first that is missing.
@@ -363,7 +363,7 @@ impl Opening<'_, '_> {
 
 fn part(source: Rc<Source>, selection: &Selection, target: Vec<Axis>) -> Result<Part> {
     let axes = selection.axes(source_shape(&source))?;
-    Part::new(source, axes, target)
+    Ok(Part::new(source, axes, target))
 }
 
 /// Returns the shape of a source without the dimensions of its elements.

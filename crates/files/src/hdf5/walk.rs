@@ -51,6 +51,9 @@ struct StoredGroup {
     links: Vec<NamedLink>,
 }
 
+/// The groups above a node: their files and addresses.
+type Above = Vec<(u32, u64)>;
+
 /// The objects of a file, or of a part of one.
 #[derive(Default)]
 struct Objects {
@@ -72,8 +75,7 @@ struct Start {
     /// The file and the path there.
     file: String,
     target: String,
-    /// The groups above it here: their files and addresses.
-    above: Vec<(u32, u64)>,
+    above: Above,
     /// How many links to other files led to it.
     depth: usize,
 }
@@ -244,57 +246,70 @@ impl Objects {
             let Found { path, name, object: group, attributes } = found;
             self.paths.entry(group.address).or_insert_with(|| format!("/{path}"));
             above.push((at.number, group.address));
-            for (name, target) in group.links {
-                let shown = dimensions::variable_name(&name).to_owned();
-                let below = join(&path, &shown);
-                if !is_node_name(&shown) || below.len() > MAX_KEY_LEN / 2 {
-                    described.omit(&below, "no node can have this name");
-                    continue;
-                }
-                let address = match search.resolved(group.address, target) {
-                    Ok(LinkTarget::External { filename, path }) => {
-                        self.away.push(Start {
-                            path: below,
-                            name: shown,
-                            from: at.number,
-                            file: filename,
-                            target: path,
-                            above: above.clone(),
-                            depth: start.depth.saturating_add(1),
-                        });
-                        continue;
-                    }
-                    Ok(LinkTarget::Hard { address }) => address,
-                    Ok(LinkTarget::Soft { .. }) => continue,
-                    Err(error) if is_of_object(&error) => {
-                        described.omit(&below, error.detail());
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                };
-                match search.member(address, &below, described) {
-                    Ok((Member::Type, _)) => {}
-                    Ok((Member::DataSet(object), attributes)) => {
-                        self.note_data_set(below, shown, *object, attributes);
-                    }
-                    Ok((Member::Group(object), attributes)) => {
-                        if above.contains(&(at.number, object.address)) || above.len() >= MAX_DEPTH
-                        {
-                            described.omit(&below, "the group is a link to one above it");
-                            continue;
-                        }
-                        let found = Found { path: below, name: shown, object, attributes };
-                        open.push((found, above.clone()));
-                    }
-                    Err(error) if is_of_object(&error) => {
-                        described.unread(&below, &DescribedArray::unknown(), error.detail())?;
-                    }
-                    Err(error) => return Err(error),
-                }
+            for link in group.links {
+                let within = (&*path, group.address, &above);
+                open.extend(self.link(&mut search, (at, start), within, link, described)?);
             }
             self.groups.push(Found { path, name, object: (), attributes });
         }
         Ok(())
+    }
+
+    /// Notes what a link of a group leads to, and returns it if it is a group, with those above.
+    fn link(
+        &mut self,
+        search: &mut Search<'_>,
+        (at, start): (&OpenSource, &Start),
+        (path, group, above): (&str, u64, &Above),
+        (name, target): NamedLink,
+        described: &mut Described,
+    ) -> Result<Option<(Found<StoredGroup>, Above)>> {
+        let shown = dimensions::variable_name(&name).to_owned();
+        let below = join(path, &shown);
+        if !is_node_name(&shown) || below.len() > MAX_KEY_LEN / 2 {
+            described.omit(&below, "no node can have this name");
+            return Ok(None);
+        }
+        let address = match search.resolved(group, target) {
+            Ok(LinkTarget::External { filename, path }) => {
+                self.away.push(Start {
+                    path: below,
+                    name: shown,
+                    from: at.number,
+                    file: filename,
+                    target: path,
+                    above: above.clone(),
+                    depth: start.depth.saturating_add(1),
+                });
+                return Ok(None);
+            }
+            Ok(LinkTarget::Hard { address }) => address,
+            Ok(LinkTarget::Soft { .. }) => return Ok(None),
+            Err(error) if is_of_object(&error) => {
+                described.omit(&below, error.detail());
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        match search.member(address, &below, described) {
+            Ok((Member::Type, _)) => {}
+            Ok((Member::DataSet(object), attributes)) => {
+                self.note_data_set(below, shown, *object, attributes);
+            }
+            Ok((Member::Group(object), attributes)) => {
+                if above.contains(&(at.number, object.address)) || above.len() >= MAX_DEPTH {
+                    described.omit(&below, "the group is a link to one above it");
+                    return Ok(None);
+                }
+                let found = Found { path: below, name: shown, object, attributes };
+                return Ok(Some((found, above.clone())));
+            }
+            Err(error) if is_of_object(&error) => {
+                described.unread(&below, &DescribedArray::unknown(), error.detail())?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(None)
     }
 
     fn note_data_set(

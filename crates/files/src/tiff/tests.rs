@@ -56,7 +56,7 @@ fn described(bytes: &[u8]) -> Result<Vec<String>> {
     let mut described = Described::new(&file, 64 << 20);
     super::scan(&file, &mut described)?;
     let (_, omitted) = described.build()?;
-    Ok(omitted.into_iter().map(|(_, why)| why).collect())
+    Ok(omitted.into_iter().map(|omission| omission.why).collect())
 }
 
 #[test]
