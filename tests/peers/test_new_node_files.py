@@ -99,6 +99,10 @@ def test_what_does_not_become_a_node_stays_an_ordinary_file(mount, tmp_path):
         m.allow("its program failed or was killed")
         subprocess.run([sys.executable, "-c", program, m / "killed.npy", whole])
         assert (m / "killed.npy").read_bytes() == whole.read_bytes()
+        os.chmod(whole, 0o600)
+        run("cp", "-p", whole, m / "private.npy")
+        run("sh", "-c", 'umask 077; cat "$1" > "$2"', "sh", whole, m / "hidden.npy")
+        assert (store / "hidden").stat().st_mode & 0o777 == 0o700, "no more than the file had"
         for name in ["note.txt", "table.csv", "x.npy.bak", "scan.npy.gz"]:
             (m / name).write_bytes(whole.read_bytes())
             assert (store / name).read_bytes() == whole.read_bytes()

@@ -15,6 +15,7 @@ use crate::files::FileFormat;
 use crate::hierarchy::{Content, Hierarchy};
 use crate::metadata::{NodeKind, NodePath};
 use crate::rewrite;
+use crate::store::{FileChanges, FileUse, Ownership};
 use crate::sys;
 use crate::vfs::access::Caller;
 use crate::vfs::authors::Thread;
@@ -106,6 +107,33 @@ impl Renames {
         Ok((attr.len, attr.modified, attr.changed))
     }
 
+    /// Gives the directory of a new node the owner of the file that it was, and no more permissions
+    /// than that has.
+    fn give_to(&self, owner: Option<Ownership>, path: &NodePath) -> Result<()> {
+        let (Some(Ownership { mode, uid, gid }), Some(files)) =
+            (owner, self.names.ordinary.store())
+        else {
+            return Ok(());
+        };
+        let prefix = self.core.hierarchy.ordinary_prefix(path)?;
+        let Some(directory) =
+            files.open(prefix.as_str().trim_end_matches('/'), FileUse::Attributes)?
+        else {
+            return Ok(());
+        };
+        let now = directory.stat()?.owner;
+        // Permission to read the file is permission to search the directory.
+        let mode = now.mode & (mode | (mode & 0o444) >> 2);
+        if mode != now.mode {
+            directory.change(&FileChanges { mode: Some(mode), ..FileChanges::default() })?;
+        }
+        if (uid, gid) != (now.uid, now.gid) {
+            let (uid, gid) = (Some(uid), Some(gid));
+            directory.change(&FileChanges { uid, gid, ..FileChanges::default() })?;
+        }
+        Ok(())
+    }
+
     /// `own` is the number of the caller's handles that may write.
     fn import(
         &self,
@@ -133,15 +161,19 @@ impl Renames {
         let alone = || {
             rewrite::check_seen(&source)?;
             let alone = self.core.alone()?;
+            // A write from now on fails, and an earlier one is seen.
+            inode.file().lock().import = ImportState::Done;
             let is_same = !is_written(inode, None, own) && self.settled(inode)? == before;
             if is_same && inode.is_at(from) { Ok(alone) } else { Err(changed_meanwhile()) }
         };
-        let (keys, _alone) = convert::make_at_once(hierarchy, path, &plan, fill_chunks, alone)?;
+        let owner = self.names.attrs.of(inode)?.owner;
+        let made = convert::make_at_once(hierarchy, path, &plan, fill_chunks, alone);
+        let made = made.and_then(|made| self.give_to(owner, path).map(|()| made));
+        let (keys, _alone) = made.inspect_err(|_| inode.file().lock().import = ImportState::No)?;
         for key in keys {
             self.contents.unsynced.changed(key);
         }
         self.unlink_file(inode, from)?;
-        inode.file().lock().import = ImportState::Done;
         // One that could not become a node, and that a program replaces.
         let replaced =
             Place::Ordinary(path.parent().unwrap_or_else(NodePath::root), (*name).to_owned());

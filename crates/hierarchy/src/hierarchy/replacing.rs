@@ -102,8 +102,14 @@ impl Changes<'_> {
                 }
             }
         }
+        let keys: Vec<Key> = keys.into_iter().map(|(_, key)| key).collect();
+        if !new.made.is_empty() {
+            // What they were made of is removed next.
+            let documents = values.steps.iter().map(|step| step.key.clone());
+            write.sync(&keys.iter().cloned().chain(documents).collect::<Vec<_>>())?;
+        }
         self.drop_aside(aside);
-        Ok(keys.into_iter().map(|(_, key)| key).collect())
+        Ok(keys)
     }
 
     /// Fails if new nodes cannot be at `path` and below it. Stores the groups above.
