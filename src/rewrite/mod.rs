@@ -2,10 +2,10 @@
 //!
 //! A program that writes a whole file lays it out in its own way: CDO and NCO add to the attribute
 //! `history`, the netCDF library sorts variables as it likes, nibabel leaves another gap behind the
-//! header. Such a file is read like any file of its format ([`file`]), and compared with the view,
+//! header. Such a file is read like any file of its format (`file`), and compared with the view,
 //! which is read in the same way: so both say everything in the same words, and only what differs
-//! has changed. The values of the same variables go into the arrays ([`values`]), and changed
-//! attributes into the nodes ([`attributes`]), all at once
+//! has changed. The values of the same variables go into the arrays (`values`), and changed
+//! attributes into the nodes (`attributes`), all at once
 //! ([`NewValues`](crate::hierarchy::NewValues)). If anything does not fit, nothing changes, and the
 //! error says why.
 //!
