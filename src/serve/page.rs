@@ -40,11 +40,11 @@ const MAX_ATTRIBUTE_LEN: usize = 300;
 const ICON: &str = "<link rel=\"icon\" href=\"data:,\">\n";
 
 /// A page for people: the tree, and the node that the page describes, if there is one.
-pub type Described<'v> = (&'v Vfs, Option<Arc<Node>>);
+pub type DescribedNode<'v> = (&'v Vfs, Option<Arc<Node>>);
 
 /// Returns the beginning of the page of the directory at `names`, for people if they get a
 /// description. The root has the name `root`.
-pub fn head(root: &str, names: &[String], described: Option<Described<'_>>) -> String {
+pub fn head(root: &str, names: &[String], described: Option<DescribedNode<'_>>) -> String {
     let title = names.last().map_or(root, String::as_str);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{}</title>\n\

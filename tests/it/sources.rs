@@ -16,8 +16,13 @@ pub struct Source {
 }
 
 /// The members. The program exports the root of some as a module, and the modules of the others.
-pub const MEMBERS: [(&str, Option<&str>); 4] =
-    [("base", None), ("codec", Some("codec")), ("store", Some("store")), ("hierarchy", None)];
+pub const MEMBERS: [(&str, Option<&str>); 5] = [
+    ("base", None),
+    ("codec", Some("codec")),
+    ("store", Some("store")),
+    ("hierarchy", None),
+    ("files", Some("files")),
+];
 
 /// Modules of the former that the program exports beside the root, with the name of that.
 pub const BESIDE: [(&str, &str); 4] =

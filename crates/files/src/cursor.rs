@@ -40,12 +40,12 @@ impl<'f> Cursor<'f> {
 
 /// The bytes of a header of a fixed form. What lies past their end is zero.
 #[derive(Debug, Clone)]
-pub struct Fields {
+pub struct FixedFields {
     bytes: Bytes,
     is_big: bool,
 }
 
-impl Fields {
+impl FixedFields {
     /// Returns the fields of a header in this order of bytes.
     pub fn new(bytes: Bytes, is_big: bool) -> Self {
         Self { bytes, is_big }

@@ -1,6 +1,6 @@
 //! The formats of files, by how they begin.
 
-use crate::packed::{self, Packing};
+use crate::packed::{self, Compressor};
 use crate::source::SourceFile;
 use crate::{mrc, npz};
 use zarrfs_base::error::{Error, Result};
@@ -80,10 +80,10 @@ impl FileFormat {
             Some(Self::Tiff)
         } else if npz::is_first(first) {
             Some(Self::Npz)
-        } else if let Some(packing) = Packing::of(first) {
+        } else if let Some(packing) = Compressor::of(first) {
             // A packed file in a packed file is not opened.
             let inner = packing.unpacked(first);
-            if Packing::of(&inner).is_some() { None } else { Self::of_first_bytes(&inner) }
+            if Compressor::of(&inner).is_some() { None } else { Self::of_first_bytes(&inner) }
         } else {
             None
         }
@@ -112,7 +112,7 @@ impl FileFormat {
         unpacked.get(..unpacked.len().checked_sub(longest)?)
     }
 
-    /// Whether such a file has arrays without names of their own, so that they get that of the file.
+    /// Whether the arrays of such a file have no names of their own. They get that of the file.
     pub fn lacks_names(name: &str) -> bool {
         let name = packed::unpacked_name(name).unwrap_or(name).to_ascii_lowercase();
         let has = [

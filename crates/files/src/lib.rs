@@ -71,7 +71,7 @@ mod tiff;
 pub use format::{FIRST_LEN, FileFormat};
 
 use described::Described;
-use packed::Packing;
+use packed::Compressor;
 use source::SourceFile;
 use zarrfs_base::error::{Result, WithSubject};
 use zarrfs_store::refs::SourceStores;
@@ -93,7 +93,7 @@ pub fn open(
 ) -> Result<Store> {
     let file = SourceFile::open(own, key)?;
     let mut described = Described::new(&file, most);
-    let packing = Packing::of(&file.read_up_to(0, 4)?);
+    let packing = Compressor::of(&file.read_up_to(0, 4)?);
     let file = match packing {
         Some(packing) => {
             packed::unpack(packing, &file, 0, packed::MAX_LEN, &mut described).at(key)?

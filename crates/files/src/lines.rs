@@ -14,13 +14,13 @@ const STEP: usize = 4096;
 
 /// Reads the lines of a file.
 #[derive(Debug)]
-pub struct Lines<'f> {
+pub struct TextLines<'f> {
     file: &'f SourceFile,
     /// Where the next line begins.
     pub at: u64,
 }
 
-impl<'f> Lines<'f> {
+impl<'f> TextLines<'f> {
     /// Begins at the first line.
     pub fn new(file: &'f SourceFile) -> Self {
         Self { file, at: 0 }

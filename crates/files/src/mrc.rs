@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cursor::Fields;
+use crate::cursor::FixedFields;
 use crate::described::{Described, DescribedArray, bytes_codec, zero_of};
 use crate::image::{self, ImageAxis};
 use crate::json::single;
@@ -21,8 +21,8 @@ const LEN: usize = 1024;
 
 /// Describes the image of a file.
 pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
-    let fields = Fields::new(file.read(0, LEN)?, false);
-    let fields = Fields::new(file.read(0, LEN)?, is_big(&fields));
+    let fields = FixedFields::new(file.read(0, LEN)?, false);
+    let fields = FixedFields::new(file.read(0, LEN)?, is_big(&fields));
     let path = file.stem();
     let (shape, axes) = shape(&fields)?;
     described.group("", image::attributes(path, &axes))?;
@@ -53,7 +53,7 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
 }
 
 /// Whether numbers are in big-endian order, as the machine stamp says, or else the mode.
-fn is_big(little: &Fields) -> bool {
+fn is_big(little: &FixedFields) -> bool {
     match little.bytes(212, 2) {
         [0x11, 0x11] => true,
         [0x44, 0x44 | 0x41] => false,
@@ -63,8 +63,8 @@ fn is_big(little: &Fields) -> bool {
 
 /// Whether these first bytes may be those of a file without a signature.
 pub fn may_be(first: &[u8]) -> bool {
-    let little = Fields::new(first.to_vec().into(), false);
-    let fields = Fields::new(first.to_vec().into(), is_big(&little));
+    let little = FixedFields::new(first.to_vec().into(), false);
+    let fields = FixedFields::new(first.to_vec().into(), is_big(&little));
     let has_lens = [0, 4, 8].into_iter().all(|at| (1..1 << 20).contains(&fields.i32(at)));
     let axes = [64, 68, 72].map(|at| fields.i32(at));
     let has_axes = axes == [0; 3] || axes.iter().all(|axis| (1..=3).contains(axis));
@@ -72,7 +72,7 @@ pub fn may_be(first: &[u8]) -> bool {
 }
 
 /// Returns the shape and the axes, the slowest first.
-fn shape(fields: &Fields) -> Result<(Vec<u64>, Vec<ImageAxis>)> {
+fn shape(fields: &FixedFields) -> Result<(Vec<u64>, Vec<ImageAxis>)> {
     let len = |at: usize| {
         let len = fields.i32(at);
         let wrong = |_| Error::corrupt(format!("the header of MRC has the length {len}"));
@@ -134,7 +134,7 @@ fn element(mode: i32) -> Result<(&'static str, u64)> {
 }
 
 /// Returns what the header says beside the shape.
-fn shown(fields: &Fields) -> Object {
+fn shown(fields: &FixedFields) -> Object {
     let mut shown = Object::new();
     let floats = |from: usize| -> Value {
         [0, 4, 8].iter().map(|at| single(fields.f32(from.saturating_add(*at)))).collect()

@@ -32,7 +32,7 @@ const MAX_WINDOW: u32 = 26;
 
 /// A compressor of whole files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Packing {
+pub enum Compressor {
     /// One or more members of gzip.
     Gzip,
     /// One or more streams of bzip2.
@@ -44,10 +44,10 @@ pub enum Packing {
 }
 
 /// The endings of names of such files.
-const ENDINGS: [(&str, Packing); 3] =
-    [(".gz", Packing::Gzip), (".bz2", Packing::Bzip2), (".zst", Packing::Zstd)];
+const ENDINGS: [(&str, Compressor); 3] =
+    [(".gz", Compressor::Gzip), (".bz2", Compressor::Bzip2), (".zst", Compressor::Zstd)];
 
-impl Packing {
+impl Compressor {
     /// Returns the compressor of a file by its first bytes.
     pub fn of(first: &[u8]) -> Option<Self> {
         match first {
@@ -96,9 +96,10 @@ pub fn unpacked_name(name: &str) -> Option<&str> {
     name.get(..name.len().checked_sub(ending.len())?).filter(|rest| !rest.is_empty())
 }
 
-/// Unpacks a file from the byte `offset` on to at most `most` bytes, and makes the chunks lead to the copy.
+/// Unpacks a file from the byte `offset` on to at most `most` bytes, and makes the chunks lead to
+/// the copy.
 pub fn unpack(
-    packing: Packing,
+    packing: Compressor,
     file: &SourceFile,
     offset: u64,
     most: u64,
@@ -145,7 +146,7 @@ pub fn describe(
     path: &str,
     mut array: DescribedArray,
     place: Stored<'_>,
-    packing: Packing,
+    packing: Compressor,
     values: &SourceFile,
 ) -> Result<()> {
     let Stored { shape, item_len, offset, .. } = place;
@@ -160,10 +161,10 @@ pub fn describe(
         return pieces::describe(described, path, array, place);
     }
     array.codecs.push(match packing {
-        Packing::Gzip => codec("gzip", json!({"level": 1})),
-        Packing::Bzip2 => codec("numcodecs.bz2", json!({"level": 9})),
-        Packing::Zstd => codec("zstd", json!({"level": 3, "checksum": false})),
-        Packing::Zlib => codec("numcodecs.zlib", json!({"level": 1})),
+        Compressor::Gzip => codec("gzip", json!({"level": 1})),
+        Compressor::Bzip2 => codec("numcodecs.bz2", json!({"level": 9})),
+        Compressor::Zstd => codec("zstd", json!({"level": 3, "checksum": false})),
+        Compressor::Zlib => codec("numcodecs.zlib", json!({"level": 1})),
     });
     array.chunk_shape = shape.iter().map(|len| (*len).max(1)).collect();
     described.array(path, &array)?;
@@ -218,9 +219,9 @@ mod tests {
         let mut encoder =
             flate2::read::GzEncoder::new(&b"abcdef"[..], flate2::Compression::default());
         encoder.read_to_end(&mut packed).unwrap();
-        assert_eq!(Packing::of(&packed), Some(Packing::Gzip));
-        assert_eq!(Packing::Gzip.unpacked(&packed), b"abcdef");
+        assert_eq!(Compressor::of(&packed), Some(Compressor::Gzip));
+        assert_eq!(Compressor::Gzip.unpacked(&packed), b"abcdef");
         packed.truncate(12);
-        assert!(Packing::Gzip.unpacked(&packed).len() < 6);
+        assert!(Compressor::Gzip.unpacked(&packed).len() < 6);
     }
 }

@@ -27,8 +27,8 @@ pub fn piece_shape(shape: &[u64], item_len: u64) -> Vec<u64> {
     piece
 }
 
-/// Describes an array whose elements lie in the file from `offset` on, in C order of `stored`, which
-/// is the shape in the order of the file. `array.chunk_shape` gets the shape of pieces in that order.
+/// Describes an array whose elements lie in the file from `offset` on, in C order of `stored`, the
+/// shape in the order of the file. `array.chunk_shape` gets the shape of pieces in that order.
 pub fn describe(
     described: &mut Described,
     path: &str,

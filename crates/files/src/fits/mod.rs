@@ -27,7 +27,7 @@ const PRIMARY: &str = "PRIMARY";
 
 /// Describes all images of a file.
 pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
-    let mut units = Units::default();
+    let mut units = DescribedUnits::default();
     let mut at = 0;
     let mut count = 0_usize;
     while at < file.len() {
@@ -57,7 +57,7 @@ pub fn scan(file: &SourceFile, described: &mut Described) -> Result<()> {
 
 /// The units that were described.
 #[derive(Debug, Default)]
-struct Units {
+struct DescribedUnits {
     names: HashSet<String>,
     /// The lengths of dimensions.
     lens: HashMap<String, u64>,
@@ -75,7 +75,7 @@ struct Unit {
     number: usize,
 }
 
-impl Units {
+impl DescribedUnits {
     fn describe(
         &mut self,
         unit: &Unit,

@@ -8,8 +8,6 @@
 //!
 //! The first bit of the flags says that the type is the place of a named one.
 
-use hdf5_reader::btree_v2::{self, BTreeV2Header, BTreeV2Record};
-use hdf5_reader::fractal_heap::{FractalHeap, FractalHeapDirectBlockCache};
 use hdf5_reader::group::Group;
 use hdf5_reader::io::Cursor;
 use hdf5_reader::messages::attribute::AttributeMessage;
@@ -19,8 +17,9 @@ use hdf5_reader::messages::datatype::Datatype;
 use hdf5_reader::messages::{HdfMessage, MSG_DATATYPE, attribute};
 use hdf5_reader::{Attribute, Hdf5File, StringSize, VarLenKind};
 
-use super::failed;
-use super::header::{self, Header};
+use super::header::{self, ObjectHeader};
+use super::indexed_heap;
+use super::library;
 use crate::json::text_to_nul;
 use zarrfs_base::error::Result;
 
@@ -38,7 +37,7 @@ pub struct AttributeList {
 
 impl AttributeList {
     /// Returns the attributes of the object with this header.
-    pub fn of(file: &Hdf5File, root: &Group, header: &Header) -> Result<Self> {
+    pub fn of(file: &Hdf5File, root: &Group, header: &ObjectHeader) -> Result<Self> {
         let mut list = Self { attributes: Vec::new(), unread: header.unread_attributes.clone() };
         for message in &header.messages {
             match message {
@@ -59,50 +58,27 @@ impl AttributeList {
         root: &Group,
         info: &AttributeInfoMessage,
     ) -> Result<()> {
-        let (offset_len, length_len) = header::lens(file);
-        let storage = file.storage();
-        let address = info.fractal_heap_address;
-        if Cursor::is_undefined_offset(address, offset_len) {
+        let (offset_len, _) = library::lens(file);
+        let heap = info.fractal_heap_address;
+        if Cursor::is_undefined_offset(heap, offset_len) {
             return Ok(());
         }
-        let heap = FractalHeap::parse_at_storage(storage, address, offset_len, length_len);
-        let heap = heap.map_err(failed)?;
         let in_order = info.btree_creation_order_address;
         let in_order = in_order.filter(|it| !Cursor::is_undefined_offset(*it, offset_len));
-        let address = in_order.unwrap_or(info.btree_name_index_address);
-        let index = BTreeV2Header::parse_at_storage(storage, address, offset_len, length_len);
-        let index = index.map_err(failed)?;
-        let records = btree_v2::collect_btree_v2_records_storage(
-            storage,
-            &index,
-            offset_len,
-            length_len,
-            None,
-            &[],
-            None,
-        );
-        let mut blocks = FractalHeapDirectBlockCache::default();
-        for record in records.map_err(failed)?.into_iter().take(MAX_COUNT) {
-            let (BTreeV2Record::AttributeNameHash { heap_id, .. }
-            | BTreeV2Record::AttributeCreationOrder { heap_id, .. }) = record
-            else {
-                continue;
-            };
-            let bytes = heap
-                .get_object_storage_cached(&heap_id, storage, offset_len, length_len, &mut blocks)
-                .map_err(failed)?;
-            match parse(file, &bytes) {
+        let index = in_order.unwrap_or(info.btree_name_index_address);
+        indexed_heap::for_each(file, heap, index, MAX_COUNT, &mut |bytes| {
+            match parse(file, bytes) {
                 Ok(message) => self.attributes.push(with_texts(root, message)),
                 Err(name) => self.unread.push(name),
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
 /// Returns an attribute; the error is its name, if it cannot be read.
 pub fn parse(file: &Hdf5File, bytes: &[u8]) -> std::result::Result<AttributeMessage, String> {
-    let (offset_len, length_len) = header::lens(file);
+    let (offset_len, length_len) = library::lens(file);
     let parse = |bytes: &[u8]| {
         attribute::parse(&mut Cursor::new(bytes), offset_len, length_len, bytes.len()).ok()
     };

@@ -7,8 +7,8 @@ use hdf5_reader::messages::filter_pipeline::FilterPipelineMessage;
 use hdf5_reader::messages::layout::{ChunkIndexing, DataLayout};
 use hdf5_reader::{extensible_array, fixed_array};
 
-use super::failed;
 use super::filters;
+use super::library::failed;
 use super::types::StoredType;
 use super::values::{Values, decoded};
 use crate::described::{Described, DescribedArray};

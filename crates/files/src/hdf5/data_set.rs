@@ -7,9 +7,12 @@ use hdf5_reader::messages::filter_pipeline::FilterPipelineMessage;
 use hdf5_reader::messages::layout::DataLayout;
 use hdf5_reader::{Attribute, Datatype, Hdf5File};
 
-use super::failed;
-use super::header::{Header, HeapPlace};
+use super::header::{HeapPlace, ObjectHeader};
+use super::library::failed;
+use super::types::{self, StoredType};
+use super::unusual;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_codec::dtype::MAX_ITEM_LEN;
 
 /// A data set.
 #[derive(Debug)]
@@ -42,10 +45,10 @@ impl StoredDataSet {
         file: &Hdf5File,
         address: u64,
         path: &str,
-        header: Header,
+        header: ObjectHeader,
         attributes: &[Attribute],
     ) -> Result<Self> {
-        let Header { messages, datatype: encoded_type, mappings, .. } = header;
+        let ObjectHeader { messages, datatype: encoded_type, mappings, .. } = header;
         let (mut space, mut datatype, mut layout, mut fill) = (None, None, None, None);
         let (mut pipeline, mut external) = (None, None);
         for message in messages {
@@ -80,6 +83,19 @@ impl StoredDataSet {
             pipeline,
             external,
         })
+    }
+
+    /// Returns the type of elements that others can show parts of.
+    pub fn element_type(&self, file: &Hdf5File) -> Result<StoredType> {
+        let stored = StoredType::of(&self.datatype, file.superblock().offset_size)?;
+        if !stored.is_in_file() || stored.item_len > u64::from(MAX_ITEM_LEN) {
+            let name = types::name_of(&self.datatype);
+            return Err(Error::unsupported(format!(
+                "HDF5 values in other data sets or files, of {name}"
+            )));
+        }
+        unusual::check(&self.encoded_type, stored.has_gaps())?;
+        Ok(stored)
     }
 }
 

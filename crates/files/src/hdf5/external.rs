@@ -2,45 +2,47 @@
 
 use std::rc::Rc;
 
+use hdf5_reader::Hdf5File;
 use hdf5_reader::local_heap::LocalHeap;
 use hdf5_reader::messages::external_files::ExternalFilesMessage;
 
 use super::data_set::StoredDataSet;
+use super::library::{self, failed};
 use super::pairing::Part;
-use super::selection::{Axis, Run};
-use super::sources::{self, OpenSource, Source, SourcePlaces, Sources};
-use super::{failed, header, placing, types};
+use super::placed::{SourcePlaces, SourceSet};
+use super::selection::{Run, SelectedAxis};
+use super::types;
 use zarrfs_base::error::{Error, Result};
 
 /// The most files of one data set, and the most bytes of their names, which are read for each.
 const MAX_FILES: usize = 1 << 16;
 const MAX_NAMES_LEN: u64 = 1 << 20;
 
-/// Returns a data set with values in other files as one with chunks. All files must have whole
-/// rows.
-pub fn assembled(
-    sources: &mut Sources<'_>,
-    at: &Rc<OpenSource>,
+/// Returns a data set of a file with values in other files, and its parts. All files must have
+/// whole rows. `number_of` returns the number of a file by its name; `None` if there is none.
+pub fn parts(
+    file: &Hdf5File,
     set: &StoredDataSet,
-    external: &ExternalFilesMessage,
-) -> Result<Source> {
-    let stored = sources::element_type(&at.file, set)?;
+    listed: &ExternalFilesMessage,
+    number_of: &mut dyn FnMut(&str) -> Result<Option<u32>>,
+) -> Result<(SourceSet, Vec<Part>)> {
+    let stored = set.element_type(file)?;
     let fill = types::fill_value(set.fill.as_deref(), &stored);
     let shape: Vec<u64> = set.shape.iter().chain(&stored.inner_shape).copied().collect();
     let too_long = || Error::corrupt("HDF5: elements past 2^64 bytes");
     let row = shape.get(1..).unwrap_or_default().iter();
     let row_len = row.copied().try_fold(stored.item_len, u64::checked_mul).ok_or_else(too_long)?;
     let row_count = shape.first().copied().unwrap_or(1);
-    let (offset_len, length_len) = header::lens(&at.file);
-    let storage = at.file.storage();
-    let heap = LocalHeap::parse_at_storage(storage, external.heap_address, offset_len, length_len);
+    let (offset_len, length_len) = library::lens(file);
+    let storage = file.storage();
+    let heap = LocalHeap::parse_at_storage(storage, listed.heap_address, offset_len, length_len);
     let heap = heap.map_err(failed)?;
     if heap.data_segment_size > MAX_NAMES_LEN {
         return Err(Error::corrupt("HDF5: names of files of more than 1 MiB"));
     }
     let mut parts = Vec::new();
     let mut first = 0_u64;
-    for slot in external.slots.iter().take(MAX_FILES) {
+    for slot in listed.slots.iter().take(MAX_FILES) {
         let left = row_count.saturating_sub(first);
         if left == 0 || row_len == 0 {
             break;
@@ -55,21 +57,22 @@ pub fn assembled(
         if rows == 0 {
             continue;
         }
-        let file = sources.raw(at, &name)?.ok_or_else(|| {
+        let file = number_of(&name)?.ok_or_else(|| {
             Error::unsupported(format!("values in the file {name}, which does not exist"))
         })?;
         let part_shape = part_shape(&shape, rows);
-        let source = Source {
+        let source = SourceSet {
             shape: part_shape.clone(),
             stored: stored.clone(),
             filters: Vec::new(),
             fill: fill.clone(),
             places: SourcePlaces::Contiguous { file, offset: slot.offset },
         };
-        let source_axes: Vec<Axis> = part_shape.iter().map(|len| Axis::whole(*len)).collect();
+        let source_axes: Vec<SelectedAxis> =
+            part_shape.iter().map(|len| SelectedAxis::whole(*len)).collect();
         let mut target_axes = source_axes.clone();
         if let Some(axis) = target_axes.first_mut() {
-            *axis = Axis::Runs(vec![Run { start: first, count: rows }]);
+            *axis = SelectedAxis::Runs(vec![Run { start: first, count: rows }]);
         }
         parts.push(Part::new(Rc::new(source), source_axes, target_axes));
         first = first.saturating_add(rows);
@@ -77,13 +80,9 @@ pub fn assembled(
     if first < row_count && !shape.contains(&0) {
         return Err(Error::corrupt("HDF5: the files with the values are too short"));
     }
-    let mut found =
-        Source { shape, stored, filters: Vec::new(), fill, places: SourcePlaces::Nowhere };
-    if let Some(shape) = placing::chunk_shape(&parts, &found)? {
-        let chunks = placing::placed(&parts, &found, &shape, sources)?;
-        found.places = SourcePlaces::Chunks { shape, stored: chunks };
-    }
-    Ok(found)
+    let found =
+        SourceSet { shape, stored, filters: Vec::new(), fill, places: SourcePlaces::Nowhere };
+    Ok((found, parts))
 }
 
 /// Returns a shape with other rows. A data set without dimensions has one.

@@ -23,7 +23,7 @@ use hdf5_reader::messages::{
 };
 
 use super::attribute_list;
-use super::failed;
+use super::library::{self, failed};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::width::ToUsize;
 
@@ -58,7 +58,7 @@ pub struct HeapPlace {
 
 /// A header.
 #[derive(Debug, Default)]
-pub struct Header {
+pub struct ObjectHeader {
     /// The messages that the library knows, in their order.
     pub messages: Vec<HdfMessage>,
     /// The bytes of the type of elements.
@@ -69,10 +69,10 @@ pub struct Header {
     pub unread_attributes: Vec<String>,
 }
 
-impl Header {
+impl ObjectHeader {
     /// Reads the header at an address.
     pub fn read(file: &Hdf5File, address: u64) -> Result<Self> {
-        let (offset_len, length_len) = lens(file);
+        let (offset_len, length_len) = library::lens(file);
         let mut header = Self::default();
         for message in raw_messages(file, address)? {
             let Some(message) = resolved(file, message)? else {
@@ -106,11 +106,6 @@ impl Header {
     }
 }
 
-/// Returns the lengths of an address and of a length in a file.
-pub fn lens(file: &Hdf5File) -> (u8, u8) {
-    (file.superblock().offset_size, file.superblock().length_size)
-}
-
 /// Returns the bytes of the type that was stored under a name, at an address.
 pub fn named_type(file: &Hdf5File, address: u64) -> Result<Vec<u8>> {
     let found = raw_messages(file, address)?.into_iter();
@@ -122,7 +117,7 @@ pub fn named_type(file: &Hdf5File, address: u64) -> Result<Vec<u8>> {
 /// Returns the address in a message that is elsewhere; `None` if it is in the table of shared
 /// messages.
 pub fn shared_address(file: &Hdf5File, kind: u16, bytes: &[u8]) -> Result<Option<u64>> {
-    let (offset_len, length_len) = lens(file);
+    let (offset_len, length_len) = library::lens(file);
     let mut cursor = Cursor::new(bytes);
     let found = shared::parse(&mut cursor, kind, offset_len, length_len, bytes.len());
     Ok(match found.map_err(failed)? {
@@ -189,7 +184,7 @@ impl Parts<'_> {
         envelope: Envelope,
         messages: &mut Vec<RawMessage>,
     ) -> Result<()> {
-        let (offset_len, length_len) = lens(self.file);
+        let (offset_len, length_len) = library::lens(self.file);
         let mut rest = bytes;
         while let Some((kind, flags, len, after)) = envelope.split(rest) {
             if kind == MSG_NIL && len == 0 && after.iter().all(|byte| *byte == 0) {

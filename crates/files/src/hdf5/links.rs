@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use hdf5_reader::Hdf5File;
 use hdf5_reader::btree_v1;
-use hdf5_reader::btree_v2::{self, BTreeV2Header, BTreeV2Record};
-use hdf5_reader::fractal_heap::{FractalHeap, FractalHeapDirectBlockCache};
 use hdf5_reader::io::Cursor;
 use hdf5_reader::local_heap::LocalHeap;
 use hdf5_reader::messages::HdfMessage;
@@ -16,8 +14,9 @@ use hdf5_reader::messages::link_info::LinkInfoMessage;
 use hdf5_reader::messages::symbol_table_msg::SymbolTableMessage;
 use hdf5_reader::symbol_table::SymbolTableNode;
 
-use super::failed;
-use super::header::Header;
+use super::header::ObjectHeader;
+use super::indexed_heap;
+use super::library::{self, failed};
 use zarrfs_base::error::{Error, Result};
 
 /// A link, and where it leads.
@@ -36,7 +35,7 @@ const MAX_STEPS: usize = 64;
 const MAX_FOLLOWED: usize = 1 << 24;
 
 /// Returns the links of the group with this header.
-pub fn of_group(file: &Hdf5File, header: &Header) -> Result<Vec<NamedLink>> {
+pub fn of_group(file: &Hdf5File, header: &ObjectHeader) -> Result<Vec<NamedLink>> {
     let mut links = Vec::new();
     for message in &header.messages {
         match message {
@@ -51,38 +50,18 @@ pub fn of_group(file: &Hdf5File, header: &Header) -> Result<Vec<NamedLink>> {
 
 /// Returns the links of a group with many of them.
 fn of_heap(file: &Hdf5File, info: &LinkInfoMessage) -> Result<Vec<NamedLink>> {
-    let superblock = file.superblock();
-    let (offset_len, length_len) = (superblock.offset_size, superblock.length_size);
-    let storage = file.storage();
-    if Cursor::is_undefined_offset(info.fractal_heap_address, offset_len) {
-        return Ok(Vec::new());
-    }
-    let address = info.fractal_heap_address;
-    let heap = FractalHeap::parse_at_storage(storage, address, offset_len, length_len);
-    let heap = heap.map_err(failed)?;
-    let address = info.btree_name_index_address;
-    let index = BTreeV2Header::parse_at_storage(storage, address, offset_len, length_len);
-    let index = index.map_err(failed)?;
-    let records = btree_v2::collect_btree_v2_records_storage(
-        storage,
-        &index,
-        offset_len,
-        length_len,
-        None,
-        &[],
-        None,
-    );
-    let mut blocks = FractalHeapDirectBlockCache::default();
+    let (offset_len, length_len) = library::lens(file);
     let mut links = Vec::new();
-    for record in records.map_err(failed)? {
-        let BTreeV2Record::LinkNameHash { heap_id, .. } = record else { continue };
-        let bytes = heap
-            .get_object_storage_cached(&heap_id, storage, offset_len, length_len, &mut blocks)
-            .map_err(failed)?;
-        let parsed = link::parse(&mut Cursor::new(&bytes), offset_len, length_len, bytes.len());
+    if Cursor::is_undefined_offset(info.fractal_heap_address, offset_len) {
+        return Ok(links);
+    }
+    let (heap, index) = (info.fractal_heap_address, info.btree_name_index_address);
+    indexed_heap::for_each(file, heap, index, usize::MAX, &mut |bytes| {
+        let parsed = link::parse(&mut Cursor::new(bytes), offset_len, length_len, bytes.len());
         let link = parsed.map_err(failed)?;
         links.push((link.name, link.target));
-    }
+        Ok(())
+    })?;
     Ok(links)
 }
 
@@ -195,7 +174,7 @@ impl Follower {
         if let Some((_, links)) = self.last.as_ref().filter(|(address, _)| *address == group) {
             return Ok(Arc::clone(links));
         }
-        let links = of_group(file, &Header::read(file, group)?)?;
+        let links = of_group(file, &ObjectHeader::read(file, group)?)?;
         self.read = self.read.saturating_add(links.len()).saturating_add(1);
         if self.read > MAX_FOLLOWED {
             return Err(Error::unsupported("more soft links than zarrfs follows in one file"));

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Bits begin at the highest one. Pixels of 32 and 64 bits are samples of 8 bits, the first byte of
-//! all pixels first. Each scanline is padded to whole blocks. With the preprocessor, a sample is the
-//! difference from the one before, mapped to a number without a sign, except the first.
+//! all pixels first. Each scanline is padded to whole blocks. With the preprocessor, each sample
+//! but the first is the difference from the one before, mapped to a number without a sign.
 
 use zarrfs_base::error::{Error, Result};
 

@@ -1,4 +1,4 @@
-//! The mappings of a virtual data set: which elements of which other data set it shows where. They
+//! The mappings of a virtual data set: elements of other data sets, and where it shows them. They
 //! are an object of a global heap.
 //!
 //! ```text
@@ -17,8 +17,8 @@ use hdf5_reader::Hdf5File;
 use hdf5_reader::checksum::jenkins_lookup3;
 use hdf5_reader::io::Cursor;
 
-use super::failed;
-use super::header::{self, HeapPlace};
+use super::header::HeapPlace;
+use super::library::{self, failed};
 use super::selection::Selection;
 use zarrfs_base::error::{Error, Result};
 
@@ -48,7 +48,7 @@ pub struct Mapping {
 
 /// Reads the mappings at a place of a heap.
 pub fn read(file: &Hdf5File, place: HeapPlace) -> Result<Vec<Mapping>> {
-    let (offset_len, length_len) = header::lens(file);
+    let (offset_len, length_len) = library::lens(file);
     if Cursor::is_undefined_offset(place.address, offset_len) || place.index == 0 {
         return Ok(Vec::new());
     }

@@ -2,23 +2,23 @@
 
 use std::rc::Rc;
 
-use super::selection::{Axis, Run};
-use super::sources::{Source, Sources};
+use super::placed::{ChunkCount, SourceSet};
+use super::selection::{Run, SelectedAxis};
 use zarrfs_base::error::{Error, Result};
 
 /// Some elements of a source, and where they are in a virtual data set.
 pub struct Part {
     /// The source.
-    pub source: Rc<Source>,
+    pub source: Rc<SourceSet>,
     /// The indices there.
-    pub source_axes: Vec<Axis>,
+    pub source_axes: Vec<SelectedAxis>,
     /// The indices in the virtual data set.
-    pub target_axes: Vec<Axis>,
+    pub target_axes: Vec<SelectedAxis>,
 }
 
 /// Indices that are one after the other in both data sets.
 #[derive(Debug, Clone, Copy)]
-pub struct Pair {
+pub struct RunPair {
     /// The first index in the source.
     pub source: u64,
     /// The first index in the virtual data set.
@@ -30,29 +30,34 @@ pub struct Pair {
 /// A part whose dimensions are paired.
 pub struct PairedPart<'p> {
     /// The source.
-    pub source: &'p Source,
+    pub source: &'p SourceSet,
     /// For each dimension of the virtual data set, that of the source; `None` if it has one index.
     pub dimensions: Vec<Option<usize>>,
     /// For each dimension of the virtual data set.
-    pub pairs: Vec<Vec<Pair>>,
+    pub pairs: Vec<Vec<RunPair>>,
     /// The index in each dimension of the source that has only one.
     pub single: Vec<Option<u64>>,
 }
 
 impl Part {
     /// Returns a part; both sides must have as many elements.
-    pub fn new(source: Rc<Source>, source_axes: Vec<Axis>, target_axes: Vec<Axis>) -> Self {
+    pub fn new(
+        source: Rc<SourceSet>,
+        source_axes: Vec<SelectedAxis>,
+        target_axes: Vec<SelectedAxis>,
+    ) -> Self {
         Self { source, source_axes, target_axes }
     }
 
     /// Whether it has no elements.
     pub fn is_empty(&self) -> Result<bool> {
-        Ok(self.target_axes.iter().map(Axis::len).collect::<Result<Vec<_>>>()?.contains(&0))
+        Ok(self.target_axes.iter().map(SelectedAxis::len).collect::<Result<Vec<_>>>()?.contains(&0))
     }
 
-    /// Pairs the dimensions. `sources` counts the pieces that this takes.
-    pub fn paired(&self, sources: Option<&mut Sources<'_>>) -> Result<PairedPart<'_>> {
-        let lens = |axes: &[Axis]| axes.iter().map(Axis::len).collect::<Result<Vec<_>>>();
+    /// Pairs the dimensions. `count` counts the pieces that this takes.
+    pub fn paired(&self, count: Option<&mut ChunkCount>) -> Result<PairedPart<'_>> {
+        let lens =
+            |axes: &[SelectedAxis]| axes.iter().map(SelectedAxis::len).collect::<Result<Vec<_>>>();
         let (source_lens, target_lens) = (lens(&self.source_axes)?, lens(&self.target_axes)?);
         let dimensions = dimensions(&source_lens, &target_lens)?;
         let mut pairs = Vec::new();
@@ -63,14 +68,14 @@ impl Part {
                 Some(source) => paired_runs(&source.runs()?, &target),
                 None => target
                     .iter()
-                    .map(|run| Pair { source: 0, target: run.start, count: run.count })
+                    .map(|run| RunPair { source: 0, target: run.start, count: run.count })
                     .collect(),
             };
             run_count = found.len().saturating_add(run_count);
             pairs.push(found);
         }
-        if let Some(sources) = sources {
-            sources.take_chunks(run_count)?;
+        if let Some(count) = count {
+            count.add(run_count)?;
         }
         let mut single = Vec::new();
         for (at, axis) in self.source_axes.iter().enumerate() {
@@ -120,13 +125,13 @@ fn other_shape(source: &[u64], target: &[u64]) -> Error {
 }
 
 /// Returns runs that go on in both.
-fn paired_runs(source: &[Run], target: &[Run]) -> Vec<Pair> {
-    let mut pairs: Vec<Pair> = Vec::new();
+fn paired_runs(source: &[Run], target: &[Run]) -> Vec<RunPair> {
+    let mut pairs: Vec<RunPair> = Vec::new();
     let (mut sources, mut targets) = (source.iter().copied(), target.iter().copied());
     let (mut one, mut other) = (sources.next(), targets.next());
     while let (Some(from), Some(to)) = (one, other) {
         let count = from.count.min(to.count);
-        let pair = Pair { source: from.start, target: to.start, count };
+        let pair = RunPair { source: from.start, target: to.start, count };
         let rest = |run: Run| Run {
             start: run.start.saturating_add(count),
             count: run.count.saturating_sub(count),
@@ -152,7 +157,7 @@ impl PairedPart<'_> {
         let dimension = self.dimensions.get(at).copied().flatten();
         let source_len = dimension.and_then(|at| self.source.shape.get(at));
         let pairs = self.pairs.get(at).map(Vec::as_slice);
-        matches!(pairs, Some([Pair { source: 0, target: 0, count }]) if *count == len)
+        matches!(pairs, Some([RunPair { source: 0, target: 0, count }]) if *count == len)
             && source_len == Some(&len)
     }
 }

@@ -1,12 +1,23 @@
 //! The chunks of sources on the grid of a virtual data set.
 
-use super::pairing::{Pair, PairedPart, Part};
-use super::sources::{PlacedChunk, Source, SourcePlaces, Sources, coords_of, grid, number_of};
+use super::pairing::{PairedPart, Part, RunPair};
+use super::placed::{ChunkCount, PlacedChunk, SourcePlaces, SourceSet, coords_of, grid, number_of};
 use crate::pieces::{self, PIECE_LEN};
 use zarrfs_base::error::{Error, Result};
 
+/// Returns where the values of a data set that is put together from parts are.
+pub fn places(parts: &[Part], found: &SourceSet, count: &mut ChunkCount) -> Result<SourcePlaces> {
+    Ok(match chunk_shape(parts, found)? {
+        Some(shape) => {
+            let stored = placed(parts, found, &shape, count)?;
+            SourcePlaces::Chunks { shape, stored }
+        }
+        None => SourcePlaces::Nowhere,
+    })
+}
+
 /// Returns the shape of chunks that all parts can have; `None` if there are no parts with values.
-pub fn chunk_shape(parts: &[Part], found: &Source) -> Result<Option<Vec<u64>>> {
+fn chunk_shape(parts: &[Part], found: &SourceSet) -> Result<Option<Vec<u64>>> {
     let mut has_values = false;
     for part in parts {
         if part.is_empty()? {
@@ -30,7 +41,7 @@ pub fn chunk_shape(parts: &[Part], found: &Source) -> Result<Option<Vec<u64>>> {
 
 /// Returns the shape of chunks for sources whose elements are one after the other: as many rows as
 /// begin and end where the parts do, and about as long as other pieces.
-fn free_shape(parts: &[Part], found: &Source) -> Result<Vec<u64>> {
+fn free_shape(parts: &[Part], found: &SourceSet) -> Result<Vec<u64>> {
     let mut chunk: Vec<u64> = vec![1; found.shape.len()];
     let mut row_len = found.stored.item_len.max(1);
     let paired: Vec<PairedPart<'_>> = parts
@@ -77,11 +88,11 @@ fn divisor(one: u64, other: u64) -> u64 {
 }
 
 /// Returns the chunks of all parts on the grid of a virtual data set.
-pub fn placed(
+fn placed(
     parts: &[Part],
-    found: &Source,
+    found: &SourceSet,
     chunk_shape: &[u64],
-    sources: &mut Sources<'_>,
+    count: &mut ChunkCount,
 ) -> Result<Vec<PlacedChunk>> {
     let counts = grid(&found.shape, chunk_shape)?;
     let mut chunks = Vec::new();
@@ -90,16 +101,16 @@ pub fn placed(
         if part.is_empty()? {
             continue;
         }
-        let paired = part.paired(Some(sources))?;
+        let paired = part.paired(Some(count))?;
         let before = chunks.len();
         match &part.source.places {
             SourcePlaces::Chunks { shape, stored } => {
-                let expected = grid.place_chunks(&paired, shape, stored, &mut chunks, sources)?;
+                let expected = grid.place_chunks(&paired, shape, stored, &mut chunks, count)?;
                 let stored = u64::try_from(chunks.len().saturating_sub(before)).unwrap_or(u64::MAX);
                 check_fill(&part.source, found, stored >= expected)?;
             }
             SourcePlaces::Contiguous { file, offset } => {
-                grid.place_pieces(&paired, *file, *offset, &mut chunks, sources)?;
+                grid.place_pieces(&paired, *file, *offset, &mut chunks, count)?;
             }
             SourcePlaces::Nowhere => check_fill(&part.source, found, false)?,
         }
@@ -108,7 +119,7 @@ pub fn placed(
 }
 
 /// Fails if chunks that are missing would be seen as other elements.
-fn check_fill(source: &Source, found: &Source, has_all: bool) -> Result<()> {
+fn check_fill(source: &SourceSet, found: &SourceSet, has_all: bool) -> Result<()> {
     if has_all || source.fill == found.fill {
         return Ok(());
     }
@@ -134,7 +145,7 @@ impl TargetGrid<'_> {
     }
 
     /// Fails unless indices begin and end with chunks of the virtual data set.
-    fn check(&self, at: usize, pair: &Pair) -> Result<u64> {
+    fn check(&self, at: usize, pair: &RunPair) -> Result<u64> {
         let chunk = self.chunk_shape.get(at).copied().unwrap_or(1).max(1);
         let end = pair.target.saturating_add(pair.count);
         let ends = pair.count.is_multiple_of(chunk) || self.shape.get(at) == Some(&end);
@@ -151,11 +162,11 @@ impl TargetGrid<'_> {
         source_chunk: &[u64],
         stored: &[PlacedChunk],
         chunks: &mut Vec<PlacedChunk>,
-        sources: &mut Sources<'_>,
+        count: &mut ChunkCount,
     ) -> Result<u64> {
         let mut expected = 1_u64;
         for (at, (pairs, dimension)) in part.pairs.iter().zip(&part.dimensions).enumerate() {
-            let mut count = 0_u64;
+            let mut chunk_count = 0_u64;
             for pair in pairs {
                 let chunk = self.check(at, pair)?;
                 let source_len = dimension.and_then(|at| source_chunk.get(at)).copied();
@@ -166,9 +177,9 @@ impl TargetGrid<'_> {
                 {
                     return Err(self.not_on_grid());
                 }
-                count = count.saturating_add(pair.count.div_ceil(chunk));
+                chunk_count = chunk_count.saturating_add(pair.count.div_ceil(chunk));
             }
-            expected = expected.saturating_mul(count);
+            expected = expected.saturating_mul(chunk_count);
         }
         let lens = part.single.iter().zip(source_chunk);
         if lens.clone().any(|(single, len)| single.is_some() && *len != 1) {
@@ -178,7 +189,7 @@ impl TargetGrid<'_> {
         for chunk in stored {
             let coords = coords_of(chunk.number, &source_counts);
             let Some(target) = self.target_of(part, &coords) else { continue };
-            sources.take_chunks(1)?;
+            count.add(1)?;
             chunks.push(PlacedChunk { number: number_of(&target, self.counts)?, ..*chunk });
         }
         Ok(expected)
@@ -214,18 +225,18 @@ impl TargetGrid<'_> {
         file: u32,
         offset: u64,
         chunks: &mut Vec<PlacedChunk>,
-        sources: &mut Sources<'_>,
+        count: &mut ChunkCount,
     ) -> Result<()> {
-        let mut steps: Vec<Vec<Pair>> = Vec::new();
+        let mut steps: Vec<Vec<RunPair>> = Vec::new();
         for (at, pairs) in part.pairs.iter().enumerate() {
             let mut found = Vec::new();
             for pair in pairs {
                 let chunk = self.check(at, pair)?;
-                let count = pair.count.div_ceil(chunk);
-                sources.take_chunks(usize::try_from(count).unwrap_or(usize::MAX))?;
-                for step in 0..count {
+                let step_count = pair.count.div_ceil(chunk);
+                count.add(usize::try_from(step_count).unwrap_or(usize::MAX))?;
+                for step in 0..step_count {
                     let before = step.saturating_mul(chunk);
-                    found.push(Pair {
+                    found.push(RunPair {
                         source: pair.source.saturating_add(before),
                         target: pair.target.saturating_add(before),
                         count: chunk.min(pair.count.saturating_sub(before)),
@@ -238,11 +249,11 @@ impl TargetGrid<'_> {
             steps.iter().map(|steps| u64::try_from(steps.len()).unwrap_or(u64::MAX)).collect();
         let mut at = vec![0_u64; counts.len()];
         loop {
-            sources.take_chunks(1)?;
-            let step = |(steps, at): (&Vec<Pair>, &u64)| {
+            count.add(1)?;
+            let step = |(steps, at): (&Vec<RunPair>, &u64)| {
                 usize::try_from(*at).ok().and_then(|at| steps.get(at)).copied()
             };
-            let piece: Option<Vec<Pair>> = steps.iter().zip(&at).map(step).collect();
+            let piece: Option<Vec<RunPair>> = steps.iter().zip(&at).map(step).collect();
             let piece = piece.ok_or_else(|| self.not_on_grid())?;
             chunks.push(self.piece(part, file, offset, &piece)?);
             if !pieces::advance(&mut at, &counts) {
@@ -257,7 +268,7 @@ impl TargetGrid<'_> {
         part: &PairedPart<'_>,
         file: u32,
         offset: u64,
-        piece: &[Pair],
+        piece: &[RunPair],
     ) -> Result<PlacedChunk> {
         let shape = &part.source.shape;
         let mut first = part.single.iter().map(|single| single.unwrap_or(0)).collect::<Vec<_>>();

@@ -11,7 +11,7 @@
 
 use hdf5_reader::io::Cursor;
 
-use super::failed;
+use super::library::failed;
 use zarrfs_base::error::{Error, Result};
 
 /// The kinds of selections.
@@ -38,7 +38,7 @@ pub struct Run {
 
 /// The indices along one dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Axis {
+pub enum SelectedAxis {
     /// `count` times `block` indices, each `stride` after the one before.
     Regular {
         /// The first index.
@@ -60,10 +60,10 @@ pub enum Selection {
     /// All elements of a data set.
     All,
     /// A product of indices.
-    Axes(Vec<Axis>),
+    Axes(Vec<SelectedAxis>),
 }
 
-impl Axis {
+impl SelectedAxis {
     /// Returns all indices of a dimension.
     pub fn whole(len: u64) -> Self {
         Self::Regular { start: 0, stride: 1, count: Some(1), block: Some(len) }
@@ -220,9 +220,9 @@ impl Selection {
     }
 
     /// Returns the indices along each dimension of a data set of this shape.
-    pub fn axes(&self, shape: &[u64]) -> Result<Vec<Axis>> {
+    pub fn axes(&self, shape: &[u64]) -> Result<Vec<SelectedAxis>> {
         match self {
-            Self::All => Ok(shape.iter().map(|len| Axis::whole(*len)).collect()),
+            Self::All => Ok(shape.iter().map(|len| SelectedAxis::whole(*len)).collect()),
             Self::Axes(axes) if axes.len() == shape.len() => Ok(axes.clone()),
             Self::Axes(axes) => Err(Error::corrupt(format!(
                 "HDF5: a selection in {} dimensions of a data set of {}",
@@ -236,7 +236,7 @@ impl Selection {
     pub fn unlimited(&self) -> Option<usize> {
         match self {
             Self::All => None,
-            Self::Axes(axes) => axes.iter().position(Axis::is_unlimited),
+            Self::Axes(axes) => axes.iter().position(SelectedAxis::is_unlimited),
         }
     }
 }
@@ -261,7 +261,7 @@ fn axes(cursor: &mut Cursor<'_>, rank: usize, width: usize) -> Result<Selection>
         if stride == 0 || overlap {
             return Err(Error::corrupt("HDF5: a selection whose blocks overlap"));
         }
-        axes.push(Axis::Regular { start, stride, count, block });
+        axes.push(SelectedAxis::Regular { start, stride, count, block });
     }
     Ok(Selection::Axes(axes))
 }
@@ -318,7 +318,7 @@ fn product(boxes: &[Run], rank: usize) -> Result<Selection> {
     if sorted.windows(2).any(|pair| matches!(pair, [one, two] if one == two)) {
         return Err(irregular());
     }
-    Ok(Selection::Axes(axes.into_iter().map(|runs| Axis::Runs(merged(runs))).collect()))
+    Ok(Selection::Axes(axes.into_iter().map(|runs| SelectedAxis::Runs(merged(runs))).collect()))
 }
 
 /// Joins runs that touch.
@@ -339,8 +339,8 @@ fn merged(runs: Vec<Run>) -> Vec<Run> {
 mod tests {
     use super::*;
 
-    fn regular(start: u64, stride: u64, count: Option<u64>, block: Option<u64>) -> Axis {
-        Axis::Regular { start, stride, count, block }
+    fn regular(start: u64, stride: u64, count: Option<u64>, block: Option<u64>) -> SelectedAxis {
+        SelectedAxis::Regular { start, stride, count, block }
     }
 
     #[test]

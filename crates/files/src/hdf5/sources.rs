@@ -3,89 +3,34 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use hdf5_reader::Hdf5File;
-use hdf5_reader::messages::layout::DataLayout;
-use hdf5_reader::messages::link::LinkTarget;
-use serde_json::Value;
-
 use super::chunks::{self, ChunkPlace, DataSet};
 use super::data_set::StoredDataSet;
-use super::header::Header;
+use super::header::ObjectHeader;
+use super::library::{failed, open};
 use super::links::Follower;
 use super::mappings::MAX_COUNT;
+use super::placed::{ChunkCount, INLINE, PlacedChunk, SourcePlaces, SourceSet, grid, number_of};
 use super::types::StoredType;
 use super::values::Values;
-use super::{external, failed, filters, open, types, virtual_set};
+use super::{external, filters, placing, types, virtual_set};
 use crate::described::ChunkFile;
 use crate::source::SourceFile;
+use hdf5_reader::Hdf5File;
+use hdf5_reader::messages::external_files::ExternalFilesMessage;
+use hdf5_reader::messages::layout::DataLayout;
+use hdf5_reader::messages::link::LinkTarget;
 use zarrfs_base::error::{Error, Result};
-use zarrfs_codec::dtype::MAX_ITEM_LEN;
 use zarrfs_store::refs::SourceStores;
 
-/// The most files that are asked for, the most data sets, and the most chunks of them.
+/// The most files that are asked for, and the most data sets.
 const MAX_FILES: usize = 1 << 17;
 const MAX_SETS: usize = 1 << 18;
-const MAX_CHUNKS: usize = 1 << 21;
 
 /// The most bytes of chunks that were read.
 const MAX_INLINE_LEN: usize = 64 << 20;
 
 /// How many links to other files are followed in a row, and how many virtual data sets.
 const MAX_DEPTH: usize = 8;
-
-/// The number of the file of a chunk that was read.
-pub const INLINE: u32 = u32::MAX;
-
-/// A chunk at its place in the grid, and where its bytes are.
-#[derive(Debug, Clone, Copy)]
-pub struct PlacedChunk {
-    /// Its number in the grid, in C order.
-    pub number: u64,
-    /// The file, or [`INLINE`].
-    pub file: u32,
-    /// Where it begins; of a chunk that was read, its number among these.
-    pub offset: u64,
-    /// Its bytes.
-    pub len: u64,
-    /// How many of them belong to the array.
-    pub needed: u64,
-}
-
-/// Where the values of a source are.
-#[derive(Debug)]
-pub enum SourcePlaces {
-    /// One after the other.
-    Contiguous {
-        /// The file.
-        file: u32,
-        /// Where they begin.
-        offset: u64,
-    },
-    /// In chunks.
-    Chunks {
-        /// The shape of each.
-        shape: Vec<u64>,
-        /// Those that are stored.
-        stored: Vec<PlacedChunk>,
-    },
-    /// Nowhere: all are the fill value.
-    Nowhere,
-}
-
-/// A data set with values.
-#[derive(Debug)]
-pub struct Source {
-    /// The shape, with the dimensions of elements.
-    pub shape: Vec<u64>,
-    /// The type.
-    pub stored: StoredType,
-    /// The codecs after `bytes`.
-    pub filters: Vec<Value>,
-    /// An element that was not stored.
-    pub fill: Value,
-    /// Where the values are.
-    pub places: SourcePlaces,
-}
 
 /// An open file.
 pub struct OpenSource {
@@ -116,11 +61,12 @@ pub struct Sources<'p> {
     /// How references name files, by their stores and keys.
     located: HashMap<(usize, String), String>,
     /// The data sets that were opened, by file and path.
-    found: HashMap<(u32, String), Option<Rc<Source>>>,
+    found: HashMap<(u32, String), Option<Rc<SourceSet>>>,
     /// Chunks that were read.
     pub inline: Vec<Vec<u8>>,
     inline_len: usize,
-    chunk_count: usize,
+    /// How many chunks are in memory.
+    pub chunk_count: ChunkCount,
     set_count: usize,
     mapping_count: usize,
     /// The virtual data sets that are being put together, by file and address.
@@ -140,7 +86,7 @@ impl<'p> Sources<'p> {
             found: HashMap::new(),
             inline: Vec::new(),
             inline_len: 0,
-            chunk_count: 0,
+            chunk_count: ChunkCount::default(),
             set_count: 0,
             mapping_count: 0,
             open_sets: Vec::new(),
@@ -152,7 +98,8 @@ impl<'p> Sources<'p> {
         self.found.clear();
         self.inline.clear();
         self.open_sets.clear();
-        (self.inline_len, self.chunk_count, self.mapping_count) = (0, 0, 0);
+        (self.inline_len, self.mapping_count) = (0, 0);
+        self.chunk_count = ChunkCount::default();
     }
 
     /// Returns a file by its number.
@@ -271,7 +218,7 @@ impl<'p> Sources<'p> {
         at: &Rc<OpenSource>,
         path: &str,
         depth: usize,
-    ) -> Result<Option<Rc<Source>>> {
+    ) -> Result<Option<Rc<SourceSet>>> {
         let name = (at.number, path.to_owned());
         if let Some(found) = self.found.get(&name) {
             return Ok(found.clone());
@@ -306,17 +253,17 @@ impl<'p> Sources<'p> {
         address: u64,
         path: &str,
         depth: usize,
-    ) -> Result<Rc<Source>> {
-        let header = Header::read(&at.file, address)?;
+    ) -> Result<Rc<SourceSet>> {
+        let header = ObjectHeader::read(&at.file, address)?;
         let set = StoredDataSet::of(&at.file, address, path, header, &[])?;
         if set.mappings.is_some() {
             let found = virtual_set::assembled(self, at, &set, depth)?;
             return Ok(Rc::new(found.source));
         }
         if let Some(external) = &set.external {
-            return external::assembled(self, at, &set, external).map(Rc::new);
+            return self.external(at, &set, external).map(Rc::new);
         }
-        let stored = element_type(&at.file, &set)?;
+        let stored = set.element_type(&at.file)?;
         let codecs = match &set.pipeline {
             Some(pipeline) => filters::codecs(pipeline, stored.item_len)?,
             None => Vec::new(),
@@ -324,7 +271,20 @@ impl<'p> Sources<'p> {
         let fill = types::fill_value(set.fill.as_deref(), &stored);
         let shape: Vec<u64> = set.shape.iter().chain(&stored.inner_shape).copied().collect();
         let places = self.places_of(at, &set, &stored, &shape)?;
-        Ok(Rc::new(Source { shape, stored, filters: codecs, fill, places }))
+        Ok(Rc::new(SourceSet { shape, stored, filters: codecs, fill, places }))
+    }
+
+    /// Returns a data set with values in files of other formats.
+    pub fn external(
+        &mut self,
+        at: &Rc<OpenSource>,
+        set: &StoredDataSet,
+        listed: &ExternalFilesMessage,
+    ) -> Result<SourceSet> {
+        let mut number_of = |name: &str| self.raw(at, name);
+        let (mut found, parts) = external::parts(&at.file, set, listed, &mut number_of)?;
+        found.places = placing::places(&parts, &found, &mut self.chunk_count)?;
+        Ok(found)
     }
 
     fn places_of(
@@ -377,7 +337,7 @@ impl<'p> Sources<'p> {
     }
 
     fn placed(&mut self, at: &OpenSource, number: u64, place: ChunkPlace) -> Result<PlacedChunk> {
-        self.take_chunks(1)?;
+        self.chunk_count.add(1)?;
         Ok(match place {
             ChunkPlace::Part { offset, len } => {
                 PlacedChunk { number, file: at.number, offset, len, needed: len }
@@ -407,64 +367,8 @@ impl<'p> Sources<'p> {
         }
         Ok(())
     }
-
-    /// Notes that there are so many more chunks in memory.
-    pub fn take_chunks(&mut self, count: usize) -> Result<()> {
-        self.chunk_count = self.chunk_count.saturating_add(count);
-        if self.chunk_count > MAX_CHUNKS {
-            let detail = format!("a virtual data set of more than {MAX_CHUNKS} chunks");
-            return Err(Error::unsupported(detail));
-        }
-        Ok(())
-    }
-}
-
-/// Returns the type of elements that can be shown as parts of others.
-pub fn element_type(file: &Hdf5File, set: &StoredDataSet) -> Result<StoredType> {
-    let stored = StoredType::of(&set.datatype, file.superblock().offset_size)?;
-    if !stored.is_in_file() || stored.item_len > u64::from(MAX_ITEM_LEN) {
-        let what = types::name_of(&set.datatype);
-        return Err(Error::unsupported(format!(
-            "HDF5 values in other data sets or files, of {what}"
-        )));
-    }
-    super::unusual::check(&set.encoded_type, stored.has_gaps())?;
-    Ok(stored)
 }
 
 fn in_file(location: &str, error: &Error) -> Error {
     Error::new(error.kind(), format!("in {location}: {}", error.detail()))
-}
-
-/// Returns how many chunks there are along each dimension.
-pub fn grid(shape: &[u64], chunk_shape: &[u64]) -> Result<Vec<u64>> {
-    let counts: Vec<u64> =
-        shape.iter().zip(chunk_shape).map(|(len, chunk)| len.div_ceil((*chunk).max(1))).collect();
-    let total = counts.iter().try_fold(1_u64, |total, count| total.checked_mul(*count));
-    total.map(|_| counts).ok_or_else(|| Error::corrupt("HDF5: more than 2^64 chunks"))
-}
-
-/// Returns the number of a chunk in a grid.
-pub fn number_of(coords: &[u64], counts: &[u64]) -> Result<u64> {
-    let number = coords
-        .iter()
-        .zip(counts)
-        .try_fold(0_u64, |number, (coord, count)| number.checked_mul(*count)?.checked_add(*coord));
-    number.ok_or_else(|| Error::corrupt("HDF5: more than 2^64 chunks"))
-}
-
-/// Returns the coordinates of a chunk by its number in a grid.
-pub fn coords_of(number: u64, counts: &[u64]) -> Vec<u64> {
-    let mut rest = number;
-    let mut coords: Vec<u64> = counts
-        .iter()
-        .rev()
-        .map(|count| {
-            let coord = rest.checked_rem(*count).unwrap_or_default();
-            rest = rest.checked_div(*count).unwrap_or_default();
-            coord
-        })
-        .collect();
-    coords.reverse();
-    coords
 }

@@ -1,5 +1,5 @@
-//! Forms of types that the library does not tell from the usual ones: they are found in the bytes of
-//! the type in the file, and not read.
+//! Forms of types that the library does not tell from the usual ones. They are found in the bytes
+//! of the type in the file, and not read.
 
 use zarrfs_base::error::{Error, Result};
 

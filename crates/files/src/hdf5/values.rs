@@ -1,5 +1,5 @@
-//! Values in an HDF5 file that are read when it is opened: strings, whose places a data set has, and
-//! attributes.
+//! Values in an HDF5 file that are read when it is opened: attributes, and strings, whose places a
+//! data set has.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use hdf5_reader::group::Group;
 use hdf5_reader::messages::filter_pipeline::FilterPipelineMessage;
 use hdf5_reader::{Hdf5File, filters};
 
-use super::failed;
+use super::library::failed;
 use super::types::{StoredKind, StoredType};
 use crate::json::text_to_nul;
 use zarrfs_base::error::{Error, Result};

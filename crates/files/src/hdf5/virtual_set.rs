@@ -3,22 +3,20 @@
 //!
 //! A virtual data set is shown without a copy: its chunks are those of its sources. So all sources
 //! must have chunks of one shape, which the mappings put on one grid, or lie in their files one
-//! element after the other. What no mapping covers, and the part of a file that is missing, is the
-//! fill value, as in the library of HDF5.
+//! element after the other. Elements without a mapping, and those of a file that is missing, are
+//! the fill value, as in the library of HDF5.
 
 use std::rc::Rc;
 
 use serde_json::Value;
 
 use super::data_set::StoredDataSet;
-use super::external;
 use super::mappings::{self, MAX_COUNT, Mapping};
 use super::pairing::Part;
+use super::placed::{INLINE, PlacedChunk, SourcePlaces, SourceSet, coords_of, grid};
 use super::placing;
-use super::selection::{Axis, Selection};
-use super::sources::{
-    self, INLINE, OpenSource, PlacedChunk, Source, SourcePlaces, Sources, coords_of, grid,
-};
+use super::selection::{SelectedAxis, Selection};
+use super::sources::{OpenSource, Sources};
 use super::types;
 use crate::described::{Described, DescribedArray, bytes_codec};
 use crate::pieces;
@@ -28,21 +26,21 @@ use zarrfs_base::error::{Error, Result};
 const MAX_NAMED: usize = 3;
 
 /// A virtual data set as one with chunks.
-pub struct Assembled {
+pub struct AssembledSet {
     /// The data set.
-    pub source: Source,
+    pub source: SourceSet,
     /// Its parts that do not exist.
-    pub missing: Missing,
+    pub missing: MissingParts,
 }
 
 /// Parts that do not exist.
 #[derive(Default)]
-pub struct Missing {
+pub struct MissingParts {
     named: Vec<String>,
     count: usize,
 }
 
-impl Missing {
+impl MissingParts {
     fn note(&mut self, mapping: &Mapping) {
         if self.named.len() < MAX_NAMED {
             self.named.push(format!("{} in {}", mapping.data_set, mapping.file));
@@ -61,14 +59,14 @@ pub fn describe(
     described: &mut Described,
 ) -> Result<()> {
     sources.clear();
-    let Assembled { source, missing } = match &set.external {
+    let AssembledSet { source, missing } = match &set.external {
         Some(listed) => {
-            let source = external::assembled(sources, at, set, listed)?;
-            Assembled { source, missing: Missing::default() }
+            let source = sources.external(at, set, listed)?;
+            AssembledSet { source, missing: MissingParts::default() }
         }
         None => assembled(sources, at, set, 0)?,
     };
-    let Source { shape, stored, filters, places, .. } = source;
+    let SourceSet { shape, stored, filters, places, .. } = source;
     array.codecs = std::iter::once(bytes_codec(stored.is_big)).chain(filters).collect();
     array.chunk_shape = match &places {
         SourcePlaces::Chunks { shape, .. } => shape.clone(),
@@ -153,21 +151,21 @@ pub fn assembled(
     at: &Rc<OpenSource>,
     set: &StoredDataSet,
     depth: usize,
-) -> Result<Assembled> {
+) -> Result<AssembledSet> {
     let place = set.mappings.ok_or_else(|| Error::corrupt("HDF5: no virtual data set"))?;
-    let stored = sources::element_type(&at.file, set)?;
+    let stored = set.element_type(&at.file)?;
     let fill = types::fill_value(set.fill.as_deref(), &stored);
     let listed = mappings::read(&at.file, place)?;
     sources.take_mappings(listed.len())?;
     let (parts, shape, missing) = sources.within(at, set.address, |sources| {
-        let (depth, missing) = (depth.saturating_add(1), Missing::default());
+        let (depth, missing) = (depth.saturating_add(1), MissingParts::default());
         let mut opening = Opening { sources, at, depth, missing };
         let (parts, shape) = opening.parts(listed, set)?;
         Ok((parts, shape, opening.missing))
     })?;
     let mut shape: Vec<u64> = shape;
     shape.extend(&stored.inner_shape);
-    let inner = || stored.inner_shape.iter().map(|len| Axis::whole(*len));
+    let inner = || stored.inner_shape.iter().map(|len| SelectedAxis::whole(*len));
     let parts: Vec<Part> = parts
         .into_iter()
         .map(|mut part| {
@@ -177,18 +175,17 @@ pub fn assembled(
         })
         .collect();
     let mut found =
-        Source { shape, stored, filters: Vec::new(), fill, places: SourcePlaces::Nowhere };
+        SourceSet { shape, stored, filters: Vec::new(), fill, places: SourcePlaces::Nowhere };
     check_types(&mut found, &parts)?;
-    if let Some(shape) = placing::chunk_shape(&parts, &found)? {
+    found.places = placing::places(&parts, &found, &mut sources.chunk_count)?;
+    if !matches!(found.places, SourcePlaces::Nowhere) {
         found.filters = common_filters(&parts)?;
-        let chunks = placing::placed(&parts, &found, &shape, sources)?;
-        found.places = SourcePlaces::Chunks { shape, stored: chunks };
     }
-    Ok(Assembled { source: found, missing })
+    Ok(AssembledSet { source: found, missing })
 }
 
 /// Fails unless all parts have elements of one type, which the data set then has, too.
-fn check_types(found: &mut Source, parts: &[Part]) -> Result<()> {
+fn check_types(found: &mut SourceSet, parts: &[Part]) -> Result<()> {
     let mut order = None;
     for Part { source, .. } in parts {
         let one = &source.stored;
@@ -235,7 +232,7 @@ struct Opening<'o, 'p> {
     sources: &'o mut Sources<'p>,
     at: &'o Rc<OpenSource>,
     depth: usize,
-    missing: Missing,
+    missing: MissingParts,
 }
 
 impl Opening<'_, '_> {
@@ -276,7 +273,7 @@ impl Opening<'_, '_> {
                 self.numbered(&mapping, &target, dimension)?
             };
             for part in found {
-                let end = part.target_axes.get(dimension).map_or(Ok(0), Axis::end)?;
+                let end = part.target_axes.get(dimension).map_or(Ok(0), SelectedAxis::end)?;
                 if let Some(len) = shape.get_mut(dimension) {
                     *len = end.max(*len);
                 }
@@ -296,7 +293,7 @@ impl Opening<'_, '_> {
     }
 
     /// Returns the source of a mapping; `None` if it is missing, which is noted.
-    fn source(&mut self, mapping: &Mapping) -> Result<Option<Rc<Source>>> {
+    fn source(&mut self, mapping: &Mapping) -> Result<Option<Rc<SourceSet>>> {
         let found = self.source_of(&unescaped(&mapping.file), &unescaped(&mapping.data_set))?;
         if found.is_none() {
             self.missing.note(mapping);
@@ -304,7 +301,7 @@ impl Opening<'_, '_> {
         Ok(found)
     }
 
-    fn source_of(&mut self, file: &str, data_set: &str) -> Result<Option<Rc<Source>>> {
+    fn source_of(&mut self, file: &str, data_set: &str) -> Result<Option<Rc<SourceSet>>> {
         let Some(file) = self.sources.open(self.at, file)? else { return Ok(None) };
         self.sources.find(&file, data_set, self.depth)
     }
@@ -313,7 +310,7 @@ impl Opening<'_, '_> {
     fn until_end(
         &mut self,
         mapping: &Mapping,
-        target: &[Axis],
+        target: &[SelectedAxis],
         dimension: usize,
     ) -> Result<Vec<Part>> {
         let Some(source) = self.source(mapping)? else { return Ok(Vec::new()) };
@@ -337,7 +334,7 @@ impl Opening<'_, '_> {
     fn numbered(
         &mut self,
         mapping: &Mapping,
-        target: &[Axis],
+        target: &[SelectedAxis],
         dimension: usize,
     ) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
@@ -361,13 +358,13 @@ impl Opening<'_, '_> {
     }
 }
 
-fn part(source: Rc<Source>, selection: &Selection, target: Vec<Axis>) -> Result<Part> {
+fn part(source: Rc<SourceSet>, selection: &Selection, target: Vec<SelectedAxis>) -> Result<Part> {
     let axes = selection.axes(source_shape(&source))?;
     Ok(Part::new(source, axes, target))
 }
 
 /// Returns the shape of a source without the dimensions of its elements.
-fn source_shape(source: &Source) -> &[u64] {
+fn source_shape(source: &SourceSet) -> &[u64] {
     let outer = source.shape.len().saturating_sub(source.stored.inner_shape.len());
     source.shape.get(..outer).unwrap_or_default()
 }

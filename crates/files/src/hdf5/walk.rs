@@ -14,9 +14,9 @@ use super::attributes;
 use super::chunks::DataSet;
 use super::data_set::StoredDataSet;
 use super::dimensions::{self, Scales};
-use super::failed;
 use super::filters;
-use super::header::Header;
+use super::header::ObjectHeader;
+use super::library::failed;
 use super::links::{self, Follower, NamedLink};
 use super::sources::{OpenSource, Sources};
 use super::types::{self, StoredKind, StoredType};
@@ -181,7 +181,7 @@ fn describe_tree(
         if is_netcdf && dimensions::is_only_length(&attributes.attributes) {
             continue;
         }
-        let array = Arrays { at, path, name, data_set, attributes, scales: &scales };
+        let array = FoundArray { at, path, name, data_set, attributes, scales: &scales };
         array.describe(&mut values, sources, described)?;
     }
     *texts_left = values.left();
@@ -196,7 +196,7 @@ fn note_left_out(described: &mut Described, path: &str, left_out: &[String]) {
 }
 
 /// The object that a link leads to.
-enum Member {
+enum LinkedObject {
     Group(StoredGroup),
     DataSet(Box<StoredDataSet>),
     /// A type, which is no node.
@@ -224,13 +224,13 @@ impl Objects {
         let (object, attributes) = search.member(address, &start.path, described)?;
         let (path, name) = (start.path.clone(), start.name.clone());
         let object = match object {
-            Member::Type if path.is_empty() => StoredGroup { address, links: Vec::new() },
-            Member::Type => return Ok(()),
-            Member::DataSet(object) => {
+            LinkedObject::Type if path.is_empty() => StoredGroup { address, links: Vec::new() },
+            LinkedObject::Type => return Ok(()),
+            LinkedObject::DataSet(object) => {
                 self.note_data_set(path, name, *object, attributes);
                 return Ok(());
             }
-            Member::Group(object) => object,
+            LinkedObject::Group(object) => object,
         };
         if start.above.contains(&(at.number, address)) {
             described.omit(&path, "the group is a link to one above it");
@@ -292,11 +292,11 @@ impl Objects {
             Err(error) => return Err(error),
         };
         match search.member(address, &below, described) {
-            Ok((Member::Type, _)) => {}
-            Ok((Member::DataSet(object), attributes)) => {
+            Ok((LinkedObject::Type, _)) => {}
+            Ok((LinkedObject::DataSet(object), attributes)) => {
                 self.note_data_set(below, shown, *object, attributes);
             }
-            Ok((Member::Group(object), attributes)) => {
+            Ok((LinkedObject::Group(object), attributes)) => {
                 if above.contains(&(at.number, object.address)) || above.len() >= MAX_DEPTH {
                     described.omit(&below, "the group is a link to one above it");
                     return Ok(None);
@@ -348,8 +348,8 @@ impl Search<'_> {
         address: u64,
         path: &str,
         described: &mut Described,
-    ) -> Result<(Member, AttributeList)> {
-        let header = Header::read(self.file, address)?;
+    ) -> Result<(LinkedObject, AttributeList)> {
+        let header = ObjectHeader::read(self.file, address)?;
         let has = |is: fn(&HdfMessage) -> bool| header.messages.iter().any(is);
         let is_group = has(|message| {
             matches!(
@@ -358,7 +358,7 @@ impl Search<'_> {
             )
         });
         if !is_group && !has(|message| matches!(message, HdfMessage::Dataspace(_))) {
-            return Ok((Member::Type, AttributeList::default()));
+            return Ok((LinkedObject::Type, AttributeList::default()));
         }
         let attributes = self.attributes(&header, path, described)?;
         let member = if is_group {
@@ -369,11 +369,11 @@ impl Search<'_> {
                 described.omit(path, error.detail());
                 Ok(Vec::new())
             })?;
-            Member::Group(StoredGroup { address, links })
+            LinkedObject::Group(StoredGroup { address, links })
         } else {
             let listed = &attributes.attributes;
             let found = StoredDataSet::of(self.file, address, path, header, listed)?;
-            Member::DataSet(Box::new(found))
+            LinkedObject::DataSet(Box::new(found))
         };
         Ok((member, attributes))
     }
@@ -381,7 +381,7 @@ impl Search<'_> {
     /// Returns the attributes of an object. If they cannot be read, its values can be.
     fn attributes(
         &self,
-        header: &Header,
+        header: &ObjectHeader,
         path: &str,
         described: &mut Described,
     ) -> Result<AttributeList> {
@@ -400,7 +400,7 @@ fn join(path: &str, name: &str) -> String {
 }
 
 /// A data set to describe as an array.
-struct Arrays<'a> {
+struct FoundArray<'a> {
     at: &'a Rc<OpenSource>,
     path: &'a str,
     name: &'a str,
@@ -409,7 +409,7 @@ struct Arrays<'a> {
     scales: &'a Scales,
 }
 
-impl Arrays<'_> {
+impl FoundArray<'_> {
     fn describe(
         &self,
         values: &mut Values<'_>,

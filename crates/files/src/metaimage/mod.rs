@@ -1,8 +1,8 @@
 //! MetaImage: lines of `name = value`, and the elements after them (`.mha`) or in another file
 //! (`.mhd`).
 //!
-//! The array has the axes in C order, the fastest of the file last, and the channels of pixels after
-//! them. Elements that are compressed are one chunk.
+//! The array has the axes in C order, the fastest of the file last, and after them the channels of
+//! pixels. Elements that are compressed are one chunk.
 //!
 //! <https://itk.org/Wiki/ITK/MetaIO/Documentation>
 
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::described::{Described, DescribedArray, bytes_codec, zero_of};
 use crate::image::{self, ImageAxis};
 use crate::json::double;
-use crate::lines::{self, Lines};
-use crate::packed::{self, Packing};
+use crate::lines::{self, TextLines};
+use crate::packed::{self, Compressor};
 use crate::pieces::{self, Stored};
 use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result};
@@ -144,7 +144,7 @@ fn describe(
     let place = Stored { shape: &shape, item_len, offset: begin, is_reversed: false };
     if header.is_true("CompressedData") {
         let is_gzip = &*values.read_up_to(begin, 2)? == b"\x1f\x8b";
-        let packing = if is_gzip { Packing::Gzip } else { Packing::Zlib };
+        let packing = if is_gzip { Compressor::Gzip } else { Compressor::Zlib };
         return packed::describe(described, path, array, place, packing, values);
     }
     let skipped = header.field("HeaderSize").map_or(Ok(0), str::parse);
@@ -183,7 +183,7 @@ struct MetaHeader {
 
 impl MetaHeader {
     fn read(file: &SourceFile) -> Result<Self> {
-        let mut lines = Lines::new(file);
+        let mut lines = TextLines::new(file);
         let mut fields = Vec::new();
         while let Some(line) = lines.next()? {
             let Some((name, value)) = line.split_once('=') else { continue };

@@ -42,7 +42,7 @@ const ATTRIBUTES: u64 = 0x0c;
 
 /// A dimension.
 #[derive(Debug)]
-pub struct Dimension {
+pub struct StoredDimension {
     /// Its name.
     pub name: String,
     /// Its length; `None` for that of records.
@@ -62,7 +62,7 @@ pub struct Attributes {
 
 /// A variable.
 #[derive(Debug)]
-pub struct Variable {
+pub struct StoredVariable {
     /// Its name.
     pub name: String,
     /// The indices of its dimensions.
@@ -81,11 +81,11 @@ pub struct NcHeader {
     /// How many records there are; `None` if the header does not say it.
     pub records: Option<u64>,
     /// The dimensions.
-    pub dimensions: Vec<Dimension>,
+    pub dimensions: Vec<StoredDimension>,
     /// The attributes of the file.
     pub attributes: Attributes,
     /// The variables.
-    pub variables: Vec<Variable>,
+    pub variables: Vec<StoredVariable>,
 }
 
 impl NcHeader {
@@ -161,7 +161,7 @@ impl<'f> HeaderReader<'f> {
         Ok(name)
     }
 
-    fn dimensions(&mut self) -> Result<Vec<Dimension>> {
+    fn dimensions(&mut self) -> Result<Vec<StoredDimension>> {
         let count = self.list(DIMENSIONS)?;
         if count > MAX_DIMENSIONS {
             return Err(Error::too_large(format!("{count} dimensions of netCDF")));
@@ -170,7 +170,7 @@ impl<'f> HeaderReader<'f> {
         for _ in 0..count {
             let name = self.name()?;
             let len = self.count()?;
-            dimensions.push(Dimension { name, len: (len > 0).then_some(len) });
+            dimensions.push(StoredDimension { name, len: (len > 0).then_some(len) });
         }
         Ok(dimensions)
     }
@@ -207,7 +207,7 @@ impl<'f> HeaderReader<'f> {
         Ok(attributes)
     }
 
-    fn variables(&mut self, dimension_count: usize) -> Result<Vec<Variable>> {
+    fn variables(&mut self, dimension_count: usize) -> Result<Vec<StoredVariable>> {
         let count = self.list(VARIABLES)?;
         if count > MAX_VARIABLES {
             return Err(Error::too_large(format!("{count} variables of netCDF")));
@@ -232,7 +232,7 @@ impl<'f> HeaderReader<'f> {
             // The length that the header has for it may be wrong, and follows from the shape.
             self.count()?;
             let begin = self.cursor.number(self.place_len)?;
-            variables.push(Variable { name, dimensions, attributes, stored, begin });
+            variables.push(StoredVariable { name, dimensions, attributes, stored, begin });
         }
         Ok(variables)
     }

@@ -17,7 +17,7 @@ use crate::described::{Described, DescribedArray, bytes_codec, is_node_name};
 use crate::json::code_masked;
 use crate::pieces::{self, Stored};
 use crate::source::SourceFile;
-use header::{Attributes, NcHeader, Variable};
+use header::{Attributes, NcHeader, StoredVariable};
 use types::{NcType, padded};
 use zarrfs_base::error::{Error, Result};
 use zarrfs_base::width::ToUsize;
@@ -96,7 +96,7 @@ impl RecordLayout {
     }
 }
 
-impl Variable {
+impl StoredVariable {
     fn is_of_records(&self, header: &NcHeader) -> bool {
         let first = self.dimensions.first().and_then(|first| header.dimensions.get(*first));
         first.is_some_and(|first| first.len.is_none())
@@ -113,13 +113,13 @@ impl Variable {
 struct NcArray<'a> {
     header: &'a NcHeader,
     layout: &'a RecordLayout,
-    variable: &'a Variable,
+    variable: &'a StoredVariable,
     file: &'a SourceFile,
 }
 
 impl NcArray<'_> {
     fn describe(&self, described: &mut Described, chunks_left: &mut u64) -> Result<()> {
-        let Variable { name, attributes, stored, .. } = self.variable;
+        let StoredVariable { name, attributes, stored, .. } = self.variable;
         note_left_out(described, name, attributes);
         let dimensions = || {
             let found = |index: &usize| self.header.dimensions.get(*index);
@@ -142,7 +142,7 @@ impl NcArray<'_> {
 
     /// Makes the value of `_FillValue` the fill value, and writes it as xarray expects it.
     fn mask(&self, array: &mut DescribedArray) {
-        let Variable { attributes, stored, .. } = self.variable;
+        let StoredVariable { attributes, stored, .. } = self.variable;
         let Some((found, bytes)) = &attributes.fill else { return };
         if found != stored || u64::try_from(bytes.len()) != Ok(stored.item_len()) {
             return;
@@ -167,7 +167,7 @@ impl NcArray<'_> {
         described: &mut Described,
         chunks_left: &mut u64,
     ) -> Result<()> {
-        let Variable { name, stored, begin, .. } = self.variable;
+        let StoredVariable { name, stored, begin, .. } = self.variable;
         let RecordLayout { count, stride } = *self.layout;
         let too_large = || Error::corrupt(format!("{name} has more than 2^64 bytes"));
         let part_len = self.variable.part_len(self.header).ok_or_else(too_large)?;
@@ -214,7 +214,7 @@ impl NcArray<'_> {
 
     /// Describes a variable between whose records those of others lie.
     fn interleaved(&self, mut array: DescribedArray, described: &mut Described) -> Result<()> {
-        let Variable { name, stored, begin, .. } = self.variable;
+        let StoredVariable { name, stored, begin, .. } = self.variable;
         let item_len = stored.item_len();
         let shape = array.shape.clone();
         let rest = shape.get(1..).unwrap_or_default();
@@ -239,7 +239,7 @@ impl NcArray<'_> {
         part_len: u64,
         described: &mut Described,
     ) -> Result<()> {
-        let Variable { name, begin, .. } = self.variable;
+        let StoredVariable { name, begin, .. } = self.variable;
         let RecordLayout { count, stride } = *self.layout;
         let per_chunk = (GATHERED_LEN / part_len.max(1)).clamp(1, count);
         array.chunk_shape = vec![per_chunk];

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::header::NiftiHeader;
-use crate::cursor::Fields;
+use crate::cursor::FixedFields;
 use crate::json;
 use crate::source::SourceFile;
 use zarrfs_base::error::Result;
@@ -23,7 +23,7 @@ pub fn read(file: &SourceFile, header: &NiftiHeader) -> Result<Vec<Value>> {
     at = at.saturating_add(4);
     let end = if header.is_single { header.offset().min(file.len()) } else { file.len() };
     for _ in 0..MAX_COUNT {
-        let fields = Fields::new(file.read_up_to(at, 8)?, header.is_big());
+        let fields = FixedFields::new(file.read_up_to(at, 8)?, header.is_big());
         let len = u64::try_from(fields.i32(0)).unwrap_or_default();
         let next = at.saturating_add(len);
         if len < 16 || next > end {

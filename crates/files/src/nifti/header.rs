@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cursor::Fields;
+use crate::cursor::FixedFields;
 use crate::json::{double, single};
 use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result};
@@ -69,7 +69,7 @@ const PLACES_2: Places = Places {
 /// A header.
 #[derive(Debug)]
 pub struct NiftiHeader {
-    fields: Fields,
+    fields: FixedFields,
     is_2: bool,
     places: &'static Places,
     /// Whether the elements are in the file of the header.
@@ -84,7 +84,7 @@ impl NiftiHeader {
         let is_big = [[0, 0, 1, 92], [0, 0, 2, 28]].contains(&size);
         let is_2 = matches!(size, [0, 0, 2, 28] | [28, 2, 0, 0]);
         let len = if is_2 { LEN_2 } else { LEN_1 };
-        let fields = Fields::new(file.read(0, len)?, is_big);
+        let fields = FixedFields::new(file.read(0, len)?, is_big);
         let magic = if is_2 { fields.bytes(4, 3) } else { fields.bytes(344, 3) };
         let is_single = match magic {
             b"n+1" | b"n+2" => true,

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::described::{Described, DescribedArray, bytes_codec, codec, no_attributes, zero_of};
 use crate::image::{self, ImageAxis};
 use crate::json::double;
-use crate::packed::{self, Packing};
+use crate::packed::{self, Compressor};
 use crate::pieces::{self, Stored};
 use crate::source::SourceFile;
 use header::NiftiHeader;
@@ -128,7 +128,7 @@ fn beside(file: &SourceFile, described: &mut Described) -> Result<SourceFile> {
         }
     }
     if let Some(found) = file.beside(&format!("{stem}.img.gz"))? {
-        return packed::unpack(Packing::Gzip, &found, 0, packed::MAX_LEN, described);
+        return packed::unpack(Compressor::Gzip, &found, 0, packed::MAX_LEN, described);
     }
     Err(Error::corrupt(format!("the elements are in the file {stem}.img, which does not exist")))
 }

@@ -1,6 +1,6 @@
 //! The header of NRRD: lines of `field: value` and `key:=value`, up to an empty one.
 
-use crate::lines::Lines;
+use crate::lines::TextLines;
 use crate::source::SourceFile;
 use zarrfs_base::error::{Error, Result};
 
@@ -21,7 +21,7 @@ pub struct NrrdHeader {
 impl NrrdHeader {
     /// Reads the header of a file.
     pub fn read(file: &SourceFile) -> Result<Self> {
-        let mut lines = Lines::new(file);
+        let mut lines = TextLines::new(file);
         let mut header = Self::default();
         lines.next()?;
         while let Some(line) = lines.next()? {

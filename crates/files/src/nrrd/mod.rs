@@ -1,5 +1,5 @@
-//! NRRD ("nearly raw raster data"): a header that is a text, and the elements after it or in another
-//! file.
+//! NRRD ("nearly raw raster data"): a header that is a text, and the elements after it or in
+//! another file.
 //!
 //! The array has the axes in C order, the fastest of the file last. Elements that are compressed
 //! are one chunk.
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::described::{Described, DescribedArray, bytes_codec, zero_of};
 use crate::image;
 use crate::json::double;
-use crate::lines::{self, Lines};
-use crate::packed::{self, Packing};
+use crate::lines::{self, TextLines};
+use crate::packed::{self, Compressor};
 use crate::pieces::{self, Stored};
 use crate::source::SourceFile;
 use header::NrrdHeader;
@@ -137,7 +137,7 @@ fn describe(
     described.lead_to(values)?;
     let (line_skip, byte_skip) =
         (skip(header, &["line skip", "lineskip"])?, skip(header, &["byte skip", "byteskip"])?);
-    let mut lines = Lines::new(values);
+    let mut lines = TextLines::new(values);
     lines.at = if detached.is_some() { 0 } else { header.offset };
     lines.skip(u64::try_from(line_skip).unwrap_or_default())?;
     let offset = lines.at;
@@ -165,12 +165,12 @@ fn describe(
 }
 
 /// Returns the codec of all elements, if they are compressed.
-fn compressor(header: &NrrdHeader) -> Result<Option<Packing>> {
+fn compressor(header: &NrrdHeader) -> Result<Option<Compressor>> {
     let encoding = header.field(&["encoding"]).unwrap_or_default().to_ascii_lowercase();
     match encoding.as_str() {
         "raw" => Ok(None),
-        "gzip" | "gz" => Ok(Some(Packing::Gzip)),
-        "bzip2" | "bz2" => Ok(Some(Packing::Bzip2)),
+        "gzip" | "gz" => Ok(Some(Compressor::Gzip)),
+        "bzip2" | "bz2" => Ok(Some(Compressor::Bzip2)),
         other => Err(Error::unsupported(format!(
             "elements of NRRD in the encoding {other:?}: zarrfs reads raw, gzip and bzip2"
         ))),

@@ -4,30 +4,19 @@
 //! shows that by the ending of their names (`0-64_0-64_0-64.gz`). Where each look-up is a request,
 //! such names are asked for until the scale has shown a chunk with the plain name.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use bytes::{Bytes, BytesMut};
 
+use super::chunk_names::{ENDINGS, PlainNames};
 use super::indexes::{self, ChunkPart};
 use super::scale::ChunkPlace;
 use super::sharding::Encoding;
-use super::{KeyTarget, VolumeStore};
+use super::volume::{KeyTarget, VolumeStore};
 use zarrfs_base::error::{Error, Fault, Kind, Result, WithSubject};
 use zarrfs_base::width::{ToU64, ToUsize};
 use zarrfs_store::{ByteRange, Capacity, Expected, Key, ReadableStore, Requests, Stat, Value};
 
 /// How often a read begins again because a shard was replaced meanwhile.
 const ATTEMPTS: usize = 4;
-
-/// The endings of names of compressed chunks, and how the header names their compressors; `None`
-/// for those that are not read.
-const ENDINGS: [(&str, Option<u8>); 5] =
-    [(".gz", Some(1)), (".br", Some(2)), (".zstd", None), (".xz", None), (".bz2", None)];
-
-/// Returns the name of a chunk without the ending of a compressor.
-pub fn unpacked_name(name: &str) -> &str {
-    ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending)).unwrap_or(name)
-}
 
 /// Where a chunk is.
 #[derive(Debug, Clone)]
@@ -80,7 +69,7 @@ impl Located {
         Stat { len: len.saturating_add(self.header.len().to_u64()), ..stored }
     }
 
-    /// Returns a range of the chunk, of which `found` has what is stored.
+    /// Returns a range of the chunk. `found` has the bytes of it that are stored.
     fn value(&self, range: ByteRange, found: &Value) -> Value {
         let stat = self.stat(found.stat);
         let (offset, len) = range.within(stat.len);
@@ -96,20 +85,6 @@ impl Located {
         bytes.extend_from_slice(header);
         bytes.extend_from_slice(&stored);
         Value { bytes: bytes.freeze(), stat }
-    }
-}
-
-/// Whether a scale has chunks whose names have no ending.
-#[derive(Debug, Default)]
-pub(super) struct PlainNames(AtomicBool);
-
-impl PlainNames {
-    fn note(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn are_known(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
     }
 }
 

@@ -263,7 +263,7 @@ fn resolution(object: &Object) -> Result<[f64; 3]> {
     numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(wrong)
 }
 
-/// Returns three lengths, of which `value` is a list.
+/// Returns three lengths. `value` is their list.
 fn lengths(member: &str, value: Option<&Value>) -> Result<[u64; 3]> {
     let value = value.unwrap_or(&Value::Null);
     let len = |value: &Value| value.as_u64().or_else(|| integer(value)?.try_into().ok());

@@ -5,8 +5,8 @@
 //! does where a server lists nothing. Only a list of all chunks of a scale comes from the names in
 //! its directory, if they are there.
 
-use super::VolumeStore;
 use super::scale::VolumeScale;
+use super::volume::VolumeStore;
 use crate::described::DOCUMENT;
 use zarrfs_base::error::{Error, Result, WithSubject};
 use zarrfs_store::{Entries, Key, Keys, ListableStore, ListedEntry, Omissions, Prefix, StoreEntry};

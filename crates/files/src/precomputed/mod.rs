@@ -20,6 +20,8 @@
 //! | `sharding` | which shard a chunk is in: hashes and bits |
 //! | `indexes` | where in its shard, by indexes that are read when they are needed |
 //! | `minishard` | the index of a part of a shard |
+//! | `volume` | what a key of Zarr stands for |
+//! | `chunk_names` | the endings of the names of compressed chunks |
 //! | `chunks` | the bytes of chunks |
 //! | `listing` | the names of nodes and chunks |
 //!
@@ -32,6 +34,7 @@
 //!
 //! <https://github.com/google/neuroglancer/tree/master/src/datasource/precomputed>
 
+mod chunk_names;
 mod chunks;
 mod indexes;
 mod info;
@@ -39,48 +42,22 @@ mod listing;
 mod minishard;
 mod scale;
 mod sharding;
+mod volume;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
-use chunks::PlainNames;
+use chunk_names::PlainNames;
 use indexes::ShardIndexes;
 use info::Volume;
-use scale::{ChunkPlace, VolumeScale};
+use volume::VolumeStore;
 use zarrfs_base::error::Result;
 use zarrfs_base::limits;
-use zarrfs_base::width::ToU64;
 use zarrfs_codec::json::{self, Object};
 use zarrfs_store::{Key, Stat, Store, Version};
 
 /// The metadata file of a volume.
 pub const INFO: &str = "info";
-
-/// The values of a volume by the keys of Zarr.
-#[derive(Debug)]
-struct VolumeStore {
-    own: Store,
-    /// The stat of the file `info`.
-    stat: Stat,
-    /// The metadata files of nodes, and chunks that stand for what is not read, by their keys.
-    texts: BTreeMap<String, Bytes>,
-    /// The scales, `None` for those that are not read.
-    scales: Vec<Option<VolumeScale>>,
-    indexes: ShardIndexes,
-    /// What is known of the names of chunks of each scale.
-    plain_names: Vec<PlainNames>,
-}
-
-/// What a key of Zarr stands for.
-enum KeyTarget<'v> {
-    /// Bytes that are known.
-    Text(&'v Bytes),
-    Chunk(ChunkPlace<'v>),
-    Nothing,
-}
 
 /// Returns the store of the volume in `own`; `None` if no volume is there. It takes indexes of
 /// shards to be as they were for `ttl`.
@@ -113,24 +90,4 @@ pub fn is_info(text: &[u8]) -> bool {
 
 fn parse(text: &[u8]) -> Option<Object> {
     json::parse_object(text).ok().filter(info::is_volume)
-}
-
-impl VolumeStore {
-    /// Returns what a key stands for.
-    fn target(&self, key: &Key) -> KeyTarget<'_> {
-        if let Some(text) = self.texts.get(key.as_str()) {
-            return KeyTarget::Text(text);
-        }
-        let place = || {
-            let (index, rest) = key.as_str().split_once('/')?;
-            let index: usize = scale::number(index)?.try_into().ok()?;
-            self.scales.get(index)?.as_ref()?.place(index, rest.strip_prefix("c/")?)
-        };
-        place().map_or(KeyTarget::Nothing, KeyTarget::Chunk)
-    }
-
-    /// Returns the stat of bytes that are known.
-    fn text_stat(&self, text: &Bytes) -> Stat {
-        Stat { len: text.len().to_u64(), ..self.stat }
-    }
 }

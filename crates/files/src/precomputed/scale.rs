@@ -1,5 +1,6 @@
 //! The chunks of a scale: their keys and shapes follow from their coordinates.
 
+use super::chunk_names;
 use super::sharding::Sharding;
 use zarrfs_base::error::Result;
 use zarrfs_store::{Key, Prefix};
@@ -68,7 +69,7 @@ impl VolumeScale {
 
     /// Returns the coordinates of the chunk with this name in the directory of the scale.
     pub fn cell(&self, name: &str) -> Option<[u64; 3]> {
-        let name = super::chunks::unpacked_name(name);
+        let name = chunk_names::unpacked_name(name);
         let mut cell = [0; 3];
         let mut ranges = name.split('_');
         for (axis, at) in cell.iter_mut().enumerate() {

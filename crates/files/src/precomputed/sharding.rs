@@ -152,7 +152,7 @@ fn murmur(number: u64) -> u64 {
     u64::from(h2) << 32 | u64::from(h1)
 }
 
-/// Adds four parts, two of which are equal: all to the first, and then that to the others.
+/// Adds four parts, and two of them are equal: all to the first, and then that to the others.
 fn mixed(h1: u32, h2: u32, h3: u32) -> (u32, u32, u32) {
     let h1 = h1.wrapping_add(h2).wrapping_add(h3).wrapping_add(h3);
     (h1, h2.wrapping_add(h1), h3.wrapping_add(h1))

@@ -1,9 +1,9 @@
 //! Tables in text: CSV and TSV (RFC 4180), a group with an array for each column.
 //!
-//! The first line has the names, unless all of its fields are numbers. A column of whole numbers is
-//! `int64` or `uint64`, one of other numbers `float64`, one of `true` and `false` is `bool`, and any
-//! other one has texts. Missing numbers are NaN. A number with zeros in front (`007`) is a text, so
-//! nothing that is written is lost; times are texts, too.
+//! The first line has the names, unless all of its fields are numbers. A column of whole numbers
+//! is `int64` or `uint64`, one of other numbers `float64`, one of `true` and `false` is `bool`, and
+//! any other one has texts. Missing numbers are NaN. A number with zeros in front (`007`) is a
+//! text, so nothing that is written is lost; times are texts, too.
 
 mod column;
 
