@@ -47,7 +47,9 @@ impl Renames {
         if !self.core.options.imports || !FileFormat::is_of_arrays(name) {
             return None;
         }
-        let is_group = |path| matches!(self.core.hierarchy.existing(path), Ok(node) if node.kind() == NodeKind::Group);
+        let is_group = |path| {
+            self.core.hierarchy.existing(path).is_ok_and(|node| node.kind() == NodeKind::Group)
+        };
         let (stem, format) = Format::split(name).into_iter().next()?;
         let path = group.child(stem).ok()?;
         let is_free = matches!(self.core.hierarchy.node(&path), Ok(None));
@@ -62,6 +64,9 @@ impl Renames {
     /// Makes a node of an ordinary file that `by` has closed, if its name is that of a view. A file
     /// that a program still has open to write waits for the last close.
     pub fn import_closed(&self, inode: &Arc<Inode>, by: Thread) -> Result<()> {
+        if !self.core.options.imports {
+            return Ok(());
+        }
         let Some(place @ Place::Ordinary(..)) = inode.place() else { return Ok(()) };
         let (parent, name) = (place.parent(), place.name().unwrap_or_default());
         let Some(new) = self.new_node(&parent, &name) else { return Ok(()) };

@@ -326,6 +326,7 @@ impl ChunkWriter {
         let since = if self.core.is_remote() { since } else { Instant::now() };
         let changed = || self.unsynced.changed(key.clone());
         let fill = self.core.options.fill_chunks;
+        let epoch = self.core.epoch();
         let array = self.core.hierarchy.array_since(&path, &written, since);
         if array.is_err() && self.core.cache.pending_array(key).is_none() {
             return Ok(()); // Another thread has stored them, and then moved or removed the array.
@@ -338,6 +339,8 @@ impl ChunkWriter {
             })
             .at(&path);
         if let Err(error) = &stored
+            // A change of this mount is not that of another program. The next flush sees its end.
+            && (error.errno() != libc::ESTALE || self.core.is_unchanged_since(epoch))
             && self.core.cache.record_failure(key, error)
         {
             self.core.note("write back", error);
