@@ -39,11 +39,14 @@
 //! | [`array`](mod@array) | from coordinates to decoded chunks |
 //! | [`hierarchy`] | nodes by path |
 //! | [`cache`] | decoded chunks, bounded |
+//! | [`times`] | times in units since a moment, in all calendars |
 //! | [`convert`] | copies of hierarchies in another dialect or form |
 //! | [`check`] | damage in metadata, keys and chunks, and its repair |
 //! | [`import`] | values of other hierarchies into arrays that exist |
 //! | [`diff`] | differences between two hierarchies |
 //! | [`view`] | a node as one file in a format other than Zarr |
+//! | [`selection`] | the elements of each dimension that a region has |
+//! | [`cut`] | a part of a hierarchy as a hierarchy of its own |
 //! | [`rewrite`] | a new file in the place of such a file |
 //! | `dap` | a node as a data set of OPeNDAP, with the feature `serve` |
 //! | [`stats`] | statistics of the elements of an array |
@@ -70,6 +73,7 @@
 pub mod check;
 pub mod cli;
 pub mod convert;
+pub mod cut;
 #[cfg(feature = "serve")]
 pub mod dap;
 pub mod diff;
@@ -78,8 +82,10 @@ pub mod import;
 pub mod picture;
 pub mod raster;
 pub mod rewrite;
+pub mod selection;
 #[cfg(feature = "serve")]
 pub mod serve;
+pub mod times;
 pub mod vfs;
 pub mod view;
 

@@ -9,9 +9,9 @@ use super::open::remote;
 use super::output::print;
 use super::output::size;
 use crate::cache::ChunkCache;
+use crate::cut;
 use crate::hierarchy::ReadExtent;
 use crate::resources;
-use crate::view::cut::Cut;
 use crate::view::{ElementRange, GetChunk, View, ViewSource};
 use crate::width::{ToU64, ToUsize};
 
@@ -26,15 +26,12 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     let cache = ChunkCache::new(half);
     let shown = remote::typed(&args.source);
     let extension = args.format.extension;
-    let cut = args.region.as_ref().map(|region| Cut::new(&hierarchy, &path, region));
-    let cut = cut.transpose().map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
-    let get: &GetChunk<'_> = &|elements, coords, _| match &cut {
-        Some(cut) => cut.chunk(elements, coords, &|array, coords| {
-            Ok(cache.get(array, coords)?.map(|chunk| chunk.bytes))
-        }),
-        None => Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into())),
+    let part = args.region.as_ref().map(|region| cut::open(&hierarchy, &path, region, half));
+    let part = part.transpose().map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
+    let get: &GetChunk<'_> = &|elements, coords, _| {
+        Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))
     };
-    let hierarchy = cut.as_ref().map_or(&hierarchy, Cut::hierarchy);
+    let hierarchy = part.as_ref().unwrap_or(&hierarchy);
     let source = ViewSource::new(hierarchy, &path, get)?;
     let view = args.format.view(&source).map_err(|error| {
         failed(format!("{shown}: cannot be shown as {extension}: {}", error.detail()))
@@ -49,7 +46,7 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
         log::warn!("{shown}: left out: {line}");
     }
     write(&view, step, get)?;
-    let seen = if cut.is_some() { ReadExtent::Metadata } else { ReadExtent::Values };
+    let seen = if part.is_some() { ReadExtent::Metadata } else { ReadExtent::Values };
     match hierarchy.not_seen(&[path], seen)?.in_words() {
         Some(why) => Err(failed(format!("{shown}: the file is incomplete: {why}"))),
         None => match view.left_out().unread() {

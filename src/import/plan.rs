@@ -7,13 +7,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::part::{ArrayImport, ImportPart, check_times, first_difference, values_along};
-use super::times::{TimeShift, is_since};
+use super::times::TimeShift;
 use crate::array::Array;
 use crate::dtype::Element;
 use crate::error::{Error, Result, WithSubject, Word};
 use crate::hierarchy::{Bounds, Content, Hierarchy, Node};
 use crate::json::Object;
 use crate::metadata::{Dialect, NodePath, Packing};
+use crate::times::is_since;
 use crate::width::ToU64;
 
 /// A hierarchy, or a part of one, whose values are imported.

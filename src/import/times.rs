@@ -1,205 +1,30 @@
-//! Times in units since a moment, as the CF conventions have them (section 4.4).
+//! Times of a file in other units than those of the array that they are appended to.
 
 use crate::dtype::{DType, Element, to_float};
 use crate::error::{Error, Result};
 use crate::json::Object;
 use crate::metadata::Packing;
+use crate::times::{Calendar, DAY, TimeUnits, is_since};
 
-/// Microseconds in the units of CF.
-const UNITS: [(&[&str], i128); 7] = [
-    (&["microseconds", "microsecond", "microsec", "microsecs"], 1),
-    (&["milliseconds", "millisecond", "millisec", "millisecs", "msec", "msecs", "ms"], 1_000),
-    (&["seconds", "second", "sec", "secs", "s"], SECOND),
-    (&["minutes", "minute", "min", "mins"], 60 * SECOND),
-    (&["hours", "hour", "hr", "hrs", "h"], 3600 * SECOND),
-    (&["days", "day", "d"], DAY),
-    (&["weeks", "week"], 7 * DAY),
-];
-
-const SECOND: i128 = 1_000_000;
-const DAY: i128 = 86_400 * SECOND;
-
-/// The length of months in a year without a leap day.
-const MONTHS: [i128; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-
-/// Days of a calendar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Calendar {
-    /// Julian before 15 October 1582, Gregorian from then on.
-    Standard,
-    Gregorian,
-    Julian,
-    /// No year has a leap day.
-    NoLeap,
-    /// Every year has one.
-    AllLeap,
-    /// Every month has 30 days.
-    Days360,
-}
-
-impl Calendar {
-    fn parse(name: &str) -> Option<Self> {
-        Some(match name.to_ascii_lowercase().as_str() {
-            "standard" | "gregorian" => Self::Standard,
-            "proleptic_gregorian" => Self::Gregorian,
-            "julian" => Self::Julian,
-            "noleap" | "365_day" => Self::NoLeap,
-            "all_leap" | "366_day" => Self::AllLeap,
-            "360_day" => Self::Days360,
-            _ => return None,
-        })
-    }
-
-    /// Returns the number of a day; only differences of such numbers mean something. `None` for a
-    /// date that the calendar lacks.
-    fn day(self, year: i128, month: i128, day: i128) -> Option<i128> {
-        let is_gregorian = match self {
-            Self::Standard => (year, month, day) >= (1582, 10, 15),
-            other => other == Self::Gregorian,
-        };
-        let has_leap_day = match self {
-            Self::NoLeap | Self::Days360 => false,
-            Self::AllLeap => true,
-            _ if is_gregorian => {
-                year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0)
-            }
-            _ => year.rem_euclid(4) == 0,
-        };
-        // The year before the first one of these calendars is no year 0.
-        if matches!(self, Self::Standard | Self::Julian) && year < 1 {
-            return None;
-        }
-        let months = usize::try_from(month.checked_sub(1)?).ok()?;
-        let leap_day = |month: usize| i128::from(has_leap_day && month == 1);
-        let len = match self {
-            Self::Days360 => 30,
-            _ => MONTHS.get(months)?.checked_add(leap_day(months))?,
-        };
-        if !(1..=12).contains(&month) || !(1..=len).contains(&day) || year.abs() > 100_000 {
-            return None;
-        }
-        let before = year - 1;
-        let in_year: i128 = match self {
-            Self::Days360 => 30 * (month - 1),
-            _ => MONTHS.iter().take(months).enumerate().map(|(at, len)| len + leap_day(at)).sum(),
-        };
-        let of_years = match self {
-            Self::Days360 => 360 * before,
-            Self::NoLeap => 365 * before,
-            Self::AllLeap => 366 * before,
-            _ if is_gregorian => {
-                365 * before + before.div_euclid(4) - before.div_euclid(100)
-                    + before.div_euclid(400)
-            }
-            _ => 365 * before + before.div_euclid(4) - 2,
-        };
-        Some(of_years + in_year + day - 1)
-    }
-}
-
-/// Units since a moment.
-#[derive(Debug, Clone, PartialEq)]
-struct TimeUnits {
-    calendar: Calendar,
-    /// Microseconds in a unit.
-    unit: i128,
-    /// The moment in microseconds.
-    since: i128,
-}
-
-impl TimeUnits {
-    /// Whether both count days that have the same names.
-    fn is_comparable_with(&self, other: &Self) -> bool {
-        let is_usual = |one: &Self| {
-            matches!(one.calendar, Calendar::Standard | Calendar::Gregorian)
-                && one.since >= first_gregorian()
-        };
-        self.calendar == other.calendar || is_usual(self) && is_usual(other)
-    }
-
-    fn parse(units: &str, calendar: Option<&str>) -> Option<Self> {
-        let calendar = Calendar::parse(calendar.unwrap_or("standard"))?;
-        let mut words = units.split_whitespace();
-        let unit = words.next()?.to_ascii_lowercase();
-        let (_, unit) = UNITS.iter().find(|(names, _)| names.contains(&unit.as_str()))?;
-        if !words.next()?.eq_ignore_ascii_case("since") {
-            return None;
-        }
-        let rest: Vec<&str> = words.collect();
-        let since = moment(&rest.join(" "), calendar)?;
-        Some(Self { calendar, unit: *unit, since })
-    }
-}
-
-/// Parses `2000-01-01`, `2000-1-1 12:30:00.5`, `2000-01-01T00:00:00Z` or `2000-01-01 00:00 +2:00`.
-fn moment(text: &str, calendar: Calendar) -> Option<i128> {
-    let text = text.trim();
-    let (is_negative, text) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text),
+/// Whether both count days that have the same names.
+fn are_comparable(one: &TimeUnits, other: &TimeUnits) -> bool {
+    let is_usual = |one: &TimeUnits| {
+        matches!(one.calendar, Calendar::Standard | Calendar::Gregorian)
+            && one.since >= first_gregorian()
     };
-    let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, ""));
-    let mut numbers = date.split('-').map(|number| number.parse::<i128>().ok());
-    let mut number = || numbers.next().unwrap_or(Some(1));
-    let (year, month, day) = (number()?, number()?, number()?);
-    if numbers.next().is_some() {
-        return None;
-    }
-    let day = calendar.day(if is_negative { -year } else { year }, month, day)?;
-    let time = time.trim();
-    let zone = ["Z", "UTC", "GMT"].into_iter().find(|zone| {
-        let at = time.len().checked_sub(zone.len()).and_then(|at| time.get(at..));
-        at.is_some_and(|end| end.eq_ignore_ascii_case(zone))
-    });
-    let len = time.len().saturating_sub(zone.map_or(0, str::len));
-    let time = time.get(..len).unwrap_or_default();
-    let zone = time.find(['+', '-']);
-    let (time, zone) = zone.map_or((time, ""), |at| time.split_at(at));
-    let sign = if zone.starts_with('-') { -1 } else { 1 };
-    let zone = match zone.get(1..) {
-        Some(digits) if digits.len() == 4 && !digits.contains(':') => {
-            let (hours, minutes) = digits.split_at_checked(2)?;
-            clock(&format!("{hours}:{minutes}"))?
-        }
-        other => other.map_or(Some(0), clock)?,
-    };
-    Some(day * DAY + clock(time)? - sign * zone)
-}
-
-/// Parses `12`, `12:30` or `12:30:00.25` into microseconds.
-fn clock(text: &str) -> Option<i128> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Some(0);
-    }
-    let mut parts = text.split(':');
-    let hours: i128 = parts.next()?.trim().parse().ok()?;
-    let minutes: i128 = parts.next().unwrap_or("0").trim().parse().ok()?;
-    let seconds = parts.next().unwrap_or("0").trim();
-    let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
-    let digits: String = fraction.chars().chain("000000".chars()).take(6).collect();
-    let (whole, micros): (i128, i128) = (whole.parse().ok()?, digits.parse().ok()?);
-    if parts.next().is_some() || !(0..=24).contains(&hours) || !(0..60).contains(&minutes) {
-        return None;
-    }
-    Some((hours * 3600 + minutes * 60 + whole) * SECOND + micros)
-}
-
-/// Whether units are those of times since a moment.
-pub fn is_since(units: &str) -> bool {
-    units.to_ascii_lowercase().contains(" since ")
+    one.calendar == other.calendar || is_usual(one) && is_usual(other)
 }
 
 /// How times of a source become those of the target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimeShift {
-    /// Microseconds in a unit of the source.
+    /// Nanoseconds in a unit of the source.
     from: i128,
-    /// Microseconds in a unit of the target.
+    /// Nanoseconds in a unit of the target.
     to: i128,
-    /// Microseconds from the moment of the target to that of the source.
+    /// Nanoseconds from the moment of the target to that of the source.
     between: i128,
-    /// Since when the calendars name the same days, in microseconds from the moment of the target.
+    /// Since when the calendars name the same days, in nanoseconds from the moment of the target.
     least: Option<i128>,
 }
 
@@ -225,7 +50,7 @@ impl TimeShift {
             TimeUnits::parse(units.as_deref().unwrap_or_default(), calendar.as_deref())
         };
         let both = parse(&old, &calendars.0).zip(parse(&new, &calendars.1));
-        let both = both.filter(|(old, new)| old.is_comparable_with(new));
+        let both = both.filter(|(old, new)| are_comparable(old, new));
         let Some((from, to)) = both else {
             let shown = |units: &Option<String>, calendar: &Option<String>| {
                 let calendar = calendar.as_ref().map_or(String::new(), |name| format!(" ({name})"));
@@ -283,18 +108,18 @@ impl TimeShift {
     }
 
     fn counted(&self, count: i128) -> Result<i128> {
-        let micros = count.checked_mul(self.from).and_then(|at| at.checked_add(self.between));
-        let micros = micros.ok_or_else(|| inexact("a time is too large"))?;
-        self.check_calendar(micros)?;
-        if micros.checked_rem_euclid(self.to) != Some(0) {
+        let nanos = count.checked_mul(self.from).and_then(|at| at.checked_add(self.between));
+        let nanos = nanos.ok_or_else(|| inexact("a time is too large"))?;
+        self.check_calendar(nanos)?;
+        if nanos.checked_rem_euclid(self.to) != Some(0) {
             return Err(inexact("a time is not a whole number"));
         }
-        micros.checked_div(self.to).ok_or_else(|| inexact("a time is too large"))
+        nanos.checked_div(self.to).ok_or_else(|| inexact("a time is too large"))
     }
 
-    fn check_calendar(&self, micros: i128) -> Result<()> {
+    fn check_calendar(&self, nanos: i128) -> Result<()> {
         match self.least {
-            Some(least) if micros < least => {
+            Some(least) if nanos < least => {
                 Err(inexact("a time is before 15 October 1582, when the two calendars differ"))
             }
             _ => Ok(()),
@@ -309,11 +134,11 @@ impl TimeShift {
                 return Ok(to_float(count));
             }
         }
-        let micros = time * to_float(self.from) + to_float(self.between);
-        if let Some(least) = self.least.filter(|least| micros < to_float(*least)) {
+        let nanos = time * to_float(self.from) + to_float(self.between);
+        if let Some(least) = self.least.filter(|least| nanos < to_float(*least)) {
             self.check_calendar(least - 1)?;
         }
-        Ok(micros / to_float(self.to))
+        Ok(nanos / to_float(self.to))
     }
 }
 

@@ -4,8 +4,9 @@ use crate::array::{Array, Coords};
 use crate::dtype::to_float;
 use crate::error::{Error, Result};
 use crate::metadata::NodeKind;
+use crate::selection::Selector;
 use crate::stats::number;
-use crate::view::region::{Region, Selected};
+use crate::view::region::{Region, Selected, TURN, Turns};
 use crate::view::{Axis, AxisKind, Image, ViewSource};
 use crate::width::ToUsize;
 
@@ -100,7 +101,7 @@ impl PicturePlan {
         let image = Image::of(source)?;
         let (mut selected, kept) = match region {
             Some(region) => {
-                let selected = region.of(&shape)?;
+                let selected = Selector::new(region).of_array(source)?;
                 let kept = selected.iter().enumerate().filter(|(_, one)| one.is_kept);
                 let kept: Vec<usize> = kept.map(|(axis, _)| axis).collect();
                 (selected, kept)
@@ -180,9 +181,11 @@ impl PicturePlan {
         for (one, (full, len)) in all.filter(|(_, (full, len))| full != len) {
             let place =
                 |at: u64| narrow(u128::from(at) * u128::from(*len) / u128::from((*full).max(1)));
-            let end = place(one.start.saturating_add(one.len)).min(*len);
+            // A part that goes on after the end is as long in the level.
+            let end = place(one.start.saturating_add(one.len));
             one.start = place(one.start).min(len.saturating_sub(1));
-            one.len = end.saturating_sub(one.start).max(1);
+            one.len = end.saturating_sub(one.start).min(*len).max(1);
+            one.turns.count = place(one.turns.count);
         }
         self.shape = shape.to_vec();
         self
@@ -192,11 +195,12 @@ impl PicturePlan {
     pub fn slice(&self, size: Size) -> Slice {
         let indices = |axis: Option<usize>, cells: u64| {
             let one = axis.and_then(|axis| self.selected.get(axis)).copied();
-            let one = one.unwrap_or(Selected { start: 0, len: 1, is_kept: false });
+            let one = one.unwrap_or(Selected::one(0));
+            let len = axis.and_then(|axis| self.shape.get(axis)).copied().unwrap_or(1);
             let middle = |cell: u64| {
                 let twice = u128::from(cell) * 2 + 1;
                 let within = twice * u128::from(one.len) / (u128::from(cells) * 2);
-                one.start.saturating_add(narrow(within))
+                one.index(narrow(within), len)
             };
             (0..cells).map(middle).collect()
         };
@@ -227,8 +231,13 @@ impl PicturePlan {
                 let name = String::new();
                 return Side { name, len: 1, cells, ends: [0.0, 0.0], unit: None };
             };
-            let last = one.start.saturating_add(one.len.saturating_sub(1));
-            let place = coordinates(source, axis, [one.start, last])
+            let last = one.len.saturating_sub(1);
+            let len = shape.get(axis).copied().unwrap_or(1);
+            let indices = [one.index(0, len), one.index(last, len)];
+            let turned = |(ends, unit)| (turned(ends, one), unit);
+            let last = one.start.saturating_add(last);
+            let place = coordinates(source, axis, indices)
+                .map(turned)
                 .or_else(|| positions(axes.get(axis)?, [one.start, last]));
             let (ends, unit) = place
                 .unwrap_or_else(|| ([one.start, last].map(|index| to_float(index.into())), None));
@@ -284,15 +293,22 @@ fn usual(axes: &[Axis]) -> (Vec<Selected>, Vec<usize>) {
     kept.sort_unstable();
     let select = |axis: &Axis| {
         let start = if is_other(axis) { 0 } else { axis.len / 2 };
-        Selected { start, len: 1, is_kept: false }
+        Selected::one(start)
     };
     let mut selected: Vec<Selected> = axes.iter().map(select).collect();
     for axis in &kept {
         if let (Some(one), Some(axis)) = (selected.get_mut(*axis), axes.get(*axis)) {
-            *one = Selected { start: 0, len: axis.len, is_kept: true };
+            *one = Selected::all(axis.len);
         }
     }
     (selected, kept)
+}
+
+/// Returns the longitudes at the ends of a part with their turns.
+fn turned([first, last]: [f64; 2], part: &Selected) -> [f64; 2] {
+    let Turns { count, first: of_first, rest } = part.turns;
+    let of_last = if count < part.len { rest } else { of_first };
+    [first + TURN * f64::from(of_first), last + TURN * f64::from(of_last)]
 }
 
 /// Returns the positions of two elements along an axis of an image, with their unit.

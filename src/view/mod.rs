@@ -15,7 +15,6 @@
 //! read needs, and returns that range or more (`Excerpt`).
 
 pub(crate) mod cf;
-pub mod cut;
 mod elements;
 mod formats;
 mod image;
@@ -31,7 +30,7 @@ pub use elements::{
     ChangeChunk, EachChunk, ElementRange, Excerpt, GetChunk, KeepGoing, Reach, Touch,
 };
 pub use formats::{FORMATS, Format, Nodes};
-pub use image::{Axis, AxisKind, Image, has_level, levels};
+pub use image::{Axis, AxisKind, Image, attributes_of_box, has_level, levels};
 pub use layout::{Layout, NumberForm};
 pub use left_out::LeftOutOfView;
 pub use parts::{Part, Slab, View, max_prefix_len};

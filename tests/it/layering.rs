@@ -58,6 +58,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "cache",
         &["error", "bounded", "budget", "buffer", "store", "metadata", "codec", "array", "waiting"],
     ),
+    ("times", &["dtype"]),
     (
         "convert",
         &[
@@ -106,6 +107,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "hierarchy",
             "cache",
             "convert",
+            "times",
             "width",
         ],
     ),
@@ -138,6 +140,23 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "codec",
             "array",
             "hierarchy",
+        ],
+    ),
+    ("selection", &["error", "json", "dtype", "metadata", "times", "view", "width"]),
+    (
+        "cut",
+        &[
+            "selection",
+            "error",
+            "json",
+            "dtype",
+            "store",
+            "metadata",
+            "array",
+            "hierarchy",
+            "cache",
+            "view",
+            "width",
         ],
     ),
     (
@@ -210,7 +229,18 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("stats", &["error", "buffer", "dtype", "metadata", "codec", "array"]),
     (
         "raster",
-        &["error", "json", "buffer", "parallel", "dtype", "metadata", "array", "view", "stats"],
+        &[
+            "error",
+            "json",
+            "buffer",
+            "parallel",
+            "dtype",
+            "metadata",
+            "array",
+            "view",
+            "selection",
+            "stats",
+        ],
     ),
     ("picture", &["dtype"]),
     (
@@ -218,6 +248,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         &[
             "printable",
             "error",
+            "cut",
             "limits",
             "json",
             "sys",

@@ -135,7 +135,7 @@ def test_a_region_of_an_array_without_elements_has_none(tmp_path):
         ("5:5", "selects no element"),
         ("0,0,0,0", "4 indices, but the array has 3 dimensions"),
         ("::2", "a region has no steps"),
-        ("a", "is no region"),
+        ("a", "is no index"),
     ],
 )
 def test_a_region_outside_of_the_array_is_refused(array, text, sentence):

@@ -84,7 +84,7 @@ pub struct Info {
         requires = "stats"
     )]
     pub sample: Option<SampleShare>,
-    /// Draw a two-dimensional slice. REGION has an index for each dimension, as in `cat --region`
+    /// Draw a two-dimensional slice. REGION is as in `cat --region`, such as 0,:,: or time=2020-01
     /// [default: the last two spatial dimensions].
     ///
     /// zarrfs reads one element for each character or half of it, from the smallest level of an
@@ -119,12 +119,18 @@ pub struct Cat {
     /// others.
     #[arg(long = "as", value_name = "FORMAT", value_parser = view_formats())]
     pub format: &'static Format,
-    /// A part of an array, with its coordinates: an index for each dimension, as in NumPy.
+    /// Write only a part of SOURCE, with its coordinates: indices, or names of dimensions and
+    /// coordinates.
     ///
-    /// `0:10` selects the elements 0 to 9, `:` all, and `-1:` the last one. A single number such as
-    /// `5` selects one element, and the file lacks that dimension. Dimensions at the end may be
-    /// left out.
-    #[arg(long, value_name = "0:10,:,5", value_parser = region, allow_hyphen_values = true)]
+    /// Indices are as in NumPy, one for each dimension of an array: `0:10` selects the elements 0
+    /// to 9, `:` all, and `-1:` the last one. A single number such as `5` selects one element, and
+    /// the file lacks that dimension. Dimensions at the end may be left out.
+    ///
+    /// Names and coordinates are for arrays and groups: `lat=40:50,lon=-10:30`. Both ends of a
+    /// range belong to it. A single value selects the nearest element. A date such as `2020-01`
+    /// means the whole period, and alone the first element in it. Longitudes go on after 360
+    /// degrees. A dimension without coordinates has indices, and `time=@0:10` always means them.
+    #[arg(long, value_name = "REGION", value_parser = region, allow_hyphen_values = true)]
     pub region: Option<Region>,
     /// Memory for decoded chunks.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
