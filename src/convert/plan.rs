@@ -233,8 +233,7 @@ impl ConversionPlan {
 }
 
 /// Plans the conversion of the node `from` of `source` and of all nodes below it to the node `to`
-/// of
-/// `dest`. Calls `is_stopped` at each node.
+/// of `dest`. Calls `is_stopped` at each node.
 pub fn plan(
     (source, from): (&Hierarchy, &NodePath),
     (dest, to): (&Hierarchy, &NodePath),

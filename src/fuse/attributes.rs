@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use super::terms::Owner;
 use crate::error::{Error, Kind, Result, WithSubject};
-use crate::vfs::{Access, Attr, Caller, Extent, FileChanges, NewTime, Vfs};
+use crate::vfs::{Access, Attr, Caller, Extent, FileChanges, NewLen, NewTime, Vfs};
 
 /// Changes the length and then the other attributes of a file for a user. `owner` is that of the
 /// files that have none of their own.
@@ -14,7 +14,7 @@ pub(super) fn change(
     user: Caller,
     owner: Owner,
     number: u64,
-    len: Option<u64>,
+    len: Option<NewLen>,
     changes: &FileChanges,
 ) -> Result<Attr> {
     let attrs = vfs.attr_writer();

@@ -27,7 +27,7 @@ use super::terms::{
     permissions, refused, replace_of, reply_xattr, special_kind, utf8,
 };
 use crate::error::{Error, Result};
-use crate::vfs::{DirHandle, FileChanges, HandleUse, NewNode, Presence, Vfs};
+use crate::vfs::{DirHandle, FileChanges, HandleUse, NewLen, NewNode, Presence, Vfs};
 use crate::width::ToUsize;
 
 /// Answers with the `$ok` of a reply, or its error.
@@ -104,12 +104,13 @@ impl Filesystem for Fs {
             accessed: atime.map(new_time),
             modified: mtime.map(new_time),
         };
+        let len = size.map(|len| NewLen { len, handle: fh.map(|fh| fh.0) });
         let is_by_name = fh.is_none() && size.is_some();
         let change = move |vfs: &Vfs| {
             if is_by_name {
                 vfs.check_all_names(ino.0)?;
             }
-            attributes::change(vfs, user, owner, ino.0, size, &changes)
+            attributes::change(vfs, user, owner, ino.0, len, &changes)
         };
         self.later("setattr", changing(request, change), move |changed| {
             reply!(reply, changed.map_err(gone), attr(attr => &vfs.ttl(&attr), &owner.attr(&attr)));

@@ -113,8 +113,7 @@ fn own_changes(
             own.push((name, value));
         } else if value.is_some() && name != COORDINATES {
             return Err(Error::invalid(format!(
-                "its attribute {name} says something that the store has in another form: it cannot \
-                 change in a file"
+                "zarrfs makes its attribute {name} from other metadata, so a file cannot change it"
             )));
         }
     }

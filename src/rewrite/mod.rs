@@ -9,9 +9,9 @@
 //! ([`NewValues`](crate::hierarchy::NewValues)). If anything does not fit, nothing changes, and the
 //! error says why.
 //!
-//! The values take the way of a write to the view: an array of the view as a file knows where its
-//! bytes are, and the view knows what these bytes are in its array. So the order of axes and of
-//! bytes is that of the format, and no format is treated by itself.
+//! New values are written as if through the view. The view is also opened as a file: that gives the
+//! range of bytes of each array, and the view knows the elements of these bytes. So the order of
+//! axes and of bytes is that of the format, and no format is treated by itself.
 
 mod attributes;
 mod encoded;

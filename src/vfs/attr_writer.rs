@@ -6,9 +6,9 @@
 //! `chmod` applies to a chunk file that is not stored yet, since `rsync`, `install` and `mkstemp`
 //! hide incomplete files.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
+use std::{fmt, ptr};
 
 use super::access::Caller;
 use super::contents::Contents;
@@ -20,6 +20,7 @@ use super::inodes::place::{Place, check_writable};
 use super::names::Names;
 use super::names::overlay::Shown;
 use super::opening::handles::Handles;
+use super::reader::open_view::OpenView;
 use crate::error::{Error, Result, WithSubject};
 use crate::store::{Extent, FileChanges, FileUse, OpenFile, PRIVILEGES};
 
@@ -37,6 +38,21 @@ impl fmt::Debug for AttrWriter {
     }
 }
 
+/// A new length of a file.
+#[derive(Debug, Clone, Copy)]
+pub struct NewLen {
+    /// The length in bytes.
+    pub len: u64,
+    /// The handle by which a program changes it; `None` if it does so by name.
+    pub handle: Option<u64>,
+}
+
+impl From<u64> for NewLen {
+    fn from(len: u64) -> Self {
+        Self { len, handle: None }
+    }
+}
+
 impl AttrWriter {
     /// Changes the attributes of the files of `contents`, which `handles` may have open.
     pub(in crate::vfs) fn new(contents: &Contents, handles: &Arc<Handles>) -> Self {
@@ -50,14 +66,21 @@ impl AttrWriter {
     }
 
     /// Changes the length of a file. If no program has it open for writing, also stores it.
-    pub fn truncate(&self, number: u64, len: u64) -> Result<()> {
+    pub fn truncate(&self, number: u64, new: impl Into<NewLen>) -> Result<()> {
+        let NewLen { len, handle } = new.into();
         self.core.hierarchy.store().write()?;
         let inode = self.names.inode(number)?;
         let place = inode.place();
         check_writable(place.as_ref())?;
         if let Some(place @ Place::View(path, format)) = &place {
             let opens = self.handles.open_views(&inode);
-            for open in opens.iter().filter(|open| open.is_cut) {
+            let own = handle.map(|handle| self.handles.get(handle)).transpose()?;
+            // A new file in the place of a view is that of one open.
+            let is_own = |open: &OpenView| match &own {
+                Some(own) => own.view().is_some_and(|own| ptr::eq(Arc::as_ptr(own), open)),
+                None => true,
+            };
+            for open in opens.iter().filter(|open| open.is_cut && is_own(open)) {
                 if open.set_len_of_new_file(len).at(place.shown())? {
                     return Ok(());
                 }

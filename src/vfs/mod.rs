@@ -64,6 +64,7 @@ use crate::view::Format;
 use crate::width::ToUsize;
 pub use access::{Access, Caller, OpenedFile, Pages};
 use attr_writer::AttrWriter;
+pub use attr_writer::NewLen;
 pub use authors::HandleUse;
 use changes::directories::DirectoryChanges;
 use changes::new_files::NewFiles;

@@ -203,7 +203,7 @@ def test_a_daemon_that_is_killed_leaves_the_file_or_the_node(mount, tmp_path, za
             copier.wait(30)
             wait_until(lambda: not is_alive(m.pid))
             detach(m.path)
-            # Who mounts next finishes or undoes what has begun.
+            # The next mount finishes or undoes the change.
             run(BIN, "mount", store, m.path, "--log-file", tmp_path / "log")
             run(BIN, "umount", m.path)
             is_node, is_file = (store / f"x{attempt}").exists(), (store / f"x{attempt}.npy").exists()
@@ -211,3 +211,33 @@ def test_a_daemon_that_is_killed_leaves_the_file_or_the_node(mount, tmp_path, za
             if is_node:
                 np.testing.assert_array_equal(zarr.open_array(store / f"x{attempt}", mode="r")[...], values)
         assert not list(store.rglob("aside-*"))
+
+
+def test_a_reader_that_closes_the_file_of_a_writer_makes_no_node(mount, tmp_path):
+    store, whole = tmp_path / "a.zarr", tmp_path / "whole.npy"
+    zarr.open_group(store, mode="w")
+    np.save(whole, np.arange(1000.0))
+    with mount(store, "--import", copy=False) as m:
+        one = os.open(m / "x.npy", os.O_CREAT | os.O_WRONLY)
+        other = os.open(m / "x.npy", os.O_WRONLY)
+        os.write(one, whole.read_bytes())
+        os.close(other)
+        assert np.load(m / "x.npy")[5] == 5
+        time.sleep(0.2)
+        assert not (store / "x").exists()
+        os.pwrite(one, bytes(8), 128 + 5 * 8)
+        os.close(one)
+        wait_until(lambda: (store / "x/zarr.json").exists())
+        assert zarr.open_array(store / "x", mode="r")[5] == 0
+
+
+def test_empty_files_and_links_are_renamed_as_they_are(mount, tmp_path):
+    store = tmp_path / "a.zarr"
+    zarr.open_group(store, mode="w")
+    with mount(store, "--import", copy=False) as m:
+        (m / "empty").touch()
+        (m / "empty").rename(m / "x.nc")
+        assert (store / "x.nc").stat().st_size == 0
+        (m / "link.nc").symlink_to("x.nc")
+        (m / "link.nc").rename(m / "other.nc")
+        assert os.readlink(m / "other.nc") == "x.nc"

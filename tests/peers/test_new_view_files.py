@@ -1,5 +1,6 @@
 """A program that makes a new file on the name of a view: what it says goes into the arrays, all of it or nothing."""
 
+import contextlib
 import errno
 import os
 import random
@@ -432,3 +433,61 @@ def test_a_level_of_an_image_leaves_the_header_of_the_image(mount, tmp_path):
         resave(m / "0.nii", lambda found: found + 1)
     assert (zarr.open_array(store / "0", mode="r")[...] == 1).all()
     np.testing.assert_array_equal(zarr.open_array(store / "nifti", mode="r")[...], header)
+
+
+def test_values_that_could_not_be_stored_replace_none_that_are_newer(mount, tmp_path):
+    store, values = tmp_path / "a.zarr", np.zeros((4, 8), "f8")
+    zarr.create_array(store, data=values, chunks=(1, 8), fill_value=9)
+    for number in (1, 2):
+        np.save(tmp_path / f"{number}.npy", values + number)
+    # A directory into which nothing can be moved.
+    closed = store / "c/2"
+    with mount(store, copy=False) as m:
+        m.expect("new values|cross-device|Read-only")
+        for later in ("a file", "a chunk"):
+            run("mount", "--bind", closed, closed)
+            try:
+                run("mount", "-o", "remount,ro,bind", closed)
+                with pytest.raises(OSError):
+                    shutil.copyfile(tmp_path / "1.npy", m / "__root__.npy")
+                with pytest.raises(OSError):
+                    (m / "c/3/0").write_bytes(bytes(64))
+            finally:
+                run("umount", closed)
+            if later == "a file":
+                shutil.copyfile(tmp_path / "2.npy", m / "__root__.npy")
+            else:
+                (m / "c/3/0").write_bytes((values[0] + 7).tobytes())
+        assert_nothing_left(store)
+    with mount(store, copy=False) as m:
+        assert np.load(m / "__root__.npy")[:, 0].tolist() == [1, 1, 1, 7]
+        assert zarr.open_array(store, mode="r")[:, 5].tolist() == [1, 1, 1, 7]
+
+
+def test_a_new_file_is_stored_although_another_program_has_the_view_open_to_write(mount, tmp_path):
+    store, values = tmp_path / "a.zarr", np.arange(1000.0)
+    zarr.open_group(store, mode="w").create_array("x", data=values, chunks=(100,))
+    np.save(tmp_path / "new.npy", values[::-1])
+    with mount(store, copy=False) as m, open(m / "x.npy", "r+b"):
+        run("cp", tmp_path / "new.npy", m / "x.npy")
+        wait_until(lambda: zarr.open_array(store / "x", mode="r")[0] == 999)
+        np.testing.assert_array_equal(np.load(m / "x.npy"), values[::-1])
+
+
+def test_a_length_that_a_program_sets_is_that_of_its_own_new_file(mount, tmp_path):
+    store, values = tmp_path / "a.zarr", np.arange(1000.0)
+    zarr.open_group(store, mode="w").create_array("x", data=values, chunks=(100,))
+    np.save(tmp_path / "new.npy", values.astype(">f8") + 1)
+    whole = (tmp_path / "new.npy").read_bytes()
+    with mount(store, copy=False) as m:
+        m.expect("cannot be resized")
+        one = os.open(m / "x.npy", os.O_RDWR | os.O_TRUNC)
+        os.write(one, whole)
+        other = os.open(m / "x.npy", os.O_RDWR | os.O_TRUNC)
+        with contextlib.suppress(OSError):
+            os.ftruncate(other, 200)
+        assert os.pread(one, len(whole), 0) == whole
+        os.close(other)
+        os.close(one)
+        wait_until(lambda: zarr.open_array(store / "x", mode="r")[-1] == 1000)
+        np.testing.assert_array_equal(np.load(m / "x.npy"), values + 1)

@@ -201,11 +201,12 @@ pub struct WriteOptions {
     /// mount keeps its own]
     #[arg(long, value_name = "SIZE|SHAPE", value_parser = Policy::parse_shards)]
     pub shards: Option<Shards>,
-    /// Make a node of each new file whose name would be that of a view of it: `cp diff.nc` makes
-    /// the group `diff`.
+    /// Turn each new file with the extension of a view into a node: `cp diff.nc` makes the group
+    /// `diff`.
     ///
-    /// The file becomes a group or an array when the program closes it, or gives it that name, and
-    /// what does not fit stays an ordinary file. Existing nodes take new files without this option.
+    /// This happens when a program closes the file, or renames a file to that name. A file that
+    /// cannot be imported stays an ordinary file. To overwrite the view of an existing node takes
+    /// no option.
     #[arg(long)]
     pub import: bool,
     /// Order of the chunks within a shard when zarrfs writes it: `c` (last index varies fastest),

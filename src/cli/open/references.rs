@@ -377,7 +377,7 @@ fn archive_of(typed: &str, scheme: &str) -> Result<Option<(PathBuf, NodePath)>, 
 /// Returns the store of what is `below` a volume.
 fn volume_store(own: &Store, below: Prefix, ttl: Duration) -> crate::error::Result<Store> {
     let volume = precomputed::open(own, ttl)?
-        .ok_or_else(|| Error::invalid("no volume of Neuroglancer: it has no file info of one"))?;
+        .ok_or_else(|| Error::invalid("not a Neuroglancer volume: it has no valid file `info`"))?;
     if below.is_root() {
         return Ok(volume);
     }

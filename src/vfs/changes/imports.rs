@@ -4,9 +4,10 @@
 //! When it is complete, it becomes that node, which has a view with its name. If anything does not
 //! fit, it stays an ordinary file, and the program gets the reason.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, SystemTime};
+use std::{mem, thread};
 
 use super::renames::Renames;
 use crate::convert::{self, Requested};
@@ -15,7 +16,7 @@ use crate::files::FileFormat;
 use crate::hierarchy::{Content, Hierarchy};
 use crate::metadata::{NodeKind, NodePath};
 use crate::rewrite;
-use crate::store::{FileChanges, FileUse, Ownership};
+use crate::store::{FileChanges, FileKind, FileUse, Ownership};
 use crate::sys;
 use crate::vfs::access::Caller;
 use crate::vfs::authors::Thread;
@@ -62,17 +63,22 @@ impl Renames {
     }
 
     /// Makes a node of an ordinary file that `by` has closed, if its name is that of a view. A file
-    /// that a program still has open to write waits for the last close.
-    pub fn import_closed(&self, inode: &Arc<Inode>, by: Thread) -> Result<()> {
+    /// that a program still has open to write waits for the last close. `own` is the number of the
+    /// caller's handles that may write.
+    pub fn import_closed(&self, (inode, own): (&Arc<Inode>, u32), by: Thread) -> Result<()> {
         if !self.core.options.imports {
             return Ok(());
         }
         let Some(place @ Place::Ordinary(..)) = inode.place() else { return Ok(()) };
         let (parent, name) = (place.parent(), place.name().unwrap_or_default());
         let Some(new) = self.new_node(&parent, &name) else { return Ok(()) };
-        let awaits = is_written(inode, by, 1);
-        inode.file().lock().import =
-            if awaits { ImportState::AtLastClose } else { ImportState::No };
+        let awaits = is_written(inode, by, own);
+        let mut file = inode.file().lock();
+        if file.import == ImportState::Done {
+            return Ok(()); // Another thread makes the node.
+        }
+        file.import = if awaits { ImportState::AtLastClose } else { ImportState::No };
+        drop(file);
         if awaits || self.names.attrs.of(inode)?.len == 0 {
             return Ok(());
         }
@@ -81,7 +87,7 @@ impl Renames {
                           an ordinary file";
             return Err(Error::invalid(detail).at(place.shown()));
         }
-        self.import((inode, 1), &place, &new).map_err(|error| refused(&error)).at(place.shown())
+        self.import((inode, own), &place, &new).map_err(|error| refused(&error)).at(place.shown())
     }
 
     /// Makes a node of an ordinary file that a program gives such a name. `None`, and no change,
@@ -94,15 +100,18 @@ impl Renames {
     ) -> Option<Result<()>> {
         let new = self.new_node(parent, name).filter(|_| matches!(from, Place::Ordinary(..)))?;
         let inode = self.names.inodes.at(from);
-        // The last close makes the node.
-        let imported = (!is_written(&inode, None, 0)).then(|| {
+        let is_complete = self.names.attrs.of(&inode).is_ok_and(|attr| {
+            // The last close makes the node.
+            attr.kind == FileKind::Regular && attr.len > 0 && !is_written(&inode, None, 0)
+        });
+        let imported = is_complete.then(|| {
             self.check_may_copy(user, &inode).and_then(|()| self.import((&inode, 0), from, &new))
         });
         self.names.inodes.release(inode);
         imported.map(|imported| imported.map_err(|error| once(refused(&error))))
     }
 
-    /// Returns the length of a file, and when it has changed, once a further change would have
+    /// Returns the length and the times of a file, after waiting until a later change would get
     /// another time.
     fn settled(&self, inode: &Inode) -> Result<(u64, SystemTime, SystemTime)> {
         let attr = self.names.attrs.of(inode)?;
@@ -163,23 +172,32 @@ impl Renames {
         };
         let plan = convert::plan((&source, &node), (hierarchy, path), &requested, &|| false)?;
         let fill_chunks = self.core.options.fill_chunks;
+        let is_first = Cell::new(false);
         let alone = || {
             rewrite::check_seen(&source)?;
             let alone = self.core.alone()?;
             // A write from now on fails, and an earlier one is seen.
-            inode.file().lock().import = ImportState::Done;
+            let was = mem::replace(&mut inode.file().lock().import, ImportState::Done);
+            if was == ImportState::Done {
+                return Err(changed_meanwhile()); // Another thread has just made the node.
+            }
+            is_first.set(true);
             let is_same = !is_written(inode, None, own) && self.settled(inode)? == before;
             if is_same && inode.is_at(from) { Ok(alone) } else { Err(changed_meanwhile()) }
         };
         let owner = self.names.attrs.of(inode)?.owner;
         let made = convert::make_at_once(hierarchy, path, &plan, fill_chunks, alone);
         let made = made.and_then(|made| self.give_to(owner, path).map(|()| made));
-        let (keys, _alone) = made.inspect_err(|_| inode.file().lock().import = ImportState::No)?;
+        let (keys, _alone) = made.inspect_err(|_| {
+            if is_first.get() {
+                inode.file().lock().import = ImportState::No;
+            }
+        })?;
         for key in keys {
             self.contents.unsynced.changed(key);
         }
         self.unlink_file(inode, from)?;
-        // One that could not become a node, and that a program replaces.
+        // An earlier file of this name could not become a node, and is replaced.
         let replaced =
             Place::Ordinary(path.parent().unwrap_or_else(NodePath::root), (*name).to_owned());
         if replaced != *from {
@@ -188,7 +206,7 @@ impl Renames {
                 removed => removed?,
             }
         }
-        // The kernel takes the one for the file, and the other for missing.
+        // The kernel still knows one name as the file, and the other as missing.
         if let Some(directory) = self.names.inodes.known_at(parent) {
             for name in [*name, path.name().unwrap_or_default()] {
                 self.core.outdate(Outdated::Name(directory.number(), name.to_owned()));
@@ -205,7 +223,9 @@ fn is_written(inode: &Inode, by: Thread, own: u32) -> bool {
     let file = inode.file().lock();
     let (mut users, writers) = (file.users.clone(), file.writers);
     drop(file);
-    users.note(by);
+    if by.is_some() {
+        users.note(by);
+    }
     let name = inode.place().and_then(|place| place.name());
     let users = users.known().unwrap_or_default();
     writers > own || sys::may_have_open(users, inode.number(), &name.unwrap_or_default())
@@ -251,5 +271,7 @@ fn node_of(source: &Hierarchy, stem: &str, format: &Format) -> Result<NodePath> 
         return Ok(array.clone());
     }
     let count = arrays.len();
-    Err(Error::invalid(format!("the file has {count} arrays, and a view with this name has one")))
+    Err(Error::invalid(format!(
+        "the file has {count} arrays, but a view with this extension has one"
+    )))
 }

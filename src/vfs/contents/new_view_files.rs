@@ -74,7 +74,7 @@ impl OpenView {
             return Ok(false);
         };
         file.set_len(len)?;
-        new.is_changed = true;
+        (new.is_changed, new.was_closed) = (true, false);
         if let Some(writing) = &self.writing {
             writing.set_new_len(Some(len));
         }
@@ -96,7 +96,7 @@ impl ViewWriter {
         let Some(file) = &mut new.file else { return Ok(false) };
         file.write(write.offset, write.data)?;
         let len = file.len();
-        new.is_changed = true;
+        (new.is_changed, new.was_closed) = (true, false);
         drop(new);
         open.note_author(by);
         if let Some(writing) = &open.writing {
@@ -170,13 +170,18 @@ impl ViewWriter {
             return Ok(false);
         }
         let mut new = open.new_file.lock();
-        let NewViewFile { file: Some(file), is_changed, .. } = &mut *new else {
+        let NewViewFile { file: Some(file), is_changed, was_closed, .. } = &mut *new else {
             return Ok(false);
         };
-        if !*is_changed || open.is_held_open(by) {
+        if !*is_changed {
             return Ok(true);
         }
-        if by.is_some_and(sys::ends_by_failure) {
+        let has_failed = by.is_some_and(sys::ends_by_failure);
+        if open.is_held_open(by) {
+            *was_closed |= !has_failed;
+            return Ok(true);
+        }
+        if has_failed {
             let detail = "its program failed or was killed before it had closed the new file: \
                           nothing was stored";
             return Err(Error::invalid(detail));
@@ -186,6 +191,20 @@ impl ViewWriter {
         self.store_encoded(encoded)?;
         drop(shared);
         *is_changed = false;
+        Ok(true)
+    }
+
+    /// Ends the new file in the place of a view that no program has open any more. If a program has
+    /// closed it while another one seemed to have it open, it is stored now. `false` if there is
+    /// none.
+    pub fn end_new_file(&self, open: &OpenView) -> Result<bool> {
+        let new = std::mem::take(&mut *open.new_file.lock());
+        let Some(file) = new.file else { return Ok(false) };
+        if new.is_changed && new.was_closed {
+            let encoded = self.encoded(open.place(), &file)?;
+            let _shared = self.core.shared()?;
+            self.store_encoded(encoded)?;
+        }
         Ok(true)
     }
 

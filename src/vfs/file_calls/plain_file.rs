@@ -120,13 +120,18 @@ impl OpenFileCalls for PlainFile<'_> {
             }
             contents.chunks.check_shard_of(&self.vfs.names.target(place)?)
         })?;
-        if self.handle.may_write() { self.vfs.renames.import_closed(inode, by) } else { Ok(()) }
+        if self.handle.may_write() {
+            self.vfs.renames.import_closed((inode, 1), by)
+        } else {
+            Ok(())
+        }
     }
 
     fn release(&self) {
         // A program that shares the descriptor of another has closed it last.
         if self.handle.inode.file().lock().import == ImportState::AtLastClose {
-            let imported = self.vfs.renames.import_closed(&self.handle.inode, None);
+            let own = u32::from(self.handle.may_write());
+            let imported = self.vfs.renames.import_closed((&self.handle.inode, own), None);
             imported.unwrap_or_else(|error| self.vfs.core.note("close", &error));
         }
     }

@@ -107,8 +107,14 @@ impl OpenFileCalls for ViewFile<'_> {
     fn release(&self) {
         self.view.reads.end();
         if let Some(writing) = self.view.writing.as_ref().filter(|_| self.view.is_cut) {
+            let ended = self.vfs.contents.view_writer.end_new_file(self.view);
             writing.set_new_len(None);
-            if self.view.new_file.lock().file.take().is_some() {
+            let was_new = ended.at(self.handle.shown()).unwrap_or_else(|error| {
+                self.vfs.core.refused.note(self.handle.shown(), &error);
+                self.vfs.core.note("close", &error);
+                true
+            });
+            if was_new {
                 self.vfs.core.invalidate(self.handle.inode.number());
             }
         }

@@ -27,6 +27,8 @@ pub(in crate::vfs) struct NewViewFile {
     pub file: Option<UnnamedFile>,
     /// Whether any of them was written since they were stored.
     pub is_changed: bool,
+    /// Whether a program has closed it since, while another descriptor seemed to be open.
+    pub was_closed: bool,
 }
 
 /// An open view. It does not change while it is open.

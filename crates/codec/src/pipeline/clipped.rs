@@ -12,7 +12,7 @@
 //! front, since a codec does not know the place of a chunk. `codecs` are those of a chunk of any
 //! shape. Zeros fill the rest of a whole chunk. Not a name of Zarr.
 //!
-//! A server may leave the gzip of an object to its readers and not say so. A payload of kind 0 that
+//! A server may send an object with gzip, and no `Content-Encoding`. A payload of kind 0 that
 //! begins as gzip is unpacked if that succeeds: gzip has a checksum.
 
 use std::fmt;

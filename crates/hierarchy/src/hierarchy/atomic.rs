@@ -136,6 +136,8 @@ impl Atomic<'_> {
             let detail = format!("a change of {} bytes, the limit is {}", text.len(), max_len());
             return Err(Error::too_large(detail));
         }
+        // What recovery cannot read must not begin.
+        Intent::parse(text.as_bytes()).map_err(|error| error.of_kind(Kind::TooLarge))?;
         self.hierarchy.store().write()?.declare(aside, Bytes::from(text))
     }
 

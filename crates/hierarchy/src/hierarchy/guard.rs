@@ -71,6 +71,7 @@ impl Hierarchy {
     /// written for `written`. Fails with `ESTALE` if that is another array: only its shape, its
     /// attributes and the names of its dimensions may have changed.
     pub fn array_since(&self, path: &NodePath, written: &Array, since: Instant) -> Result<Current> {
+        self.finish_values(path)?;
         let Some(node) = self.node_since(path, since)? else {
             let detail = "another program removed the array, or gave it another name";
             return Err(Error::new(Kind::Os(libc::ESTALE), detail).at(path));

@@ -25,9 +25,9 @@ pub(super) fn max_len() -> u64 {
     limits::METADATA.get().saturating_mul(8)
 }
 
-/// The most JSON values in a declaration. It names the documents of a group at most, and holds each
-/// as one string.
-const MAX_VALUES: usize = 1 << 14;
+/// The most JSON values in a declaration. It names the documents of the nodes that it changes, and
+/// holds each as one string: those of 100,000 arrays.
+const MAX_VALUES: usize = 1 << 20;
 
 /// A change of several keys.
 #[derive(Debug, Clone, PartialEq)]
@@ -265,15 +265,33 @@ mod tests {
         for text in ["", "{}", "[]", r#"{"zarrfs_change":2,"dialect":"v2","base":"","path":"a"}"#] {
             assert!(Intent::parse(text.as_bytes()).is_err(), "{text}");
         }
-        let steps = vec![r#"{"key":"a/.zattrs"}"#; 10_000].join(",");
+        let steps = vec![r#"{"key":"a/.zattrs"}"#; 600_000].join(",");
         let many = format!(
             r#"{{"zarrfs_change":1,"dialect":"v2","base":"","path":"a","documents":[{steps}]}}"#
         );
-        assert_eq!(
-            Intent::parse(many.as_bytes()).map_err(|error| error.kind()),
-            Err(Kind::TooLarge)
-        );
+        let kind = Intent::parse(many.as_bytes()).map(drop).map_err(|error| error.kind());
+        assert_eq!(kind, Err(Kind::TooLarge));
         let up = r#"{"zarrfs_change":1,"dialect":"v2","base":"","path":"../a","remove":true}"#;
         assert!(Intent::parse(up.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn an_intent_of_many_arrays_is_parsed() {
+        let array = |number| NodePath::parse(&format!("g/{number}")).expect("a path");
+        let arrays: Vec<NodePath> = (0..20_000).map(array).collect();
+        let step = |path: &NodePath| DocumentStep {
+            key: Key::parse(&format!("{}/zarr.json", path.as_str())).expect("a key"),
+            old: None,
+            new: Some("{}".to_owned()),
+        };
+        let values = Intent::Values(ReplacedValues {
+            path: NodePath::parse("g").expect("a path"),
+            steps: arrays.iter().map(step).collect(),
+            nodes: arrays.clone(),
+            arrays,
+        });
+        let text = values.to_text(&Dialect::V3);
+        let (_, _, parsed) = Intent::parse(text.as_bytes()).expect("an intent");
+        assert_eq!(parsed, values);
     }
 }

@@ -48,6 +48,7 @@ mod replacing;
 mod shown;
 mod siblings;
 mod texts;
+mod unfinished;
 mod walk;
 
 pub use above::{Membership, membership};

@@ -12,6 +12,7 @@ use super::node::{Content, Node};
 use super::node_cache::{CachedNode, NodeCache, ReadAt};
 use super::siblings::Siblings;
 use super::texts::TextCache;
+use super::unfinished::UnfinishedValues;
 use crate::array::{Array, ArrayOptions, ShardCaches, ShardLayout, parse_index};
 use crate::metadata::model::{self, KeyEncoding, Separator};
 use crate::metadata::{Dialect, NodePath, Policy, detect};
@@ -79,6 +80,8 @@ pub struct Hierarchy {
     pub forms: Forms,
     /// The hierarchies below, if this is a folder of several.
     pub(super) folder: Folder,
+    /// New values of arrays that could not all be stored.
+    pub(super) unfinished: UnfinishedValues,
 }
 
 impl Hierarchy {
@@ -97,6 +100,7 @@ impl Hierarchy {
             above: None,
             shown_texts: TextCache::default(),
             folder: Folder::default(),
+            unfinished: UnfinishedValues::default(),
         })
     }
 

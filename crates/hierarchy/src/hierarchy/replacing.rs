@@ -95,9 +95,11 @@ impl Changes<'_> {
                 failed => {
                     let error = failed.err().unwrap_or(replaced);
                     let detail = format!(
-                        "{}: some of the new values are stored, and the next mount stores the others",
+                        "{}: some of the new values are stored, and the next change or mount stores \
+                         the others",
                         error.detail()
                     );
+                    self.hierarchy.unfinished.add(values, aside.clone());
                     return Err(Error::new(error.kind(), detail).at(path));
                 }
             }
@@ -210,6 +212,24 @@ type KeyAside = (Key, Key);
 type StepsOfNode = (NodePath, Vec<DocumentStep>);
 
 impl super::nodes::Hierarchy {
+    /// Finishes changes of the array at `path` that failed before.
+    pub(super) fn finish_values(&self, path: &NodePath) -> Result<()> {
+        // If the array is another one by now, its new values are dropped, as by the next mount.
+        let settle = |values: &ReplacedValues, aside: &Aside| {
+            self.recovery().settle_values(values, aside).map_err(|error| {
+                let detail = format!(
+                    "new values of the array are not stored yet, and nothing else can change before: \
+                     {}",
+                    error.detail()
+                );
+                Error::new(error.kind(), detail).at(path)
+            })?;
+            self.changes().drop_aside(aside);
+            Ok(())
+        };
+        self.unfinished.finish(path, settle)
+    }
+
     /// Returns the prefixes of the new values of an array aside, and of its chunks.
     fn places_of_values(
         &self,
