@@ -10,7 +10,7 @@ use super::output::print;
 use super::output::size;
 use crate::cache::ChunkCache;
 use crate::cut;
-use crate::hierarchy::ReadExtent;
+use crate::hierarchy::{HierarchyOptions, ReadExtent};
 use crate::resources;
 use crate::view::{ElementRange, GetChunk, View, ViewSource};
 use crate::width::{ToU64, ToUsize};
@@ -26,7 +26,10 @@ pub fn run(args: &Cat) -> Result<(), Failure> {
     let cache = ChunkCache::new(half);
     let shown = remote::typed(&args.source);
     let extension = args.format.extension;
-    let part = args.region.as_ref().map(|region| cut::open(&hierarchy, &path, region, half));
+    let part = args
+        .region
+        .as_ref()
+        .map(|region| cut::open(&hierarchy, &path, region, half, HierarchyOptions::default()));
     let part = part.transpose().map_err(|error| failed(format!("{shown}: {}", error.detail())))?;
     let get: &GetChunk<'_> = &|elements, coords, _| {
         Ok(cache.get(&elements.array, coords)?.map(|chunk| chunk.bytes.into()))

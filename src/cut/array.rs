@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::array::assembled::{Assembled, ElementBox};
 use crate::array::{Array, Coords};
-use crate::cache::ChunkCache;
+use crate::cache::{ChunkCache, DecodedChunk};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Kind, Result};
 use crate::metadata::Packing;
@@ -92,7 +92,7 @@ impl ArrayPart {
         let mut chunk = Assembled::new(&model.dtype, &model.fill, place)?;
         let mut stats = Vec::new();
         self.for_each_source(coords, |wanted, coords| {
-            let Some(found) = cache.get(&self.source, coords)? else {
+            let Some(found) = self.current(cache, coords)? else {
                 stats.push(None);
                 return Ok(());
             };
@@ -108,6 +108,19 @@ impl ArrayPart {
             self.turn(turned, coords, &mut bytes)?;
         }
         Ok(stat_of(&stats, bytes.len().to_u64()).map(|stat| (bytes, stat)))
+    }
+
+    /// Returns a chunk of the source as it is stored now.
+    fn current(&self, cache: &ChunkCache, coords: &Coords) -> Result<Option<DecodedChunk>> {
+        let found = cache.get(&self.source, coords)?;
+        // A server remembers what it has just answered.
+        let now = cache.stat(&self.source, coords)?;
+        let was = found.as_ref().map(|found| found.stat.version);
+        if Version::holds_of(was, now.map(|stat| stat.version)) {
+            return Ok(found);
+        }
+        cache.remove(&self.source, coords);
+        cache.get(&self.source, coords)
     }
 
     /// Returns the stat of the chunk at `coords`.

@@ -34,9 +34,10 @@ pub fn open(
     path: &NodePath,
     region: &Region,
     cache_size: u64,
+    options: HierarchyOptions,
 ) -> Result<Hierarchy> {
     let store = Store::reading(Arc::new(store(hierarchy, path, region, cache_size)?));
-    Hierarchy::open(store, Some(Dialect::V3), HierarchyOptions::default())
+    Hierarchy::open(store, Some(Dialect::V3), options)
 }
 
 fn store(

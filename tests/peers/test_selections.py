@@ -1,6 +1,7 @@
 """`--region` by names and coordinates, against xarray's `sel` and NumPy."""
 
 import io
+import json
 import os
 import subprocess
 
@@ -10,6 +11,7 @@ import xarray as xr
 import zarr
 
 from hierarchies import assert_same
+from mounts import wait_until
 from views import ZARRFS
 
 LONG = os.environ.get("ZARRFS_LONG") == "1"
@@ -148,3 +150,30 @@ def test_a_region_of_an_image_is_in_its_units(tmp_path):
     (tmp_path / "r.tif").write_bytes(cat(tmp_path / "s", "tif", text))
     tifffile = pytest.importorskip("tifffile")
     assert_same(tifffile.imread(tmp_path / "r.tif"), expected)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_mount_shows_a_part_of_a_hierarchy(mount, tmp_path, zarr_format):
+    data = climate("noleap", True, "days since 1990-01-01", np.arange(0, 360, 7.5), False)
+    data.t.values[30:] = np.nan
+    data.to_zarr(
+        tmp_path / "s", zarr_format=zarr_format, consolidated=False, encoding={"t": {"chunks": [4, 9, 10]}}, write_empty_chunks=False
+    )
+    west = data.assign_coords(lon=(data.lon + 180) % 360 - 180).sortby("lon")
+    expected = west.sel(lat=slice(40, -10), lon=slice(-20, 50), time=slice("2001-02", "2001-12"))
+    with mount(tmp_path / "s", "--region", "lat=-10:40,lon=-20:50,time=2001-02:2001-12", "-o", "ro", copy=False) as m:
+        assert_same(xr.open_zarr(m.path, consolidated=False).load().t.values, expected.t.values)
+        with xr.open_dataset(m / "__root__.nc", decode_times=False) as found:
+            assert_same(found.t.values, expected.t.values)
+            assert_same(found.lon.values, expected.lon.values)
+        part = zarr.open_array(m / "t", mode="r")
+        assert_same(part[3:5, ::2, -1], expected.t.values[3:5, ::2, -1])
+        stored = sorted(str(file.relative_to(m / "t/c")) for file in (m / "t/c").rglob("*") if file.is_file())
+        assert 0 < len(stored) < part.nchunks and len(stored) == part.nchunks_initialized
+        with pytest.raises(OSError):
+            (m / "t/c/0/0/0").write_bytes(b"")
+        data.t[{"time": slice(8, 12)}] = 7
+        data[["t"]].isel(time=slice(8, 12)).drop_vars(["lat", "lon"]).to_zarr(tmp_path / "s", region={"time": slice(8, 12)})
+        wait_until(lambda: (zarr.open_array(m / "t", mode="r")[8 - 2] == 7).all())
+    command = [ZARRFS, "exec", "--region", "time=@3", tmp_path / "s/t", "--", "cat", "{}/zarr.json"]
+    assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["shape"] == [23, 48]

@@ -9,7 +9,8 @@ use clap::ValueEnum;
 use log::LevelFilter;
 
 use super::values::{
-    Codecs, codecs, dialects, duration, form_values, listed_views, new_dialects, shard_orders, size,
+    Codecs, codecs, dialects, duration, form_values, listed_views, new_dialects, region,
+    shard_orders, size,
 };
 use crate::array::ShardOrder;
 #[cfg(feature = "serve")]
@@ -17,6 +18,7 @@ use crate::cli::failure::{Failure, failed};
 use crate::cli::open::remote::Remote;
 use crate::metadata::{Dialect, Policy, Shards};
 use crate::vfs::{ListedViews, Presentation};
+use crate::view::region::Region;
 
 /// Mount a hierarchy, and return when the mount is ready.
 #[derive(Debug, Clone, clap::Args)]
@@ -137,6 +139,12 @@ pub struct TreeOptions {
     /// node (group or array) has.
     #[arg(long, value_name = "LIST", value_parser = listed_views, default_value = "none")]
     pub views: ListedViews,
+    /// Show only a part of SOURCE, read-only: REGION is as in `zarrfs cat --region`, such as
+    /// lat=40:50,lon=-10:30.
+    ///
+    /// The part is that of the time of the mount: arrays that grow later do not grow in it.
+    #[arg(long, value_name = "REGION", value_parser = region, allow_hyphen_values = true)]
+    pub region: Option<Region>,
     /// Coordinate system of OME-Zarr 0.6 images in files of other formats. An image that does not
     /// have it keeps its own.
     #[arg(long, value_name = "NAME")]

@@ -21,10 +21,11 @@ use crate::cli::open::remote;
 use crate::cli::open::{self, StoreLocation};
 use crate::cli::output::print;
 use crate::cli::umount::dead;
+use crate::cut;
 use crate::error::Kind;
 use crate::fuse::{ModeChanges, MountEntry, MountOptions, MountUsers, Owner, ReadLog};
 use crate::hierarchy;
-use crate::metadata::Policy;
+use crate::metadata::{NodePath, Policy};
 use crate::resources;
 use crate::store::Condition;
 use crate::store::directory::Durability;
@@ -129,7 +130,11 @@ impl Typed<'_> {
             reads_copies,
             coordinate_system: args.tree.coordinate_system.clone(),
         };
-        open::hierarchy(store, source, args.tree.from.clone(), options)
+        let whole = open::hierarchy(store, source, args.tree.from.clone(), options.clone())?;
+        let Some(region) = &args.tree.region else { return Ok(whole) };
+        let cache_len = resources::within_memory(args.tree.cache_size, 4) / 2;
+        cut::open(&whole, &NodePath::root(), region, cache_len, options)
+            .map_err(|error| failed(format!("{}: {error}", remote::typed(self.path))))
     }
 
     /// Returns the options of the tree of files.
@@ -225,6 +230,9 @@ impl Typed<'_> {
     pub fn why_unwritable(&self, source: &open::Source) -> Option<&'static str> {
         if self.flags.read_only {
             return None;
+        }
+        if self.options.tree.region.is_some() {
+            return Some("mounted read-only, because it is a part of a hierarchy (--region)");
         }
         if let Some(why) = source.root.why_read_only() {
             return Some(why);
