@@ -55,13 +55,12 @@ impl Part {
     }
 
     /// Pairs the dimensions. `count` counts the pieces that this takes.
-    pub fn paired(&self, count: Option<&mut ChunkCount>) -> Result<PairedPart<'_>> {
+    pub fn paired(&self, count: &mut ChunkCount) -> Result<PairedPart<'_>> {
         let lens =
             |axes: &[SelectedAxis]| axes.iter().map(SelectedAxis::len).collect::<Result<Vec<_>>>();
         let (source_lens, target_lens) = (lens(&self.source_axes)?, lens(&self.target_axes)?);
         let dimensions = dimensions(&source_lens, &target_lens)?;
         let mut pairs = Vec::new();
-        let mut run_count = 0;
         for (axis, dimension) in self.target_axes.iter().zip(&dimensions) {
             let target = axis.runs()?;
             let found = match dimension.and_then(|dimension| self.source_axes.get(dimension)) {
@@ -71,11 +70,8 @@ impl Part {
                     .map(|run| RunPair { source: 0, target: run.start, count: run.count })
                     .collect(),
             };
-            run_count = found.len().saturating_add(run_count);
+            count.add(found.len())?;
             pairs.push(found);
-        }
-        if let Some(count) = count {
-            count.add(run_count)?;
         }
         let mut single = Vec::new();
         for (at, axis) in self.source_axes.iter().enumerate() {

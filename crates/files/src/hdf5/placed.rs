@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::types::StoredType;
 use zarrfs_base::error::{Error, Result};
 
-/// The most chunks of one virtual data set.
+/// The most chunks of one virtual data set, with the runs of elements of its mappings.
 const MAX_CHUNKS: usize = 1 << 21;
 
 /// The number of the file of a chunk that was read.
@@ -62,7 +62,7 @@ pub struct SourceSet {
     pub places: SourcePlaces,
 }
 
-/// How many chunks of a virtual data set are in memory.
+/// How many chunks of a virtual data set were found, and runs of elements.
 #[derive(Debug, Default)]
 pub struct ChunkCount(usize);
 
@@ -71,7 +71,8 @@ impl ChunkCount {
     pub fn add(&mut self, count: usize) -> Result<()> {
         self.0 = self.0.saturating_add(count);
         if self.0 > MAX_CHUNKS {
-            let detail = format!("a virtual data set of more than {MAX_CHUNKS} chunks");
+            let detail =
+                format!("a virtual data set of more than {MAX_CHUNKS} chunks and runs of elements");
             return Err(Error::unsupported(detail));
         }
         Ok(())

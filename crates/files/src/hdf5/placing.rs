@@ -7,7 +7,7 @@ use zarrfs_base::error::{Error, Result};
 
 /// Returns where the values of a data set that is put together from parts are.
 pub fn places(parts: &[Part], found: &SourceSet, count: &mut ChunkCount) -> Result<SourcePlaces> {
-    Ok(match chunk_shape(parts, found)? {
+    Ok(match chunk_shape(parts, found, count)? {
         Some(shape) => {
             let stored = placed(parts, found, &shape, count)?;
             SourcePlaces::Chunks { shape, stored }
@@ -17,7 +17,11 @@ pub fn places(parts: &[Part], found: &SourceSet, count: &mut ChunkCount) -> Resu
 }
 
 /// Returns the shape of chunks that all parts can have; `None` if there are no parts with values.
-fn chunk_shape(parts: &[Part], found: &SourceSet) -> Result<Option<Vec<u64>>> {
+fn chunk_shape(
+    parts: &[Part],
+    found: &SourceSet,
+    count: &mut ChunkCount,
+) -> Result<Option<Vec<u64>>> {
     let mut has_values = false;
     for part in parts {
         if part.is_empty()? {
@@ -25,7 +29,7 @@ fn chunk_shape(parts: &[Part], found: &SourceSet) -> Result<Option<Vec<u64>>> {
         }
         match &part.source.places {
             SourcePlaces::Chunks { shape, .. } => {
-                let paired = part.paired(None)?;
+                let paired = part.paired(count)?;
                 let chunk = |dimension: &Option<usize>| match dimension {
                     Some(at) => shape.get(*at).copied().unwrap_or(1),
                     None => 1,
@@ -36,43 +40,59 @@ fn chunk_shape(parts: &[Part], found: &SourceSet) -> Result<Option<Vec<u64>>> {
             SourcePlaces::Nowhere => {}
         }
     }
-    if has_values { free_shape(parts, found).map(Some) } else { Ok(None) }
+    if has_values { free_shape(parts, found, count).map(Some) } else { Ok(None) }
+}
+
+/// How chunks of sources whose elements are one after the other can divide a dimension.
+#[derive(Clone, Copy)]
+struct FreeAxis {
+    /// Whether all parts have all of its indices.
+    is_whole: bool,
+    /// The greatest number that divides the places where parts begin and end; 0 for any.
+    common: u64,
+}
+
+/// Returns how the parts divide each dimension. The pairs of one part are in memory at a time.
+fn free_axes(parts: &[Part], found: &SourceSet, count: &mut ChunkCount) -> Result<Vec<FreeAxis>> {
+    let mut axes = vec![FreeAxis { is_whole: true, common: 0 }; found.shape.len()];
+    for part in parts {
+        if matches!(part.source.places, SourcePlaces::Nowhere) || part.is_empty()? {
+            continue;
+        }
+        let paired = part.paired(count)?;
+        let pairs = paired.pairs.iter().zip(&found.shape);
+        for (at, (axis, (pairs, len))) in axes.iter_mut().zip(pairs).enumerate() {
+            axis.is_whole &= paired.is_whole(at, *len);
+            axis.common = pairs.iter().fold(axis.common, |common, pair| {
+                let is_last = pair.target.saturating_add(pair.count) == *len;
+                let common = divisor(common, pair.target);
+                if is_last { common } else { divisor(common, pair.count) }
+            });
+        }
+    }
+    Ok(axes)
 }
 
 /// Returns the shape of chunks for sources whose elements are one after the other: as many rows as
 /// begin and end where the parts do, and about as long as other pieces.
-fn free_shape(parts: &[Part], found: &SourceSet) -> Result<Vec<u64>> {
+fn free_shape(parts: &[Part], found: &SourceSet, count: &mut ChunkCount) -> Result<Vec<u64>> {
     let mut chunk: Vec<u64> = vec![1; found.shape.len()];
     let mut row_len = found.stored.item_len.max(1);
-    let paired: Vec<PairedPart<'_>> = parts
-        .iter()
-        .filter(|part| !matches!(part.source.places, SourcePlaces::Nowhere))
-        .map(|part| part.paired(None))
-        .collect::<Result<_>>()?;
-    for (at, len) in found.shape.iter().enumerate().rev() {
-        let is_whole = paired.iter().all(|part| part.is_whole(at, *len));
+    let axes = free_axes(parts, found, count)?;
+    let all = chunk.iter_mut().zip(&axes).zip(&found.shape);
+    for ((place, FreeAxis { is_whole, common }), len) in all.rev() {
         let whole_len = row_len.saturating_mul(*len);
-        let Some(place) = chunk.get_mut(at) else { break };
-        if is_whole && whole_len <= PIECE_LEN {
+        if *is_whole && whole_len <= PIECE_LEN {
             *place = (*len).max(1);
             row_len = whole_len;
             continue;
         }
         let most = (PIECE_LEN / row_len.max(1)).max(1);
-        let common = if is_whole {
-            most
-        } else {
-            let pairs = paired.iter().filter_map(|part| part.pairs.get(at)).flatten();
-            pairs.fold(0, |common, pair| {
-                let is_last = pair.target.saturating_add(pair.count) == *len;
-                let common = divisor(common, pair.target);
-                if is_last { common } else { divisor(common, pair.count) }
-            })
-        };
+        let common = if *is_whole { most } else { *common };
         let common = if common == 0 { *len } else { common };
         *place = (1..=most.min(common))
             .rev()
-            .find(|rows| is_whole || common.is_multiple_of(*rows))
+            .find(|rows| *is_whole || common.is_multiple_of(*rows))
             .unwrap_or(1);
         break;
     }
@@ -101,7 +121,7 @@ fn placed(
         if part.is_empty()? {
             continue;
         }
-        let paired = part.paired(Some(count))?;
+        let paired = part.paired(count)?;
         let before = chunks.len();
         match &part.source.places {
             SourcePlaces::Chunks { shape, stored } => {

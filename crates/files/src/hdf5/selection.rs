@@ -138,6 +138,14 @@ impl SelectedAxis {
         total.ok_or_else(|| Error::corrupt("HDF5: a selection of more than 2^64 elements"))
     }
 
+    /// Returns how many runs are in memory.
+    pub fn kept_runs(&self) -> usize {
+        match self {
+            Self::Regular { .. } => 0,
+            Self::Runs(runs) => runs.len(),
+        }
+    }
+
     /// Returns the index after the last one.
     pub fn end(&self) -> Result<u64> {
         let end = match self {

@@ -26,6 +26,9 @@ use zarrfs_store::refs::SourceStores;
 const MAX_FILES: usize = 1 << 17;
 const MAX_SETS: usize = 1 << 18;
 
+/// The most bytes of the paths of sources.
+const MAX_PATHS_LEN: usize = 64 << 20;
+
 /// The most bytes of chunks that were read.
 const MAX_INLINE_LEN: usize = 64 << 20;
 
@@ -68,6 +71,7 @@ pub struct Sources<'p> {
     /// How many chunks are in memory.
     pub chunk_count: ChunkCount,
     set_count: usize,
+    paths_len: usize,
     mapping_count: usize,
     /// The virtual data sets that are being put together, by file and address.
     open_sets: Vec<(u32, u64)>,
@@ -88,6 +92,7 @@ impl<'p> Sources<'p> {
             inline_len: 0,
             chunk_count: ChunkCount::default(),
             set_count: 0,
+            paths_len: 0,
             mapping_count: 0,
             open_sets: Vec::new(),
         }
@@ -98,7 +103,7 @@ impl<'p> Sources<'p> {
         self.found.clear();
         self.inline.clear();
         self.open_sets.clear();
-        (self.inline_len, self.mapping_count) = (0, 0);
+        (self.inline_len, self.paths_len, self.mapping_count) = (0, 0, 0);
         self.chunk_count = ChunkCount::default();
     }
 
@@ -229,6 +234,12 @@ impl<'p> Sources<'p> {
                 "virtual data sets or links that lead on {MAX_DEPTH} times, or to more than \
                  {MAX_SETS} others"
             );
+            return Err(Error::unsupported(detail));
+        }
+        self.paths_len = self.paths_len.saturating_add(path.len());
+        if self.paths_len > MAX_PATHS_LEN {
+            let most = MAX_PATHS_LEN >> 20;
+            let detail = format!("a virtual data set with more than {most} MiB of source paths");
             return Err(Error::unsupported(detail));
         }
         let root = at.file.root_group().map_err(failed)?.address();
