@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::placed::{ChunkCount, SourceSet};
+use super::placed::{ChunkCount, SourceSet, number_of};
 use super::selection::{Run, SelectedAxis};
 use zarrfs_base::error::{Error, Result};
 
@@ -148,6 +148,24 @@ fn paired_runs(source: &[Run], target: &[Run]) -> Vec<RunPair> {
 }
 
 impl PairedPart<'_> {
+    /// Returns the numbers of the first and of the last chunk that it needs of a source whose
+    /// chunks have this shape, in its grid.
+    pub fn source_numbers(&self, chunk_shape: &[u64], counts: &[u64]) -> Result<(u64, u64)> {
+        let mut first: Vec<u64> = self.single.iter().map(|at| at.unwrap_or(0)).collect();
+        let mut last = first.clone();
+        for (pairs, dimension) in self.pairs.iter().zip(&self.dimensions) {
+            let (Some(at), Some(from), Some(to)) = (*dimension, pairs.first(), pairs.last()) else {
+                continue;
+            };
+            let chunk = chunk_shape.get(at).copied().unwrap_or(1).max(1);
+            let end = to.source.saturating_add(to.count.saturating_sub(1));
+            if let (Some(first), Some(last)) = (first.get_mut(at), last.get_mut(at)) {
+                (*first, *last) = (from.source / chunk, end / chunk);
+            }
+        }
+        Ok((number_of(&first, counts)?, number_of(&last, counts)?))
+    }
+
     /// Whether all indices along a dimension are those of the source.
     pub fn is_whole(&self, at: usize, len: u64) -> bool {
         let dimension = self.dimensions.get(at).copied().flatten();

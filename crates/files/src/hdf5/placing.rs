@@ -4,6 +4,7 @@ use super::pairing::{PairedPart, Part, RunPair};
 use super::placed::{ChunkCount, PlacedChunk, SourcePlaces, SourceSet, coords_of, grid, number_of};
 use crate::pieces::{self, PIECE_LEN};
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::{ToU64, ToUsize};
 
 /// Returns where the values of a data set that is put together from parts are.
 pub fn places(parts: &[Part], found: &SourceSet, count: &mut ChunkCount) -> Result<SourcePlaces> {
@@ -176,6 +177,7 @@ impl TargetGrid<'_> {
     }
 
     /// Places the chunks of a source, and returns how many there are with those that are missing.
+    /// `stored` is in the order of the numbers.
     fn place_chunks(
         &self,
         part: &PairedPart<'_>,
@@ -184,6 +186,29 @@ impl TargetGrid<'_> {
         chunks: &mut Vec<PlacedChunk>,
         count: &mut ChunkCount,
     ) -> Result<u64> {
+        let expected = self.check_chunks(part, source_chunk)?;
+        let source_counts = grid(&part.source.shape, source_chunk)?;
+        let (first, last) = part.source_numbers(source_chunk, &source_counts)?;
+        let start = stored.partition_point(|chunk| chunk.number < first);
+        let end = stored.partition_point(|chunk| chunk.number <= last);
+        let stored = stored.get(start..end).unwrap_or_default();
+        if expected < stored.len().to_u64() {
+            count.step(expected)?;
+            self.place_cells(part, stored, &source_counts, chunks, count)?;
+            return Ok(expected);
+        }
+        count.step(stored.len().to_u64())?;
+        for chunk in stored {
+            let coords = coords_of(chunk.number, &source_counts);
+            let Some(target) = self.target_of(part, &coords) else { continue };
+            count.add(1)?;
+            chunks.push(PlacedChunk { number: number_of(&target, self.counts)?, ..*chunk });
+        }
+        Ok(expected)
+    }
+
+    /// Fails unless a part has whole chunks of its source, and returns how many.
+    fn check_chunks(&self, part: &PairedPart<'_>, source_chunk: &[u64]) -> Result<u64> {
         let mut expected = 1_u64;
         for (at, (pairs, dimension)) in part.pairs.iter().zip(&part.dimensions).enumerate() {
             let mut chunk_count = 0_u64;
@@ -205,14 +230,52 @@ impl TargetGrid<'_> {
         if lens.clone().any(|(single, len)| single.is_some() && *len != 1) {
             return Err(self.not_on_grid());
         }
-        let source_counts = grid(&part.source.shape, source_chunk)?;
-        for chunk in stored {
-            let coords = coords_of(chunk.number, &source_counts);
-            let Some(target) = self.target_of(part, &coords) else { continue };
-            count.add(1)?;
-            chunks.push(PlacedChunk { number: number_of(&target, self.counts)?, ..*chunk });
-        }
         Ok(expected)
+    }
+
+    /// Places the chunks of a part that has fewer than its source.
+    fn place_cells(
+        &self,
+        part: &PairedPart<'_>,
+        stored: &[PlacedChunk],
+        source_counts: &[u64],
+        chunks: &mut Vec<PlacedChunk>,
+        count: &mut ChunkCount,
+    ) -> Result<()> {
+        let cells = |(pairs, chunk): (&Vec<RunPair>, &u64)| -> Vec<(u64, u64)> {
+            let chunk = (*chunk).max(1);
+            let cells = pairs.iter().flat_map(|pair| {
+                let first = (pair.source / chunk, pair.target / chunk);
+                let after =
+                    move |step| (first.0.saturating_add(step), first.1.saturating_add(step));
+                (0..pair.count.div_ceil(chunk)).map(after)
+            });
+            cells.collect()
+        };
+        let cells: Vec<_> = part.pairs.iter().zip(self.chunk_shape).map(cells).collect();
+        let counts: Vec<u64> = cells.iter().map(|cells| cells.len().to_u64()).collect();
+        let mut source: Vec<u64> = part.single.iter().map(|single| single.unwrap_or(0)).collect();
+        let mut target = vec![0_u64; counts.len()];
+        let mut at = target.clone();
+        loop {
+            let places = cells.iter().zip(&at).zip(&part.dimensions).zip(&mut target);
+            for (((cells, at), dimension), target) in places {
+                let cell = cells.get(at.to_usize()).ok_or_else(|| self.not_on_grid())?;
+                if let Some(source) = dimension.and_then(|at| source.get_mut(at)) {
+                    *source = cell.0;
+                }
+                *target = cell.1;
+            }
+            let number = number_of(&source, source_counts)?;
+            let found = stored.binary_search_by_key(&number, |chunk| chunk.number);
+            if let Some(chunk) = found.ok().and_then(|at| stored.get(at)) {
+                count.add(1)?;
+                chunks.push(PlacedChunk { number: number_of(&target, self.counts)?, ..*chunk });
+            }
+            if !pieces::advance(&mut at, &counts) {
+                return Ok(());
+            }
+        }
     }
 
     /// Returns where a chunk of the source is in the virtual data set; `None` if it is not mapped.

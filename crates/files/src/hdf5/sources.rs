@@ -1,5 +1,6 @@
 //! Data sets that others show parts of: in the same file, or in another one that may be read.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -9,7 +10,9 @@ use super::header::ObjectHeader;
 use super::library::{failed, open};
 use super::links::Follower;
 use super::mappings::MAX_COUNT;
-use super::placed::{ChunkCount, INLINE, PlacedChunk, SourcePlaces, SourceSet, grid, number_of};
+use super::placed::{
+    ChunkCount, INLINE, PlacedChunk, SourcePlaces, SourceSet, by_number, grid, number_of,
+};
 use super::types::StoredType;
 use super::values::Values;
 use super::{external, filters, placing, types, virtual_set};
@@ -20,6 +23,7 @@ use hdf5_reader::messages::external_files::ExternalFilesMessage;
 use hdf5_reader::messages::layout::DataLayout;
 use hdf5_reader::messages::link::LinkTarget;
 use zarrfs_base::error::{Error, Result};
+use zarrfs_base::width::ToU64;
 use zarrfs_store::refs::SourceStores;
 
 /// The most files that are asked for, and the most data sets.
@@ -43,12 +47,27 @@ pub struct OpenSource {
     bytes: SourceFile,
     /// Its number.
     pub number: u32,
+    /// The links in it that were read.
+    follower: RefCell<Follower>,
 }
 
 impl OpenSource {
     /// Returns it as a file that chunks lie in.
     pub fn as_chunk_file(&self) -> ChunkFile {
         self.bytes.as_chunk_file()
+    }
+
+    /// Returns what a path leads to: the address of an object, or a link to another file. `None`
+    /// if there is nothing.
+    pub fn find(&self, path: &str) -> Result<Option<LinkTarget>> {
+        let root = self.file.root_group().map_err(failed)?.address();
+        self.follower.borrow_mut().find(&self.file, root, root, path)
+    }
+
+    /// Returns what a soft link of the group at an address leads to.
+    pub fn follow(&self, group: u64, path: &str) -> Result<LinkTarget> {
+        let root = self.file.root_group().map_err(failed)?.address();
+        self.follower.borrow_mut().follow(&self.file, root, group, path)
     }
 }
 
@@ -104,7 +123,7 @@ impl<'p> Sources<'p> {
         self.inline.clear();
         self.open_sets.clear();
         (self.inline_len, self.paths_len, self.mapping_count) = (0, 0, 0);
-        self.chunk_count = ChunkCount::default();
+        self.chunk_count.clear();
     }
 
     /// Returns a file by its number.
@@ -211,7 +230,9 @@ impl<'p> Sources<'p> {
         }
         let number = self.number_of(bytes)?;
         let file = open(bytes).map_err(|error| in_file(location, &error))?;
-        let opened = Rc::new(OpenSource { file, bytes: bytes.clone(), number });
+        let opened =
+            OpenSource { file, bytes: bytes.clone(), number, follower: RefCell::default() };
+        let opened = Rc::new(opened);
         self.last = Some(Rc::clone(&opened));
         Ok(opened)
     }
@@ -242,17 +263,16 @@ impl<'p> Sources<'p> {
             let detail = format!("a virtual data set with more than {most} MiB of source paths");
             return Err(Error::unsupported(detail));
         }
-        let root = at.file.root_group().map_err(failed)?.address();
-        let found = match Follower::default().find(&at.file, root, root, path)? {
+        let found = match at.find(path)? {
             None | Some(LinkTarget::Soft { .. }) => None,
             Some(LinkTarget::Hard { address }) => {
                 let found = self.read(at, address, path, depth);
                 Some(found.map_err(|error| in_file(at.bytes.location(), &error))?)
             }
-            Some(LinkTarget::External { filename, path }) => {
-                let Some(other) = self.open(at, &filename)? else { return Ok(None) };
-                self.find(&other, &path, depth.saturating_add(1))?
-            }
+            Some(LinkTarget::External { filename, path }) => match self.open(at, &filename)? {
+                Some(other) => self.find(&other, &path, depth.saturating_add(1))?,
+                None => None,
+            },
         };
         self.found.insert(name, found.clone());
         Ok(found)
@@ -342,7 +362,7 @@ impl<'p> Sources<'p> {
                     list.push(self.placed(at, number_of(coords, &counts)?, place)?);
                     Ok(())
                 })?;
-                Ok(SourcePlaces::Chunks { shape: chunk_shape, stored: list })
+                Ok(SourcePlaces::Chunks { shape: chunk_shape, stored: by_number(list) })
             }
         }
     }
@@ -371,6 +391,7 @@ impl<'p> Sources<'p> {
 
     /// Notes that there are so many more mappings in memory.
     pub fn take_mappings(&mut self, count: usize) -> Result<()> {
+        self.chunk_count.step(count.to_u64())?;
         self.mapping_count = self.mapping_count.saturating_add(count);
         if self.mapping_count > MAX_COUNT {
             let detail = format!("virtual data sets of more than {MAX_COUNT} mappings");
