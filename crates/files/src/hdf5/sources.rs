@@ -26,9 +26,12 @@ use zarrfs_base::error::{Error, Result};
 use zarrfs_base::width::ToU64;
 use zarrfs_store::refs::SourceStores;
 
-/// The most files that are asked for, and the most data sets.
+/// The most files that are asked for.
 const MAX_FILES: usize = 1 << 17;
+
+/// The most data sets that are looked for: for one virtual data set, and for all of a file.
 const MAX_SETS: usize = 1 << 18;
+const MAX_ALL_SETS: usize = 1 << 20;
 
 /// The most bytes of the paths of sources.
 const MAX_PATHS_LEN: usize = 64 << 20;
@@ -90,6 +93,7 @@ pub struct Sources<'p> {
     /// How many chunks are in memory.
     pub chunk_count: ChunkCount,
     set_count: usize,
+    all_set_count: usize,
     paths_len: usize,
     mapping_count: usize,
     /// The virtual data sets that are being put together, by file and address.
@@ -111,6 +115,7 @@ impl<'p> Sources<'p> {
             inline_len: 0,
             chunk_count: ChunkCount::default(),
             set_count: 0,
+            all_set_count: 0,
             paths_len: 0,
             mapping_count: 0,
             open_sets: Vec::new(),
@@ -122,7 +127,8 @@ impl<'p> Sources<'p> {
         self.found.clear();
         self.inline.clear();
         self.open_sets.clear();
-        (self.inline_len, self.paths_len, self.mapping_count) = (0, 0, 0);
+        (self.inline_len, self.paths_len) = (0, 0);
+        (self.set_count, self.mapping_count) = (0, 0);
         self.chunk_count.clear();
     }
 
@@ -249,20 +255,11 @@ impl<'p> Sources<'p> {
         if let Some(found) = self.found.get(&name) {
             return Ok(found.clone());
         }
-        self.set_count = self.set_count.saturating_add(1);
-        if self.set_count > MAX_SETS || depth > MAX_DEPTH {
-            let detail = format!(
-                "virtual data sets or links that lead on {MAX_DEPTH} times, or to more than \
-                 {MAX_SETS} others"
-            );
+        if depth > MAX_DEPTH {
+            let detail = format!("virtual data sets or links nested more than {MAX_DEPTH} deep");
             return Err(Error::unsupported(detail));
         }
-        self.paths_len = self.paths_len.saturating_add(path.len());
-        if self.paths_len > MAX_PATHS_LEN {
-            let most = MAX_PATHS_LEN >> 20;
-            let detail = format!("a virtual data set with more than {most} MiB of source paths");
-            return Err(Error::unsupported(detail));
-        }
+        self.take_set(path)?;
         let found = match at.find(path)? {
             None | Some(LinkTarget::Soft { .. }) => None,
             Some(LinkTarget::Hard { address }) => {
@@ -276,6 +273,24 @@ impl<'p> Sources<'p> {
         };
         self.found.insert(name, found.clone());
         Ok(found)
+    }
+
+    /// Notes that one more data set is looked for.
+    fn take_set(&mut self, path: &str) -> Result<()> {
+        self.set_count = self.set_count.saturating_add(1);
+        self.all_set_count = self.all_set_count.saturating_add(1);
+        self.paths_len = self.paths_len.saturating_add(path.len());
+        let detail = if self.set_count > MAX_SETS {
+            format!("a virtual data set with more than {MAX_SETS} sources")
+        } else if self.all_set_count > MAX_ALL_SETS {
+            format!("virtual data sets that together have more than {MAX_ALL_SETS} sources")
+        } else if self.paths_len > MAX_PATHS_LEN {
+            let most = MAX_PATHS_LEN >> 20;
+            format!("a virtual data set with more than {most} MiB of source paths")
+        } else {
+            return Ok(());
+        };
+        Err(Error::unsupported(detail))
     }
 
     fn read(

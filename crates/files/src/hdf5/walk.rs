@@ -101,8 +101,9 @@ pub fn describe(sources: &mut Sources<'_>, described: &mut Described) -> Result<
         count = count.saturating_add(1);
         let (file, target) = (&start.file, &start.target);
         let found = if count > MAX_AWAY || start.depth > MAX_AWAY_DEPTH {
-            let detail =
-                format!("more than {MAX_AWAY} links to other files, or a long way of them");
+            let detail = format!(
+                "more than {MAX_AWAY} external links, or a chain of more than {MAX_AWAY_DEPTH}"
+            );
             Err(Error::unsupported(detail))
         } else {
             follow(&start, sources, described, &mut texts_left)
