@@ -22,7 +22,7 @@ use hdf5_reader::Hdf5File;
 use hdf5_reader::messages::external_files::ExternalFilesMessage;
 use hdf5_reader::messages::layout::DataLayout;
 use hdf5_reader::messages::link::LinkTarget;
-use zarrfs_base::error::{Error, Result};
+use zarrfs_base::error::{Error, Result, Word};
 use zarrfs_base::width::ToU64;
 use zarrfs_store::refs::SourceStores;
 
@@ -174,23 +174,23 @@ impl<'p> Sources<'p> {
         if name == "." {
             return self.opened(&beside.bytes).map(Some);
         }
-        let mut location = beside.bytes.location_beside(name);
-        let mut found = self.locate(&location)?;
-        if found.is_none()
-            && let Some((_, last)) = name.rsplit_once('/').filter(|_| name.starts_with('/'))
-        {
-            // As the library of HDF5 does it, for files that were moved.
-            location = beside.bytes.location_beside(last);
-            found = self.locate(&location)?;
-        }
-        match found {
-            Some(file) => self.opened(&file).map(Some),
-            None => Ok(None),
+        let found = self.locate(&beside.bytes.location_beside(name));
+        let is_elsewhere = match &found {
+            Ok(file) => file.is_none(),
+            Err(error) => error.word() == Word::Unsupported,
+        };
+        let last = name.rsplit_once('/').filter(|_| is_elsewhere && name.starts_with('/'));
+        // The library of HDF5 looks for a file that was moved beside the one that names it.
+        let moved = last.map(|(_, last)| self.locate(&beside.bytes.location_beside(last)));
+        match moved {
+            Some(Ok(Some(file))) => self.opened(&file).map(Some),
+            Some(Err(error)) if found.is_ok() || error.word() != Word::Unsupported => Err(error),
+            _ => found?.map(|file| self.opened(&file)).transpose(),
         }
     }
 
     /// Returns the file at a location, by the location that it was found at first; `None` if there
-    /// is none.
+    /// is none. A location that may not be read is unsupported.
     fn locate(&mut self, location: &str) -> Result<Option<SourceFile>> {
         let refused = |error: &Error| Error::unsupported(error.detail().to_owned());
         let found = self.places.locate(location);
